@@ -1,1 +1,40 @@
-//! To come.
+//! Sources, decoding, augmentation, order and the loader. Host memory only: this crate knows neither Burn nor the
+//! trainer.
+//!
+//! ```text
+//! Source -> order -> read -> Preprocess::fit -> Augment -> Preprocess::to_tensor -> HostBatch
+//! ```
+//!
+//! Order, augmentation and batches depend on (seed, epoch) alone: the same for any number of workers and after any
+//! resume.
+
+mod augment;
+mod batch;
+mod dataset;
+mod decode;
+mod error;
+mod folder;
+mod image;
+mod loader;
+mod normalisation;
+mod order;
+mod preprocess;
+pub mod sheet;
+mod source;
+mod split;
+mod thumbnail;
+
+pub use augment::Augment;
+pub use batch::HostBatch;
+pub use dataset::Dataset;
+pub use decode::{Header, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, read_header, read_image};
+pub use error::DataError;
+pub use folder::open_folder;
+pub use image::Image;
+pub use loader::{EpochBatches, Loader, LoaderConfig};
+pub use normalisation::Normalisation;
+pub use order::order;
+pub use preprocess::Preprocess;
+pub use source::{Source, read_guarded};
+pub use split::Split;
+pub use thumbnail::png_of;

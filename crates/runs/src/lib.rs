@@ -1,1 +1,35 @@
-//! To come.
+//! The run directory: what a training run leaves behind, and the page that shows it.
+//!
+//! A run is a folder. Everything needed to continue it, to repeat it or to compare it with another stands there:
+//!
+//! | file | holds | type |
+//! |---|---|---|
+//! | `config.toml` | the resolved configuration; its presence makes a folder a run | the command's own |
+//! | `events.jsonl` | one line an event, in order | [`Event`], [`EventLog`] |
+//! | `metrics.json` | the results | [`Metrics`], [`Score`] |
+//! | `environment.json` | what it ran on | [`Environment`] |
+//! | `report.html` | all of it for a reader | [`Report`] |
+//! | `weights.safetensors`, `weights-last.safetensors` | the best and the last weights | written by the trainer |
+//! | `checkpoints/` | states to resume from | written by the trainer |
+//!
+//! This crate knows neither Burn nor the trainer nor the data: it takes plain values, so that a report can be made
+//! from any run's files at any time.
+
+mod atomic;
+mod dir;
+mod environment;
+mod error;
+mod event;
+mod log;
+mod metrics;
+mod number;
+mod report;
+
+pub use atomic::write_atomically;
+pub use dir::{RunDir, read_toml};
+pub use environment::{DeviceFacts, Environment};
+pub use error::RunError;
+pub use event::Event;
+pub use log::EventLog;
+pub use metrics::{Metrics, Score};
+pub use report::{Report, SamplePicture};

@@ -1,0 +1,63 @@
+//! A data set: classes, three sources, and what is known about them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Augment, Normalisation, Source, Split};
+
+/// A data set, ready to be read.
+#[derive(Clone)]
+pub struct Dataset {
+    /// What the user calls it.
+    pub name: String,
+    /// One paragraph: origin and task.
+    pub about: String,
+    /// The names of the classes; a label is an index into them.
+    pub classes: Vec<String>,
+    /// 1 if every image is grey, otherwise 3.
+    pub channels: usize,
+    /// What the model learns from.
+    pub train: Arc<dyn Source>,
+    /// What chooses the best weights.
+    pub val: Arc<dyn Source>,
+    /// What is reported.
+    pub test: Arc<dyn Source>,
+    /// The known constants of this set; otherwise they are measured on `train`.
+    pub normalisation: Option<Normalisation>,
+    /// The augmentation that makes sense for this set.
+    pub augment: Augment,
+}
+
+impl Dataset {
+    /// The samples of a split.
+    pub fn source(&self, split: Split) -> &Arc<dyn Source> {
+        match split {
+            Split::Train => &self.train,
+            Split::Val => &self.val,
+            Split::Test => &self.test,
+        }
+    }
+
+    /// The number of samples of each class in a split.
+    pub fn class_counts(&self, split: Split) -> Vec<usize> {
+        let source = self.source(split);
+        let mut counts = vec![0; self.classes.len()];
+        for index in 0..source.len() {
+            counts[source.label(index)] += 1;
+        }
+        counts
+    }
+
+    /// The accuracy of always naming the largest class of a split, in `[0, 1]`; 0 for an empty split.
+    pub fn chance(&self, split: Split) -> f64 {
+        let largest = self.class_counts(split).into_iter().max().unwrap_or(0);
+        largest as f64 / self.source(split).len().max(1) as f64
+    }
+}
+
+impl fmt::Debug for Dataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sizes = Split::ALL.map(|split| self.source(split).len());
+        f.debug_struct("Dataset").field("name", &self.name).field("sizes", &sizes).finish_non_exhaustive()
+    }
+}

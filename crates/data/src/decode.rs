@@ -1,0 +1,180 @@
+//! Image files to [`Image`], within limits: a hostile header cannot make us allocate.
+
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::path::Path;
+
+use image::error::LimitErrorKind;
+use image::{ColorType, DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
+
+use crate::{DataError, Image};
+
+/// The longest side of an image that is read, in pixels.
+pub const MAX_SIDE: u32 = 32_768;
+/// The largest image that is read, in pixels (8192 x 8192; 768 MiB as RGB in f32).
+pub const MAX_PIXELS: u64 = 1 << 26;
+/// The largest file that is read, in bytes.
+pub const MAX_FILE_BYTES: u64 = 512 << 20;
+/// What a decoder may allocate, its output included, in bytes.
+const MAX_DECODER_BYTES: u64 = 768 << 20;
+/// How much of a file is read to find its header, before the whole file is tried.
+const HEADER_BYTES: u64 = 64 << 10;
+
+/// What the header of an image file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Columns.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+    /// 1 (grey) or 3 (colour, palettes included). Alpha is not counted: it is dropped.
+    pub channels: usize,
+}
+
+/// Reads a PNG, JPEG or TIFF of 8 or 16 bits, grey or RGB; alpha is dropped. The format is recognised by content.
+///
+/// Orientation tags are not applied. Values are divided by the largest of their depth (255 or 65 535); floating point
+/// TIFFs must hold `[0, 1]` already.
+///
+/// # Errors
+/// [`DataError::Io`], [`DataError::TooLarge`] (beyond [`MAX_SIDE`], [`MAX_PIXELS`] or [`MAX_FILE_BYTES`]) and
+/// [`DataError::Unreadable`] (unknown format, damaged or truncated), each with the path.
+pub fn read_image(path: &Path) -> Result<Image, DataError> {
+    let bytes = read_bytes(path, MAX_FILE_BYTES)?;
+    let decoder = decoder_for(path, &bytes)?;
+    let decoded = DynamicImage::from_decoder(decoder).map_err(|error| name_error(path, error))?;
+    if image::guess_format(&bytes).ok() == Some(ImageFormat::Jpeg) && !jpeg_is_complete(&bytes) {
+        return Err(unreadable(path, "the file ends before the image does"));
+    }
+    to_image(path, decoded)
+}
+
+/// Reads the size and the channels of an image file without decoding its pixels.
+///
+/// # Errors
+/// As [`read_image`], except for damage beyond the header.
+pub fn read_header(path: &Path) -> Result<Header, DataError> {
+    let start = read_bytes(path, HEADER_BYTES)?;
+    // A header can lie behind a long colour profile, or at the end of a TIFF: then the whole file is needed.
+    let partial = start.len() as u64 >= HEADER_BYTES;
+    match header_of(path, &start) {
+        Err(DataError::Unreadable { .. }) if partial => header_of(path, &read_bytes(path, MAX_FILE_BYTES)?),
+        result => result,
+    }
+}
+
+fn header_of(path: &Path, bytes: &[u8]) -> Result<Header, DataError> {
+    let decoder = decoder_for(path, bytes)?;
+    let (width, height) = decoder.dimensions();
+    let channels = match decoder.color_type() {
+        ColorType::L8 | ColorType::La8 | ColorType::L16 | ColorType::La16 => 1,
+        _ => 3,
+    };
+    Ok(Header { width: width as usize, height: height as usize, channels })
+}
+
+/// The first `limit` bytes of a regular file. Files beyond [`MAX_FILE_BYTES`] are refused.
+fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
+    let io = |source| DataError::Io { path: path.to_owned(), source };
+    let meta = std::fs::metadata(path).map_err(io)?;
+    if !meta.is_file() {
+        // Opening a pipe would wait for ever.
+        return Err(unreadable(path, "it is not a file"));
+    }
+    if meta.len() > MAX_FILE_BYTES {
+        let megabytes = |bytes: u64| format!("{} MiB", bytes >> 20);
+        return Err(DataError::TooLarge {
+            path: path.to_owned(),
+            what: megabytes(meta.len()),
+            limit: megabytes(MAX_FILE_BYTES),
+        });
+    }
+    let mut bytes = Vec::with_capacity(meta.len().min(limit) as usize);
+    File::open(path).map_err(io)?.take(limit).read_to_end(&mut bytes).map_err(io)?;
+    Ok(bytes)
+}
+
+/// A decoder that has read the header and accepted its size.
+fn decoder_for<'a>(path: &Path, bytes: &'a [u8]) -> Result<impl ImageDecoder + 'a, DataError> {
+    let format = match image::guess_format(bytes) {
+        Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Tiff)) => format,
+        _ if bytes.is_empty() => return Err(unreadable(path, "the file is empty")),
+        _ => return Err(unreadable(path, "it is not a PNG, JPEG or TIFF")),
+    };
+    let mut limits = Limits::default();
+    limits.max_alloc = Some(MAX_DECODER_BYTES);
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    reader.limits(limits);
+    let decoder = reader.into_decoder().map_err(|error| name_error(path, error))?;
+
+    let (width, height) = decoder.dimensions();
+    if width == 0 || height == 0 {
+        return Err(unreadable(path, "it has no pixels"));
+    }
+    let too_large = |limit| {
+        let what = format!("{width} x {height} pixels");
+        Err(DataError::TooLarge { path: path.to_owned(), what, limit })
+    };
+    if width.max(height) > MAX_SIDE {
+        return too_large(format!("{MAX_SIDE} a side"));
+    }
+    if u64::from(width) * u64::from(height) > MAX_PIXELS {
+        return too_large(format!("{MAX_PIXELS} pixels"));
+    }
+    if decoder.total_bytes() > MAX_DECODER_BYTES {
+        return too_large(format!("{} MiB decoded", MAX_DECODER_BYTES >> 20));
+    }
+    Ok(decoder)
+}
+
+/// Whether an end-of-image marker follows the last scan. The decoder fills what is missing with grey and says nothing.
+/// Inside a scan 0xFF is always followed by 0x00 or a restart marker, so the marker cannot be a coincidence.
+fn jpeg_is_complete(bytes: &[u8]) -> bool {
+    let find_last = |marker: [u8; 2], from: usize| {
+        bytes[from..].windows(2).rposition(|pair| pair == marker).map(|at| from + at)
+    };
+    find_last([0xFF, 0xDA], 0).is_some_and(|scan| find_last([0xFF, 0xD9], scan).is_some())
+}
+
+fn to_image(path: &Path, decoded: DynamicImage) -> Result<Image, DataError> {
+    let (width, height) = (decoded.width() as usize, decoded.height() as usize);
+    let byte = |v: &u8| f32::from(*v) / 255.0;
+    let word = |v: &u16| f32::from(*v) / 65_535.0;
+    let (channels, pixels) = match &decoded {
+        DynamicImage::ImageLuma8(i) => (1, i.as_raw().iter().map(byte).collect()),
+        DynamicImage::ImageLumaA8(i) => (1, i.as_raw().iter().step_by(2).map(byte).collect()),
+        DynamicImage::ImageRgb8(i) => (3, i.as_raw().iter().map(byte).collect()),
+        DynamicImage::ImageRgba8(i) => (3, colours(i.as_raw()).map(byte).collect()),
+        DynamicImage::ImageLuma16(i) => (1, i.as_raw().iter().map(word).collect()),
+        DynamicImage::ImageLumaA16(i) => (1, i.as_raw().iter().step_by(2).map(word).collect()),
+        DynamicImage::ImageRgb16(i) => (3, i.as_raw().iter().map(word).collect()),
+        DynamicImage::ImageRgba16(i) => (3, colours(i.as_raw()).map(word).collect()),
+        DynamicImage::ImageRgb32F(i) => (3, i.as_raw().clone()),
+        DynamicImage::ImageRgba32F(i) => (3, colours(i.as_raw()).copied().collect::<Vec<f32>>()),
+        other => return Err(unreadable(path, &format!("pixels of type {:?} are not supported", other.color()))),
+    };
+    if !pixels.iter().all(|v| (0.0..=1.0).contains(v)) {
+        return Err(unreadable(path, "its floating point values lie outside 0 to 1"));
+    }
+    Ok(Image { width, height, channels, pixels })
+}
+
+/// The first three of every four values.
+fn colours<T>(rgba: &[T]) -> impl Iterator<Item = &T> {
+    rgba.chunks_exact(4).flat_map(|pixel| &pixel[..3])
+}
+
+fn unreadable(path: &Path, reason: &str) -> DataError {
+    DataError::Unreadable { path: path.to_owned(), reason: reason.to_owned() }
+}
+
+fn name_error(path: &Path, error: ImageError) -> DataError {
+    match error {
+        ImageError::Limits(limit) if limit.kind() == LimitErrorKind::InsufficientMemory => DataError::TooLarge {
+            path: path.to_owned(),
+            what: "its decoder asks for too much memory".to_owned(),
+            limit: format!("{} MiB", MAX_DECODER_BYTES >> 20),
+        },
+        other => unreadable(path, &other.to_string()),
+    }
+}

@@ -1,0 +1,142 @@
+//! Everything that can go wrong with data, as one sentence each: what, where, what to do.
+
+use std::path::PathBuf;
+
+/// An error with data. Paths are quoted and escaped, so that a name with a newline cannot break the sentence in two.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// The data folder does not exist, or is not a folder.
+    #[error("{dir:?} is not a folder; give a folder with one sub-folder of images per class")]
+    MissingFolder {
+        /// The folder asked for.
+        dir: PathBuf,
+    },
+    /// The data folder holds no sub-folders.
+    #[error("{dir:?} has no sub-folders; put the images of each class into a sub-folder named after the class")]
+    NoClasses {
+        /// The folder asked for.
+        dir: PathBuf,
+    },
+    /// There is nothing to tell apart.
+    #[error("{dir:?} holds the single class {class:?}; a classifier needs at least two")]
+    OneClass {
+        /// The folder of the classes.
+        dir: PathBuf,
+        /// The only class in it.
+        class: String,
+    },
+    /// A class has no images.
+    #[error("class {class:?} is empty: {dir:?} holds no PNG, JPEG or TIFF; add images or remove the folder")]
+    EmptyClass {
+        /// The class.
+        class: String,
+        /// Its folder.
+        dir: PathBuf,
+    },
+    /// `val/` or `test/` has a class that `train/` has not.
+    #[error("{dir:?} holds the class {class:?}, which train/ has not; classes must have the same names everywhere")]
+    UnknownClass {
+        /// The class.
+        class: String,
+        /// The folder of the split.
+        dir: PathBuf,
+    },
+    /// A folder has `val/` or `test/` but no `train/`.
+    #[error("{dir:?} has val/ or test/ but no train/; add train/ with one sub-folder per class")]
+    NoTrain {
+        /// The data folder.
+        dir: PathBuf,
+    },
+    /// A folder stands beside `train/` that is no split.
+    #[error("{dir:?} has train/ and also {name:?}; beside train/ only val/ and test/ are understood, so rename it")]
+    StrayFolder {
+        /// The data folder.
+        dir: PathBuf,
+        /// The folder that is no split.
+        name: String,
+    },
+    /// A class is too small to be split.
+    #[error("class {class:?} in {dir:?} has {found} images, but splitting needs at least {needed}; add images")]
+    TooFewSamples {
+        /// The class.
+        class: String,
+        /// Its folder.
+        dir: PathBuf,
+        /// How many images it has.
+        found: usize,
+        /// How many it needs.
+        needed: usize,
+    },
+    /// A source without samples was given where some are needed.
+    #[error("there are no samples to {purpose}")]
+    NoSamples {
+        /// What they were wanted for.
+        purpose: &'static str,
+    },
+    /// A sample beyond the end of its source was asked for.
+    #[error("sample {index} was asked for, but there are only {len}")]
+    OutOfRange {
+        /// The index asked for.
+        index: usize,
+        /// The number of samples.
+        len: usize,
+    },
+    /// A file that cannot be decoded.
+    #[error("cannot read the image {path:?}: {reason}; replace or remove the file")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the decoder says.
+        reason: String,
+    },
+    /// An image beyond the limits of [`read_image`](crate::read_image).
+    #[error("the image {path:?} is too large ({what}, the limit is {limit}); scale it down or remove it")]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size, in words.
+        what: String,
+        /// The limit it exceeds, in words.
+        limit: String,
+    },
+    /// A decoder, or a source, panicked on a sample.
+    #[error("reading sample {name:?} crashed ({reason}); the file is probably damaged: replace or remove it")]
+    Panicked {
+        /// The sample, as its source names it.
+        name: String,
+        /// The message of the panic.
+        reason: String,
+    },
+    /// The operating system refused to read or write.
+    #[error("cannot access {path:?}: {source}")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A thread of the loader could not be started.
+    #[error("cannot start a loader thread: {source}; use fewer workers")]
+    Thread {
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A picture could not be encoded.
+    #[error("cannot encode a PNG: {reason}")]
+    Encode {
+        /// What the encoder says.
+        reason: String,
+    },
+    /// A name that is not one of a fixed list.
+    #[error("there is no {kind} {given:?}; choose one of {known}")]
+    UnknownName {
+        /// What the name is for.
+        kind: &'static str,
+        /// The name given.
+        given: String,
+        /// The names there are, separated by commas.
+        known: &'static str,
+    },
+}

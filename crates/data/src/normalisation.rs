@@ -1,0 +1,112 @@
+//! Mean and standard deviation of the pixels.
+
+use serde::{Deserialize, Serialize};
+
+use crate::source::guarded;
+use crate::{DataError, Preprocess, Source};
+
+/// Mean and standard deviation of each channel, of values in `[0, 1]`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Normalisation {
+    /// One mean a channel. A single entry serves all channels.
+    pub mean: Vec<f32>,
+    /// One standard deviation a channel, above 0. A single entry serves all channels.
+    pub std: Vec<f32>,
+}
+
+impl Normalisation {
+    /// Leaves values as they are: mean 0, standard deviation 1.
+    pub fn identity(channels: usize) -> Self {
+        Self { mean: vec![0.0; channels], std: vec![1.0; channels] }
+    }
+
+    /// Measures at most `at_most` evenly spaced samples, fitted to `size` (padding included, since the model sees it
+    /// too). The same source gives the same numbers. A channel without any variation gets a deviation of 1.
+    ///
+    /// # Errors
+    /// The first sample that cannot be read, or [`DataError::NoSamples`].
+    pub fn measure(
+        source: &dyn Source,
+        channels: usize,
+        size: usize,
+        at_most: usize,
+    ) -> Result<Self, DataError> {
+        let taken = source.len().min(at_most);
+        if taken == 0 {
+            return Err(DataError::NoSamples { purpose: "measure the normalisation on" });
+        }
+        let fit = Preprocess { size, channels, normalisation: Self::identity(channels) };
+        let (mut sum, mut squares) = (vec![0.0f64; channels], vec![0.0f64; channels]);
+        for sample in 0..taken {
+            let index = sample * source.len() / taken;
+            let fitted = guarded(source, index, || Ok(fit.fit(&source.read(index)?)))?;
+            for pixel in fitted.pixels.chunks_exact(channels) {
+                for (channel, &value) in pixel.iter().enumerate() {
+                    sum[channel] += f64::from(value);
+                    squares[channel] += f64::from(value) * f64::from(value);
+                }
+            }
+        }
+        let count = (taken * size * size) as f64;
+        let mean: Vec<f64> = sum.iter().map(|sum| sum / count).collect();
+        let std = squares.iter().zip(&mean).map(|(squares, mean)| {
+            let std = (squares / count - mean * mean).max(0.0).sqrt() as f32;
+            if std < 1e-6 { 1.0 } else { std }
+        });
+        Ok(Self { std: std.collect(), mean: mean.iter().map(|&mean| mean as f32).collect() })
+    }
+
+    /// Mean and standard deviation of one channel.
+    pub(crate) fn of(&self, channel: usize) -> (f32, f32) {
+        let pick = |values: &[f32], otherwise| *values.get(channel).or(values.last()).unwrap_or(&otherwise);
+        (pick(&self.mean, 0.0), pick(&self.std, 1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Image;
+
+    /// `count` flat images; image `i` has the value `i / 10`.
+    struct Flat(usize);
+
+    impl Source for Flat {
+        fn len(&self) -> usize {
+            self.0
+        }
+        fn label(&self, _: usize) -> usize {
+            0
+        }
+        fn read(&self, index: usize) -> Result<Image, DataError> {
+            Ok(Image::filled(8, 8, 1, index as f32 / 10.0))
+        }
+        fn name_of(&self, index: usize) -> String {
+            index.to_string()
+        }
+    }
+
+    #[test]
+    fn mean_and_deviation_are_those_of_the_pixels() {
+        let measured = Normalisation::measure(&Flat(5), 3, 4, 100).unwrap();
+        for channel in 0..3 {
+            assert!((measured.mean[channel] - 0.2).abs() < 1e-6);
+            assert!((measured.std[channel] - 0.02f32.sqrt()).abs() < 1e-6);
+        }
+        assert_eq!(measured, Normalisation::measure(&Flat(5), 3, 4, 5).unwrap());
+    }
+
+    #[test]
+    fn a_sample_of_the_images_is_spread_over_all_of_them() {
+        // Of ten, the images 0, 2, 4, 6 and 8.
+        let measured = Normalisation::measure(&Flat(10), 1, 8, 5).unwrap();
+        assert!((measured.mean[0] - 0.4).abs() < 1e-6);
+    }
+
+    #[test]
+    fn flat_images_are_not_divided_by_zero_and_none_at_all_is_an_error() {
+        assert_eq!(Normalisation::measure(&Flat(1), 1, 8, 5).unwrap().std, [1.0]);
+        assert!(matches!(Normalisation::measure(&Flat(0), 1, 8, 5), Err(DataError::NoSamples { .. })));
+    }
+}

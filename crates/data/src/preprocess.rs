@@ -1,0 +1,173 @@
+//! From an image of any size to what the model is fed: the same for training, evaluation and prediction.
+
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::{F32, F32x3};
+use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
+use serde::{Deserialize, Serialize};
+
+use crate::{Image, Normalisation};
+
+/// How an image becomes model input. Stored with a run, so that prediction does exactly the same.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Preprocess {
+    /// The side of the square input, in pixels.
+    pub size: usize,
+    /// 1 (grey) or 3 (RGB).
+    pub channels: usize,
+    /// Applied last, by channel.
+    pub normalisation: Normalisation,
+}
+
+impl Preprocess {
+    /// The image as `size` x `size` pixels of `channels` channels in `[0, 1]`: the longer side is scaled to `size`,
+    /// up or down, and the rest is zero on both sides. Never stretched, never cropped.
+    ///
+    /// Bilinear with antialiasing, on floats.
+    pub fn fit(&self, image: &Image) -> Image {
+        let longer = image.width.max(image.height).max(1);
+        let side = |pixels: usize| ((pixels * self.size) as f64 / longer as f64).round().max(1.0) as usize;
+        let scaled = if self.channels < image.channels {
+            // The cheaper way round: fewer channels to scale.
+            scale(&image.clone().into_channels(self.channels), side(image.width), side(image.height))
+        } else {
+            scale(image, side(image.width), side(image.height)).into_channels(self.channels)
+        };
+        pad(scaled, self.size)
+    }
+
+    /// A fitted image as `[channels, size, size]`, normalised.
+    pub fn to_tensor(&self, fitted: &Image) -> Vec<f32> {
+        let mut tensor = Vec::with_capacity(fitted.pixels.len());
+        self.append_tensor(fitted, &mut tensor);
+        tensor
+    }
+
+    /// [`Preprocess::fit`] and [`Preprocess::to_tensor`].
+    pub fn apply(&self, image: &Image) -> Vec<f32> {
+        self.to_tensor(&self.fit(image))
+    }
+
+    /// [`Preprocess::to_tensor`] into the end of a batch.
+    pub(crate) fn append_tensor(&self, fitted: &Image, batch: &mut Vec<f32>) {
+        for channel in 0..fitted.channels {
+            let (mean, std) = self.normalisation.of(channel);
+            let plane = fitted.pixels.iter().skip(channel).step_by(fitted.channels);
+            batch.extend(plane.map(|value| (value - mean) / std));
+        }
+    }
+}
+
+/// The image at another size, antialiased.
+pub(crate) fn scale(image: &Image, width: usize, height: usize) -> Image {
+    if (image.width, image.height) == (width, height) {
+        return image.clone();
+    }
+    let pixels = match image.channels {
+        1 => {
+            let pixels: Vec<F32> = image.pixels.iter().map(|&v| F32::new(v)).collect();
+            resample(image, &pixels, width, height).iter().map(|p| p.0.clamp(0.0, 1.0)).collect()
+        }
+        _ => {
+            let pixels: Vec<F32x3> =
+                image.pixels.chunks_exact(3).map(|p| F32x3::new([p[0], p[1], p[2]])).collect();
+            resample(image, &pixels, width, height).iter().flat_map(|p| p.0.map(|v| v.clamp(0.0, 1.0))).collect()
+        }
+    };
+    Image { width, height, channels: image.channels, pixels }
+}
+
+fn resample<P: PixelTrait>(image: &Image, pixels: &[P], width: usize, height: usize) -> Vec<P> {
+    let source = TypedImageRef::new(image.width as u32, image.height as u32, pixels);
+    let source = source.expect("an image has width * height pixels");
+    let mut target = TypedImage::<P>::new(width as u32, height as u32);
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false);
+    Resizer::new()
+        .resize_typed(&source, &mut target, &options)
+        .expect("without a crop box any size can become any other");
+    target.pixels().to_vec()
+}
+
+/// The image in the middle of a square of zeros.
+fn pad(image: Image, size: usize) -> Image {
+    if (image.width, image.height) == (size, size) {
+        return image;
+    }
+    let mut padded = Image::filled(size, size, image.channels, 0.0);
+    let (left, top) = ((size - image.width) / 2, (size - image.height) / 2);
+    let row = image.width * image.channels;
+    for (y, line) in image.pixels.chunks_exact(row).enumerate() {
+        let start = ((top + y) * size + left) * image.channels;
+        padded.pixels[start..start + row].copy_from_slice(line);
+    }
+    padded
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn to(size: usize, channels: usize) -> Preprocess {
+        Preprocess { size, channels, normalisation: Normalisation::identity(channels) }
+    }
+
+    #[test]
+    fn slices_are_padded_never_stretched() {
+        // Twice as wide as high, up and down: the same shape in the middle, zeros above and below.
+        for (width, height) in [(20, 10), (100, 50), (64, 32)] {
+            let fitted = to(64, 1).fit(&Image::filled(width, height, 1, 0.5));
+            assert_eq!((fitted.width, fitted.height, fitted.pixels.len()), (64, 64, 64 * 64));
+            for (y, row) in fitted.pixels.chunks_exact(64).enumerate() {
+                let expected = if (16..48).contains(&y) { 0.5 } else { 0.0 };
+                assert!(row.iter().all(|v| (v - expected).abs() < 1e-6), "row {y} of {width}x{height}");
+            }
+        }
+        let tall = to(64, 1).fit(&Image::filled(10, 20, 1, 0.5));
+        assert_eq!((tall.at(15, 30, 0), tall.at(48, 30, 0)), (0.0, 0.0));
+        assert!((tall.at(16, 0, 0) - 0.5).abs() < 1e-6 && (tall.at(47, 63, 0) - 0.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn an_image_of_the_right_size_is_not_touched() {
+        let pixels: Vec<f32> = (0..256 * 256).map(|v| v as f32 / 65_535.0).collect();
+        let image = Image { width: 256, height: 256, channels: 1, pixels };
+        assert_eq!(to(256, 1).fit(&image), image);
+    }
+
+    #[test]
+    fn even_a_line_of_pixels_fits() {
+        for (width, height) in [(1, 1), (5000, 1), (1, 5000)] {
+            for channels in [1, 3] {
+                let fitted = to(32, 3).fit(&Image::filled(width, height, channels, 1.0));
+                assert_eq!(fitted.pixels.len(), 32 * 32 * 3);
+                assert!(fitted.pixels.iter().any(|&v| v > 0.99));
+            }
+        }
+    }
+
+    #[test]
+    fn tensors_are_planes_normalised_by_channel() {
+        let normalisation = Normalisation { mean: vec![0.0, 0.5, 1.0], std: vec![1.0, 0.5, 0.25] };
+        let preprocess = Preprocess { size: 2, channels: 3, normalisation };
+        let image = Image { pixels: [0.25, 0.5, 0.75].repeat(4), ..Image::filled(2, 2, 3, 0.0) };
+        let expected = [[0.25; 4], [0.0; 4], [-1.0; 4]].concat();
+        assert_eq!(preprocess.apply(&image), expected);
+        assert_eq!(preprocess.to_tensor(&preprocess.fit(&image)), expected);
+    }
+
+    #[test]
+    fn shrinking_averages_instead_of_skipping() {
+        let pixels = (0..64 * 64).map(|i| ((i % 64 + i / 64) % 2) as f32).collect();
+        let board = Image { width: 64, height: 64, channels: 1, pixels };
+        let fitted = to(16, 1).fit(&board);
+        assert!(fitted.pixels.iter().all(|v| (v - 0.5).abs() < 0.1));
+    }
+
+    #[test]
+    fn a_stored_preprocess_comes_back_the_same() {
+        let normalisation = Normalisation { mean: vec![0.123_456_79], std: vec![0.3] };
+        let preprocess = Preprocess { size: 512, channels: 1, normalisation };
+        let text = serde_json::to_string(&preprocess).unwrap();
+        assert_eq!(serde_json::from_str::<Preprocess>(&text).unwrap(), preprocess);
+    }
+}

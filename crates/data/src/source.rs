@@ -1,0 +1,56 @@
+//! Where samples come from.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::{DataError, Image};
+
+/// Labelled images by index. Reading is independent of order and may happen on several threads at once.
+pub trait Source: Send + Sync {
+    /// The number of samples.
+    fn len(&self) -> usize;
+
+    /// Whether there are no samples.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The class of a sample, an index into [`Dataset::classes`](crate::Dataset::classes), without reading it. Panics
+    /// if `index >= len()`.
+    fn label(&self, index: usize) -> usize;
+
+    /// Reads a sample, always the same for the same index.
+    ///
+    /// # Errors
+    /// What kept it from being read, with its path.
+    fn read(&self, index: usize) -> Result<Image, DataError>;
+
+    /// What people call the sample: a path, usually.
+    fn name_of(&self, index: usize) -> String;
+}
+
+/// Reads a sample; a panic of a decoder becomes [`DataError::Panicked`] with the sample's name.
+///
+/// # Errors
+/// As [`Source::read`], and [`DataError::Panicked`].
+pub fn read_guarded(source: &dyn Source, index: usize) -> Result<Image, DataError> {
+    guarded(source, index, || source.read(index))
+}
+
+/// Runs work on a sample; a panic becomes [`DataError::Panicked`] with the sample's name.
+pub(crate) fn guarded<T>(
+    source: &dyn Source,
+    index: usize,
+    work: impl FnOnce() -> Result<T, DataError>,
+) -> Result<T, DataError> {
+    // Sound to assert: what `work` was building is dropped with the panic.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+        let reason = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no reason given".to_owned());
+        // `name_of` is the source's code too, and the source has just shown that it may panic.
+        let name = catch_unwind(AssertUnwindSafe(|| source.name_of(index)));
+        Err(DataError::Panicked { name: name.unwrap_or_else(|_| format!("sample {index}")), reason })
+    })
+}

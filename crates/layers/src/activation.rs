@@ -1,0 +1,56 @@
+//! Activation functions.
+
+use burn::tensor::{Tensor, activation};
+
+/// An activation function, applied element by element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `x`.
+    Identity,
+    /// `max(0, x)`.
+    Relu,
+    /// `min(max(0, x), 6)` (MobileNetV2).
+    Relu6,
+    /// `x * relu6(x + 3) / 6` (MobileNetV3, section 5.2).
+    HardSwish,
+    /// `relu6(x + 3) / 6` (MobileNetV3, the gate of squeeze-excite).
+    HardSigmoid,
+}
+
+impl Activation {
+    /// Applies the function to a tensor of any shape.
+    pub fn forward<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
+        match self {
+            Self::Identity => x,
+            Self::Relu => activation::relu(x),
+            Self::Relu6 => x.clamp(0.0, 6.0),
+            Self::HardSwish => activation::hard_swish(x),
+            Self::HardSigmoid => activation::hard_sigmoid(x, 1.0 / 6.0, 0.5),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, Tolerance};
+
+    /// Expected values by hand from the definitions.
+    #[test]
+    fn activations_follow_their_definitions() {
+        let x = Tensor::<1>::from_floats([-4.0, -3.0, -1.5, 0.0, 1.5, 3.0, 7.0], &Device::flex());
+        let cases = [
+            (Activation::Identity, [-4.0, -3.0, -1.5, 0.0, 1.5, 3.0, 7.0]),
+            (Activation::Relu, [0.0, 0.0, 0.0, 0.0, 1.5, 3.0, 7.0]),
+            (Activation::Relu6, [0.0, 0.0, 0.0, 0.0, 1.5, 3.0, 6.0]),
+            (Activation::HardSwish, [0.0, 0.0, -0.375, 0.0, 1.125, 3.0, 7.0]),
+            (Activation::HardSigmoid, [0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0]),
+        ];
+        for (activation, expected) in cases {
+            activation
+                .forward(x.clone())
+                .into_data()
+                .assert_approx_eq::<f32>(&expected.into(), Tolerance::absolute(1e-6));
+        }
+    }
+}

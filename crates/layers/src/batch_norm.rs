@@ -1,0 +1,121 @@
+//! Batch normalisation over fixed groups of samples.
+//!
+//! Statistics are taken over groups of consecutive samples of the global batch, so a micro-batch of any whole number
+//! of groups computes the same function. With one group this is exactly PyTorch's `BatchNorm2d`: biased variance to
+//! normalise, unbiased variance for the running statistic.
+//!
+//! Burn's own layer updates its running statistics inside `forward`, shared by every clone of the module, and keeps
+//! the biased variance; a step that fails half-way would already have changed them. Here they are left with the pass
+//! ([`crate::pass`]) and change when the step is committed.
+
+use burn::module::{Module, Param, ParamId};
+use burn::tensor::{Device, Tensor, module};
+
+use crate::pass;
+use crate::trace::{Describe, FeatureMap, Trace};
+
+/// Configuration of a [`BatchNorm`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormConfig {
+    /// Added to the variance. PyTorch's default is 1e-5.
+    pub epsilon: f64,
+    /// Weight of the new statistic in the running one. PyTorch's default is 0.1.
+    pub momentum: f64,
+}
+
+impl Default for BatchNormConfig {
+    fn default() -> Self {
+        Self { epsilon: 1e-5, momentum: 0.1 }
+    }
+}
+
+impl BatchNormConfig {
+    /// A layer for `channels` channels with scale 1, shift 0, running mean 0 and running variance 1.
+    pub fn init(&self, channels: usize, device: &Device) -> BatchNorm {
+        let constant = |value: f32| Tensor::<1>::full([channels], value, device);
+        let state = |value: f32| Param::initialized(ParamId::new(), constant(value).set_require_grad(false));
+        BatchNorm {
+            weight: Param::from_tensor(constant(1.0)),
+            bias: Param::from_tensor(constant(0.0)),
+            running_mean: state(0.0),
+            running_var: state(1.0),
+            epsilon: self.epsilon,
+            momentum: self.momentum,
+        }
+    }
+}
+
+/// Batch normalisation, `[batch, channels, height, width]` in and out.
+#[derive(Module, Debug)]
+pub struct BatchNorm {
+    /// Scale, `[channels]`.
+    pub weight: Param<Tensor<1>>,
+    /// Shift, `[channels]`.
+    pub bias: Param<Tensor<1>>,
+    /// Running mean, `[channels]`: state, not a parameter.
+    pub running_mean: Param<Tensor<1>>,
+    /// Running unbiased variance, `[channels]`: state, not a parameter.
+    pub running_var: Param<Tensor<1>>,
+    epsilon: f64,
+    momentum: f64,
+}
+
+impl BatchNorm {
+    /// Normalises with batch statistics inside a training pass and with running statistics outside.
+    ///
+    /// # Panics
+    /// If the groups of the running pass do not add up to the batch.
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        match pass::current() {
+            Some(pass) => self.forward_in_groups(x, &pass.groups),
+            None => self.infer(x),
+        }
+    }
+
+    fn infer(&self, x: Tensor<4>) -> Tensor<4> {
+        let (mean, var) = (self.running_mean.val(), self.running_var.val());
+        module::batch_norm(x, self.weight.val(), self.bias.val(), mean, var, self.epsilon)
+    }
+
+    fn forward_in_groups(&self, x: Tensor<4>, groups: &[usize]) -> Tensor<4> {
+        let [batch, _, height, width] = x.dims();
+        assert_eq!(groups.iter().sum::<usize>(), batch, "normalisation groups {groups:?} for a batch of {batch}");
+
+        let mut start = 0;
+        let mut outputs = Vec::with_capacity(groups.len());
+        let mut statistics: Option<(Tensor<1>, Tensor<1>)> = None;
+        for &size in groups {
+            let group = if size == batch { x.clone() } else { x.clone().narrow(0, start, size) };
+            start += size;
+            let normalised = module::batch_norm_train(group, self.weight.val(), self.bias.val(), self.epsilon);
+            outputs.push(normalised.output);
+
+            // Bessel's correction. A group of one value has no unbiased variance; its biased one, zero, stands in.
+            let count = (size * height * width) as f64;
+            let unbiased = count / (count - 1.0).max(1.0);
+            let mean = plain(normalised.mean);
+            let var = plain(normalised.variance).mul_scalar(unbiased);
+            statistics = Some(match statistics {
+                Some((means, vars)) => (means + mean, vars + var),
+                None => (mean, var),
+            });
+        }
+        if let Some((means, vars)) = statistics {
+            pass::observe(self.running_mean.id, means, groups.len(), self.momentum);
+            pass::observe(self.running_var.id, vars, groups.len(), self.momentum);
+        }
+        if outputs.len() == 1 { outputs.swap_remove(0) } else { Tensor::cat(outputs, 0) }
+    }
+}
+
+/// The tensor outside any gradient graph.
+fn plain(tensor: Tensor<1>) -> Tensor<1> {
+    if tensor.is_autodiff() { tensor.inner() } else { tensor }
+}
+
+impl Describe for BatchNorm {
+    fn describe(&self, input: FeatureMap, trace: &mut Trace) -> FeatureMap {
+        trace.push("batch norm", input, 2 * input.channels as u64, 0, 0);
+        input
+    }
+}

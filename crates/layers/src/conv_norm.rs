@@ -1,0 +1,56 @@
+//! Convolution, batch normalisation, activation.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+
+use crate::activation::Activation;
+use crate::batch_norm::{BatchNorm, BatchNormConfig};
+use crate::conv::{Conv, ConvConfig};
+use crate::trace::{Describe, FeatureMap, Trace};
+
+/// Configuration of a [`ConvNorm`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ConvNormConfig {
+    /// The convolution.
+    pub conv: ConvConfig,
+    /// Its normalisation.
+    pub norm: BatchNormConfig,
+    /// Applied last.
+    pub activation: Activation,
+}
+
+impl ConvNormConfig {
+    /// A block on `device`; see [`ConvConfig::init`] for the panics.
+    pub fn init(&self, device: &Device) -> ConvNorm {
+        ConvNorm {
+            conv: self.conv.init(device),
+            norm: self.norm.init(self.conv.output, device),
+            activation: self.activation,
+        }
+    }
+}
+
+/// Convolution without bias, batch normalisation, activation.
+#[derive(Module, Debug)]
+pub struct ConvNorm {
+    /// The convolution.
+    pub conv: Conv,
+    /// Its normalisation.
+    pub norm: BatchNorm,
+    #[module(skip)]
+    activation: Activation,
+}
+
+impl ConvNorm {
+    /// Shapes as in [`Conv::forward`].
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        self.activation.forward(self.norm.forward(self.conv.forward(x)))
+    }
+}
+
+impl Describe for ConvNorm {
+    fn describe(&self, input: FeatureMap, trace: &mut Trace) -> FeatureMap {
+        let output = trace.scope("conv", |trace| self.conv.describe(input, trace));
+        trace.scope("norm", |trace| self.norm.describe(output, trace))
+    }
+}

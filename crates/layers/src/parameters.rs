@@ -1,0 +1,170 @@
+//! The tensors of a model by name.
+//!
+//! Names are the dotted paths of the module's fields: `stem.conv.weight`. A name ending in `running_mean` or
+//! `running_var` is state; every other float tensor is a parameter.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::tensor::{Tensor, TensorData};
+
+/// Whether a tensor of this name is state rather than a parameter.
+pub fn is_state(name: &str) -> bool {
+    name.ends_with("running_mean") || name.ends_with("running_var")
+}
+
+/// A tensor's place in a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Dotted path.
+    pub name: String,
+    /// Identity, shared by every clone of the model.
+    pub id: ParamId,
+    /// Shape.
+    pub shape: Vec<usize>,
+}
+
+/// The float tensors of a model in its own order.
+pub fn slots<M: Module>(model: &M) -> Vec<Slot> {
+    struct Slots {
+        path: Vec<String>,
+        found: Vec<Slot>,
+    }
+    impl ModuleVisitor for Slots {
+        fn enter_module(&mut self, name: &str, _container: &str) {
+            self.path.push(name.to_string());
+        }
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let shape = param.lazy_shape().as_slice().to_vec();
+            self.found.push(Slot { name: self.path.join("."), id: param.id, shape });
+        }
+    }
+    let mut visitor = Slots { path: Vec::new(), found: Vec::new() };
+    model.visit(&mut visitor);
+    visitor.found
+}
+
+/// Trainable parameters of a model; running statistics do not count.
+pub fn count<M: Module>(model: &M) -> u64 {
+    let parameters = slots(model).into_iter().filter(|slot| !is_state(&slot.name));
+    parameters.map(|slot| slot.shape.iter().product::<usize>() as u64).sum()
+}
+
+/// Reads every float tensor of a model to the host.
+///
+/// # Errors
+/// What the device says if a tensor cannot be read.
+pub fn read<M: Module>(model: &M) -> Result<BTreeMap<String, TensorData>, String> {
+    struct Read {
+        path: Vec<String>,
+        found: Result<BTreeMap<String, TensorData>, String>,
+    }
+    impl ModuleVisitor for Read {
+        fn enter_module(&mut self, name: &str, _container: &str) {
+            self.path.push(name.to_string());
+        }
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let Ok(found) = &mut self.found else { return };
+            match param.val().try_into_data() {
+                Ok(data) => {
+                    found.insert(self.path.join("."), data);
+                }
+                Err(error) => self.found = Err(error.to_string()),
+            }
+        }
+    }
+    let mut visitor = Read { path: Vec::new(), found: Ok(BTreeMap::new()) };
+    model.visit(&mut visitor);
+    visitor.found
+}
+
+/// Why a set of tensors is not this model's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// The model needs a tensor that is not there.
+    Missing(String),
+    /// A tensor is there that the model does not know.
+    Unexpected(String),
+    /// A tensor has another shape than the model's.
+    Shape {
+        /// Its name.
+        name: String,
+        /// The model's shape.
+        expected: Vec<usize>,
+        /// The shape found.
+        found: Vec<usize>,
+    },
+}
+
+impl std::fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing(name) => write!(f, "`{name}` is missing"),
+            Self::Unexpected(name) => write!(f, "`{name}` is not a tensor of this model"),
+            Self::Shape { name, expected, found } => {
+                write!(f, "`{name}` has shape {found:?} where the model has {expected:?}")
+            }
+        }
+    }
+}
+
+/// Checks that `shapes` are exactly the model's tensors.
+///
+/// # Errors
+/// The first difference: a shape, then a missing name, then an unexpected one.
+pub fn check<M: Module>(model: &M, shapes: &BTreeMap<String, Vec<usize>>) -> Result<(), Mismatch> {
+    let slots = slots(model);
+    for slot in &slots {
+        match shapes.get(&slot.name) {
+            Some(found) if *found != slot.shape => {
+                let (expected, found) = (slot.shape.clone(), found.clone());
+                return Err(Mismatch::Shape { name: slot.name.clone(), expected, found });
+            }
+            _ => {}
+        }
+    }
+    if let Some(slot) = slots.iter().find(|slot| !shapes.contains_key(&slot.name)) {
+        return Err(Mismatch::Missing(slot.name.clone()));
+    }
+    let known = |name: &&String| !slots.iter().any(|slot| slot.name == **name);
+    match shapes.keys().find(known) {
+        Some(name) => Err(Mismatch::Unexpected(name.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Replaces every float tensor of a model by the one of its name, on the model's device.
+///
+/// # Errors
+/// If the tensors are not exactly the model's ([`check`]); the model is lost, so check a clone if it is needed.
+pub fn write<M: Module>(model: M, mut tensors: BTreeMap<String, TensorData>) -> Result<M, Mismatch> {
+    let shapes = tensors.iter().map(|(name, data)| (name.clone(), data.shape.as_slice().to_vec())).collect();
+    check(&model, &shapes)?;
+
+    struct Write<'a> {
+        path: Vec<String>,
+        tensors: &'a mut BTreeMap<String, TensorData>,
+    }
+    impl ModuleMapper for Write<'_> {
+        fn enter_module(&mut self, name: &str, _container: &str) {
+            self.path.push(name.to_string());
+        }
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.pop();
+        }
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            let Some(data) = self.tensors.remove(&self.path.join(".")) else { return param };
+            param.map(|old| {
+                let new = Tensor::from_data(data, &old.device());
+                if old.is_require_grad() { new.require_grad() } else { new }
+            })
+        }
+    }
+    Ok(model.map(&mut Write { path: Vec::new(), tensors: &mut tensors }))
+}

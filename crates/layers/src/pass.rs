@@ -1,0 +1,173 @@
+//! The training pass: what a forward pass in training mode knows beyond its input.
+//!
+//! Models are plain Burn modules; they know nothing of training. What training adds to a forward pass is declared
+//! around it instead:
+//!
+//! - which samples the rows of the batch are, so that dropout draws from (seed, epoch, sample, layer) and no split
+//!   into micro-batches, retry or second forward can change a mask;
+//! - which rows form a normalisation group, so that a micro-batch of whole groups computes what the whole batch would;
+//! - a place to leave batch statistics, because running statistics are state and state changes only in `commit`.
+//!
+//! Without a pass every layer infers. The pass is bound to the thread that runs the forward, as all device work is.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleMapper, Param, ParamId};
+use burn::tensor::Tensor;
+
+/// One training-mode forward pass over consecutive samples of a global batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrainingPass {
+    /// Sizes of the normalisation groups, in order; their sum is the number of rows.
+    pub groups: Vec<usize>,
+    /// The run's seed.
+    pub seed: u64,
+    /// The epoch the samples are drawn in.
+    pub epoch: u64,
+    /// The sample of each row.
+    pub samples: Vec<u64>,
+}
+
+impl TrainingPass {
+    /// A pass whose rows are one normalisation group and samples `0..batch` of epoch 0: what PyTorch's `train()` does.
+    pub fn whole_batch(batch: usize) -> Self {
+        Self { groups: vec![batch], seed: 0, epoch: 0, samples: (0..batch as u64).collect() }
+    }
+}
+
+/// Sizes of the normalisation groups of a batch: one group if it holds `at_most` samples or fewer, otherwise as few
+/// groups as possible, as even as possible, the larger ones first.
+///
+/// # Panics
+/// If `at_most` is 0.
+pub fn normalisation_groups(batch: usize, at_most: usize) -> Vec<usize> {
+    assert!(at_most > 0, "a normalisation group holds at least one sample");
+    let groups = batch.div_ceil(at_most);
+    (0..groups).map(|group| batch / groups + usize::from(group < batch % groups)).collect()
+}
+
+/// Batch statistics that one or more passes left behind, waiting to be committed to the running statistics.
+#[derive(Clone, Debug, Default)]
+pub struct BatchStatistics {
+    sums: BTreeMap<ParamId, StatisticSum>,
+}
+
+#[derive(Clone, Debug)]
+struct StatisticSum {
+    sum: Tensor<1>,
+    groups: usize,
+    momentum: f64,
+}
+
+impl BatchStatistics {
+    /// Adds the statistics of another pass over the same model.
+    pub fn merge(&mut self, other: Self) {
+        for (id, statistic) in other.sums {
+            self.add(id, statistic.sum, statistic.groups, statistic.momentum);
+        }
+    }
+
+    fn add(&mut self, id: ParamId, sum: Tensor<1>, groups: usize, momentum: f64) {
+        let entry = match self.sums.remove(&id) {
+            Some(known) => StatisticSum { sum: known.sum + sum, groups: known.groups + groups, momentum },
+            None => StatisticSum { sum, groups, momentum },
+        };
+        self.sums.insert(id, entry);
+    }
+
+    /// Moves the model's running statistics towards the mean over all groups seen: `(1 - momentum) * running +
+    /// momentum * mean`. Returns the model with new running statistics; everything else is shared.
+    pub fn commit<M: Module>(self, model: M) -> M {
+        model.map(&mut Commit { statistics: self })
+    }
+}
+
+struct Commit {
+    statistics: BatchStatistics,
+}
+
+impl ModuleMapper for Commit {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(observed) = self.statistics.sums.remove(&param.id) else {
+            return param;
+        };
+        param.map(|running| {
+            let mean = observed.sum.div_scalar(observed.groups as f64);
+            let mean = mean.reshape(running.shape());
+            let mean = if running.is_autodiff() { Tensor::from_inner(mean) } else { mean };
+            running.mul_scalar(1.0 - observed.momentum).add(mean.mul_scalar(observed.momentum)).detach()
+        })
+    }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<(TrainingPass, BatchStatistics)>> = const { RefCell::new(None) };
+}
+
+/// Runs `forward` in training mode and returns its result with the batch statistics it left.
+///
+/// If `forward` panics, the thread is back in inference mode and the statistics are gone.
+///
+/// # Panics
+/// If a training pass is already running on this thread.
+pub fn training<R>(pass: TrainingPass, forward: impl FnOnce() -> R) -> (R, BatchStatistics) {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            CURRENT.with_borrow_mut(|current| *current = None);
+        }
+    }
+
+    CURRENT.with_borrow_mut(|current| {
+        assert!(current.is_none(), "training passes do not nest");
+        *current = Some((pass, BatchStatistics::default()));
+    });
+    let leave = Leave;
+    let result = forward();
+    let statistics = CURRENT.with_borrow_mut(Option::take).map(|(_, statistics)| statistics).unwrap_or_default();
+    drop(leave);
+    (result, statistics)
+}
+
+/// What a layer may ask: the pass that is running on this thread, if one is.
+pub(crate) fn current() -> Option<TrainingPass> {
+    CURRENT.with_borrow(|current| current.as_ref().map(|(pass, _)| pass.clone()))
+}
+
+/// Leaves the sum over `groups` groups of a statistic whose running value is the parameter `id`.
+///
+/// `sum` is on the plain device: statistics never belong to a gradient graph.
+pub(crate) fn observe(id: ParamId, sum: Tensor<1>, groups: usize, momentum: f64) {
+    CURRENT.with_borrow_mut(|current| {
+        if let Some((_, statistics)) = current {
+            statistics.add(id, sum, groups, momentum);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_as_even_as_possible_and_hold_at_most_eight() {
+        assert_eq!(normalisation_groups(1, 8), [1]);
+        assert_eq!(normalisation_groups(8, 8), [8]);
+        assert_eq!(normalisation_groups(9, 8), [5, 4]);
+        assert_eq!(normalisation_groups(20, 8), [7, 7, 6]);
+        assert_eq!(normalisation_groups(32, 8), [8; 4]);
+        for batch in 1..200 {
+            let groups = normalisation_groups(batch, 8);
+            assert_eq!(groups.iter().sum::<usize>(), batch);
+            assert!(groups.iter().max().unwrap_or(&0) - groups.iter().min().unwrap_or(&0) <= 1);
+        }
+    }
+
+    #[test]
+    fn a_panic_inside_a_pass_leaves_the_thread_inferring() {
+        let outcome = std::panic::catch_unwind(|| training(TrainingPass::whole_batch(2), || panic!("device lost")));
+        assert!(outcome.is_err());
+        assert!(current().is_none());
+    }
+}

@@ -1,0 +1,66 @@
+//! Squeeze-and-excitation.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+
+use crate::activation::Activation;
+use crate::head::{Linear, global_average_pool};
+use crate::trace::{Describe, FeatureMap, Trace};
+
+/// Configuration of a [`SqueezeExcite`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SqueezeExciteConfig {
+    /// Channels of the map that is gated.
+    pub channels: usize,
+    /// Channels of the bottleneck.
+    pub squeezed: usize,
+    /// Between the two layers.
+    pub activation: Activation,
+    /// Turns the second layer's output into the gate.
+    pub gate: Activation,
+}
+
+impl SqueezeExciteConfig {
+    /// A block on `device`.
+    pub fn init(&self, device: &Device) -> SqueezeExcite {
+        SqueezeExcite {
+            reduce: Linear::new(self.channels, self.squeezed, device),
+            expand: Linear::new(self.squeezed, self.channels, device),
+            activation: self.activation,
+            gate: self.gate,
+        }
+    }
+}
+
+/// Scales each channel by a gate computed from all channels' means ("Squeeze-and-Excitation Networks", section 3).
+///
+/// The two 1x1 convolutions of the reference implementations act on a 1x1 map, where they are linear layers.
+#[derive(Module, Debug)]
+pub struct SqueezeExcite {
+    /// Channels to bottleneck.
+    pub reduce: Linear,
+    /// Bottleneck to gate.
+    pub expand: Linear,
+    #[module(skip)]
+    activation: Activation,
+    #[module(skip)]
+    gate: Activation,
+}
+
+impl SqueezeExcite {
+    /// `[batch, channels, height, width]` in and out.
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        let [batch, channels, ..] = x.dims();
+        let squeezed = self.activation.forward(self.reduce.forward(global_average_pool(x.clone())));
+        let gate = self.gate.forward(self.expand.forward(squeezed));
+        x * gate.reshape([batch, channels, 1, 1])
+    }
+}
+
+impl Describe for SqueezeExcite {
+    fn describe(&self, input: FeatureMap, trace: &mut Trace) -> FeatureMap {
+        let squeezed = trace.scope("reduce", |trace| self.reduce.describe(input, trace));
+        trace.scope("expand", |trace| self.expand.describe(squeezed, trace));
+        input
+    }
+}

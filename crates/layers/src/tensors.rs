@@ -1,0 +1,81 @@
+//! Tensors by name as safetensors documents.
+
+use std::collections::{BTreeMap, HashMap};
+
+use burn::tensor::{DType, TensorData};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+
+/// Tensors by name, in host memory.
+pub type Tensors = BTreeMap<String, TensorData>;
+
+/// Writes tensors and a few words of metadata as one safetensors document.
+///
+/// The same tensors give the same bytes: names are written in order.
+///
+/// # Errors
+/// A sentence if a tensor has a type safetensors files of Kindling do not hold (they hold f32 and f64).
+pub fn to_bytes(tensors: &Tensors, metadata: &[(&str, String)]) -> Result<Vec<u8>, String> {
+    let mut views = Vec::with_capacity(tensors.len());
+    for (name, data) in tensors {
+        let dtype = match data.dtype {
+            DType::F32 => Dtype::F32,
+            DType::F64 => Dtype::F64,
+            other => return Err(format!("`{name}` is {other:?}, not f32 or f64")),
+        };
+        let view = TensorView::new(dtype, data.shape.as_slice().to_vec(), data.as_bytes());
+        views.push((name.as_str(), view.map_err(|error| format!("`{name}`: {error}"))?));
+    }
+    let metadata: HashMap<String, String> =
+        metadata.iter().map(|(key, value)| ((*key).to_string(), value.clone())).collect();
+    let metadata = (!metadata.is_empty()).then_some(metadata);
+    safetensors::serialize(views, metadata).map_err(|error| error.to_string())
+}
+
+/// Reads a safetensors document.
+///
+/// # Errors
+/// A sentence that says what is wrong with it.
+pub fn from_bytes(bytes: &[u8]) -> Result<Tensors, String> {
+    let file = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
+    let mut tensors = Tensors::new();
+    for (name, view) in file.iter() {
+        let shape = view.shape().to_vec();
+        let data = match view.dtype() {
+            Dtype::F32 => TensorData::new(numbers(view.data(), f32::from_le_bytes), shape),
+            Dtype::F64 => TensorData::new(numbers(view.data(), f64::from_le_bytes), shape),
+            other => return Err(format!("`{name}` is {other:?}; only f32 and f64 are read")),
+        };
+        tensors.insert(name.to_string(), data);
+    }
+    Ok(tensors)
+}
+
+fn numbers<T, const N: usize>(bytes: &[u8], from: impl Fn([u8; N]) -> T) -> Vec<T> {
+    let (chunks, _) = bytes.as_chunks::<N>();
+    chunks.iter().map(|chunk| from(*chunk)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_come_back_as_they_were_and_equal_tensors_give_equal_bytes() {
+        let mut tensors = Tensors::new();
+        tensors.insert("b".into(), TensorData::new(vec![1.5f32, -2.0, 0.25], [3]));
+        tensors.insert("a".into(), TensorData::new(vec![1.0f64 / 3.0; 4], [2, 2]));
+        let bytes = to_bytes(&tensors, &[("model", "none".to_string())]).expect("writable");
+        assert_eq!(from_bytes(&bytes).expect("readable"), tensors);
+        assert_eq!(bytes, to_bytes(&tensors, &[("model", "none".to_string())]).expect("writable"));
+    }
+
+    #[test]
+    fn a_truncated_document_is_an_error() {
+        let mut tensors = Tensors::new();
+        tensors.insert("a".into(), TensorData::new(vec![0.0f32; 64], [64]));
+        let bytes = to_bytes(&tensors, &[]).expect("writable");
+        for length in [0, 4, 20, bytes.len() - 1] {
+            assert!(from_bytes(&bytes[..length]).is_err(), "{length} bytes were accepted");
+        }
+    }
+}

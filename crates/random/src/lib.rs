@@ -1,0 +1,84 @@
+//! Every random number of Kindling comes from (seed, purpose, epoch, sample index).
+//!
+//! The four numbers are the 32-byte key of a ChaCha8 stream, so no split into micro-batches, number of threads,
+//! order of execution or retry can change what is drawn, and no two keys share a stream. ChaCha8 as implemented by
+//! `rand_chacha` is documented to be portable: the same key gives the same words on every platform.
+
+use rand_chacha::rand_core::SeedableRng;
+
+/// The generator behind every draw.
+pub type Rng = rand_chacha::ChaCha8Rng;
+
+/// What a random number is for. Each purpose has its own streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Purpose {
+    /// The order of the samples in an epoch (index 0).
+    Order = 1,
+    /// The split of a folder into train, val and test (index: class).
+    Split = 2,
+    /// Augmentation of one sample.
+    Augment = 3,
+    /// The synthetic scans (index: image).
+    Phantom = 4,
+    /// Initial weights (index: the parameter's place in the model).
+    Init = 5,
+    /// Dropout masks of one sample; the layer selects the ChaCha stream.
+    Dropout = 6,
+    /// Choices that only concern pictures for people.
+    Display = 7,
+}
+
+/// The generator of one (seed, purpose, epoch, sample index).
+pub fn rng(seed: u64, purpose: Purpose, epoch: u64, index: u64) -> Rng {
+    let mut key = [0u8; 32];
+    for (slot, value) in key.chunks_exact_mut(8).zip([seed, purpose as u64, epoch, index]) {
+        slot.copy_from_slice(&value.to_le_bytes());
+    }
+    Rng::from_seed(key)
+}
+
+/// Like [`rng`], on stream `stream` of that key: independent numbers for each layer of one sample.
+pub fn rng_stream(seed: u64, purpose: Purpose, epoch: u64, index: u64, stream: u64) -> Rng {
+    let mut rng = rng(seed, purpose, epoch, index);
+    rng.set_stream(stream);
+    rng
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::RngExt;
+    use std::collections::HashSet;
+
+    fn first(mut rng: Rng) -> u64 {
+        rng.random()
+    }
+
+    #[test]
+    fn every_part_of_the_key_changes_the_stream_and_none_depends_on_history() {
+        let mut seen = HashSet::new();
+        for seed in 0..3 {
+            for purpose in [Purpose::Order, Purpose::Split, Purpose::Augment, Purpose::Dropout] {
+                for epoch in 0..3 {
+                    for index in 0..3 {
+                        for stream in 0..2 {
+                            let drawn = first(rng_stream(seed, purpose, epoch, index, stream));
+                            assert!(seen.insert(drawn), "two keys share a stream");
+                            assert_eq!(drawn, first(rng_stream(seed, purpose, epoch, index, stream)));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_stream_is_chacha8_of_the_key() {
+        // The all-zero key's first block, from the ChaCha8 test vectors of draft-strombergson-chacha-test-vectors-01,
+        // TC1 (256-bit key): 3e00ef2f895f40d6.
+        let mut rng = Rng::from_seed([0; 32]);
+        let word: u64 = rng.random();
+        assert_eq!(word.to_le_bytes(), [0x3e, 0x00, 0xef, 0x2f, 0x89, 0x5f, 0x40, 0xd6]);
+    }
+}

@@ -1,0 +1,307 @@
+//! A run's folder: its name, its files, and the promise never to overwrite another's.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{Environment, Metrics, Report, RunError, write_atomically};
+
+/// The folder of one run. Nothing here deletes anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunDir {
+    path: PathBuf,
+}
+
+impl RunDir {
+    /// Makes the folder of a new run: `dir` if given, otherwise `runs/<time>-<model>-<data>` under the working
+    /// directory, with `-2`, `-3`... if that name is taken. `data` is a name or a path, whose last part counts.
+    ///
+    /// The folder is a run once [`write_config`](Self::write_config) was called.
+    ///
+    /// # Errors
+    /// [`RunError::Taken`], [`RunError::NotEmpty`] or [`RunError::NotAFolder`] if `dir` cannot take a new run;
+    /// [`RunError::Io`], [`RunError::DiskFull`].
+    pub fn create(dir: Option<&Path>, model: &str, data: &str) -> Result<Self, RunError> {
+        match dir {
+            Some(dir) => Self::create_at(dir),
+            None => {
+                let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S");
+                let name = format!("{time}-{}-{}", file_name(model, "model"), file_name(data, "data"));
+                Self::create_named(Path::new("runs"), &name)
+            }
+        }
+    }
+
+    /// Opens the folder of an existing run.
+    ///
+    /// # Errors
+    /// [`RunError::NotARun`] if there is no `config.toml` in it.
+    pub fn open(dir: &Path) -> Result<Self, RunError> {
+        let run = Self { path: dir.into() };
+        if run.config().is_file() { Ok(run) } else { Err(RunError::NotARun { path: dir.into() }) }
+    }
+
+    fn create_at(dir: &Path) -> Result<Self, RunError> {
+        let run = Self { path: dir.into() };
+        if run.config().exists() {
+            return Err(RunError::Taken { path: run.path });
+        }
+        if dir.exists() && !dir.is_dir() {
+            return Err(RunError::NotAFolder { path: run.path });
+        }
+        fs::create_dir_all(dir).map_err(RunError::on("create", dir))?;
+        let mut entries = fs::read_dir(dir).map_err(RunError::on("read", dir))?;
+        if entries.next().is_some() {
+            return Err(RunError::NotEmpty { path: run.path });
+        }
+        Ok(run)
+    }
+
+    /// Making the folder is what claims the name, so two runs started in the same second get two folders.
+    fn create_named(parent: &Path, name: &str) -> Result<Self, RunError> {
+        fs::create_dir_all(parent).map_err(RunError::on("create", parent))?;
+        let mut path = parent.join(name);
+        for number in 2_u32.. {
+            match fs::create_dir(&path) {
+                Ok(()) => break,
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    path = parent.join(format!("{name}-{number}"));
+                }
+                Err(error) => return Err(RunError::io("create", &path, error)),
+            }
+        }
+        Ok(Self { path })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// `config.toml`: the resolved configuration.
+    pub fn config(&self) -> PathBuf {
+        self.path.join("config.toml")
+    }
+
+    /// `events.jsonl`: one line an event.
+    pub fn events(&self) -> PathBuf {
+        self.path.join("events.jsonl")
+    }
+
+    /// `metrics.json`: the results.
+    pub fn metrics(&self) -> PathBuf {
+        self.path.join("metrics.json")
+    }
+
+    /// `weights.safetensors`: the best weights.
+    pub fn weights(&self) -> PathBuf {
+        self.path.join("weights.safetensors")
+    }
+
+    /// `weights-last.safetensors`: the weights after the last step.
+    pub fn last_weights(&self) -> PathBuf {
+        self.path.join("weights-last.safetensors")
+    }
+
+    /// `environment.json`: what it ran on.
+    pub fn environment(&self) -> PathBuf {
+        self.path.join("environment.json")
+    }
+
+    /// `report.html`: all of it for a reader.
+    pub fn report(&self) -> PathBuf {
+        self.path.join("report.html")
+    }
+
+    /// `checkpoints`: the folder of states to resume from.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join("checkpoints")
+    }
+
+    /// Writes `config.toml`, atomically. Whole numbers above `i64::MAX` have no place in TOML and are an error.
+    ///
+    /// # Errors
+    /// [`RunError::Inexpressible`], [`RunError::Io`], [`RunError::DiskFull`].
+    pub fn write_config<T: Serialize>(&self, config: &T) -> Result<(), RunError> {
+        let path = self.config();
+        match toml::to_string(config) {
+            Ok(text) => write_atomically(&path, text.as_bytes()),
+            Err(error) => Err(RunError::Inexpressible { path, reason: one_line(&error.to_string()) }),
+        }
+    }
+
+    /// Reads `config.toml` back.
+    ///
+    /// # Errors
+    /// See [`read_toml`].
+    pub fn read_config<T: DeserializeOwned>(&self) -> Result<T, RunError> {
+        read_toml(&self.config())
+    }
+
+    /// Writes `metrics.json`, atomically.
+    ///
+    /// # Errors
+    /// [`RunError::Io`], [`RunError::DiskFull`].
+    pub fn write_metrics(&self, metrics: &Metrics) -> Result<(), RunError> {
+        write_json(&self.metrics(), metrics)
+    }
+
+    /// Reads `metrics.json` back.
+    ///
+    /// # Errors
+    /// [`RunError::Malformed`], [`RunError::Io`].
+    pub fn read_metrics(&self) -> Result<Metrics, RunError> {
+        read_json(&self.metrics())
+    }
+
+    /// Writes `environment.json`, atomically.
+    ///
+    /// # Errors
+    /// [`RunError::Io`], [`RunError::DiskFull`].
+    pub fn write_environment(&self, environment: &Environment) -> Result<(), RunError> {
+        write_json(&self.environment(), environment)
+    }
+
+    /// Reads `environment.json` back.
+    ///
+    /// # Errors
+    /// [`RunError::Malformed`], [`RunError::Io`].
+    pub fn read_environment(&self) -> Result<Environment, RunError> {
+        read_json(&self.environment())
+    }
+
+    /// Writes `report.html`, atomically.
+    ///
+    /// # Errors
+    /// [`RunError::Io`], [`RunError::DiskFull`].
+    pub fn write_report(&self, report: &Report<'_>) -> Result<(), RunError> {
+        write_atomically(&self.report(), report.html().as_bytes())
+    }
+}
+
+/// Reads a configuration from a TOML file, a run's or any other.
+///
+/// # Errors
+/// [`RunError::Malformed`] with the place, [`RunError::Io`].
+pub fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
+    let text = fs::read_to_string(path).map_err(RunError::on("read", path))?;
+    toml::from_str(&text).map_err(|error| {
+        let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        let place = line.map(|line| format!(" in line {line}")).unwrap_or_default();
+        RunError::Malformed { path: path.into(), reason: one_line(error.message()) + &place }
+    })
+}
+
+fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), RunError> {
+    let mut text = serde_json::to_vec_pretty(value)
+        .map_err(|error| RunError::Inexpressible { path: path.into(), reason: error.to_string() })?;
+    text.push(b'\n');
+    write_atomically(path, &text)
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
+    let text = fs::read(path).map_err(RunError::on("read", path))?;
+    serde_json::from_slice(&text)
+        .map_err(|error| RunError::Malformed { path: path.into(), reason: error.to_string() })
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The last part of a path or name, in characters that every file system and shell takes.
+fn file_name(text: &str, otherwise: &str) -> String {
+    let last =
+        Path::new(text).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let safe: String = last
+        .chars()
+        .take(48)
+        .map(
+            |character| {
+                if character.is_ascii_alphanumeric() || "_.".contains(character) { character } else { '-' }
+            },
+        )
+        .collect();
+    match safe.trim_matches(['-', '.']) {
+        "" => otherwise.to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, serde::Deserialize)]
+    struct Config {
+        model: String,
+        seed: u64,
+    }
+
+    fn config() -> Config {
+        Config { model: "mobilenet_v2".into(), seed: 7 }
+    }
+
+    #[test]
+    fn an_existing_run_is_never_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        let run = RunDir::create(Some(&path), "m", "d").unwrap();
+        run.write_config(&config()).unwrap();
+        let error = RunDir::create(Some(&path), "m", "d").unwrap_err();
+        assert!(matches!(error, RunError::Taken { .. }));
+        let text = error.to_string();
+        assert!(text.contains("--resume") && text.contains("--out"), "{text}");
+        assert_eq!(run.read_config::<Config>().unwrap(), config());
+    }
+
+    #[test]
+    fn a_folder_with_other_files_is_not_taken_for_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("thesis.txt"), "mine").unwrap();
+        let error = RunDir::create(Some(folder.path()), "m", "d").unwrap_err();
+        assert!(matches!(error, RunError::NotEmpty { .. }), "{error}");
+        let error = RunDir::create(Some(&folder.path().join("thesis.txt")), "m", "d").unwrap_err();
+        assert!(matches!(error, RunError::NotAFolder { .. }), "{error}");
+        assert!(matches!(RunDir::open(folder.path()), Err(RunError::NotARun { .. })));
+    }
+
+    #[test]
+    fn a_taken_name_gets_a_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("runs");
+        let names: Vec<_> = (0..3).map(|_| RunDir::create_named(&runs, "t-m-d").unwrap().path).collect();
+        assert_eq!(names, [runs.join("t-m-d"), runs.join("t-m-d-2"), runs.join("t-m-d-3")]);
+    }
+
+    #[test]
+    fn a_run_can_be_opened_once_its_configuration_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(Some(folder.path()), "m", "d").unwrap();
+        RunDir::open(folder.path()).unwrap_err();
+        run.write_config(&config()).unwrap();
+        assert_eq!(RunDir::open(folder.path()).unwrap(), run);
+    }
+
+    #[test]
+    fn names_of_data_become_safe_file_names() {
+        assert_eq!(file_name("/scans/Köln 2024/", "data"), "K-ln-2024");
+        assert_eq!(file_name("brain-planes", "data"), "brain-planes");
+        assert_eq!(file_name("..", "data"), "data");
+        assert_eq!(file_name("../.hidden", "data"), "hidden");
+        assert_eq!(file_name("<b>;$(rm)", "data"), "b----rm");
+        assert_eq!(file_name("", "data"), "data");
+    }
+
+    #[test]
+    fn a_wrong_configuration_names_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        fs::write(&path, "model = \"m\"\nseed = \"seven\"\n").unwrap();
+        let text = read_toml::<Config>(&path).unwrap_err().to_string();
+        assert!(text.contains("config.toml") && text.contains("line 2") && !text.contains('\n'), "{text}");
+    }
+}

@@ -1,0 +1,143 @@
+//! What happens in a run, one line an event.
+
+use serde::{Deserialize, Serialize};
+
+/// One line of `events.jsonl`.
+///
+/// Steps and epochs count from 1: the first optimizer step is step 1, of epoch 1. Numbers that are not finite are
+/// written as `"NaN"`, `"inf"` and `"-inf"`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Event {
+    /// The run began. The first line.
+    Started {
+        /// When, in local time with offset (RFC 3339).
+        time: String,
+        /// The model's name in the zoo.
+        model: String,
+        /// The data set's name or path.
+        data: String,
+        /// Names of the classes, in the order of their indices.
+        classes: Vec<String>,
+        /// Trainable parameters.
+        parameters: u64,
+        /// The device, in words.
+        device: String,
+        /// Height and width of the images in pixels.
+        image_size: usize,
+        /// Images an optimizer step.
+        global_batch: usize,
+        /// Images on the device at a time, at the start.
+        micro_batch: usize,
+        /// Optimizer steps planned.
+        steps_total: u64,
+    },
+    /// One optimizer step was committed.
+    Step {
+        /// The step, from 1.
+        step: u64,
+        /// The epoch it belongs to, from 1.
+        epoch: u64,
+        /// Mean training loss of the global batch.
+        #[serde(with = "crate::number")]
+        loss: f64,
+        /// Learning rate of this step.
+        #[serde(with = "crate::number")]
+        lr: f64,
+        /// Training speed.
+        #[serde(with = "crate::number")]
+        images_per_second: f64,
+        /// Images on the device at a time in this step.
+        micro_batch: usize,
+        /// The most device memory used up to now; 0 where it cannot be measured.
+        peak_memory_bytes: u64,
+        /// Norm of the whole gradient, before clipping.
+        #[serde(with = "crate::number")]
+        gradient_norm: f64,
+        /// Seconds of running time up to now, over all sittings.
+        #[serde(with = "crate::number")]
+        seconds: f64,
+    },
+    /// The model was evaluated.
+    Evaluated {
+        /// After which step.
+        step: u64,
+        /// After which epoch, or in which.
+        epoch: u64,
+        /// `train`, `validation` or `test`.
+        split: String,
+        /// Mean loss.
+        #[serde(with = "crate::number")]
+        loss: f64,
+        /// Share of right answers, 0 to 1.
+        #[serde(with = "crate::number")]
+        accuracy: f64,
+        /// Images evaluated.
+        samples: usize,
+    },
+    /// A state to resume from was saved.
+    Checkpoint {
+        /// After which step.
+        step: u64,
+        /// Where, relative to the run's folder.
+        path: String,
+    },
+    /// The run was stopped in an orderly way, and saved.
+    Interrupted {
+        /// After which step.
+        step: u64,
+    },
+    /// The run goes on.
+    Resumed {
+        /// After which step.
+        step: u64,
+    },
+    /// The run is complete.
+    Finished {
+        /// The last step.
+        step: u64,
+        /// Seconds of running time, over all sittings.
+        #[serde(with = "crate::number")]
+        seconds: f64,
+    },
+}
+
+impl Event {
+    /// The step after which this happened; `None` for the start.
+    pub fn step(&self) -> Option<u64> {
+        match self {
+            Self::Started { .. } => None,
+            Self::Step { step, .. }
+            | Self::Evaluated { step, .. }
+            | Self::Checkpoint { step, .. }
+            | Self::Interrupted { step }
+            | Self::Resumed { step }
+            | Self::Finished { step, .. } => Some(*step),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_that_says_what_it_is() {
+        let line = serde_json::to_string(&Event::Interrupted { step: 7 }).unwrap();
+        assert_eq!(line, r#"{"event":"interrupted","step":7}"#);
+    }
+
+    #[test]
+    fn a_loss_that_is_not_finite_survives_the_file() {
+        for loss in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.5, 2.0] {
+            let event =
+                Event::Evaluated { step: 1, epoch: 1, split: "test".into(), loss, accuracy: 0.0, samples: 3 };
+            let line = serde_json::to_string(&event).unwrap();
+            let Event::Evaluated { loss: back, .. } = serde_json::from_str(&line).unwrap() else {
+                panic!("{line}");
+            };
+            assert!(back == loss || (back.is_nan() && loss.is_nan()), "{line}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The results of a run.
+
+use serde::{Deserialize, Serialize};
+
+/// `metrics.json`: what came out. What it was measured on stands in `environment.json` beside it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Metrics {
+    /// The run's folder.
+    pub run: String,
+    /// The model's name in the zoo.
+    pub model: String,
+    /// The data set's name or path.
+    pub data: String,
+    /// Names of the classes, in the order of the confusion matrices.
+    pub classes: Vec<String>,
+    /// Optimizer steps done.
+    pub steps: u64,
+    /// Epochs begun.
+    pub epochs: u64,
+    /// Trainable parameters.
+    pub parameters: u64,
+    /// The epoch, from 1, whose weights are `weights.safetensors`; none without validation.
+    pub best_epoch: Option<u64>,
+    /// The best weights on the validation split.
+    pub validation: Option<Score>,
+    /// The best weights on the test split.
+    pub test: Option<Score>,
+    /// Accuracy of always answering the largest class of the test split, 0 to 1.
+    #[serde(with = "crate::number")]
+    pub chance: f64,
+    /// Training speed over the whole run, evaluation left out.
+    #[serde(with = "crate::number")]
+    pub images_per_second: f64,
+    /// The most device memory used; 0 where it cannot be measured.
+    pub peak_memory_bytes: u64,
+    /// Seconds of running time, over all sittings.
+    #[serde(with = "crate::number")]
+    pub seconds: f64,
+}
+
+/// How a model did on one split.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    /// Images evaluated.
+    pub samples: usize,
+    /// Mean loss.
+    #[serde(with = "crate::number")]
+    pub loss: f64,
+    /// Share of right answers, 0 to 1; 0 without samples.
+    pub accuracy: f64,
+    /// Mean recall of the classes that occur, 0 to 1; 0 without samples.
+    pub balanced_accuracy: f64,
+    /// Counts as `[truth][prediction]`.
+    pub confusion: Vec<Vec<u64>>,
+}
+
+impl Score {
+    /// Everything that follows from a confusion matrix of `[truth][prediction]`.
+    pub fn from_confusion(loss: f64, confusion: Vec<Vec<u64>>) -> Self {
+        let samples: u64 = confusion.iter().flatten().sum();
+        let right: u64 = (0..confusion.len()).map(|class| cell(&confusion, class, class)).sum();
+        let mut score = Self {
+            samples: samples as usize,
+            loss,
+            accuracy: share(right, samples).unwrap_or(0.0),
+            balanced_accuracy: 0.0,
+            confusion,
+        };
+        let recalls: Vec<f64> = score.per_class_recall().into_iter().flatten().collect();
+        if !recalls.is_empty() {
+            score.balanced_accuracy = recalls.iter().sum::<f64>() / recalls.len() as f64;
+        }
+        score
+    }
+
+    /// Of the images of each class, the share that was recognised; `None` for a class without images.
+    pub fn per_class_recall(&self) -> Vec<Option<f64>> {
+        let classes = 0..self.confusion.len();
+        classes.map(|class| share(cell(&self.confusion, class, class), self.truths(class))).collect()
+    }
+
+    /// Of the answers for each class, the share that was right; `None` for a class that was never answered.
+    pub fn per_class_precision(&self) -> Vec<Option<f64>> {
+        let classes = 0..self.confusion.len();
+        classes.map(|class| share(cell(&self.confusion, class, class), self.predictions(class))).collect()
+    }
+
+    /// Images of a class.
+    pub fn truths(&self, class: usize) -> u64 {
+        self.confusion.get(class).map_or(0, |row| row.iter().sum())
+    }
+
+    /// Answers for a class.
+    pub fn predictions(&self, class: usize) -> u64 {
+        (0..self.confusion.len()).map(|truth| cell(&self.confusion, truth, class)).sum()
+    }
+
+    /// Accuracy of always answering the largest class, 0 to 1: what a model must beat.
+    pub fn chance(&self) -> f64 {
+        let largest = (0..self.confusion.len()).map(|class| self.truths(class)).max();
+        share(largest.unwrap_or(0), self.samples as u64).unwrap_or(0.0)
+    }
+}
+
+/// Rows that came from a file may be shorter than they should.
+fn cell(confusion: &[Vec<u64>], truth: usize, prediction: usize) -> u64 {
+    confusion.get(truth).and_then(|row| row.get(prediction)).copied().unwrap_or(0)
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_score_follows_from_its_confusion_matrix() {
+        let score = Score::from_confusion(0.5, vec![vec![6, 2], vec![1, 1]]);
+        assert_eq!(score.samples, 10);
+        assert_eq!(score.accuracy, 0.7);
+        assert_eq!(score.balanced_accuracy, (0.75 + 0.5) / 2.0);
+        assert_eq!(score.per_class_recall(), [Some(0.75), Some(0.5)]);
+        assert_eq!(score.per_class_precision(), [Some(6.0 / 7.0), Some(1.0 / 3.0)]);
+        assert_eq!(score.chance(), 0.8);
+    }
+
+    #[test]
+    fn a_class_that_never_occurs_has_no_recall_and_does_not_count() {
+        let score = Score::from_confusion(0.5, vec![vec![3, 0, 1], vec![0, 0, 0], vec![0, 0, 4]]);
+        assert_eq!(score.per_class_recall(), [Some(0.75), None, Some(1.0)]);
+        assert_eq!(score.per_class_precision(), [Some(1.0), None, Some(0.8)]);
+        assert_eq!(score.balanced_accuracy, 0.875);
+    }
+
+    #[test]
+    fn no_samples_make_a_score_of_zero_and_not_of_nan() {
+        let score = Score::from_confusion(f64::NAN, vec![vec![0, 0], vec![0, 0]]);
+        assert_eq!((score.accuracy, score.balanced_accuracy, score.chance()), (0.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn metrics_with_a_loss_that_is_not_finite_survive_the_file() {
+        let score = Score::from_confusion(f64::INFINITY, vec![vec![1, 0], vec![0, 1]]);
+        let metrics = Metrics { model: "mobilenet_v2".into(), test: Some(score), ..Metrics::default() };
+        let text = serde_json::to_string(&metrics).unwrap();
+        assert_eq!(serde_json::from_str::<Metrics>(&text).unwrap(), metrics);
+    }
+}

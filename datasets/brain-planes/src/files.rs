@@ -1,0 +1,142 @@
+//! The volumes in the cache folder.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use kindling_data::DataError;
+
+use crate::BrainPlanesError;
+use crate::nifti_file::{ReadError, read_volume};
+use crate::volume::Volume;
+
+/// The sums that the fetch script checks too: one list for both.
+const SUMS: &str = include_str!("../SHA256SUMS");
+
+/// A volume of the list.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// What its slices are named after.
+    name: &'static str,
+    /// Its file, unpacked.
+    file: &'static str,
+}
+
+/// The one subject learnt from, pictured three times: the head, its brain at twice the resolution, its brain.
+pub(crate) const TRAINING: [Stored; 3] = [
+    Stored { name: "ch2", file: "ch2.nii" },
+    Stored { name: "ch2better", file: "ch2better.nii" },
+    Stored { name: "ch2bet", file: "ch2bet.nii" },
+];
+/// The average of 152 others.
+pub(crate) const TEST: Stored =
+    Stored { name: "mni152", file: "mni_icbm152_t1_tal_nlin_sym_09a_converted.nii" };
+
+/// Where the volumes lie within Kindling's cache folder.
+pub fn folder(cache: &Path) -> PathBuf {
+    cache.join("brain-planes")
+}
+
+/// Whether all volumes that [`dataset`](crate::dataset) needs are in the cache folder. They are not looked into.
+pub fn is_fetched(cache: &Path) -> bool {
+    TRAINING.iter().chain([&TEST]).all(|stored| path_of(&folder(cache), stored).is_file())
+}
+
+fn path_of(folder: &Path, stored: &Stored) -> PathBuf {
+    folder.join(format!("{}.gz", stored.file))
+}
+
+/// Reads a volume and checks that it is the one the fetch script brought.
+pub(crate) fn load(cache: &Path, stored: &Stored) -> Result<Volume, BrainPlanesError> {
+    load_checked(cache, stored, listed_sum(stored.file))
+}
+
+/// The SHA-256 that the list gives for an unpacked volume.
+fn listed_sum(file: &str) -> Option<&'static str> {
+    SUMS.lines()
+        .filter_map(|line| line.split_once("  "))
+        .find_map(|(sum, name)| (name == file).then_some(sum))
+}
+
+fn load_checked(cache: &Path, stored: &Stored, wanted: Option<&str>) -> Result<Volume, BrainPlanesError> {
+    let folder = folder(cache);
+    let path = path_of(&folder, stored);
+    let loaded = read_volume(&path, stored.name).map_err(|error| match error {
+        ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+            BrainPlanesError::NotFetched { folder, missing: format!("{}.gz", stored.file) }
+        }
+        ReadError::Io(source) => DataError::Io { path: path.clone(), source }.into(),
+        ReadError::Nonsense(reason) => BrainPlanesError::Damaged { path: path.clone(), reason },
+    })?;
+    if wanted != Some(loaded.sha256.as_str()) {
+        return Err(BrainPlanesError::Damaged { path, reason: "its SHA-256 is not the listed one".into() });
+    }
+    Ok(loaded.volume)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::ramp;
+
+    fn sum_of(bytes: &[u8]) -> String {
+        use sha2::{Digest, Sha256};
+        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn every_volume_has_a_sum() {
+        for stored in TRAINING.iter().chain([&TEST]) {
+            let sum = listed_sum(stored.file).unwrap();
+            assert!(sum.len() == 64 && sum.bytes().all(|byte| byte.is_ascii_hexdigit()), "{stored:?}: {sum}");
+        }
+        assert_eq!(listed_sum("ch"), None);
+    }
+
+    #[test]
+    fn a_missing_volume_names_the_script_and_the_folder() {
+        let cache = tempfile::tempdir().unwrap();
+        assert!(!is_fetched(cache.path()));
+        let error = crate::dataset(cache.path()).unwrap_err().to_string();
+        let folder = format!("{:?}", folder(cache.path()));
+        for part in ["brain-planes is not here", "run scripts/fetch-brain-planes.sh", folder.as_str()] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_volume_with_the_right_sum_is_read() {
+        let cache = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder(cache.path())).unwrap();
+        let stored = Stored { name: "a", file: "long-name-of-a.nii" };
+        std::fs::write(path_of(&folder(cache.path()), &stored), ramp().packed()).unwrap();
+        let sum = sum_of(&ramp().unpacked());
+        assert_eq!(load_checked(cache.path(), &stored, Some(&sum)).unwrap().name(), "a");
+    }
+
+    #[test]
+    fn a_damaged_or_foreign_file_is_named() {
+        let cache = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder(cache.path())).unwrap();
+        let path = path_of(&folder(cache.path()), &TRAINING[0]);
+        for (bytes, says) in [
+            (ramp().packed(), "SHA-256"),
+            (ramp().packed()[..100].to_vec(), "ends too early"),
+            (b"<html>not found</html>".to_vec(), "gzip"),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let error = crate::dataset(cache.path()).unwrap_err();
+            assert!(matches!(error, BrainPlanesError::Damaged { .. }));
+            let error = error.to_string();
+            assert!(error.contains(says) && error.contains("ch2.nii.gz"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_folder_in_place_of_a_volume_is_an_error() {
+        let cache = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(path_of(&folder(cache.path()), &TRAINING[0])).unwrap();
+        assert!(!is_fetched(cache.path()));
+        let error = crate::dataset(cache.path()).unwrap_err().to_string();
+        assert!(error.contains("ch2.nii.gz"), "{error}");
+    }
+}

@@ -1,0 +1,47 @@
+//! How hard the task is. Lengths are pixels of the 512x512 image, intensities of values in `[0, 1]`; a pair is the
+//! range a uniform draw comes from.
+
+/// Radius of a lesion's core.
+pub const CORE_RADIUS: [f32; 2] = [14.0, 26.0];
+/// Short over long axis of a core.
+pub const CORE_ASPECT: [f32; 2] = [0.8, 1.0];
+/// Brightness of a lesion above what lies under it.
+pub const CONTRAST: [f32; 2] = [0.25, 0.40];
+/// How much of a lesion's brightness covers the texture under it.
+pub const OPACITY: f32 = 0.9;
+/// Width of the core's soft edge.
+pub const CORE_EDGE: f32 = 4.0;
+/// How many spicules a spiculated lesion has, both ends included.
+pub const SPICULES: [u32; 2] = [8, 16];
+/// Length of a spicule beyond the core, in core radii.
+pub const SPICULE_LENGTH: [f32; 2] = [1.0, 1.8];
+/// Width of a spicule at the core; half of it at the tip.
+pub const SPICULE_WIDTH: [f32; 2] = [2.5, 4.0];
+/// Where lesions are: at most this share of the way from the centre to the inside of the skull.
+pub const LESION_REACH: f32 = 0.68;
+
+/// Vessels in an image of any class: bright lines as thin as spicules.
+pub const VESSELS: [u32; 2] = [5, 10];
+/// Length of a vessel.
+pub const VESSEL_LENGTH: [f32; 2] = [20.0, 70.0];
+/// Width of a vessel.
+pub const VESSEL_WIDTH: [f32; 2] = [2.0, 3.5];
+/// Brightness of a vessel above what lies under it.
+pub const VESSEL_CONTRAST: [f32; 2] = [0.12, 0.32];
+/// Specks in an image of any class: small bright discs.
+pub const SPECKS: [u32; 2] = [4, 9];
+/// Radius of a speck.
+pub const SPECK_RADIUS: [f32; 2] = [2.5, 6.0];
+/// Brightness of a speck above what lies under it.
+pub const SPECK_CONTRAST: [f32; 2] = [0.15, 0.40];
+/// Hazes in an image of any class: large discs that fade out from their centre.
+pub const HAZES: [u32; 2] = [1, 3];
+/// Radius of a haze.
+pub const HAZE_RADIUS: [f32; 2] = [25.0, 60.0];
+/// Brightness of the middle of a haze above what lies under it, or below.
+pub const HAZE_CONTRAST: [f32; 2] = [-0.10, 0.14];
+
+/// Standard deviation of the noise in either channel of the receiver.
+pub const NOISE: [f32; 2] = [0.018, 0.032];
+/// Largest departure of the bias field from 1.
+pub const BIAS: f32 = 0.25;

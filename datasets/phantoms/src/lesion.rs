@@ -1,0 +1,44 @@
+//! The lesion: the only thing that depends on the class.
+
+use std::f32::consts::PI;
+
+use kindling_random::Rng;
+
+use crate::anatomy::{Head, place};
+use crate::canvas::{Canvas, Ellipse, count, draw as uniform};
+use crate::difficulty::*;
+
+/// Adds the lesion of a class: 0 nothing, 1 a core, 2 a core with spicules.
+pub(crate) fn draw(canvas: &mut Canvas, label: usize, head: &Head, rng: &mut Rng) {
+    if label == 0 {
+        return;
+    }
+    let centre = place(&head.brain, LESION_REACH, rng);
+    let radius = uniform(rng, CORE_RADIUS);
+    let core = Ellipse::new(centre, [radius, radius * uniform(rng, CORE_ASPECT)], uniform(rng, [0.0, PI]));
+    let contrast = uniform(rng, CONTRAST);
+
+    // A mask first: where spicules and core overlap, the brightness must not add up.
+    let mut mask = Canvas::new();
+    mask.add(&core, CORE_EDGE, OPACITY);
+    if label == 2 {
+        spicules(&mut mask, centre, radius, rng);
+    }
+    // A mass displaces what was there: over a dark ventricle it is as bright as over tissue.
+    let level = canvas.mean_about(centre, radius).max(head.tissue) + contrast;
+    let reach = radius * (1.0 + SPICULE_LENGTH[1]) + SPICULE_WIDTH[1] + CORE_EDGE;
+    canvas.paint_mask(&mask, centre, reach, level);
+}
+
+/// Thin rays all around, irregular in direction and length.
+fn spicules(mask: &mut Canvas, centre: [f32; 2], radius: f32, rng: &mut Rng) {
+    let rays = count(rng, SPICULES);
+    let start = uniform(rng, [0.0, 2.0 * PI]);
+    for ray in 0..rays {
+        let angle = start + 2.0 * PI * (ray as f32 + uniform(rng, [-0.3, 0.3])) / rays as f32;
+        let length = radius * uniform(rng, SPICULE_LENGTH);
+        let width = uniform(rng, SPICULE_WIDTH);
+        let at = |distance: f32| [centre[0] + angle.cos() * distance, centre[1] + angle.sin() * distance];
+        mask.raise_line(at(radius * 0.7), at(radius + length), [width, width / 2.0], OPACITY);
+    }
+}

@@ -1,0 +1,72 @@
+//! What can go wrong between a name or a file and a model.
+
+use std::path::PathBuf;
+
+use kindling_layers::parameters::Mismatch;
+
+/// An error of the zoo: one sentence each.
+#[derive(Debug, thiserror::Error)]
+pub enum ZooError {
+    /// No model has this name.
+    #[error("there is no model `{name}`{}", did_you_mean(.near))]
+    UnknownModel {
+        /// The name asked for.
+        name: String,
+        /// Names close to it, nearest first.
+        near: Vec<String>,
+    },
+    /// The model cannot take images of this size.
+    #[error("{model} takes images of {min} to {max} pixels a side, not {size}")]
+    ImageSize {
+        /// The model's name.
+        model: &'static str,
+        /// The size asked for.
+        size: usize,
+        /// The smallest it takes.
+        min: usize,
+        /// The largest it takes.
+        max: usize,
+    },
+    /// A head needs at least two classes.
+    #[error("a classifier needs at least 2 classes, not {0}")]
+    Classes(usize),
+    /// A file could not be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// `read` or `write`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file is not what it claims to be.
+    #[error("{} is not a usable weights file: {reason}", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A file holds another model's weights.
+    #[error("{} does not hold weights of {model}: {mismatch}", path.display())]
+    OtherModel {
+        /// The file.
+        path: PathBuf,
+        /// The model that was to be filled.
+        model: String,
+        /// The first difference.
+        mismatch: Mismatch,
+    },
+    /// The device could not hand the weights over.
+    #[error("the weights could not be read from the device: {0}")]
+    Device(String),
+}
+
+fn did_you_mean(near: &[String]) -> String {
+    match near {
+        [] => "; `kindling models` lists them".to_string(),
+        [one] => format!("; did you mean `{one}`?"),
+        several => format!("; did you mean one of `{}`?", several.join("`, `")),
+    }
+}
