@@ -151,7 +151,9 @@ fn to_image(path: &Path, decoded: DynamicImage) -> Result<Image, DataError> {
         DynamicImage::ImageRgba16(i) => (3, colours(i.as_raw()).map(word).collect()),
         DynamicImage::ImageRgb32F(i) => (3, i.as_raw().clone()),
         DynamicImage::ImageRgba32F(i) => (3, colours(i.as_raw()).copied().collect::<Vec<f32>>()),
-        other => return Err(unreadable(path, &format!("pixels of type {:?} are not supported", other.color()))),
+        other => {
+            return Err(unreadable(path, &format!("pixels of type {:?} are not supported", other.color())));
+        }
     };
     if !pixels.iter().all(|v| (0.0..=1.0).contains(v)) {
         return Err(unreadable(path, "its floating point values lie outside 0 to 1"));
@@ -170,11 +172,13 @@ fn unreadable(path: &Path, reason: &str) -> DataError {
 
 fn name_error(path: &Path, error: ImageError) -> DataError {
     match error {
-        ImageError::Limits(limit) if limit.kind() == LimitErrorKind::InsufficientMemory => DataError::TooLarge {
-            path: path.to_owned(),
-            what: "its decoder asks for too much memory".to_owned(),
-            limit: format!("{} MiB", MAX_DECODER_BYTES >> 20),
-        },
+        ImageError::Limits(limit) if limit.kind() == LimitErrorKind::InsufficientMemory => {
+            DataError::TooLarge {
+                path: path.to_owned(),
+                what: "its decoder asks for too much memory".to_owned(),
+                limit: format!("{} MiB", MAX_DECODER_BYTES >> 20),
+            }
+        }
         other => unreadable(path, &other.to_string()),
     }
 }

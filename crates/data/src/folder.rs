@@ -36,7 +36,8 @@ pub fn open_folder(dir: &Path, seed: u64) -> Result<Dataset, DataError> {
         return Err(DataError::NoClasses { dir: dir.to_owned() });
     }
     let given = given_splits(dir, &folders)?;
-    let train_dir = if given.contains(&Split::Train) { dir.join(Split::Train.name()) } else { dir.to_owned() };
+    let train_dir =
+        if given.contains(&Split::Train) { dir.join(Split::Train.name()) } else { dir.to_owned() };
     let train = list_classes(&train_dir)?;
     let classes: Vec<String> = train.keys().cloned().collect();
     if let [class] = classes.as_slice() {
@@ -66,7 +67,8 @@ pub fn open_folder(dir: &Path, seed: u64) -> Result<Dataset, DataError> {
         channels = channels.max(read_header(path)?.channels);
     }
     let [train, val, test] = files.map(|files| Arc::new(Folder { files }) as Arc<dyn Source>);
-    let name = dir.canonicalize().ok().and_then(|full| Some(full.file_name()?.to_string_lossy().into_owned()));
+    let name =
+        dir.canonicalize().ok().and_then(|full| Some(full.file_name()?.to_string_lossy().into_owned()));
     Ok(Dataset {
         name: name.unwrap_or_else(|| dir.display().to_string()),
         about: about(dir, &missing, seed),

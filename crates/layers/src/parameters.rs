@@ -144,7 +144,7 @@ pub fn check<M: Module>(model: &M, shapes: &BTreeMap<String, Vec<usize>>) -> Res
 /// # Errors
 /// If the tensors are not exactly the model's ([`check`]); the model is lost, so check a clone if it is needed.
 pub fn write<M: Module>(model: M, mut tensors: BTreeMap<String, TensorData>) -> Result<M, Mismatch> {
-    let shapes = tensors.iter().map(|(name, data)| (name.clone(), data.shape.as_slice().to_vec())).collect();
+    let shapes = tensors.iter().map(|(name, data)| (name.clone(), data.shape().as_slice().to_vec())).collect();
     check(&model, &shapes)?;
 
     struct Write<'a> {

@@ -17,12 +17,12 @@ pub type Tensors = BTreeMap<String, TensorData>;
 pub fn to_bytes(tensors: &Tensors, metadata: &[(&str, String)]) -> Result<Vec<u8>, String> {
     let mut views = Vec::with_capacity(tensors.len());
     for (name, data) in tensors {
-        let dtype = match data.dtype {
+        let dtype = match data.dtype() {
             DType::F32 => Dtype::F32,
             DType::F64 => Dtype::F64,
             other => return Err(format!("`{name}` is {other:?}, not f32 or f64")),
         };
-        let view = TensorView::new(dtype, data.shape.as_slice().to_vec(), data.as_bytes());
+        let view = TensorView::new(dtype, data.shape().as_slice().to_vec(), data.as_bytes());
         views.push((name.as_str(), view.map_err(|error| format!("`{name}`: {error}"))?));
     }
     let metadata: HashMap<String, String> =

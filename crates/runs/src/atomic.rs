@@ -58,13 +58,13 @@ fn partial_name(path: &Path) -> Result<PathBuf, RunError> {
 
 /// A rename is only durable once the folder that holds the name is.
 #[cfg(unix)]
-fn sync_folder(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
 /// Elsewhere folders cannot be opened as files, and the file system's journal orders the rename.
 #[cfg(not(unix))]
-fn sync_folder(_: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_folder(_: &Path) -> std::io::Result<()> {
     Ok(())
 }
 

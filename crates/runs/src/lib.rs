@@ -16,6 +16,7 @@
 //! from any run's files at any time.
 
 mod atomic;
+mod atomic_folder;
 mod dir;
 mod environment;
 mod error;
@@ -26,6 +27,7 @@ mod number;
 mod report;
 
 pub use atomic::write_atomically;
+pub use atomic_folder::{remove_unfinished_folders, write_folder_atomically};
 pub use dir::{RunDir, read_toml};
 pub use environment::{DeviceFacts, Environment};
 pub use error::RunError;

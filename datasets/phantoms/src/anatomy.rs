@@ -45,7 +45,7 @@ fn shells(canvas: &mut Canvas, outline: &Ellipse, tissue: f32, rng: &mut Rng) ->
     // From the outside in: where a layer begins, how soft its border is, and its brightness. The skull is two dark
     // plates with marrow between them, and a film of fluid lies under it.
     let layers = [
-        (0.0, 2.0, uniform(rng, [0.55, 0.75])),
+        (0.0, 2.0, uniform(rng, [0.48, 0.66])),
         (scalp, 2.5, uniform(rng, [0.05, 0.10])),
         (scalp + skull * 0.33, 2.5, uniform(rng, [0.12, 0.30])),
         (scalp + skull * 0.67, 2.5, uniform(rng, [0.06, 0.11])),
@@ -97,7 +97,8 @@ fn deep_structures(canvas: &mut Canvas, brain: &Ellipse, tissue: f32, rng: &mut 
     let falx = uniform(rng, [1.2, 2.4]);
     for end in [-1.0f32, 1.0] {
         let length = uniform(rng, [0.22, 0.34]);
-        let shape = Ellipse::inside(brain, [end * (0.95 - length), 0.0], [length * brain.radii[0], falx], 0.0);
+        let shape =
+            Ellipse::inside(brain, [end * (0.95 - length), 0.0], [length * brain.radii[0], falx], 0.0);
         canvas.paint(&shape, &warp, 2.5, fluid + 0.03);
     }
     for side in [-1.0f32, 1.0] {

@@ -2,11 +2,11 @@
 //! range a uniform draw comes from.
 
 /// Radius of a lesion's core.
-pub const CORE_RADIUS: [f32; 2] = [14.0, 26.0];
+pub const CORE_RADIUS: [f32; 2] = [17.0, 28.0];
 /// Short over long axis of a core.
 pub const CORE_ASPECT: [f32; 2] = [0.8, 1.0];
 /// Brightness of a lesion above what lies under it.
-pub const CONTRAST: [f32; 2] = [0.25, 0.40];
+pub const CONTRAST: [f32; 2] = [0.30, 0.45];
 /// How much of a lesion's brightness covers the texture under it.
 pub const OPACITY: f32 = 0.9;
 /// Width of the core's soft edge.
@@ -27,21 +27,21 @@ pub const VESSEL_LENGTH: [f32; 2] = [20.0, 70.0];
 /// Width of a vessel.
 pub const VESSEL_WIDTH: [f32; 2] = [2.0, 3.5];
 /// Brightness of a vessel above what lies under it.
-pub const VESSEL_CONTRAST: [f32; 2] = [0.12, 0.32];
+pub const VESSEL_CONTRAST: [f32; 2] = [0.12, 0.28];
 /// Specks in an image of any class: small bright discs.
 pub const SPECKS: [u32; 2] = [4, 9];
 /// Radius of a speck.
-pub const SPECK_RADIUS: [f32; 2] = [2.5, 6.0];
+pub const SPECK_RADIUS: [f32; 2] = [2.0, 4.5];
 /// Brightness of a speck above what lies under it.
-pub const SPECK_CONTRAST: [f32; 2] = [0.15, 0.40];
+pub const SPECK_CONTRAST: [f32; 2] = [0.12, 0.30];
 /// Hazes in an image of any class: large discs that fade out from their centre.
 pub const HAZES: [u32; 2] = [1, 3];
 /// Radius of a haze.
 pub const HAZE_RADIUS: [f32; 2] = [25.0, 60.0];
 /// Brightness of the middle of a haze above what lies under it, or below.
-pub const HAZE_CONTRAST: [f32; 2] = [-0.10, 0.14];
+pub const HAZE_CONTRAST: [f32; 2] = [-0.08, 0.10];
 
 /// Standard deviation of the noise in either channel of the receiver.
 pub const NOISE: [f32; 2] = [0.018, 0.032];
 /// Largest departure of the bias field from 1.
-pub const BIAS: f32 = 0.25;
+pub const BIAS: f32 = 0.18;

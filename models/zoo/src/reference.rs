@@ -1,6 +1,6 @@
 //! The reference implementations' names for a model's tensors.
 
-use burn::tensor::Shape;
+use burn::tensor::TensorData;
 use kindling_layers::parameters::{self, Mismatch};
 use kindling_layers::tensors::Tensors;
 
@@ -16,16 +16,20 @@ pub fn load(network: Network, tensors: Tensors) -> Result<Network, Mismatch> {
     let slots = parameters::slots(&network);
     let prefixes = network.reference_prefixes();
     let mut own = Tensors::new();
-    for (name, mut data) in tensors {
+    for (name, data) in tensors {
         let (prefix, leaf) = name.rsplit_once('.').unwrap_or(("", &name));
         let Some((layer, _)) = prefixes.iter().find(|(_, reference)| reference == prefix) else {
             return Err(Mismatch::Unexpected(name));
         };
         let own_name = format!("{layer}.{leaf}");
         let expected = slots.iter().find(|slot| slot.name == own_name).map(|slot| slot.shape.as_slice());
-        if let ([out, input, 1, 1], Some([_, _])) = (data.shape.as_slice(), expected) {
-            data.shape = Shape::from(vec![*out, *input]);
-        }
+        let data = match (data.shape().as_slice(), expected) {
+            (&[output, input, 1, 1], Some([_, _])) => {
+                let (bytes, _, dtype) = data.into_parts();
+                TensorData::from_bytes(bytes, [output, input], dtype)
+            }
+            _ => data,
+        };
         own.insert(own_name, data);
     }
     parameters::write(network, own)

@@ -1,0 +1,115 @@
+//! A global allocator that counts live bytes.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+static CURRENT: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts the bytes that are live in the allocator it wraps.
+///
+/// Bytes are those asked for; what the allocator below rounds up or keeps for later does not count. The cost is two
+/// relaxed atomic operations a call.
+#[derive(Debug, Default)]
+pub struct CountingAllocator<A>(pub A);
+
+/// Live bytes of the process's heap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostUsage {
+    /// Live now.
+    pub current: usize,
+    /// The most that was live since the start or the last [`reset_host_peak`].
+    pub peak: usize,
+}
+
+/// Live bytes of the process's heap; zero where [`CountingAllocator`] is not the global allocator.
+pub fn host_usage() -> HostUsage {
+    HostUsage { current: CURRENT.load(Relaxed), peak: PEAK.load(Relaxed) }
+}
+
+/// Lets the peak start again from what is live now.
+pub fn reset_host_peak() {
+    PEAK.store(CURRENT.load(Relaxed), Relaxed);
+}
+
+fn grow(bytes: usize) {
+    let now = CURRENT.fetch_add(bytes, Relaxed) + bytes;
+    PEAK.fetch_max(now, Relaxed);
+}
+
+fn shrink(bytes: usize) {
+    CURRENT.fetch_sub(bytes, Relaxed);
+}
+
+// SAFETY: every call is handed to the wrapped allocator unchanged and its answer is returned unchanged, so the
+// contract of `GlobalAlloc` holds if it holds for `A`. The counters never allocate and never panic: they are plain
+// atomics with wrapping arithmetic. `shrink` follows the wrapped call, and only a block that `A` handed out, whose
+// size was added when it was, is ever subtracted.
+#[allow(unsafe_code)]
+unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise about `layout` is the one `A` asks for.
+        let block = unsafe { self.0.alloc(layout) };
+        if !block.is_null() {
+            grow(layout.size());
+        }
+        block
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as in `alloc`.
+        let block = unsafe { self.0.alloc_zeroed(layout) };
+        if !block.is_null() {
+            grow(layout.size());
+        }
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller promises that `block` came from this allocator, hence from `A`, with `layout`.
+        unsafe { self.0.dealloc(block, layout) };
+        shrink(layout.size());
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: as in `dealloc`; the caller promises that `new_size` is valid for the alignment.
+        let moved = unsafe { self.0.realloc(block, layout, new_size) };
+        if !moved.is_null() {
+            shrink(layout.size());
+            grow(new_size);
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The counters are global, so one test walks through all calls, with an allocator of its own that the test
+    // harness does not use.
+    #[test]
+    #[allow(unsafe_code)]
+    fn live_bytes_and_their_peak_are_counted() {
+        let allocator = CountingAllocator(std::alloc::System);
+        let layout = Layout::from_size_align(1000, 8).expect("a valid layout");
+        let before = host_usage().current;
+        reset_host_peak();
+        // SAFETY: the layout is not empty; every block is freed once with the layout it has then.
+        unsafe {
+            let block = allocator.alloc(layout);
+            assert!(!block.is_null());
+            assert_eq!(host_usage().current, before + 1000);
+            let block = allocator.realloc(block, layout, 5000);
+            assert_eq!(host_usage().current, before + 5000);
+            let zeroed = allocator.alloc_zeroed(layout);
+            assert_eq!(*zeroed, 0);
+            assert_eq!(host_usage().current, before + 6000);
+            allocator.dealloc(zeroed, layout);
+            allocator.dealloc(block, Layout::from_size_align(5000, 8).expect("a valid layout"));
+        }
+        assert_eq!(host_usage(), HostUsage { current: before, peak: before + 6000 });
+        reset_host_peak();
+        assert_eq!(host_usage().peak, before);
+    }
+}

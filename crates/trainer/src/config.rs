@@ -1,0 +1,127 @@
+//! What the trainer is told.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::TrainError;
+
+/// How a run trains. Every field is part of the run's resolved configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainConfig {
+    /// Samples of an optimizer step: the global batch.
+    pub batch_size: usize,
+    /// Samples computed at once. Changes memory and time, never the result.
+    pub micro_batch: usize,
+    /// The most samples in a normalisation group.
+    pub norm_group: usize,
+    /// Passes over the training samples.
+    pub epochs: u64,
+    /// Stops after this many optimizer steps, if that is sooner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_steps: Option<u64>,
+    /// Peak learning rate.
+    pub lr: f64,
+    /// Share of all steps in which the learning rate rises linearly to its peak, in `[0, 1]`.
+    pub warmup: f64,
+    /// The rule that turns gradients into updates.
+    pub optimizer: OptimizerConfig,
+    /// Share of the target spread evenly over all classes, in `[0, 1)`.
+    pub label_smoothing: f64,
+    /// Weight of each class in the loss; even weights if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class_weights: Option<Vec<f64>>,
+    /// Gradients whose global norm is larger are scaled down to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f64>,
+    /// Seed of everything drawn: order, augmentation, dropout, initial weights.
+    pub seed: u64,
+    /// A checkpoint is written after this many steps, besides the one at the end of every epoch.
+    pub checkpoint_steps: u64,
+}
+
+/// An update rule.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "lowercase", deny_unknown_fields)]
+pub enum OptimizerConfig {
+    /// Adam with decoupled weight decay (Loshchilov and Hutter 2019); betas 0.9 and 0.999, epsilon 1e-8.
+    AdamW {
+        /// Decay of convolution and linear weights; norm scales and biases are not decayed.
+        weight_decay: f64,
+    },
+    /// Stochastic gradient descent with momentum, as PyTorch's: no dampening.
+    Sgd {
+        /// Momentum, in `[0, 1)`.
+        momentum: f64,
+        /// Decay of convolution and linear weights, added to the gradient.
+        weight_decay: f64,
+    },
+}
+
+impl TrainConfig {
+    /// Checks the values against each other and against the data.
+    ///
+    /// # Errors
+    /// [`TrainError::Config`] with a sentence about the first value that cannot be.
+    pub fn check(&self, classes: usize) -> Result<(), TrainError> {
+        let fail = |sentence: String| Err(TrainError::Config(sentence));
+        if self.batch_size == 0 {
+            return fail("the batch size is 0; a step needs at least one sample".into());
+        }
+        if self.micro_batch == 0 {
+            return fail("the micro-batch is 0; it holds at least one sample".into());
+        }
+        if self.norm_group == 0 {
+            return fail("the normalisation group is 0; it holds at least one sample".into());
+        }
+        if self.epochs == 0 || self.max_steps == Some(0) {
+            return fail("there is nothing to train: 0 epochs or 0 steps".into());
+        }
+        if !(self.lr.is_finite() && self.lr > 0.0) {
+            return fail(format!("the learning rate is {}; it must be above 0", self.lr));
+        }
+        if !(0.0..=1.0).contains(&self.warmup) {
+            return fail(format!("the warm-up share is {}; it must lie between 0 and 1", self.warmup));
+        }
+        if !(0.0..1.0).contains(&self.label_smoothing) {
+            return fail(format!("the label smoothing is {}; it must be 0 or more and below 1", self.label_smoothing));
+        }
+        if self.clip_norm.is_some_and(|norm| !(norm.is_finite() && norm > 0.0)) {
+            return fail("the gradient norm to clip at must be above 0".into());
+        }
+        if self.seed > i64::MAX as u64 || self.checkpoint_steps == 0 {
+            return fail("the seed must be below 2^63 and checkpoints at least one step apart".into());
+        }
+        let group = self.batch_size.min(self.norm_group);
+        let largest = kindling_layers::pass::normalisation_groups(self.batch_size, group).first().copied();
+        if let Some(largest) = largest.filter(|largest| *largest > self.micro_batch) {
+            return fail(format!(
+                "a micro-batch of {} is smaller than the normalisation group of {largest}; give --norm-group {} too \
+                 (it changes what batch norm computes, so it is never changed silently)",
+                self.micro_batch, self.micro_batch
+            ));
+        }
+        self.optimizer.check()?;
+        match &self.class_weights {
+            Some(weights) if weights.len() != classes => {
+                fail(format!("there are {} class weights for {classes} classes", weights.len()))
+            }
+            Some(weights) if weights.iter().any(|weight| !(weight.is_finite() && *weight > 0.0)) => {
+                fail("every class weight must be above 0".into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl OptimizerConfig {
+    fn check(&self) -> Result<(), TrainError> {
+        let (momentum, decay) = match *self {
+            Self::AdamW { weight_decay } => (0.0, weight_decay),
+            Self::Sgd { momentum, weight_decay } => (momentum, weight_decay),
+        };
+        if (0.0..1.0).contains(&momentum) && decay.is_finite() && decay >= 0.0 {
+            return Ok(());
+        }
+        Err(TrainError::Config(format!("momentum {momentum} or weight decay {decay} is out of range")))
+    }
+}

@@ -1,0 +1,85 @@
+//! What can end a run early.
+
+use std::path::PathBuf;
+
+use kindling_data::DataError;
+use kindling_memory::{Failure, classify};
+use kindling_runs::RunError;
+
+/// An error of the trainer: one sentence each.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// A value of the configuration cannot be.
+    #[error("{0}")]
+    Config(String),
+    /// A sample could not be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The run directory could not be written or read.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The device ran out of memory.
+    #[error(
+        "out of memory at step {step} with a micro-batch of {micro_batch}; the step changed nothing: resume with a \
+         smaller --micro-batch or image size ({reason})"
+    )]
+    OutOfMemory {
+        /// The step that did not fit.
+        step: u64,
+        /// Its micro-batch.
+        micro_batch: usize,
+        /// What the device said, in short.
+        reason: String,
+    },
+    /// The device or a computation on it failed.
+    #[error("the device failed at step {step}: {reason}")]
+    Device {
+        /// The step that failed, 0 outside training.
+        step: u64,
+        /// What it said, in short.
+        reason: String,
+    },
+    /// The loss or the gradients are not numbers any more.
+    #[error(
+        "step {step} gave a loss of {loss} and a gradient norm of {norm}; the weights are those of step {} \
+         (a lower --lr or --clip-norm usually helps)", step - 1
+    )]
+    NotFinite {
+        /// The step.
+        step: u64,
+        /// Its loss.
+        loss: f64,
+        /// The norm of its gradients.
+        norm: f64,
+    },
+    /// A checkpoint cannot be used.
+    #[error("the checkpoint {} cannot be used: {reason}", path.display())]
+    Checkpoint {
+        /// The checkpoint's folder.
+        path: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A checkpoint could not be written; the one before it is intact.
+    #[error("the checkpoint of step {step} could not be saved: {source}; {remains}")]
+    Save {
+        /// The step.
+        step: u64,
+        /// Which checkpoint remains.
+        remains: String,
+        /// Why.
+        source: RunError,
+    },
+}
+
+impl TrainError {
+    /// The error a device's text stands for.
+    pub(crate) fn of_device(step: u64, micro_batch: usize, text: &str) -> Self {
+        let reason = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or(text);
+        let reason: String = reason.chars().take(200).collect();
+        match classify(text) {
+            Failure::OutOfMemory | Failure::TensorTooLarge => Self::OutOfMemory { step, micro_batch, reason },
+            Failure::DeviceLost | Failure::Other => Self::Device { step, reason },
+        }
+    }
+}

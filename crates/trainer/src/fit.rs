@@ -1,0 +1,253 @@
+//! The run: epochs of steps, each followed by validation and a checkpoint.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use burn::tensor::Device;
+use kindling_data::{HostBatch, Loader};
+use kindling_layers::{Classifier, parameters, tensors};
+use kindling_memory::Meter;
+use kindling_runs::{Event, EventLog, RunDir, RunError, write_atomically};
+
+use crate::checkpoint::Checkpoints;
+use crate::config::TrainConfig;
+use crate::error::TrainError;
+use crate::evaluate::evaluate;
+use crate::loss::CrossEntropy;
+use crate::micro_batch::micro_batches;
+use crate::optimizer::Optimizer;
+use crate::schedule::Schedule;
+use crate::state::{Best, Progress, TrainState};
+use crate::step::StepEngine;
+
+/// Watches a run. Nothing an observer does can change its result.
+pub trait Observer {
+    /// An event that was just written to the run's log.
+    fn event(&mut self, event: &Event);
+    /// `done` of `total` samples of a split are evaluated.
+    fn evaluating(&mut self, split: &str, done: usize, total: usize);
+}
+
+/// How [`Trainer::fit`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All steps are done.
+    Finished,
+    /// It was asked to stop; a checkpoint of the last finished step is saved.
+    Interrupted,
+}
+
+/// What a run is made of besides its configuration.
+pub struct Setup<'a> {
+    /// The zoo's name of the model.
+    pub model_name: &'a str,
+    /// Words for the weights files: what they belong to.
+    pub metadata: Vec<(&'static str, String)>,
+    /// Number of classes.
+    pub classes: usize,
+    /// The device, without gradients.
+    pub device: Device,
+    /// Training samples, shuffled and augmented.
+    pub train: Loader,
+    /// Validation samples, in order.
+    pub validation: Loader,
+    /// Where everything is written.
+    pub run: &'a RunDir,
+    /// Set from outside to end the run after the current step.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// A run in progress.
+pub struct Trainer<'a, M: Classifier> {
+    config: TrainConfig,
+    setup: Setup<'a>,
+    engine: StepEngine,
+    schedule: Schedule,
+    checkpoints: Checkpoints,
+    log: EventLog,
+    meter: Meter,
+    state: TrainState<M>,
+    began: Instant,
+}
+
+impl<'a, M: Classifier> Trainer<'a, M> {
+    /// A run at its start. `model` is on the setup's device.
+    ///
+    /// # Errors
+    /// [`TrainError::Config`] for values that cannot be, [`TrainError::Run`] if the event log cannot be opened.
+    pub fn new(model: M, config: TrainConfig, setup: Setup<'a>) -> Result<Self, TrainError> {
+        config.check(setup.classes)?;
+        let all = config.epochs.saturating_mul(setup.train.batches_per_epoch() as u64);
+        let total_steps = config.max_steps.map_or(all, |most| most.min(all));
+        let warmup_steps = (config.warmup * total_steps as f64).round() as u64;
+        let schedule = Schedule { peak: config.lr, warmup_steps, total_steps };
+        let loss = CrossEntropy::new(setup.classes, config.label_smoothing, config.class_weights.as_deref());
+        let engine = StepEngine {
+            device: setup.device.clone().autodiff(),
+            loss,
+            clip_norm: config.clip_norm,
+            seed: config.seed,
+        };
+        let state = TrainState {
+            model: model.train(),
+            optimizer: Optimizer::new(config.optimizer),
+            progress: Progress::default(),
+        };
+        let checkpoints = Checkpoints::new(setup.run.checkpoints(), setup.model_name);
+        let log = EventLog::open(&setup.run.events())?;
+        let meter = Meter::new(&setup.device);
+        let began = Instant::now();
+        Ok(Self { config, setup, engine, schedule, checkpoints, log, meter, state, began })
+    }
+
+    /// Continues from the newest checkpoint: the log forgets what came after it.
+    ///
+    /// # Errors
+    /// [`TrainError::Checkpoint`] if there is none that can be used.
+    pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        self.state = self.checkpoints.load(self.state.clone(), &self.engine.device)?;
+        let step = self.state.progress.step;
+        self.log.rewind_to(step)?;
+        self.emit(Event::Resumed { step }, observer)
+    }
+
+    /// Where the run is.
+    pub fn progress(&self) -> &Progress {
+        &self.state.progress
+    }
+
+    /// Optimizer steps of the whole run.
+    pub fn total_steps(&self) -> u64 {
+        self.schedule.total_steps
+    }
+
+    /// The most memory in use so far, in bytes.
+    pub fn peak_memory(&mut self) -> u64 {
+        self.meter.read().peak
+    }
+
+    /// The network as it is now, without gradients.
+    pub fn model(&self) -> M {
+        self.state.model.valid()
+    }
+
+    /// Writes an event to the run's log and shows it to the observer.
+    ///
+    /// # Errors
+    /// [`TrainError::Run`] if the log cannot be written.
+    pub fn emit(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        self.log.append(&event)?;
+        observer.event(&event);
+        Ok(())
+    }
+
+    /// Trains to the end, or until asked to stop.
+    ///
+    /// # Errors
+    /// The first thing that went wrong. The state is that of the last good step, and the last checkpoint is intact.
+    pub fn fit(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
+        loop {
+            if self.train_epoch(observer)? == Ended::Interrupted {
+                return Ok(Ended::Interrupted);
+            }
+            if self.state.progress.evaluated != self.state.progress.step {
+                self.validate(observer)?;
+            }
+            if self.state.progress.batch >= self.setup.train.batches_per_epoch() {
+                self.state.end_epoch();
+            }
+            self.checkpoint(observer)?;
+            if self.state.progress.step >= self.schedule.total_steps {
+                self.write_weights(&self.setup.run.last_weights())?;
+                return Ok(Ended::Finished);
+            }
+        }
+    }
+
+    /// The rest of the current epoch, as far as the run's steps go.
+    fn train_epoch(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
+        if self.state.progress.step >= self.schedule.total_steps {
+            return Ok(Ended::Finished);
+        }
+        let mut started = Instant::now();
+        for batch in self.setup.train.epoch(self.state.progress.epoch, self.state.progress.batch) {
+            self.step(&batch?, started, observer)?;
+            let step = self.state.progress.step;
+            if self.setup.stop.load(Ordering::Relaxed) {
+                self.checkpoint(observer)?;
+                self.emit(Event::Interrupted { step }, observer)?;
+                return Ok(Ended::Interrupted);
+            }
+            if step >= self.schedule.total_steps {
+                break;
+            }
+            if step.is_multiple_of(self.config.checkpoint_steps) {
+                self.checkpoint(observer)?;
+            }
+            started = Instant::now();
+        }
+        Ok(Ended::Finished)
+    }
+
+    /// One step: compute, commit, tell. `started` is when the wait for its batch began.
+    fn step(&mut self, batch: &HostBatch, started: Instant, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let step = self.state.progress.step + 1;
+        let lr = self.schedule.rate(step);
+        let cuts = micro_batches(batch.len(), self.config.norm_group, self.config.micro_batch);
+        let good = self.engine.compute(&self.state.model, &self.state.optimizer, batch, &cuts, step, lr)?;
+        let seconds = started.elapsed().as_secs_f64();
+        self.state.commit(good.model, good.optimizer, batch.len(), seconds);
+        let event = Event::Step {
+            step,
+            epoch: self.state.progress.epoch + 1,
+            loss: good.loss,
+            lr,
+            images_per_second: batch.len() as f64 / seconds.max(1e-9),
+            micro_batch: cuts.iter().map(|cut| cut.rows.len()).max().unwrap_or(0),
+            peak_memory_bytes: self.meter.read().peak,
+            gradient_norm: good.gradient_norm,
+            seconds: self.began.elapsed().as_secs_f64(),
+        };
+        self.emit(event, observer)
+    }
+
+    /// Scores the model on the validation samples and keeps its weights if it is the best so far.
+    fn validate(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let Progress { step, epoch, best, .. } = self.state.progress;
+        let epoch = epoch + 1;
+        let loader = &self.setup.validation;
+        let total = loader.samples_per_epoch();
+        let score = evaluate(
+            &self.state.model.valid(),
+            loader,
+            self.setup.classes,
+            self.config.micro_batch,
+            &self.setup.device,
+            |done| observer.evaluating("validation", done, total),
+        )?
+        .score;
+        if best.is_none_or(|best| best.is_beaten_by(score.accuracy, score.loss)) {
+            self.write_weights(&self.setup.run.weights())?;
+            self.state.progress.best = Some(Best { epoch, step, accuracy: score.accuracy, loss: score.loss });
+        }
+        self.state.progress.evaluated = step;
+        let split = "validation".to_string();
+        let (loss, accuracy, samples) = (score.loss, score.accuracy, score.samples);
+        self.emit(Event::Evaluated { step, epoch, split, loss, accuracy, samples }, observer)
+    }
+
+    fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let path = self.checkpoints.save(&self.state)?;
+        let path = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.emit(Event::Checkpoint { step: self.state.progress.step, path }, observer)
+    }
+
+    fn write_weights(&self, path: &std::path::Path) -> Result<(), TrainError> {
+        let step = self.state.progress.step;
+        let weights = parameters::read(&self.state.model).map_err(|text| TrainError::of_device(step, 0, &text))?;
+        let bytes = tensors::to_bytes(&weights, &self.setup.metadata)
+            .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })?;
+        Ok(write_atomically(path, &bytes)?)
+    }
+}

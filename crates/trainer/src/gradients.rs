@@ -1,0 +1,50 @@
+//! Gradients of a global batch, accumulated over its micro-batches.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::{Gradients, Tensor};
+
+/// The gradient of every parameter that has one, flattened, on the plain device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GradientSum {
+    of: BTreeMap<ParamId, Tensor<1>>,
+}
+
+impl GradientSum {
+    /// Adds the gradients a backward pass left for a model.
+    pub(crate) fn add<M: Module>(&mut self, gradients: Gradients, model: &M) {
+        struct Add<'a> {
+            from: GradientsParams,
+            to: &'a mut BTreeMap<ParamId, Tensor<1>>,
+        }
+        impl ModuleVisitor for Add<'_> {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                let Some(gradient) = self.from.remove::<D>(param.id) else { return };
+                let gradient = if gradient.is_autodiff() { gradient.inner() } else { gradient };
+                let length = gradient.shape().num_elements();
+                let gradient = gradient.reshape([length]);
+                let sum = match self.to.remove(&param.id) {
+                    Some(known) => known + gradient,
+                    None => gradient,
+                };
+                self.to.insert(param.id, sum);
+            }
+        }
+        let from = GradientsParams::from_grads(gradients, model);
+        model.visit(&mut Add { from, to: &mut self.of });
+    }
+
+    /// The gradient of one parameter, flattened.
+    pub(crate) fn take(&mut self, id: ParamId) -> Option<Tensor<1>> {
+        self.of.remove(&id)
+    }
+
+    /// The sum of the squares of all gradients, `[1]`: it depends on every one of them.
+    pub(crate) fn squared_norm(&self) -> Option<Tensor<1>> {
+        let squares: Vec<Tensor<1>> =
+            self.of.values().map(|gradient| gradient.clone().square().sum().reshape([1])).collect();
+        (!squares.is_empty()).then(|| Tensor::cat(squares, 0).sum())
+    }
+}

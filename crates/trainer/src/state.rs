@@ -1,0 +1,74 @@
+//! What a run is at one moment: everything a step may change.
+
+use serde::{Deserialize, Serialize};
+
+use crate::optimizer::Optimizer;
+
+/// The state of a run between two steps.
+#[derive(Clone)]
+pub struct TrainState<M> {
+    /// The network, running statistics included, on the training device.
+    pub model: M,
+    /// The optimizer with its moments.
+    pub(crate) optimizer: Optimizer,
+    /// Where the run is.
+    pub progress: Progress,
+}
+
+/// Where a run is. Data order, augmentation and dropout follow from it and the seed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Epochs done.
+    pub epoch: u64,
+    /// Batches of the current epoch done.
+    pub batch: usize,
+    /// The step after which the validation samples were last scored.
+    pub evaluated: u64,
+    /// Images trained on, every epoch counted.
+    pub images: u64,
+    /// Seconds spent in training steps, waiting for data included, evaluation and saving not.
+    pub seconds: f64,
+    /// The best validation so far.
+    pub best: Option<Best>,
+}
+
+/// The best epoch so far.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// Its number, from 1.
+    pub epoch: u64,
+    /// The step it ended with.
+    pub step: u64,
+    /// Its validation accuracy.
+    pub accuracy: f64,
+    /// Its validation loss, which decides between equal accuracies.
+    pub loss: f64,
+}
+
+impl Best {
+    /// Whether a score is better than this one.
+    pub fn is_beaten_by(&self, accuracy: f64, loss: f64) -> bool {
+        accuracy > self.accuracy || (accuracy == self.accuracy && loss < self.loss)
+    }
+}
+
+impl<M> TrainState<M> {
+    /// Makes a good step's result the state of the run: parameters, running statistics, optimizer and data position
+    /// together. Nothing else changes them.
+    pub(crate) fn commit(&mut self, model: M, optimizer: Optimizer, images: usize, seconds: f64) {
+        self.model = model;
+        self.optimizer = optimizer;
+        self.progress.step += 1;
+        self.progress.batch += 1;
+        self.progress.images += images as u64;
+        self.progress.seconds += seconds;
+    }
+
+    /// Ends the current epoch.
+    pub(crate) fn end_epoch(&mut self) {
+        self.progress.epoch += 1;
+        self.progress.batch = 0;
+    }
+}

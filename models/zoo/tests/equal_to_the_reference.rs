@@ -1,0 +1,211 @@
+//! Every zoo model reproduces its reference's outputs and gradients for the same weights.
+//!
+//! `golden/golden.json` was made with torchvision by `golden/golden.py`, which explains how weights and inputs are filled
+//! from names by a formula, so that no weights need to be stored. Tolerance: the larger of 1e-4 relative and ten times
+//! the reference's own difference between float32 and float64.
+
+use std::collections::BTreeMap;
+
+use burn::tensor::{Device, Tensor, TensorData, activation};
+use kindling_layers::Classifier;
+use kindling_layers::pass::{TrainingPass, training};
+use kindling_layers::parameters;
+use kindling_layers::tensors::Tensors;
+use kindling_zoo::{ModelOptions, Network, find, reference};
+use serde_json::Value;
+
+const GOLDEN: &str = include_str!("golden/golden.json");
+const GAIN: f64 = 4.5;
+
+/// The generator of `golden.py`: splitmix64 seeded by the FNV-1a hash of a name, in `[0, 1)`.
+fn fill01(name: &str, count: usize) -> impl Iterator<Item = f64> {
+    let seed = name
+        .bytes()
+        .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
+    (1..=count as u64).map(move |index| {
+        let mut z = seed.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^= z >> 31;
+        (z >> 40) as f64 / f64::from(1 << 24)
+    })
+}
+
+fn fill(name: &str, shape: &[usize]) -> TensorData {
+    let scale = (GAIN / shape.iter().skip(1).product::<usize>() as f64).sqrt();
+    let value = |u: f64| match shape.len() {
+        _ if name.ends_with("running_var") => 0.5 + u,
+        _ if name.ends_with("running_mean") => 0.2 * (2.0 * u - 1.0),
+        1 if name.ends_with("weight") => 0.75 + 0.5 * u,
+        1 if name.ends_with("bias") => 0.1 * (2.0 * u - 1.0),
+        _ => (2.0 * u - 1.0) * scale,
+    };
+    let values: Vec<f32> = fill01(name, shape.iter().product()).map(|u| value(u) as f32).collect();
+    TensorData::new(values, shape.to_vec())
+}
+
+fn images(batch: usize, size: usize) -> TensorData {
+    let count = batch * 3 * size * size;
+    let values: Vec<f32> = fill01("input", count).map(|u| (1.7 * (2.0 * u - 1.0)) as f32).collect();
+    TensorData::new(values, [batch, 3, size, size])
+}
+
+fn case(model: &str) -> Value {
+    let golden: Value = serde_json::from_str(GOLDEN).expect("golden.json is JSON");
+    let cases = golden["cases"].as_array().expect("a list of cases");
+    cases.iter().find(|case| case["model"] == model).expect("the case is there").clone()
+}
+
+/// The network of a case on the training device, without dropout, filled under the reference's names.
+fn network(case: &Value) -> Network {
+    let name = case["model"].as_str().expect("a name").trim_start_matches("torchvision.");
+    let options = ModelOptions { in_channels: 3, classes: 1000, drop_rate: Some(0.0), seed: 0 };
+    let network = find(name).expect("a zoo model").build(&options, &Device::flex().autodiff()).expect("buildable");
+    let mut tensors = Tensors::new();
+    for key in case["keys"].as_array().expect("keys") {
+        let name = key[0].as_str().expect("a key's name");
+        let shape: Vec<usize> =
+            key[1].as_array().expect("a shape").iter().map(|n| n.as_u64().expect("a length") as usize).collect();
+        tensors.insert(name.to_string(), fill(name, &shape));
+    }
+    assert_eq!(parameters::count(&network), case["params"].as_u64().expect("a count"));
+    reference::load(network, tensors).expect("the reference's tensors fit")
+}
+
+fn close(what: &str, found: f64, f32_reference: f64, f64_reference: f64) {
+    let own = (f32_reference - f64_reference).abs();
+    let tolerance = (1e-4 * f64_reference.abs()).max(10.0 * own);
+    assert!((found - f64_reference).abs() <= tolerance, "{what}: {found} for {f64_reference} +- {tolerance}");
+}
+
+/// Compares logits with the summaries of both precisions; small logits are held to the scale of the largest.
+fn close_logits(what: &str, logits: Tensor<2>, case: &Value, tag: &str) {
+    let [batch, classes] = logits.dims();
+    let logits: Vec<f64> = logits.into_data().convert::<f64>().to_vec().expect("float logits");
+    let (single, double) = (&case[format!("{tag}_f32")], &case[format!("{tag}_f64")]);
+    for row in 0..batch {
+        let values = &logits[row * classes..(row + 1) * classes];
+        let norm = values.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let number = |of: &Value, key: &str| of[key][row].as_f64().expect("a number");
+        close(&format!("{what} norm {row}"), norm, number(single, "l2"), number(double, "l2"));
+        let largest = values.iter().map(|v| v.abs()).fold(0.0, f64::max);
+        for (column, value) in values.iter().take(8).enumerate() {
+            let number = |of: &Value| of["first8"][row][column].as_f64().expect("a number");
+            let own = (number(single) - number(double)).abs();
+            let tolerance = (1e-4 * largest).max(10.0 * own);
+            let expected = number(double);
+            assert!((value - expected).abs() <= tolerance, "{what} {row},{column}: {value} for {expected}");
+        }
+        let argmax = values.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(index, _)| index as u64);
+        assert_eq!(argmax, double["argmax"][row].as_u64(), "{what} argmax {row}");
+    }
+}
+
+fn equals_the_reference(model: &str) {
+    let case = case(model);
+    let network = network(&case);
+    let batch = case["batch"].as_u64().expect("a batch") as usize;
+    let size = case["size"].as_u64().expect("a size") as usize;
+    let device = Device::flex().autodiff();
+    let x = Tensor::<4>::from_data(images(batch, size), &device);
+
+    close_logits("eval", network.forward(x.clone()), &case, "eval");
+
+    let (logits, statistics) = training(TrainingPass::whole_batch(batch), || network.forward(x));
+    close_logits("train", logits.clone(), &case, "train");
+
+    let mut target = vec![0.0f32; batch * 1000];
+    for row in 0..batch {
+        target[row * 1000 + (7 * row + 3) % 1000] = -1.0 / batch as f32;
+    }
+    let target = Tensor::<2>::from_data(TensorData::new(target, [batch, 1000]), &device);
+    let loss = (activation::log_softmax(logits, 1) * target).sum();
+    let value = loss.clone().into_scalar::<f32>();
+    let number = |key: &str| case[key][0].as_f64().expect("a loss");
+    close("loss", f64::from(value), number("sgd_losses_f32"), number("sgd_losses_f64"));
+
+    let norms = gradient_norms(&network, loss);
+    let expected = case["grad_l2_f64"].as_object().expect("gradient norms");
+    let names = own_names(&network, expected.keys().map(String::as_str));
+    assert_eq!(norms.len(), expected.len(), "every parameter has a gradient");
+    for (name, double) in expected {
+        let single = case["grad_l2_f32"][name].as_f64().expect("a norm");
+        close(&format!("gradient of {name}"), norms[&names[name]], single, double.as_f64().expect("a norm"));
+    }
+
+    // Running statistics change when they are committed and not before.
+    let before = parameters::read(&network).expect("readable");
+    let after = parameters::read(&statistics.commit(network)).expect("readable");
+    for (name, value) in &before {
+        assert_eq!(parameters::is_state(name), *value != after[name], "{name}");
+    }
+}
+
+fn own_names<'a>(network: &Network, references: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
+    let prefixes = network.reference_prefixes();
+    references
+        .map(|name| {
+            let (prefix, leaf) = name.rsplit_once('.').expect("a dotted name");
+            let (own, _) = prefixes.iter().find(|(_, reference)| reference == prefix).expect("a known prefix");
+            (name.to_string(), format!("{own}.{leaf}"))
+        })
+        .collect()
+}
+
+fn gradient_norms(network: &Network, loss: Tensor<1>) -> BTreeMap<String, f64> {
+    use burn::module::{Module, ModuleVisitor, Param};
+    use burn::tensor::Gradients;
+
+    struct Norms {
+        gradients: Gradients,
+        path: Vec<String>,
+        found: BTreeMap<String, f64>,
+    }
+    impl ModuleVisitor for Norms {
+        fn enter_module(&mut self, name: &str, _container: &str) {
+            self.path.push(name.to_string());
+        }
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if let Some(gradient) = param.val().grad(&self.gradients) {
+                let values: Vec<f64> = gradient.into_data().convert::<f64>().to_vec().expect("a float gradient");
+                let norm = values.iter().map(|v| v * v).sum::<f64>().sqrt();
+                self.found.insert(self.path.join("."), norm);
+            }
+        }
+    }
+    let mut visitor = Norms { gradients: loss.backward(), path: Vec::new(), found: BTreeMap::new() };
+    network.visit(&mut visitor);
+    visitor.found
+}
+
+#[test]
+fn mobilenet_v2_equals_torchvision() {
+    equals_the_reference("torchvision.mobilenet_v2");
+}
+
+#[test]
+fn mobilenet_v3_small_equals_torchvision() {
+    equals_the_reference("torchvision.mobilenet_v3_small");
+}
+
+/// Integers counted independently of any implementation of the zoo, for 3 channels and 1000 classes.
+#[test]
+fn traces_count_what_the_reference_counts() {
+    let exact: Value = serde_json::from_str(include_str!("golden/counts.json")).expect("counts.json is JSON");
+    let rows = exact["exact"].as_array().expect("a list");
+    assert!(!rows.is_empty());
+    for row in rows {
+        let name = row["model"].as_str().expect("a name");
+        let options = ModelOptions { in_channels: 3, classes: 1000, drop_rate: None, seed: 0 };
+        let network = find(name).expect("a zoo model").build(&options, &Device::flex()).expect("buildable");
+        let size = row["image_size"].as_u64().expect("a size") as usize;
+        let trace = network.trace(3, size);
+        assert_eq!(Some(trace.params()), row["params"].as_u64(), "{name} parameters");
+        assert_eq!(trace.params(), parameters::count(&network), "{name}: the trace counts the module's parameters");
+        assert_eq!(Some(trace.macs()), row["macs"].as_u64(), "{name} multiply-adds at {size}");
+        assert_eq!(Some(trace.activations()), row["activations"].as_u64(), "{name} activations at {size}");
+    }
+}
