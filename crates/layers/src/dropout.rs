@@ -52,7 +52,7 @@ mod tests {
         let x = Tensor::<2>::ones([samples.len(), 64], &Device::flex());
         let pass = TrainingPass { groups: vec![samples.len()], seed: 9, epoch: 2, samples };
         let (y, _) = training(pass, || Dropout { probability: 0.25, layer }.forward(x));
-        y.into_data().convert::<f32>().to_vec().expect("float data")
+        y.into_data().convert::<f32>().try_to_vec().expect("float data")
     }
 
     #[test]

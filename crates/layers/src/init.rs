@@ -54,7 +54,7 @@ mod tests {
     fn weights(seed: u64) -> Vec<f32> {
         let config = ConvConfig { input: 16, output: 64, kernel: 3, stride: 1, depthwise: false };
         let conv: Conv = initialise(config.init(&Device::flex()), seed);
-        conv.weight.val().into_data().to_vec().expect("float weights")
+        conv.weight.val().into_data().try_to_vec().expect("float weights")
     }
 
     #[test]

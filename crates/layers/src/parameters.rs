@@ -13,6 +13,37 @@ pub fn is_state(name: &str) -> bool {
     name.ends_with("running_mean") || name.ends_with("running_var")
 }
 
+/// Where a visitor or mapper is in a module; displays as the name of a tensor there.
+///
+/// Burn announces the variant of an enum module like a field. Which family a network belongs to is no part of its
+/// tensors' names, so variants leave no trace here.
+#[derive(Clone, Debug, Default)]
+pub struct ModulePath {
+    segments: Vec<String>,
+}
+
+impl ModulePath {
+    /// Call from `enter_module` with its arguments.
+    pub fn enter(&mut self, name: &str, container: &str) {
+        if !container.starts_with("Enum:") {
+            self.segments.push(name.to_string());
+        }
+    }
+
+    /// Call from `exit_module` with its container.
+    pub fn exit(&mut self, container: &str) {
+        if !container.starts_with("Enum:") {
+            self.segments.pop();
+        }
+    }
+}
+
+impl std::fmt::Display for ModulePath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.segments.join("."))
+    }
+}
+
 /// A tensor's place in a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -27,22 +58,22 @@ pub struct Slot {
 /// The float tensors of a model in its own order.
 pub fn slots<M: Module>(model: &M) -> Vec<Slot> {
     struct Slots {
-        path: Vec<String>,
+        path: ModulePath,
         found: Vec<Slot>,
     }
     impl ModuleVisitor for Slots {
-        fn enter_module(&mut self, name: &str, _container: &str) {
-            self.path.push(name.to_string());
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.enter(name, container);
         }
-        fn exit_module(&mut self, _name: &str, _container: &str) {
-            self.path.pop();
+        fn exit_module(&mut self, _name: &str, container: &str) {
+            self.path.exit(container);
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let shape = param.lazy_shape().as_slice().to_vec();
-            self.found.push(Slot { name: self.path.join("."), id: param.id, shape });
+            self.found.push(Slot { name: self.path.to_string(), id: param.id, shape });
         }
     }
-    let mut visitor = Slots { path: Vec::new(), found: Vec::new() };
+    let mut visitor = Slots { path: ModulePath::default(), found: Vec::new() };
     model.visit(&mut visitor);
     visitor.found
 }
@@ -59,27 +90,27 @@ pub fn count<M: Module>(model: &M) -> u64 {
 /// What the device says if a tensor cannot be read.
 pub fn read<M: Module>(model: &M) -> Result<BTreeMap<String, TensorData>, String> {
     struct Read {
-        path: Vec<String>,
+        path: ModulePath,
         found: Result<BTreeMap<String, TensorData>, String>,
     }
     impl ModuleVisitor for Read {
-        fn enter_module(&mut self, name: &str, _container: &str) {
-            self.path.push(name.to_string());
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.enter(name, container);
         }
-        fn exit_module(&mut self, _name: &str, _container: &str) {
-            self.path.pop();
+        fn exit_module(&mut self, _name: &str, container: &str) {
+            self.path.exit(container);
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let Ok(found) = &mut self.found else { return };
             match param.val().try_into_data() {
                 Ok(data) => {
-                    found.insert(self.path.join("."), data);
+                    found.insert(self.path.to_string(), data);
                 }
                 Err(error) => self.found = Err(error.to_string()),
             }
         }
     }
-    let mut visitor = Read { path: Vec::new(), found: Ok(BTreeMap::new()) };
+    let mut visitor = Read { path: ModulePath::default(), found: Ok(BTreeMap::new()) };
     model.visit(&mut visitor);
     visitor.found
 }
@@ -148,23 +179,23 @@ pub fn write<M: Module>(model: M, mut tensors: BTreeMap<String, TensorData>) -> 
     check(&model, &shapes)?;
 
     struct Write<'a> {
-        path: Vec<String>,
+        path: ModulePath,
         tensors: &'a mut BTreeMap<String, TensorData>,
     }
     impl ModuleMapper for Write<'_> {
-        fn enter_module(&mut self, name: &str, _container: &str) {
-            self.path.push(name.to_string());
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.enter(name, container);
         }
-        fn exit_module(&mut self, _name: &str, _container: &str) {
-            self.path.pop();
+        fn exit_module(&mut self, _name: &str, container: &str) {
+            self.path.exit(container);
         }
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-            let Some(data) = self.tensors.remove(&self.path.join(".")) else { return param };
+            let Some(data) = self.tensors.remove(&self.path.to_string()) else { return param };
             param.map(|old| {
                 let new = Tensor::from_data(data, &old.device());
                 if old.is_require_grad() { new.require_grad() } else { new }
             })
         }
     }
-    Ok(model.map(&mut Write { path: Vec::new(), tensors: &mut tensors }))
+    Ok(model.map(&mut Write { path: ModulePath::default(), tensors: &mut tensors }))
 }

@@ -77,14 +77,16 @@ impl BatchStatistics {
     }
 
     /// Moves the model's running statistics towards the mean over all groups seen: `(1 - momentum) * running +
-    /// momentum * mean`. Returns the model with new running statistics; everything else is shared.
-    pub fn commit<M: Module>(self, model: M) -> M {
-        model.map(&mut Commit { statistics: self })
+    /// momentum * mean`, with each layer's momentum or `least` if that is larger (0 leaves every layer its own).
+    /// Returns the model with new running statistics; everything else is shared.
+    pub fn commit<M: Module>(self, model: M, least: f64) -> M {
+        model.map(&mut Commit { statistics: self, least })
     }
 }
 
 struct Commit {
     statistics: BatchStatistics,
+    least: f64,
 }
 
 impl ModuleMapper for Commit {
@@ -96,7 +98,8 @@ impl ModuleMapper for Commit {
             let mean = observed.sum.div_scalar(observed.groups as f64);
             let mean = mean.reshape(running.shape());
             let mean = if running.is_autodiff() { Tensor::from_inner(mean) } else { mean };
-            running.mul_scalar(1.0 - observed.momentum).add(mean.mul_scalar(observed.momentum)).detach()
+            let momentum = observed.momentum.max(self.least);
+            running.mul_scalar(1.0 - momentum).add(mean.mul_scalar(momentum)).detach()
         })
     }
 }

@@ -14,6 +14,10 @@ pub struct TrainConfig {
     pub micro_batch: usize,
     /// The most samples in a normalisation group.
     pub norm_group: usize,
+    /// The least weight of a step's statistics in the running ones. If absent, the model's own momentum, but enough
+    /// for a short run to forget the statistics it began with ([`crate::Trainer`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub norm_momentum: Option<f64>,
     /// Passes over the training samples.
     pub epochs: u64,
     /// Stops after this many optimizer steps, if that is sooner.
@@ -72,6 +76,9 @@ impl TrainConfig {
         }
         if self.norm_group == 0 {
             return fail("the normalisation group is 0; it holds at least one sample".into());
+        }
+        if self.norm_momentum.is_some_and(|momentum| !(0.0..=1.0).contains(&momentum)) {
+            return fail("the normalisation momentum must lie between 0 and 1".into());
         }
         if self.epochs == 0 || self.max_steps == Some(0) {
             return fail("there is nothing to train: 0 epochs or 0 steps".into());

@@ -61,7 +61,7 @@ pub fn predict<M: Classifier>(
         .map_err(|panic| failed(&panic_message(panic.as_ref())))?
         .map_err(|error| failed(&error.to_string()))?;
     let classes = data.shape().as_slice().last().copied().unwrap_or(1);
-    let logits = data.convert::<f64>().to_vec::<f64>().map_err(|error| failed(&format!("{error:?}")))?;
+    let logits = data.convert::<f64>().try_to_vec::<f64>().map_err(|error| failed(&format!("{error:?}")))?;
     Ok(logits.chunks(classes.max(1)).map(softmax).collect())
 }
 

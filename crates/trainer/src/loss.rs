@@ -4,7 +4,7 @@ use burn::tensor::{Tensor, TensorData, activation};
 
 /// Cross-entropy, `mean` reduction: with class weights the mean is weighted by the weights of the true classes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CrossEntropy {
+pub(crate) struct CrossEntropy {
     classes: usize,
     smoothing: f64,
     weights: Vec<f64>,
@@ -12,20 +12,20 @@ pub struct CrossEntropy {
 
 impl CrossEntropy {
     /// A loss over `classes` classes; even weights if `weights` is absent.
-    pub fn new(classes: usize, smoothing: f64, weights: Option<&[f64]>) -> Self {
+    pub(crate) fn new(classes: usize, smoothing: f64, weights: Option<&[f64]>) -> Self {
         let weights = weights.map_or_else(|| vec![1.0; classes], <[f64]>::to_vec);
         Self { classes, smoothing, weights }
     }
 
     /// What the losses of a global batch are divided by: the sum of the weights of its true classes.
-    pub fn total_weight(&self, labels: &[usize]) -> f64 {
+    pub(crate) fn total_weight(&self, labels: &[usize]) -> f64 {
         labels.iter().map(|&label| self.weights[label]).sum()
     }
 
     /// The part of a global batch's loss that belongs to some of its samples: parts add up to the whole.
     ///
     /// `logits` is `[samples, classes]`, `labels` the samples' classes, `total_weight` that of the global batch.
-    pub fn part(&self, logits: Tensor<2>, labels: &[usize], total_weight: f64) -> Tensor<1> {
+    pub(crate) fn part(&self, logits: Tensor<2>, labels: &[usize], total_weight: f64) -> Tensor<1> {
         let spread = self.smoothing / self.classes as f64;
         let mut targets = Vec::with_capacity(labels.len() * self.classes);
         for &label in labels {
@@ -55,8 +55,7 @@ mod tests {
         f64::from(part.into_scalar::<f32>())
     }
 
-    /// Expected: `torch.nn.functional.cross_entropy` (2.15), with weight [1, 2, 0.5] and label_smoothing 0.1, was not
-    /// run for this table; the figures are its documented formula in float64, by `scripts`-free arithmetic below.
+    /// The formula in the documentation of `torch.nn.CrossEntropyLoss`, in float64.
     fn by_formula(smoothing: f64, weights: [f64; 3]) -> f64 {
         let mut sum = 0.0;
         for (row, &label) in LOGITS.iter().zip(&LABELS) {

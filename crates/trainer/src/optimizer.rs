@@ -12,6 +12,7 @@ use burn::optim::momentum::MomentumConfig;
 use burn::optim::{AdamW, AdamWConfig, Optimizer as Rule, RecordState, Sgd, SgdConfig, StateSink, StateSource};
 use burn::tensor::{Device, Tensor};
 use burn_pack::Scalar;
+use kindling_layers::parameters::ModulePath;
 use kindling_layers::tensors::Tensors;
 
 use crate::config::OptimizerConfig;
@@ -94,7 +95,7 @@ impl Optimizer {
 impl<R: Rule + Clone> Stateful<R> {
     fn update<M: Module>(&self, model: M, gradients: GradientSum, rate: f64, scale: f64) -> (M, Self) {
         let mut update =
-            Update { rule: self, path: Vec::new(), gradients, rate, scale, states: self.states.clone() };
+            Update { rule: self, path: ModulePath::default(), gradients, rate, scale, states: self.states.clone() };
         let model = model.map(&mut update);
         let states = update.states;
         (model, Self { decayed: self.decayed.clone(), plain: self.plain.clone(), states })
@@ -130,7 +131,7 @@ impl<R: Rule + Clone> Stateful<R> {
 
 struct Update<'a, R: Rule> {
     rule: &'a Stateful<R>,
-    path: Vec<String>,
+    path: ModulePath,
     gradients: GradientSum,
     rate: f64,
     scale: f64,
@@ -138,18 +139,18 @@ struct Update<'a, R: Rule> {
 }
 
 impl<R: Rule> ModuleMapper for Update<'_, R> {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.to_string());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let Some(gradient) = self.gradients.take(param.id) else { return param };
         let gradient = if self.scale == 1.0 { gradient } else { gradient.mul_scalar(self.scale) };
-        let name = self.path.join(".");
+        let name = self.path.to_string();
         // Scales, shifts and biases are vectors; only matrices and filters decay.
         let rule = if D > 1 { &self.rule.decayed } else { &self.rule.plain };
         let state = self.states.remove(&name);

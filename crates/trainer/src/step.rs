@@ -20,6 +20,8 @@ pub(crate) struct StepEngine {
     pub(crate) device: Device,
     pub(crate) loss: CrossEntropy,
     pub(crate) clip_norm: Option<f64>,
+    /// The least weight of a step's statistics in the running ones.
+    pub(crate) norm_momentum: f64,
     pub(crate) seed: u64,
 }
 
@@ -60,7 +62,7 @@ impl StepEngine {
             };
             let gradients = std::mem::take(&mut sums.gradients);
             let (model, optimizer) = optimizer.update(model.clone(), gradients, rate, scale);
-            let model = sums.statistics.commit(model);
+            let model = sums.statistics.commit(model, self.norm_momentum);
             Ok(GoodStep { model, optimizer, loss, gradient_norm })
         };
         // The old state is only read: whatever a panic leaves half-done is dropped with the attempt.
@@ -118,7 +120,7 @@ impl Sums {
         };
         let read = Tensor::cat(vec![loss.reshape([1]), squares.reshape([1])], 0).try_into_data();
         let values = read.map_err(|error| error.to_string())?.convert::<f64>();
-        match values.to_vec::<f64>().map_err(|error| format!("{error:?}"))?.as_slice() {
+        match values.try_to_vec::<f64>().map_err(|error| format!("{error:?}"))?.as_slice() {
             [loss, squares] => Ok((*loss, squares.sqrt())),
             other => Err(format!("the gate read {} numbers", other.len())),
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use burn::tensor::{Device, Tensor, TensorData, activation};
 use kindling_layers::Classifier;
 use kindling_layers::pass::{TrainingPass, training};
-use kindling_layers::parameters;
+use kindling_layers::parameters::{self, ModulePath};
 use kindling_layers::tensors::Tensors;
 use kindling_zoo::{ModelOptions, Network, find, reference};
 use serde_json::Value;
@@ -81,7 +81,7 @@ fn close(what: &str, found: f64, f32_reference: f64, f64_reference: f64) {
 /// Compares logits with the summaries of both precisions; small logits are held to the scale of the largest.
 fn close_logits(what: &str, logits: Tensor<2>, case: &Value, tag: &str) {
     let [batch, classes] = logits.dims();
-    let logits: Vec<f64> = logits.into_data().convert::<f64>().to_vec().expect("float logits");
+    let logits: Vec<f64> = logits.into_data().convert::<f64>().try_to_vec().expect("float logits");
     let (single, double) = (&case[format!("{tag}_f32")], &case[format!("{tag}_f64")]);
     for row in 0..batch {
         let values = &logits[row * classes..(row + 1) * classes];
@@ -135,7 +135,7 @@ fn equals_the_reference(model: &str) {
 
     // Running statistics change when they are committed and not before.
     let before = parameters::read(&network).expect("readable");
-    let after = parameters::read(&statistics.commit(network)).expect("readable");
+    let after = parameters::read(&statistics.commit(network, 0.0)).expect("readable");
     for (name, value) in &before {
         assert_eq!(parameters::is_state(name), *value != after[name], "{name}");
     }
@@ -158,25 +158,25 @@ fn gradient_norms(network: &Network, loss: Tensor<1>) -> BTreeMap<String, f64> {
 
     struct Norms {
         gradients: Gradients,
-        path: Vec<String>,
+        path: ModulePath,
         found: BTreeMap<String, f64>,
     }
     impl ModuleVisitor for Norms {
-        fn enter_module(&mut self, name: &str, _container: &str) {
-            self.path.push(name.to_string());
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.enter(name, container);
         }
-        fn exit_module(&mut self, _name: &str, _container: &str) {
-            self.path.pop();
+        fn exit_module(&mut self, _name: &str, container: &str) {
+            self.path.exit(container);
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if let Some(gradient) = param.val().grad(&self.gradients) {
-                let values: Vec<f64> = gradient.into_data().convert::<f64>().to_vec().expect("a float gradient");
+                let values: Vec<f64> = gradient.into_data().convert::<f64>().try_to_vec().expect("a float gradient");
                 let norm = values.iter().map(|v| v * v).sum::<f64>().sqrt();
-                self.found.insert(self.path.join("."), norm);
+                self.found.insert(self.path.to_string(), norm);
             }
         }
     }
-    let mut visitor = Norms { gradients: loss.backward(), path: Vec::new(), found: BTreeMap::new() };
+    let mut visitor = Norms { gradients: loss.backward(), path: ModulePath::default(), found: BTreeMap::new() };
     network.visit(&mut visitor);
     visitor.found
 }
@@ -201,11 +201,16 @@ fn traces_count_what_the_reference_counts() {
         let name = row["model"].as_str().expect("a name");
         let options = ModelOptions { in_channels: 3, classes: 1000, drop_rate: None, seed: 0 };
         let network = find(name).expect("a zoo model").build(&options, &Device::flex()).expect("buildable");
-        let size = row["image_size"].as_u64().expect("a size") as usize;
-        let trace = network.trace(3, size);
-        assert_eq!(Some(trace.params()), row["params"].as_u64(), "{name} parameters");
-        assert_eq!(trace.params(), parameters::count(&network), "{name}: the trace counts the module's parameters");
-        assert_eq!(Some(trace.macs()), row["macs"].as_u64(), "{name} multiply-adds at {size}");
-        assert_eq!(Some(trace.activations()), row["activations"].as_u64(), "{name} activations at {size}");
+        assert_eq!(Some(network.trace(3, 224).params()), row["params"].as_u64(), "{name} parameters");
+        let small = ModelOptions { in_channels: 1, classes: 2, ..options };
+        let small = find(name).expect("a zoo model").build(&small, &Device::flex()).expect("buildable");
+        assert_eq!(Some(parameters::count(&small)), row["params_1_channel_2_classes"].as_u64(), "{name} small");
+        for size in [224, 512] {
+            let trace = network.trace(3, size);
+            assert_eq!(trace.params(), parameters::count(&network), "{name}: the trace counts the module's parameters");
+            assert_eq!(Some(trace.macs()), row["macs"][size.to_string()].as_u64(), "{name} multiply-adds at {size}");
+            let activations = row["activations"][size.to_string()].as_u64();
+            assert_eq!(Some(trace.activations()), activations, "{name} activations at {size}");
+        }
     }
 }

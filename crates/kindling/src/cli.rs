@@ -1,0 +1,39 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::Done;
+use crate::commands::{data, devices, eval, models, predict, train};
+
+/// Light image models that train on the GPU you have.
+///
+/// `kindling train` alone trains the default model on the embedded data set.
+#[derive(Parser)]
+#[command(name = "kindling", version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Train(Box<train::Args>),
+    Eval(eval::Args),
+    Predict(predict::Args),
+    Models(models::Args),
+    Data(data::Args),
+    Devices(devices::Args),
+}
+
+impl Cli {
+    pub(crate) fn run(self) -> anyhow::Result<Done> {
+        match self.command {
+            Command::Train(args) => args.run(),
+            Command::Eval(args) => args.run(),
+            Command::Predict(args) => args.run(),
+            Command::Models(args) => args.run(),
+            Command::Data(args) => args.run(),
+            Command::Devices(args) => args.run(),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `kindling data`: data sets.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Subcommand;
+use kindling_data::{Split, sheet};
+use serde_json::json;
+
+use crate::Done;
+use crate::dataset::{self, NAMED};
+
+/// List data sets, describe one, or draw a sheet of its samples
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the data sets that have a name
+    List,
+    /// Classes, splits and sizes of a data set or image folder
+    Describe {
+        /// A name from `data list`, or an image folder
+        data: String,
+        /// Splits a folder that is not split yet
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Draw samples of every class into one PNG
+    Sheet {
+        /// A name from `data list`, or an image folder
+        data: String,
+        /// Where the PNG goes
+        #[arg(long, value_name = "FILE", default_value = "sheet.png")]
+        out: PathBuf,
+        /// train, val or test
+        #[arg(long, default_value = "train")]
+        split: Split,
+        /// Samples of each class
+        #[arg(long, value_name = "N", default_value_t = 8)]
+        per_class: usize,
+        /// Side of a sample in pixels
+        #[arg(long, value_name = "PIXELS", default_value_t = 192)]
+        side: usize,
+        /// Splits a folder that is not split yet
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Done> {
+        match self.command {
+            Command::List => {
+                println!("{:<14} {:<38} about", "name", "needs");
+                for set in NAMED {
+                    println!("{:<14} {:<38} {}", set.name, set.needs, set.about);
+                }
+                println!("\nAny folder of images works too: --data DIR, with one sub-folder a class.");
+            }
+            Command::Describe { data, seed, json } => describe(&data, seed, json)?,
+            Command::Sheet { data, out, split, per_class, side, seed } => {
+                let dataset = dataset::open(&data, seed)?;
+                let source = dataset.source(split);
+                let groups = sheet::groups_of(source.as_ref(), &dataset.classes, per_class.max(1), side.clamp(16, 1024))?;
+                sheet::write_png(&sheet::draw(&groups, per_class.min(8)), &out)?;
+                println!("{}", out.display());
+            }
+        }
+        Ok(Done::Complete)
+    }
+}
+
+fn describe(data: &str, seed: u64, as_json: bool) -> Result<()> {
+    let dataset = dataset::open(data, seed)?;
+    let counts = Split::ALL.map(|split| dataset.class_counts(split));
+    if as_json {
+        let splits: serde_json::Map<_, _> =
+            Split::ALL.iter().zip(&counts).map(|(split, counts)| (split.to_string(), json!(counts))).collect();
+        println!(
+            "{}",
+            json!({ "name": dataset.name, "about": dataset.about, "classes": dataset.classes,
+                    "channels": dataset.channels, "augment": dataset.augment, "samples": splits })
+        );
+        return Ok(());
+    }
+    println!("{}\n{}\n", dataset.name, dataset.about);
+    let width = dataset.classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max(12);
+    println!("{:width$}  {:>7} {:>7} {:>7}", "class", "train", "val", "test");
+    for (index, class) in dataset.classes.iter().enumerate() {
+        println!("{class:width$}  {:>7} {:>7} {:>7}", counts[0][index], counts[1][index], counts[2][index]);
+    }
+    let totals = counts.each_ref().map(|counts| counts.iter().sum::<usize>());
+    println!("{:width$}  {:>7} {:>7} {:>7}", "all", totals[0], totals[1], totals[2]);
+    println!("\nlargest class of test: {:.1} %", dataset.chance(Split::Test) * 100.0);
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! `kindling eval`: a run's weights on a split.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use burn::module::Module;
+use clap::ValueEnum;
+use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Split};
+use kindling_runs::{RunDir, Score};
+use kindling_trainer::evaluate;
+use kindling_zoo::weights;
+use serde_json::json;
+
+use crate::Done;
+use crate::config::RunConfig;
+use crate::dataset;
+use crate::device::DeviceChoice;
+
+/// Score the weights of a run on a split of its data set, or of another with the same classes
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The run's folder
+    run: PathBuf,
+    /// Another data set or image folder [default: the run's]
+    #[arg(long, value_name = "NAME|DIR")]
+    data: Option<String>,
+    /// train, val or test
+    #[arg(long, default_value = "test")]
+    split: Split,
+    /// Use the last weights instead of the best
+    #[arg(long)]
+    last: bool,
+    /// Samples computed at once [default: the run's]
+    #[arg(long, value_name = "N")]
+    micro_batch: Option<usize>,
+    /// auto, cpu, cuda[:N] or wgpu
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+    /// How the score is printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Json,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Done> {
+        let run = RunDir::open(&self.run)?;
+        let config: RunConfig = run.read_config()?;
+        let source = self.data.as_ref().unwrap_or(&config.data.source);
+        let dataset = dataset::open(source, config.train.seed)?;
+        config.check_classes(&dataset)?;
+        let chosen = self.device.open()?;
+        let path = if self.last { run.last_weights() } else { run.weights() };
+        let network = weights::load(config.network(&chosen.device)?, &config.model.name, &path)?.valid();
+        let micro_batch = self.micro_batch.unwrap_or(config.train.micro_batch).max(1);
+        let loader = loader(&config, &dataset, self.split);
+        let classes = config.data.classes.len();
+        let score = evaluate(&network, &loader, classes, micro_batch, &chosen.device, |_| {})?.score;
+        let chance = dataset.chance(self.split);
+        match self.format {
+            Format::Json => println!(
+                "{}",
+                json!({
+                    "run": run.path(), "data": dataset.name, "split": self.split.to_string(), "score": score,
+                    "classes": config.data.classes, "chance": chance, "device": chosen.facts.device,
+                })
+            ),
+            Format::Table => print_score(&config.data.classes, &score, chance),
+        }
+        Ok(Done::Complete)
+    }
+}
+
+/// The samples of a split, in order and as they are.
+pub(crate) fn loader(config: &RunConfig, dataset: &Dataset, split: Split) -> Loader {
+    let loader = LoaderConfig {
+        batch_size: config.train.batch_size.max(1),
+        workers: config.workers,
+        seed: config.train.seed,
+        preprocess: config.data.preprocess.clone(),
+        augment: Augment::None,
+        shuffle: false,
+    };
+    Loader::new(dataset.source(split).clone(), loader)
+}
+
+fn print_score(classes: &[String], score: &Score, chance: f64) {
+    println!(
+        "accuracy {:.1} % of {} images (always the largest class: {:.1} %), balanced {:.1} %, loss {:.3}\n",
+        score.accuracy * 100.0,
+        score.samples,
+        chance * 100.0,
+        score.balanced_accuracy * 100.0,
+        score.loss
+    );
+    let width = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max(16);
+    println!("{:width$}  {:>7}  {:>7}  {:>9}", "class", "images", "recall", "precision");
+    let percent = |share: Option<f64>| share.map_or("-".to_string(), |share| format!("{:.1} %", share * 100.0));
+    let rows = classes.iter().zip(score.per_class_recall()).zip(score.per_class_precision());
+    for (index, ((class, recall), precision)) in rows.enumerate() {
+        println!("{class:width$}  {:>7}  {:>7}  {:>9}", score.truths(index), percent(recall), percent(precision));
+    }
+}

@@ -1,0 +1,310 @@
+//! `kindling train`: start a run, or continue one.
+
+mod resolve;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Split};
+use kindling_layers::parameters;
+use kindling_runs::{DeviceFacts, Environment, Event, Metrics, RunDir};
+use kindling_trainer::{Ended, Setup, Trainer};
+use serde_json::json;
+
+use crate::Done;
+use crate::commands::eval;
+use crate::config::RunConfig;
+use crate::dataset;
+use crate::device::{Chosen, DeviceChoice};
+use crate::finish::Finished;
+use crate::interrupt;
+use crate::progress::{Console, Verbosity};
+
+/// The Burn release this build stands on.
+const BURN: &str = "0.22.1";
+
+/// Train a model, or continue a run
+///
+/// Without any flag: mobilenet_v3_small on the embedded phantoms at 512x512, on CUDA if it is there and the CPU
+/// otherwise. Everything goes into a run directory: weights, metrics, report.html, checkpoints. The last line on
+/// standard output is one JSON object with run, steps, test_accuracy, images_per_second and peak_memory_bytes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Data set, or a folder with one sub-folder of images a class [default: phantoms]
+    #[arg(long, value_name = "NAME|DIR", help_heading = "What")]
+    data: Option<String>,
+    /// Model of the zoo; `kindling models` lists them [default: mobilenet_v3_small]
+    #[arg(long, value_name = "NAME", help_heading = "What")]
+    model: Option<String>,
+    /// Side of the square images, padded and never stretched [default: 512]
+    #[arg(long, value_name = "PIXELS", help_heading = "What")]
+    image_size: Option<usize>,
+    /// none or light (flip, small shifts, turns and scales, brightness, contrast) [default: the data set's]
+    #[arg(long, value_name = "POLICY", help_heading = "What")]
+    augment: Option<Augment>,
+
+    /// Samples of an optimizer step: the global batch [default: 8]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    batch_size: Option<usize>,
+    /// Samples computed at once; changes memory and time, never the result [default: batch size, at most norm group]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    micro_batch: Option<usize>,
+    /// The most samples whose statistics batch norm takes together [default: 8]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    norm_group: Option<usize>,
+    /// Passes over the training samples [default: 7 for phantoms, otherwise 10]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    epochs: Option<u64>,
+    /// Stop after this many optimizer steps
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    max_steps: Option<u64>,
+    /// Peak learning rate [default: 0.003 for adamw, 0.05 for sgd]
+    #[arg(long, value_name = "RATE", help_heading = "Training")]
+    lr: Option<f64>,
+    /// Share of the steps in which the learning rate rises [default: 0.1]
+    #[arg(long, value_name = "SHARE", help_heading = "Training")]
+    warmup: Option<f64>,
+    /// Update rule [default: adamw]
+    #[arg(long, value_enum, help_heading = "Training")]
+    optimizer: Option<OptimizerName>,
+    /// Decay of convolution and linear weights [default: 0.02 for adamw, 0.00004 for sgd]
+    #[arg(long, value_name = "RATE", help_heading = "Training")]
+    weight_decay: Option<f64>,
+    /// Momentum of sgd [default: 0.9]
+    #[arg(long, value_name = "SHARE", help_heading = "Training")]
+    momentum: Option<f64>,
+    /// Share of the target spread over all classes [default: 0]
+    #[arg(long, value_name = "SHARE", help_heading = "Training")]
+    label_smoothing: Option<f64>,
+    /// even, balanced (rare classes weigh more), or one weight a class: 1,2,0.5 [default: even]
+    #[arg(long, value_name = "WEIGHTS", help_heading = "Training")]
+    class_weights: Option<String>,
+    /// Scale gradients down to this global norm
+    #[arg(long, value_name = "NORM", help_heading = "Training")]
+    clip_norm: Option<f64>,
+    /// Share of the classifier's input dropped while training [default: the paper's]
+    #[arg(long, value_name = "SHARE", help_heading = "Training")]
+    drop_rate: Option<f64>,
+    /// Seed of order, augmentation, dropout and initial weights [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    seed: Option<u64>,
+
+    /// auto, cpu, cuda[:N] or wgpu [default: auto]
+    #[arg(long, value_name = "DEVICE", help_heading = "How")]
+    device: Option<DeviceChoice>,
+    /// Loader threads; without influence on the result [default: half the cores, at most 4]
+    #[arg(long, value_name = "N", help_heading = "How")]
+    workers: Option<usize>,
+    /// Steps between checkpoints, besides the one at the end of each epoch [default: 100]
+    #[arg(long, value_name = "N", help_heading = "How")]
+    checkpoint_steps: Option<u64>,
+
+    /// Where the run goes; must not hold a run yet [default: runs/<time>-<model>-<data>]
+    #[arg(long, value_name = "DIR", help_heading = "Run", conflicts_with = "resume")]
+    out: Option<PathBuf>,
+    /// Continue a run from its newest checkpoint, mid-epoch included
+    #[arg(long, value_name = "RUN", help_heading = "Run")]
+    resume: Option<PathBuf>,
+    /// Take the settings of a config.toml; flags beside it win
+    #[arg(long, value_name = "FILE", help_heading = "Run", conflicts_with = "resume")]
+    config: Option<PathBuf>,
+    /// Print nothing but the result
+    #[arg(long, short, help_heading = "Run", conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print every step
+    #[arg(long, short, help_heading = "Run")]
+    verbose: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OptimizerName {
+    /// Adam with decoupled weight decay
+    #[value(name = "adamw")]
+    AdamW,
+    /// Stochastic gradient descent with momentum
+    Sgd,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Done> {
+        match &self.resume {
+            Some(path) => self.resume(path),
+            None => self.start(),
+        }
+    }
+
+    fn start(&self) -> Result<Done> {
+        let (config, dataset) = self.resolve()?;
+        let entry = config.entry()?;
+        config.train.check(config.data.classes.len())?;
+        let chosen = self.open_device(&config)?;
+        let run = RunDir::create(self.out.as_deref(), entry.name, &config.data.source)?;
+        run.write_config(&config)?;
+        self.fit(config, &dataset, &run, chosen, false)
+    }
+
+    fn resume(&self, path: &Path) -> Result<Done> {
+        let run = RunDir::open(path)?;
+        let mut config: RunConfig = run.read_config()?;
+        self.refuse_changes(&run, &config)?;
+        // What has no influence on the result may change.
+        config.train.micro_batch = self.micro_batch.unwrap_or(config.train.micro_batch);
+        config.train.checkpoint_steps = self.checkpoint_steps.unwrap_or(config.train.checkpoint_steps);
+        config.workers = self.workers.unwrap_or(config.workers);
+        if let Some(device) = self.device {
+            config.device = device.to_string();
+        }
+        let dataset = dataset::open(&config.data.source, config.train.seed)?;
+        config.check_classes(&dataset)?;
+        let chosen = self.open_device(&config)?;
+        self.fit(config, &dataset, &run, chosen, true)
+    }
+
+    fn open_device(&self, config: &RunConfig) -> Result<Chosen> {
+        match config.device.parse::<DeviceChoice>() {
+            Ok(choice) => choice.open(),
+            Err(known) => bail!("the configuration asks for the device `{}`; {known}", config.device),
+        }
+    }
+
+    fn fit(&self, config: RunConfig, dataset: &Dataset, run: &RunDir, chosen: Chosen, resumed: bool) -> Result<Done> {
+        let Chosen { device, facts } = chosen;
+        let environment = environment(facts);
+        run.write_environment(&environment)?;
+        let network = config.network(&device)?;
+        let parameters = parameters::count(&network);
+        let setup = Setup {
+            model_name: &config.model.name,
+            metadata: metadata(&config),
+            classes: config.data.classes.len(),
+            device: device.clone(),
+            train: training_loader(&config, dataset),
+            validation: eval::loader(&config, dataset, Split::Val),
+            run,
+            stop: interrupt::flag()?,
+        };
+        let mut trainer = Trainer::new(network.clone(), config.train.clone(), setup)?;
+        let mut console = Console::new(self.verbosity(), trainer.total_steps(), 0);
+        console.say(&opening(&config, dataset, run, &environment, parameters));
+        if resumed {
+            trainer.resume(&mut console)?;
+        } else {
+            let started = started(&config, &environment, parameters, trainer.total_steps());
+            trainer.emit(started, &mut console)?;
+        }
+        let ended = trainer.fit(&mut console);
+        console.close();
+        if ended? == Ended::Interrupted {
+            let step = trainer.progress().step;
+            eprintln!("stopped after step {step}; continue with: kindling train --resume {}", run.path().display());
+            return Ok(Done::Interrupted);
+        }
+        let finished = Finished { config: &config, dataset, run, device: &device, environment: &environment };
+        let metrics = finished.conclude(&mut trainer, network, &mut console)?;
+        console.say(&closing(&metrics, run));
+        println!("{}", result_line(&metrics));
+        Ok(Done::Complete)
+    }
+
+    fn verbosity(&self) -> Verbosity {
+        match (self.quiet, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (false, true) => Verbosity::Steps,
+            (false, false) => Verbosity::Normal,
+        }
+    }
+}
+
+fn training_loader(config: &RunConfig, dataset: &Dataset) -> Loader {
+    let loader = LoaderConfig {
+        batch_size: config.train.batch_size,
+        workers: config.workers,
+        seed: config.train.seed,
+        preprocess: config.data.preprocess.clone(),
+        augment: config.data.augment,
+        shuffle: true,
+    };
+    Loader::new(dataset.source(Split::Train).clone(), loader)
+}
+
+fn environment(facts: DeviceFacts) -> Environment {
+    let mut environment = Environment::collect(BURN, facts);
+    environment.commit = option_env!("KINDLING_COMMIT").map(str::to_string);
+    environment
+}
+
+/// Words in the header of every weights file: enough to know what it is without its run.
+fn metadata(config: &RunConfig) -> Vec<(&'static str, String)> {
+    vec![
+        ("kindling", env!("CARGO_PKG_VERSION").to_string()),
+        ("model", config.model.name.clone()),
+        ("classes", config.data.classes.join("\n")),
+        ("in_channels", config.data.preprocess.channels.to_string()),
+        ("image_size", config.data.preprocess.size.to_string()),
+    ]
+}
+
+fn started(config: &RunConfig, environment: &Environment, parameters: u64, steps_total: u64) -> Event {
+    Event::Started {
+        time: environment.time.clone(),
+        model: config.model.name.clone(),
+        data: config.data.source.clone(),
+        classes: config.data.classes.clone(),
+        parameters,
+        device: environment.device.device.clone(),
+        image_size: config.data.preprocess.size,
+        global_batch: config.train.batch_size,
+        micro_batch: config.train.micro_batch,
+        steps_total,
+    }
+}
+
+fn opening(
+    config: &RunConfig,
+    dataset: &Dataset,
+    run: &RunDir,
+    environment: &Environment,
+    parameters: u64,
+) -> String {
+    let size = config.data.preprocess.size;
+    let batch = config.train.batch_size;
+    let micro = config.train.micro_batch.min(batch);
+    format!(
+        "{} ({:.2} M parameters) on {} ({} train, {} val, {} test images, {size}x{size}), batch {batch} in \
+         micro-batches of {micro}, device {}\nrun {}",
+        config.model.name,
+        parameters as f64 / 1e6,
+        dataset.name,
+        dataset.train.len(),
+        dataset.val.len(),
+        dataset.test.len(),
+        environment.device.device,
+        run.path().display()
+    )
+}
+
+fn closing(metrics: &Metrics, run: &RunDir) -> String {
+    let percent = |share: f64| share * 100.0;
+    let accuracy = metrics.test.as_ref().map_or(0.0, |score| score.accuracy);
+    format!(
+        "test accuracy {:.1} % (always naming the largest class: {:.1} %) after {} steps in {:.0} s of training\n\
+         report {}",
+        percent(accuracy),
+        percent(metrics.chance),
+        metrics.steps,
+        metrics.seconds,
+        run.report().display()
+    )
+}
+
+fn result_line(metrics: &Metrics) -> serde_json::Value {
+    json!({
+        "run": metrics.run,
+        "steps": metrics.steps,
+        "test_accuracy": metrics.test.as_ref().map(|score| score.accuracy),
+        "chance": metrics.chance,
+        "images_per_second": metrics.images_per_second,
+        "peak_memory_bytes": metrics.peak_memory_bytes,
+    })
+}

@@ -1,0 +1,210 @@
+//! From flags, a configuration file and the data set to the resolved configuration.
+
+use std::fmt::Display;
+
+use anyhow::{Context, Result, bail};
+use kindling_data::{Dataset, Split};
+use kindling_runs::{RunDir, read_toml};
+use kindling_trainer::{OptimizerConfig, TrainConfig};
+use kindling_zoo::find;
+
+use super::{Args, OptimizerName};
+use crate::config::{DataConfig, ModelConfig, RunConfig, preprocess};
+use crate::dataset::{self, PHANTOMS};
+
+const MODEL: &str = "mobilenet_v3_small";
+const IMAGE_SIZE: usize = 512;
+const BATCH_SIZE: usize = 8;
+const NORM_GROUP: usize = 8;
+/// Passes over a set whose size is not known to us.
+const EPOCHS: u64 = 10;
+/// Ends within five minutes on two cores; `benchmarks/` has the run.
+const PHANTOM_EPOCHS: u64 = 7;
+const CHECKPOINT_STEPS: u64 = 100;
+const WARMUP: f64 = 0.1;
+const MOMENTUM: f64 = 0.9;
+
+impl Args {
+    /// The configuration of a new run: flags first, then the file, then defaults.
+    pub(super) fn resolve(&self) -> Result<(RunConfig, Dataset)> {
+        let file: Option<RunConfig> = self.config.as_deref().map(read_toml).transpose()?;
+        let file = file.as_ref();
+        // Names and sizes first: a typing error should not wait for a data set to be opened.
+        let model = self.model.clone().or(file.map(|file| file.model.name.clone())).unwrap_or(MODEL.to_string());
+        let entry = find(&model)?;
+        let size = self.image_size.or(file.map(|file| file.data.preprocess.size)).unwrap_or(IMAGE_SIZE);
+        entry.check_image_size(size)?;
+        let batch_size = self.batch_size.or(file.map(|file| file.train.batch_size)).unwrap_or(BATCH_SIZE);
+        if batch_size == 0 {
+            bail!("the batch size is 0; a step needs at least one sample");
+        }
+        let seed = self.seed.or(file.map(|file| file.train.seed)).unwrap_or(0);
+        let source = self.data.clone().or(file.map(|file| file.data.source.clone())).unwrap_or(PHANTOMS.to_string());
+        let dataset = dataset::open(&source, seed)?;
+
+        let same_data = file.filter(|file| file.data.source == source);
+        let mut data = DataConfig {
+            source,
+            classes: dataset.classes.clone(),
+            augment: self.augment.or(same_data.map(|file| file.data.augment)).unwrap_or(dataset.augment),
+            preprocess: match same_data {
+                Some(file) => file.data.preprocess.clone(),
+                None => preprocess(&dataset, size)?,
+            },
+        };
+        data.preprocess.size = size;
+        let train = self.train_config(file, &dataset, batch_size, seed)?;
+        let device = self.device.map(|device| device.to_string()).or(file.map(|file| file.device.clone()));
+        let config = RunConfig {
+            device: device.unwrap_or("auto".to_string()),
+            workers: self.workers.or(file.map(|file| file.workers)).unwrap_or_else(default_workers),
+            model: ModelConfig {
+                name: entry.name.to_string(),
+                drop_rate: self.drop_rate.or(file.and_then(|file| file.model.drop_rate)),
+            },
+            data,
+            train,
+        };
+        if let Some(file) = same_data {
+            file.check_classes(&dataset)?;
+        }
+        if config.model.drop_rate.is_some_and(|rate| !(0.0..1.0).contains(&rate)) {
+            bail!("--drop-rate must be 0 or more and below 1");
+        }
+        Ok((config, dataset))
+    }
+
+    fn train_config(
+        &self,
+        file: Option<&RunConfig>,
+        dataset: &Dataset,
+        batch_size: usize,
+        seed: u64,
+    ) -> Result<TrainConfig> {
+        let file = file.map(|file| &file.train);
+        let optimizer = self.optimizer_config(file.map(|file| file.optimizer))?;
+        let norm_group = self.norm_group.or(file.map(|file| file.norm_group)).unwrap_or(NORM_GROUP);
+        let same_batch = file.filter(|file| file.batch_size == batch_size && file.norm_group == norm_group);
+        let micro_batch = self.micro_batch.or(same_batch.map(|file| file.micro_batch));
+        let lr = match (optimizer, file) {
+            (_, Some(file)) if self.optimizer.is_none() => file.lr,
+            (OptimizerConfig::AdamW { .. }, _) => 0.003,
+            (OptimizerConfig::Sgd { .. }, _) => 0.05,
+        };
+        let class_weights = match &self.class_weights {
+            Some(text) => class_weights(text, dataset)?,
+            None => file.and_then(|file| file.class_weights.clone()),
+        };
+        let epochs = if dataset.name == PHANTOMS { PHANTOM_EPOCHS } else { EPOCHS };
+        Ok(TrainConfig {
+            batch_size,
+            micro_batch: micro_batch.unwrap_or(batch_size.min(norm_group)),
+            norm_group,
+            norm_momentum: file.and_then(|file| file.norm_momentum),
+            epochs: self.epochs.or(file.map(|file| file.epochs)).unwrap_or(epochs),
+            max_steps: self.max_steps.or(file.and_then(|file| file.max_steps)),
+            lr: self.lr.unwrap_or(lr),
+            warmup: self.warmup.or(file.map(|file| file.warmup)).unwrap_or(WARMUP),
+            optimizer,
+            label_smoothing: self.label_smoothing.or(file.map(|file| file.label_smoothing)).unwrap_or(0.0),
+            class_weights,
+            clip_norm: self.clip_norm.or(file.and_then(|file| file.clip_norm)),
+            seed,
+            checkpoint_steps: self
+                .checkpoint_steps
+                .or(file.map(|file| file.checkpoint_steps))
+                .unwrap_or(CHECKPOINT_STEPS),
+        })
+    }
+
+    fn optimizer_config(&self, file: Option<OptimizerConfig>) -> Result<OptimizerConfig> {
+        let fresh = match (self.optimizer, file) {
+            (None, Some(file)) => file,
+            (None | Some(OptimizerName::AdamW), _) => OptimizerConfig::AdamW { weight_decay: 0.02 },
+            (Some(OptimizerName::Sgd), _) => OptimizerConfig::Sgd { momentum: MOMENTUM, weight_decay: 4e-5 },
+        };
+        match fresh {
+            OptimizerConfig::AdamW { .. } if self.momentum.is_some() => {
+                bail!("--momentum belongs to --optimizer sgd; adamw has its own")
+            }
+            OptimizerConfig::AdamW { weight_decay } => {
+                Ok(OptimizerConfig::AdamW { weight_decay: self.weight_decay.unwrap_or(weight_decay) })
+            }
+            OptimizerConfig::Sgd { momentum, weight_decay } => Ok(OptimizerConfig::Sgd {
+                momentum: self.momentum.unwrap_or(momentum),
+                weight_decay: self.weight_decay.unwrap_or(weight_decay),
+            }),
+        }
+    }
+
+    /// A resumed run stays what it was: a flag that says otherwise is an error, not a silent change.
+    pub(super) fn refuse_changes(&self, run: &RunDir, config: &RunConfig) -> Result<()> {
+        let train = &config.train;
+        let optimizer = match train.optimizer {
+            OptimizerConfig::AdamW { .. } => OptimizerName::AdamW,
+            OptimizerConfig::Sgd { .. } => OptimizerName::Sgd,
+        };
+        let model = self.model.as_deref().map(find).transpose()?.map(|entry| entry.name.to_string());
+        let changes = [
+            changed("--model", model, config.model.name.clone()),
+            changed("--data", self.data.clone(), config.data.source.clone()),
+            changed("--image-size", self.image_size, config.data.preprocess.size),
+            changed("--augment", self.augment, config.data.augment),
+            changed("--batch-size", self.batch_size, train.batch_size),
+            changed("--norm-group", self.norm_group, train.norm_group),
+            changed("--epochs", self.epochs, train.epochs),
+            changed_option("--max-steps", self.max_steps, train.max_steps),
+            changed("--lr", self.lr, train.lr),
+            changed("--warmup", self.warmup, train.warmup),
+            self.optimizer.filter(|given| *given != optimizer).map(|_| "--optimizer is not the run's".to_string()),
+            changed("--label-smoothing", self.label_smoothing, train.label_smoothing),
+            changed_option("--clip-norm", self.clip_norm, train.clip_norm),
+            changed_option("--drop-rate", self.drop_rate, config.model.drop_rate),
+            changed("--seed", self.seed, train.seed),
+            self.weight_decay.map(|_| "--weight-decay is fixed by the run".to_string()),
+            self.momentum.map(|_| "--momentum is fixed by the run".to_string()),
+            self.class_weights.as_ref().map(|_| "--class-weights are fixed by the run".to_string()),
+        ];
+        match changes.into_iter().flatten().next() {
+            None => Ok(()),
+            Some(change) => bail!(
+                "{} cannot be resumed as something else: {change}; start a new run, with --config {} to keep its settings",
+                run.path().display(),
+                run.config().display()
+            ),
+        }
+    }
+}
+
+fn changed<T: PartialEq + Display>(flag: &str, given: Option<T>, stored: T) -> Option<String> {
+    let given = given.filter(|given| *given != stored)?;
+    Some(format!("{flag} is {given}, the run has {stored}"))
+}
+
+fn changed_option<T: PartialEq + Display>(flag: &str, given: Option<T>, stored: Option<T>) -> Option<String> {
+    match stored {
+        Some(stored) => changed(flag, given, stored),
+        None => given.map(|given| format!("{flag} is {given}, the run has none")),
+    }
+}
+
+/// Half the cores, between one and four: the CPU device wants the others.
+fn default_workers() -> usize {
+    (std::thread::available_parallelism().map_or(2, usize::from) / 2).clamp(1, 4)
+}
+
+fn class_weights(text: &str, dataset: &Dataset) -> Result<Option<Vec<f64>>> {
+    match text {
+        "even" => Ok(None),
+        "balanced" => {
+            let counts = dataset.class_counts(Split::Train);
+            let even = counts.iter().sum::<usize>() as f64 / counts.len() as f64;
+            Ok(Some(counts.iter().map(|&count| even / count.max(1) as f64).collect()))
+        }
+        list => {
+            let parse = |word: &str| word.trim().parse::<f64>();
+            let weights: Result<Vec<f64>, _> = list.split(',').map(parse).collect();
+            Ok(Some(weights.context("--class-weights takes even, balanced, or numbers separated by commas")?))
+        }
+    }
+}

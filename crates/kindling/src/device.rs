@@ -1,0 +1,236 @@
+//! Choosing the device at run time.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{Result, bail};
+use burn::tensor::{Device, Tensor};
+use kindling_memory::panic_message;
+use kindling_runs::DeviceFacts;
+
+/// The device a user asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceChoice {
+    /// CUDA if it is all there, otherwise the CPU.
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// An NVIDIA GPU by number.
+    Cuda(usize),
+    /// Whatever wgpu finds first: AMD, Intel and Apple GPUs, or Vulkan in software.
+    Wgpu,
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |digits: &str| digits.parse().map_err(|_| format!("`{digits}` is not the number of a GPU"));
+        match text.split_once(':') {
+            None => match text {
+                "auto" => Ok(Self::Auto),
+                "cpu" => Ok(Self::Cpu),
+                "cuda" => Ok(Self::Cuda(0)),
+                "wgpu" => Ok(Self::Wgpu),
+                _ => Err("choose auto, cpu, cuda, cuda:N or wgpu".to_string()),
+            },
+            Some(("cuda", digits)) => number(digits).map(Self::Cuda),
+            Some(_) => Err("choose auto, cpu, cuda, cuda:N or wgpu".to_string()),
+        }
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
+            Self::Wgpu => f.write_str("wgpu"),
+        }
+    }
+}
+
+/// A device that works, and what is known about it.
+pub(crate) struct Chosen {
+    /// Without gradients.
+    pub(crate) device: Device,
+    pub(crate) facts: DeviceFacts,
+}
+
+impl DeviceChoice {
+    /// Opens the device.
+    pub(crate) fn open(self) -> Result<Chosen> {
+        match self {
+            Self::Auto if cuda::missing(0).is_none() => Self::Cuda(0).open(),
+            Self::Auto | Self::Cpu => Ok(Chosen {
+                device: Device::flex(),
+                facts: DeviceFacts { device: "cpu".to_string(), ..DeviceFacts::default() },
+            }),
+            Self::Cuda(index) => match cuda::missing(index) {
+                Some(missing) => bail!("--device {self} cannot be used: {missing}; --device cpu always works"),
+                None => cuda::open(index),
+            },
+            Self::Wgpu => wgpu::open(),
+        }
+    }
+}
+
+/// Makes a device compute something: a runtime that cannot start panics at first use, on a thread of its own.
+fn works(device: &Device) -> Result<(), String> {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let sum = catch_unwind(AssertUnwindSafe(|| Tensor::<1>::ones([2], device).sum().try_into_scalar::<f32>()));
+    std::panic::set_hook(hook);
+    match sum {
+        Ok(Ok(2.0)) => Ok(()),
+        Ok(Ok(other)) => Err(format!("1 + 1 gave {other}")),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(panic) => Err(panic_message(panic.as_ref())),
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no reason given")
+}
+
+/// NVIDIA GPUs.
+pub(crate) mod cuda {
+    use super::*;
+
+    /// Files a CUDA run needs, besides the driver.
+    const NVRTC: &str = "libnvrtc.so";
+    const HEADER: &str = "include/cuda_runtime.h";
+
+    /// What is missing for GPU `index`, in words; `None` if it is all there.
+    pub(crate) fn missing(index: usize) -> Option<String> {
+        if !cfg!(feature = "cuda") {
+            return Some("this build has no CUDA (feature `cuda`)".to_string());
+        }
+        match count() {
+            0 => return Some("no NVIDIA driver (libcuda.so.1) with a GPU was found".to_string()),
+            gpus if index >= gpus => return Some(format!("there are {gpus} NVIDIA GPUs, numbered from 0")),
+            _ => {}
+        }
+        if nvrtc().is_none() {
+            return Some(format!(
+                "the kernel compiler {NVRTC} was not found (install the CUDA toolkit, or `pip install \
+                 nvidia-cuda-nvrtc` and put its lib folder on LD_LIBRARY_PATH)"
+            ));
+        }
+        if headers().is_none() {
+            return Some("the CUDA headers were not found (set CUDA_PATH to a folder with include/)".to_string());
+        }
+        None
+    }
+
+    /// NVIDIA GPUs that the driver shows.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn count() -> usize {
+        use burn::tensor::DeviceType;
+        catch_unwind(|| Device::enumerate(DeviceType::Cuda).into_vec().len()).unwrap_or(0)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    pub(crate) fn count() -> usize {
+        0
+    }
+
+    /// Where NVRTC lies, searched as the loader searches: `LD_LIBRARY_PATH`, the toolkit, the system's folders.
+    pub(crate) fn nvrtc() -> Option<PathBuf> {
+        let mut folders: Vec<PathBuf> =
+            std::env::var_os("LD_LIBRARY_PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+        folders.extend(toolkits().into_iter().map(|folder| folder.join("lib64")));
+        folders.extend(["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"].map(PathBuf::from));
+        let inside = |folder: PathBuf| {
+            let names = std::fs::read_dir(folder).ok()?;
+            let paths = names.flatten().map(|entry| entry.path());
+            paths.into_iter().find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(NVRTC)))
+        };
+        folders.into_iter().find_map(inside)
+    }
+
+    /// Where the CUDA headers lie.
+    pub(crate) fn headers() -> Option<PathBuf> {
+        toolkits().into_iter().find(|folder| folder.join(HEADER).exists())
+    }
+
+    /// Folders a toolkit may be in, in the order CubeCL looks.
+    fn toolkits() -> Vec<PathBuf> {
+        match std::env::var_os("CUDA_PATH") {
+            Some(path) => vec![PathBuf::from(path)],
+            None => ["/usr/local/cuda", "/opt/cuda", "/usr"].map(PathBuf::from).to_vec(),
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(crate) fn open(index: usize) -> Result<Chosen> {
+        let device = Device::cuda(index);
+        if let Err(reason) = works(&device) {
+            bail!("--device cuda:{index} was found but does not work: {}", first_line(&reason));
+        }
+        let name = device.identity().map_or_else(|| format!("cuda:{index}"), |identity| identity.name);
+        let facts = DeviceFacts { device: name, driver: driver(), ..DeviceFacts::default() };
+        Ok(Chosen { device, facts })
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    pub(crate) fn open(_: usize) -> Result<Chosen> {
+        bail!("this build has no CUDA (feature `cuda`)")
+    }
+
+    /// The kernel driver's version, where the system tells it.
+    pub(crate) fn driver() -> Option<String> {
+        let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+        let version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+        text.lines().next()?.split_whitespace().find(version).map(str::to_string)
+    }
+}
+
+/// Devices that wgpu reaches.
+pub(crate) mod wgpu {
+    use super::*;
+
+    #[cfg(feature = "wgpu")]
+    pub(crate) fn open() -> Result<Chosen> {
+        let device = Device::wgpu(Default::default());
+        if let Err(reason) = works(&device) {
+            bail!(
+                "--device wgpu cannot be used: {}; it needs a GPU with a Vulkan, Metal or DirectX driver, and \
+                 --device cpu always works",
+                first_line(&reason)
+            );
+        }
+        let name = device.identity().map_or_else(|| "wgpu".to_string(), |identity| identity.name);
+        Ok(Chosen { device, facts: DeviceFacts { device: format!("{name} (wgpu)"), ..DeviceFacts::default() } })
+    }
+
+    #[cfg(not(feature = "wgpu"))]
+    pub(crate) fn open() -> Result<Chosen> {
+        bail!("this build has no wgpu (feature `wgpu`)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_named_as_the_help_says() {
+        for (text, choice) in [
+            ("auto", DeviceChoice::Auto),
+            ("cpu", DeviceChoice::Cpu),
+            ("cuda", DeviceChoice::Cuda(0)),
+            ("cuda:3", DeviceChoice::Cuda(3)),
+            ("wgpu", DeviceChoice::Wgpu),
+        ] {
+            assert_eq!(text.parse(), Ok(choice));
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        for text in ["gpu", "cuda:x", "cpu:0", ""] {
+            assert!(text.parse::<DeviceChoice>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The end of a run: the best weights on the test samples, the metrics, the report.
+
+use anyhow::{Context, Result};
+use burn::module::Module;
+use burn::tensor::Device;
+use kindling_data::{Dataset, Preprocess, Split, png_of};
+use kindling_layers::parameters;
+use kindling_runs::{Environment, Event, EventLog, Metrics, Report, RunDir, SamplePicture, Score};
+use kindling_trainer::{Evaluation, Observer, Prediction, Trainer, evaluate};
+use kindling_zoo::{Network, weights};
+
+use crate::commands::eval;
+use crate::config::RunConfig;
+
+/// Pictures in the report, and how many of them are mistakes where there are mistakes.
+const PICTURES: usize = 24;
+const MISTAKES: usize = 8;
+/// Longer side of a picture, in pixels.
+const PICTURE_SIDE: usize = 192;
+
+/// What a finished run is made of.
+pub(crate) struct Finished<'a> {
+    pub(crate) config: &'a RunConfig,
+    pub(crate) dataset: &'a Dataset,
+    pub(crate) run: &'a RunDir,
+    pub(crate) device: &'a Device,
+    pub(crate) environment: &'a Environment,
+}
+
+impl Finished<'_> {
+    /// Scores the best weights on the test samples, writes `metrics.json` and `report.html`, and returns the metrics.
+    pub(crate) fn conclude(
+        &self,
+        trainer: &mut Trainer<'_, Network>,
+        network: Network,
+        observer: &mut dyn Observer,
+    ) -> Result<Metrics> {
+        let network = weights::load(network, &self.config.model.name, &self.run.weights())?.valid();
+        let parameters = parameters::count(&network);
+        let validation = self.evaluate(&network, Split::Val, observer)?.score;
+        let test = self.evaluate(&network, Split::Test, observer)?;
+
+        let progress = trainer.progress().clone();
+        let best_epoch = progress.best.map(|best| best.epoch);
+        let (step, epoch) = (progress.step, best_epoch.unwrap_or(progress.epoch));
+        let Score { loss, accuracy, samples, .. } = test.score;
+        trainer.emit(Event::Evaluated { step, epoch, split: "test".into(), loss, accuracy, samples }, observer)?;
+        trainer.emit(Event::Finished { step, seconds: progress.seconds }, observer)?;
+
+        let metrics = Metrics {
+            run: self.run.path().display().to_string(),
+            model: self.config.model.name.clone(),
+            data: self.config.data.source.clone(),
+            classes: self.config.data.classes.clone(),
+            steps: progress.step,
+            epochs: progress.epoch,
+            parameters,
+            best_epoch,
+            validation: Some(validation),
+            chance: self.dataset.chance(Split::Test),
+            images_per_second: progress.images as f64 / progress.seconds.max(1e-9),
+            peak_memory_bytes: trainer.peak_memory(),
+            seconds: progress.seconds,
+            test: Some(test.score.clone()),
+        };
+        self.run.write_metrics(&metrics)?;
+        self.report(&metrics, &test)?;
+        Ok(metrics)
+    }
+
+    fn evaluate(&self, network: &Network, split: Split, observer: &mut dyn Observer) -> Result<Evaluation> {
+        let loader = eval::loader(self.config, self.dataset, split);
+        let total = loader.samples_per_epoch();
+        let name = split.to_string();
+        let classes = self.config.data.classes.len();
+        let tell = |done| observer.evaluating(&name, done, total);
+        Ok(evaluate(network, &loader, classes, self.config.train.micro_batch, self.device, tell)?)
+    }
+
+    fn report(&self, metrics: &Metrics, test: &Evaluation) -> Result<()> {
+        let config_toml = std::fs::read_to_string(self.run.config()).context("reading the run's configuration")?;
+        let events = EventLog::read(&self.run.events())?;
+        let pictures = pictures(self.dataset, &self.config.data.preprocess, &test.predictions)?;
+        let name = self.run.path().file_name().unwrap_or_default().to_string_lossy();
+        let report = Report {
+            title: &name,
+            model: &self.config.model.name,
+            data: &self.dataset.name,
+            classes: &self.config.data.classes,
+            config_toml: &config_toml,
+            events: &events,
+            metrics,
+            environment: self.environment,
+            pictures: &pictures,
+            chance: metrics.chance,
+        };
+        Ok(self.run.write_report(&report)?)
+    }
+}
+
+/// Test samples to look at: evenly spaced ones, and the surest of the mistakes.
+fn pictures(dataset: &Dataset, preprocess: &Preprocess, predictions: &[Prediction]) -> Result<Vec<SamplePicture>> {
+    let sure = |prediction: &Prediction| prediction.probabilities[prediction.class()];
+    let mut mistakes: Vec<&Prediction> = predictions.iter().filter(|p| p.class() != p.truth).collect();
+    mistakes.sort_by(|a, b| sure(b).total_cmp(&sure(a)));
+    mistakes.truncate(MISTAKES);
+    let spaced = PICTURES - mistakes.len();
+    let step = predictions.len().div_ceil(spaced).max(1);
+    let mut shown: Vec<&Prediction> = predictions.iter().step_by(step).collect();
+    shown.extend(mistakes.into_iter().filter(|mistake| mistake.sample % step as u64 != 0));
+    shown
+        .into_iter()
+        .map(|prediction| {
+            let index = prediction.sample as usize;
+            let image = preprocess.fit(&dataset.test.read(index)?);
+            Ok(SamplePicture {
+                png: png_of(&image, PICTURE_SIDE)?,
+                name: dataset.test.name_of(index),
+                truth: prediction.truth,
+                prediction: prediction.class(),
+                probability: sure(prediction),
+            })
+        })
+        .collect()
+}

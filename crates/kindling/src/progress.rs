@@ -1,0 +1,105 @@
+//! What a person sees while a run goes on: a bar on a terminal, plain lines elsewhere, both on standard error.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use kindling_runs::Event;
+use kindling_trainer::Observer;
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verbosity {
+    /// Only errors and the result.
+    Quiet,
+    /// A bar or a line now and then.
+    Normal,
+    /// Every step.
+    Steps,
+}
+
+/// Time between two plain lines.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Shows a run's events.
+pub(crate) struct Console {
+    verbosity: Verbosity,
+    bar: Option<ProgressBar>,
+    total: u64,
+    last_line: Option<Instant>,
+    /// Exponential mean of images per second.
+    rate: f64,
+}
+
+impl Console {
+    /// A console for a run of `total` steps of which `done` are done.
+    pub(crate) fn new(verbosity: Verbosity, total: u64, done: u64) -> Self {
+        let bar = (verbosity == Verbosity::Normal && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::new(total).with_position(done);
+            let template = "{bar:30.cyan/dim} {pos}/{len} steps · {msg} · {eta} left";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style);
+            }
+            bar.reset_eta();
+            bar
+        });
+        Self { verbosity, bar, total, last_line: None, rate: 0.0 }
+    }
+
+    /// Says a sentence above the bar.
+    pub(crate) fn say(&self, sentence: &str) {
+        match (&self.bar, self.verbosity) {
+            (_, Verbosity::Quiet) => {}
+            (Some(bar), _) => bar.suspend(|| eprintln!("{sentence}")),
+            (None, _) => eprintln!("{sentence}"),
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn close(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn step(&mut self, step: u64, epoch: u64, loss: f64, images_per_second: f64, memory: u64) {
+        self.rate = if self.rate == 0.0 { images_per_second } else { 0.9 * self.rate + 0.1 * images_per_second };
+        let message =
+            format!("epoch {epoch} · loss {loss:.3} · {:.1} images/s · peak {}", self.rate, HumanBytes(memory));
+        if let Some(bar) = &self.bar {
+            bar.set_message(message);
+            bar.set_position(step);
+            return;
+        }
+        let due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY) || step == self.total;
+        if self.verbosity == Verbosity::Steps || due {
+            self.last_line = Some(Instant::now());
+            self.say(&format!("step {step}/{} · {message}", self.total));
+        }
+    }
+}
+
+impl Observer for Console {
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Step { step, epoch, loss, images_per_second, peak_memory_bytes, .. } => {
+                self.step(*step, *epoch, *loss, *images_per_second, *peak_memory_bytes);
+            }
+            Event::Evaluated { epoch, split, loss, accuracy, samples, .. } => {
+                let percent = accuracy * 100.0;
+                self.say(&format!("epoch {epoch} · {split}: accuracy {percent:.1} % · loss {loss:.3} · {samples} images"));
+            }
+            Event::Checkpoint { path, .. } if self.verbosity == Verbosity::Steps => {
+                self.say(&format!("saved {path}"));
+            }
+            Event::Resumed { step } => self.say(&format!("resumed after step {step}")),
+            _ => {}
+        }
+    }
+
+    fn evaluating(&mut self, split: &str, done: usize, total: usize) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{split} {done}/{total}"));
+        }
+    }
+}
