@@ -1,1 +1,14 @@
-//! To come.
+//! What the end-to-end tests share. The tests are in `tests/`, one file a topic; each runs the built command as a user
+//! would and looks only at what a user sees: exit code, standard output, standard error, and the files of a run.
+//!
+//! The command is the one of the same build (`cargo test --workspace` builds it), or that in `KINDLING_BIN`.
+
+mod command;
+mod optional;
+mod pictures;
+mod run;
+
+pub use command::{Outcome, kindling, sentence_of, train};
+pub use optional::{Optional, run_optional};
+pub use pictures::{CLASSES, picture, picture_folder};
+pub use run::{Started, checkpoints, events, files_differ, json_of, losses, steps, toml_value};

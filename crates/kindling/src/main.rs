@@ -9,10 +9,12 @@ mod finish;
 mod interrupt;
 mod progress;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use clap::Parser;
-use kindling_memory::CountingAllocator;
+use kindling_memory::{CountingAllocator, panic_message};
 use mimalloc::MiMalloc;
 
 /// mimalloc keeps the pages of large tensors, which glibc returns to the kernel: half of a CPU step otherwise goes into
@@ -35,7 +37,12 @@ pub(crate) enum Done {
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    match cli.run() {
+    quiet_panics();
+    let outcome = catch_unwind(AssertUnwindSafe(|| cli.run())).unwrap_or_else(|panic| {
+        let reason = panic_message(panic.as_ref());
+        Err(anyhow!("{reason} (this is a fault in kindling: run again with RUST_BACKTRACE=1 and report it)"))
+    });
+    match outcome {
         Ok(Done::Complete) => ExitCode::SUCCESS,
         Ok(Done::Interrupted) => ExitCode::from(INTERRUPTED),
         Ok(Done::SomeFailed) => ExitCode::FAILURE,
@@ -43,5 +50,13 @@ fn main() -> ExitCode {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Device runtimes and decoders report some failures by panicking, on threads of their own too. They are caught where
+/// they matter and become one sentence; the panic's own text is only for those who ask for it.
+fn quiet_panics() {
+    if std::env::var_os("RUST_BACKTRACE").is_none_or(|value| value == "0") {
+        std::panic::set_hook(Box::new(|_| {}));
     }
 }

@@ -11,7 +11,9 @@
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Device, Tensor, module};
 
+use crate::activation::Activation;
 use crate::pass;
+use crate::cpu;
 use crate::trace::{Describe, FeatureMap, Trace};
 
 /// Configuration of a [`BatchNorm`].
@@ -66,9 +68,29 @@ impl BatchNorm {
     /// # Panics
     /// If the groups of the running pass do not add up to the batch.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        self.forward_then(x, Activation::Identity)
+    }
+
+    /// [`BatchNorm::forward`] and an activation, in one operation where the device has one.
+    ///
+    /// # Panics
+    /// As [`BatchNorm::forward`].
+    pub fn forward_then(&self, x: Tensor<4>, activation: Activation) -> Tensor<4> {
+        let own = cpu::serves(&x);
         match pass::current() {
-            Some(pass) => self.forward_in_groups(x, &pass.groups),
-            None => self.infer(x),
+            Some(pass) => {
+                let batch = x.dims()[0];
+                let groups = pass.groups;
+                assert_eq!(groups.iter().sum::<usize>(), batch, "normalisation groups {groups:?} for a batch of {batch}");
+                if own {
+                    self.train_with_own_operation(x, groups, activation)
+                } else {
+                    activation.forward(self.train(x, &groups))
+                }
+            }
+            // The own operation's gradient takes the statistics for the batch's.
+            None if own && !x.is_autodiff() => self.infer_with_own_operation(x, activation),
+            None => activation.forward(self.infer(x)),
         }
     }
 
@@ -77,39 +99,66 @@ impl BatchNorm {
         module::batch_norm(x, self.weight.val(), self.bias.val(), mean, var, self.epsilon)
     }
 
-    fn forward_in_groups(&self, x: Tensor<4>, groups: &[usize]) -> Tensor<4> {
-        let [batch, _, height, width] = x.dims();
-        assert_eq!(groups.iter().sum::<usize>(), batch, "normalisation groups {groups:?} for a batch of {batch}");
+    fn infer_with_own_operation(&self, x: Tensor<4>, activation: Activation) -> Tensor<4> {
+        let channels = x.dims()[1];
+        let statistics = Tensor::cat(vec![self.running_mean.val(), self.running_var.val()], 0);
+        let (statistics, groups) = (statistics.reshape([2, 1, channels]), vec![x.dims()[0]]);
+        cpu::norm_act(x, self.weight.val(), self.bias.val(), statistics, groups, self.epsilon, activation)
+    }
 
+    fn train_with_own_operation(&self, x: Tensor<4>, groups: Vec<usize>, activation: Activation) -> Tensor<4> {
+        let [_, channels, height, width] = x.dims();
+        let statistics = cpu::statistics(plain(x.clone()), groups.clone());
+
+        let of = |index| statistics.clone().narrow(0, index, 1).reshape([groups.len(), channels]);
+        let unbiased: Vec<f32> = groups.iter().map(|size| bessel(size * height * width) as f32).collect();
+        let unbiased = Tensor::<1>::from_floats(unbiased.as_slice(), &statistics.device()).reshape([groups.len(), 1]);
+        let sum = |of_groups: Tensor<2>| of_groups.sum_dim(0).reshape([channels]);
+        self.observe(sum(of(0)), sum(of(1) * unbiased), groups.len());
+
+        cpu::norm_act(x, self.weight.val(), self.bias.val(), statistics, groups, self.epsilon, activation)
+    }
+
+    /// Burn's operation on each group.
+    fn train(&self, x: Tensor<4>, groups: &[usize]) -> Tensor<4> {
+        let [batch, _, height, width] = x.dims();
         let mut start = 0;
         let mut outputs = Vec::with_capacity(groups.len());
-        let mut statistics: Option<(Tensor<1>, Tensor<1>)> = None;
+        let mut sums: Option<(Tensor<1>, Tensor<1>)> = None;
         for &size in groups {
             let group = if size == batch { x.clone() } else { x.clone().narrow(0, start, size) };
             start += size;
             let normalised = module::batch_norm_train(group, self.weight.val(), self.bias.val(), self.epsilon);
             outputs.push(normalised.output);
-
-            // Bessel's correction. A group of one value has no unbiased variance; its biased one, zero, stands in.
-            let count = (size * height * width) as f64;
-            let unbiased = count / (count - 1.0).max(1.0);
             let mean = plain(normalised.mean);
-            let var = plain(normalised.variance).mul_scalar(unbiased);
-            statistics = Some(match statistics {
+            let var = plain(normalised.variance).mul_scalar(bessel(size * height * width));
+            sums = Some(match sums {
                 Some((means, vars)) => (means + mean, vars + var),
                 None => (mean, var),
             });
         }
-        if let Some((means, vars)) = statistics {
-            pass::observe(self.running_mean.id, means, groups.len(), self.momentum);
-            pass::observe(self.running_var.id, vars, groups.len(), self.momentum);
+        if let Some((means, vars)) = sums {
+            self.observe(means, vars, groups.len());
         }
         if outputs.len() == 1 { outputs.swap_remove(0) } else { Tensor::cat(outputs, 0) }
     }
+
+    /// Leaves the sums over groups of mean and unbiased variance with the pass.
+    fn observe(&self, means: Tensor<1>, vars: Tensor<1>, groups: usize) {
+        pass::observe(self.running_mean.id, means, groups, self.momentum);
+        pass::observe(self.running_var.id, vars, groups, self.momentum);
+    }
+}
+
+/// Bessel's correction for the variance of `count` values. One value has no unbiased variance; its biased one, zero,
+/// stands in.
+fn bessel(count: usize) -> f64 {
+    let count = count as f64;
+    count / (count - 1.0).max(1.0)
 }
 
 /// The tensor outside any gradient graph.
-fn plain(tensor: Tensor<1>) -> Tensor<1> {
+fn plain<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     if tensor.is_autodiff() { tensor.inner() } else { tensor }
 }
 

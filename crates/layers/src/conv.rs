@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, module, ops::ConvOptions};
 
-use crate::depthwise;
+use crate::cpu;
 use crate::trace::{Describe, FeatureMap, Trace};
 
 /// Configuration of a [`Conv`]: square kernel, symmetric "same" padding of `kernel / 2`, no bias.
@@ -52,14 +52,25 @@ impl Conv {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let weight = self.weight.val();
         let [channels, _, kernel, _] = weight.dims();
-        if self.depthwise {
-            return depthwise::conv(x, weight, self.stride);
+        if cpu::serves(&x) {
+            if self.depthwise && cpu::depthwise_kernel(kernel) {
+                return cpu::depthwise(x, weight, self.stride);
+            }
+            if !self.depthwise && kernel == 1 && self.stride == 1 {
+                return pointwise(x, weight);
+            }
         }
-        let padding = kernel / 2;
-        let options = ConvOptions::new([self.stride; 2], [padding; 2], [1, 1], 1);
-        debug_assert!(channels > 0);
-        module::conv2d(x, weight, None, options)
+        let groups = if self.depthwise { channels } else { 1 };
+        module::conv2d(x, weight, None, ConvOptions::new([self.stride; 2], [kernel / 2; 2], [1, 1], groups))
     }
+}
+
+/// A 1x1 convolution as the matrix product it is: images are already laid out `[channels, pixels]`.
+fn pointwise(x: Tensor<4>, weight: Tensor<4>) -> Tensor<4> {
+    let [batch, input, height, width] = x.dims();
+    let output = weight.dims()[0];
+    let product = weight.reshape([1, output, input]).matmul(x.reshape([batch, input, height * width]));
+    product.reshape([batch, output, height, width])
 }
 
 impl Describe for Conv {

@@ -44,7 +44,7 @@ pub struct ConvNorm {
 impl ConvNorm {
     /// Shapes as in [`Conv::forward`].
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        self.activation.forward(self.norm.forward(self.conv.forward(x)))
+        self.norm.forward_then(self.conv.forward(x), self.activation)
     }
 }
 

@@ -12,7 +12,7 @@ mod batch_norm;
 mod classifier;
 mod conv;
 mod conv_norm;
-mod depthwise;
+mod cpu;
 mod dropout;
 mod head;
 pub mod init;

@@ -1,0 +1,61 @@
+//! Loops the compiler turns into vector instructions, for the instruction set found at run time.
+
+/// Elements a loop handles together.
+pub(super) const LANES: usize = 16;
+
+/// Runs a closure compiled for the widest vector instructions of this processor. The closure and what it calls must be
+/// inlined into it, or they keep the instructions of the build.
+#[inline(always)]
+pub(super) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(work)
+}
+
+/// `length` rounded up to whole [`LANES`].
+pub(super) fn padded(length: usize) -> usize {
+    length.next_multiple_of(LANES)
+}
+
+/// Adds up a function of each element: in float32 within blocks, in float64 between them.
+#[inline(always)]
+pub(super) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f64 {
+    const BLOCK: usize = 64 * LANES;
+    let mut total = 0.0f64;
+    for block in values.chunks(BLOCK) {
+        let mut lanes = [0.0f32; LANES];
+        let (chunks, rest) = block.as_chunks::<LANES>();
+        for chunk in chunks {
+            for (lane, value) in lanes.iter_mut().zip(chunk) {
+                *lane += term(*value);
+            }
+        }
+        total += lanes.iter().map(|lane| f64::from(*lane)).sum::<f64>();
+        total += rest.iter().map(|value| f64::from(term(*value))).sum::<f64>();
+    }
+    total
+}
+
+/// Adds up two functions of pairs of elements, as [`sum`] does.
+#[inline(always)]
+pub(super) fn sum_pairs(a: &[f32], b: &[f32], terms: impl Fn(f32, f32) -> (f32, f32)) -> (f64, f64) {
+    const BLOCK: usize = 64 * LANES;
+    let mut totals = (0.0f64, 0.0f64);
+    for (block_a, block_b) in a.chunks(BLOCK).zip(b.chunks(BLOCK)) {
+        let (mut first, mut second) = ([0.0f32; LANES], [0.0f32; LANES]);
+        let ((chunks_a, rest_a), (chunks_b, rest_b)) = (block_a.as_chunks::<LANES>(), block_b.as_chunks::<LANES>());
+        for (chunk_a, chunk_b) in chunks_a.iter().zip(chunks_b) {
+            for lane in 0..LANES {
+                let (one, two) = terms(chunk_a[lane], chunk_b[lane]);
+                first[lane] += one;
+                second[lane] += two;
+            }
+        }
+        totals.0 += first.iter().map(|lane| f64::from(*lane)).sum::<f64>();
+        totals.1 += second.iter().map(|lane| f64::from(*lane)).sum::<f64>();
+        for (a, b) in rest_a.iter().zip(rest_b) {
+            let (one, two) = terms(*a, *b);
+            totals.0 += f64::from(one);
+            totals.1 += f64::from(two);
+        }
+    }
+    totals
+}

@@ -1,0 +1,22 @@
+//! The zoo in float32, as it runs: within rounding of the reference.
+
+mod reference;
+
+use burn::tensor::Device;
+use reference::{Tolerance, equals_the_reference};
+
+const TOLERANCE: Tolerance = Tolerance { relative: 1e-4, of_reference: 10.0 };
+
+fn device() -> Device {
+    Device::flex().autodiff()
+}
+
+#[test]
+fn mobilenet_v2_equals_torchvision() {
+    equals_the_reference("torchvision.mobilenet_v2", &device(), TOLERANCE);
+}
+
+#[test]
+fn mobilenet_v3_small_equals_torchvision() {
+    equals_the_reference("torchvision.mobilenet_v3_small", &device(), TOLERANCE);
+}

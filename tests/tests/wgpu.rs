@@ -1,0 +1,44 @@
+//! A device with compiled kernels: whatever wgpu finds, be it Vulkan in software.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use kindling_tests::{Optional, Outcome, kindling, losses, picture_folder, run_optional};
+use serde_json::Value;
+use tempfile::tempdir;
+
+fn main() -> ExitCode {
+    let need = Optional { missing: missing(), required_by: "KINDLING_REQUIRE_WGPU" };
+    run_optional(need, &[("a_run_on_wgpu_follows_the_one_on_the_cpu", a_run_on_wgpu_follows_the_one_on_the_cpu)])
+}
+
+fn missing() -> Option<String> {
+    let folder = tempdir().expect("a temporary folder");
+    let mut command = kindling();
+    let outcome = Outcome::of(command.args(["devices", "--json"]).env("XDG_RUNTIME_DIR", folder.path())).succeeded();
+    let devices: Vec<Value> = outcome.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let usable = devices.iter().any(|device| device["device"] == "wgpu" && device["usable"] == true);
+    (!usable).then(|| "a GPU with a Vulkan, Metal or DirectX driver, or Debian's mesa-vulkan-drivers".to_string())
+}
+
+fn train(data: &Path, out: &Path, device: &str, runtime: &Path) -> Outcome {
+    let mut command = kindling();
+    command.args(["train", "--image-size", "32", "--batch-size", "4", "--max-steps", "2", "--device", device]);
+    Outcome::of(command.arg("--data").arg(data).arg("--out").arg(out).env("XDG_RUNTIME_DIR", runtime)).succeeded()
+}
+
+fn a_run_on_wgpu_follows_the_one_on_the_cpu() {
+    let folder = tempdir().expect("a temporary folder");
+    let [data, cpu, wgpu] = ["data", "cpu", "wgpu"].map(|name| folder.path().join(name));
+    picture_folder(&data, 4);
+    train(&data, &cpu, "cpu", folder.path());
+    let result = train(&data, &wgpu, "wgpu", folder.path()).result();
+    assert!(result["test_accuracy"].is_number(), "{result}");
+    let (expected, found) = (losses(&cpu), losses(&wgpu));
+    assert_eq!(found.len(), 2);
+    let difference = (expected[0] - found[0]).abs() / expected[0];
+    assert!(difference < 1e-3, "the first loss is {} on the CPU and {} on wgpu", expected[0], found[0]);
+    // The second has gone through the backward pass and an update, which multiplies rounding.
+    let difference = (expected[1] - found[1]).abs() / expected[1];
+    assert!(difference < 0.05, "the second loss is {} on the CPU and {} on wgpu", expected[1], found[1]);
+}
