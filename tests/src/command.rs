@@ -128,7 +128,8 @@ pub fn sentence_of(stderr: &str) -> Result<String, String> {
     // Faults of the command line are followed by a hint of where to look.
     let hint = |line: &str| {
         let line = line.trim_start();
-        line.is_empty() || ["tip: ", "Usage: ", "For more information", "[possible values"].iter().any(|h| line.starts_with(h))
+        line.is_empty()
+            || ["tip: ", "Usage: ", "For more information", "[possible values"].iter().any(|h| line.starts_with(h))
     };
     if let Some(more) = lines[at + 1..].iter().find(|line| !hint(line)) {
         return Err(format!("the sentence goes on after its line: `{more}`"));

@@ -11,4 +11,4 @@ mod run;
 pub use command::{Outcome, kindling, sentence_of, train};
 pub use optional::{Optional, run_optional};
 pub use pictures::{CLASSES, picture, picture_folder};
-pub use run::{Started, checkpoints, events, files_differ, json_of, losses, steps, toml_value};
+pub use run::{Started, checkpoints, events, files_differ, json_of, losses, step_numbers, steps, toml_value};

@@ -47,9 +47,17 @@ pub fn steps(run: &Path) -> Vec<u64> {
 /// The losses of a run's steps, in order.
 ///
 /// # Panics
-/// See [`events`]; or if a loss is not finite.
+/// See [`step_numbers`].
 pub fn losses(run: &Path) -> Vec<f64> {
-    of_steps(run, |event| event["loss"].as_f64())
+    step_numbers(run, "loss")
+}
+
+/// A number of each of a run's steps, in order.
+///
+/// # Panics
+/// See [`events`]; or if one is not there or not finite.
+pub fn step_numbers(run: &Path, key: &str) -> Vec<f64> {
+    of_steps(run, |event| event[key].as_f64())
 }
 
 fn of_steps<T>(run: &Path, field: impl Fn(&Value) -> Option<T>) -> Vec<T> {
@@ -113,17 +121,17 @@ impl Started {
     /// # Panics
     /// If it ends before.
     pub fn until_step(&mut self, step: u64) {
-        self.until(&format!(r#""event":"step","step":{step},"#));
+        self.until(&format!(r#""event":"step","step":{step},"#), 1);
     }
 
-    /// Waits until the run's log contains a text.
+    /// Waits until the run's log contains a text so many times.
     ///
     /// # Panics
     /// If it ends before.
-    pub fn until(&mut self, text: &str) {
+    pub fn until(&mut self, text: &str, times: usize) {
         let began = Instant::now();
         let log = self.run.join("events.jsonl");
-        while !fs::read_to_string(&log).is_ok_and(|events| events.contains(text)) {
+        while !fs::read_to_string(&log).is_ok_and(|events| events.matches(text).count() >= times) {
             let ended = self.child().try_wait().expect("a child can be asked whether it has ended");
             assert!(ended.is_none(), "{} ended before its log held `{text}`: {ended:?}", self.what);
             assert!(began.elapsed() < PATIENCE, "{} takes too long to log `{text}`", self.what);

@@ -1,4 +1,5 @@
 //! Checkpoints that are damaged or belong to something else are refused, and the one before them still serves.
+#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,9 @@ impl Run {
     }
 }
 
+/// What is done to a file.
+type Damage = fn(&Path);
+
 /// Changes one byte in the middle.
 fn flip(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
@@ -49,7 +53,7 @@ fn truncate(path: &Path) {
 
 #[test]
 fn a_damaged_checkpoint_is_named_and_the_one_before_it_serves() {
-    let damages: [(&str, fn(&Path)); 5] = [
+    let damages: [(&str, Damage); 5] = [
         ("weights.safetensors", flip),
         ("optimizer.safetensors", truncate),
         ("optimizer.safetensors", |path| fs::remove_file(path).unwrap()),
@@ -103,7 +107,10 @@ fn a_checkpoint_of_another_model_or_optimizer_is_refused() {
             run.resume("").succeeded();
         } else {
             let sentence = run.resume("").refused();
-            assert!(sentence.contains("step-00000008") && words.iter().all(|word| sentence.contains(word)), "{sentence}");
+            assert!(
+                sentence.contains("step-00000008") && words.iter().all(|word| sentence.contains(word)),
+                "{sentence}"
+            );
         }
         fs::remove_dir_all(&foreign).unwrap();
         fs::remove_dir_all(&other).unwrap();

@@ -1,4 +1,5 @@
 //! Bad input gets one sentence that says what, where and what to do; a non-zero exit code; and nothing is lost.
+#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -182,7 +183,7 @@ fn an_image_size_the_model_cannot_take_is_refused() {
 #[test]
 fn values_that_cannot_be_are_refused_before_anything_is_written() {
     let place = Place::new();
-    for (flags, word) in [
+    let values = [
         ("--epochs 0", "0 epochs"),
         ("--max-steps 0", "0 steps"),
         ("--lr 0", "learning rate is 0"),
@@ -210,10 +211,13 @@ fn values_that_cannot_be_are_refused_before_anything_is_written() {
         ("--batch-size 4 --batch-size 8", "--batch-size"),
         ("--quiet --verbose", "--verbose"),
         ("--epoch 3", "--epochs"),
-    ] {
+    ];
+    let wrong = |&(flags, word): &(&str, &str)| {
         let sentence = place.refused(flags);
-        assert!(sentence.contains(word), "{flags}: `{word}` is not said: {sentence}");
-    }
+        (!sentence.contains(word)).then(|| format!("{flags}: `{word}` is not said: {sentence}"))
+    };
+    let wrong: Vec<String> = values.iter().filter_map(wrong).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
@@ -291,7 +295,9 @@ fn a_configuration_with_a_misspelt_key_names_its_line() {
     let wrong = place.folder.path().join("wrong.toml");
     let train = |text: String| {
         fs::write(&wrong, text).unwrap();
-        Outcome::of(kindling().args(["train", "--config"]).arg(&wrong).arg("--out").arg(place.folder.path().join("new")))
+        Outcome::of(
+            kindling().args(["train", "--config"]).arg(&wrong).arg("--out").arg(place.folder.path().join("new")),
+        )
     };
     let line = 1 + config.lines().position(|line| line.starts_with("epochs")).unwrap();
     let sentence = train(config.replace("epochs", "epoch")).refused();

@@ -1,4 +1,5 @@
 //! The commands that only tell: models, data, devices.
+#![allow(clippy::unwrap_used)]
 
 use kindling_tests::{CLASSES, Outcome, kindling, picture_folder};
 use serde_json::{Value, json};
@@ -19,7 +20,10 @@ fn models_are_listed_by_pattern() {
         models.iter().map(|model| model["name"].as_str().unwrap().to_string()).collect()
     };
     let all = names("*");
-    assert!(["mobilenet_v2", "mobilenet_v3_small"].iter().all(|name| all.iter().any(|listed| listed == name)), "{all:?}");
+    assert!(
+        ["mobilenet_v2", "mobilenet_v3_small"].iter().all(|name| all.iter().any(|listed| listed == name)),
+        "{all:?}"
+    );
     assert_eq!(names("mobilenet_v3*"), ["mobilenet_v3_small"]);
     assert_eq!(names("*_v2"), ["mobilenet_v2"]);
     let table = say("models").stdout;
@@ -46,7 +50,8 @@ fn a_model_is_shown_with_the_counts_of_its_reference_implementation() {
 
 #[test]
 fn the_layers_of_a_model_add_up_to_the_model() {
-    let shown = say("models show mobilenet_v2 --layers --format json --image-size 64 --classes 3 --channels 1").result();
+    let shown =
+        say("models show mobilenet_v2 --layers --format json --image-size 64 --classes 3 --channels 1").result();
     let layers = shown["layers"].as_array().unwrap();
     for key in ["params", "macs", "activations"] {
         let sum: u64 = layers.iter().map(|layer| layer[key].as_u64().unwrap()).sum();

@@ -1,1 +1,122 @@
-fn main(){}
+//! A full disk while saving: a small file system in memory, which takes a Linux that lets us mount one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use kindling_tests::{
+    Optional, Outcome, checkpoints, files_differ, kindling, picture_folder, run_optional, steps, train,
+};
+use tempfile::{TempDir, tempdir};
+
+fn main() -> ExitCode {
+    let missing = (private_mounts().is_none())
+        .then(|| "a small file system to fill: run as root, or allow user namespaces (`unshare -rm`)".to_string());
+    run_optional(
+        Optional { missing, required_by: "KINDLING_REQUIRE_TMPFS" },
+        &[
+            (
+                "a_full_disk_while_saving_a_checkpoint_leaves_the_one_before_it_intact",
+                a_full_disk_while_saving_a_checkpoint_leaves_the_one_before_it_intact,
+            ),
+            ("a_full_disk_leaves_the_best_weights_usable", a_full_disk_leaves_the_best_weights_usable),
+            ("a_disk_too_small_for_the_first_checkpoint_is_named", a_disk_too_small_for_the_first_checkpoint_is_named),
+        ],
+    )
+}
+
+/// The options with which `unshare` lets us mount something that nobody else sees.
+fn private_mounts() -> Option<&'static str> {
+    let folder = tempdir().expect("a temporary folder");
+    let works = |options: &&str| {
+        let mut command = Command::new("unshare");
+        command.args([options, "sh", "-c", "mount -t tmpfs -o size=1m none \"$1\"", "sh"]).arg(folder.path());
+        command.output().is_ok_and(|output| output.status.success())
+    };
+    ["-rm", "-m"].into_iter().find(works)
+}
+
+/// A run that met a full disk: what it said, and a copy of what it left there.
+struct Stopped {
+    folder: TempDir,
+    data: PathBuf,
+    run: PathBuf,
+    sentence: String,
+}
+
+/// Trains on a disk of so many megabytes.
+fn train_on_small_disk(megabytes: u32, flags: &str) -> Stopped {
+    let folder = tempdir().expect("a temporary folder");
+    let [data, disk, run] = ["data", "disk", "run"].map(|name| folder.path().join(name));
+    picture_folder(&data, 12);
+    fs::create_dir(&disk).expect("a folder of the test can be made");
+    let script = r#"mount -t tmpfs -o size="$1"m none "$2" || exit 99
+        disk="$2" keep="$3"; shift 3
+        "$@"; code=$?
+        cp -a "$disk/run" "$keep" || exit 98
+        exit $code"#;
+    let mut command = Command::new("unshare");
+    command.args([private_mounts().expect("checked before"), "sh", "-c", script, "sh", &megabytes.to_string()]);
+    let train = train(&data, &disk.join("run"), flags);
+    command.arg(&disk).arg(&run).arg(train.get_program()).args(train.get_args());
+    let sentence = Outcome::of(&mut command).refused();
+    assert!(sentence.contains("No space left on device"), "{sentence}");
+    let unfinished =
+        files(&run).into_iter().filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.'));
+    assert_eq!(unfinished.count(), 0, "something half written is left");
+    Stopped { folder, data, run, sentence }
+}
+
+/// Every file and folder under a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    for path in paths.clone() {
+        if path.is_dir() {
+            paths.extend(files(&path));
+        }
+    }
+    paths
+}
+
+impl Stopped {
+    /// Resumes the copy where there is space, and fails unless it ends as a run that nothing stopped.
+    fn assert_goes_on(&self, flags: &str) {
+        Outcome::of(kindling().args(["train", "--resume"]).arg(&self.run)).succeeded();
+        let straight = self.folder.path().join("straight");
+        Outcome::of(&mut train(&self.data, &straight, flags)).succeeded();
+        assert_eq!(steps(&self.run), steps(&straight));
+        let differing = files_differ(&self.run, &straight, &["weights.safetensors", "weights-last.safetensors"]);
+        assert_eq!(differing, [""; 0], "with space again the run ends otherwise");
+    }
+}
+
+fn a_full_disk_while_saving_a_checkpoint_leaves_the_one_before_it_intact() {
+    // A checkpoint takes 18 MB: two fit, a third does not.
+    let flags = "--batch-size 4 --epochs 2 --checkpoint-steps 2";
+    let stopped = train_on_small_disk(50, flags);
+    for word in ["checkpoint of step 6", "step-00000004 is intact"] {
+        assert!(stopped.sentence.contains(word), "`{word}` is not said: {}", stopped.sentence);
+    }
+    let left = checkpoints(&stopped.run);
+    let names: Vec<_> = left.iter().filter_map(|path| path.file_name()?.to_str()).collect();
+    assert_eq!(names, ["step-00000002", "step-00000004"]);
+    stopped.assert_goes_on(flags);
+}
+
+fn a_full_disk_leaves_the_best_weights_usable() {
+    // The weights take 6 MB and a checkpoint 18: what epoch 1 saves fits, what epoch 2 saves does not.
+    let flags = "--batch-size 4 --epochs 2";
+    let stopped = train_on_small_disk(28, flags);
+    let mut eval = kindling();
+    Outcome::of(eval.arg("eval").arg(&stopped.run).args(["--device", "cpu"])).succeeded();
+    assert_eq!(checkpoints(&stopped.run).len(), 1);
+    stopped.assert_goes_on(flags);
+}
+
+fn a_disk_too_small_for_the_first_checkpoint_is_named() {
+    let stopped = train_on_small_disk(2, "--batch-size 4 --epochs 1 --checkpoint-steps 2");
+    assert!(stopped.sentence.contains("there was none before it"), "{}", stopped.sentence);
+    let sentence = Outcome::of(kindling().args(["train", "--resume"]).arg(&stopped.run)).refused();
+    assert!(sentence.contains("start it again"), "{sentence}");
+}

@@ -1,4 +1,5 @@
 //! What can be done with a finished run: score it again, and predict.
+#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,8 @@ fn eval_takes_another_folder_with_the_same_classes_and_no_other() {
     for split in ["train", "test"] {
         picture_folder(&other.join(split), 3);
     }
-    let eval = |data: &Path| Outcome::of(kindling().arg("eval").arg(&run).args(["--format", "json", "--data"]).arg(data));
+    let eval =
+        |data: &Path| Outcome::of(kindling().arg("eval").arg(&run).args(["--format", "json", "--data"]).arg(data));
     let outcome = eval(&other).succeeded();
     assert_eq!(outcome.result()["score"]["samples"].as_u64(), Some(9));
     fs::rename(other.join("train/dark"), other.join("train/dim")).unwrap();

@@ -52,7 +52,17 @@ fn a_subject_that_was_not_trained_on_is_recognised() {
     let folder = tempdir().expect("a temporary folder");
     let run = folder.path().join("run");
     let mut command = kindling();
-    command.args(["train", "--data", "brain-planes", "--model", "mobilenet_v2", "--device", "cpu", "--image-size", "64"]);
+    command.args([
+        "train",
+        "--data",
+        "brain-planes",
+        "--model",
+        "mobilenet_v2",
+        "--device",
+        "cpu",
+        "--image-size",
+        "64",
+    ]);
     command.args(["--batch-size", "16", "--max-steps", "74", "--seed", "1", "--out"]).arg(&run);
     let result = Outcome::of(&mut command).succeeded().result();
     assert!(result["chance"].as_f64().is_some_and(|chance| (chance - CHANCE).abs() < 1e-9), "{result}");
@@ -60,7 +70,8 @@ fn a_subject_that_was_not_trained_on_is_recognised() {
     assert!(accuracy > CHANCE + 0.2, "{accuracy} of the unseen subject's slices are right, chance is {CHANCE}");
     assert_eq!(tested_on(&run), Some(409));
     let losses = losses(&run);
-    assert!(losses[losses.len() - 1] < 0.5 * losses[0], "the loss does not fall: {losses:?}");
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+    assert!(mean(&losses[losses.len() - 20..]) < 0.6 * mean(&losses[..5]), "the loss does not fall: {losses:?}");
 }
 
 /// Images of the test split that the run's log says it was scored on.

@@ -1,9 +1,13 @@
 //! A run from its start to its end, and what can be done with it then.
+#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::Path;
 
-use kindling_tests::{CLASSES, Outcome, events, files_differ, json_of, kindling, losses, picture_folder, steps, toml_value, train};
+use kindling_tests::{
+    CLASSES, Outcome, events, files_differ, json_of, kindling, losses, picture_folder, step_numbers, steps, toml_value,
+    train,
+};
 use tempfile::tempdir;
 
 const WEIGHTS: [&str; 2] = ["weights.safetensors", "weights-last.safetensors"];
@@ -22,7 +26,8 @@ fn a_run_ends_with_its_files() {
     for name in names.iter().chain(&WEIGHTS) {
         assert!(fs::metadata(run.join(name)).is_ok_and(|meta| meta.len() > 0), "{name} is missing or empty");
     }
-    let hidden = fs::read_dir(&run).unwrap().flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));
+    let hidden =
+        fs::read_dir(&run).unwrap().flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));
     assert_eq!(hidden.count(), 0, "something unfinished is left");
     assert_eq!(steps(&run), (1..=12).collect::<Vec<_>>());
     let kinds: Vec<String> = events(&run).iter().map(|event| event["event"].as_str().unwrap().to_string()).collect();
@@ -36,7 +41,11 @@ fn a_run_ends_with_its_files() {
         }
     }
     let environment = json_of(&run.join("environment.json"));
-    assert_eq!(environment["device"]["device"].as_str().or(environment["device"].as_str()), Some("cpu"), "{environment}");
+    assert_eq!(
+        environment["device"]["device"].as_str().or(environment["device"].as_str()),
+        Some("cpu"),
+        "{environment}"
+    );
     let metrics = json_of(&run.join("metrics.json"));
     assert_eq!(metrics["classes"], serde_json::json!(CLASSES));
     assert_eq!((metrics["steps"].as_u64(), metrics["test"]["samples"].as_u64()), (Some(12), Some(6)));
@@ -100,7 +109,8 @@ fn without_out_a_run_makes_its_own_folder_under_runs() {
     picture_folder(&folder.path().join("my scans"), EACH);
     let mut command = kindling();
     command.current_dir(folder.path()).args(["train", "--data", "my scans", "--device", "cpu"]);
-    let result = Outcome::of(command.args(["--image-size", "32", "--batch-size", "4", "--max-steps", "1"])).succeeded().result();
+    let result =
+        Outcome::of(command.args(["--image-size", "32", "--batch-size", "4", "--max-steps", "1"])).succeeded().result();
     let run = result["run"].as_str().unwrap();
     assert!(run.starts_with("runs") && run.contains("mobilenet_v3_small-my-scans"), "{run}");
     assert!(folder.path().join(run).join("report.html").is_file());
@@ -112,7 +122,8 @@ fn the_configuration_of_a_run_repeats_it_bit_for_bit() {
     let data = folder.path().join("data");
     let (first, again, flags_win) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
     picture_folder(&data, EACH);
-    let flags = "--batch-size 4 --epochs 2 --lr 0.002 --seed 5 --label-smoothing 0.1 --class-weights 1,2,0.5 --clip-norm 2";
+    let flags =
+        "--batch-size 4 --epochs 2 --lr 0.002 --seed 5 --label-smoothing 0.1 --class-weights 1,2,0.5 --clip-norm 2";
     Outcome::of(&mut train(&data, &first, flags)).succeeded();
     let repeat = |out: &Path| {
         let mut command = kindling();
@@ -121,7 +132,9 @@ fn the_configuration_of_a_run_repeats_it_bit_for_bit() {
     };
     Outcome::of(&mut repeat(&again)).succeeded();
     assert_eq!(files_differ(&first, &again, &WEIGHTS), [""; 0], "the same configuration gave other weights");
-    assert_eq!(losses(&first), losses(&again));
+    for key in ["loss", "gradient_norm"] {
+        assert_eq!(step_numbers(&first, key), step_numbers(&again, key), "{key}");
+    }
 
     Outcome::of(repeat(&flags_win).args(["--max-steps", "2"])).succeeded();
     assert_eq!(steps(&flags_win), [1, 2], "a flag beside --config wins");
@@ -133,11 +146,14 @@ fn the_number_of_loader_threads_does_not_change_the_weights() {
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
     picture_folder(&data, EACH);
-    let runs: Vec<_> = [1, 3].map(|workers| {
-        let run = folder.path().join(format!("workers-{workers}"));
-        Outcome::of(&mut train(&data, &run, &format!("{BATCH} --epochs 2 --augment light --workers {workers}"))).succeeded();
-        run
-    }).into();
+    let runs: Vec<_> = [1, 3]
+        .map(|workers| {
+            let run = folder.path().join(format!("workers-{workers}"));
+            Outcome::of(&mut train(&data, &run, &format!("{BATCH} --epochs 2 --augment light --workers {workers}")))
+                .succeeded();
+            run
+        })
+        .into();
     assert_eq!(files_differ(&runs[0], &runs[1], &WEIGHTS), [""; 0], "1 and 3 threads gave other weights");
 }
 
@@ -149,11 +165,13 @@ fn another_seed_gives_another_run() {
     for split in ["train", "val", "test"] {
         picture_folder(&data.join(split), 4);
     }
-    let runs: Vec<_> = [0, 1].map(|seed| {
-        let run = folder.path().join(format!("seed-{seed}"));
-        Outcome::of(&mut train(&data, &run, &format!("{BATCH} --epochs 1 --seed {seed}"))).succeeded();
-        run
-    }).into();
+    let runs: Vec<_> = [0, 1]
+        .map(|seed| {
+            let run = folder.path().join(format!("seed-{seed}"));
+            Outcome::of(&mut train(&data, &run, &format!("{BATCH} --epochs 1 --seed {seed}"))).succeeded();
+            run
+        })
+        .into();
     assert_eq!(files_differ(&runs[0], &runs[1], &WEIGHTS), WEIGHTS);
     assert_ne!(losses(&runs[0])[0], losses(&runs[1])[0], "even the initial weights differ");
 }
@@ -162,14 +180,15 @@ fn another_seed_gives_another_run() {
 fn a_model_learns_what_can_be_told_apart() {
     let folder = tempdir().unwrap();
     let (data, run) = (folder.path().join("data"), folder.path().join("run"));
+    // 42 images to train on: three whole batches an epoch.
     picture_folder(&data, 20);
-    let result = Outcome::of(&mut train(&data, &run, "--batch-size 8 --epochs 10")).succeeded().result();
+    let result = Outcome::of(&mut train(&data, &run, "--batch-size 14 --epochs 30 --lr 0.001")).succeeded().result();
     assert_eq!(result["chance"].as_f64(), Some(1.0 / 3.0));
     let accuracy = result["test_accuracy"].as_f64().unwrap();
     assert!(accuracy > 0.75, "{accuracy} of the test images are right, chance is a third");
     let losses = losses(&run);
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
-    assert!(mean(&losses[losses.len() - 5..]) < 0.5 * mean(&losses[..5]), "the loss does not fall: {losses:?}");
+    assert!(mean(&losses[losses.len() - 9..]) < 0.3 * mean(&losses[..3]), "the loss does not fall: {losses:?}");
 }
 
 #[test]
@@ -177,14 +196,19 @@ fn the_micro_batch_does_not_change_the_losses() {
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
     picture_folder(&data, EACH);
-    let runs: Vec<_> = [8, 4].map(|micro_batch| {
-        let run = folder.path().join(format!("micro-{micro_batch}"));
-        let flags = format!("--batch-size 8 --norm-group 4 --micro-batch {micro_batch} --max-steps 4");
-        Outcome::of(&mut train(&data, &run, &flags)).succeeded();
-        let used = events(&run).iter().find(|event| event["event"] == "step").and_then(|step| step["micro_batch"].as_u64());
-        assert_eq!(used, Some(micro_batch));
-        run
-    }).into();
+    let runs: Vec<_> = [8, 4]
+        .map(|micro_batch| {
+            let run = folder.path().join(format!("micro-{micro_batch}"));
+            let flags = format!("--batch-size 8 --norm-group 4 --micro-batch {micro_batch} --max-steps 4 --lr 0.0002");
+            Outcome::of(&mut train(&data, &run, &flags)).succeeded();
+            let used = events(&run)
+                .iter()
+                .find(|event| event["event"] == "step")
+                .and_then(|step| step["micro_batch"].as_u64());
+            assert_eq!(used, Some(micro_batch));
+            run
+        })
+        .into();
     for (step, (whole, halves)) in losses(&runs[0]).iter().zip(losses(&runs[1])).enumerate() {
         let difference = (whole - halves).abs() / whole;
         assert!(difference < 1e-4, "step {}: {whole} and {halves}", step + 1);

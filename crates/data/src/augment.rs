@@ -100,8 +100,7 @@ impl Change {
 
     fn apply(&self, image: &Image) -> Image {
         let mut changed = self.warp(image);
-        let mean =
-            changed.pixels.iter().map(|&v| f64::from(v)).sum::<f64>() / changed.pixels.len().max(1) as f64;
+        let mean = changed.pixels.iter().map(|&v| f64::from(v)).sum::<f64>() / changed.pixels.len().max(1) as f64;
         let mean = mean as f32;
         for value in &mut changed.pixels {
             *value = (mean + (*value - mean) * self.contrast + self.brightness).clamp(0.0, 1.0);
@@ -141,8 +140,7 @@ fn bilinear(image: &Image, x: f32, y: f32, pixel: &mut [f32]) {
     if left < -1 || top < -1 || left >= width || top >= height {
         return;
     }
-    let weights =
-        [(0, 0, (1.0 - fx) * (1.0 - fy)), (1, 0, fx * (1.0 - fy)), (0, 1, (1.0 - fx) * fy), (1, 1, fx * fy)];
+    let weights = [(0, 0, (1.0 - fx) * (1.0 - fy)), (1, 0, fx * (1.0 - fy)), (0, 1, (1.0 - fx) * fy), (1, 1, fx * fy)];
     for (dx, dy, weight) in weights {
         let (x, y) = (left + dx, top + dy);
         if (0..width).contains(&x) && (0..height).contains(&y) {

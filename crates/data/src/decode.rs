@@ -130,9 +130,8 @@ fn decoder_for<'a>(path: &Path, bytes: &'a [u8]) -> Result<impl ImageDecoder + '
 /// Whether an end-of-image marker follows the last scan. The decoder fills what is missing with grey and says nothing.
 /// Inside a scan 0xFF is always followed by 0x00 or a restart marker, so the marker cannot be a coincidence.
 fn jpeg_is_complete(bytes: &[u8]) -> bool {
-    let find_last = |marker: [u8; 2], from: usize| {
-        bytes[from..].windows(2).rposition(|pair| pair == marker).map(|at| from + at)
-    };
+    let find_last =
+        |marker: [u8; 2], from: usize| bytes[from..].windows(2).rposition(|pair| pair == marker).map(|at| from + at);
     find_last([0xFF, 0xDA], 0).is_some_and(|scan| find_last([0xFF, 0xD9], scan).is_some())
 }
 
@@ -172,13 +171,11 @@ fn unreadable(path: &Path, reason: &str) -> DataError {
 
 fn name_error(path: &Path, error: ImageError) -> DataError {
     match error {
-        ImageError::Limits(limit) if limit.kind() == LimitErrorKind::InsufficientMemory => {
-            DataError::TooLarge {
-                path: path.to_owned(),
-                what: "its decoder asks for too much memory".to_owned(),
-                limit: format!("{} MiB", MAX_DECODER_BYTES >> 20),
-            }
-        }
+        ImageError::Limits(limit) if limit.kind() == LimitErrorKind::InsufficientMemory => DataError::TooLarge {
+            path: path.to_owned(),
+            what: "its decoder asks for too much memory".to_owned(),
+            limit: format!("{} MiB", MAX_DECODER_BYTES >> 20),
+        },
         other => unreadable(path, &other.to_string()),
     }
 }

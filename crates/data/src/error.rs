@@ -12,9 +12,7 @@ pub enum DataError {
         dir: PathBuf,
     },
     /// The data folder holds no sub-folders.
-    #[error(
-        "{dir:?} has no sub-folders; put the images of each class into a sub-folder named after the class"
-    )]
+    #[error("{dir:?} has no sub-folders; put the images of each class into a sub-folder named after the class")]
     NoClasses {
         /// The folder asked for.
         dir: PathBuf,
@@ -36,9 +34,7 @@ pub enum DataError {
         dir: PathBuf,
     },
     /// `val/` or `test/` has a class that `train/` has not.
-    #[error(
-        "{dir:?} holds the class {class:?}, which train/ has not; classes must have the same names everywhere"
-    )]
+    #[error("{dir:?} holds the class {class:?}, which train/ has not; classes must have the same names everywhere")]
     UnknownClass {
         /// The class.
         class: String,
@@ -52,9 +48,7 @@ pub enum DataError {
         dir: PathBuf,
     },
     /// A folder stands beside `train/` that is no split.
-    #[error(
-        "{dir:?} has train/ and also {name:?}; beside train/ only val/ and test/ are understood, so rename it"
-    )]
+    #[error("{dir:?} has train/ and also {name:?}; beside train/ only val/ and test/ are understood, so rename it")]
     StrayFolder {
         /// The data folder.
         dir: PathBuf,
@@ -62,9 +56,7 @@ pub enum DataError {
         name: String,
     },
     /// A class is too small to be split.
-    #[error(
-        "class {class:?} in {dir:?} has {found} images, but splitting needs at least {needed}; add images"
-    )]
+    #[error("class {class:?} in {dir:?} has {found} images, but splitting needs at least {needed}; add images")]
     TooFewSamples {
         /// The class.
         class: String,

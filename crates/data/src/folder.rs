@@ -36,8 +36,7 @@ pub fn open_folder(dir: &Path, seed: u64) -> Result<Dataset, DataError> {
         return Err(DataError::NoClasses { dir: dir.to_owned() });
     }
     let given = given_splits(dir, &folders)?;
-    let train_dir =
-        if given.contains(&Split::Train) { dir.join(Split::Train.name()) } else { dir.to_owned() };
+    let train_dir = if given.contains(&Split::Train) { dir.join(Split::Train.name()) } else { dir.to_owned() };
     let train = list_classes(&train_dir)?;
     let classes: Vec<String> = train.keys().cloned().collect();
     if let [class] = classes.as_slice() {
@@ -45,8 +44,7 @@ pub fn open_folder(dir: &Path, seed: u64) -> Result<Dataset, DataError> {
     }
 
     let mut files: [Vec<(PathBuf, usize)>; 3] = Default::default();
-    let missing: Vec<Split> =
-        [Split::Val, Split::Test].into_iter().filter(|split| !given.contains(split)).collect();
+    let missing: Vec<Split> = [Split::Val, Split::Test].into_iter().filter(|split| !given.contains(split)).collect();
     for (label, (class, paths)) in train.into_iter().enumerate() {
         for (split, paths) in carve(&train_dir, &class, paths, &missing, seed, label as u64)? {
             files[split as usize].extend(paths.into_iter().map(|path| (path, label)));
@@ -67,8 +65,7 @@ pub fn open_folder(dir: &Path, seed: u64) -> Result<Dataset, DataError> {
         channels = channels.max(read_header(path)?.channels);
     }
     let [train, val, test] = files.map(|files| Arc::new(Folder { files }) as Arc<dyn Source>);
-    let name =
-        dir.canonicalize().ok().and_then(|full| Some(full.file_name()?.to_string_lossy().into_owned()));
+    let name = dir.canonicalize().ok().and_then(|full| Some(full.file_name()?.to_string_lossy().into_owned()));
     Ok(Dataset {
         name: name.unwrap_or_else(|| dir.display().to_string()),
         about: about(dir, &missing, seed),
@@ -181,8 +178,7 @@ fn is_image_name(path: &Path) -> bool {
 
 /// The folders in a folder, links to folders included, sorted.
 fn sub_folders(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let mut folders: Vec<PathBuf> =
-        entries(dir)?.iter().map(DirEntry::path).filter(|path| path.is_dir()).collect();
+    let mut folders: Vec<PathBuf> = entries(dir)?.iter().map(DirEntry::path).filter(|path| path.is_dir()).collect();
     folders.sort();
     Ok(folders)
 }
@@ -214,8 +210,7 @@ impl Source for Folder {
     }
 
     fn read(&self, index: usize) -> Result<Image, DataError> {
-        let (path, _) =
-            self.files.get(index).ok_or(DataError::OutOfRange { index, len: self.files.len() })?;
+        let (path, _) = self.files.get(index).ok_or(DataError::OutOfRange { index, len: self.files.len() })?;
         read_image(path)
     }
 

@@ -29,9 +29,7 @@ impl Image {
     pub fn into_channels(self, channels: usize) -> Self {
         let pixels = match (self.channels, channels) {
             (1, 3) => self.pixels.iter().flat_map(|&v| [v; 3]).collect(),
-            (3, 1) => {
-                self.pixels.chunks_exact(3).map(|p| 0.299 * p[0] + 0.587 * p[1] + 0.114 * p[2]).collect()
-            }
+            (3, 1) => self.pixels.chunks_exact(3).map(|p| 0.299 * p[0] + 0.587 * p[1] + 0.114 * p[2]).collect(),
             _ => return self,
         };
         Self { channels, pixels, ..self }

@@ -197,10 +197,7 @@ impl Iterator for EpochBatches {
         let result = match self.refused.take() {
             Some(error) => Err(error),
             None => self.channels[self.taken % self.channels.len()].recv().unwrap_or_else(|_| {
-                Err(DataError::Panicked {
-                    name: "unknown".to_owned(),
-                    reason: "a loader thread ended".to_owned(),
-                })
+                Err(DataError::Panicked { name: "unknown".to_owned(), reason: "a loader thread ended".to_owned() })
             }),
         };
         self.taken += 1;

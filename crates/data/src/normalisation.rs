@@ -25,12 +25,7 @@ impl Normalisation {
     ///
     /// # Errors
     /// The first sample that cannot be read, or [`DataError::NoSamples`].
-    pub fn measure(
-        source: &dyn Source,
-        channels: usize,
-        size: usize,
-        at_most: usize,
-    ) -> Result<Self, DataError> {
+    pub fn measure(source: &dyn Source, channels: usize, size: usize, at_most: usize) -> Result<Self, DataError> {
         let taken = source.len().min(at_most);
         if taken == 0 {
             return Err(DataError::NoSamples { purpose: "measure the normalisation on" });

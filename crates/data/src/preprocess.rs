@@ -68,12 +68,8 @@ pub(crate) fn scale(image: &Image, width: usize, height: usize) -> Image {
             resample(image, &pixels, width, height).iter().map(|p| p.0.clamp(0.0, 1.0)).collect()
         }
         _ => {
-            let pixels: Vec<F32x3> =
-                image.pixels.chunks_exact(3).map(|p| F32x3::new([p[0], p[1], p[2]])).collect();
-            resample(image, &pixels, width, height)
-                .iter()
-                .flat_map(|p| p.0.map(|v| v.clamp(0.0, 1.0)))
-                .collect()
+            let pixels: Vec<F32x3> = image.pixels.chunks_exact(3).map(|p| F32x3::new([p[0], p[1], p[2]])).collect();
+            resample(image, &pixels, width, height).iter().flat_map(|p| p.0.map(|v| v.clamp(0.0, 1.0))).collect()
         }
     };
     Image { width, height, channels: image.channels, pixels }
@@ -83,8 +79,7 @@ fn resample<P: PixelTrait>(image: &Image, pixels: &[P], width: usize, height: us
     let source = TypedImageRef::new(image.width as u32, image.height as u32, pixels);
     let source = source.expect("an image has width * height pixels");
     let mut target = TypedImage::<P>::new(width as u32, height as u32);
-    let options =
-        ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false);
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false);
     Resizer::new()
         .resize_typed(&source, &mut target, &options)
         .expect("without a crop box any size can become any other");

@@ -53,8 +53,7 @@ pub fn groups_of(
 /// Draws groups one below the other, `columns` images wide.
 pub fn draw(groups: &[Group], columns: usize) -> RgbImage {
     let columns = columns.max(1);
-    let side =
-        groups.iter().flat_map(|group| &group.images).map(|image| image.width).max().unwrap_or(1) as u32;
+    let side = groups.iter().flat_map(|group| &group.images).map(|image| image.width).max().unwrap_or(1) as u32;
     let rows = |group: &Group| group.images.len().div_ceil(columns) as u32;
     let width = GAP + columns as u32 * (side + GAP);
     let height = GAP + groups.iter().map(|group| CAPTION + rows(group) * (side + GAP)).sum::<u32>();

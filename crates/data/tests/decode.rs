@@ -4,9 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use image::{
-    DynamicImage, GrayAlphaImage, GrayImage, ImageBuffer, ImageFormat, Luma, Rgb, RgbImage, RgbaImage,
-};
+use image::{DynamicImage, GrayAlphaImage, GrayImage, ImageBuffer, ImageFormat, Luma, Rgb, RgbImage, RgbaImage};
 use kindling_data::{DataError, read_header, read_image};
 
 fn save(dir: &Path, name: &str, image: impl Into<DynamicImage>) -> PathBuf {

@@ -106,10 +106,7 @@ fn bad_folders_are_refused_in_one_sentence() {
     refuse(&|_| (), "has no sub-folders");
     refuse(&|dir| fill(dir, "a", 1, 5), "single class \"a\"");
     refuse(&|dir| [("a", 5), ("b", 0)].iter().for_each(|(c, n)| fill(dir, c, 1, *n)), "class \"b\" is empty");
-    refuse(
-        &|dir| [("a", 5), ("b", 2)].iter().for_each(|(c, n)| fill(dir, c, 1, *n)),
-        "2 images, but splitting",
-    );
+    refuse(&|dir| [("a", 5), ("b", 2)].iter().for_each(|(c, n)| fill(dir, c, 1, *n)), "2 images, but splitting");
     refuse(&|dir| fill(&dir.join("val"), "a", 1, 5), "no train/");
     refuse(
         &|dir| {

@@ -34,10 +34,7 @@ fn png_header(width: u32, height: u32) -> Vec<u8> {
 
 fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, &byte| {
-        (0..8).fold(
-            crc ^ u32::from(byte),
-            |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 },
-        )
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 })
     })
 }
 
@@ -46,10 +43,7 @@ fn a_60000_pixel_header_is_refused_without_allocating() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("bomb.png");
     std::fs::write(&path, png_header(4, 4)).unwrap();
-    assert!(
-        matches!(read_image(&path), Err(DataError::Unreadable { .. })),
-        "the fixture itself is well-formed"
-    );
+    assert!(matches!(read_image(&path), Err(DataError::Unreadable { .. })), "the fixture itself is well-formed");
     assert_eq!(read_header(&path).unwrap().width, 4);
 
     let before = peak();

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use kindling_data::{
-    Augment, DataError, HostBatch, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source,
-};
+use kindling_data::{Augment, DataError, HostBatch, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
 
 /// Images that know their index; some are slow, broken or explosive.
 #[derive(Default)]
@@ -32,15 +30,9 @@ impl Source for Numbers {
         std::thread::sleep(Duration::from_millis(self.slow * (index as u64 % 4)));
         assert!(self.panics != Some(index), "the decoder lost its footing");
         if self.broken == Some(index) {
-            return Err(DataError::Unreadable {
-                path: self.name_of(index).into(),
-                reason: "torn".to_owned(),
-            });
+            return Err(DataError::Unreadable { path: self.name_of(index).into(), reason: "torn".to_owned() });
         }
-        Ok(Image {
-            pixels: (0..64).map(|i| (i * index % 60) as f32 / 60.0).collect(),
-            ..Image::filled(8, 8, 1, 0.)
-        })
+        Ok(Image { pixels: (0..64).map(|i| (i * index % 60) as f32 / 60.0).collect(), ..Image::filled(8, 8, 1, 0.) })
     }
     fn name_of(&self, index: usize) -> String {
         format!("number-{index}")
@@ -63,9 +55,8 @@ fn batches(loader: &Loader, epoch: u64, first: usize) -> Vec<HostBatch> {
 
 #[test]
 fn the_order_is_the_same_for_1_2_and_7_workers() {
-    let made = |workers, slow| {
-        batches(&loader(Numbers { len: 50, slow, ..Default::default() }, config(4, workers)), 2, 0)
-    };
+    let made =
+        |workers, slow| batches(&loader(Numbers { len: 50, slow, ..Default::default() }, config(4, workers)), 2, 0);
     let one = made(1, 0);
     for workers in [0, 2, 7, 40] {
         assert_eq!(made(workers, 0), one, "{workers} workers");
@@ -84,9 +75,7 @@ fn every_sample_is_there_once_and_the_last_batch_is_smaller() {
         assert_eq!((batch.index, batch.epoch, batch.shape), (index, 0, [batch.len(), 1, 8, 8]));
         assert_eq!(batch.images.len(), batch.len() * 64);
         assert_eq!(batch.samples, loader.samples_of(0, index));
-        assert!(
-            batch.samples.iter().zip(&batch.labels).all(|(&sample, &label)| sample as usize % 3 == label)
-        );
+        assert!(batch.samples.iter().zip(&batch.labels).all(|(&sample, &label)| sample as usize % 3 == label));
         seen.extend(&batch.samples);
     }
     seen.sort_unstable();
@@ -133,8 +122,7 @@ fn without_shuffling_samples_come_in_the_order_of_the_source() {
     let config = LoaderConfig { shuffle: false, augment: Augment::None, ..config(3, 2) };
     let loader = loader(Numbers { len: 7, ..Default::default() }, config);
     for epoch in 0..2 {
-        let order: Vec<u64> =
-            batches(&loader, epoch, 0).into_iter().flat_map(|batch| batch.samples).collect();
+        let order: Vec<u64> = batches(&loader, epoch, 0).into_iter().flat_map(|batch| batch.samples).collect();
         assert_eq!(order, (0..7).collect::<Vec<u64>>());
     }
     let first = batches(&loader, 0, 0).swap_remove(0);
@@ -160,9 +148,7 @@ fn a_decoder_that_panics_is_an_error_with_the_samples_name() {
     let source = Numbers { len: 40, panics: Some(3), ..Default::default() };
     let config = LoaderConfig { shuffle: false, ..config(4, 2) };
     let error = loader(source, config).epoch(0, 0).next().unwrap().unwrap_err();
-    assert!(
-        matches!(&error, DataError::Panicked { name, reason } if name == "number-3" && reason.contains("footing"))
-    );
+    assert!(matches!(&error, DataError::Panicked { name, reason } if name == "number-3" && reason.contains("footing")));
 }
 
 #[test]

@@ -140,11 +140,15 @@ pub(crate) mod cuda {
         let mut folders: Vec<PathBuf> =
             std::env::var_os("LD_LIBRARY_PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
         folders.extend(toolkits().into_iter().map(|folder| folder.join("lib64")));
-        folders.extend(["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"].map(PathBuf::from));
+        folders.extend(
+            ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"].map(PathBuf::from),
+        );
         let inside = |folder: PathBuf| {
             let names = std::fs::read_dir(folder).ok()?;
             let paths = names.flatten().map(|entry| entry.path());
-            paths.into_iter().find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(NVRTC)))
+            paths
+                .into_iter()
+                .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(NVRTC)))
         };
         folders.into_iter().find_map(inside)
     }

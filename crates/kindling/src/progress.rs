@@ -87,7 +87,9 @@ impl Observer for Console {
             }
             Event::Evaluated { epoch, split, loss, accuracy, samples, .. } => {
                 let percent = accuracy * 100.0;
-                self.say(&format!("epoch {epoch} · {split}: accuracy {percent:.1} % · loss {loss:.3} · {samples} images"));
+                self.say(&format!(
+                    "epoch {epoch} · {split}: accuracy {percent:.1} % · loss {loss:.3} · {samples} images"
+                ));
             }
             Event::Checkpoint { path, .. } if self.verbosity == Verbosity::Steps => {
                 self.say(&format!("saved {path}"));

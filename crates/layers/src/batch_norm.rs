@@ -12,8 +12,8 @@ use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Device, Tensor, module};
 
 use crate::activation::Activation;
-use crate::pass;
 use crate::cpu;
+use crate::pass;
 use crate::trace::{Describe, FeatureMap, Trace};
 
 /// Configuration of a [`BatchNorm`].
@@ -81,7 +81,11 @@ impl BatchNorm {
             Some(pass) => {
                 let batch = x.dims()[0];
                 let groups = pass.groups;
-                assert_eq!(groups.iter().sum::<usize>(), batch, "normalisation groups {groups:?} for a batch of {batch}");
+                assert_eq!(
+                    groups.iter().sum::<usize>(),
+                    batch,
+                    "normalisation groups {groups:?} for a batch of {batch}"
+                );
                 if own {
                     self.train_with_own_operation(x, groups, activation)
                 } else {
@@ -166,5 +170,92 @@ impl Describe for BatchNorm {
     fn describe(&self, input: FeatureMap, trace: &mut Trace) -> FeatureMap {
         trace.push("batch norm", input, 2 * input.channels as u64, 0, 0);
         input
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pass::{TrainingPass, training};
+    use burn::tensor::{TensorData, Tolerance};
+
+    const SHAPE: [usize; 4] = [5, 2, 3, 4];
+
+    fn images(device: &Device) -> Tensor<4> {
+        let count = SHAPE.iter().product::<usize>();
+        let values: Vec<f32> = (0..count).map(|i| ((i * 37 + 11) % 101) as f32 / 25.0 - 1.0).collect();
+        Tensor::from_data(TensorData::new(values, SHAPE), device)
+    }
+
+    fn pass(groups: &[usize]) -> TrainingPass {
+        let batch = groups.iter().sum();
+        TrainingPass { groups: groups.to_vec(), ..TrainingPass::whole_batch(batch) }
+    }
+
+    fn assert_close<const D: usize>(a: Tensor<D>, b: Tensor<D>) {
+        a.into_data().assert_approx_eq::<f32>(&b.into_data(), Tolerance::absolute(1e-5));
+    }
+
+    #[test]
+    fn the_own_operation_and_burns_agree_on_output_and_statistics() {
+        let device = Device::flex();
+        let norm = BatchNormConfig::default().init(2, &device);
+        let groups = vec![3, 2];
+        let (own, own_statistics) =
+            training(pass(&groups), || norm.train_with_own_operation(images(&device), groups.clone(), Activation::Relu6));
+        let (burns, burns_statistics) =
+            training(pass(&groups), || Activation::Relu6.forward(norm.train(images(&device), &groups)));
+        assert_close(own, burns);
+        let (own, burns) = (own_statistics.commit(norm.clone(), 0.0), burns_statistics.commit(norm, 0.0));
+        assert_close(own.running_mean.val(), burns.running_mean.val());
+        assert_close(own.running_var.val(), burns.running_var.val());
+    }
+
+    #[test]
+    fn the_own_inference_and_burns_agree() {
+        let device = Device::flex();
+        let norm = BatchNormConfig::default().init(2, &device);
+        let (_, statistics) = training(pass(&[5]), || norm.forward(images(&device)));
+        let norm = statistics.commit(norm, 0.7);
+        let own = norm.infer_with_own_operation(images(&device), Activation::HardSwish);
+        assert_close(own, Activation::HardSwish.forward(norm.infer(images(&device))));
+    }
+
+    #[test]
+    fn a_micro_batch_of_whole_groups_computes_what_the_batch_computes() {
+        let device = Device::flex();
+        let norm = BatchNormConfig::default().init(2, &device);
+        let (whole, whole_statistics) = training(pass(&[3, 2]), || norm.forward(images(&device)));
+        let (first, mut statistics) = training(pass(&[3]), || norm.forward(images(&device).narrow(0, 0, 3)));
+        let (second, rest) = training(pass(&[2]), || norm.forward(images(&device).narrow(0, 3, 2)));
+        statistics.merge(rest);
+        whole.into_data().assert_eq(&Tensor::cat(vec![first, second], 0).into_data(), true);
+        let (a, b) = (whole_statistics.commit(norm.clone(), 0.0), statistics.commit(norm, 0.0));
+        a.running_mean.val().into_data().assert_eq(&b.running_mean.val().into_data(), true);
+        a.running_var.val().into_data().assert_eq(&b.running_var.val().into_data(), true);
+    }
+
+    /// By PyTorch's definition, in float64: `running = 0.9 running + 0.1 statistic`, the variance unbiased.
+    #[test]
+    fn running_statistics_follow_pytorchs_conventions_and_change_only_when_committed() {
+        let device = Device::flex();
+        let norm = BatchNormConfig::default().init(2, &device);
+        let (_, statistics) = training(pass(&[5]), || norm.forward(images(&device)));
+        assert_close(norm.running_mean.val(), Tensor::zeros([2], &device));
+        let committed = statistics.commit(norm, 0.0);
+
+        let values: Vec<f32> = images(&device).into_data().try_to_vec().unwrap();
+        let plane = SHAPE[2] * SHAPE[3];
+        for channel in 0..2 {
+            let of_channel: Vec<f64> = (0..SHAPE[0])
+                .flat_map(|sample| values[(sample * 2 + channel) * plane..][..plane].iter().map(|v| f64::from(*v)))
+                .collect();
+            let count = of_channel.len() as f64;
+            let mean = of_channel.iter().sum::<f64>() / count;
+            let var = of_channel.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (count - 1.0);
+            let found = |tensor: &Param<Tensor<1>>| f64::from(tensor.val().try_into_vec_as::<f32>().unwrap()[channel]);
+            assert!((found(&committed.running_mean) - 0.1 * mean).abs() < 1e-6);
+            assert!((found(&committed.running_var) - (0.9 + 0.1 * var)).abs() < 1e-6);
+        }
     }
 }

@@ -63,7 +63,10 @@ mod tests {
     fn texts_of_the_runtimes_are_told_apart() {
         let cases = [
             ("out of device memory allocating 1048576 bytes", Failure::OutOfMemory),
-            ("Can't allocate 4096 bytes: every page size the memory tracks still holds live allocations", Failure::OutOfMemory),
+            (
+                "Can't allocate 4096 bytes: every page size the memory tracks still holds live allocations",
+                Failure::OutOfMemory,
+            ),
             ("memory 12 was never allocated: the reservation behind it failed", Failure::OutOfMemory),
             ("can't allocate buffer of size: 68719476736", Failure::TensorTooLarge),
             (
@@ -71,10 +74,7 @@ mod tests {
                  Caused by:\n  can't allocate buffer of size: 68719476736",
                 Failure::TensorTooLarge,
             ),
-            (
-                "out of device memory allocating 8 bytes\nThe device is poisoned: illegal address",
-                Failure::DeviceLost,
-            ),
+            ("out of device memory allocating 8 bytes\nThe device is poisoned: illegal address", Failure::DeviceLost),
             ("The tensors have incompatible shapes", Failure::Other),
         ];
         for (text, expected) in cases {

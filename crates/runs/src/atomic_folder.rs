@@ -22,9 +22,9 @@ const UNFINISHED: &str = ".unfinished-";
 pub fn write_folder_atomically(parent: &Path, name: &str, files: &[(&str, Vec<u8>)]) -> Result<PathBuf, RunError> {
     let hidden = parent.join(format!("{UNFINISHED}{name}"));
     let target = parent.join(name);
-    let written = fill(&hidden, files).and_then(|()| take_name(&hidden, &target)).and_then(|()| {
-        sync_folder(parent).map_err(RunError::on("write", parent))
-    });
+    let written = fill(&hidden, files)
+        .and_then(|()| take_name(&hidden, &target))
+        .and_then(|()| sync_folder(parent).map_err(RunError::on("write", parent)));
     if written.is_err() {
         // The error above is the one to report; that this fails as well would add nothing.
         let _ = fs::remove_dir_all(&hidden);

@@ -204,8 +204,7 @@ fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), RunError> {
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
     let text = fs::read(path).map_err(RunError::on("read", path))?;
-    serde_json::from_slice(&text)
-        .map_err(|error| RunError::Malformed { path: path.into(), reason: error.to_string() })
+    serde_json::from_slice(&text).map_err(|error| RunError::Malformed { path: path.into(), reason: error.to_string() })
 }
 
 fn one_line(text: &str) -> String {
@@ -214,16 +213,11 @@ fn one_line(text: &str) -> String {
 
 /// The last part of a path or name, in characters that every file system and shell takes.
 fn file_name(text: &str, otherwise: &str) -> String {
-    let last =
-        Path::new(text).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let last = Path::new(text).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let safe: String = last
         .chars()
         .take(48)
-        .map(
-            |character| {
-                if character.is_ascii_alphanumeric() || "_.".contains(character) { character } else { '-' }
-            },
-        )
+        .map(|character| if character.is_ascii_alphanumeric() || "_.".contains(character) { character } else { '-' })
         .collect();
     match safe.trim_matches(['-', '.']) {
         "" => otherwise.to_owned(),

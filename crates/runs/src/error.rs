@@ -94,8 +94,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_named_as_such() {
-        let error =
-            RunError::io("write", Path::new("runs/a/weights.safetensors"), io::Error::from_raw_os_error(28));
+        let error = RunError::io("write", Path::new("runs/a/weights.safetensors"), io::Error::from_raw_os_error(28));
         let text = error.to_string();
         assert!(text.contains("No space left") && text.contains("runs/a/weights.safetensors"), "{text}");
         assert!(text.contains("--resume"), "{text}");

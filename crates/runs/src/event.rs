@@ -131,8 +131,7 @@ mod tests {
     #[test]
     fn a_loss_that_is_not_finite_survives_the_file() {
         for loss in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.5, 2.0] {
-            let event =
-                Event::Evaluated { step: 1, epoch: 1, split: "test".into(), loss, accuracy: 0.0, samples: 3 };
+            let event = Event::Evaluated { step: 1, epoch: 1, split: "test".into(), loss, accuracy: 0.0, samples: 3 };
             let line = serde_json::to_string(&event).unwrap();
             let Event::Evaluated { loss: back, .. } = serde_json::from_str(&line).unwrap() else {
                 panic!("{line}");

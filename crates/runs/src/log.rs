@@ -27,8 +27,7 @@ impl EventLog {
     /// # Errors
     /// [`RunError::Busy`] if another log on the same file is open, [`RunError::Io`], [`RunError::DiskFull`].
     pub fn open(path: &Path) -> Result<Self, RunError> {
-        let file =
-            OpenOptions::new().create(true).append(true).open(path).map_err(RunError::on("open", path))?;
+        let file = OpenOptions::new().create(true).append(true).open(path).map_err(RunError::on("open", path))?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => return Err(RunError::Busy { path: path.into() }),
             // Some network file systems have no locks. That is no reason not to train there.
@@ -52,10 +51,8 @@ impl EventLog {
     /// # Errors
     /// [`RunError::Io`] or [`RunError::DiskFull`]; the lines before stay readable.
     pub fn append(&mut self, event: &Event) -> Result<(), RunError> {
-        let mut line = serde_json::to_vec(event).map_err(|error| RunError::Inexpressible {
-            path: self.path.clone(),
-            reason: error.to_string(),
-        })?;
+        let mut line = serde_json::to_vec(event)
+            .map_err(|error| RunError::Inexpressible { path: self.path.clone(), reason: error.to_string() })?;
         line.push(b'\n');
         self.write(&line)?;
         if let Event::Checkpoint { .. } = event {

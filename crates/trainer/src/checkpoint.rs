@@ -77,10 +77,8 @@ impl Checkpoints {
             let sha256 = files.iter().map(|(file, bytes)| (file.to_string(), hex(bytes))).collect();
             let progress = state.progress.clone();
             let contents = StateFile { model: self.model.clone(), progress, sha256, counters };
-            let text = toml::to_string(&contents).map_err(|error| RunError::Inexpressible {
-                path: target.join(STATE),
-                reason: error.to_string(),
-            })?;
+            let text = toml::to_string(&contents)
+                .map_err(|error| RunError::Inexpressible { path: target.join(STATE), reason: error.to_string() })?;
             files.push((STATE, text.into_bytes()));
             write_folder_atomically(&self.folder, &name, &files)
         };
@@ -151,8 +149,7 @@ impl Checkpoints {
 }
 
 fn document(tensors: &Tensors, path: &Path) -> Result<Vec<u8>, RunError> {
-    tensors::to_bytes(tensors, &[])
-        .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })
+    tensors::to_bytes(tensors, &[]).map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })
 }
 
 fn hex(bytes: &[u8]) -> String {

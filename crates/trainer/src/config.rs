@@ -1,5 +1,6 @@
 //! What the trainer is told.
 
+use kindling_layers::pass::normalisation_groups;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -98,9 +99,8 @@ impl TrainConfig {
         if self.seed > i64::MAX as u64 || self.checkpoint_steps == 0 {
             return fail("the seed must be below 2^63 and checkpoints at least one step apart".into());
         }
-        let group = self.batch_size.min(self.norm_group);
-        let largest = kindling_layers::pass::normalisation_groups(self.batch_size, group).first().copied();
-        if let Some(largest) = largest.filter(|largest| *largest > self.micro_batch) {
+        let largest = self.largest_group();
+        if largest > self.micro_batch {
             return fail(format!(
                 "a micro-batch of {} is smaller than the normalisation group of {largest}; give --norm-group {} too \
                  (it changes what batch norm computes, so it is never changed silently)",
@@ -117,6 +117,13 @@ impl TrainConfig {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl TrainConfig {
+    /// Samples of the largest normalisation group of a whole batch: the smallest micro-batch there is.
+    pub fn largest_group(&self) -> usize {
+        normalisation_groups(self.batch_size, self.norm_group.max(1)).first().copied().unwrap_or(1)
     }
 }
 

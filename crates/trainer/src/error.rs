@@ -20,8 +20,9 @@ pub enum TrainError {
     Run(#[from] RunError),
     /// The device ran out of memory.
     #[error(
-        "out of memory at step {step} with a micro-batch of {micro_batch}; the step changed nothing: resume with a \
-         smaller --micro-batch or image size ({reason})"
+        "out of memory at step {step} with {micro_batch} images at once; the run is as it was before that step: \
+         continue it with --resume and a smaller --micro-batch or, where one normalisation group does not fit, start a \
+         new one with a smaller --batch-size or --image-size ({reason})"
     )]
     OutOfMemory {
         /// The step that did not fit.
@@ -42,7 +43,7 @@ pub enum TrainError {
     /// The loss or the gradients are not numbers any more.
     #[error(
         "step {step} gave a loss of {loss} and a gradient norm of {norm}; the weights are those of step {} \
-         (a lower --lr or --clip-norm usually helps)", step - 1
+         (a new run with a lower --lr or with --clip-norm usually helps)", step - 1
     )]
     NotFinite {
         /// The step.

@@ -79,6 +79,8 @@ pub struct Trainer<'a, M: Classifier> {
     log: EventLog,
     meter: Meter,
     state: TrainState<M>,
+    /// The step of the newest checkpoint this process wrote.
+    saved: Option<u64>,
     began: Instant,
 }
 
@@ -110,7 +112,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let log = EventLog::open(&setup.run.events())?;
         let meter = Meter::new(&setup.device);
         let began = Instant::now();
-        Ok(Self { config, setup, engine, schedule, checkpoints, log, meter, state, began })
+        Ok(Self { config, setup, engine, schedule, checkpoints, log, meter, state, saved: None, began })
     }
 
     /// Continues from the newest checkpoint: the log forgets what came after it.
@@ -159,6 +161,16 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// # Errors
     /// The first thing that went wrong. The state is that of the last good step, and the last checkpoint is intact.
     pub fn fit(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
+        let outcome = self.epochs(observer);
+        // A step that failed changed nothing, so the steps before it need not be lost. If this fails too, the older
+        // checkpoint is still there and the first error is the one to report.
+        if outcome.is_err() && self.saved != Some(self.state.progress.step) && self.state.progress.step > 0 {
+            let _ = self.checkpoint(observer);
+        }
+        outcome
+    }
+
+    fn epochs(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
         loop {
             if self.train_epoch(observer)? == Ended::Interrupted {
                 return Ok(Ended::Interrupted);
@@ -251,6 +263,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
 
     fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let path = self.checkpoints.save(&self.state)?;
+        self.saved = Some(self.state.progress.step);
         let path = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.emit(Event::Checkpoint { step: self.state.progress.step, path }, observer)
     }

@@ -23,6 +23,10 @@ mod optimizer;
 mod schedule;
 mod state;
 mod step;
+#[cfg(test)]
+mod step_tests;
+#[cfg(test)]
+mod testing;
 
 pub use checkpoint::Checkpoints;
 pub use config::{OptimizerConfig, TrainConfig};

@@ -45,8 +45,8 @@ impl Optimizer {
             }
             OptimizerConfig::Sgd { momentum, weight_decay } => {
                 let rule = |decay: f64| {
-                    let momentum = (momentum > 0.0)
-                        .then(|| MomentumConfig::new().with_momentum(momentum).with_dampening(0.0));
+                    let momentum =
+                        (momentum > 0.0).then(|| MomentumConfig::new().with_momentum(momentum).with_dampening(0.0));
                     let decay = (decay > 0.0).then(|| WeightDecayConfig::new(decay as f32));
                     SgdConfig::new().with_momentum(momentum).with_weight_decay(decay).build()
                 };
@@ -56,13 +56,7 @@ impl Optimizer {
     }
 
     /// One update of every parameter that has a gradient, each gradient multiplied by `scale` first.
-    pub(crate) fn update<M: Module>(
-        &self,
-        model: M,
-        gradients: GradientSum,
-        rate: f64,
-        scale: f64,
-    ) -> (M, Self) {
+    pub(crate) fn update<M: Module>(&self, model: M, gradients: GradientSum, rate: f64, scale: f64) -> (M, Self) {
         match self {
             Self::AdamW(rule) => {
                 let (model, rule) = rule.update(model, gradients, rate, scale);
@@ -84,7 +78,13 @@ impl Optimizer {
     }
 
     /// This optimizer with a saved state, for the parameters of these names; `None` if it is another rule's state.
-    pub(crate) fn load(&self, names: &[String], tensors: Tensors, counters: &Counters, device: &Device) -> Option<Self> {
+    pub(crate) fn load(
+        &self,
+        names: &[String],
+        tensors: Tensors,
+        counters: &Counters,
+        device: &Device,
+    ) -> Option<Self> {
         match self {
             Self::AdamW(rule) => rule.load(names, tensors, counters, device).map(Self::AdamW),
             Self::Sgd(rule) => rule.load(names, tensors, counters, device).map(Self::Sgd),

@@ -55,8 +55,7 @@ pub(crate) fn anatomical_axes(header: &NiftiHeader, dims: [usize; 3]) -> Result<
             order = *candidate;
         }
     }
-    let (finest, coarsest) =
-        (spacing.into_iter().fold(f64::MAX, f64::min), spacing.into_iter().fold(0.0, f64::max));
+    let (finest, coarsest) = (spacing.into_iter().fold(f64::MAX, f64::min), spacing.into_iter().fold(0.0, f64::max));
     if coarsest > MOST_ANISOTROPIC * finest {
         return Err(format!("its voxels are more than {MOST_ANISOTROPIC} times as long as wide"));
     }
@@ -82,8 +81,7 @@ fn affine(header: &NiftiHeader) -> Result<Affine, String> {
     } else if header.qform_code > 0 {
         Ok(affine_of_quaternion(header))
     } else {
-        Err("it states no orientation (its sform and qform codes are 0), so its planes cannot be named"
-            .into())
+        Err("it states no orientation (its sform and qform codes are 0), so its planes cannot be named".into())
     }
 }
 
@@ -99,8 +97,7 @@ fn affine_of_quaternion(header: &NiftiHeader) -> Affine {
         [2.0 * (b * d - a * c), 2.0 * (c * d + a * b), a * a + d * d - b * b - c * c],
     ];
     let handedness = if header.pixdim[0] < 0.0 { -1.0 } else { 1.0 };
-    let scale =
-        [f64::from(header.pixdim[1]), f64::from(header.pixdim[2]), f64::from(header.pixdim[3]) * handedness];
+    let scale = [f64::from(header.pixdim[1]), f64::from(header.pixdim[2]), f64::from(header.pixdim[3]) * handedness];
     let offset = [header.quatern_x, header.quatern_y, header.quatern_z].map(f64::from);
     std::array::from_fn(|r| {
         let row = rotation[r];
@@ -183,10 +180,7 @@ mod tests {
             (with_sform([[f64::NAN; 4]; 3]), "voxel sizes"),
             (with_sform([[1e9, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]), "voxel sizes"),
             (with_sform([[1.0, 1.0, 0.0, 0.0], [0.0, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]), "oblique"),
-            (
-                with_sform([[0.5, 0.0, 0.0, 0.0], [0.0, 6.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]),
-                "as long as wide",
-            ),
+            (with_sform([[0.5, 0.0, 0.0, 0.0], [0.0, 6.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]), "as long as wide"),
         ] {
             let error = anatomical_axes(&header, [4, 4, 4]).unwrap_err();
             assert!(error.contains(says), "{error}");

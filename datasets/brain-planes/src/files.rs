@@ -28,8 +28,7 @@ pub(crate) const TRAINING: [Stored; 3] = [
     Stored { name: "ch2bet", file: "ch2bet.nii" },
 ];
 /// The average of 152 others.
-pub(crate) const TEST: Stored =
-    Stored { name: "mni152", file: "mni_icbm152_t1_tal_nlin_sym_09a_converted.nii" };
+pub(crate) const TEST: Stored = Stored { name: "mni152", file: "mni_icbm152_t1_tal_nlin_sym_09a_converted.nii" };
 
 /// Where the volumes lie within Kindling's cache folder.
 pub fn folder(cache: &Path) -> PathBuf {
@@ -52,9 +51,7 @@ pub(crate) fn load(cache: &Path, stored: &Stored) -> Result<Volume, BrainPlanesE
 
 /// The SHA-256 that the list gives for an unpacked volume.
 fn listed_sum(file: &str) -> Option<&'static str> {
-    SUMS.lines()
-        .filter_map(|line| line.split_once("  "))
-        .find_map(|(sum, name)| (name == file).then_some(sum))
+    SUMS.lines().filter_map(|line| line.split_once("  ")).find_map(|(sum, name)| (name == file).then_some(sum))
 }
 
 fn load_checked(cache: &Path, stored: &Stored, wanted: Option<&str>) -> Result<Volume, BrainPlanesError> {

@@ -43,8 +43,7 @@ const ABOUT: &str = "Slices of T1-weighted MR volumes of the human head: which p
 /// # Errors
 /// If the volumes were not fetched, are damaged, or cannot be read.
 pub fn dataset(cache: &Path) -> Result<Dataset, BrainPlanesError> {
-    let training =
-        files::TRAINING.iter().map(|stored| files::load(cache, stored)).collect::<Result<Vec<_>, _>>()?;
+    let training = files::TRAINING.iter().map(|stored| files::load(cache, stored)).collect::<Result<Vec<_>, _>>()?;
     let test = files::load(cache, &files::TEST)?;
     Ok(assemble(training, vec![test]))
 }
@@ -54,9 +53,8 @@ fn assemble(training: Vec<Volume>, test: Vec<Volume>) -> Dataset {
     let foregrounds = |volumes: &[Volume]| volumes.iter().map(Volume::foreground).collect::<Vec<_>>();
     let (training_foregrounds, test_foregrounds) = (foregrounds(&training), foregrounds(&test));
     let (training, test): (Arc<[Volume]>, Arc<[Volume]>) = (training.into(), test.into());
-    let of_part = |wanted: Part| {
-        Arc::new(Slices::of(&training, &training_foregrounds, |position| part(position) == wanted))
-    };
+    let of_part =
+        |wanted: Part| Arc::new(Slices::of(&training, &training_foregrounds, |position| part(position) == wanted));
     Dataset {
         name: "brain-planes".into(),
         about: ABOUT.into(),

@@ -28,11 +28,7 @@ pub(crate) struct Slices {
 impl Slices {
     /// The slices with enough foreground of all three planes of all volumes, where `wanted` says yes to the position
     /// along the plane's normal, mm. `foregrounds` are those of the volumes.
-    pub(crate) fn of(
-        volumes: &Arc<[Volume]>,
-        foregrounds: &[[Vec<f64>; 3]],
-        wanted: impl Fn(f64) -> bool,
-    ) -> Self {
+    pub(crate) fn of(volumes: &Arc<[Volume]>, foregrounds: &[[Vec<f64>; 3]], wanted: impl Fn(f64) -> bool) -> Self {
         let mut places = Vec::new();
         for (number, (volume, shares)) in volumes.iter().zip(foregrounds).enumerate() {
             for plane in Plane::ALL {
@@ -87,8 +83,7 @@ mod tests {
 
     /// 10 x 10 x 10 voxels, bright below z = 5.
     fn half_full() -> (Arc<[Volume]>, Vec<[Vec<f64>; 3]>) {
-        let volumes: Arc<[Volume]> =
-            [Nifti::of([10, 10, 10], |[_, _, z]| if z < 5 { 200 } else { 0 }).read()].into();
+        let volumes: Arc<[Volume]> = [Nifti::of([10, 10, 10], |[_, _, z]| if z < 5 { 200 } else { 0 }).read()].into();
         let foregrounds = volumes.iter().map(Volume::foreground).collect();
         (volumes, foregrounds)
     }

@@ -92,11 +92,7 @@ impl Volume {
                 pixels.push(self.at(point));
             }
         }
-        squared(
-            Image { width, height, channels: 1, pixels },
-            self.axes[across].spacing,
-            self.axes[down].spacing,
-        )
+        squared(Image { width, height, channels: 1, pixels }, self.axes[across].spacing, self.axes[down].spacing)
     }
 }
 
@@ -145,11 +141,7 @@ mod tests {
                 assert_eq!(axis.len, wanted.len);
                 for index in 0..axis.len {
                     assert!((axis.position(index) - wanted.position(index)).abs() < 1e-4);
-                    assert_eq!(
-                        volume.slice(plane, index),
-                        base.slice(plane, index),
-                        "{way:?} {plane:?} {index}"
-                    );
+                    assert_eq!(volume.slice(plane, index), base.slice(plane, index), "{way:?} {plane:?} {index}");
                 }
             }
         }
@@ -159,9 +151,7 @@ mod tests {
     fn slices_show_superior_or_anterior_up_and_the_right_or_the_nose_on_the_left() {
         // Brighter to the right (x), to the front (y), to the top (z): 3 x 4 x 5 voxels.
         let value = |weights: [u8; 3]| {
-            let value = move |[x, y, z]: [usize; 3]| {
-                weights[0] * x as u8 + weights[1] * y as u8 + weights[2] * z as u8
-            };
+            let value = move |[x, y, z]: [usize; 3]| weights[0] * x as u8 + weights[1] * y as u8 + weights[2] * z as u8;
             Nifti::of([3, 4, 5], value).read()
         };
         let corners = |image: &Image| {

@@ -36,8 +36,7 @@ impl Voxels {
             Self::I16(values) => counted_quantile(values.iter().map(|&v| v.into()), share, floor),
             Self::U16(values) => counted_quantile(values.iter().map(|&v| v.into()), share, floor),
             Self::F32(values) => {
-                let mut kept: Vec<f32> =
-                    values.iter().copied().filter(|v| v.is_finite() && *v > floor).collect();
+                let mut kept: Vec<f32> = values.iter().copied().filter(|v| v.is_finite() && *v > floor).collect();
                 let index = rank(kept.len(), share)? - 1;
                 Some(*kept.select_nth_unstable_by(index, f32::total_cmp).1)
             }

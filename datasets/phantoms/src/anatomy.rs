@@ -97,8 +97,7 @@ fn deep_structures(canvas: &mut Canvas, brain: &Ellipse, tissue: f32, rng: &mut 
     let falx = uniform(rng, [1.2, 2.4]);
     for end in [-1.0f32, 1.0] {
         let length = uniform(rng, [0.22, 0.34]);
-        let shape =
-            Ellipse::inside(brain, [end * (0.95 - length), 0.0], [length * brain.radii[0], falx], 0.0);
+        let shape = Ellipse::inside(brain, [end * (0.95 - length), 0.0], [length * brain.radii[0], falx], 0.0);
         canvas.paint(&shape, &warp, 2.5, fluid + 0.03);
     }
     for side in [-1.0f32, 1.0] {
@@ -138,9 +137,8 @@ fn distractors(canvas: &mut Canvas, brain: &Ellipse, rng: &mut Rng) {
         let (width, contrast) = (uniform(rng, VESSEL_WIDTH), uniform(rng, VESSEL_CONTRAST));
         // Two pieces with a bend, no straighter than real ones.
         let bend = angle + uniform(rng, [-0.7, 0.7]);
-        let half = |from: [f32; 2], angle: f32| {
-            [from[0] + angle.cos() * length / 2.0, from[1] + angle.sin() * length / 2.0]
-        };
+        let half =
+            |from: [f32; 2], angle: f32| [from[0] + angle.cos() * length / 2.0, from[1] + angle.sin() * length / 2.0];
         let middle = half(start, angle);
         let end = half(middle, bend);
         let level = level_at(canvas, middle) + contrast;

@@ -98,8 +98,7 @@ pub fn dataset(seed: u64) -> Dataset {
 
 /// The data set of a seed, of the sizes asked for. No image is in two splits.
 pub fn dataset_with(seed: u64, train: usize, val: usize, test: usize) -> Dataset {
-    let part =
-        |place: u64, count| Arc::new(Phantoms { seed, first: place * RANGE, count }) as Arc<dyn Source>;
+    let part = |place: u64, count| Arc::new(Phantoms { seed, first: place * RANGE, count }) as Arc<dyn Source>;
     Dataset {
         name: "phantoms".to_owned(),
         about: format!(

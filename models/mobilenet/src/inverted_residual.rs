@@ -37,13 +37,8 @@ impl InvertedResidualConfig {
             ConvNormConfig { conv, norm: self.norm, activation }.init(device)
         };
         let expanded = self.expanded;
-        let depthwise = ConvConfig {
-            input: expanded,
-            output: expanded,
-            kernel: self.kernel,
-            stride: self.stride,
-            depthwise: true,
-        };
+        let depthwise =
+            ConvConfig { input: expanded, output: expanded, kernel: self.kernel, stride: self.stride, depthwise: true };
         let squeeze_excite = SqueezeExciteConfig {
             channels: expanded,
             squeezed: make_divisible(expanded as f64 / 4.0, 8),

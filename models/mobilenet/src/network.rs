@@ -107,8 +107,7 @@ impl MobileNet {
             step += 1;
             if block.squeeze_excite.is_some() {
                 for (layer, fc) in [("reduce", "fc1"), ("expand", "fc2")] {
-                    squeeze_excites
-                        .push((format!("{own}.squeeze_excite.{layer}"), format!("{reference}.{step}.{fc}")));
+                    squeeze_excites.push((format!("{own}.squeeze_excite.{layer}"), format!("{reference}.{step}.{fc}")));
                 }
                 step += 1;
             }

@@ -68,7 +68,8 @@ impl Args {
             Command::Sheet { data, out, split, per_class, side, seed } => {
                 let dataset = dataset::open(&data, seed)?;
                 let source = dataset.source(split);
-                let groups = sheet::groups_of(source.as_ref(), &dataset.classes, per_class.max(1), side.clamp(16, 1024))?;
+                let groups =
+                    sheet::groups_of(source.as_ref(), &dataset.classes, per_class.max(1), side.clamp(16, 1024))?;
                 sheet::write_png(&sheet::draw(&groups, per_class.min(8)), &out)?;
                 println!("{}", out.display());
             }

@@ -124,7 +124,12 @@ fn show(entry: &ModelEntry, trace: &Trace, input: [usize; 3], layers: bool, form
     println!("  paper        {}\n  reference    {}", entry.paper, entry.reference);
     println!("  aliases      {}", entry.aliases.join(", "));
     println!("  input        {} x {} x {}", input[0], input[1], input[2]);
-    println!("  parameters   {}\n  multiply-adds {}\n  activations  {}", trace.params(), trace.macs(), trace.activations());
+    println!(
+        "  parameters   {}\n  multiply-adds {}\n  activations  {}",
+        trace.params(),
+        trace.macs(),
+        trace.activations()
+    );
     if layers {
         let width = trace.layers.iter().map(|layer| layer.name.len()).max().unwrap_or(0);
         println!("\n{:width$}  {:14} {:>16} {:>10} {:>12}", "layer", "kind", "output", "params", "macs");

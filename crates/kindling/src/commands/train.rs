@@ -150,6 +150,14 @@ impl Args {
         self.refuse_changes(&run, &config)?;
         // What has no influence on the result may change.
         config.train.micro_batch = self.micro_batch.unwrap_or(config.train.micro_batch);
+        let smallest = config.train.largest_group();
+        if config.train.micro_batch < smallest {
+            bail!(
+                "--micro-batch {} is smaller than this run's normalisation groups of {smallest}, which are part of what \
+                 it computes; {smallest} is the least it can be resumed with",
+                config.train.micro_batch
+            );
+        }
         config.train.checkpoint_steps = self.checkpoint_steps.unwrap_or(config.train.checkpoint_steps);
         config.workers = self.workers.unwrap_or(config.workers);
         if let Some(device) = self.device {
@@ -260,13 +268,7 @@ fn started(config: &RunConfig, environment: &Environment, parameters: u64, steps
     }
 }
 
-fn opening(
-    config: &RunConfig,
-    dataset: &Dataset,
-    run: &RunDir,
-    environment: &Environment,
-    parameters: u64,
-) -> String {
+fn opening(config: &RunConfig, dataset: &Dataset, run: &RunDir, environment: &Environment, parameters: u64) -> String {
     let size = config.data.preprocess.size;
     let batch = config.train.batch_size;
     let micro = config.train.micro_batch.min(batch);

@@ -79,9 +79,8 @@ fn check_depthwise(g: &Geometry, device: &Device, case: u64) {
         dx_naive[i] += f64::from(dy[o]) * f64::from(w[k]);
         dw_naive[k] += f64::from(dy[o]) * f64::from(x[i]);
     });
-    let tensor = |values: &[f32], shape: [usize; 4]| {
-        Tensor::<4>::from_data(TensorData::new(values.to_vec(), shape), device)
-    };
+    let tensor =
+        |values: &[f32], shape: [usize; 4]| Tensor::<4>::from_data(TensorData::new(values.to_vec(), shape), device);
     let xt = tensor(&x, g.input()).require_grad();
     let wt = tensor(&w, [g.channels, 1, g.kernel, g.kernel]).require_grad();
     let y = depthwise(xt.clone(), wt.clone(), g.stride);
@@ -111,7 +110,13 @@ fn reference(activation: Activation, x: f64) -> (f64, f64) {
         Activation::Relu6 => (x.clamp(0.0, 6.0), inside(0.0, 6.0)),
         Activation::HardSigmoid => ((x + 3.0).clamp(0.0, 6.0) / 6.0, inside(-3.0, 3.0) / 6.0),
         Activation::HardSwish => {
-            let derivative = if x < -3.0 { 0.0 } else if x > 3.0 { 1.0 } else { x / 3.0 + 0.5 };
+            let derivative = if x < -3.0 {
+                0.0
+            } else if x > 3.0 {
+                1.0
+            } else {
+                x / 3.0 + 0.5
+            };
             (x * (x + 3.0).clamp(0.0, 6.0) / 6.0, derivative)
         }
     }

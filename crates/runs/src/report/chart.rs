@@ -229,8 +229,7 @@ mod tests {
         ];
         for points in cases {
             let svg = chart(points.clone()).figure().into_string();
-            let path =
-                svg.split("class=\"line\" d=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+            let path = svg.split("class=\"line\" d=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
             assert!(!path.contains("NaN") && !path.contains("inf"), "{points:?}: {path}");
             assert!(svg.contains("aria-label"));
         }

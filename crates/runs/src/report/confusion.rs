@@ -113,11 +113,12 @@ fn heat_map(report: &Report<'_>, score: &Score) -> Markup {
 
 /// What a heat map does not say in words.
 fn frequent(report: &Report<'_>, score: &Score) -> Markup {
-    let fields = score.confusion.iter().enumerate().flat_map(|(truth, row)| {
-        row.iter().enumerate().map(move |(answer, &images)| (images, truth, answer))
-    });
-    let mut mistakes: Vec<_> =
-        fields.filter(|&(images, truth, answer)| images > 0 && truth != answer).collect();
+    let fields = score
+        .confusion
+        .iter()
+        .enumerate()
+        .flat_map(|(truth, row)| row.iter().enumerate().map(move |(answer, &images)| (images, truth, answer)));
+    let mut mistakes: Vec<_> = fields.filter(|&(images, truth, answer)| images > 0 && truth != answer).collect();
     mistakes.sort_by_key(|&(images, truth, answer)| (std::cmp::Reverse(images), truth, answer));
     html! {
         @if !mistakes.is_empty() {

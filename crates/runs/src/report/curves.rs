@@ -135,14 +135,8 @@ pub(super) fn thin(points: &[Point]) -> Vec<Point> {
     let by_height = |a: &&Point, b: &&Point| a.1.total_cmp(&b.1);
     let mut thinned = Vec::with_capacity(POINTS + 2);
     for points in points.chunks(stretch) {
-        let (finite, strange): (Vec<Point>, Vec<Point>) =
-            points.iter().partition(|point| point.1.is_finite());
-        let kept = [
-            finite.iter().min_by(by_height),
-            finite.iter().max_by(by_height),
-            strange.first(),
-            strange.last(),
-        ];
+        let (finite, strange): (Vec<Point>, Vec<Point>) = points.iter().partition(|point| point.1.is_finite());
+        let kept = [finite.iter().min_by(by_height), finite.iter().max_by(by_height), strange.first(), strange.last()];
         let mut ends: Vec<Point> = kept.into_iter().flatten().copied().collect();
         ends.sort_by(|a, b| a.0.total_cmp(&b.0));
         // By place, for NaN is not even equal to itself.

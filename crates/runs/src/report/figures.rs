@@ -34,27 +34,16 @@ pub(super) fn curves(report: &Report<'_>, steps: &Steps) -> Markup {
 fn loss(report: &Report<'_>, steps: &Steps, validation: &[Evaluation]) -> Chart {
     let mut series = Vec::new();
     if steps.loss.len() >= SMOOTH_FROM {
-        let each =
-            Series { name: "training", colour: "first", stroke: Stroke::Faint, points: thin(&steps.loss) };
+        let each = Series { name: "training", colour: "first", stroke: Stroke::Faint, points: thin(&steps.loss) };
         let smooth = thin(&smooth(&steps.loss));
         series.push(each);
         series.push(Series { name: "smoothed", colour: "first", stroke: Stroke::Line, points: smooth });
     } else if !steps.loss.is_empty() {
-        series.push(Series {
-            name: "training",
-            colour: "first",
-            stroke: Stroke::Line,
-            points: steps.loss.clone(),
-        });
+        series.push(Series { name: "training", colour: "first", stroke: Stroke::Line, points: steps.loss.clone() });
     }
     if !validation.is_empty() {
         let points = validation.iter().map(|at| (at.step as f64, at.loss)).collect::<Vec<_>>();
-        series.push(Series {
-            name: "validation",
-            colour: "second",
-            stroke: Stroke::Dots,
-            points: thin(&points),
-        });
+        series.push(Series { name: "validation", colour: "second", stroke: Stroke::Dots, points: thin(&points) });
     }
     let resumed = report.events.iter().filter_map(|event| match event {
         Event::Resumed { step } => Some((*step as f64, "resumed".to_owned())),
@@ -84,12 +73,7 @@ fn accuracy(report: &Report<'_>, validation: &[Evaluation]) -> Chart {
     let series = kinds
         .into_iter()
         .filter(|(.., evaluations)| !evaluations.is_empty())
-        .map(|(name, colour, stroke, evaluations)| Series {
-            name,
-            colour,
-            stroke,
-            points: points(evaluations),
-        })
+        .map(|(name, colour, stroke, evaluations)| Series { name, colour, stroke, points: points(evaluations) })
         .collect();
     let best = report.metrics.best_epoch.filter(|_| by_epoch && validation.len() > 1);
     Chart {

@@ -9,8 +9,7 @@ use crate::{Event, Score};
 const STYLE: &str = include_str!("report.css");
 const SCRIPT: &str = include_str!("report.js");
 /// The browser itself holds the page to its promise of asking nothing of the network.
-const POLICY: &str =
-    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 pub(super) fn page(report: &Report<'_>) -> Markup {
     let steps = Steps::of(report.events);
@@ -52,11 +51,7 @@ pub(super) fn page(report: &Report<'_>) -> Markup {
 
 /// What a score must beat: the test split's chance was handed in, another split has its own.
 fn chance(report: &Report<'_>, split: &str, score: &Score) -> f64 {
-    if split == "test" && report.chance.is_finite() && report.chance > 0.0 {
-        report.chance
-    } else {
-        score.chance()
-    }
+    if split == "test" && report.chance.is_finite() && report.chance > 0.0 { report.chance } else { score.chance() }
 }
 
 /// Whether an accuracy lies more than two standard errors above chance.
@@ -135,17 +130,13 @@ fn device(report: &Report<'_>) -> String {
 /// Why the run is not complete, if it is not.
 fn unfinished(report: &Report<'_>) -> Option<String> {
     let last = report.events.iter().rev().find(|event| {
-        matches!(
-            event,
-            Event::Finished { .. } | Event::Interrupted { .. } | Event::Step { .. } | Event::Resumed { .. }
-        )
+        matches!(event, Event::Finished { .. } | Event::Interrupted { .. } | Event::Step { .. } | Event::Resumed { .. })
     })?;
     match last {
         Event::Finished { .. } => None,
-        Event::Interrupted { step } => Some(format!(
-            "The run was interrupted after step {step}; --resume {} continues it.",
-            report.metrics.run
-        )),
+        Event::Interrupted { step } => {
+            Some(format!("The run was interrupted after step {step}; --resume {} continues it.", report.metrics.run))
+        }
         other => {
             let step = other.step().unwrap_or(0);
             Some(format!("The log ends at step {step}: the run was stopped there or is still going on."))
@@ -166,11 +157,7 @@ fn tiles(report: &Report<'_>) -> Markup {
         let images = words::plural(validation.samples as u64, "image", "images");
         tiles.push(("Validation accuracy", words::percent(validation.accuracy), format!("{images}{best}")));
     }
-    tiles.push((
-        "Training speed",
-        words::number(round(metrics.images_per_second)),
-        "images per second".into(),
-    ));
+    tiles.push(("Training speed", words::number(round(metrics.images_per_second)), "images per second".into()));
     tiles.push(match metrics.peak_memory_bytes {
         0 => ("Peak memory", "–".into(), "not measured on this device".into()),
         peak => ("Peak memory", words::bytes(peak), device_memory(report)),

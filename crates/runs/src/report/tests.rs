@@ -159,9 +159,7 @@ fn what_happened_to_the_run_is_told() {
     events.insert(30, Event::Interrupted { step: 30 });
     events.insert(31, Event::Resumed { step: 30 });
     let html = Run::new(3, events).html();
-    for text in
-        ["micro-batch 8 → 4, same global batch", "interrupted and saved", "resumed", "finished after 40 s"]
-    {
+    for text in ["micro-batch 8 → 4, same global batch", "interrupted and saved", "resumed", "finished after 40 s"] {
         assert!(html.contains(text), "{text}");
     }
 }

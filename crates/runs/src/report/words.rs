@@ -114,13 +114,8 @@ mod tests {
 
     #[test]
     fn durations_read_as_people_say_them() {
-        let cases = [
-            (0.52, "0.5 s"),
-            (59.4, "59 s"),
-            (59.6, "1 min 0 s"),
-            (252.4, "4 min 12 s"),
-            (7_320.0, "2 h 2 min"),
-        ];
+        let cases =
+            [(0.52, "0.5 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (252.4, "4 min 12 s"), (7_320.0, "2 h 2 min")];
         for (seconds, text) in cases {
             assert_eq!(plain(duration(seconds)), text);
         }

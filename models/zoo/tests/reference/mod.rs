@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{Device, Tensor, TensorData, activation};
 use kindling_layers::Classifier;
-use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::parameters::{self, ModulePath};
+use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::tensors::Tensors;
 use kindling_zoo::{ModelOptions, Network, find, reference};
 use serde_json::Value;
@@ -69,9 +69,7 @@ fn case(model: &str) -> Value {
 fn network(case: &Value, device: &Device) -> Network {
     let name = case["model"].as_str().expect("a name").trim_start_matches("torchvision.");
     let options = ModelOptions { in_channels: 3, classes: 1000, drop_rate: Some(0.0), seed: 0 };
-    let network = find(name).expect("a zoo model")
-        .build(&options, device)
-        .expect("buildable");
+    let network = find(name).expect("a zoo model").build(&options, device).expect("buildable");
     let mut tensors = Tensors::new();
     for key in case["keys"].as_array().expect("keys") {
         let name = key[0].as_str().expect("a key's name");

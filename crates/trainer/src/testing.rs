@@ -1,0 +1,79 @@
+//! A small classifier, batches for it, and failures on demand.
+
+use std::cell::Cell;
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kindling_data::HostBatch;
+use kindling_layers::{
+    Activation, BatchNormConfig, Classifier, ConvConfig, ConvNorm, ConvNormConfig, Dropout, Linear, global_average_pool,
+    init,
+};
+use kindling_random::{Purpose, rng};
+use rand::RngExt;
+
+pub(crate) const CLASSES: usize = 3;
+const SIZE: usize = 12;
+
+thread_local! {
+    static FAIL: Cell<Option<(usize, &'static str)>> = const { Cell::new(None) };
+}
+
+/// Lets the forward pass after the next `after` ones panic with `text`.
+pub(crate) fn fail_after(after: usize, text: &'static str) {
+    FAIL.set(Some((after, text)));
+}
+
+/// Convolution, depthwise convolution, pooling, dropout, classifier.
+#[derive(Module, Debug)]
+pub(crate) struct Toy {
+    stem: ConvNorm,
+    depthwise: ConvNorm,
+    #[module(skip)]
+    dropout: Dropout,
+    classifier: Linear,
+}
+
+impl Toy {
+    pub(crate) fn new(device: &Device) -> Self {
+        let block = |input, output, depthwise| {
+            let conv = ConvConfig { input, output, kernel: 3, stride: 1, depthwise };
+            ConvNormConfig { conv, norm: BatchNormConfig::default(), activation: Activation::HardSwish }.init(device)
+        };
+        let toy = Self {
+            stem: block(1, 6, false),
+            depthwise: block(6, 6, true),
+            dropout: Dropout { probability: 0.25, layer: 0 },
+            classifier: Linear::new(6, CLASSES, device),
+        };
+        init::initialise(toy, 5)
+    }
+}
+
+impl Classifier for Toy {
+    fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+        match FAIL.get() {
+            Some((0, text)) => {
+                FAIL.set(None);
+                panic!("{text}");
+            }
+            Some((after, text)) => FAIL.set(Some((after - 1, text))),
+            None => {}
+        }
+        let x = self.depthwise.forward(self.stem.forward(images));
+        self.classifier.forward(self.dropout.forward(global_average_pool(x)))
+    }
+}
+
+/// A batch of noise.
+pub(crate) fn batch(size: usize, index: usize) -> HostBatch {
+    let mut rng = rng(3, Purpose::Display, 0, index as u64);
+    HostBatch {
+        images: (0..size * SIZE * SIZE).map(|_| rng.random::<f32>()).collect(),
+        shape: [size, 1, SIZE, SIZE],
+        labels: (0..size).map(|row| row % CLASSES).collect(),
+        samples: (0..size).map(|row| (index * size + row) as u64).collect(),
+        epoch: 0,
+        index,
+    }
+}
