@@ -97,8 +97,20 @@ fn first_line(text: &str) -> &str {
 pub(crate) mod cuda {
     use super::*;
 
-    /// Files a CUDA run needs, besides the driver.
+    /// Files a CUDA run needs.
     const NVRTC: &str = "libnvrtc.so";
+    const DRIVER: &str = "libcuda.so";
+    /// Folders the loader looks in: distributions, containers with a mounted driver, WSL, NixOS.
+    const SYSTEM: [&str; 8] = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/local/nvidia/lib64",
+        "/usr/local/nvidia/lib",
+        "/usr/lib/wsl/lib",
+        "/run/opengl-driver/lib",
+    ];
     const HEADER: &str = "include/cuda_runtime.h";
 
     /// What is missing for GPU `index`, in words; `None` if it is all there.
@@ -123,10 +135,14 @@ pub(crate) mod cuda {
         None
     }
 
-    /// NVIDIA GPUs that the driver shows.
+    /// NVIDIA GPUs that the driver shows. Burn is only asked where there is a driver: its answer starts every GPU
+    /// runtime of the build, and some of them talk.
     #[cfg(feature = "cuda")]
     pub(crate) fn count() -> usize {
         use burn::tensor::DeviceType;
+        if library(DRIVER).is_none() {
+            return 0;
+        }
         catch_unwind(|| Device::enumerate(DeviceType::Cuda).into_vec().len()).unwrap_or(0)
     }
 
@@ -135,22 +151,31 @@ pub(crate) mod cuda {
         0
     }
 
-    /// Where NVRTC lies, searched as the loader searches: `LD_LIBRARY_PATH`, the toolkit, the system's folders.
+    /// Where NVRTC lies.
     pub(crate) fn nvrtc() -> Option<PathBuf> {
+        library(NVRTC)
+    }
+
+    /// Where a shared library lies whose name begins so: on `LD_LIBRARY_PATH`, in the toolkit, in the folders of
+    /// systems and containers, and last where the loader's cache says.
+    fn library(name: &str) -> Option<PathBuf> {
         let mut folders: Vec<PathBuf> =
             std::env::var_os("LD_LIBRARY_PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
         folders.extend(toolkits().into_iter().map(|folder| folder.join("lib64")));
-        folders.extend(
-            ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"].map(PathBuf::from),
-        );
+        folders.extend(SYSTEM.map(PathBuf::from));
         let inside = |folder: PathBuf| {
-            let names = std::fs::read_dir(folder).ok()?;
-            let paths = names.flatten().map(|entry| entry.path());
-            paths
-                .into_iter()
-                .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(NVRTC)))
+            let entries = std::fs::read_dir(folder).ok()?;
+            entries
+                .flatten()
+                .find(|entry| entry.file_name().to_string_lossy().starts_with(name))
+                .map(|entry| entry.path())
         };
-        folders.into_iter().find_map(inside)
+        folders.into_iter().find_map(inside).or_else(|| {
+            let cache = std::process::Command::new("ldconfig").arg("-p").output().ok()?;
+            let lines = String::from_utf8_lossy(&cache.stdout).into_owned();
+            let line = lines.lines().find(|line| line.trim_start().starts_with(name))?;
+            line.split_once("=> ").map(|(_, path)| PathBuf::from(path))
+        })
     }
 
     /// Where the CUDA headers lie.

@@ -89,7 +89,7 @@ impl BatchNorm {
                 if own {
                     self.train_with_own_operation(x, groups, activation)
                 } else {
-                    activation.forward(self.train(x, &groups))
+                    activation.forward(self.train_with_burns_operation(x, &groups))
                 }
             }
             // The own operation's gradient takes the statistics for the batch's.
@@ -124,7 +124,7 @@ impl BatchNorm {
     }
 
     /// Burn's operation on each group.
-    fn train(&self, x: Tensor<4>, groups: &[usize]) -> Tensor<4> {
+    fn train_with_burns_operation(&self, x: Tensor<4>, groups: &[usize]) -> Tensor<4> {
         let [batch, _, height, width] = x.dims();
         let mut start = 0;
         let mut outputs = Vec::with_capacity(groups.len());
@@ -201,10 +201,12 @@ mod tests {
         let device = Device::flex();
         let norm = BatchNormConfig::default().init(2, &device);
         let groups = vec![3, 2];
-        let (own, own_statistics) =
-            training(pass(&groups), || norm.train_with_own_operation(images(&device), groups.clone(), Activation::Relu6));
-        let (burns, burns_statistics) =
-            training(pass(&groups), || Activation::Relu6.forward(norm.train(images(&device), &groups)));
+        let (own, own_statistics) = training(pass(&groups), || {
+            norm.train_with_own_operation(images(&device), groups.clone(), Activation::Relu6)
+        });
+        let (burns, burns_statistics) = training(pass(&groups), || {
+            Activation::Relu6.forward(norm.train_with_burns_operation(images(&device), &groups))
+        });
         assert_close(own, burns);
         let (own, burns) = (own_statistics.commit(norm.clone(), 0.0), burns_statistics.commit(norm, 0.0));
         assert_close(own.running_mean.val(), burns.running_mean.val());

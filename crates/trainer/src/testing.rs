@@ -6,8 +6,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::{
-    Activation, BatchNormConfig, Classifier, ConvConfig, ConvNorm, ConvNormConfig, Dropout, Linear, global_average_pool,
-    init,
+    Activation, BatchNormConfig, Classifier, ConvConfig, ConvNorm, ConvNormConfig, Dropout, Linear,
+    global_average_pool, init,
 };
 use kindling_random::{Purpose, rng};
 use rand::RngExt;

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// The most samples whose statistics batch norm takes together [default: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
     norm_group: Option<usize>,
-    /// Passes over the training samples [default: 7 for phantoms, otherwise 10]
+    /// Passes over the training samples [default: 4 for phantoms, 3 for brain-planes, otherwise 10]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u64>,
     /// Stop after this many optimizer steps

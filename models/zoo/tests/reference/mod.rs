@@ -19,11 +19,11 @@ const GAIN: f64 = 4.5;
 /// How close is close: a share of the expected figure, or a multiple of the reference's own difference between float32
 /// and float64, whichever is larger.
 #[derive(Clone, Copy)]
-pub struct Tolerance {
+pub(crate) struct Tolerance {
     /// Share of the expected figure.
-    pub relative: f64,
+    pub(crate) relative: f64,
     /// Multiple of the reference's own rounding.
-    pub of_reference: f64,
+    pub(crate) of_reference: f64,
 }
 
 /// The generator of `golden.py`: splitmix64 seeded by the FNV-1a hash of a name, in `[0, 1)`.
@@ -110,7 +110,7 @@ fn close_logits(what: &str, logits: Tensor<2>, case: &Value, tag: &str, toleranc
 }
 
 /// Compares a network in eval and train mode, its loss and its gradients, on a device with gradients.
-pub fn equals_the_reference(model: &str, device: &Device, tolerance: Tolerance) {
+pub(crate) fn equals_the_reference(model: &str, device: &Device, tolerance: Tolerance) {
     let case = case(model);
     let network = network(&case, device);
     let batch = case["batch"].as_u64().expect("a batch") as usize;

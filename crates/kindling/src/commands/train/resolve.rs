@@ -10,7 +10,7 @@ use kindling_zoo::find;
 
 use super::{Args, OptimizerName};
 use crate::config::{DataConfig, ModelConfig, RunConfig, preprocess};
-use crate::dataset::{self, PHANTOMS};
+use crate::dataset::{self, BRAIN_PLANES, PHANTOMS};
 
 const MODEL: &str = "mobilenet_v3_small";
 const IMAGE_SIZE: usize = 512;
@@ -19,7 +19,9 @@ const NORM_GROUP: usize = 8;
 /// Passes over a set whose size is not known to us.
 const EPOCHS: u64 = 10;
 /// Ends within five minutes on two cores; `benchmarks/` has the run.
-const PHANTOM_EPOCHS: u64 = 7;
+const PHANTOM_EPOCHS: u64 = 4;
+/// Neighbouring slices are alike: three passes see everything there is to see.
+const BRAIN_PLANES_EPOCHS: u64 = 3;
 const CHECKPOINT_STEPS: u64 = 100;
 const WARMUP: f64 = 0.1;
 const MOMENTUM: f64 = 0.9;
@@ -95,7 +97,11 @@ impl Args {
             Some(text) => class_weights(text, dataset)?,
             None => file.and_then(|file| file.class_weights.clone()),
         };
-        let epochs = if dataset.name == PHANTOMS { PHANTOM_EPOCHS } else { EPOCHS };
+        let epochs = match dataset.name.as_str() {
+            PHANTOMS => PHANTOM_EPOCHS,
+            BRAIN_PLANES => BRAIN_PLANES_EPOCHS,
+            _ => EPOCHS,
+        };
         Ok(TrainConfig {
             batch_size,
             micro_batch: micro_batch.unwrap_or(batch_size.min(norm_group)),
