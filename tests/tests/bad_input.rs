@@ -200,7 +200,7 @@ fn values_that_cannot_be_are_refused_before_anything_is_written() {
         ("--weight-decay -1", "-1"),
         ("--momentum 0.5", "--optimizer sgd"),
         ("--optimizer sgd --momentum 1", "momentum 1"),
-        ("--optimizer adam", "adamw"),
+        ("--optimizer adam", "'adam'"),
         ("--class-weights 1,2", "2 class weights for 3"),
         ("--class-weights 1,0,1", "above 0"),
         ("--class-weights a,b,c", "--class-weights"),
@@ -210,7 +210,7 @@ fn values_that_cannot_be_are_refused_before_anything_is_written() {
         ("--seed -1", "-1"),
         ("--batch-size 4 --batch-size 8", "--batch-size"),
         ("--quiet --verbose", "--verbose"),
-        ("--epoch 3", "--epochs"),
+        ("--epoch 3", "'--epoch'"),
     ];
     let wrong = |&(flags, word): &(&str, &str)| {
         let sentence = place.refused(flags);

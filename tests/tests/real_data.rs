@@ -52,18 +52,9 @@ fn a_subject_that_was_not_trained_on_is_recognised() {
     let folder = tempdir().expect("a temporary folder");
     let run = folder.path().join("run");
     let mut command = kindling();
-    command.args([
-        "train",
-        "--data",
-        "brain-planes",
-        "--model",
-        "mobilenet_v2",
-        "--device",
-        "cpu",
-        "--image-size",
-        "64",
-    ]);
-    command.args(["--batch-size", "16", "--max-steps", "74", "--seed", "1", "--out"]).arg(&run);
+    command.args("train --data brain-planes --model mobilenet_v2 --image-size 48 --device cpu".split(' '));
+    // Three epochs: the running statistics of batch norm need most of a hundred steps to be of use.
+    command.args("--batch-size 32 --norm-group 32 --max-steps 111".split(' ')).arg("--out").arg(&run);
     let result = Outcome::of(&mut command).succeeded().result();
     assert!(result["chance"].as_f64().is_some_and(|chance| (chance - CHANCE).abs() < 1e-9), "{result}");
     let accuracy = result["test_accuracy"].as_f64().expect("a run reports its accuracy");
@@ -71,7 +62,7 @@ fn a_subject_that_was_not_trained_on_is_recognised() {
     assert_eq!(tested_on(&run), Some(409));
     let losses = losses(&run);
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
-    assert!(mean(&losses[losses.len() - 20..]) < 0.6 * mean(&losses[..5]), "the loss does not fall: {losses:?}");
+    assert!(mean(&losses[losses.len() - 20..]) < 0.7 * mean(&losses[..5]), "the loss does not fall: {losses:?}");
 }
 
 /// Images of the test split that the run's log says it was scored on.

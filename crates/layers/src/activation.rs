@@ -24,8 +24,9 @@ impl Activation {
             Self::Identity => x,
             Self::Relu => activation::relu(x),
             Self::Relu6 => x.clamp(0.0, 6.0),
-            Self::HardSwish => activation::hard_swish(x),
-            Self::HardSigmoid => activation::hard_sigmoid(x, 1.0 / 6.0, 0.5),
+            // Burn's own functions, and the gradient of its division, round 1/6 to float32 even in float64.
+            Self::HardSwish => x.clone() * Self::HardSigmoid.forward(x),
+            Self::HardSigmoid => x.add_scalar(3.0).clamp(0.0, 6.0).mul_scalar(1.0 / 6.0),
         }
     }
 }
