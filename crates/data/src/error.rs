@@ -108,7 +108,7 @@ pub enum DataError {
         reason: String,
     },
     /// The operating system refused to read or write.
-    #[error("cannot access {path:?}: {source}")]
+    #[error("cannot access {path:?}")]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -117,7 +117,7 @@ pub enum DataError {
         source: std::io::Error,
     },
     /// A thread of the loader could not be started.
-    #[error("cannot start a loader thread: {source}; use fewer workers")]
+    #[error("cannot start a loader thread; use fewer workers")]
     Thread {
         /// The system's reason.
         #[source]

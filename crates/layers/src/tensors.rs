@@ -8,13 +8,17 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 /// Tensors by name, in host memory.
 pub type Tensors = BTreeMap<String, TensorData>;
 
-/// Writes tensors and a few words of metadata as one safetensors document.
+/// The key of a document's metadata that is ours.
+const NOTE: &str = "kindling";
+
+/// Writes tensors, and a note about what they are, as one safetensors document.
 ///
-/// The same tensors give the same bytes: names are written in order.
+/// The same tensors and note give the same bytes: names are written in order, and there is one metadata key, for the
+/// format's library writes several in any order.
 ///
 /// # Errors
 /// A sentence if a tensor has a type safetensors files of Kindling do not hold (they hold f32 and f64).
-pub fn to_bytes(tensors: &Tensors, metadata: &[(&str, String)]) -> Result<Vec<u8>, String> {
+pub fn to_bytes(tensors: &Tensors, note: Option<&str>) -> Result<Vec<u8>, String> {
     let mut views = Vec::with_capacity(tensors.len());
     for (name, data) in tensors {
         let dtype = match data.dtype() {
@@ -25,9 +29,7 @@ pub fn to_bytes(tensors: &Tensors, metadata: &[(&str, String)]) -> Result<Vec<u8
         let view = TensorView::new(dtype, data.shape().as_slice().to_vec(), data.as_bytes());
         views.push((name.as_str(), view.map_err(|error| format!("`{name}`: {error}"))?));
     }
-    let metadata: HashMap<String, String> =
-        metadata.iter().map(|(key, value)| ((*key).to_string(), value.clone())).collect();
-    let metadata = (!metadata.is_empty()).then_some(metadata);
+    let metadata = note.map(|note| HashMap::from([(NOTE.to_string(), note.to_string())]));
     safetensors::serialize(views, metadata).map_err(|error| error.to_string())
 }
 
@@ -64,16 +66,16 @@ mod tests {
         let mut tensors = Tensors::new();
         tensors.insert("b".into(), TensorData::new(vec![1.5f32, -2.0, 0.25], [3]));
         tensors.insert("a".into(), TensorData::new(vec![1.0f64 / 3.0; 4], [2, 2]));
-        let bytes = to_bytes(&tensors, &[("model", "none".to_string())]).expect("writable");
+        let bytes = to_bytes(&tensors, Some("of no model")).expect("writable");
         assert_eq!(from_bytes(&bytes).expect("readable"), tensors);
-        assert_eq!(bytes, to_bytes(&tensors, &[("model", "none".to_string())]).expect("writable"));
+        assert_eq!(bytes, to_bytes(&tensors, Some("of no model")).expect("writable"));
     }
 
     #[test]
     fn a_truncated_document_is_an_error() {
         let mut tensors = Tensors::new();
         tensors.insert("a".into(), TensorData::new(vec![0.0f32; 64], [64]));
-        let bytes = to_bytes(&tensors, &[]).expect("writable");
+        let bytes = to_bytes(&tensors, None).expect("writable");
         for length in [0, 4, 20, bytes.len() - 1] {
             assert!(from_bytes(&bytes[..length]).is_err(), "{length} bytes were accepted");
         }

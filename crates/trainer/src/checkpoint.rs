@@ -87,7 +87,7 @@ impl Checkpoints {
                 Some(path) => format!("{} is intact", path.display()),
                 None => "there was none before it".to_string(),
             };
-            TrainError::Save { step, remains, source }
+            TrainError::Save { step, remains, cause: source }
         })?;
         self.prune();
         Ok(target)
@@ -113,7 +113,9 @@ impl Checkpoints {
     ) -> Result<TrainState<M>, TrainError> {
         let all = self.list();
         let Some(newest) = all.last() else {
-            let reason = "the run was stopped before its first checkpoint; start it again".to_string();
+            let reason =
+                "the run was stopped before its first checkpoint; remove the folder or choose another, and start again"
+                    .to_string();
             return Err(TrainError::Checkpoint { path: self.folder.clone(), reason });
         };
         self.read(newest, state, device).map_err(|mut reason| {
@@ -149,7 +151,7 @@ impl Checkpoints {
 }
 
 fn document(tensors: &Tensors, path: &Path) -> Result<Vec<u8>, RunError> {
-    tensors::to_bytes(tensors, &[]).map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })
+    tensors::to_bytes(tensors, None).map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -15,8 +15,8 @@ pub struct TrainConfig {
     pub micro_batch: usize,
     /// The most samples in a normalisation group.
     pub norm_group: usize,
-    /// The least weight of a step's statistics in the running ones. If absent, the model's own momentum, but enough
-    /// for a short run to forget the statistics it began with ([`crate::Trainer`]).
+    /// The least weight of a step's statistics in batch norm's running ones. If absent, the layers' own momentum, but
+    /// enough for a short run to forget the statistics it began with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub norm_momentum: Option<f64>,
     /// Passes over the training samples.

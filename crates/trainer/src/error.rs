@@ -62,14 +62,14 @@ pub enum TrainError {
         reason: String,
     },
     /// A checkpoint could not be written; the one before it is intact.
-    #[error("the checkpoint of step {step} could not be saved: {source}; {remains}")]
+    #[error("the checkpoint of step {step} could not be saved; {remains}: {cause}")]
     Save {
         /// The step.
         step: u64,
         /// Which checkpoint remains.
         remains: String,
         /// Why.
-        source: RunError,
+        cause: RunError,
     },
 }
 

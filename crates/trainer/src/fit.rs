@@ -16,6 +16,7 @@ use crate::error::TrainError;
 use crate::evaluate::evaluate;
 use crate::loss::CrossEntropy;
 use crate::micro_batch::micro_batches;
+use crate::norm_momentum::NormMomentum;
 use crate::optimizer::Optimizer;
 use crate::schedule::Schedule;
 use crate::state::{Best, Progress, TrainState};
@@ -27,17 +28,6 @@ pub trait Observer {
     fn event(&mut self, event: &Event);
     /// `done` of `total` samples of a split are evaluated.
     fn evaluating(&mut self, split: &str, done: usize, total: usize);
-}
-
-/// Running statistics average over at most this share of a run.
-const NORM_MEMORY: f64 = 0.05;
-/// PyTorch's default, which no run has to exceed.
-const NORM_MOMENTUM: f64 = 0.1;
-
-/// The least weight of a step's statistics in the running ones: MobileNetV3's own 0.01 was chosen for runs of a hundred
-/// thousand steps, and a run of three hundred would end with statistics that still remember the initial ones.
-fn least_norm_momentum(total_steps: u64) -> f64 {
-    (1.0 / (NORM_MEMORY * total_steps.max(1) as f64)).min(NORM_MOMENTUM)
 }
 
 /// How [`Trainer::fit`] ended.
@@ -53,8 +43,8 @@ pub enum Ended {
 pub struct Setup<'a> {
     /// The zoo's name of the model.
     pub model_name: &'a str,
-    /// Words for the weights files: what they belong to.
-    pub metadata: Vec<(&'static str, String)>,
+    /// A note in the weights files: what they belong to.
+    pub note: String,
     /// Number of classes.
     pub classes: usize,
     /// The device, without gradients.
@@ -100,7 +90,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             device: setup.device.clone().autodiff(),
             loss,
             clip_norm: config.clip_norm,
-            norm_momentum: config.norm_momentum.unwrap_or_else(|| least_norm_momentum(total_steps)),
+            norm_momentum: NormMomentum::new(config.norm_momentum, total_steps),
             seed: config.seed,
         };
         let state = TrainState {
@@ -271,7 +261,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     fn write_weights(&self, path: &std::path::Path) -> Result<(), TrainError> {
         let step = self.state.progress.step;
         let weights = parameters::read(&self.state.model).map_err(|text| TrainError::of_device(step, 0, &text))?;
-        let bytes = tensors::to_bytes(&weights, &self.setup.metadata)
+        let bytes = tensors::to_bytes(&weights, Some(&self.setup.note))
             .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })?;
         Ok(write_atomically(path, &bytes)?)
     }

@@ -10,6 +10,9 @@ use burn::tensor::{Gradients, Tensor};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GradientSum {
     of: BTreeMap<ParamId, Tensor<1>>,
+    /// The parameters in the model's own order. Identities are drawn anew in every process, and a sum in their order
+    /// would differ from run to run.
+    order: Vec<ParamId>,
 }
 
 impl GradientSum {
@@ -17,7 +20,7 @@ impl GradientSum {
     pub(crate) fn add<M: Module>(&mut self, gradients: Gradients, model: &M) {
         struct Add<'a> {
             from: GradientsParams,
-            to: &'a mut BTreeMap<ParamId, Tensor<1>>,
+            to: &'a mut GradientSum,
         }
         impl ModuleVisitor for Add<'_> {
             fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -25,15 +28,18 @@ impl GradientSum {
                 let gradient = if gradient.is_autodiff() { gradient.inner() } else { gradient };
                 let length = gradient.shape().num_elements();
                 let gradient = gradient.reshape([length]);
-                let sum = match self.to.remove(&param.id) {
+                let sum = match self.to.of.remove(&param.id) {
                     Some(known) => known + gradient,
-                    None => gradient,
+                    None => {
+                        self.to.order.push(param.id);
+                        gradient
+                    }
                 };
-                self.to.insert(param.id, sum);
+                self.to.of.insert(param.id, sum);
             }
         }
         let from = GradientsParams::from_grads(gradients, model);
-        model.visit(&mut Add { from, to: &mut self.of });
+        model.visit(&mut Add { from, to: self });
     }
 
     /// The gradient of one parameter, flattened.
@@ -43,8 +49,12 @@ impl GradientSum {
 
     /// The sum of the squares of all gradients, `[1]`: it depends on every one of them.
     pub(crate) fn squared_norm(&self) -> Option<Tensor<1>> {
-        let squares: Vec<Tensor<1>> =
-            self.of.values().map(|gradient| gradient.clone().square().sum().reshape([1])).collect();
+        let squares: Vec<Tensor<1>> = self
+            .order
+            .iter()
+            .filter_map(|id| self.of.get(id))
+            .map(|gradient| gradient.clone().square().sum().reshape([1]))
+            .collect();
         (!squares.is_empty()).then(|| Tensor::cat(squares, 0).sum())
     }
 }

@@ -19,6 +19,7 @@ mod fit;
 mod gradients;
 mod loss;
 mod micro_batch;
+mod norm_momentum;
 mod optimizer;
 mod schedule;
 mod state;

@@ -12,6 +12,7 @@ use crate::error::TrainError;
 use crate::gradients::GradientSum;
 use crate::loss::CrossEntropy;
 use crate::micro_batch::MicroBatch;
+use crate::norm_momentum::NormMomentum;
 use crate::optimizer::Optimizer;
 
 /// What does not change from step to step.
@@ -21,7 +22,7 @@ pub(crate) struct StepEngine {
     pub(crate) loss: CrossEntropy,
     pub(crate) clip_norm: Option<f64>,
     /// The least weight of a step's statistics in the running ones.
-    pub(crate) norm_momentum: f64,
+    pub(crate) norm_momentum: NormMomentum,
     pub(crate) seed: u64,
 }
 
@@ -62,7 +63,7 @@ impl StepEngine {
             };
             let gradients = std::mem::take(&mut sums.gradients);
             let (model, optimizer) = optimizer.update(model.clone(), gradients, rate, scale);
-            let model = sums.statistics.commit(model, self.norm_momentum);
+            let model = sums.statistics.commit(model, self.norm_momentum.at(step));
             Ok(GoodStep { model, optimizer, loss, gradient_norm })
         };
         // The old state is only read: whatever a panic leaves half-done is dropped with the attempt.

@@ -11,6 +11,7 @@ use crate::config::OptimizerConfig;
 use crate::error::TrainError;
 use crate::loss::CrossEntropy;
 use crate::micro_batch::micro_batches;
+use crate::norm_momentum::NormMomentum;
 use crate::optimizer::{Counters, Optimizer};
 use crate::step::{GoodStep, StepEngine};
 use crate::testing::{CLASSES, Toy, batch, fail_after};
@@ -23,7 +24,7 @@ fn engine() -> StepEngine {
         device: Device::flex().autodiff(),
         loss: CrossEntropy::new(CLASSES, 0.1, Some(&[1.0, 2.0, 0.5])),
         clip_norm: Some(0.5),
-        norm_momentum: 0.1,
+        norm_momentum: NormMomentum::Fixed(0.1),
         seed: 4,
     }
 }

@@ -31,7 +31,7 @@ pub enum ZooError {
     #[error("a classifier needs at least 2 classes, not {0}")]
     Classes(usize),
     /// A file could not be read or written.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}", path.display())]
     Io {
         /// `read` or `write`.
         action: &'static str,

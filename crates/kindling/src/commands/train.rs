@@ -179,12 +179,11 @@ impl Args {
     fn fit(&self, config: RunConfig, dataset: &Dataset, run: &RunDir, chosen: Chosen, resumed: bool) -> Result<Done> {
         let Chosen { device, facts } = chosen;
         let environment = environment(facts);
-        run.write_environment(&environment)?;
         let network = config.network(&device)?;
         let parameters = parameters::count(&network);
         let setup = Setup {
             model_name: &config.model.name,
-            metadata: metadata(&config),
+            note: note(&config),
             classes: config.data.classes.len(),
             device: device.clone(),
             train: training_loader(&config, dataset),
@@ -192,7 +191,9 @@ impl Args {
             run,
             stop: interrupt::flag()?,
         };
+        // From here on the run is ours alone: the trainer holds its log.
         let mut trainer = Trainer::new(network.clone(), config.train.clone(), setup)?;
+        run.write_environment(&environment)?;
         let mut console = Console::new(self.verbosity(), trainer.total_steps(), 0);
         console.say(&opening(&config, dataset, run, &environment, parameters));
         if resumed {
@@ -242,15 +243,16 @@ fn environment(facts: DeviceFacts) -> Environment {
     environment
 }
 
-/// Words in the header of every weights file: enough to know what it is without its run.
-fn metadata(config: &RunConfig) -> Vec<(&'static str, String)> {
-    vec![
-        ("kindling", env!("CARGO_PKG_VERSION").to_string()),
-        ("model", config.model.name.clone()),
-        ("classes", config.data.classes.join("\n")),
-        ("in_channels", config.data.preprocess.channels.to_string()),
-        ("image_size", config.data.preprocess.size.to_string()),
-    ]
+/// The note in every weights file: enough to know what it is without its run.
+fn note(config: &RunConfig) -> String {
+    let note = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "model": config.model.name,
+        "classes": config.data.classes,
+        "in_channels": config.data.preprocess.channels,
+        "image_size": config.data.preprocess.size,
+    });
+    note.to_string()
 }
 
 fn started(config: &RunConfig, environment: &Environment, parameters: u64, steps_total: u64) -> Event {

@@ -104,7 +104,7 @@ impl Args {
         };
         Ok(TrainConfig {
             batch_size,
-            micro_batch: micro_batch.unwrap_or(batch_size.min(norm_group)),
+            micro_batch: micro_batch.unwrap_or(batch_size.min(norm_group.max(1))),
             norm_group,
             norm_momentum: file.and_then(|file| file.norm_momentum),
             epochs: self.epochs.or(file.map(|file| file.epochs)).unwrap_or(epochs),
