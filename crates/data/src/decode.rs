@@ -75,7 +75,7 @@ fn header_of(path: &Path, bytes: &[u8]) -> Result<Header, DataError> {
 
 /// The first `limit` bytes of a regular file. Files beyond [`MAX_FILE_BYTES`] are refused.
 fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
-    let io = |source| DataError::Io { path: path.to_owned(), source };
+    let io = |cause| DataError::Io { path: path.to_owned(), cause };
     let meta = std::fs::metadata(path).map_err(io)?;
     if !meta.is_file() {
         // Opening a pipe would wait for ever.

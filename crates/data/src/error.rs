@@ -108,20 +108,18 @@ pub enum DataError {
         reason: String,
     },
     /// The operating system refused to read or write.
-    #[error("cannot access {path:?}")]
+    #[error("cannot access {path:?}: {cause}")]
     Io {
         /// The file or folder.
         path: PathBuf,
         /// The system's reason.
-        #[source]
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// A thread of the loader could not be started.
-    #[error("cannot start a loader thread; use fewer workers")]
+    #[error("cannot start a loader thread: {cause}; use fewer workers")]
     Thread {
         /// The system's reason.
-        #[source]
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// A picture could not be encoded.
     #[error("cannot encode a PNG: {reason}")]

@@ -162,7 +162,7 @@ fn list_classes(dir: &Path) -> Result<Classes, DataError> {
 fn collect_images(dir: &Path, paths: &mut Vec<PathBuf>) -> Result<(), DataError> {
     for entry in entries(dir)? {
         let path = entry.path();
-        let kind = entry.file_type().map_err(|source| DataError::Io { path: path.clone(), source })?;
+        let kind = entry.file_type().map_err(|cause| DataError::Io { path: path.clone(), cause })?;
         if kind.is_dir() {
             collect_images(&path, paths)?;
         } else if is_image_name(&path) && !path.is_dir() {
@@ -185,7 +185,7 @@ fn sub_folders(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
 
 /// What is in a folder, but for hidden things.
 fn entries(dir: &Path) -> Result<Vec<DirEntry>, DataError> {
-    let io = |source| DataError::Io { path: dir.to_owned(), source };
+    let io = |cause| DataError::Io { path: dir.to_owned(), cause };
     let mut entries = std::fs::read_dir(dir).map_err(io)?.collect::<Result<Vec<_>, _>>().map_err(io)?;
     entries.retain(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
     Ok(entries)

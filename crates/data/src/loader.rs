@@ -145,7 +145,7 @@ impl EpochBatches {
                     batches.channels.push(receiver);
                 }
                 Err(source) => {
-                    batches.refused = Some(DataError::Thread { source });
+                    batches.refused = Some(DataError::Thread { cause: source });
                     break;
                 }
             }

@@ -78,7 +78,7 @@ pub fn draw(groups: &[Group], columns: usize) -> RgbImage {
 /// [`DataError::Io`] with the path.
 pub fn write_png(sheet: &RgbImage, path: &Path) -> Result<(), DataError> {
     sheet.save_with_format(path, ImageFormat::Png).map_err(|error| match error {
-        image::ImageError::IoError(source) => DataError::Io { path: path.to_owned(), source },
+        image::ImageError::IoError(cause) => DataError::Io { path: path.to_owned(), cause },
         other => DataError::Encode { reason: other.to_string() },
     })
 }

@@ -114,7 +114,7 @@ impl Checkpoints {
         let all = self.list();
         let Some(newest) = all.last() else {
             let reason =
-                "the run was stopped before its first checkpoint; remove the folder or choose another, and start again"
+                "the run was stopped before its first checkpoint; start it again, in another folder or after removing this one"
                     .to_string();
             return Err(TrainError::Checkpoint { path: self.folder.clone(), reason });
         };

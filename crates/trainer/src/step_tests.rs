@@ -159,7 +159,7 @@ fn the_update_rules_are_those_of_pytorch() {
     let (model, _) = step(linear(), &Optimizer::new(OptimizerConfig::AdamW { weight_decay: 0.1 }), 0.01);
     let after = values(&model);
     close(after["weight"][0], 0.5 * (1.0 - 0.01 * 0.1) - 0.01);
-    close(after["weight"][1], -1.0 * (1.0 - 0.01 * 0.1) + 0.01);
+    close(after["weight"][1], 0.01 - (1.0 - 0.01 * 0.1));
     close(after["bias"][0], 0.25 - 0.01);
 
     let sgd = Optimizer::new(OptimizerConfig::Sgd { momentum: 0.9, weight_decay: 0.0 });

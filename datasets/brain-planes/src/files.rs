@@ -61,7 +61,7 @@ fn load_checked(cache: &Path, stored: &Stored, wanted: Option<&str>) -> Result<V
         ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
             BrainPlanesError::NotFetched { folder, missing: format!("{}.gz", stored.file) }
         }
-        ReadError::Io(source) => DataError::Io { path: path.clone(), source }.into(),
+        ReadError::Io(cause) => DataError::Io { path: path.clone(), cause }.into(),
         ReadError::Nonsense(reason) => BrainPlanesError::Damaged { path: path.clone(), reason },
     })?;
     if wanted != Some(loaded.sha256.as_str()) {

@@ -87,7 +87,9 @@ impl Source for Phantoms {
     }
 
     fn name_of(&self, index: usize) -> String {
-        format!("phantom {} of seed {}", self.first + index as u64, self.seed)
+        let number = self.first + index as u64;
+        let split = ["train", "val", "test"].get((number / RANGE) as usize).copied().unwrap_or("phantom");
+        format!("{split} {}", number % RANGE)
     }
 }
 
