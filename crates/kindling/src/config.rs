@@ -1,9 +1,12 @@
 //! The resolved configuration of a run: `config.toml`, and what `--config` takes back.
 
 use anyhow::{Result, bail};
+use burn::module::Module;
+use burn::tensor::Device;
 use kindling_data::{Augment, Dataset, Normalisation, Preprocess};
+use kindling_runs::RunDir;
 use kindling_trainer::TrainConfig;
-use kindling_zoo::{ModelEntry, ModelOptions, Network, find};
+use kindling_zoo::{ModelEntry, ModelOptions, Network, find, weights};
 use serde::{Deserialize, Serialize};
 
 /// Everything a run was asked to do. With the same data, code and device it gives the same run again.
@@ -47,7 +50,7 @@ impl RunConfig {
     }
 
     /// The network with its initial weights.
-    pub(crate) fn network(&self, device: &burn::tensor::Device) -> Result<Network> {
+    pub(crate) fn network(&self, device: &Device) -> Result<Network> {
         let options = ModelOptions {
             in_channels: self.data.preprocess.channels,
             classes: self.data.classes.len(),
@@ -55,6 +58,12 @@ impl RunConfig {
             seed: self.train.seed,
         };
         Ok(self.entry()?.build(&options, device)?)
+    }
+
+    /// The network with a run's best weights, or its last, without gradients.
+    pub(crate) fn trained(&self, run: &RunDir, last: bool, device: &Device) -> Result<Network> {
+        let path = if last { run.last_weights() } else { run.weights() };
+        Ok(weights::load(self.network(device)?, &self.model.name, &path)?.valid())
     }
 
     /// Fails if a data set does not have the classes this run learns.

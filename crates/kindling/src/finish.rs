@@ -1,13 +1,12 @@
 //! The end of a run: the best weights on the test samples, the metrics, the report.
 
 use anyhow::{Context, Result};
-use burn::module::Module;
 use burn::tensor::Device;
 use kindling_data::{Dataset, Preprocess, Split, png_of};
 use kindling_layers::parameters;
 use kindling_runs::{Environment, Event, EventLog, Metrics, Report, RunDir, SamplePicture, Score};
 use kindling_trainer::{Evaluation, Observer, Prediction, Trainer, evaluate};
-use kindling_zoo::{Network, weights};
+use kindling_zoo::Network;
 
 use crate::commands::eval;
 use crate::config::RunConfig;
@@ -29,13 +28,8 @@ pub(crate) struct Finished<'a> {
 
 impl Finished<'_> {
     /// Scores the best weights on the test samples, writes `metrics.json` and `report.html`, and returns the metrics.
-    pub(crate) fn conclude(
-        &self,
-        trainer: &mut Trainer<'_, Network>,
-        network: Network,
-        observer: &mut dyn Observer,
-    ) -> Result<Metrics> {
-        let network = weights::load(network, &self.config.model.name, &self.run.weights())?.valid();
+    pub(crate) fn conclude(&self, trainer: &mut Trainer<'_, Network>, observer: &mut dyn Observer) -> Result<Metrics> {
+        let network = self.config.trained(self.run, false, self.device)?;
         let parameters = parameters::count(&network);
         let validation = self.evaluate(&network, Split::Val, observer)?.score;
         let test = self.evaluate(&network, Split::Test, observer)?;

@@ -69,7 +69,7 @@ impl Checkpoints {
         let step = state.progress.step;
         let name = format!("{PREFIX}{step:08}");
         let target = self.folder.join(&name);
-        let weights = parameters::read(&state.model).map_err(|text| TrainError::of_device(step, 0, &text))?;
+        let weights = parameters::read(&state.model).map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
         let (moments, counters) = state.optimizer.save();
 
         let write = || -> Result<PathBuf, RunError> {

@@ -32,11 +32,19 @@ pub enum TrainError {
         /// What the device said, in short.
         reason: String,
     },
+    /// The device ran out of memory without training.
+    #[error("out of memory inferring on {images} images at once; a smaller --micro-batch needs less ({reason})")]
+    InferenceOutOfMemory {
+        /// Images computed at once.
+        images: usize,
+        /// What the device said, in short.
+        reason: String,
+    },
     /// The device or a computation on it failed.
-    #[error("the device failed at step {step}: {reason}")]
+    #[error("the device failed {}: {reason}", step.map_or("inferring".to_string(), |step| format!("at step {step}")))]
     Device {
-        /// The step that failed, 0 outside training.
-        step: u64,
+        /// The step that failed; `None` outside training.
+        step: Option<u64>,
         /// What it said, in short.
         reason: String,
     },
@@ -74,13 +82,18 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// The error a device's text stands for.
-    pub(crate) fn of_device(step: u64, micro_batch: usize, text: &str) -> Self {
+    /// The error a device's text stands for, in a training step or, without one, in inference.
+    pub(crate) fn of_device(step: Option<u64>, micro_batch: usize, text: &str) -> Self {
         let reason = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or(text);
         let reason: String = reason.chars().take(200).collect();
-        match classify(text) {
-            Failure::OutOfMemory | Failure::TensorTooLarge => Self::OutOfMemory { step, micro_batch, reason },
-            Failure::DeviceLost | Failure::Other => Self::Device { step, reason },
+        match (classify(text), step) {
+            (Failure::OutOfMemory | Failure::TensorTooLarge, Some(step)) => {
+                Self::OutOfMemory { step, micro_batch, reason }
+            }
+            (Failure::OutOfMemory | Failure::TensorTooLarge, None) => {
+                Self::InferenceOutOfMemory { images: micro_batch, reason }
+            }
+            (Failure::DeviceLost | Failure::Other, step) => Self::Device { step, reason },
         }
     }
 }

@@ -47,7 +47,7 @@ pub struct Evaluation {
 /// Class probabilities of some rows of a batch. `model` must be on `device`, without gradients.
 ///
 /// # Errors
-/// [`TrainError::OutOfMemory`] or [`TrainError::Device`].
+/// [`TrainError::InferenceOutOfMemory`] or [`TrainError::Device`].
 pub fn predict<M: Classifier>(
     model: &M,
     batch: &HostBatch,
@@ -55,7 +55,7 @@ pub fn predict<M: Classifier>(
     device: &Device,
 ) -> Result<Vec<Vec<f64>>, TrainError> {
     let count = rows.len();
-    let failed = |text: &str| TrainError::of_device(0, count, text);
+    let failed = |text: &str| TrainError::of_device(None, count, text);
     let forward = || model.forward(upload(batch, rows, device)).try_into_data();
     let data = catch_unwind(AssertUnwindSafe(forward))
         .map_err(|panic| failed(&panic_message(panic.as_ref())))?

@@ -260,7 +260,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
 
     fn write_weights(&self, path: &std::path::Path) -> Result<(), TrainError> {
         let step = self.state.progress.step;
-        let weights = parameters::read(&self.state.model).map_err(|text| TrainError::of_device(step, 0, &text))?;
+        let weights =
+            parameters::read(&self.state.model).map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
         let bytes = tensors::to_bytes(&weights, Some(&self.setup.note))
             .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })?;
         Ok(write_atomically(path, &bytes)?)

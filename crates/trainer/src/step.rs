@@ -50,7 +50,7 @@ impl StepEngine {
         rate: f64,
     ) -> Result<GoodStep<M>, TrainError> {
         let micro_batch = micro_batches.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
-        let failed = |text: &str| TrainError::of_device(step, micro_batch, text);
+        let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
         let attempt = || -> Result<GoodStep<M>, TrainError> {
             let mut sums = self.sums(model, batch, micro_batches);
             let (loss, gradient_norm) = sums.gate().map_err(|text| failed(&text))?;

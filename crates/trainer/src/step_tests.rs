@@ -102,7 +102,7 @@ fn a_panic_that_is_no_oom_is_a_device_error() {
     let (model, optimizer) = train(SGD, 1, 12);
     fail_after(0, "index out of bounds");
     let error = compute(&model, &optimizer, 2, 12).err().expect("the step was made to fail");
-    assert!(matches!(error, TrainError::Device { step: 2, .. }), "{error}");
+    assert!(matches!(error, TrainError::Device { step: Some(2), .. }), "{error}");
 }
 
 #[test]

@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use burn::module::Module;
 use clap::ValueEnum;
 use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Split};
 use kindling_runs::{RunDir, Score};
 use kindling_trainer::evaluate;
-use kindling_zoo::weights;
 use serde_json::json;
 
 use crate::Done;
@@ -55,8 +53,7 @@ impl Args {
         let dataset = dataset::open(source, config.train.seed)?;
         config.check_classes(&dataset)?;
         let chosen = self.device.open()?;
-        let path = if self.last { run.last_weights() } else { run.weights() };
-        let network = weights::load(config.network(&chosen.device)?, &config.model.name, &path)?.valid();
+        let network = config.trained(&run, self.last, &chosen.device)?;
         let micro_batch = self.micro_batch.unwrap_or(config.train.micro_batch).max(1);
         let loader = loader(&config, &dataset, self.split);
         let classes = config.data.classes.len();

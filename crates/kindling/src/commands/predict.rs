@@ -5,13 +5,12 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use burn::module::Module;
 use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{HostBatch, Preprocess, read_image};
 use kindling_runs::RunDir;
 use kindling_trainer::predict;
-use kindling_zoo::{Network, weights};
+use kindling_zoo::Network;
 use serde_json::{Map, Value, json};
 
 use crate::Done;
@@ -54,8 +53,7 @@ impl Args {
         let run = RunDir::open(&self.run)?;
         let config: RunConfig = run.read_config()?;
         let device = self.device.open()?.device;
-        let path = if self.last { run.last_weights() } else { run.weights() };
-        let network = weights::load(config.network(&device)?, &config.model.name, &path)?.valid();
+        let network = config.trained(&run, self.last, &device)?;
         let name = |path: &Path| format!("writing {}", path.display());
         let mut out: Box<dyn Write> = match &self.out {
             Some(path) => Box::new(BufWriter::new(File::create(path).with_context(|| name(path))?)),

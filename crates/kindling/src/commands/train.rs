@@ -192,7 +192,7 @@ impl Args {
             stop: interrupt::flag()?,
         };
         // From here on the run is ours alone: the trainer holds its log.
-        let mut trainer = Trainer::new(network.clone(), config.train.clone(), setup)?;
+        let mut trainer = Trainer::new(network, config.train.clone(), setup)?;
         run.write_environment(&environment)?;
         let mut console = Console::new(self.verbosity(), trainer.total_steps(), 0);
         console.say(&opening(&config, dataset, run, &environment, parameters));
@@ -210,7 +210,7 @@ impl Args {
             return Ok(Done::Interrupted);
         }
         let finished = Finished { config: &config, dataset, run, device: &device, environment: &environment };
-        let metrics = finished.conclude(&mut trainer, network, &mut console)?;
+        let metrics = finished.conclude(&mut trainer, &mut console)?;
         console.say(&closing(&metrics, run));
         println!("{}", result_line(&metrics));
         Ok(Done::Complete)
