@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Tensor, TensorData};
 
 /// Whether a tensor of this name is state rather than a parameter.
@@ -49,8 +49,6 @@ impl std::fmt::Display for ModulePath {
 pub struct Slot {
     /// Dotted path.
     pub name: String,
-    /// Identity, shared by every clone of the model.
-    pub id: ParamId,
     /// Shape.
     pub shape: Vec<usize>,
 }
@@ -70,7 +68,7 @@ pub fn slots<M: Module>(model: &M) -> Vec<Slot> {
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let shape = param.lazy_shape().as_slice().to_vec();
-            self.found.push(Slot { name: self.path.to_string(), id: param.id, shape });
+            self.found.push(Slot { name: self.path.to_string(), shape });
         }
     }
     let mut visitor = Slots { path: ModulePath::default(), found: Vec::new() };

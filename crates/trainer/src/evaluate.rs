@@ -25,14 +25,19 @@ pub struct Prediction {
 impl Prediction {
     /// The most probable class; the first of equals.
     pub fn class(&self) -> usize {
-        let mut best = 0;
-        for (class, probability) in self.probabilities.iter().enumerate() {
-            if *probability > self.probabilities[best] {
-                best = class;
-            }
-        }
-        best
+        most_probable(&self.probabilities)
     }
+}
+
+/// The index of the largest probability; the first of equals.
+pub fn most_probable(probabilities: &[f64]) -> usize {
+    let mut best = 0;
+    for (class, probability) in probabilities.iter().enumerate() {
+        if *probability > probabilities[best] {
+            best = class;
+        }
+    }
+    best
 }
 
 /// A model's answers on a split.

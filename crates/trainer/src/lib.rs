@@ -32,7 +32,7 @@ mod testing;
 pub use checkpoint::Checkpoints;
 pub use config::{OptimizerConfig, TrainConfig};
 pub use error::TrainError;
-pub use evaluate::{Evaluation, Prediction, evaluate, predict};
+pub use evaluate::{Evaluation, Prediction, evaluate, most_probable, predict};
 pub use fit::{Ended, Observer, Setup, Trainer};
 pub use micro_batch::{MicroBatch, micro_batches};
 pub use schedule::Schedule;

@@ -58,9 +58,6 @@ pub enum ZooError {
         /// The first difference.
         mismatch: Mismatch,
     },
-    /// The device could not hand the weights over.
-    #[error("the weights could not be read from the device: {0}")]
-    Device(String),
 }
 
 fn did_you_mean(near: &[String]) -> String {

@@ -29,11 +29,3 @@ pub fn load<M: Module>(model: M, name: &str, path: &Path) -> Result<M, ZooError>
         mismatch,
     })
 }
-
-/// Reads a model's tensors from its device.
-///
-/// # Errors
-/// [`ZooError::Device`].
-pub fn of<M: Module>(model: &M) -> Result<Tensors, ZooError> {
-    parameters::read(model).map_err(ZooError::Device)
-}

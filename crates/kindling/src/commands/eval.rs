@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::ValueEnum;
 use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Split};
 use kindling_runs::{RunDir, Score};
 use kindling_trainer::evaluate;
 use serde_json::json;
 
 use crate::Done;
+use crate::commands::Format;
 use crate::config::RunConfig;
 use crate::dataset;
 use crate::device::DeviceChoice;
@@ -37,12 +37,6 @@ pub(crate) struct Args {
     /// How the score is printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Table,
-    Json,
 }
 
 impl Args {

@@ -1,4 +1,6 @@
-//! One file per subcommand.
+//! One file per subcommand, and what several of them take.
+
+use clap::ValueEnum;
 
 pub(crate) mod data;
 pub(crate) mod devices;
@@ -6,3 +8,10 @@ pub(crate) mod eval;
 pub(crate) mod models;
 pub(crate) mod predict;
 pub(crate) mod train;
+
+/// How a result is printed: for people or for programs.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Json,
+}

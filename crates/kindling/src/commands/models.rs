@@ -2,12 +2,13 @@
 
 use anyhow::{Result, bail};
 use burn::tensor::Device;
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use kindling_layers::trace::Trace;
 use kindling_zoo::{ModelEntry, ModelOptions, find, models};
 use serde_json::json;
 
 use crate::Done;
+use crate::commands::Format;
 
 /// List the models, or show one
 #[derive(clap::Args)]
@@ -45,12 +46,6 @@ enum Command {
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
     },
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Table,
-    Json,
 }
 
 impl Args {

@@ -9,7 +9,7 @@ use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{HostBatch, Preprocess, read_image};
 use kindling_runs::RunDir;
-use kindling_trainer::predict;
+use kindling_trainer::{most_probable, predict};
 use kindling_zoo::Network;
 use serde_json::{Map, Value, json};
 
@@ -94,16 +94,16 @@ fn write_row(
     probabilities: &[f64],
 ) -> std::io::Result<()> {
     let file = path.display().to_string();
-    let best = probabilities.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(class, _)| class);
+    let class = &classes[most_probable(probabilities)];
     match format {
         Format::Csv => {
             let numbers: Vec<String> = probabilities.iter().map(|p| format!("{p:.6}")).collect();
-            writeln!(out, "{},{},{}", field(&file), field(&classes[best]), numbers.join(","))
+            writeln!(out, "{},{},{}", field(&file), field(class), numbers.join(","))
         }
         Format::Json => {
             let by_class: Map<String, Value> =
                 classes.iter().cloned().zip(probabilities.iter().map(|p| json!(p))).collect();
-            writeln!(out, "{}", json!({ "file": file, "class": classes[best], "probabilities": by_class }))
+            writeln!(out, "{}", json!({ "file": file, "class": class, "probabilities": by_class }))
         }
     }
 }
