@@ -1,5 +1,7 @@
 //! Activation functions.
 
+use std::fmt;
+
 use burn::tensor::{Tensor, activation};
 
 /// An activation function, applied element by element.
@@ -15,6 +17,14 @@ pub enum Activation {
     HardSwish,
     /// `relu6(x + 3) / 6` (MobileNetV3, the gate of squeeze-excite).
     HardSigmoid,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// `x * sigmoid(x)`, also called swish (EfficientNet).
+    Silu,
+    /// `x` above zero, `0.2 x` below (the discriminators).
+    LeakyRelu,
+    /// Hyperbolic tangent (the generators' last).
+    Tanh,
 }
 
 impl Activation {
@@ -27,7 +37,30 @@ impl Activation {
             // Burn's own functions, and the gradient of its division, round 1/6 to float32 even in float64.
             Self::HardSwish => x.clone() * Self::HardSigmoid.forward(x),
             Self::HardSigmoid => x.add_scalar(3.0).clamp(0.0, 6.0).mul_scalar(1.0 / 6.0),
+            Self::Sigmoid => activation::sigmoid(x),
+            Self::Silu => x.clone() * activation::sigmoid(x),
+            Self::LeakyRelu => activation::leaky_relu(x, LEAKY_SLOPE),
+            Self::Tanh => x.tanh(),
         }
+    }
+}
+
+/// Slope of [`Activation::LeakyRelu`] below zero (Radford et al. 2015, section 3).
+pub(crate) const LEAKY_SLOPE: f64 = 0.2;
+
+impl fmt::Display for Activation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Identity => "identity",
+            Self::Relu => "relu",
+            Self::Relu6 => "relu6",
+            Self::HardSwish => "hard swish",
+            Self::HardSigmoid => "hard sigmoid",
+            Self::Sigmoid => "sigmoid",
+            Self::Silu => "silu",
+            Self::LeakyRelu => "leaky relu",
+            Self::Tanh => "tanh",
+        })
     }
 }
 
@@ -39,13 +72,19 @@ mod tests {
     /// Expected values by hand from the definitions.
     #[test]
     fn activations_follow_their_definitions() {
-        let x = Tensor::<1>::from_floats([-4.0, -3.0, -1.5, 0.0, 1.5, 3.0, 7.0], &Device::flex());
+        let inputs = [-4.0f32, -3.0, -1.5, 0.0, 1.5, 3.0, 7.0];
+        let x = Tensor::<1>::from_floats(inputs, &Device::flex());
+        let sigmoid = inputs.map(|x| 1.0 / (1.0 + (-x).exp()));
         let cases = [
             (Activation::Identity, [-4.0, -3.0, -1.5, 0.0, 1.5, 3.0, 7.0]),
             (Activation::Relu, [0.0, 0.0, 0.0, 0.0, 1.5, 3.0, 7.0]),
             (Activation::Relu6, [0.0, 0.0, 0.0, 0.0, 1.5, 3.0, 6.0]),
             (Activation::HardSwish, [0.0, 0.0, -0.375, 0.0, 1.125, 3.0, 7.0]),
             (Activation::HardSigmoid, [0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0]),
+            (Activation::Sigmoid, sigmoid),
+            (Activation::Silu, std::array::from_fn(|i| inputs[i] * sigmoid[i])),
+            (Activation::LeakyRelu, [-0.8, -0.6, -0.3, 0.0, 1.5, 3.0, 7.0]),
+            (Activation::Tanh, inputs.map(f32::tanh)),
         ];
         for (activation, expected) in cases {
             activation

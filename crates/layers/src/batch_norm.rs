@@ -14,7 +14,7 @@ use burn::tensor::{Device, Tensor, module};
 use crate::activation::Activation;
 use crate::cpu;
 use crate::pass;
-use crate::trace::{Describe, FeatureMap, Trace};
+use crate::trace::{Describe, Op, Trace, Value};
 
 /// Configuration of a [`BatchNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +32,11 @@ impl Default for BatchNormConfig {
 }
 
 impl BatchNormConfig {
+    /// Epsilon 1e-3, and timm's momentum of 0.1: for weights that come from TensorFlow.
+    pub fn tensorflow() -> Self {
+        Self { epsilon: 1e-3, momentum: 0.1 }
+    }
+
     /// A layer for `channels` channels with scale 1, shift 0, running mean 0 and running variance 1.
     pub fn init(&self, channels: usize, device: &Device) -> BatchNorm {
         let constant = |value: f32| Tensor::<1>::full([channels], value, device);
@@ -167,9 +172,9 @@ fn plain<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
 }
 
 impl Describe for BatchNorm {
-    fn describe(&self, input: FeatureMap, trace: &mut Trace) -> FeatureMap {
-        trace.push("batch norm", input, 2 * input.channels as u64, 0, 0);
-        input
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let params = 2 * input.map.channels as u64;
+        trace.push(Op::BatchNorm { epsilon: self.epsilon }, &[input], input.map, params)
     }
 }
 

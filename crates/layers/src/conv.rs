@@ -1,12 +1,14 @@
 //! Convolution without bias.
 
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, module, ops::ConvOptions};
+use burn::tensor::ops::{ConvOptions, PadMode};
+use burn::tensor::{Device, Tensor, module};
 
 use crate::cpu;
-use crate::trace::{Describe, FeatureMap, Trace};
+use crate::padding::Padding;
+use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
 
-/// Configuration of a [`Conv`]: square kernel, symmetric "same" padding of `kernel / 2`, no bias.
+/// Configuration of a [`Conv`]: square kernel, no bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvConfig {
     /// Input channels.
@@ -19,9 +21,31 @@ pub struct ConvConfig {
     pub stride: usize,
     /// One filter a channel instead of all channels to all.
     pub depthwise: bool,
+    /// Zeros around the image.
+    pub padding: Padding,
 }
 
 impl ConvConfig {
+    /// All channels to all, with a kernel of this side; symmetric padding.
+    pub fn dense(input: usize, output: usize, kernel: usize, stride: usize) -> Self {
+        Self { input, output, kernel, stride, depthwise: false, padding: Padding::Symmetric }
+    }
+
+    /// All channels to all, pixel by pixel.
+    pub fn pointwise(input: usize, output: usize) -> Self {
+        Self::dense(input, output, 1, 1)
+    }
+
+    /// One filter a channel; symmetric padding.
+    pub fn depthwise(channels: usize, kernel: usize, stride: usize) -> Self {
+        Self { depthwise: true, ..Self::dense(channels, channels, kernel, stride) }
+    }
+
+    /// The same with another padding.
+    pub fn padded(self, padding: Padding) -> Self {
+        Self { padding, ..self }
+    }
+
     /// A layer whose weights are zero until [`crate::init::initialise`] or a weights file fills them.
     ///
     /// # Panics
@@ -34,6 +58,7 @@ impl ConvConfig {
             weight: Param::from_tensor(Tensor::zeros([self.output, fan, self.kernel, self.kernel], device)),
             stride: self.stride,
             depthwise: self.depthwise,
+            padding: self.padding,
         }
     }
 }
@@ -45,6 +70,8 @@ pub struct Conv {
     pub weight: Param<Tensor<4>>,
     stride: usize,
     depthwise: bool,
+    #[module(skip)]
+    padding: Padding,
 }
 
 impl Conv {
@@ -52,17 +79,26 @@ impl Conv {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let weight = self.weight.val();
         let [channels, _, kernel, _] = weight.dims();
+        let [_, _, height, width] = x.dims();
+        let zeros = self.padding.of_map(height, width, kernel, self.stride);
         if cpu::serves(&x) {
             if self.depthwise && cpu::depthwise_kernel(kernel) {
-                return cpu::depthwise(x, weight, self.stride);
+                return cpu::depthwise(x, weight, self.stride, zeros.before);
             }
             if !self.depthwise && kernel == 1 && self.stride == 1 {
                 return pointwise(x, weight);
             }
         }
         let groups = if self.depthwise { channels } else { 1 };
-        module::conv2d(x, weight, None, ConvOptions::new([self.stride; 2], [kernel / 2; 2], [1, 1], groups))
+        let (x, padding) = if zeros.before == zeros.after { (x, zeros.before) } else { (pad(x, zeros), [0; 2]) };
+        module::conv2d(x, weight, None, ConvOptions::new([self.stride; 2], padding, [1, 1], groups))
     }
+}
+
+/// Zeros that differ from side to side, which Burn's convolution does not know.
+fn pad(x: Tensor<4>, zeros: Zeros) -> Tensor<4> {
+    let ([top, left], [bottom, right]) = (zeros.before, zeros.after);
+    x.pad((left, right, top, bottom), PadMode::Constant(0.0))
 }
 
 /// A 1x1 convolution as the matrix product it is: images are already laid out `[channels, pixels]`.
@@ -74,21 +110,17 @@ fn pointwise(x: Tensor<4>, weight: Tensor<4>) -> Tensor<4> {
 }
 
 impl Describe for Conv {
-    fn describe(&self, input: FeatureMap, trace: &mut Trace) -> FeatureMap {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
         let [channels, fan, kernel, _] = self.weight.lazy_shape().dims();
-        let output = FeatureMap {
-            channels,
-            height: input.height.div_ceil(self.stride),
-            width: input.width.div_ceil(self.stride),
+        let FeatureMap { height, width, .. } = input.map;
+        let stride = self.stride;
+        let output = FeatureMap { channels, height: height.div_ceil(stride), width: width.div_ceil(stride) };
+        let op = Op::Conv {
+            kernel,
+            stride,
+            groups: if self.depthwise { channels } else { 1 },
+            padding: self.padding.of_map(height, width, kernel, stride),
         };
-        let taps = (fan * kernel * kernel) as u64;
-        let kind = match (self.depthwise, kernel) {
-            (true, _) => format!("depthwise {kernel}x{kernel}"),
-            (false, 1) => "pointwise".to_string(),
-            (false, _) => format!("conv {kernel}x{kernel}"),
-        };
-        let elements = output.elements();
-        trace.push(kind, output, channels as u64 * taps, elements * taps, elements);
-        output
+        trace.push(op, &[input], output, (channels * fan * kernel * kernel) as u64)
     }
 }

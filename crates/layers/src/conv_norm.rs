@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use crate::activation::Activation;
 use crate::batch_norm::{BatchNorm, BatchNormConfig};
 use crate::conv::{Conv, ConvConfig};
-use crate::trace::{Describe, FeatureMap, Trace};
+use crate::trace::{Describe, Trace, Value};
 
 /// Configuration of a [`ConvNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,8 +49,9 @@ impl ConvNorm {
 }
 
 impl Describe for ConvNorm {
-    fn describe(&self, input: FeatureMap, trace: &mut Trace) -> FeatureMap {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
         let output = trace.scope("conv", |trace| self.conv.describe(input, trace));
-        trace.scope("norm", |trace| self.norm.describe(output, trace))
+        let output = trace.scope("norm", |trace| self.norm.describe(output, trace));
+        trace.activation(self.activation, output)
     }
 }

@@ -9,17 +9,24 @@
 
 mod activation;
 mod batch_norm;
+pub mod blocks;
 mod classifier;
 mod conv;
 mod conv_norm;
 mod cpu;
+mod drop_path;
 mod dropout;
 mod head;
 pub mod init;
+mod linear;
+pub mod names;
+mod padding;
 pub mod parameters;
 pub mod pass;
+mod pool;
 mod rounding;
 mod squeeze_excite;
+mod staged;
 pub mod tensors;
 pub mod trace;
 
@@ -28,7 +35,12 @@ pub use batch_norm::{BatchNorm, BatchNormConfig};
 pub use classifier::Classifier;
 pub use conv::{Conv, ConvConfig};
 pub use conv_norm::{ConvNorm, ConvNormConfig};
+pub use drop_path::DropPath;
 pub use dropout::Dropout;
-pub use head::{Linear, global_average_pool};
+pub use head::{Head, HeadConfig, Hidden, HiddenConfig, HiddenLinear};
+pub use linear::{Linear, global_average_pool};
+pub use padding::Padding;
+pub use pool::MaxPool;
 pub use rounding::make_divisible;
 pub use squeeze_excite::{SqueezeExcite, SqueezeExciteConfig};
+pub use staged::{Staged, StagedConfig, StemConfig};

@@ -129,6 +129,13 @@ pub enum Mismatch {
         /// The shape found.
         found: Vec<usize>,
     },
+    /// A tensor does not hold floating-point numbers.
+    Type {
+        /// Its name.
+        name: String,
+        /// What it holds.
+        found: String,
+    },
 }
 
 impl std::fmt::Display for Mismatch {
@@ -139,6 +146,7 @@ impl std::fmt::Display for Mismatch {
             Self::Shape { name, expected, found } => {
                 write!(f, "`{name}` has shape {found:?} where the model has {expected:?}")
             }
+            Self::Type { name, found } => write!(f, "`{name}` holds {found}, not floating-point numbers"),
         }
     }
 }

@@ -4,8 +4,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::activation::Activation;
-use crate::head::{Linear, global_average_pool};
-use crate::trace::{Describe, FeatureMap, Trace};
+use crate::linear::{Linear, global_average_pool};
+use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 
 /// Configuration of a [`SqueezeExcite`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +58,17 @@ impl SqueezeExcite {
 }
 
 impl Describe for SqueezeExcite {
-    fn describe(&self, input: FeatureMap, trace: &mut Trace) -> FeatureMap {
-        let squeezed = trace.scope("reduce", |trace| self.reduce.describe(input, trace));
-        trace.scope("expand", |trace| self.expand.describe(squeezed, trace));
-        input
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let mean = FeatureMap::vector(input.map.channels);
+        let mean = trace.apply("squeeze", Op::GlobalAveragePool, &[input], mean);
+        let squeezed = trace.scope("reduce", |trace| {
+            let squeezed = self.reduce.describe(mean, trace);
+            trace.activation(self.activation, squeezed)
+        });
+        let gate = trace.scope("expand", |trace| {
+            let gate = self.expand.describe(squeezed, trace);
+            trace.activation(self.gate, gate)
+        });
+        trace.apply("scale", Op::Multiply, &[input, gate], input.map)
     }
 }

@@ -17,14 +17,15 @@ const NOTE: &str = "kindling";
 /// format's library writes several in any order.
 ///
 /// # Errors
-/// A sentence if a tensor has a type safetensors files of Kindling do not hold (they hold f32 and f64).
+/// A sentence if a tensor has a type that files of Kindling do not hold: they hold f32, f64, and i64 for counters.
 pub fn to_bytes(tensors: &Tensors, note: Option<&str>) -> Result<Vec<u8>, String> {
     let mut views = Vec::with_capacity(tensors.len());
     for (name, data) in tensors {
         let dtype = match data.dtype() {
             DType::F32 => Dtype::F32,
             DType::F64 => Dtype::F64,
-            other => return Err(format!("`{name}` is {other:?}, not f32 or f64")),
+            DType::I64 => Dtype::I64,
+            other => return Err(format!("`{name}` is {other:?}, not f32, f64 or i64")),
         };
         let view = TensorView::new(dtype, data.shape().as_slice().to_vec(), data.as_bytes());
         views.push((name.as_str(), view.map_err(|error| format!("`{name}`: {error}"))?));
@@ -41,20 +42,19 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Tensors, String> {
     let file = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
     let mut tensors = Tensors::new();
     for (name, view) in file.iter() {
-        let shape = view.shape().to_vec();
-        let data = match view.dtype() {
-            Dtype::F32 => TensorData::new(numbers(view.data(), f32::from_le_bytes), shape),
-            Dtype::F64 => TensorData::new(numbers(view.data(), f64::from_le_bytes), shape),
-            other => return Err(format!("`{name}` is {other:?}; only f32 and f64 are read")),
+        let dtype = match view.dtype() {
+            Dtype::F64 => DType::F64,
+            Dtype::F32 => DType::F32,
+            Dtype::F16 => DType::F16,
+            Dtype::BF16 => DType::BF16,
+            Dtype::I64 => DType::I64,
+            Dtype::I32 => DType::I32,
+            other => return Err(format!("`{name}` is {other:?}, which is not read")),
         };
+        let data = TensorData::from_bytes_vec(view.data().to_vec(), view.shape().to_vec(), dtype);
         tensors.insert(name.to_string(), data);
     }
     Ok(tensors)
-}
-
-fn numbers<T, const N: usize>(bytes: &[u8], from: impl Fn([u8; N]) -> T) -> Vec<T> {
-    let (chunks, _) = bytes.as_chunks::<N>();
-    chunks.iter().map(|chunk| from(*chunk)).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,12 @@
 //! One trace serves everything that counts.
 //!
-//! Every block describes itself for an input shape: name, kind, output shape, parameters, multiply-adds. Tables,
-//! parameter counts and (later) the memory planner are read from this one list.
+//! Every block describes itself for an input shape: which primitive layers run, on which of the values before, with
+//! what name, output shape, parameters and multiply-adds. Tables, counts, the export to ONNX and (later) the memory
+//! planner are read from this one graph.
+
+use std::fmt;
+
+use crate::activation::Activation;
 
 /// The shape of one image's feature map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,19 +25,140 @@ impl FeatureMap {
         Self { channels, height: size, width: size }
     }
 
+    /// A map of one pixel: what pooling and linear layers hand on.
+    pub fn vector(channels: usize) -> Self {
+        Self::square(channels, 1)
+    }
+
     /// Elements of one image.
     pub fn elements(&self) -> u64 {
         (self.channels * self.height * self.width) as u64
     }
 }
 
+/// A value of the graph: what a layer handed on, or the images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// Its shape.
+    pub map: FeatureMap,
+    /// The layer that made it, counted from 1; 0 is the network's input.
+    pub id: usize,
+}
+
+/// Zeros around a map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Zeros {
+    /// Rows above and columns to the left.
+    pub before: [usize; 2],
+    /// Rows below and columns to the right.
+    pub after: [usize; 2],
+}
+
+/// A primitive operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Op {
+    /// A convolution with square kernel.
+    Conv {
+        /// Side of the kernel.
+        kernel: usize,
+        /// Stride.
+        stride: usize,
+        /// 1, or the number of channels if depthwise.
+        groups: usize,
+        /// Zeros around the input.
+        padding: Zeros,
+    },
+    /// A transposed convolution with square kernel.
+    ConvTranspose {
+        /// Side of the kernel.
+        kernel: usize,
+        /// Stride.
+        stride: usize,
+        /// Rows and columns cut from each side.
+        padding: usize,
+    },
+    /// Batch normalisation.
+    BatchNorm {
+        /// Added to the variance.
+        epsilon: f64,
+    },
+    /// A linear layer with bias.
+    Linear,
+    /// An activation function.
+    Activation(Activation),
+    /// The sum of two values.
+    Add,
+    /// The product of two values, the second of one pixel or of the first's shape.
+    Multiply,
+    /// The mean of each channel.
+    GlobalAveragePool,
+    /// The mean over cells of a grid of `output` x `output`, as PyTorch's adaptive pooling cuts them.
+    AdaptiveAveragePool {
+        /// Side of the grid.
+        output: usize,
+    },
+    /// The mean over windows that do not overlap.
+    AveragePool {
+        /// Side and stride.
+        kernel: usize,
+    },
+    /// The largest of each window.
+    MaxPool {
+        /// Side of the window.
+        kernel: usize,
+        /// Stride.
+        stride: usize,
+        /// Rows and columns around the input that no maximum comes from.
+        padding: usize,
+    },
+    /// Channels of several values one after the other.
+    Concat,
+    /// Some of the channels.
+    Slice {
+        /// The first.
+        start: usize,
+        /// One past the last.
+        end: usize,
+    },
+    /// Every pixel becomes a square of pixels.
+    Upsample {
+        /// Side of the square.
+        factor: usize,
+    },
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conv { kernel: 1, groups: 1, .. } => f.write_str("pointwise"),
+            Self::Conv { kernel, groups: 1, .. } => write!(f, "conv {kernel}x{kernel}"),
+            Self::Conv { kernel, .. } => write!(f, "depthwise {kernel}x{kernel}"),
+            Self::ConvTranspose { kernel, .. } => write!(f, "transposed {kernel}x{kernel}"),
+            Self::BatchNorm { .. } => f.write_str("batch norm"),
+            Self::Linear => f.write_str("linear"),
+            Self::Activation(activation) => write!(f, "{activation}"),
+            Self::Add => f.write_str("add"),
+            Self::Multiply => f.write_str("multiply"),
+            Self::GlobalAveragePool => f.write_str("global mean"),
+            Self::AdaptiveAveragePool { output } => write!(f, "mean to {output}x{output}"),
+            Self::AveragePool { kernel } => write!(f, "mean {kernel}x{kernel}"),
+            Self::MaxPool { kernel, .. } => write!(f, "max {kernel}x{kernel}"),
+            Self::Concat => f.write_str("concatenate"),
+            Self::Slice { start, end } => write!(f, "channels {start}..{end}"),
+            Self::Upsample { factor } => write!(f, "upsample {factor}x"),
+        }
+    }
+}
+
 /// One primitive layer of a trace, for one image.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LayerTrace {
-    /// Dotted path of the layer in the model, as in its weights file.
+    /// Dotted path of the layer in the model, as in its weights file; for a layer without weights, where it runs.
     pub name: String,
-    /// What it is: `conv 3x3`, `depthwise 5x5`, `batch norm`, `linear`, ...
-    pub kind: String,
+    /// What it is; displays as `conv 3x3`, `depthwise 5x5`, `batch norm`, `linear`, ...
+    pub op: Op,
+    /// What it reads: [`Value::id`]s.
+    pub inputs: Vec<usize>,
     /// What it hands on.
     pub output: FeatureMap,
     /// Trainable parameters.
@@ -44,14 +170,34 @@ pub struct LayerTrace {
 }
 
 /// The layers of a model in the order they run, for one image of a given shape.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Trace {
+    /// What the network is given.
+    pub input: FeatureMap,
     /// The primitive layers.
     pub layers: Vec<LayerTrace>,
+    /// The last value of each resolution, finest first: what the network hands to a decoder.
+    pub stages: Vec<Stage>,
     path: Vec<String>,
 }
 
+/// A feature map that a network can return.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// Where it is made.
+    pub name: String,
+    /// The map.
+    pub value: Value,
+}
+
 impl Trace {
+    /// The trace of a model for one image of shape `input`.
+    pub fn of(model: &impl Describe, input: FeatureMap) -> Self {
+        let mut trace = Self { input, layers: Vec::new(), stages: Vec::new(), path: Vec::new() };
+        model.describe(Value { map: input, id: 0 }, &mut trace);
+        trace
+    }
+
     /// Runs `body` with `name` added to the path.
     pub fn scope<R>(&mut self, name: impl Into<String>, body: impl FnOnce(&mut Self) -> R) -> R {
         self.path.push(name.into());
@@ -60,10 +206,54 @@ impl Trace {
         result
     }
 
-    /// Adds a primitive layer at the current path.
-    pub fn push(&mut self, kind: impl Into<String>, output: FeatureMap, params: u64, macs: u64, activations: u64) {
-        let name = self.path.join(".");
-        self.layers.push(LayerTrace { name, kind: kind.into(), output, params, macs, activations });
+    /// Adds a layer with `params` trainable parameters at the current path.
+    pub fn push(&mut self, op: Op, inputs: &[Value], output: FeatureMap, params: u64) -> Value {
+        let elements = output.elements();
+        let channels = output.channels as u64;
+        let (macs, activations) = match op {
+            Op::Conv { .. } => (elements * (params / channels), elements),
+            // One multiply-add for each pixel of the input and each weight.
+            Op::ConvTranspose { .. } => {
+                (inputs.first().map_or(0, |input| (input.map.height * input.map.width) as u64 * params), elements)
+            }
+            // All but the bias.
+            Op::Linear => (params - channels, elements),
+            _ => (0, 0),
+        };
+        let inputs = inputs.iter().map(|input| input.id).collect();
+        self.layers.push(LayerTrace { name: self.here(), op, inputs, output, params, macs, activations });
+        Value { map: output, id: self.layers.len() }
+    }
+
+    /// Adds a layer without parameters, under a name of its own at the current path.
+    pub fn apply(&mut self, name: &str, op: Op, inputs: &[Value], output: FeatureMap) -> Value {
+        self.scope(name, |trace| trace.push(op, inputs, output, 0))
+    }
+
+    /// Adds an activation function, unless it is the identity.
+    pub fn activation(&mut self, activation: Activation, input: Value) -> Value {
+        match activation {
+            Activation::Identity => input,
+            _ => self.apply("act", Op::Activation(activation), &[input], input.map),
+        }
+    }
+
+    /// Adds a sum.
+    pub fn add(&mut self, a: Value, b: Value) -> Value {
+        self.apply("add", Op::Add, &[a, b], a.map)
+    }
+
+    /// Notes that the network can return this value as a stage's feature map. A later one of the same size takes the
+    /// place of an earlier one.
+    pub fn stage(&mut self, value: Value) {
+        if self.stages.last().is_some_and(|stage| stage.value.map.height == value.map.height) {
+            self.stages.pop();
+        }
+        self.stages.push(Stage { name: self.here(), value });
+    }
+
+    fn here(&self) -> String {
+        self.path.join(".")
     }
 
     /// Trainable parameters of the model.
@@ -84,6 +274,6 @@ impl Trace {
 
 /// A block that can describe itself.
 pub trait Describe {
-    /// Adds this block's layers for an input of shape `input` and returns the shape of its output.
-    fn describe(&self, input: FeatureMap, trace: &mut Trace) -> FeatureMap;
+    /// Adds this block's layers for an input and returns the value of its output.
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value;
 }

@@ -27,6 +27,8 @@ pub enum Purpose {
     Dropout = 6,
     /// Choices that only concern pictures for people.
     Display = 7,
+    /// Which residual branches one sample skips; the layer selects the ChaCha stream.
+    DropPath = 8,
 }
 
 /// The generator of one (seed, purpose, epoch, sample index).

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use kindling_layers::names::KeyStyle;
 use kindling_layers::parameters::Mismatch;
 
 /// An error of the zoo: one sentence each.
@@ -30,6 +31,17 @@ pub enum ZooError {
     /// A head needs at least two classes.
     #[error("a classifier needs at least 2 classes, not {0}")]
     Classes(usize),
+    /// Images have at least one channel.
+    #[error("a model needs images of at least 1 channel")]
+    Channels,
+    /// A rate is a share.
+    #[error("the {what} must be at least 0 and below 1, not {rate}")]
+    Rate {
+        /// Which rate.
+        what: &'static str,
+        /// The value asked for.
+        rate: f64,
+    },
     /// A file could not be read or written.
     #[error("cannot {action} {}", path.display())]
     Io {
@@ -47,6 +59,19 @@ pub enum ZooError {
         path: PathBuf,
         /// Why.
         reason: String,
+    },
+    /// A tensor could not be read from the device.
+    #[error("the weights could not be read from the device: {0}")]
+    Device(String),
+    /// A library does not have this network.
+    #[error("{library} has no {model}; its weights can be written with the keys of {}", .known.join(", "))]
+    NoNames {
+        /// The library.
+        library: KeyStyle,
+        /// The model.
+        model: String,
+        /// Whose keys there are.
+        known: Vec<String>,
     },
     /// A file holds another model's weights.
     #[error("{} does not hold weights of {model}: {mismatch}", path.display())]

@@ -1,11 +1,11 @@
 //! The zoo: the models of Kindling by name, with their metadata, their trace and their weights.
 
+mod catalogue;
 mod error;
 mod network;
-pub mod reference;
 mod registry;
 pub mod weights;
 
 pub use error::ZooError;
 pub use network::Network;
-pub use registry::{ModelEntry, ModelOptions, find, models};
+pub use registry::{Model, ModelEntry, ModelName, ModelOptions, find, models};

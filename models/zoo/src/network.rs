@@ -1,10 +1,17 @@
-//! One type for every network of the zoo.
+//! One type for every classifier of the zoo, and one for what makes it.
 
 use burn::module::Module;
-use burn::tensor::Tensor;
-use kindling_layers::Classifier;
-use kindling_layers::trace::{Describe, FeatureMap, Trace};
-use kindling_mobilenet::MobileNet;
+use burn::tensor::{Device, Tensor};
+use kindling_efficientnet::EfficientNetConfig;
+use kindling_ghostnet::{GhostBottleneck, GhostNetConfig};
+use kindling_layers::blocks::MobileBlock;
+use kindling_layers::names::{KeyStyle, Names};
+use kindling_layers::trace::{Describe, FeatureMap, Trace, Value};
+use kindling_layers::{Classifier, Staged};
+use kindling_mixnet::{MixBlock, MixNetConfig};
+use kindling_mnasnet::MnasNetConfig;
+use kindling_mobilenet::MobileNetConfig;
+use kindling_resnet::{ResNetConfig, ResidualBlock};
 
 /// A network of the zoo.
 ///
@@ -12,38 +19,102 @@ use kindling_mobilenet::MobileNet;
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant)] // one network a process
 pub enum Network {
-    /// The MobileNet family.
-    MobileNet(MobileNet),
+    /// MobileNet V1 to V4.
+    MobileNet(Staged<MobileBlock>),
+    /// EfficientNet, Lite and V2.
+    EfficientNet(Staged<MobileBlock>),
+    /// MNASNet.
+    MnasNet(Staged<MobileBlock>),
+    /// MixNet.
+    MixNet(Staged<MixBlock>),
+    /// GhostNet.
+    GhostNet(Staged<GhostBottleneck>),
+    /// ResNet.
+    ResNet(Staged<ResidualBlock>),
+}
+
+/// What makes a [`Network`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum NetworkConfig {
+    MobileNet(MobileNetConfig),
+    EfficientNet(EfficientNetConfig),
+    MnasNet(MnasNetConfig),
+    MixNet(MixNetConfig),
+    GhostNet(GhostNetConfig),
+    ResNet(ResNetConfig),
+}
+
+/// The same expression for whatever family it is.
+macro_rules! any_family {
+    ($type:ident, $value:expr, $inner:ident => $body:expr) => {
+        match $value {
+            $type::MobileNet($inner) => $body,
+            $type::EfficientNet($inner) => $body,
+            $type::MnasNet($inner) => $body,
+            $type::MixNet($inner) => $body,
+            $type::GhostNet($inner) => $body,
+            $type::ResNet($inner) => $body,
+        }
+    };
+}
+
+impl NetworkConfig {
+    pub(crate) fn init(&self, in_channels: usize, classes: usize, device: &Device) -> Network {
+        match self {
+            Self::MobileNet(config) => Network::MobileNet(config.init(in_channels, classes, device)),
+            Self::EfficientNet(config) => Network::EfficientNet(config.init(in_channels, classes, device)),
+            Self::MnasNet(config) => Network::MnasNet(config.init(in_channels, classes, device)),
+            Self::MixNet(config) => Network::MixNet(config.init(in_channels, classes, device)),
+            Self::GhostNet(config) => Network::GhostNet(config.init(in_channels, classes, device)),
+            Self::ResNet(config) => Network::ResNet(config.init(in_channels, classes, device)),
+        }
+    }
+
+    pub(crate) fn drop_rate(&mut self) -> &mut f64 {
+        any_family!(Self, self, config => &mut config.head.drop_rate)
+    }
+
+    pub(crate) fn drop_path_rate(&mut self) -> &mut f64 {
+        any_family!(Self, self, config => &mut config.drop_path_rate)
+    }
+
+    pub(crate) fn total_stride(&self) -> usize {
+        any_family!(Self, self, config => config.total_stride())
+    }
 }
 
 impl Network {
-    /// The reference implementation's name of each layer, as pairs of prefixes (own, reference).
-    pub fn reference_prefixes(&self) -> Vec<(String, String)> {
+    /// What a library calls the layers, if it has this network.
+    pub fn names(&self, style: KeyStyle) -> Option<Names> {
         match self {
-            Self::MobileNet(network) => network.reference_prefixes(),
+            Self::MobileNet(network) => kindling_mobilenet::names(network, style),
+            Self::EfficientNet(network) => kindling_efficientnet::names(network, style),
+            Self::MnasNet(network) => kindling_mnasnet::names(network, style),
+            Self::MixNet(network) => kindling_mixnet::names(network, style),
+            Self::GhostNet(network) => kindling_ghostnet::names(network, style),
+            Self::ResNet(network) => kindling_resnet::names(network, style),
         }
     }
 
     /// The layers for one square image, in the order they run.
     pub fn trace(&self, in_channels: usize, image_size: usize) -> Trace {
-        let mut trace = Trace::default();
-        self.describe(FeatureMap::square(in_channels, image_size), &mut trace);
-        trace
+        Trace::of(self, FeatureMap::square(in_channels, image_size))
+    }
+
+    /// The feature map of each resolution, finest first; `trace(..).stages` says what they are.
+    pub fn forward_features(&self, images: Tensor<4>) -> Vec<Tensor<4>> {
+        any_family!(Self, self, network => network.forward_features(images))
     }
 }
 
 impl Classifier for Network {
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        match self {
-            Self::MobileNet(network) => network.forward(images),
-        }
+        any_family!(Self, self, network => network.forward(images))
     }
 }
 
 impl Describe for Network {
-    fn describe(&self, input: FeatureMap, trace: &mut Trace) -> FeatureMap {
-        match self {
-            Self::MobileNet(network) => network.describe(input, trace),
-        }
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        any_family!(Self, self, network => network.describe(input, trace))
     }
 }

@@ -1,89 +1,104 @@
-//! The list of models.
+//! From a name to a model.
 
 use burn::tensor::Device;
 use kindling_layers::init;
-use kindling_mobilenet::{MobileNetConfig, mobilenet_v2, mobilenet_v3_small};
+use kindling_layers::names::Library;
 
+use crate::catalogue::{MODELS, MakeConfig};
 use crate::error::ZooError;
-use crate::network::Network;
+use crate::network::{Network, NetworkConfig};
 
-/// What the zoo knows about a model before it is built.
+/// What the zoo knows about a network before it is built.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelEntry {
-    /// Its name: torchvision's where torchvision has the model, timm's otherwise.
-    pub name: &'static str,
-    /// The other library's names for the same network.
-    pub aliases: &'static [&'static str],
+    /// Its names; the first is its own: torchvision's where torchvision has the network, timm's otherwise.
+    pub names: &'static [ModelName],
     /// Its family.
     pub family: &'static str,
     /// Where it comes from.
     pub paper: &'static str,
-    /// The implementation its numbers are compared with.
-    pub reference: &'static str,
+    /// Side of the images it was designed for.
+    pub native_size: usize,
     /// What it is, in a few words.
     pub about: &'static str,
-    /// The smallest image side it takes: its total stride.
-    pub min_image_size: usize,
-    config: fn() -> MobileNetConfig,
+    pub(crate) config: MakeConfig,
+}
+
+/// A name of a network, and the library that calls it so. The name decides the details: epsilon and momentum of batch
+/// normalisation, padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelName {
+    /// The name.
+    pub name: &'static str,
+    /// The library.
+    pub library: Library,
+}
+
+/// A network under one of its names.
+#[derive(Clone, Copy, Debug)]
+pub struct Model {
+    /// The network.
+    pub entry: &'static ModelEntry,
+    /// The name it was asked for by.
+    pub name: ModelName,
 }
 
 /// The largest image side the zoo builds for; beyond it a single feature map passes four gigabytes.
 const MAX_IMAGE_SIZE: usize = 8192;
 
-/// Every model, in the order it is listed.
-const MODELS: &[ModelEntry] = &[
-    ModelEntry {
-        name: "mobilenet_v2",
-        aliases: &["mobilenetv2_100"],
-        family: "MobileNet",
-        paper: "Sandler et al. 2018, https://arxiv.org/abs/1801.04381",
-        reference: "torchvision.mobilenet_v2",
-        about: "inverted residuals, ReLU6; the standard light baseline",
-        min_image_size: 32,
-        config: || mobilenet_v2(1.0),
-    },
-    ModelEntry {
-        name: "mobilenet_v3_small",
-        aliases: &["mobilenetv3_small_100"],
-        family: "MobileNet",
-        paper: "Howard et al. 2019, https://arxiv.org/abs/1905.02244",
-        reference: "torchvision.mobilenet_v3_small",
-        about: "squeeze-excite, hard-swish; the lightest, and the default",
-        min_image_size: 32,
-        config: mobilenet_v3_small,
-    },
-];
-
-/// Every model, in the order it is listed.
-pub fn models() -> &'static [ModelEntry] {
-    MODELS
+/// Every network, in the order it is listed.
+pub fn models() -> impl Iterator<Item = &'static ModelEntry> {
+    MODELS.iter().copied().flatten()
 }
 
-/// The model of this name or alias.
+/// The model of this name, in any case. Where two libraries share a name the first in [`ModelEntry::names`] is meant;
+/// `timm.efficientnet_b5` and `torchvision.efficientnet_b5` say which.
 ///
 /// # Errors
 /// [`ZooError::UnknownModel`] with the nearest names.
-pub fn find(name: &str) -> Result<&'static ModelEntry, ZooError> {
+pub fn find(name: &str) -> Result<Model, ZooError> {
     let asked = name.to_lowercase();
-    let known = |entry: &&ModelEntry| entry.name == asked || entry.aliases.contains(&asked.as_str());
-    MODELS.iter().find(known).ok_or_else(|| ZooError::UnknownModel { name: name.to_string(), near: nearest(&asked) })
+    let (library, plain) = match asked.split_once('.') {
+        Some((library, plain)) => (Some(library), plain),
+        None => (None, asked.as_str()),
+    };
+    let fits = |known: &&ModelName| known.name == plain && library.is_none_or(|it| it == known.library.to_string());
+    models()
+        .find_map(|entry| entry.names.iter().find(fits).map(|&name| Model { entry, name }))
+        .ok_or_else(|| ZooError::UnknownModel { name: name.to_string(), near: nearest(plain) })
 }
 
-/// Up to three names that look like `asked`, nearest first.
+/// Up to three names that look like `asked`, nearest first; of one network only the nearest.
 fn nearest(asked: &str) -> Vec<String> {
     let plain = |name: &str| name.replace(['_', '-', '.'], "");
     let asked = plain(asked);
-    let mut scored: Vec<(f64, &str)> = MODELS
-        .iter()
-        .map(|entry| {
-            let names = std::iter::once(&entry.name).chain(entry.aliases);
-            let score = names.map(|name| strsim::jaro_winkler(&asked, &plain(name))).fold(0.0, f64::max);
-            (score, entry.name)
+    let mut scored: Vec<(f64, &str)> = models()
+        .filter_map(|entry| {
+            let scores = entry.names.iter().map(|it| (strsim::jaro_winkler(&asked, &plain(it.name)), it.name));
+            scores.max_by(|a, b| a.0.total_cmp(&b.0))
         })
         .filter(|(score, _)| *score > 0.75)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     scored.into_iter().take(3).map(|(_, name)| name.to_string()).collect()
+}
+
+impl ModelEntry {
+    /// The network's own name.
+    pub fn name(&self) -> &'static str {
+        self.names[0].name
+    }
+
+    /// Whether one of the names matches a pattern in which `*` stands for any characters.
+    pub fn matches(&self, pattern: &str) -> bool {
+        self.names.iter().any(|it| matches(pattern, it.name))
+    }
+}
+
+impl From<&'static ModelEntry> for Model {
+    fn from(entry: &'static ModelEntry) -> Self {
+        Self { entry, name: entry.names[0] }
+    }
 }
 
 /// What a user chooses about a model.
@@ -95,25 +110,67 @@ pub struct ModelOptions {
     pub classes: usize,
     /// Share of the classifier's input dropped while training, in `[0, 1)`; the paper's if `None`.
     pub drop_rate: Option<f64>,
+    /// Share of samples whose last residual branch is left out while training, in `[0, 1)`; the paper's if `None`.
+    pub drop_path_rate: Option<f64>,
     /// Seed of the initial weights.
     pub seed: u64,
 }
 
-impl ModelEntry {
+impl ModelOptions {
+    /// The reference implementations' defaults: 3 channels, 1000 classes.
+    pub fn imagenet() -> Self {
+        Self { in_channels: 3, classes: 1000, drop_rate: None, drop_path_rate: None, seed: 0 }
+    }
+}
+
+impl Model {
+    /// A name that [`find`] takes back to this very model: with the library's where two share it.
+    pub fn key(&self) -> String {
+        match find(self.name.name) {
+            Ok(first) if first.name == self.name => self.name.name.to_string(),
+            _ => self.reference(),
+        }
+    }
+
+    /// The implementation that its numbers are compared with: `torchvision.mobilenet_v2`.
+    pub fn reference(&self) -> String {
+        format!("{}.{}", self.name.library, self.name.name)
+    }
+
     /// Builds the network with initial weights from the seed, the same on every device.
     ///
     /// # Errors
-    /// [`ZooError::Classes`] for fewer than two classes.
+    /// [`ZooError::Classes`] for fewer than two classes, [`ZooError::Channels`] for no channels, [`ZooError::Rate`] for
+    /// a rate outside `[0, 1)`.
     pub fn build(&self, options: &ModelOptions, device: &Device) -> Result<Network, ZooError> {
         if options.classes < 2 {
             return Err(ZooError::Classes(options.classes));
         }
-        let mut config = (self.config)();
-        if let Some(rate) = options.drop_rate {
-            config.drop_rate = rate;
+        if options.in_channels == 0 {
+            return Err(ZooError::Channels);
         }
-        let network = Network::MobileNet(config.init(options.in_channels, options.classes, device));
+        let mut config = self.config();
+        let choose = |what, place: &mut f64, choice: Option<f64>| match choice {
+            Some(rate) if !(0.0..1.0).contains(&rate) => Err(ZooError::Rate { what, rate }),
+            Some(rate) => {
+                *place = rate;
+                Ok(())
+            }
+            None => Ok(()),
+        };
+        choose("drop rate", config.drop_rate(), options.drop_rate)?;
+        choose("drop path rate", config.drop_path_rate(), options.drop_path_rate)?;
+        let network = config.init(options.in_channels, options.classes, device);
         Ok(init::initialise(network, options.seed))
+    }
+
+    fn config(&self) -> NetworkConfig {
+        (self.entry.config)(self.name.library)
+    }
+
+    /// The smallest image side it takes: its total stride.
+    pub fn min_image_size(&self) -> usize {
+        self.config().total_stride()
     }
 
     /// Checks that the network can take square images of this size.
@@ -121,10 +178,21 @@ impl ModelEntry {
     /// # Errors
     /// [`ZooError::ImageSize`].
     pub fn check_image_size(&self, size: usize) -> Result<(), ZooError> {
-        if (self.min_image_size..=MAX_IMAGE_SIZE).contains(&size) {
+        let min = self.min_image_size();
+        if (min..=MAX_IMAGE_SIZE).contains(&size) {
             return Ok(());
         }
-        Err(ZooError::ImageSize { model: self.name, size, min: self.min_image_size, max: MAX_IMAGE_SIZE })
+        Err(ZooError::ImageSize { model: self.name.name, size, min, max: MAX_IMAGE_SIZE })
+    }
+}
+
+/// Whether a name matches a pattern in which `*` stands for any characters.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|tail| {
+            (0..=tail.len()).filter(|at| tail.is_char_boundary(*at)).any(|at| matches(rest, &tail[at..]))
+        }),
     }
 }
 
@@ -134,28 +202,53 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn names_and_aliases_are_unique_and_found() {
-        assert!(!MODELS.is_empty());
+    fn every_name_finds_its_model_and_its_library() {
         let mut seen = HashSet::new();
-        for entry in MODELS {
-            for name in std::iter::once(&entry.name).chain(entry.aliases) {
-                assert!(seen.insert(*name), "{name} stands twice");
-                assert_eq!(find(name).expect("a listed name").name, entry.name);
+        for entry in models() {
+            for &name in entry.names {
+                let model = Model { entry, name };
+                assert!(seen.insert(model.reference()), "{} stands twice", model.reference());
+                for asked in [model.key(), model.reference(), model.reference().to_uppercase()] {
+                    let found = find(&asked).expect("a listed name");
+                    assert_eq!((found.entry.name(), found.name), (entry.name(), name), "{asked}");
+                }
             }
         }
+        assert!(seen.len() > 60, "{} names", seen.len());
     }
 
     #[test]
     fn an_unknown_name_suggests_the_nearest() {
         let error = find("mobilenetv3small").expect_err("no such name").to_string();
-        assert!(error.contains("`mobilenet_v3_small`"), "{error}");
+        assert!(error.contains("`mobilenetv3_small_100`") || error.contains("`mobilenet_v3_small`"), "{error}");
+        let error = find("torchvision.efficientnet_lite0").expect_err("timm's").to_string();
+        assert!(error.contains("efficientnet_lite0"), "{error}");
         let error = find("vgg").expect_err("no such name").to_string();
         assert!(error.contains("kindling models"), "{error}");
     }
 
     #[test]
-    fn a_head_of_fewer_than_two_classes_is_refused() {
-        let options = ModelOptions { in_channels: 1, classes: 1, drop_rate: None, seed: 0 };
-        assert!(matches!(MODELS[0].build(&options, &Device::flex()), Err(ZooError::Classes(1))));
+    fn options_out_of_range_are_refused() {
+        let build = |options: &ModelOptions| find("mobilenet_v2").expect("a name").build(options, &Device::flex());
+        let options = ModelOptions::imagenet();
+        assert!(matches!(build(&ModelOptions { classes: 1, ..options }), Err(ZooError::Classes(1))));
+        assert!(matches!(build(&ModelOptions { in_channels: 0, ..options }), Err(ZooError::Channels)));
+        for rate in [-0.1, 1.0, f64::NAN] {
+            assert!(matches!(build(&ModelOptions { drop_rate: Some(rate), ..options }), Err(ZooError::Rate { .. })));
+            assert!(matches!(
+                build(&ModelOptions { drop_path_rate: Some(rate), ..options }),
+                Err(ZooError::Rate { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for pattern in ["*", "mobilenet*", "*v2", "mob*_v2", "mobilenet_v2"] {
+            assert!(matches(pattern, "mobilenet_v2"), "{pattern}");
+        }
+        for pattern in ["", "mobilenet", "*v3", "resnet*"] {
+            assert!(!matches(pattern, "mobilenet_v2"), "{pattern}");
+        }
     }
 }

@@ -17,14 +17,14 @@ use crate::activation::Activation;
 type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
 
 impl<C: CheckpointStrategy> CpuOps for Autodiff<Flex, C> {
-    fn depthwise(x: Tracked<C>, weight: Tracked<C>, stride: usize) -> Tracked<C> {
+    fn depthwise(x: Tracked<C>, weight: Tracked<C>, stride: usize, before: [usize; 2]) -> Tracked<C> {
         let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
         match DepthwiseBackward.prepare::<C>([x_node, weight_node]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
-                let state = (x.clone(), weight.clone(), stride);
-                prep.finish(state, Flex::depthwise(x, weight, stride))
+                let state = (x.clone(), weight.clone(), stride, before);
+                prep.finish(state, Flex::depthwise(x, weight, stride, before))
             }
-            OpsKind::UnTracked(prep) => prep.finish(Flex::depthwise(x, weight, stride)),
+            OpsKind::UnTracked(prep) => prep.finish(Flex::depthwise(x, weight, stride, before)),
         }
     }
 
@@ -69,11 +69,11 @@ impl<C: CheckpointStrategy> CpuOps for Autodiff<Flex, C> {
 struct DepthwiseBackward;
 
 impl Backward<Flex, 2> for DepthwiseBackward {
-    type State = (FlexTensor, FlexTensor, usize);
+    type State = (FlexTensor, FlexTensor, usize, [usize; 2]);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let (x, weight, stride) = ops.state;
-        let geometry = Geometry::of(&x, &weight, stride);
+        let (x, weight, stride, before) = ops.state;
+        let geometry = Geometry::of(&x, &weight, stride, before);
         let dy = grads.consume::<Flex>(&ops.node);
         let dy = values(&dy);
         let [x_node, weight_node] = ops.parents;

@@ -1,4 +1,4 @@
-//! Depthwise convolution with "same" padding and its two gradients, plane by plane.
+//! Depthwise convolution and its two gradients, plane by plane.
 //!
 //! A plane is first copied into rows with zeros around them, split by column modulo the stride ("phases"): output column
 //! `o` and kernel column `k` then meet at position `o + k / stride` of phase `k % stride`, so every inner loop runs over
@@ -18,13 +18,15 @@ pub(super) struct Geometry {
     pub(super) width: usize,
     pub(super) kernel: usize,
     pub(super) stride: usize,
+    /// Zeros above and to the left.
+    pub(super) before: [usize; 2],
 }
 
 impl Geometry {
-    pub(super) fn of(x: &FlexTensor, weight: &FlexTensor, stride: usize) -> Self {
+    pub(super) fn of(x: &FlexTensor, weight: &FlexTensor, stride: usize, before: [usize; 2]) -> Self {
         let [batch, channels, height, width] = super::dims(x);
         let [.., kernel] = super::dims(weight);
-        Self { batch, channels, height, width, kernel, stride }
+        Self { batch, channels, height, width, kernel, stride, before }
     }
 
     pub(super) fn input(&self) -> [usize; 4] {
@@ -52,20 +54,20 @@ impl Geometry {
     /// The input row that output row `row` and kernel row `tap` meet at, if it is inside.
     #[inline(always)]
     fn input_row(&self, row: usize, tap: usize) -> Option<usize> {
-        (row * self.stride + tap).checked_sub(self.kernel / 2).filter(|row| *row < self.height)
+        (row * self.stride + tap).checked_sub(self.before[0]).filter(|row| *row < self.height)
     }
 
     /// The output row that input row `row` reaches through kernel row `tap`, if there is one.
     #[inline(always)]
     fn output_row(&self, row: usize, tap: usize) -> Option<usize> {
-        let scaled = (row + self.kernel / 2).checked_sub(tap)?;
+        let scaled = (row + self.before[0]).checked_sub(tap)?;
         (scaled.is_multiple_of(self.stride) && scaled / self.stride < self.output()[2]).then(|| scaled / self.stride)
     }
 
     /// Splits an input plane into phases: `[height, stride, phase]`.
     #[inline(always)]
     fn split(&self, plane: &[f32], phases: &mut Vec<f32>) {
-        let (stride, length, padding) = (self.stride, self.phase(), self.kernel / 2);
+        let (stride, length, padding) = (self.stride, self.phase(), self.before[1]);
         phases.clear();
         phases.resize(self.height * stride * length, 0.0);
         for (row, out) in plane.chunks_exact(self.width).zip(phases.chunks_exact_mut(stride * length)) {
@@ -104,7 +106,9 @@ macro_rules! for_kernel {
         match $kernel {
             3 => $function::<3>($($argument),*),
             5 => $function::<5>($($argument),*),
-            _ => $function::<7>($($argument),*),
+            7 => $function::<7>($($argument),*),
+            9 => $function::<9>($($argument),*),
+            _ => $function::<11>($($argument),*),
         }
     };
 }
@@ -180,7 +184,7 @@ fn backward_input_plane<const K: usize>(
     geometry: &Geometry,
     rows: &mut Vec<f32>,
 ) {
-    let (stride, padding) = (geometry.stride, K / 2);
+    let (stride, padding) = (geometry.stride, geometry.before[1]);
     let before = (K - 1) / stride;
     // Positions of a phase that hold input columns.
     let positions = (geometry.width - 1 + padding) / stride + 1;

@@ -27,8 +27,14 @@ use norm_act::NormAct;
 /// What the CPU device can do beyond Burn's operations.
 #[backend_extension(Autodiff, Flex)]
 pub(crate) trait CpuOps: Backend {
-    /// Depthwise convolution with "same" padding; `x` `[n, c, h, w]`, `weight` `[c, 1, k, k]`, `k` 3, 5 or 7.
-    fn depthwise(x: FloatTensor<Self>, weight: FloatTensor<Self>, stride: usize) -> FloatTensor<Self>;
+    /// Depthwise convolution to `ceil(size / stride)` rows and columns; `x` `[n, c, h, w]`, `weight` `[c, 1, k, k]`, `k`
+    /// 3, 5, 7, 9 or 11; `before` zeros above and to the left, and as many below and to the right as needed.
+    fn depthwise(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        stride: usize,
+        before: [usize; 2],
+    ) -> FloatTensor<Self>;
 
     /// Normalisation with given statistics, then the activation; `weight` and `bias` `[c]`, `statistics`
     /// `[2, groups, c]` (means, then biased variances). Its backward pass takes the statistics for functions of `x`.
@@ -52,13 +58,13 @@ pub(crate) fn serves<const D: usize>(x: &Tensor<D>) -> bool {
 }
 
 /// See [`CpuOps::depthwise`]. The caller has asked [`serves`] and [`depthwise_kernel`].
-pub(crate) fn depthwise(x: Tensor<4>, weight: Tensor<4>, stride: usize) -> Tensor<4> {
-    Tensor::from_dispatch(<Dispatch as CpuOps>::depthwise(x.into_dispatch(), weight.into_dispatch(), stride))
+pub(crate) fn depthwise(x: Tensor<4>, weight: Tensor<4>, stride: usize, before: [usize; 2]) -> Tensor<4> {
+    Tensor::from_dispatch(<Dispatch as CpuOps>::depthwise(x.into_dispatch(), weight.into_dispatch(), stride, before))
 }
 
 /// Whether there is a depthwise operation for kernels of this side.
 pub(crate) fn depthwise_kernel(kernel: usize) -> bool {
-    matches!(kernel, 3 | 5 | 7)
+    matches!(kernel, 3 | 5 | 7 | 9 | 11)
 }
 
 /// See [`CpuOps::norm_act`].
@@ -88,8 +94,8 @@ pub(crate) fn statistics(x: Tensor<4>, groups: Vec<usize>) -> Tensor<3> {
 }
 
 impl CpuOps for Flex {
-    fn depthwise(x: FlexTensor, weight: FlexTensor, stride: usize) -> FlexTensor {
-        let geometry = Geometry::of(&x, &weight, stride);
+    fn depthwise(x: FlexTensor, weight: FlexTensor, stride: usize, before: [usize; 2]) -> FlexTensor {
+        let geometry = Geometry::of(&x, &weight, stride, before);
         tensor(depthwise::forward(&values(&x), &values(&weight), &geometry), geometry.output())
     }
 

@@ -1,0 +1,94 @@
+//! The inverted residual block whose expansion and depthwise convolution are one ordinary convolution.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+
+use crate::blocks::join;
+use crate::names::Names;
+use crate::trace::{Describe, Trace, Value};
+use crate::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Padding};
+
+/// Configuration of a [`FusedInvertedResidual`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FusedInvertedResidualConfig {
+    /// Input channels.
+    pub input: usize,
+    /// Channels between the two convolutions; equal to `input` means there is one convolution, to `output`.
+    pub expanded: usize,
+    /// Output channels.
+    pub output: usize,
+    /// Side of the first kernel.
+    pub kernel: usize,
+    /// Stride of the first convolution.
+    pub stride: usize,
+    /// After the first convolution.
+    pub activation: Activation,
+    /// Whether input and output are added where their shapes agree; not so in MobileNetV4's single convolutions.
+    pub shortcut: bool,
+    /// Normalisation of every convolution.
+    pub norm: BatchNormConfig,
+    /// Zeros around the first convolution's input.
+    pub padding: Padding,
+}
+
+impl FusedInvertedResidualConfig {
+    /// A block on `device`.
+    pub fn init(&self, drop_path: DropPath, device: &Device) -> FusedInvertedResidual {
+        let layer = |conv, activation| ConvNormConfig { conv, norm: self.norm, activation }.init(device);
+        let single = self.expanded == self.input;
+        let between = if single { self.output } else { self.expanded };
+        let fused = ConvConfig::dense(self.input, between, self.kernel, self.stride).padded(self.padding);
+        let project = ConvConfig::pointwise(between, self.output);
+        FusedInvertedResidual {
+            expand: layer(fused, self.activation),
+            project: (!single).then(|| layer(project, Activation::Identity)),
+            residual: self.shortcut && self.stride == 1 && self.input == self.output,
+            drop_path,
+        }
+    }
+}
+
+/// Convolution (3x3) to more channels, linear projection (1x1), and a shortcut where the shape stays: Fused-MBConv in
+/// "EfficientNetV2", figure 2, and FusedIB in "MobileNetV4". Without expansion it is the one convolution.
+#[derive(Module, Debug)]
+pub struct FusedInvertedResidual {
+    /// In space, to more channels.
+    pub expand: ConvNorm,
+    /// To fewer channels.
+    pub project: Option<ConvNorm>,
+    residual: bool,
+    #[module(skip)]
+    drop_path: DropPath,
+}
+
+impl FusedInvertedResidual {
+    /// `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`.
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        let shortcut = self.residual.then(|| x.clone());
+        let x = self.expand.forward(x);
+        let x = match &self.project {
+            Some(project) => project.forward(x),
+            None => x,
+        };
+        join(shortcut, x, self.drop_path)
+    }
+
+    /// timm's names; it calls the block `EdgeResidual`, and `ConvBnAct` without expansion.
+    pub(super) fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
+        let first = if self.project.is_some() { "conv_exp" } else { "conv" };
+        names.conv_norm(&format!("{own}.expand"), &format!("{reference}.{first}"), &format!("{reference}.bn1"));
+        if self.project.is_some() {
+            names.conv_norm(&format!("{own}.project"), &format!("{reference}.conv_pwl"), &format!("{reference}.bn2"));
+        }
+    }
+}
+
+impl Describe for FusedInvertedResidual {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let mut x = trace.scope("expand", |trace| self.expand.describe(input, trace));
+        if let Some(project) = &self.project {
+            x = trace.scope("project", |trace| project.describe(x, trace));
+        }
+        if self.residual { trace.add(x, input) } else { x }
+    }
+}

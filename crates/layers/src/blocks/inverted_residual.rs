@@ -1,0 +1,127 @@
+//! The inverted residual block of MobileNetV2, V3 and the EfficientNets, and the depthwise separable block it becomes
+//! without expansion.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+
+use crate::blocks::join;
+use crate::names::Names;
+use crate::trace::{Describe, Trace, Value};
+use crate::{
+    Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Padding, SqueezeExcite,
+    SqueezeExciteConfig,
+};
+
+/// Configuration of an [`InvertedResidual`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InvertedResidualConfig {
+    /// Input channels.
+    pub input: usize,
+    /// Channels of the depthwise convolution; equal to `input` means there is no expansion.
+    pub expanded: usize,
+    /// Output channels.
+    pub output: usize,
+    /// Side of the depthwise kernel.
+    pub kernel: usize,
+    /// Stride of the depthwise convolution.
+    pub stride: usize,
+    /// Squeeze-excite after the depthwise convolution.
+    pub squeeze_excite: Option<SqueezeExciteConfig>,
+    /// After expansion and depthwise convolution.
+    pub activation: Activation,
+    /// After the projection: none but in MobileNetV1.
+    pub project_activation: Activation,
+    /// Whether input and output are added where their shapes agree; not so in MobileNetV1.
+    pub shortcut: bool,
+    /// Normalisation of every convolution.
+    pub norm: BatchNormConfig,
+    /// Zeros around the depthwise convolution's input.
+    pub padding: Padding,
+}
+
+impl InvertedResidualConfig {
+    /// A block on `device`.
+    pub fn init(&self, drop_path: DropPath, device: &Device) -> InvertedResidual {
+        let layer = |conv, activation| ConvNormConfig { conv, norm: self.norm, activation }.init(device);
+        let expanded = self.expanded;
+        let expansion = ConvConfig::pointwise(self.input, expanded);
+        let depthwise = ConvConfig::depthwise(expanded, self.kernel, self.stride).padded(self.padding);
+        InvertedResidual {
+            expand: (expanded != self.input).then(|| layer(expansion, self.activation)),
+            depthwise: layer(depthwise, self.activation),
+            squeeze_excite: self.squeeze_excite.map(|config| config.init(device)),
+            project: layer(ConvConfig::pointwise(expanded, self.output), self.project_activation),
+            residual: self.shortcut && self.stride == 1 && self.input == self.output,
+            drop_path,
+        }
+    }
+}
+
+/// Expansion (1x1), depthwise convolution, squeeze-excite, projection (1x1), and a shortcut where the shape stays
+/// ("MobileNetV2: Inverted Residuals and Linear Bottlenecks", table 1; with squeeze-excite "Searching for MobileNetV3",
+/// figure 4; as MBConv in "EfficientNet").
+#[derive(Module, Debug)]
+pub struct InvertedResidual {
+    /// To more channels.
+    pub expand: Option<ConvNorm>,
+    /// In space.
+    pub depthwise: ConvNorm,
+    /// A gate for each channel.
+    pub squeeze_excite: Option<SqueezeExcite>,
+    /// To fewer channels.
+    pub project: ConvNorm,
+    residual: bool,
+    #[module(skip)]
+    drop_path: DropPath,
+}
+
+impl InvertedResidual {
+    /// `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`.
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        let shortcut = self.residual.then(|| x.clone());
+        let x = match &self.expand {
+            Some(expand) => expand.forward(x),
+            None => x,
+        };
+        let x = self.depthwise.forward(x);
+        let x = match &self.squeeze_excite {
+            Some(squeeze_excite) => squeeze_excite.forward(x),
+            None => x,
+        };
+        join(shortcut, self.project.forward(x), self.drop_path)
+    }
+
+    /// timm's names; it calls the block without expansion `DepthwiseSeparableConv` and counts its layers otherwise.
+    pub(super) fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
+        let mut layer = |part: &str, conv: &str, norm: &str| {
+            let (conv, norm) = (format!("{reference}.{conv}"), format!("{reference}.{norm}"));
+            names.conv_norm(&format!("{own}.{part}"), &conv, &norm);
+        };
+        if self.expand.is_some() {
+            layer("expand", "conv_pw", "bn1");
+            layer("depthwise", "conv_dw", "bn2");
+            layer("project", "conv_pwl", "bn3");
+        } else {
+            layer("depthwise", "conv_dw", "bn1");
+            layer("project", "conv_pw", "bn2");
+        }
+        if self.squeeze_excite.is_some() {
+            names.timm_squeeze_excite(&format!("{own}.squeeze_excite"), &format!("{reference}.se"));
+        }
+    }
+}
+
+impl Describe for InvertedResidual {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let mut x = input;
+        if let Some(expand) = &self.expand {
+            x = trace.scope("expand", |trace| expand.describe(x, trace));
+        }
+        x = trace.scope("depthwise", |trace| self.depthwise.describe(x, trace));
+        if let Some(squeeze_excite) = &self.squeeze_excite {
+            x = trace.scope("squeeze_excite", |trace| squeeze_excite.describe(x, trace));
+        }
+        x = trace.scope("project", |trace| self.project.describe(x, trace));
+        if self.residual { trace.add(x, input) } else { x }
+    }
+}

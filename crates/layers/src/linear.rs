@@ -1,0 +1,45 @@
+//! Linear layers and the mean they read.
+
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor, module};
+
+use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
+
+/// The mean of each channel, `[batch, channels, height, width]` to `[batch, channels]`.
+pub fn global_average_pool(x: Tensor<4>) -> Tensor<2> {
+    let [batch, channels, height, width] = x.dims();
+    x.reshape([batch, channels, height * width]).mean_dim(2).reshape([batch, channels])
+}
+
+/// A linear layer with bias, `[batch, input]` to `[batch, output]`.
+///
+/// The weight is `[output, input]` as in PyTorch, so that weight files need no transposition.
+#[derive(Module, Debug)]
+pub struct Linear {
+    /// `[output, input]`.
+    pub weight: Param<Tensor<2>>,
+    /// `[output]`.
+    pub bias: Param<Tensor<1>>,
+}
+
+impl Linear {
+    /// A layer whose weights are zero until [`crate::init::initialise`] or a weights file fills them.
+    pub fn new(input: usize, output: usize, device: &Device) -> Self {
+        Self {
+            weight: Param::from_tensor(Tensor::zeros([output, input], device)),
+            bias: Param::from_tensor(Tensor::zeros([output], device)),
+        }
+    }
+
+    /// `[batch, input]` to `[batch, output]`.
+    pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
+        module::linear(x, self.weight.val().transpose(), Some(self.bias.val()))
+    }
+}
+
+impl Describe for Linear {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let [output, fan] = self.weight.lazy_shape().dims();
+        trace.push(Op::Linear, &[input], FeatureMap::vector(output), (output * fan + output) as u64)
+    }
+}

@@ -1,0 +1,31 @@
+//! Pooling in windows.
+
+use burn::tensor::{Tensor, module, ops::MaxPoolOptions};
+
+use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
+
+/// The largest value of each window, with `kernel / 2` rows and columns around the map that no maximum comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxPool {
+    /// Side of the window; odd.
+    pub kernel: usize,
+    /// Stride.
+    pub stride: usize,
+}
+
+impl MaxPool {
+    /// `[batch, channels, height, width]` to `[batch, channels, ceil(height / stride), ceil(width / stride)]`.
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        let options = MaxPoolOptions::new([self.kernel; 2]).with_stride([self.stride; 2]);
+        module::max_pool2d(x, options.with_padding([self.kernel / 2; 2]))
+    }
+}
+
+impl Describe for MaxPool {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let FeatureMap { channels, height, width } = input.map;
+        let (kernel, stride) = (self.kernel, self.stride);
+        let output = FeatureMap { channels, height: height.div_ceil(stride), width: width.div_ceil(stride) };
+        trace.push(Op::MaxPool { kernel, stride, padding: kernel / 2 }, &[input], output, 0)
+    }
+}

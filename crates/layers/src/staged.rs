@@ -1,0 +1,161 @@
+//! The shape all classifiers of the zoo share: stem, stages of blocks, head.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+
+use crate::blocks::{Block, BlockConfig};
+use crate::head::{Head, HeadConfig};
+use crate::names::Names;
+use crate::pool::MaxPool;
+use crate::trace::{Describe, Trace, Value};
+use crate::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Padding};
+
+/// The first convolution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StemConfig {
+    /// Output channels.
+    pub channels: usize,
+    /// Side of the kernel; the stride is 2.
+    pub kernel: usize,
+    /// After its normalisation.
+    pub activation: Activation,
+    /// Whether a 3x3 maximum of stride 2 follows (ResNet).
+    pub pool: bool,
+}
+
+/// Configuration of a [`Staged`] network; the functions named after the papers' models make it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StagedConfig<C> {
+    /// The stem.
+    pub stem: StemConfig,
+    /// The blocks: one list for each row of the paper's table.
+    pub stages: Vec<Vec<C>>,
+    /// Everything after the blocks.
+    pub head: HeadConfig,
+    /// Normalisation of stem and head.
+    pub norm: BatchNormConfig,
+    /// Zeros around the images.
+    pub padding: Padding,
+    /// Share of samples whose residual branch is left out in the last block while training; it rises from 0 in the
+    /// first block, evenly, as torchvision and timm let it rise.
+    pub drop_path_rate: f64,
+}
+
+impl<C: BlockConfig> StagedConfig<C> {
+    /// A network for images of `in_channels` channels and `classes` classes.
+    pub fn init(&self, in_channels: usize, classes: usize, device: &Device) -> Staged<C::Block>
+    where
+        C::Block: Block<Config = C>,
+    {
+        let StemConfig { channels, kernel, activation, pool } = self.stem;
+        let conv = ConvConfig::dense(in_channels, channels, kernel, 2).padded(self.padding);
+        let blocks = self.stages.iter().map(Vec::len).sum::<usize>() as f64;
+        let mut index = 0u64;
+        let mut block = |config: &C| {
+            let drop_path = DropPath { probability: self.drop_path_rate * index as f64 / blocks, layer: index };
+            index += 1;
+            config.init(drop_path, device)
+        };
+        let last = self.stages.iter().flatten().next_back().map_or(channels, C::output);
+        Staged {
+            stem: ConvNormConfig { conv, norm: self.norm, activation }.init(device),
+            pool: pool.then_some(MaxPool { kernel: 3, stride: 2 }),
+            stages: self.stages.iter().map(|stage| stage.iter().map(&mut block).collect()).collect(),
+            head: self.head.init(last, classes, self.norm, device),
+        }
+    }
+
+    /// Height and width are divided by this much before they are averaged.
+    pub fn total_stride(&self) -> usize {
+        let stem = if self.stem.pool { 4 } else { 2 };
+        self.stages.iter().flatten().map(C::stride).product::<usize>() * stem
+    }
+}
+
+/// A classifier: stem, stages of blocks, head.
+#[derive(Module, Debug)]
+pub struct Staged<B: Module + Block> {
+    /// The first convolution.
+    pub stem: ConvNorm,
+    #[module(skip)]
+    pool: Option<MaxPool>,
+    /// The blocks, by row of the paper's table.
+    pub stages: Vec<Vec<B>>,
+    /// Last convolution, pooling, classifier.
+    pub head: Head,
+}
+
+/// A feature map and the network's place after it.
+type Walk<'a> = &'a mut dyn FnMut(&Tensor<4>);
+
+impl<B: Block> Staged<B> {
+    /// Images `[batch, in_channels, height, width]` to logits `[batch, classes]`.
+    pub fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+        let x = self.walk(images, &mut |_| ());
+        self.head.classify(x)
+    }
+
+    /// The feature map of each resolution, finest first: the last one before height and width shrink. They are what
+    /// [`Trace::stages`] describes; timm calls it `features_only`.
+    pub fn forward_features(&self, images: Tensor<4>) -> Vec<Tensor<4>> {
+        let mut maps: Vec<Tensor<4>> = Vec::new();
+        self.walk(images, &mut |x| {
+            if maps.last().is_some_and(|map| map.dims()[2..] == x.dims()[2..]) {
+                maps.pop();
+            }
+            maps.push(x.clone());
+        });
+        maps
+    }
+
+    /// Runs everything up to the map that is pooled, showing each map a stage may end with.
+    fn walk(&self, images: Tensor<4>, see: Walk) -> Tensor<4> {
+        let mut x = self.stem.forward(images);
+        see(&x);
+        if let Some(pool) = &self.pool {
+            x = pool.forward(x);
+        }
+        for block in self.stages.iter().flatten() {
+            x = block.forward(x);
+            see(&x);
+        }
+        self.head.features(x, see)
+    }
+
+    /// timm's names for the layers of a network built by its `EfficientNet` or `MobileNetV3`.
+    pub fn timm_names(&self) -> Names {
+        let mut names = Names::default();
+        names.conv_norm("stem", "conv_stem", "bn1");
+        for (stage, blocks) in self.stages.iter().enumerate() {
+            for (index, block) in blocks.iter().enumerate() {
+                let place = format!("{stage}.{index}");
+                block.timm_names(&format!("stages.{place}"), &format!("blocks.{place}"), &mut names);
+            }
+        }
+        self.head.timm_names(self.stages.len(), &mut names);
+        names
+    }
+}
+
+impl<B: Block> Describe for Staged<B> {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let mut x = trace.scope("stem", |trace| {
+            let x = self.stem.describe(input, trace);
+            trace.stage(x);
+            x
+        });
+        if let Some(pool) = &self.pool {
+            x = trace.scope("pool", |trace| pool.describe(x, trace));
+        }
+        for (stage, blocks) in self.stages.iter().enumerate() {
+            for (index, block) in blocks.iter().enumerate() {
+                x = trace.scope(format!("stages.{stage}.{index}"), |trace| {
+                    let x = block.describe(x, trace);
+                    trace.stage(x);
+                    x
+                });
+            }
+        }
+        trace.scope("head", |trace| self.head.describe(x, trace))
+    }
+}

@@ -1,0 +1,143 @@
+//! The block of GhostNet.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kindling_layers::blocks::{Block, BlockConfig};
+use kindling_layers::names::Names;
+use kindling_layers::trace::{Describe, Trace, Value};
+use kindling_layers::{
+    Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, SqueezeExcite, SqueezeExciteConfig,
+    make_divisible,
+};
+
+use crate::ghost_module::GhostModule;
+
+/// Configuration of a [`GhostBottleneck`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GhostBottleneckConfig {
+    /// Input channels.
+    pub input: usize,
+    /// Channels between the two ghost modules.
+    pub expanded: usize,
+    /// Output channels.
+    pub output: usize,
+    /// Side of the depthwise kernels.
+    pub kernel: usize,
+    /// 1, or 2 for a depthwise convolution between the modules.
+    pub stride: usize,
+    /// Whether squeeze-excite precedes the second module.
+    pub squeeze_excite: bool,
+    /// Normalisation of every convolution.
+    pub norm: BatchNormConfig,
+}
+
+impl BlockConfig for GhostBottleneckConfig {
+    type Block = GhostBottleneck;
+
+    fn init(&self, drop_path: DropPath, device: &Device) -> GhostBottleneck {
+        let &Self { input, expanded, output, kernel, stride, norm, .. } = self;
+        let linear = |conv| ConvNormConfig { conv, norm, activation: Activation::Identity }.init(device);
+        let squeeze_excite = SqueezeExciteConfig {
+            channels: expanded,
+            squeezed: make_divisible(expanded as f64 / 4.0, 4),
+            activation: Activation::Relu,
+            gate: Activation::HardSigmoid,
+        };
+        let shortcut = || GhostShortcut {
+            depthwise: linear(ConvConfig::depthwise(input, kernel, stride)),
+            project: linear(ConvConfig::pointwise(input, output)),
+        };
+        GhostBottleneck {
+            expand: GhostModule::new(input, expanded, Activation::Relu, norm, device),
+            depthwise: (stride > 1).then(|| linear(ConvConfig::depthwise(expanded, kernel, stride))),
+            squeeze_excite: self.squeeze_excite.then(|| squeeze_excite.init(device)),
+            project: GhostModule::new(expanded, output, Activation::Identity, norm, device),
+            shortcut: (stride > 1 || input != output).then(shortcut),
+            drop_path,
+        }
+    }
+
+    fn output(&self) -> usize {
+        self.output
+    }
+
+    fn stride(&self) -> usize {
+        self.stride
+    }
+}
+
+/// Ghost module, depthwise convolution if the stride is 2, squeeze-excite, linear ghost module, and a shortcut (figure 3).
+#[derive(Module, Debug)]
+pub struct GhostBottleneck {
+    expand: GhostModule,
+    depthwise: Option<ConvNorm>,
+    squeeze_excite: Option<SqueezeExcite>,
+    project: GhostModule,
+    shortcut: Option<GhostShortcut>,
+    #[module(skip)]
+    drop_path: DropPath,
+}
+
+/// The shortcut where the shape changes.
+#[derive(Module, Debug)]
+pub struct GhostShortcut {
+    depthwise: ConvNorm,
+    project: ConvNorm,
+}
+
+impl Block for GhostBottleneck {
+    type Config = GhostBottleneckConfig;
+
+    fn forward(&self, input: Tensor<4>) -> Tensor<4> {
+        let mut x = self.expand.forward(input.clone());
+        if let Some(depthwise) = &self.depthwise {
+            x = depthwise.forward(x);
+        }
+        if let Some(squeeze_excite) = &self.squeeze_excite {
+            x = squeeze_excite.forward(x);
+        }
+        let shortcut = match &self.shortcut {
+            Some(GhostShortcut { depthwise, project }) => project.forward(depthwise.forward(input)),
+            None => input,
+        };
+        self.drop_path.forward(self.project.forward(x)) + shortcut
+    }
+
+    fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
+        self.expand.timm_names(&format!("{own}.expand"), &format!("{reference}.ghost1"), names);
+        if self.depthwise.is_some() {
+            let (conv, norm) = (format!("{reference}.conv_dw"), format!("{reference}.bn_dw"));
+            names.conv_norm(&format!("{own}.depthwise"), &conv, &norm);
+        }
+        if self.squeeze_excite.is_some() {
+            names.timm_squeeze_excite(&format!("{own}.squeeze_excite"), &format!("{reference}.se"));
+        }
+        self.project.timm_names(&format!("{own}.project"), &format!("{reference}.ghost2"), names);
+        if self.shortcut.is_some() {
+            let at = |step: usize| format!("{reference}.shortcut.{step}");
+            names.conv_norm(&format!("{own}.shortcut.depthwise"), &at(0), &at(1));
+            names.conv_norm(&format!("{own}.shortcut.project"), &at(2), &at(3));
+        }
+    }
+}
+
+impl Describe for GhostBottleneck {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let mut x = trace.scope("expand", |trace| self.expand.describe(input, trace));
+        if let Some(depthwise) = &self.depthwise {
+            x = trace.scope("depthwise", |trace| depthwise.describe(x, trace));
+        }
+        if let Some(squeeze_excite) = &self.squeeze_excite {
+            x = trace.scope("squeeze_excite", |trace| squeeze_excite.describe(x, trace));
+        }
+        x = trace.scope("project", |trace| self.project.describe(x, trace));
+        let shortcut = match &self.shortcut {
+            None => input,
+            Some(GhostShortcut { depthwise, project }) => trace.scope("shortcut", |trace| {
+                let x = trace.scope("depthwise", |trace| depthwise.describe(input, trace));
+                trace.scope("project", |trace| project.describe(x, trace))
+            }),
+        };
+        trace.add(x, shortcut)
+    }
+}

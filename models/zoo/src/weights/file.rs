@@ -1,0 +1,70 @@
+//! Tensors out of a file.
+
+use std::io::Read;
+use std::path::Path;
+
+use burn::tensor::TensorData;
+use burn_store::{ModuleStore, PytorchStore};
+use kindling_layers::tensors::{self, Tensors};
+
+use crate::error::ZooError;
+
+/// The largest file that is read; EfficientNetV2-L has half a gigabyte.
+const MAX_BYTES: u64 = 4 << 30;
+
+/// Reads all tensors of a file: safetensors, or what `torch.save` wrote (in the zip format, or in the older one). Which
+/// it is shows in the first bytes, not in the name.
+///
+/// Nothing in a file is ever executed: a pickle is read as data, and what is no tensor in it is passed over. Before a
+/// tensor is read its size is held against the file's, so a small file cannot claim a large memory.
+///
+/// # Errors
+/// [`ZooError::Io`] or [`ZooError::Corrupt`].
+pub fn read(path: &Path) -> Result<Tensors, ZooError> {
+    let io = |source| ZooError::Io { action: "read", path: path.to_path_buf(), source };
+    let corrupt = |reason: String| ZooError::Corrupt { path: path.to_path_buf(), reason };
+    let length = std::fs::metadata(path).map_err(io)?.len();
+    if length > MAX_BYTES {
+        return Err(corrupt(format!("it has {length} bytes, more than the {MAX_BYTES} that are read")));
+    }
+    let mut start = [0u8; 9];
+    let mut file = std::fs::File::open(path).map_err(io)?;
+    let count = file.read(&mut start).map_err(io)?;
+    if looks_like_safetensors(&start[..count], length) {
+        let bytes = std::fs::read(path).map_err(io)?;
+        return tensors::from_bytes(&bytes).map_err(corrupt);
+    }
+    read_pytorch(path, length).map_err(corrupt)
+}
+
+/// A safetensors file starts with the length of its header and the header's opening brace.
+fn looks_like_safetensors(start: &[u8], length: u64) -> bool {
+    match start {
+        [a, b, c, d, e, f, g, h, b'{'] => u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]) <= length,
+        _ => false,
+    }
+}
+
+fn read_pytorch(path: &Path, length: u64) -> Result<Tensors, String> {
+    let mut store = PytorchStore::from_file(path).map_indices_contiguous(false);
+    let found = store.get_all_tensors().map_err(|error| one_line(&error.to_string()))?;
+    if found.is_empty() {
+        return Err("there is no tensor in it".to_string());
+    }
+    let claimed = found.values().map(|tensor| tensor.byte_len() as u64).fold(0, u64::saturating_add);
+    // Tensors may share memory, and a compressed archive may be smaller than what is in it, but not by much.
+    if claimed > 16 * length {
+        return Err(format!("it claims {claimed} bytes of tensors in a file of {length}"));
+    }
+    let mut tensors = Tensors::new();
+    for (name, tensor) in found {
+        let bytes = tensor.to_bytes().map_err(|error| one_line(&error.to_string()))?;
+        tensors.insert(name.clone(), TensorData::from_bytes(bytes, tensor.shape.clone(), tensor.dtype));
+    }
+    Ok(tensors)
+}
+
+/// Errors end up in one sentence.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

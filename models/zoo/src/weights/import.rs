@@ -1,0 +1,167 @@
+//! Tensors into a network.
+
+use std::fmt;
+
+use burn::tensor::{DType, Tensor, TensorData};
+use kindling_layers::names::KeyStyle;
+use kindling_layers::parameters::{self, Mismatch};
+use kindling_layers::tensors::Tensors;
+
+use super::keys::{COUNTER, KeyTable, Place, recognise, unwrap};
+use crate::network::Network;
+
+/// What may differ between the file's network and the one to fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adapt {
+    /// Nothing.
+    Exactly,
+    /// The head may have other classes: then the network keeps its own, newly initialised one. Images may have one channel
+    /// where the file's have three: then the stem's weights are summed, as if the one channel stood in all three.
+    HeadAndStem,
+}
+
+/// What an import did; displays as a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// Whose keys the file has; `None`: our own.
+    pub style: Option<KeyStyle>,
+    /// Tensors of the network that were filled.
+    pub filled: usize,
+    /// Counters of batches in the file, which no output depends on.
+    pub counters: usize,
+    /// Classes of the file's head, if it was not taken.
+    pub replaced_head: Option<usize>,
+    /// Channels of the file's stem, if it was summed.
+    pub folded_stem: Option<usize>,
+    /// Keys of tensors that a training script saved beside the model.
+    pub left_out: Vec<String>,
+}
+
+impl fmt::Display for Import {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.style {
+            Some(style) => write!(f, "{} tensors under {style}'s keys", self.filled)?,
+            None => write!(f, "{} tensors", self.filled)?,
+        }
+        if let Some(channels) = self.folded_stem {
+            write!(f, "; the stem's {channels} input channels were summed into 1")?;
+        }
+        if let Some(classes) = self.replaced_head {
+            write!(f, "; the head of {classes} classes was not taken: a new one starts from random weights")?;
+        }
+        if self.counters > 0 {
+            write!(f, "; {} batch counters have no use here", self.counters)?;
+        }
+        match self.left_out.as_slice() {
+            [] => Ok(()),
+            [first, ..] => write!(f, "; {} tensors are not the model's (`{first}`, ...)", self.left_out.len()),
+        }
+    }
+}
+
+/// Fills a network. Every tensor of the network is filled and every tensor given is used or named in the [`Import`].
+///
+/// # Errors
+/// The first tensor that is missing, unknown or of another shape, by its key in the file; the network is lost.
+pub fn import(network: Network, tensors: Tensors, adapt: Adapt) -> Result<(Network, Import), Mismatch> {
+    let (tensors, left_out) = unwrap(tensors);
+    let slots = parameters::slots(&network);
+    let table = recognise(&network, &slots, &tensors);
+    let mut import = Import {
+        style: table.style,
+        filled: 0,
+        counters: 0,
+        replaced_head: None,
+        folded_stem: None,
+        left_out,
+    };
+    let mut own = fit(&table, tensors, adapt, &mut import)?;
+    import.filled = own.len();
+    if import.replaced_head.is_some() {
+        keep_head(&network, &mut own);
+    }
+    Ok((parameters::write(network, own)?, import))
+}
+
+/// The file's tensors under our names and in our shapes.
+fn fit(table: &KeyTable, tensors: Tensors, adapt: Adapt, import: &mut Import) -> Result<Tensors, Mismatch> {
+    let mut own = Tensors::new();
+    let mut unknown = None;
+    for (key, data) in tensors {
+        let Some(place) = table.places.get(&key) else {
+            if key.ends_with(COUNTER) {
+                import.counters += 1;
+            } else {
+                unknown.get_or_insert(key);
+            }
+            continue;
+        };
+        if let Some(data) = reshape(&key, place, data, adapt, import)? {
+            own.insert(place.own.clone(), data);
+        }
+    }
+    let taken = |place: &Place| own.contains_key(&place.own) || is_replaced(&place.own, import);
+    if let Some((key, _)) = table.places.iter().find(|(_, place)| !taken(place)) {
+        return Err(Mismatch::Missing(key.clone()));
+    }
+    match unknown {
+        Some(key) => Err(Mismatch::Unexpected(key)),
+        None => Ok(own),
+    }
+}
+
+const STEM: &str = "stem.conv.weight";
+const HEAD: [&str; 2] = ["head.classifier.weight", "head.classifier.bias"];
+
+fn is_replaced(own: &str, import: &Import) -> bool {
+    import.replaced_head.is_some() && HEAD.contains(&own)
+}
+
+/// A tensor in the network's shape; `None` if it belongs to a head that is replaced.
+fn reshape(
+    key: &str,
+    place: &Place,
+    data: TensorData,
+    adapt: Adapt,
+    import: &mut Import,
+) -> Result<Option<TensorData>, Mismatch> {
+    let found = data.shape().as_slice().to_vec();
+    let expected = &place.reference_shape;
+    let adaptable = adapt == Adapt::HeadAndStem;
+    if !is_float(data.dtype()) {
+        return Err(Mismatch::Type { name: key.to_string(), found: format!("{:?}", data.dtype()) });
+    }
+    if found == *expected || found == place.shape {
+        let (bytes, _, dtype) = data.into_parts();
+        let data = TensorData::from_bytes(bytes, place.shape.clone(), dtype);
+        return Ok(Some(data));
+    }
+    if adaptable && HEAD.contains(&place.own.as_str()) && found.len() == expected.len() && found[1..] == expected[1..] {
+        import.replaced_head = Some(found[0]);
+        return Ok(None);
+    }
+    if let (true, STEM, &[output, channels, height, width]) = (adaptable, place.own.as_str(), found.as_slice())
+        && *expected == [output, 1, height, width]
+    {
+        import.folded_stem = Some(channels);
+        return Ok(Some(sum_channels(data)));
+    }
+    Err(Mismatch::Shape { name: key.to_string(), expected: expected.clone(), found })
+}
+
+fn is_float(dtype: DType) -> bool {
+    matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
+}
+
+/// `[output, channels, height, width]` to `[output, 1, height, width]`.
+fn sum_channels(data: TensorData) -> TensorData {
+    let device = burn::tensor::Device::flex();
+    Tensor::<4>::from_data(data.convert::<f32>(), &device).sum_dim(1).into_data()
+}
+
+/// If one tensor of the head does not fit, none is taken.
+fn keep_head(network: &Network, own: &mut Tensors) {
+    if let Ok(initial) = parameters::read(network) {
+        own.extend(initial.into_iter().filter(|(name, _)| HEAD.contains(&name.as_str())));
+    }
+}

@@ -1,0 +1,116 @@
+//! Which library's keys a file has, and what they are called here.
+
+use std::collections::BTreeMap;
+
+use kindling_layers::names::{KeyStyle, LayerKind, LayerName, Names};
+use kindling_layers::parameters::Slot;
+use kindling_layers::tensors::Tensors;
+
+use crate::network::Network;
+
+/// The counter of batches that PyTorch's normalisation keeps beside its statistics; no output depends on it.
+pub(super) const COUNTER: &str = "num_batches_tracked";
+
+/// Under what prefixes training scripts keep the model among other things.
+const WRAPPERS: [&str; 6] = ["state_dict", "model_state_dict", "model", "module", "state_dict_ema", "model_ema"];
+
+/// The tensors of a network under some library's keys.
+pub(super) struct KeyTable {
+    /// Whose keys; `None`: our own.
+    pub(super) style: Option<KeyStyle>,
+    /// From each key to the tensor's place in the network.
+    pub(super) places: BTreeMap<String, Place>,
+}
+
+/// Where a tensor belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Its name here.
+    pub(super) own: String,
+    /// Its shape here.
+    pub(super) shape: Vec<usize>,
+    /// Its shape there.
+    pub(super) reference_shape: Vec<usize>,
+}
+
+impl KeyTable {
+    /// Our own keys.
+    fn own(slots: &[Slot]) -> Self {
+        let places = slots.iter().map(|slot| {
+            let Slot { name, shape } = slot.clone();
+            (name.clone(), Place { own: name, shape: shape.clone(), reference_shape: shape })
+        });
+        Self { style: None, places: places.collect() }
+    }
+
+    /// A library's keys.
+    pub(super) fn of_library(style: KeyStyle, names: &Names, slots: &[Slot]) -> Self {
+        let layers: BTreeMap<&str, &LayerName> = names.iter().map(|name| (name.own.as_str(), name)).collect();
+        let places = slots.iter().filter_map(|slot| {
+            let (layer, leaf) = slot.name.rsplit_once('.')?;
+            let LayerName { reference, kind, .. } = layers.get(layer)?;
+            let mut reference_shape = slot.shape.clone();
+            if *kind == LayerKind::Pointwise && leaf == "weight" {
+                reference_shape.extend([1, 1]);
+            }
+            let place = Place { own: slot.name.clone(), shape: slot.shape.clone(), reference_shape };
+            Some((format!("{reference}.{leaf}"), place))
+        });
+        Self { style: Some(style), places: places.collect() }
+    }
+
+    /// How many of the keys this table knows.
+    fn known(&self, tensors: &Tensors) -> usize {
+        tensors.keys().filter(|key| self.places.contains_key(*key)).count()
+    }
+}
+
+/// The table that knows most of the keys. Our own is tried first; it is also taken when none is known.
+pub(super) fn recognise(network: &Network, slots: &[Slot], tensors: &Tensors) -> KeyTable {
+    let libraries = KeyStyle::ALL.into_iter().filter_map(|style| {
+        let names = network.names(style)?;
+        Some(KeyTable::of_library(style, &names, slots))
+    });
+    libraries.fold(KeyTable::own(slots), |best, table| {
+        if table.known(tensors) > best.known(tensors) { table } else { best }
+    })
+}
+
+/// Takes the model out of what a training script saved with it. Returns the tensors under their bare keys and the keys of
+/// those that are not the model's.
+pub(super) fn unwrap(mut tensors: Tensors) -> (Tensors, Vec<String>) {
+    let mut left_out = Vec::new();
+    // `model.module.` and the like have several layers.
+    while let Some(wrapper) = WRAPPERS.iter().find(|wrapper| {
+        let prefix = format!("{wrapper}.");
+        tensors.keys().any(|key| key.starts_with(&prefix))
+    }) {
+        let prefix = format!("{wrapper}.");
+        let mut inside = Tensors::new();
+        for (key, data) in tensors {
+            match key.strip_prefix(&prefix) {
+                Some(bare) => {
+                    inside.insert(bare.to_string(), data);
+                }
+                None => left_out.push(key),
+            }
+        }
+        tensors = inside;
+    }
+    (tensors, left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::TensorData;
+
+    #[test]
+    fn a_checkpoint_is_unwrapped_and_what_is_not_the_model_is_named() {
+        let keys = ["model.module.fc.weight", "model.module.fc.bias", "optimizer.state.0.exp_avg"];
+        let tensors = keys.iter().map(|key| (key.to_string(), TensorData::new(vec![0.0f32], [1]))).collect();
+        let (tensors, left_out) = unwrap(tensors);
+        assert_eq!(tensors.into_keys().collect::<Vec<_>>(), ["fc.bias", "fc.weight"]);
+        assert_eq!(left_out, ["optimizer.state.0.exp_avg"]);
+    }
+}
