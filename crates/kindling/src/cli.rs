@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::Done;
-use crate::commands::{data, devices, eval, models, predict, train};
+use crate::commands::{data, devices, eval, export, forward, models, predict, train};
 
 /// Light image models that train on the GPU you have.
 ///
@@ -21,6 +21,8 @@ enum Command {
     Eval(eval::Args),
     Predict(predict::Args),
     Models(models::Args),
+    Forward(forward::Args),
+    Export(export::Args),
     Data(data::Args),
     Devices(devices::Args),
 }
@@ -32,6 +34,8 @@ impl Cli {
             Command::Eval(args) => args.run(),
             Command::Predict(args) => args.run(),
             Command::Models(args) => args.run(),
+            Command::Forward(args) => args.run(),
+            Command::Export(args) => args.run(),
             Command::Data(args) => args.run(),
             Command::Devices(args) => args.run(),
         }

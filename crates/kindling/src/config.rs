@@ -1,13 +1,19 @@
 //! The resolved configuration of a run: `config.toml`, and what `--config` takes back.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
 use burn::module::Module;
 use burn::tensor::Device;
 use kindling_data::{Augment, Dataset, Normalisation, Preprocess};
+use kindling_layers::Freeze;
 use kindling_runs::RunDir;
 use kindling_trainer::TrainConfig;
-use kindling_zoo::{ModelEntry, ModelOptions, Network, find, weights};
+use kindling_zoo::weights::{self, Adapt, Import};
+use kindling_zoo::{Model, ModelOptions, Network, find};
 use serde::{Deserialize, Serialize};
+
+use crate::pretrained;
 
 /// Everything a run was asked to do. With the same data, code and device it gives the same run again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,10 +31,30 @@ pub(crate) struct RunConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ModelConfig {
+    /// A name of the zoo; it decides the details.
     pub(crate) name: String,
     /// Share of the classifier's input dropped while training; the paper's if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) drop_rate: Option<f64>,
+    /// Share of samples whose last residual branch is left out while training; the paper's if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) drop_path_rate: Option<f64>,
+    /// What the run starts from; initial weights of the seed if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) start: Option<StartingPoint>,
+    /// What does not train.
+    #[serde(default, with = "as_text", skip_serializing_if = "is_default")]
+    pub(crate) freeze: Freeze,
+}
+
+/// Weights that a run starts from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StartingPoint {
+    /// The zoo's pretrained weights: the SHA-256 of the file.
+    Pretrained(String),
+    /// A file.
+    File(PathBuf),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,28 +68,42 @@ pub(crate) struct DataConfig {
 }
 
 impl RunConfig {
-    /// The zoo's entry of the model, after a check that it takes the images.
-    pub(crate) fn entry(&self) -> Result<&'static ModelEntry> {
-        let entry = find(&self.model.name)?;
-        entry.check_image_size(self.data.preprocess.size)?;
-        Ok(entry)
+    /// The model, after a check that it takes the images.
+    pub(crate) fn zoo_model(&self) -> Result<Model> {
+        let model = find(&self.model.name)?;
+        model.check_image_size(self.data.preprocess.size)?;
+        Ok(model)
     }
 
-    /// The network with its initial weights.
-    pub(crate) fn network(&self, device: &Device) -> Result<Network> {
+    /// The network that the run starts from, and what was imported for it.
+    pub(crate) fn initial_network(&self, device: &Device) -> Result<(Network, Option<Import>)> {
+        let network = self.network(device)?;
+        let path = match &self.model.start {
+            None => return Ok((network, None)),
+            Some(StartingPoint::File(path)) => path.clone(),
+            Some(StartingPoint::Pretrained(_)) => pretrained::find(&self.zoo_model()?)?.1,
+        };
+        let (network, import) = weights::load(network, &self.model.name, &path, Adapt::StemAndHead)?;
+        Ok((network, Some(import)))
+    }
+
+    /// The network with the initial weights of the seed.
+    fn network(&self, device: &Device) -> Result<Network> {
         let options = ModelOptions {
             in_channels: self.data.preprocess.channels,
             classes: self.data.classes.len(),
             drop_rate: self.model.drop_rate,
+            drop_path_rate: self.model.drop_path_rate,
             seed: self.train.seed,
         };
-        Ok(self.entry()?.build(&options, device)?)
+        Ok(self.zoo_model()?.build(&options, device)?.freeze(self.model.freeze))
     }
 
     /// The network with a run's best weights, or its last, without gradients.
     pub(crate) fn trained(&self, run: &RunDir, last: bool, device: &Device) -> Result<Network> {
         let path = if last { run.last_weights() } else { run.weights() };
-        Ok(weights::load(self.network(device)?, &self.model.name, &path)?.valid())
+        let (network, _) = weights::load(self.network(device)?, &self.model.name, &path, Adapt::Exactly)?;
+        Ok(network.valid())
     }
 
     /// Fails if a data set does not have the classes this run learns.
@@ -88,4 +128,29 @@ pub(crate) fn preprocess(dataset: &Dataset, size: usize) -> Result<Preprocess> {
         None => Normalisation::measure(dataset.train.as_ref(), channels, size, 64)?,
     };
     Ok(Preprocess { size, channels, normalisation })
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Values that are written as they are given on the command line.
+mod as_text {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::Serializer;
+
+    pub(super) fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
 }

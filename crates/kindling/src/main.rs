@@ -7,6 +7,7 @@ mod dataset;
 mod device;
 mod finish;
 mod interrupt;
+mod pretrained;
 mod progress;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -68,6 +68,7 @@ pub struct Head {
 
 /// A layer between pooling and classifier.
 #[derive(Module, Debug)]
+#[allow(clippy::large_enum_variant)] // one of them in a network
 pub enum Hidden {
     /// With bias.
     Linear(HiddenLinear),
@@ -85,19 +86,9 @@ pub struct HiddenLinear {
 }
 
 impl Head {
-    /// The map that is pooled; `see` is shown it if this head makes it and a stage may end with it.
-    pub(crate) fn features(&self, x: Tensor<4>, see: &mut dyn FnMut(&Tensor<4>)) -> Tensor<4> {
-        let Some(features) = &self.features else { return x };
-        let x = features.forward(x);
-        if self.features_are_a_stage() {
-            see(&x);
-        }
-        x
-    }
-
     /// A convolution with a layer after pooling belongs to the body (MobileNetV3 and V4), one that is pooled into the
     /// classifier to the head, as timm has it.
-    fn features_are_a_stage(&self) -> bool {
+    pub(crate) fn features_are_a_stage(&self) -> bool {
         self.hidden.is_some()
     }
 

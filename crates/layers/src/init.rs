@@ -5,7 +5,7 @@
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Tensor, TensorData};
-use kindling_random::{Purpose, rng};
+use kindling_random::{Purpose, Rng, rng};
 use rand::distr::Distribution;
 use rand_distr::StandardNormal;
 
@@ -14,6 +14,15 @@ use rand_distr::StandardNormal;
 /// running statistics) keep what their layer gave them.
 pub fn initialise<M: Module>(model: M, seed: u64) -> M {
     model.map(&mut Initialise { seed, place: 0 })
+}
+
+/// Fills the weights of a new generator or discriminator as DCGAN does (Radford et al. 2015, section 3, and PyTorch's
+/// example): convolutions and matrices normal with standard deviation 0.02, scales of batch normalisation normal around
+/// one with the same; everything else keeps what its layer gave it.
+///
+/// `network` numbers the networks that start from one seed, so that none shares the draws of another.
+pub fn initialise_adversarial<M: Module>(model: M, seed: u64, network: u64) -> M {
+    model.map(&mut InitialiseAdversarial { seed, network, place: 0, norm_scale: false })
 }
 
 struct Initialise {
@@ -31,28 +40,57 @@ impl ModuleMapper for Initialise {
             [_, _] => 0.01,
             _ => return param,
         };
-        let mut rng = rng(self.seed, Purpose::Init, 0, place);
-        let values: Vec<f32> = (0..shape.num_elements())
-            .map(|_| {
-                let normal: f64 = StandardNormal.sample(&mut rng);
-                (normal * deviation) as f32
-            })
-            .collect();
-        param.map(|old| {
-            let new = Tensor::from_data(TensorData::new(values, shape), &old.device());
-            if old.is_require_grad() { new.require_grad() } else { new }
-        })
+        drawn(param, 0.0, deviation, rng(self.seed, Purpose::Init, 0, place))
     }
+}
+
+struct InitialiseAdversarial {
+    seed: u64,
+    network: u64,
+    place: u64,
+    norm_scale: bool,
+}
+
+impl ModuleMapper for InitialiseAdversarial {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.norm_scale = name == "weight" && container == "Struct:BatchNorm";
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        const DEVIATION: f64 = 0.02;
+        let rng = rng(self.seed, Purpose::Init, self.network, self.place);
+        self.place += 1;
+        match D {
+            1 if self.norm_scale => drawn(param, 1.0, DEVIATION, rng),
+            1 => param,
+            _ => drawn(param, 0.0, DEVIATION, rng),
+        }
+    }
+}
+
+/// The parameter with normal values instead of its own.
+fn drawn<const D: usize>(param: Param<Tensor<D>>, mean: f64, deviation: f64, mut rng: Rng) -> Param<Tensor<D>> {
+    let shape = param.lazy_shape();
+    let values: Vec<f32> = (0..shape.num_elements())
+        .map(|_| {
+            let normal: f64 = StandardNormal.sample(&mut rng);
+            (mean + normal * deviation) as f32
+        })
+        .collect();
+    param.map(|old| {
+        let new = Tensor::from_data(TensorData::new(values, shape), &old.device());
+        if old.is_require_grad() { new.require_grad() } else { new }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Conv, ConvConfig};
+    use crate::{Activation, BatchNormConfig, Conv, ConvConfig, ConvNormConfig, parameters};
     use burn::tensor::Device;
 
     fn weights(seed: u64) -> Vec<f32> {
-        let config = ConvConfig { input: 16, output: 64, kernel: 3, stride: 1, depthwise: false };
+        let config = ConvConfig::dense(16, 64, 3, 1);
         let conv: Conv = initialise(config.init(&Device::flex()), seed);
         conv.weight.val().into_data().try_to_vec().expect("float weights")
     }
@@ -65,5 +103,28 @@ mod tests {
         let variance = values.iter().map(|v| f64::from(v * v)).sum::<f64>() / values.len() as f64;
         let expected = 2.0 / (64.0 * 9.0);
         assert!((variance / expected - 1.0).abs() < 0.05, "variance {variance}, expected {expected}");
+    }
+
+    #[test]
+    fn adversarial_networks_draw_convolutions_around_zero_and_norm_scales_around_one() {
+        let device = Device::flex();
+        let norm = BatchNormConfig::default();
+        let config = ConvNormConfig { conv: ConvConfig::dense(16, 256, 3, 1), norm, activation: Activation::Relu };
+        let draw =
+            |network| parameters::read(&initialise_adversarial(config.init(&device), 3, network)).expect("readable");
+        let (first, second) = (draw(0), draw(1));
+        assert_eq!(first, draw(0));
+        for (name, mean) in [("conv.weight", 0.0), ("norm.weight", 1.0)] {
+            assert_ne!(first[name], second[name], "two networks share the draws of {name}");
+            let values: Vec<f32> = first[name].clone().try_to_vec().expect("float weights");
+            let (sum, squares) = values.iter().fold((0.0, 0.0), |(sum, squares), &v| {
+                let v = f64::from(v) - mean;
+                (sum + v, squares + v * v)
+            });
+            let count = values.len() as f64;
+            let (offset, deviation) = (sum / count, (squares / count).sqrt());
+            assert!(offset.abs() < 0.005 && (deviation - 0.02).abs() < 0.003, "{name}: {offset} {deviation}");
+        }
+        assert_eq!(first["norm.bias"], second["norm.bias"]);
     }
 }

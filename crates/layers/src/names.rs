@@ -16,6 +16,16 @@ pub enum Library {
     TimmTensorFlow,
 }
 
+impl Library {
+    /// The keys this library writes weights under.
+    pub fn keys(self) -> KeyStyle {
+        match self {
+            Self::Torchvision => KeyStyle::Torchvision,
+            Self::Timm | Self::TimmTensorFlow => KeyStyle::Timm,
+        }
+    }
+}
+
 impl std::fmt::Display for Library {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

@@ -133,6 +133,18 @@ pub fn training<R>(pass: TrainingPass, forward: impl FnOnce() -> R) -> (R, Batch
     (result, statistics)
 }
 
+/// Runs `forward` in inference mode inside a training pass: for parts of a network that do not train.
+pub(crate) fn suspended<R>(forward: impl FnOnce() -> R) -> R {
+    struct Return(Option<(TrainingPass, BatchStatistics)>);
+    impl Drop for Return {
+        fn drop(&mut self) {
+            CURRENT.with_borrow_mut(|current| *current = self.0.take());
+        }
+    }
+    let _return = Return(CURRENT.with_borrow_mut(Option::take));
+    forward()
+}
+
 /// What a layer may ask: the pass that is running on this thread, if one is.
 pub(crate) fn current() -> Option<TrainingPass> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(pass, _)| pass.clone()))

@@ -1,11 +1,15 @@
 //! The shape all classifiers of the zoo share: stem, stages of blocks, head.
 
+use std::fmt;
+use std::str::FromStr;
+
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::blocks::{Block, BlockConfig};
 use crate::head::{Head, HeadConfig};
 use crate::names::Names;
+use crate::pass;
 use crate::pool::MaxPool;
 use crate::trace::{Describe, Trace, Value};
 use crate::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Padding};
@@ -62,6 +66,7 @@ impl<C: BlockConfig> StagedConfig<C> {
             pool: pool.then_some(MaxPool { kernel: 3, stride: 2 }),
             stages: self.stages.iter().map(|stage| stage.iter().map(&mut block).collect()).collect(),
             head: self.head.init(last, classes, self.norm, device),
+            frozen: 0,
         }
     }
 
@@ -83,10 +88,48 @@ pub struct Staged<B: Module + Block> {
     pub stages: Vec<Vec<B>>,
     /// Last convolution, pooling, classifier.
     pub head: Head,
+    frozen: usize,
 }
 
-/// A feature map and the network's place after it.
-type Walk<'a> = &'a mut dyn FnMut(&Tensor<4>);
+/// Which parts of a network keep their weights and running statistics while the others train.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Freeze {
+    /// None.
+    #[default]
+    None,
+    /// The stem and this many stages.
+    Stages(usize),
+    /// Everything before the mean over pixels.
+    Backbone,
+}
+
+impl fmt::Display for Freeze {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Stages(stages) => write!(f, "{stages}"),
+            Self::Backbone => f.write_str("backbone"),
+        }
+    }
+}
+
+impl FromStr for Freeze {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "backbone" => Ok(Self::Backbone),
+            number => match number.parse() {
+                Ok(stages) => Ok(Self::Stages(stages)),
+                Err(_) => Err("choose none, backbone, or a number of stages".to_string()),
+            },
+        }
+    }
+}
+
+/// Is shown each map that a stage may end with.
+type See<'a> = &'a mut dyn FnMut(&Tensor<4>);
 
 impl<B: Block> Staged<B> {
     /// Images `[batch, in_channels, height, width]` to logits `[batch, classes]`.
@@ -108,18 +151,40 @@ impl<B: Block> Staged<B> {
         maps
     }
 
-    /// Runs everything up to the map that is pooled, showing each map a stage may end with.
-    fn walk(&self, images: Tensor<4>, see: Walk) -> Tensor<4> {
-        let mut x = self.stem.forward(images);
+    /// Runs everything up to the map that is pooled.
+    fn walk(&self, images: Tensor<4>, see: See) -> Tensor<4> {
+        let mut x = maybe_frozen(self.frozen > 0, &self.stem, images, ConvNorm::forward);
         see(&x);
         if let Some(pool) = &self.pool {
             x = pool.forward(x);
         }
-        for block in self.stages.iter().flatten() {
-            x = block.forward(x);
-            see(&x);
+        for (stage, blocks) in self.stages.iter().enumerate() {
+            for block in blocks {
+                x = maybe_frozen(self.frozen > stage + 1, block, x, B::forward);
+                see(&x);
+            }
         }
-        self.head.features(x, see)
+        match &self.head.features {
+            None => x,
+            Some(features) => {
+                x = maybe_frozen(self.frozen > self.stages.len() + 1, features, x, ConvNorm::forward);
+                if self.head.features_are_a_stage() {
+                    see(&x);
+                }
+                x
+            }
+        }
+    }
+
+    /// The network with parts that keep their weights and running statistics: they infer, and nothing of them is kept
+    /// for backward.
+    pub fn freeze(self, freeze: Freeze) -> Self {
+        let frozen = match freeze {
+            Freeze::None => 0,
+            Freeze::Stages(stages) => 1 + stages.min(self.stages.len()),
+            Freeze::Backbone => self.stages.len() + 2,
+        };
+        Self { frozen, ..self }
     }
 
     /// timm's names for the layers of a network built by its `EfficientNet` or `MobileNetV3`.
@@ -135,6 +200,22 @@ impl<B: Block> Staged<B> {
         self.head.timm_names(self.stages.len(), &mut names);
         names
     }
+}
+
+/// Runs a part of a network, outside any gradient graph and training pass if it is frozen.
+fn maybe_frozen<M: Module>(
+    frozen: bool,
+    part: &M,
+    x: Tensor<4>,
+    forward: impl Fn(&M, Tensor<4>) -> Tensor<4>,
+) -> Tensor<4> {
+    if !frozen {
+        return forward(part, x);
+    }
+    pass::suspended(|| match x.is_autodiff() {
+        true => Tensor::from_inner(forward(&part.valid(), x.inner())),
+        false => forward(part, x),
+    })
 }
 
 impl<B: Block> Describe for Staged<B> {

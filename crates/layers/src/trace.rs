@@ -90,6 +90,11 @@ pub enum Op {
     Add,
     /// The product of two values, the second of one pixel or of the first's shape.
     Multiply,
+    /// Every value times a constant.
+    Scale {
+        /// The constant.
+        factor: f64,
+    },
     /// The mean of each channel.
     GlobalAveragePool,
     /// The mean over cells of a grid of `output` x `output`, as PyTorch's adaptive pooling cuts them.
@@ -139,6 +144,7 @@ impl fmt::Display for Op {
             Self::Activation(activation) => write!(f, "{activation}"),
             Self::Add => f.write_str("add"),
             Self::Multiply => f.write_str("multiply"),
+            Self::Scale { factor } => write!(f, "times {factor}"),
             Self::GlobalAveragePool => f.write_str("global mean"),
             Self::AdaptiveAveragePool { output } => write!(f, "mean to {output}x{output}"),
             Self::AveragePool { kernel } => write!(f, "mean {kernel}x{kernel}"),

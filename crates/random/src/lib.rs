@@ -29,6 +29,8 @@ pub enum Purpose {
     Display = 7,
     /// Which residual branches one sample skips; the layer selects the ChaCha stream.
     DropPath = 8,
+    /// Noise that a generator adds to one sample's feature maps; the layer selects the ChaCha stream.
+    NoiseInjection = 9,
 }
 
 /// The generator of one (seed, purpose, epoch, sample index).

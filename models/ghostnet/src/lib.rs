@@ -6,7 +6,7 @@ mod ghost_bottleneck;
 mod ghost_module;
 mod ghostnet;
 
-pub use ghost_bottleneck::{GhostBottleneck, GhostBottleneckConfig};
+pub use ghost_bottleneck::{GhostBottleneck, GhostBottleneckConfig, GhostShortcut};
 pub use ghost_module::GhostModule;
 pub use ghostnet::{GhostNetConfig, ghostnet};
 

@@ -3,9 +3,11 @@
 mod catalogue;
 mod error;
 mod network;
+mod pretrained;
 mod registry;
 pub mod weights;
 
 pub use error::ZooError;
 pub use network::Network;
+pub use pretrained::{PRETRAINED, Pretrained};
 pub use registry::{Model, ModelEntry, ModelName, ModelOptions, find, models};

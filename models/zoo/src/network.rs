@@ -7,7 +7,7 @@ use kindling_ghostnet::{GhostBottleneck, GhostNetConfig};
 use kindling_layers::blocks::MobileBlock;
 use kindling_layers::names::{KeyStyle, Names};
 use kindling_layers::trace::{Describe, FeatureMap, Trace, Value};
-use kindling_layers::{Classifier, Staged};
+use kindling_layers::{Classifier, Freeze, Staged};
 use kindling_mixnet::{MixBlock, MixNetConfig};
 use kindling_mnasnet::MnasNetConfig;
 use kindling_mobilenet::MobileNetConfig;
@@ -99,6 +99,18 @@ impl Network {
     /// The layers for one square image, in the order they run.
     pub fn trace(&self, in_channels: usize, image_size: usize) -> Trace {
         Trace::of(self, FeatureMap::square(in_channels, image_size))
+    }
+
+    /// The network with parts that do not train; see [`Staged::freeze`].
+    pub fn freeze(self, freeze: Freeze) -> Self {
+        match self {
+            Self::MobileNet(network) => Self::MobileNet(network.freeze(freeze)),
+            Self::EfficientNet(network) => Self::EfficientNet(network.freeze(freeze)),
+            Self::MnasNet(network) => Self::MnasNet(network.freeze(freeze)),
+            Self::MixNet(network) => Self::MixNet(network.freeze(freeze)),
+            Self::GhostNet(network) => Self::GhostNet(network.freeze(freeze)),
+            Self::ResNet(network) => Self::ResNet(network.freeze(freeze)),
+        }
     }
 
     /// The feature map of each resolution, finest first; `trace(..).stages` says what they are.

@@ -89,6 +89,11 @@ impl ModelEntry {
         self.names[0].name
     }
 
+    /// Whether two libraries build this network with the same details.
+    pub(crate) fn same_details(&self, one: Library, other: Library) -> bool {
+        one == other || (self.config)(one) == (self.config)(other)
+    }
+
     /// Whether one of the names matches a pattern in which `*` stands for any characters.
     pub fn matches(&self, pattern: &str) -> bool {
         self.names.iter().any(|it| matches(pattern, it.name))

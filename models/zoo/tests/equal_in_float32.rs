@@ -3,23 +3,23 @@
 //! Gradients have more room than outputs: rounding flips the mask of a few ReLU6 inputs near 0 and 6, which moves a
 //! gradient by more than its rounding. `equal_in_float64` shows that nothing else is behind the difference.
 
+#[allow(dead_code)] // shared with the other precision
 mod reference;
 
 use burn::tensor::Device;
-use reference::{Tolerance, equals_the_reference};
+use libtest_mimic::{Arguments, Trial};
+use reference::{Tolerance, golden};
 
 const TOLERANCE: Tolerance = Tolerance { relative: 1e-4, gradients: 1e-3, of_reference: 10.0 };
 
-fn device() -> Device {
-    Device::flex().autodiff()
-}
-
-#[test]
-fn mobilenet_v2_equals_torchvision() {
-    equals_the_reference("torchvision.mobilenet_v2", &device(), TOLERANCE);
-}
-
-#[test]
-fn mobilenet_v3_small_equals_torchvision() {
-    equals_the_reference("torchvision.mobilenet_v3_small", &device(), TOLERANCE);
+fn main() {
+    let trials = golden::all().into_iter().map(|(name, case)| {
+        Trial::test(format!("{name}_equals_its_reference"), move || {
+            golden::equals_the_reference(&case, &Device::flex().autodiff(), TOLERANCE);
+            Ok(())
+        })
+    });
+    // The operations use all cores already.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials.collect()).exit();
 }

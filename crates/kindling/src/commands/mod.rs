@@ -5,6 +5,8 @@ use clap::ValueEnum;
 pub(crate) mod data;
 pub(crate) mod devices;
 pub(crate) mod eval;
+pub(crate) mod export;
+pub(crate) mod forward;
 pub(crate) mod models;
 pub(crate) mod predict;
 pub(crate) mod train;

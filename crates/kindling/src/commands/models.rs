@@ -3,9 +3,9 @@
 use anyhow::{Result, bail};
 use burn::tensor::Device;
 use clap::Subcommand;
-use kindling_layers::trace::Trace;
-use kindling_zoo::{ModelEntry, ModelOptions, find, models};
-use serde_json::json;
+use kindling_layers::trace::{FeatureMap, LayerTrace, Trace};
+use kindling_zoo::{Model, ModelEntry, ModelOptions, Pretrained, find, models};
+use serde_json::{Value, json};
 
 use crate::Done;
 use crate::commands::Format;
@@ -16,9 +16,12 @@ use crate::commands::Format;
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Only names that match; `*` stands for anything
+    /// Only models with a name that matches; `*` stands for anything
     #[arg(default_value = "*")]
     pattern: String,
+    /// Only models that pretrained weights are known for
+    #[arg(long)]
+    pretrained: bool,
     /// How the list is printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -26,9 +29,9 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show one model: parameters, multiply-adds, activations
+    /// Show one model: parameters, multiply-adds, activations, feature maps
     Show {
-        /// Name or alias
+        /// Any of its names; `timm.NAME` and `torchvision.NAME` say which library's details are meant
         name: String,
         /// Side of the images
         #[arg(long, value_name = "PIXELS", default_value_t = 512)]
@@ -51,111 +54,131 @@ enum Command {
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
         match self.command {
-            None => list(&self.pattern, self.format)?,
+            None => list(&self.pattern, self.pretrained, self.format)?,
             Some(Command::Show { name, image_size, channels, classes, layers, format }) => {
-                let entry = find(&name)?;
-                entry.check_image_size(image_size)?;
-                let trace = trace(entry, channels, classes, image_size)?;
-                show(entry, &trace, [channels, image_size, image_size], layers, format);
+                let model = find(&name)?;
+                model.check_image_size(image_size)?;
+                let trace = trace(&model, channels, classes, image_size)?;
+                match format {
+                    Format::Json => println!("{}", as_json(&model, &trace, layers)),
+                    Format::Table => show(&model, &trace, layers),
+                }
             }
         }
         Ok(Done::Complete)
     }
 }
 
-fn trace(entry: &ModelEntry, in_channels: usize, classes: usize, image_size: usize) -> Result<Trace> {
-    let options = ModelOptions { in_channels, classes, drop_rate: None, seed: 0 };
-    Ok(entry.build(&options, &Device::flex())?.trace(in_channels, image_size))
+fn trace(model: &Model, in_channels: usize, classes: usize, image_size: usize) -> Result<Trace> {
+    let options = ModelOptions { in_channels, classes, ..ModelOptions::imagenet() };
+    Ok(model.build(&options, &Device::flex())?.trace(in_channels, image_size))
 }
 
-fn list(pattern: &str, format: Format) -> Result<()> {
-    let chosen: Vec<&ModelEntry> = models().iter().filter(|entry| matches(pattern, entry.name)).collect();
+fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
+    let wanted = |entry: &&ModelEntry| entry.matches(pattern);
+    let chosen: Vec<_> =
+        models().filter(wanted).filter(|entry| !pretrained || entry.pretrained().next().is_some()).collect();
     if chosen.is_empty() {
         bail!("no model matches `{pattern}`; `kindling models` lists them all");
     }
     if format == Format::Table {
-        println!("{:<20} {:>12} {:>12}  about", "model", "parameters", "GMAC at 512");
+        println!("{:<24} {:>12} {:>12}  about", "model", "parameters", "GMAC at 512");
     }
     for entry in chosen {
-        let trace = trace(entry, 3, 1000, 512)?;
+        let trace = trace(&entry.into(), 3, 1000, 512)?;
         match format {
             Format::Table => {
                 let giga = trace.macs() as f64 / 1e9;
-                println!("{:<20} {:>12} {giga:>12.3}  {}", entry.name, trace.params(), entry.about);
+                println!("{:<24} {:>12} {giga:>12.3}  {}", entry.name(), trace.params(), entry.about);
             }
             Format::Json => println!(
                 "{}",
-                json!({ "name": entry.name, "aliases": entry.aliases, "family": entry.family,
-                        "params": trace.params(), "macs_512": trace.macs(), "reference": entry.reference })
+                json!({ "name": entry.name(), "aliases": aliases(entry), "family": entry.family,
+                        "params": trace.params(), "macs_512": trace.macs(),
+                        "reference": Model::from(entry).reference(), "pretrained": weights(entry) })
             ),
         }
     }
     Ok(())
 }
 
-fn show(entry: &ModelEntry, trace: &Trace, input: [usize; 3], layers: bool, format: Format) {
-    if format == Format::Json {
-        let rows: Vec<_> = trace
-            .layers
-            .iter()
-            .map(|layer| {
-                let map = layer.output;
-                json!({ "name": layer.name, "kind": layer.kind, "output": [map.channels, map.height, map.width],
-                        "params": layer.params, "macs": layer.macs, "activations": layer.activations })
-            })
-            .collect();
-        let mut object = json!({
-            "name": entry.name, "aliases": entry.aliases, "family": entry.family, "paper": entry.paper,
-            "reference": entry.reference, "input": input, "params": trace.params(), "macs": trace.macs(),
-            "activations": trace.activations(),
-        });
-        if layers {
-            object["layers"] = rows.into();
-        }
-        println!("{object}");
-        return;
+/// Every other name of a network, with the library's where the bare one means another's.
+fn aliases(entry: &'static ModelEntry) -> Vec<String> {
+    entry.names.iter().skip(1).map(|&name| Model { entry, name }.key()).collect()
+}
+
+fn weights(entry: &'static ModelEntry) -> Vec<Value> {
+    let of = |known: &Pretrained| {
+        json!({ "model": known.model, "file": known.file, "sha256": known.sha256, "data": known.data,
+                "classes": known.classes, "licence": known.licence, "origin": known.origin,
+                "input_size": known.input_size, "resize": known.resize, "interpolation": known.interpolation,
+                "mean": known.mean, "std": known.std })
+    };
+    entry.pretrained().map(of).collect()
+}
+
+fn as_json(model: &Model, trace: &Trace, layers: bool) -> Value {
+    let FeatureMap { channels, height, width } = trace.input;
+    let stages: Vec<_> = trace
+        .stages
+        .iter()
+        .map(|stage| {
+            let map = stage.value.map;
+            json!({ "name": stage.name, "reduction": reduction(trace, map), "channels": map.channels,
+                    "height": map.height, "width": map.width })
+        })
+        .collect();
+    let mut object = json!({
+        "name": model.entry.name(), "asked": model.key(), "aliases": aliases(model.entry),
+        "family": model.entry.family, "paper": model.entry.paper, "reference": model.reference(),
+        "native_size": model.entry.native_size, "input": [channels, height, width], "params": trace.params(),
+        "macs": trace.macs(), "activations": trace.activations(), "stages": stages,
+        "pretrained": weights(model.entry),
+    });
+    if layers {
+        object["layers"] = trace.layers.iter().map(layer_json).collect();
     }
-    println!("{} ({}): {}", entry.name, entry.family, entry.about);
-    println!("  paper        {}\n  reference    {}", entry.paper, entry.reference);
-    println!("  aliases      {}", entry.aliases.join(", "));
-    println!("  input        {} x {} x {}", input[0], input[1], input[2]);
-    println!(
-        "  parameters   {}\n  multiply-adds {}\n  activations  {}",
-        trace.params(),
-        trace.macs(),
-        trace.activations()
-    );
+    object
+}
+
+fn layer_json(layer: &LayerTrace) -> Value {
+    let map = layer.output;
+    json!({ "name": layer.name, "kind": layer.op.to_string(), "output": [map.channels, map.height, map.width],
+            "params": layer.params, "macs": layer.macs, "activations": layer.activations })
+}
+
+/// By how much a map is smaller than the images.
+fn reduction(trace: &Trace, map: FeatureMap) -> usize {
+    (trace.input.height as f64 / map.height as f64).round() as usize
+}
+
+fn show(model: &Model, trace: &Trace, layers: bool) {
+    let entry = model.entry;
+    println!("{} ({}): {}", entry.name(), entry.family, entry.about);
+    println!("  paper          {}", entry.paper);
+    println!("  details of     {}", model.reference());
+    let others: Vec<String> = entry.names.iter().map(|&name| Model { entry, name }.key()).collect();
+    println!("  names          {}", others.join(", "));
+    println!("  input          {} x {} x {}", trace.input.channels, trace.input.height, trace.input.width);
+    println!("  parameters     {}", trace.params());
+    println!("  multiply-adds  {}", trace.macs());
+    println!("  activations    {}", trace.activations());
+    let of_stage = |map: FeatureMap| format!("{}x{}x{} (/{})", map.channels, map.height, map.width, reduction(trace, map));
+    let stages: Vec<String> = trace.stages.iter().map(|stage| of_stage(stage.value.map)).collect();
+    println!("  feature maps   {}", stages.join(", "));
+    for known in entry.pretrained() {
+        println!(
+            "  pretrained     {} for {}: {}, {} classes, {} pixels, {}",
+            known.file, known.model, known.data, known.classes, known.input_size, known.licence
+        );
+    }
     if layers {
         let width = trace.layers.iter().map(|layer| layer.name.len()).max().unwrap_or(0);
-        println!("\n{:width$}  {:14} {:>16} {:>10} {:>12}", "layer", "kind", "output", "params", "macs");
+        println!("\n{:width$}  {:16} {:>16} {:>10} {:>12}", "layer", "kind", "output", "params", "macs");
         for layer in &trace.layers {
             let map = format!("{}x{}x{}", layer.output.channels, layer.output.height, layer.output.width);
-            println!("{:width$}  {:14} {map:>16} {:>10} {:>12}", layer.name, layer.kind, layer.params, layer.macs);
-        }
-    }
-}
-
-/// Whether a name matches a pattern in which `*` stands for any characters.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((start, rest)) => name.strip_prefix(start).is_some_and(|tail| {
-            (0..=tail.len()).filter(|at| tail.is_char_boundary(*at)).any(|at| matches(rest, &tail[at..]))
-        }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches;
-
-    #[test]
-    fn a_star_stands_for_anything() {
-        for pattern in ["*", "mobilenet*", "*v2", "mob*_v2", "mobilenet_v2"] {
-            assert!(matches(pattern, "mobilenet_v2"), "{pattern}");
-        }
-        for pattern in ["", "mobilenet", "*v3", "resnet*"] {
-            assert!(!matches(pattern, "mobilenet_v2"), "{pattern}");
+            let kind = layer.op.to_string();
+            println!("{:width$}  {kind:16} {map:>16} {:>10} {:>12}", layer.name, layer.params, layer.macs);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Split};
-use kindling_layers::parameters;
+use kindling_layers::{Freeze, parameters};
 use kindling_runs::{DeviceFacts, Environment, Event, Metrics, RunDir};
 use kindling_trainer::{Ended, Setup, Trainer};
 use serde_json::json;
@@ -37,6 +37,15 @@ pub(crate) struct Args {
     /// Model of the zoo; `kindling models` lists them [default: mobilenet_v3_small]
     #[arg(long, value_name = "NAME", help_heading = "What")]
     model: Option<String>,
+    /// Start from pretrained weights; scripts/fetch-weights.sh brings them, `kindling models --pretrained` lists them
+    #[arg(long, help_heading = "What", conflicts_with = "weights")]
+    pretrained: bool,
+    /// Start from a weights file: safetensors or PyTorch, with torchvision's, timm's or Kindling's keys
+    #[arg(long, value_name = "FILE", help_heading = "What")]
+    weights: Option<PathBuf>,
+    /// What does not train: none, backbone (all but the classifier), or the stem and this many stages [default: none]
+    #[arg(long, value_name = "WHAT", help_heading = "What")]
+    freeze: Option<Freeze>,
     /// Side of the square images, padded and never stretched [default: 512]
     #[arg(long, value_name = "PIXELS", help_heading = "What")]
     image_size: Option<usize>,
@@ -86,6 +95,9 @@ pub(crate) struct Args {
     /// Share of the classifier's input dropped while training [default: the paper's]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     drop_rate: Option<f64>,
+    /// Share of samples whose last residual branch is left out while training [default: the paper's]
+    #[arg(long, value_name = "SHARE", help_heading = "Training")]
+    drop_path_rate: Option<f64>,
     /// Seed of order, augmentation, dropout and initial weights [default: 0]
     #[arg(long, value_name = "N", help_heading = "Training")]
     seed: Option<u64>,
@@ -136,10 +148,10 @@ impl Args {
 
     fn start(&self) -> Result<Done> {
         let (config, dataset) = self.resolve()?;
-        let entry = config.entry()?;
+        let model = config.zoo_model()?;
         config.train.check(config.data.classes.len())?;
         let chosen = self.open_device(&config)?;
-        let run = RunDir::create(self.out.as_deref(), entry.name, &config.data.source)?;
+        let run = RunDir::create(self.out.as_deref(), model.name.name, &config.data.source)?;
         run.write_config(&config)?;
         self.fit(config, &dataset, &run, chosen, false)
     }
@@ -179,7 +191,7 @@ impl Args {
     fn fit(&self, config: RunConfig, dataset: &Dataset, run: &RunDir, chosen: Chosen, resumed: bool) -> Result<Done> {
         let Chosen { device, facts } = chosen;
         let environment = environment(facts);
-        let network = config.network(&device)?;
+        let (network, import) = config.initial_network(&device)?;
         let parameters = parameters::count(&network);
         let setup = Setup {
             model_name: &config.model.name,
@@ -196,6 +208,9 @@ impl Args {
         run.write_environment(&environment)?;
         let mut console = Console::new(self.verbosity(), trainer.total_steps(), 0);
         console.say(&opening(&config, dataset, run, &environment, parameters));
+        if let Some(import) = import.filter(|_| !resumed) {
+            console.say(&format!("starting from {import}"));
+        }
         if resumed {
             trainer.resume(&mut console)?;
         } else {

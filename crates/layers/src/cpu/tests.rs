@@ -5,6 +5,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use rand::RngExt;
 
 use super::*;
+use crate::padding::Padding;
 use crate::pass::normalisation_groups;
 
 fn rng(case: u64) -> kindling_random::Rng {
@@ -31,17 +32,17 @@ fn close(what: &str, found: &[f32], expected: &[f64]) {
 /// Calls `visit(output index, input index, weight index)` for every product of a depthwise convolution.
 fn products(g: &Geometry, mut visit: impl FnMut(usize, usize, usize)) {
     let [batch, channels, out_height, out_width] = g.output();
-    let padding = g.kernel / 2;
+    let [top, left] = g.before;
     for plane in 0..batch * channels {
         for (oy, ox) in (0..out_height).flat_map(|oy| (0..out_width).map(move |ox| (oy, ox))) {
             for (ky, kx) in (0..g.kernel).flat_map(|ky| (0..g.kernel).map(move |kx| (ky, kx))) {
                 let (iy, ix) = (oy * g.stride + ky, ox * g.stride + kx);
-                if iy < padding || ix < padding || iy - padding >= g.height || ix - padding >= g.width {
+                if iy < top || ix < left || iy - top >= g.height || ix - left >= g.width {
                     continue;
                 }
                 visit(
                     (plane * out_height + oy) * out_width + ox,
-                    (plane * g.height + iy - padding) * g.width + ix - padding,
+                    (plane * g.height + iy - top) * g.width + ix - left,
                     ((plane % channels) * g.kernel + ky) * g.kernel + kx,
                 );
             }
@@ -53,18 +54,23 @@ fn products(g: &Geometry, mut visit: impl FnMut(usize, usize, usize)) {
 fn depthwise_and_its_gradients_equal_the_naive_sums() {
     let device = Device::flex().autodiff();
     let mut cases = 0;
-    for kernel in [3, 5, 7] {
+    for kernel in [3, 5, 7, 9, 11] {
         for stride in [1, 2, 3] {
             for (height, width) in [(1, 1), (2, 3), (5, 4), (7, 16), (16, 17), (33, 31), (9, 70)] {
-                for (batch, channels) in [(1, 1), (2, 3)] {
-                    let g = Geometry { batch, channels, height, width, kernel, stride };
+                for (padding, batch, channels) in [
+                    (Padding::Symmetric, 1, 1),
+                    (Padding::Symmetric, 2, 3),
+                    (Padding::Same, 2, 2),
+                ] {
+                    let before = padding.of_map(height, width, kernel, stride).before;
+                    let g = Geometry { batch, channels, height, width, kernel, stride, before };
                     check_depthwise(&g, &device, cases);
                     cases += 1;
                 }
             }
         }
     }
-    assert_eq!(cases, 126);
+    assert_eq!(cases, 315);
 }
 
 fn check_depthwise(g: &Geometry, device: &Device, case: u64) {
@@ -83,7 +89,7 @@ fn check_depthwise(g: &Geometry, device: &Device, case: u64) {
         |values: &[f32], shape: [usize; 4]| Tensor::<4>::from_data(TensorData::new(values.to_vec(), shape), device);
     let xt = tensor(&x, g.input()).require_grad();
     let wt = tensor(&w, [g.channels, 1, g.kernel, g.kernel]).require_grad();
-    let y = depthwise(xt.clone(), wt.clone(), g.stride);
+    let y = depthwise(xt.clone(), wt.clone(), g.stride, g.before);
     assert_eq!(y.dims(), g.output());
     let grads = (y.clone() * tensor(&dy, g.output())).sum().backward();
     close(&format!("{g:?} y"), &vec(y), &y_naive);
@@ -98,11 +104,12 @@ fn depthwise_takes_tensors_that_are_not_contiguous() {
     let w = Tensor::<4>::from_data(TensorData::new(random(&mut rng(1), 4 * 9), [4, 1, 3, 3]), &device);
     let permuted = x.permute([0, 3, 1, 2]);
     let copied = Tensor::<4>::from_data(permuted.clone().into_data(), &device);
-    assert_eq!(vec(depthwise(permuted, w.clone(), 2)), vec(depthwise(copied, w, 2)));
+    assert_eq!(vec(depthwise(permuted, w.clone(), 2, [1, 1])), vec(depthwise(copied, w, 2, [1, 1])));
 }
 
 /// The activation and its derivative in float64, from their definitions.
 fn reference(activation: Activation, x: f64) -> (f64, f64) {
+    let sigmoid = 1.0 / (1.0 + (-x).exp());
     let inside = |low: f64, high: f64| if x > low && x < high { 1.0 } else { 0.0 };
     match activation {
         Activation::Identity => (x, 1.0),
@@ -119,11 +126,24 @@ fn reference(activation: Activation, x: f64) -> (f64, f64) {
             };
             (x * (x + 3.0).clamp(0.0, 6.0) / 6.0, derivative)
         }
+        Activation::Sigmoid => (sigmoid, sigmoid * (1.0 - sigmoid)),
+        Activation::Silu => (x * sigmoid, sigmoid + x * sigmoid * (1.0 - sigmoid)),
+        Activation::LeakyRelu => (x.max(0.2 * x), 0.2 + 0.8 * inside(0.0, f64::INFINITY)),
+        Activation::Tanh => (x.tanh(), 1.0 - x.tanh().powi(2)),
     }
 }
 
-const ACTIVATIONS: [Activation; 5] =
-    [Activation::Identity, Activation::Relu, Activation::Relu6, Activation::HardSwish, Activation::HardSigmoid];
+const ACTIVATIONS: [Activation; 9] = [
+    Activation::Identity,
+    Activation::Relu,
+    Activation::Relu6,
+    Activation::HardSwish,
+    Activation::HardSigmoid,
+    Activation::Sigmoid,
+    Activation::Silu,
+    Activation::LeakyRelu,
+    Activation::Tanh,
+];
 
 #[test]
 fn norm_act_and_its_gradients_equal_the_naive_sums() {
@@ -191,7 +211,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let g = Geometry { batch: 3, channels: 5, height: 20, width: 19, kernel: 5, stride: 2 };
+            let g = Geometry { batch: 3, channels: 5, height: 20, width: 19, kernel: 5, stride: 2, before: [2, 2] };
             let mut rng = rng(7);
             let x = random(&mut rng, g.input().iter().product());
             let dy = random(&mut rng, g.output().iter().product());

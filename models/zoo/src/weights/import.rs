@@ -15,9 +15,11 @@ use crate::network::Network;
 pub enum Adapt {
     /// Nothing.
     Exactly,
-    /// The head may have other classes: then the network keeps its own, newly initialised one. Images may have one channel
-    /// where the file's have three: then the stem's weights are summed, as if the one channel stood in all three.
-    HeadAndStem,
+    /// Images may have one channel where the file's have several: then the stem's weights are summed, as if the one
+    /// channel stood in all of them.
+    Stem,
+    /// And the head may have other classes: then the network keeps its own, newly initialised one.
+    StemAndHead,
 }
 
 /// What an import did; displays as a sentence.
@@ -83,6 +85,14 @@ pub fn import(network: Network, tensors: Tensors, adapt: Adapt) -> Result<(Netwo
     Ok((parameters::write(network, own)?, import))
 }
 
+/// Classes of the head in a file whose other tensors are this network's, whatever its own head has.
+pub fn classes(network: &Network, tensors: &Tensors) -> Option<usize> {
+    let (tensors, _) = unwrap(tensors.clone());
+    let table = recognise(network, &parameters::slots(network), &tensors);
+    let (key, _) = table.places.iter().find(|(_, place)| place.own == HEAD[0])?;
+    tensors.get(key).and_then(|head| head.shape().as_slice().first().copied())
+}
+
 /// The file's tensors under our names and in our shapes.
 fn fit(table: &KeyTable, tensors: Tensors, adapt: Adapt, import: &mut Import) -> Result<Tensors, Mismatch> {
     let mut own = Tensors::new();
@@ -127,7 +137,7 @@ fn reshape(
 ) -> Result<Option<TensorData>, Mismatch> {
     let found = data.shape().as_slice().to_vec();
     let expected = &place.reference_shape;
-    let adaptable = adapt == Adapt::HeadAndStem;
+    let (adapt_stem, adapt_head) = (adapt != Adapt::Exactly, adapt == Adapt::StemAndHead);
     if !is_float(data.dtype()) {
         return Err(Mismatch::Type { name: key.to_string(), found: format!("{:?}", data.dtype()) });
     }
@@ -136,11 +146,11 @@ fn reshape(
         let data = TensorData::from_bytes(bytes, place.shape.clone(), dtype);
         return Ok(Some(data));
     }
-    if adaptable && HEAD.contains(&place.own.as_str()) && found.len() == expected.len() && found[1..] == expected[1..] {
+    if adapt_head && HEAD.contains(&place.own.as_str()) && found.len() == expected.len() && found[1..] == expected[1..] {
         import.replaced_head = Some(found[0]);
         return Ok(None);
     }
-    if let (true, STEM, &[output, channels, height, width]) = (adaptable, place.own.as_str(), found.as_slice())
+    if let (true, STEM, &[output, channels, height, width]) = (adapt_stem, place.own.as_str(), found.as_slice())
         && *expected == [output, 1, height, width]
     {
         import.folded_stem = Some(channels);

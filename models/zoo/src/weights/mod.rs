@@ -7,9 +7,11 @@ mod keys;
 
 pub use export::export;
 pub use file::read;
-pub use import::{Adapt, Import, import};
+pub use import::{Adapt, Import, classes, import};
 
 use std::path::Path;
+
+use kindling_layers::tensors::Tensors;
 
 use crate::error::ZooError;
 use crate::network::Network;
@@ -17,11 +19,25 @@ use crate::network::Network;
 /// Fills a network from a file, whatever its format and whoever's its keys: [`read`] and [`import`].
 ///
 /// # Errors
-/// As [`read`], and [`ZooError::OtherModel`] with the first tensor that does not fit.
-pub fn load(network: Network, name: &str, path: &Path, adapt: Adapt) -> Result<(Network, Import), ZooError> {
-    import(network, read(path)?, adapt).map_err(|mismatch| ZooError::OtherModel {
+/// As [`read`] and [`fill`].
+pub fn load(network: Network, model: &str, path: &Path, adapt: Adapt) -> Result<(Network, Import), ZooError> {
+    fill(network, model, path, read(path)?, adapt)
+}
+
+/// Fills a network with the tensors that were read from `path`.
+///
+/// # Errors
+/// [`ZooError::OtherModel`] with the first tensor that does not fit.
+pub fn fill(
+    network: Network,
+    model: &str,
+    path: &Path,
+    tensors: Tensors,
+    adapt: Adapt,
+) -> Result<(Network, Import), ZooError> {
+    import(network, tensors, adapt).map_err(|mismatch| ZooError::OtherModel {
         path: path.to_path_buf(),
-        model: name.to_string(),
+        model: model.to_string(),
         mismatch,
     })
 }

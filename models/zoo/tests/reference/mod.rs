@@ -1,7 +1,10 @@
 //! Every zoo model reproduces its reference's outputs and gradients for the same weights.
 //!
-//! `golden/golden.json` was made with torchvision by `golden/golden.py`, which explains how weights and inputs are filled
-//! from names by a formula, so that no weights need to be stored.
+//! `golden/golden.json` and `golden/zoo.json` were made with torchvision and timm by the scripts beside them; `golden.py`
+//! explains how weights and inputs are filled from names by a formula, so that no weights need to be stored.
+
+pub(crate) mod golden;
+pub(crate) mod zoo;
 
 use std::collections::BTreeMap;
 
@@ -10,11 +13,12 @@ use kindling_layers::Classifier;
 use kindling_layers::parameters::{self, ModulePath};
 use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::tensors::Tensors;
-use kindling_zoo::{ModelOptions, Network, find, reference};
+use kindling_zoo::weights::{self, Adapt};
+use kindling_zoo::{Model, ModelOptions, Network, find};
 use serde_json::Value;
 
-const GOLDEN: &str = include_str!("../golden/golden.json");
-const GAIN: f64 = 4.5;
+/// The gain of `golden.py`, and of `zoo.py` where a case has none of its own.
+pub(crate) const GAIN: f64 = 4.5;
 
 /// How close is close: a share of the expected figure, or a multiple of the reference's own difference between float32
 /// and float64, whichever is larger.
@@ -42,8 +46,8 @@ fn fill01(name: &str, count: usize) -> impl Iterator<Item = f64> {
     })
 }
 
-fn fill(name: &str, shape: &[usize]) -> TensorData {
-    let scale = (GAIN / shape.iter().skip(1).product::<usize>() as f64).sqrt();
+pub(crate) fn fill(name: &str, shape: &[usize], gain: f64) -> TensorData {
+    let scale = (gain / shape.iter().skip(1).product::<usize>() as f64).sqrt();
     let value = |u: f64| match shape.len() {
         _ if name.ends_with("running_var") => 0.5 + u,
         _ if name.ends_with("running_mean") => 0.2 * (2.0 * u - 1.0),
@@ -55,120 +59,86 @@ fn fill(name: &str, shape: &[usize]) -> TensorData {
     TensorData::new(values, shape.to_vec())
 }
 
-fn images(batch: usize, size: usize) -> TensorData {
+pub(crate) fn images(batch: usize, size: usize) -> TensorData {
     let count = batch * 3 * size * size;
     let values: Vec<f64> = fill01("input", count).map(|u| 1.7 * (2.0 * u - 1.0)).collect();
     TensorData::new(values, [batch, 3, size, size])
 }
 
-fn case(model: &str) -> Value {
-    let golden: Value = serde_json::from_str(GOLDEN).expect("golden.json is JSON");
-    let cases = golden["cases"].as_array().expect("a list of cases");
-    cases.iter().find(|case| case["model"] == model).expect("the case is there").clone()
+/// The cases of a file of reference figures.
+pub(crate) fn cases(json: &str) -> Vec<Value> {
+    let document: Value = serde_json::from_str(json).expect("the file is JSON");
+    document["cases"].as_array().expect("a list of cases").clone()
 }
 
-/// The network of a case on the training device, without dropout, filled under the reference's names.
-fn network(case: &Value, device: &Device) -> Network {
-    let name = case["model"].as_str().expect("a name").trim_start_matches("torchvision.");
-    let options = ModelOptions { in_channels: 3, classes: 1000, drop_rate: Some(0.0), seed: 0 };
-    let network = find(name).expect("a zoo model").build(&options, device).expect("buildable");
-    let mut tensors = Tensors::new();
-    for key in case["keys"].as_array().expect("keys") {
-        let name = key[0].as_str().expect("a key's name");
-        let shape: Vec<usize> =
-            key[1].as_array().expect("a shape").iter().map(|n| n.as_u64().expect("a length") as usize).collect();
-        tensors.insert(name.to_string(), fill(name, &shape));
+/// A whole number of a case.
+pub(crate) fn count(case: &Value, key: &str) -> usize {
+    case[key].as_u64().unwrap_or_else(|| panic!("{key} is a number")) as usize
+}
+
+/// The model of a case.
+pub(crate) fn model(case: &Value) -> Model {
+    find(case["model"].as_str().expect("a name")).expect("a zoo model")
+}
+
+/// A network for colour images and 1000 classes, without dropout and drop-path.
+pub(crate) fn network(model: &Model, device: &Device) -> Network {
+    let rate = Some(0.0);
+    let options = ModelOptions { drop_rate: rate, drop_path_rate: rate, ..ModelOptions::imagenet() };
+    model.build(&options, device).expect("buildable")
+}
+
+/// The network filled by the formula, through the ordinary importer, under the reference's keys of these shapes.
+pub(crate) fn filled(network: Network, keys: &BTreeMap<String, Vec<usize>>) -> Network {
+    filled_with(network, keys, GAIN)
+}
+
+/// As [`filled`], with a gain of its own.
+pub(crate) fn filled_with(network: Network, keys: &BTreeMap<String, Vec<usize>>, gain: f64) -> Network {
+    let tensors: Tensors = keys.iter().map(|(name, shape)| (name.clone(), fill(name, shape, gain))).collect();
+    let (network, import) = weights::import(network, tensors, Adapt::Exactly).expect("the reference's tensors fit");
+    assert_eq!((import.filled, import.counters, import.left_out.len()), (keys.len(), 0, 0));
+    network
+}
+
+/// The keys that a case lists, or those that an export of the network has.
+pub(crate) fn keys(case: &Value, model: &Model, network: &Network) -> BTreeMap<String, Vec<usize>> {
+    let shape = |list: &Value| -> Vec<usize> {
+        list.as_array().expect("a shape").iter().map(|n| n.as_u64().expect("a length") as usize).collect()
+    };
+    if let Some(keys) = case["keys"].as_array() {
+        return keys.iter().map(|key| (key[0].as_str().expect("a name").to_string(), shape(&key[1]))).collect();
     }
-    assert_eq!(parameters::count(&network), case["params"].as_u64().expect("a count"));
-    reference::load(network, tensors).expect("the reference's tensors fit")
+    let exported = weights::export(network, &model.key(), model.name.library.keys()).expect("the library has it");
+    let tensors = exported.into_iter().filter(|(name, _)| !name.ends_with("num_batches_tracked"));
+    tensors.map(|(name, data)| (name, data.shape().as_slice().to_vec())).collect()
 }
 
-fn close(what: &str, found: f64, f32_reference: f64, f64_reference: f64, scale: f64, tolerance: Tolerance) {
-    let own = (f32_reference - f64_reference).abs();
-    let tolerance = (tolerance.relative * scale.abs()).max(tolerance.of_reference * own);
-    assert!((found - f64_reference).abs() <= tolerance, "{what}: {found} for {f64_reference} +- {tolerance}");
+/// Fails unless `found` is close to the float64 figure of the reference.
+pub(crate) fn close(what: &str, found: f64, single: f64, double: f64, scale: f64, tolerance: Tolerance) {
+    let own = (single - double).abs();
+    let room = (tolerance.relative * scale.abs()).max(tolerance.of_reference * own);
+    assert!((found - double).abs() <= room, "{what}: {found} for {double} +- {room}");
 }
 
-/// Compares logits with the summaries of both precisions; small logits are held to the scale of the largest.
-fn close_logits(what: &str, logits: Tensor<2>, case: &Value, tag: &str, tolerance: Tolerance) {
+/// Float64 values of a tensor.
+pub(crate) fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
+    tensor.into_data().convert::<f64>().try_to_vec().expect("float data")
+}
+
+/// The mean cross entropy of the labels `golden.py` gives.
+pub(crate) fn cross_entropy(logits: Tensor<2>) -> Tensor<1> {
     let [batch, classes] = logits.dims();
-    let logits: Vec<f64> = logits.into_data().convert::<f64>().try_to_vec().expect("float logits");
-    let (single, double) = (&case[format!("{tag}_f32")], &case[format!("{tag}_f64")]);
+    let mut target = vec![0.0f64; batch * classes];
     for row in 0..batch {
-        let values = &logits[row * classes..(row + 1) * classes];
-        let norm = values.iter().map(|v| v * v).sum::<f64>().sqrt();
-        let number = |of: &Value, key: &str| of[key][row].as_f64().expect("a number");
-        let expected = number(double, "l2");
-        close(&format!("{what} norm {row}"), norm, number(single, "l2"), expected, expected, tolerance);
-        let largest = values.iter().map(|v| v.abs()).fold(0.0, f64::max);
-        for (column, value) in values.iter().take(8).enumerate() {
-            let number = |of: &Value| of["first8"][row][column].as_f64().expect("a number");
-            let what = format!("{what} {row},{column}");
-            close(&what, *value, number(single), number(double), largest, tolerance);
-        }
-        let argmax = values.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(index, _)| index as u64);
-        assert_eq!(argmax, double["argmax"][row].as_u64(), "{what} argmax {row}");
+        target[row * classes + (7 * row + 3) % classes] = -1.0 / batch as f64;
     }
+    let target = Tensor::<2>::from_data(TensorData::new(target, [batch, classes]), &logits.device());
+    (activation::log_softmax(logits, 1) * target).sum()
 }
 
-/// Compares a network in eval and train mode, its loss and its gradients, on a device with gradients.
-pub(crate) fn equals_the_reference(model: &str, device: &Device, tolerance: Tolerance) {
-    let case = case(model);
-    let network = network(&case, device);
-    let batch = case["batch"].as_u64().expect("a batch") as usize;
-    let size = case["size"].as_u64().expect("a size") as usize;
-    let x = Tensor::<4>::from_data(images(batch, size), device);
-
-    close_logits("eval", network.forward(x.clone()), &case, "eval", tolerance);
-
-    let (logits, statistics) = training(TrainingPass::whole_batch(batch), || network.forward(x));
-    close_logits("train", logits.clone(), &case, "train", tolerance);
-
-    let mut target = vec![0.0f64; batch * 1000];
-    for row in 0..batch {
-        target[row * 1000 + (7 * row + 3) % 1000] = -1.0 / batch as f64;
-    }
-    let target = Tensor::<2>::from_data(TensorData::new(target, [batch, 1000]), device);
-    let loss = (activation::log_softmax(logits, 1) * target).sum();
-    let value = loss.clone().into_scalar::<f64>();
-    let number = |key: &str| case[key][0].as_f64().expect("a loss");
-    let expected = number("sgd_losses_f64");
-    close("loss", value, number("sgd_losses_f32"), expected, expected, tolerance);
-
-    let norms = gradient_norms(&network, loss);
-    let expected = case["grad_l2_f64"].as_object().expect("gradient norms");
-    let names = own_names(&network, expected.keys().map(String::as_str));
-    assert_eq!(norms.len(), expected.len(), "every parameter has a gradient");
-    let largest = expected.values().filter_map(Value::as_f64).fold(0.0, f64::max);
-    let tolerance = Tolerance { relative: tolerance.gradients, ..tolerance };
-    for (name, double) in expected {
-        let single = case["grad_l2_f32"][name].as_f64().expect("a norm");
-        let double = double.as_f64().expect("a norm");
-        // A shift right before a normalisation has no effect: its gradient is zero but for rounding.
-        let scale = double.max(1e-5 * largest);
-        close(&format!("gradient of {name}"), norms[&names[name]], single, double, scale, tolerance);
-    }
-
-    // Running statistics change when they are committed and not before.
-    let before = parameters::read(&network).expect("readable");
-    let after = parameters::read(&statistics.commit(network, 0.0)).expect("readable");
-    for (name, value) in &before {
-        assert_eq!(parameters::is_state(name), *value != after[name], "{name}");
-    }
-}
-
-fn own_names<'a>(network: &Network, references: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
-    let prefixes = network.reference_prefixes();
-    references
-        .map(|name| {
-            let (prefix, leaf) = name.rsplit_once('.').expect("a dotted name");
-            let (own, _) = prefixes.iter().find(|(_, reference)| reference == prefix).expect("a known prefix");
-            (name.to_string(), format!("{own}.{leaf}"))
-        })
-        .collect()
-}
-
-fn gradient_norms(network: &Network, loss: Tensor<1>) -> BTreeMap<String, f64> {
+/// The norm of the gradient of each parameter, by our own name.
+pub(crate) fn gradient_norms(network: &Network, loss: Tensor<1>) -> BTreeMap<String, f64> {
     use burn::module::{Module, ModuleVisitor, Param};
     use burn::tensor::Gradients;
 
@@ -186,8 +156,7 @@ fn gradient_norms(network: &Network, loss: Tensor<1>) -> BTreeMap<String, f64> {
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if let Some(gradient) = param.val().grad(&self.gradients) {
-                let values: Vec<f64> = gradient.into_data().convert::<f64>().try_to_vec().expect("a float gradient");
-                let norm = values.iter().map(|v| v * v).sum::<f64>().sqrt();
+                let norm = values(gradient).iter().map(|v| v * v).sum::<f64>().sqrt();
                 self.found.insert(self.path.to_string(), norm);
             }
         }
@@ -195,4 +164,24 @@ fn gradient_norms(network: &Network, loss: Tensor<1>) -> BTreeMap<String, f64> {
     let mut visitor = Norms { gradients: loss.backward(), path: ModulePath::default(), found: BTreeMap::new() };
     network.visit(&mut visitor);
     visitor.found
+}
+
+/// Logits in training mode, with batch norm over the whole batch, and the statistics they left.
+pub(crate) fn train_mode(
+    network: &Network,
+    x: Tensor<4>,
+) -> (Tensor<2>, kindling_layers::pass::BatchStatistics) {
+    let batch = x.dims()[0];
+    training(TrainingPass::whole_batch(batch), || network.forward(x))
+}
+
+/// Our own name of each of the reference's parameters.
+pub(crate) fn own_names(model: &Model, network: &Network) -> BTreeMap<String, String> {
+    let names = network.names(model.name.library.keys()).expect("the library has it");
+    let slots = parameters::slots(network);
+    let of_layer = |own: &str, reference: &str| -> Vec<(String, String)> {
+        let tensors = slots.iter().filter_map(|slot| slot.name.strip_prefix(own)?.strip_prefix('.'));
+        tensors.map(|leaf| (format!("{reference}.{leaf}"), format!("{own}.{leaf}"))).collect()
+    };
+    names.iter().flat_map(|name| of_layer(&name.own, &name.reference)).collect()
 }

@@ -3,14 +3,16 @@
 use std::fmt::Display;
 
 use anyhow::{Context, Result, bail};
-use kindling_data::{Dataset, Split};
+use kindling_data::{Dataset, Normalisation, Split};
+use kindling_layers::Freeze;
 use kindling_runs::{RunDir, read_toml};
 use kindling_trainer::{OptimizerConfig, TrainConfig};
-use kindling_zoo::find;
+use kindling_zoo::{Model, Pretrained, find};
 
 use super::{Args, OptimizerName};
-use crate::config::{DataConfig, ModelConfig, RunConfig, preprocess};
+use crate::config::{DataConfig, ModelConfig, RunConfig, StartingPoint, preprocess};
 use crate::dataset::{self, BRAIN_PLANES, PHANTOMS};
+use crate::pretrained;
 
 const MODEL: &str = "mobilenet_v3_small";
 const IMAGE_SIZE: usize = 512;
@@ -33,15 +35,16 @@ impl Args {
         let file = file.as_ref();
         // Names and sizes first: a typing error should not wait for a data set to be opened.
         let model = self.model.clone().or(file.map(|file| file.model.name.clone())).unwrap_or(MODEL.to_string());
-        let entry = find(&model)?;
+        let model = find(&model)?;
         let size = self.image_size.or(file.map(|file| file.data.preprocess.size)).unwrap_or(IMAGE_SIZE);
-        entry.check_image_size(size)?;
+        model.check_image_size(size)?;
         let batch_size = self.batch_size.or(file.map(|file| file.train.batch_size)).unwrap_or(BATCH_SIZE);
         if batch_size == 0 {
             bail!("the batch size is 0; a step needs at least one sample");
         }
         let seed = self.seed.or(file.map(|file| file.train.seed)).unwrap_or(0);
         let source = self.data.clone().or(file.map(|file| file.data.source.clone())).unwrap_or(PHANTOMS.to_string());
+        let start = self.starting_point(file, &model)?;
         let dataset = dataset::open(&source, seed)?;
 
         let same_data = file.filter(|file| file.data.source == source);
@@ -55,14 +58,22 @@ impl Args {
             },
         };
         data.preprocess.size = size;
+        if same_data.is_none_or(|file| file.model.start != start)
+            && let (Some(StartingPoint::Pretrained(_)), Some(known)) = (&start, model.pretrained())
+        {
+            data.preprocess.normalisation = normalisation_of(known, dataset.channels);
+        }
         let train = self.train_config(file, &dataset, batch_size, seed)?;
         let device = self.device.map(|device| device.to_string()).or(file.map(|file| file.device.clone()));
         let config = RunConfig {
             device: device.unwrap_or("auto".to_string()),
             workers: self.workers.or(file.map(|file| file.workers)).unwrap_or_else(default_workers),
             model: ModelConfig {
-                name: entry.name.to_string(),
+                name: model.key(),
                 drop_rate: self.drop_rate.or(file.and_then(|file| file.model.drop_rate)),
+                drop_path_rate: self.drop_path_rate.or(file.and_then(|file| file.model.drop_path_rate)),
+                start,
+                freeze: self.freeze.or(file.map(|file| file.model.freeze)).unwrap_or_default(),
             },
             data,
             train,
@@ -70,10 +81,31 @@ impl Args {
         if let Some(file) = same_data {
             file.check_classes(&dataset)?;
         }
-        if config.model.drop_rate.is_some_and(|rate| !(0.0..1.0).contains(&rate)) {
-            bail!("--drop-rate must be 0 or more and below 1");
+        for (flag, rate) in [("--drop-rate", config.model.drop_rate), ("--drop-path-rate", config.model.drop_path_rate)] {
+            if rate.is_some_and(|rate| !(0.0..1.0).contains(&rate)) {
+                bail!("{flag} must be 0 or more and below 1");
+            }
+        }
+        if config.model.freeze != Freeze::None && config.model.start.is_none() {
+            bail!("--freeze keeps random weights as they are unless --pretrained or --weights gives better ones");
         }
         Ok((config, dataset))
+    }
+
+    /// What the run starts from, after a look that it is there.
+    fn starting_point(&self, file: Option<&RunConfig>, model: &Model) -> Result<Option<StartingPoint>> {
+        if self.pretrained {
+            let (known, _) = pretrained::find(model)?;
+            return Ok(Some(StartingPoint::Pretrained(known.sha256.to_string())));
+        }
+        match &self.weights {
+            // A run is resumed from anywhere.
+            Some(path) => {
+                let path = path.canonicalize().with_context(|| format!("reading {}", path.display()))?;
+                Ok(Some(StartingPoint::File(path)))
+            }
+            None => Ok(file.and_then(|file| file.model.start.clone())),
+        }
     }
 
     fn train_config(
@@ -150,7 +182,7 @@ impl Args {
             OptimizerConfig::AdamW { .. } => OptimizerName::AdamW,
             OptimizerConfig::Sgd { .. } => OptimizerName::Sgd,
         };
-        let model = self.model.as_deref().map(find).transpose()?.map(|entry| entry.name.to_string());
+        let model = self.model.as_deref().map(find).transpose()?.map(|model| model.key());
         let changes = [
             changed("--model", model, config.model.name.clone()),
             changed("--data", self.data.clone(), config.data.source.clone()),
@@ -166,6 +198,10 @@ impl Args {
             changed("--label-smoothing", self.label_smoothing, train.label_smoothing),
             changed_option("--clip-norm", self.clip_norm, train.clip_norm),
             changed_option("--drop-rate", self.drop_rate, config.model.drop_rate),
+            changed_option("--drop-path-rate", self.drop_path_rate, config.model.drop_path_rate),
+            changed("--freeze", self.freeze, config.model.freeze),
+            self.pretrained.then(|| "--pretrained says what a run starts from".to_string()),
+            self.weights.as_ref().map(|_| "--weights says what a run starts from".to_string()),
             changed("--seed", self.seed, train.seed),
             self.weight_decay.map(|_| "--weight-decay is fixed by the run".to_string()),
             self.momentum.map(|_| "--momentum is fixed by the run".to_string()),
@@ -180,6 +216,15 @@ impl Args {
             ),
         }
     }
+}
+
+/// The constants that pretrained weights expect: for grey images, which a folded stem takes for all channels, their means.
+fn normalisation_of(known: &Pretrained, channels: usize) -> Normalisation {
+    let of = |values: [f32; 3]| match channels {
+        1 => vec![values.iter().sum::<f32>() / 3.0],
+        _ => values.to_vec(),
+    };
+    Normalisation { mean: of(known.mean), std: of(known.std) }
 }
 
 fn changed<T: PartialEq + Display>(flag: &str, given: Option<T>, stored: T) -> Option<String> {

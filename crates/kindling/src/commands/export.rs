@@ -1,0 +1,153 @@
+//! `kindling export`: weights for PyTorch, a graph for everyone else.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use burn::tensor::Device;
+use clap::ValueEnum;
+use kindling_layers::names::KeyStyle;
+use kindling_layers::parameters;
+use kindling_layers::tensors;
+use kindling_runs::RunDir;
+use kindling_zoo::weights::{self, Adapt};
+use kindling_zoo::{Model, ModelOptions, Network, find};
+use serde_json::json;
+
+use crate::Done;
+use crate::config::RunConfig;
+use crate::pretrained;
+
+/// Write a model for other programs: safetensors under a reference library's keys, or ONNX
+///
+/// Give a run's folder, or --model with --weights or --pretrained.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The run whose best weights are written
+    #[arg(required_unless_present = "model", conflicts_with = "model")]
+    run: Option<PathBuf>,
+    /// Model of the zoo, instead of a run
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Its weights: a safetensors or PyTorch file
+    #[arg(long, value_name = "FILE", requires = "model", conflicts_with = "pretrained")]
+    weights: Option<PathBuf>,
+    /// Its pretrained weights, from scripts/fetch-weights.sh
+    #[arg(long, requires = "model")]
+    pretrained: bool,
+    /// Use the run's last weights instead of the best
+    #[arg(long, conflicts_with = "model")]
+    last: bool,
+    /// What is written
+    #[arg(long, value_enum, default_value_t = Format::Safetensors)]
+    format: Format,
+    /// Whose keys a safetensors file has [default: those of the library the model's name is from]
+    #[arg(long, value_enum)]
+    keys: Option<Keys>,
+    /// Side of the images an ONNX file takes [default: the run's, or the model's own]
+    #[arg(long, value_name = "PIXELS")]
+    image_size: Option<usize>,
+    /// Channels of the images, where no run says it
+    #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "run")]
+    channels: usize,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Tensors by name
+    Safetensors,
+    /// The network with its weights
+    Onnx,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Keys {
+    Torchvision,
+    Timm,
+    Kindling,
+}
+
+/// A network and what has to be known to write it.
+struct Source {
+    model: Model,
+    network: Network,
+    channels: usize,
+    image_size: usize,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Done> {
+        // Nothing is computed here: the CPU device holds the tensors.
+        let device = Device::flex();
+        let source = match (&self.run, &self.model) {
+            (Some(run), _) => self.of_run(run, &device)?,
+            (None, Some(name)) => self.of_model(name, &device)?,
+            (None, None) => bail!("give a run's folder, or --model with --weights or --pretrained"),
+        };
+        let bytes = match self.format {
+            Format::Safetensors => self.safetensors(&source)?,
+            Format::Onnx => onnx(&source)?,
+        };
+        let megabytes = bytes.len() as f64 / 1e6;
+        std::fs::write(&self.output, bytes).with_context(|| format!("writing {}", self.output.display()))?;
+        eprintln!("{} ({megabytes:.1} MB)", self.output.display());
+        Ok(Done::Complete)
+    }
+
+    fn of_run(&self, run: &Path, device: &Device) -> Result<Source> {
+        let run = RunDir::open(run)?;
+        let config: RunConfig = run.read_config()?;
+        let model = find(&config.model.name)?;
+        let preprocess = &config.data.preprocess;
+        let image_size = self.image_size.unwrap_or(preprocess.size);
+        model.check_image_size(image_size)?;
+        let network = config.trained(&run, self.last, device)?;
+        Ok(Source { model, network, channels: preprocess.channels, image_size })
+    }
+
+    fn of_model(&self, name: &str, device: &Device) -> Result<Source> {
+        let model = find(name)?;
+        let image_size = self.image_size.unwrap_or(model.entry.native_size);
+        model.check_image_size(image_size)?;
+        let path = match (&self.weights, self.pretrained) {
+            (Some(path), _) => path.clone(),
+            (None, true) => pretrained::find(&model)?.1,
+            (None, false) => bail!("--model needs --weights or --pretrained: what should be written?"),
+        };
+        let tensors = weights::read(&path)?;
+        let options = ModelOptions { in_channels: self.channels, ..ModelOptions::imagenet() };
+        let mut network = model.build(&options, device)?;
+        if let Some(classes) = weights::classes(&network, &tensors) {
+            network = model.build(&ModelOptions { classes, ..options }, device)?;
+        }
+        let (network, import) = weights::fill(network, &model.key(), &path, tensors, Adapt::Stem)?;
+        eprintln!("{}: {import}", path.display());
+        Ok(Source { model, network, channels: self.channels, image_size })
+    }
+
+    fn safetensors(&self, source: &Source) -> Result<Vec<u8>> {
+        let Source { model, network, .. } = source;
+        let style = match self.keys {
+            None => Some(model.name.library.keys()),
+            Some(Keys::Torchvision) => Some(KeyStyle::Torchvision),
+            Some(Keys::Timm) => Some(KeyStyle::Timm),
+            Some(Keys::Kindling) => None,
+        };
+        let tensors = match style {
+            Some(style) => weights::export(network, &model.key(), style)?,
+            None => parameters::read(network).map_err(anyhow::Error::msg)?,
+        };
+        let note = json!({ "version": env!("CARGO_PKG_VERSION"), "model": model.key() });
+        tensors::to_bytes(&tensors, Some(&note.to_string())).map_err(anyhow::Error::msg)
+    }
+}
+
+fn onnx(source: &Source) -> Result<Vec<u8>> {
+    let Source { model, network, channels, image_size } = source;
+    let trace = network.trace(*channels, *image_size);
+    let tensors = parameters::read(network).map_err(anyhow::Error::msg)?;
+    let _ = (trace, tensors);
+    bail!("not yet")
+}

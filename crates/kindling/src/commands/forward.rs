@@ -1,0 +1,118 @@
+//! `kindling forward`: tensors in, logits out. It is how anyone checks a port.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use burn::tensor::{Tensor, TensorData};
+use kindling_layers::Classifier;
+use kindling_layers::pass::{TrainingPass, training};
+use kindling_layers::tensors::{self, Tensors};
+use kindling_zoo::weights::{self, Adapt};
+use kindling_zoo::{ModelOptions, find};
+
+use crate::Done;
+use crate::device::DeviceChoice;
+use crate::pretrained;
+
+/// Run a model on a tensor, to compare it with another implementation
+///
+/// The input file holds a tensor `input` [n, channels, height, width], prepared as the model expects; the output file
+/// will hold `logits` [n, classes]. Channels come from the input, classes from the weights.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Model of the zoo, whose name decides the details; `timm.NAME` and `torchvision.NAME` say which library's
+    #[arg(long, value_name = "NAME")]
+    model: String,
+    /// safetensors or PyTorch file, with torchvision's, timm's or Kindling's keys [default: initial weights of --seed]
+    #[arg(long, value_name = "FILE", conflicts_with = "pretrained")]
+    weights: Option<PathBuf>,
+    /// Use the pretrained weights that scripts/fetch-weights.sh brings
+    #[arg(long)]
+    pretrained: bool,
+    /// safetensors file with a tensor `input`
+    #[arg(long, value_name = "FILE")]
+    input: PathBuf,
+    /// safetensors file to write, with a tensor `logits` (and `features.N` with --features)
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+    /// Batch statistics instead of running ones, as in a training step; without dropout and drop-path
+    #[arg(long)]
+    train_mode: bool,
+    /// Also write the feature map of each stage
+    #[arg(long, conflicts_with = "train_mode")]
+    features: bool,
+    /// Seed of the initial weights, where no file gives any
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// auto, cpu, cuda[:N] or wgpu
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Done> {
+        let model = find(&self.model)?;
+        let weights = match (&self.weights, self.pretrained) {
+            (Some(path), _) => Some(path.clone()),
+            (None, true) => Some(pretrained::find(&model)?.1),
+            (None, false) => None,
+        };
+        let input = self.read_input()?;
+        let [batch, in_channels, height, width] = dims(&input)?;
+        for side in [height, width] {
+            model.check_image_size(side)?;
+        }
+        let tensors = weights.as_deref().map(weights::read).transpose()?;
+        let device = self.device.open()?.device;
+        let rate = Some(0.0);
+        let options = ModelOptions { in_channels, drop_rate: rate, drop_path_rate: rate, seed: self.seed, ..ModelOptions::imagenet() };
+        let mut network = model.build(&options, &device)?;
+        if let Some(classes) = tensors.as_ref().and_then(|tensors| weights::classes(&network, tensors)) {
+            network = model.build(&ModelOptions { classes, ..options }, &device)?;
+        }
+        if let (Some(tensors), Some(path)) = (tensors, &weights) {
+            let (filled, import) = weights::fill(network, &model.key(), path, tensors, Adapt::Stem)?;
+            eprintln!("{}: {import}", path.display());
+            network = filled;
+        }
+        let x = Tensor::<4>::from_data(input, &device);
+        let mut outputs = Tensors::new();
+        let logits = if self.train_mode {
+            training(TrainingPass::whole_batch(batch), || network.forward(x.clone())).0
+        } else {
+            network.forward(x.clone())
+        };
+        outputs.insert("logits".to_string(), host(logits)?);
+        if self.features {
+            for (index, map) in network.forward_features(x).into_iter().enumerate() {
+                outputs.insert(format!("features.{index}"), host(map)?);
+            }
+        }
+        let bytes = tensors::to_bytes(&outputs, None).map_err(anyhow::Error::msg)?;
+        std::fs::write(&self.output, bytes).with_context(|| format!("writing {}", self.output.display()))?;
+        Ok(Done::Complete)
+    }
+
+    fn read_input(&self) -> Result<TensorData> {
+        let bytes = std::fs::read(&self.input).with_context(|| format!("reading {}", self.input.display()))?;
+        let mut tensors = match tensors::from_bytes(&bytes) {
+            Ok(tensors) => tensors,
+            Err(reason) => bail!("{} is not a safetensors file: {reason}", self.input.display()),
+        };
+        match tensors.remove("input") {
+            Some(input) => Ok(input.convert::<f32>()),
+            None => bail!("{} holds no tensor `input`", self.input.display()),
+        }
+    }
+}
+
+fn dims(input: &TensorData) -> Result<[usize; 4]> {
+    match *input.shape().as_slice() {
+        [batch, channels, height, width] if batch > 0 => Ok([batch, channels, height, width]),
+        ref other => bail!("`input` has the shape {other:?}; it takes [n, channels, height, width] with n of 1 or more"),
+    }
+}
+
+fn host<const D: usize>(tensor: Tensor<D>) -> Result<TensorData> {
+    tensor.try_into_data().map_err(|error| anyhow::anyhow!("reading the result from the device: {error}"))
+}

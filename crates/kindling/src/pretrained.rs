@@ -1,0 +1,46 @@
+//! Pretrained weights files in the cache.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use kindling_zoo::{Model, Pretrained};
+use sha2::{Digest, Sha256};
+
+use crate::dataset::cache;
+
+/// Pretrained weights for a model, once the file is there and its checksum right.
+pub(crate) fn find(model: &Model) -> Result<(&'static Pretrained, PathBuf)> {
+    let name = model.key();
+    let Some(known) = model.pretrained() else {
+        match model.entry.pretrained().next() {
+            Some(other) => bail!(
+                "there are no pretrained weights for {name}, but for the same network with other details: --model {}",
+                other.model
+            ),
+            None => bail!("no pretrained weights are known for {name}; a file of your own can be given with --weights"),
+        }
+    };
+    let path = cache()?.join("weights").join(known.file);
+    if !path.is_file() {
+        bail!("{} is not there; scripts/fetch-weights.sh brings it", path.display());
+    }
+    let found = sha256(&path).with_context(|| format!("reading {}", path.display()))?;
+    if found != known.sha256 {
+        bail!("{} is damaged (its SHA-256 is wrong); scripts/fetch-weights.sh replaces it", path.display());
+    }
+    Ok((known, path))
+}
+
+fn sha256(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            count => hasher.update(&buffer[..count]),
+        }
+    }
+    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}

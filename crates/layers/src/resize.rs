@@ -1,0 +1,71 @@
+//! Larger and smaller maps by whole factors.
+
+use burn::tensor::ops::{AvgPoolOptions, InterpolateMode, InterpolateOptions};
+use burn::tensor::{Tensor, module};
+
+use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
+
+/// Every pixel becomes a square of equal pixels (nearest neighbour).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upsample {
+    /// Side of the square.
+    pub factor: usize,
+}
+
+impl Upsample {
+    /// `[batch, channels, height, width]` to `[batch, channels, factor * height, factor * width]`.
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        let [_, _, height, width] = x.dims();
+        let size = [self.factor * height, self.factor * width];
+        let options = InterpolateOptions::new(InterpolateMode::Nearest).with_align_corners(false);
+        module::interpolate(x, options.with_output_size(size))
+    }
+}
+
+impl Describe for Upsample {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let FeatureMap { channels, height, width } = input.map;
+        let factor = self.factor;
+        let output = FeatureMap { channels, height: factor * height, width: factor * width };
+        trace.push(Op::Upsample { factor }, &[input], output, 0)
+    }
+}
+
+/// The mean over windows that do not overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AveragePool {
+    /// Side and stride.
+    pub kernel: usize,
+}
+
+impl AveragePool {
+    /// `[batch, channels, height, width]` to `[batch, channels, height / kernel, width / kernel]`.
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        module::avg_pool2d(x, AvgPoolOptions::new([self.kernel; 2]).with_stride([self.kernel; 2]))
+    }
+}
+
+impl Describe for AveragePool {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let FeatureMap { channels, height, width } = input.map;
+        let kernel = self.kernel;
+        let output = FeatureMap { channels, height: height / kernel, width: width / kernel };
+        trace.push(Op::AveragePool { kernel }, &[input], output, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+
+    #[test]
+    fn a_pixel_becomes_a_square_and_a_square_its_mean() {
+        let x = Tensor::<4>::from_floats([[[[1.0, 2.0], [3.0, 5.0]]]], &Device::flex());
+        let large = Upsample { factor: 2 }.forward(x.clone());
+        let expected = [[[[1.0f32, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0], [3.0, 3.0, 5.0, 5.0], [3.0, 3.0, 5.0, 5.0]]]];
+        large.clone().into_data().assert_eq(&expected.into(), true);
+        AveragePool { kernel: 2 }.forward(large).into_data().assert_eq(&x.clone().into_data(), true);
+        AveragePool { kernel: 2 }.forward(x).into_data().assert_eq(&[[[[2.75f32]]]].into(), true);
+    }
+}

@@ -1,0 +1,26 @@
+//! Networks as ONNX files.
+//!
+//! The graph is written from the trace, layer by layer, and the weights under the names they have in Kindling's own
+//! files. Nothing of it runs the network, so no device is needed.
+//!
+//! A trace knows maps of one pixel where other libraries have vectors. In the file a value is a map
+//! `[batch, channels, height, width]` as long as anything after it needs one, so that squeeze-excite needs no reshaping;
+//! what only linear layers, activations and factors follow is a matrix `[batch, channels]`, and linear layers there are `Gemm`.
+//! The network's input and output are matrices if they are vectors in the trace.
+
+mod activation;
+mod error;
+mod export;
+mod form;
+mod graph;
+mod lowering;
+mod names;
+mod operation;
+mod proto;
+mod shape;
+#[cfg(test)]
+mod testing;
+mod wire;
+
+pub use error::OnnxError;
+pub use export::{Export, OPSET, encode};

@@ -1,0 +1,216 @@
+//! Each operation of a trace as nodes of the format.
+
+use kindling_layers::trace::{FeatureMap, LayerTrace, Op};
+
+use crate::activation;
+use crate::error::OnnxError;
+use crate::form::Form;
+use crate::graph::Graph;
+use crate::proto::AttributeProto;
+
+/// A layer whose inputs have the form it wants.
+#[derive(Debug)]
+pub(crate) struct Layer<'a> {
+    /// What the trace says.
+    pub(crate) trace: &'a LayerTrace,
+    /// Its node's name.
+    pub(crate) name: String,
+    /// The form of what it reads and hands on; what linear layers read has the form of their output.
+    pub(crate) form: Form,
+    /// The values it reads.
+    pub(crate) inputs: Vec<String>,
+    /// Their maps.
+    pub(crate) maps: Vec<FeatureMap>,
+    /// The value it hands on.
+    pub(crate) output: String,
+}
+
+impl Layer<'_> {
+    /// Adds the layer's nodes and weights. Its shapes have been checked.
+    pub(crate) fn add_to(mut self, graph: &mut Graph) -> Result<(), OnnxError> {
+        let ints = AttributeProto::ints;
+        let channels = self.trace.output.channels;
+        match self.trace.op {
+            Op::Conv { kernel, stride, groups, padding } => {
+                let ([top, left], [bottom, right]) = (padding.before, padding.after);
+                let fan = self.maps[0].channels.checked_div(groups).unwrap_or(0);
+                let shape = [channels, fan, kernel, kernel];
+                self.weights(graph, &[("weight", &shape, &shape)])?;
+                self.bias(graph)?;
+                let attributes = vec![
+                    AttributeProto::int("group", groups),
+                    ints("kernel_shape", &[kernel; 2]),
+                    ints("pads", &[top, left, bottom, right]),
+                    ints("strides", &[stride; 2]),
+                ];
+                self.node(graph, "Conv", attributes);
+            }
+            Op::ConvTranspose { kernel, stride, padding } => {
+                let shape = [self.maps[0].channels, channels, kernel, kernel];
+                self.weights(graph, &[("weight", &shape, &shape)])?;
+                self.bias(graph)?;
+                let attributes = vec![
+                    ints("kernel_shape", &[kernel; 2]),
+                    ints("pads", &[padding; 4]),
+                    ints("strides", &[stride; 2]),
+                ];
+                self.node(graph, "ConvTranspose", attributes);
+            }
+            Op::Linear => self.linear(graph)?,
+            Op::BatchNorm { epsilon } => {
+                let shape: &[usize] = &[channels];
+                let parts = ["weight", "bias", "running_mean", "running_var"].map(|part| (part, shape, shape));
+                self.weights(graph, &parts)?;
+                self.node(graph, "BatchNormalization", vec![AttributeProto::float("epsilon", epsilon as f32)]);
+            }
+            Op::Activation(function) => {
+                activation::add(graph, function, &self.name, self.inputs.swap_remove(0), &self.output);
+            }
+            Op::Add => self.node(graph, "Add", vec![]),
+            Op::Multiply => self.node(graph, "Mul", vec![]),
+            Op::Scale { factor } => {
+                self.inputs.push(graph.floats(&[], &[factor as f32]));
+                self.node(graph, "Mul", vec![]);
+            }
+            Op::GlobalAveragePool => self.node(graph, "GlobalAveragePool", vec![]),
+            Op::AdaptiveAveragePool { output } => {
+                let FeatureMap { height, width, .. } = self.maps[0];
+                let cell = [height / output, width / output];
+                self.node(graph, "AveragePool", vec![ints("kernel_shape", &cell), ints("strides", &cell)]);
+            }
+            Op::AveragePool { kernel } => {
+                let cell = [kernel; 2];
+                self.node(graph, "AveragePool", vec![ints("kernel_shape", &cell), ints("strides", &cell)]);
+            }
+            Op::MaxPool { kernel, stride, padding } => {
+                let attributes = vec![
+                    ints("kernel_shape", &[kernel; 2]),
+                    ints("pads", &[padding; 4]),
+                    ints("strides", &[stride; 2]),
+                ];
+                self.node(graph, "MaxPool", attributes);
+            }
+            Op::Concat => self.node(graph, "Concat", vec![AttributeProto::int("axis", 1)]),
+            Op::Slice { start, end } => {
+                self.inputs.extend([[start], [end], [1]].map(|values| graph.integers(&values)));
+                self.node(graph, "Slice", vec![]);
+            }
+            Op::Upsample { factor } => {
+                // No region of interest.
+                self.inputs.push(String::new());
+                self.inputs.push(graph.floats(&[4], &[1.0, 1.0, factor as f32, factor as f32]));
+                let attributes = vec![
+                    AttributeProto::string("coordinate_transformation_mode", "asymmetric"),
+                    AttributeProto::string("mode", "nearest"),
+                    AttributeProto::string("nearest_mode", "floor"),
+                ];
+                self.node(graph, "Resize", attributes);
+            }
+        }
+        Ok(())
+    }
+
+    /// A matrix product, or on maps the convolution whose window is the whole map.
+    fn linear(&mut self, graph: &mut Graph) -> Result<(), OnnxError> {
+        let FeatureMap { channels, height, width } = self.maps[0];
+        let stored = [self.trace.output.channels, channels * height * width];
+        match self.form {
+            Form::Matrix => {
+                self.weights(graph, &[("weight", &stored, &stored)])?;
+                self.bias(graph)?;
+                self.node(graph, "Gemm", vec![AttributeProto::int("transB", 1)]);
+            }
+            Form::Map => {
+                let window = [stored[0], channels, height, width];
+                self.weights(graph, &[("weight", &stored, &window)])?;
+                self.bias(graph)?;
+                self.node(graph, "Conv", vec![AttributeProto::ints("kernel_shape", &[height, width])]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads these tensors after what is read so far: name, shape, shape in the file.
+    fn weights(&mut self, graph: &mut Graph, parts: &[(&str, &[usize], &[usize])]) -> Result<(), OnnxError> {
+        for (part, stored, written) in parts {
+            self.inputs.push(graph.weight(self.trace, part, stored, written)?);
+        }
+        Ok(())
+    }
+
+    /// Reads the bias if there is one.
+    fn bias(&mut self, graph: &mut Graph) -> Result<(), OnnxError> {
+        let shape: &[usize] = &[self.trace.output.channels];
+        let parts: &[_] = if graph.has(self.trace, "bias") { &[("bias", shape, shape)] } else { &[] };
+        self.weights(graph, parts)
+    }
+
+    fn node(&mut self, graph: &mut Graph, op: &'static str, attributes: Vec<AttributeProto>) {
+        graph.node(&self.name, op, std::mem::take(&mut self.inputs), &self.output, attributes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{AttributeValue, NodeProto};
+    use crate::testing::{lowered, tensors, told, traced};
+    use kindling_layers::trace::Zeros;
+
+    fn setting<'a>(node: &'a NodeProto, name: &str) -> Option<&'a AttributeValue> {
+        node.attribute.iter().find(|attribute| attribute.name == name).map(|attribute| &attribute.value)
+    }
+
+    fn ints(values: &[usize]) -> Option<AttributeValue> {
+        Some(AttributeValue::Ints(values.to_vec()))
+    }
+
+    /// TensorFlow's "SAME" at 7 rows of 8 columns with stride 2: one row above and below, one column to the right.
+    #[test]
+    fn zeros_may_differ_from_side_to_side() {
+        let padding = Zeros { before: [1, 0], after: [1, 1] };
+        let op = Op::Conv { kernel: 3, stride: 2, groups: 2, padding };
+        let input = FeatureMap { channels: 4, height: 7, width: 8 };
+        let trace = traced(input, |input, trace| {
+            trace.apply("conv", op, &[input], FeatureMap { channels: 6, height: 4, width: 4 })
+        });
+        let graph = lowered(&trace, &tensors(&[("conv.weight", &[6, 2, 3, 3])])).expect("writable");
+        assert_eq!(told(&graph), ["Conv(images, conv.weight) -> logits"]);
+        assert_eq!(setting(&graph.node[0], "pads"), ints(&[1, 0, 1, 1]).as_ref());
+        assert_eq!(setting(&graph.node[0], "strides"), ints(&[2, 2]).as_ref());
+        assert_eq!(setting(&graph.node[0], "group"), Some(&AttributeValue::Int(2)));
+        assert_eq!(graph.initializer[0].dims, [6, 2, 3, 3]);
+    }
+
+    /// Linear layers flatten row by row, as a convolution over the whole map multiplies.
+    #[test]
+    fn a_linear_layer_on_maps_is_a_convolution_over_the_whole_map() {
+        let trace = traced(FeatureMap { channels: 2, height: 3, width: 5 }, |input, trace| {
+            let gate = trace.apply("gate", Op::Linear, &[input], FeatureMap::vector(2));
+            trace.apply("scale", Op::Multiply, &[input, gate], input.map)
+        });
+        let graph = lowered(&trace, &tensors(&[("gate.weight", &[2, 30]), ("gate.bias", &[2])])).expect("writable");
+        assert_eq!(told(&graph), ["Conv(images, gate.weight, gate.bias) -> gate", "Mul(images, gate) -> logits"]);
+        assert_eq!(graph.initializer[0].dims, [2, 2, 3, 5]);
+        assert_eq!(setting(&graph.node[0], "kernel_shape"), ints(&[3, 5]).as_ref());
+    }
+
+    #[test]
+    fn channels_are_taken_and_put_together_along_the_second_axis() {
+        let trace = traced(FeatureMap::square(5, 2), |input, trace| {
+            let take = |trace: &mut kindling_layers::trace::Trace, start, end| {
+                let map = FeatureMap { channels: end - start, ..input.map };
+                trace.apply("take", Op::Slice { start, end }, &[input], map)
+            };
+            let parts = [take(trace, 3, 5), take(trace, 0, 3)];
+            trace.apply("concat", Op::Concat, &parts, input.map)
+        });
+        let graph = lowered(&trace, &tensors(&[])).expect("writable");
+        let expected = [
+            "Slice(images, constant, constant_2, constant_3) -> take",
+            "Slice(images, constant_4, constant, constant_3) -> take_2",
+            "Concat(take, take_2) -> logits",
+        ];
+        assert_eq!(told(&graph), expected);
+    }
+}

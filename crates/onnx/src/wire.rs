@@ -1,0 +1,142 @@
+//! The wire format of protocol buffers, as far as an ONNX file needs it
+//! (<https://protobuf.dev/programming-guides/encoding/>).
+
+/// Something that is written as numbered fields.
+pub(crate) trait Message {
+    /// Writes the fields in the order of their numbers.
+    fn write(&self, out: &mut Output);
+}
+
+/// How many bytes a message takes.
+pub(crate) fn length(message: &impl Message) -> usize {
+    let mut out = Output { bytes: None, length: 0 };
+    message.write(&mut out);
+    out.length
+}
+
+/// The bytes of a message that takes `length` bytes.
+pub(crate) fn bytes(message: &impl Message, length: usize) -> Vec<u8> {
+    let mut out = Output { bytes: Some(Vec::with_capacity(length)), length: 0 };
+    message.write(&mut out);
+    out.bytes.unwrap_or_default()
+}
+
+/// Where fields go. A message inside another is preceded by its length, so messages are first written to no bytes at
+/// all, only to count them.
+#[derive(Debug)]
+pub(crate) struct Output {
+    bytes: Option<Vec<u8>>,
+    length: usize,
+}
+
+/// The wire type of varints.
+const VARINT: u64 = 0;
+/// The wire type of everything that has a length.
+const DELIMITED: u64 = 2;
+/// The wire type of four bytes.
+const FIXED32: u64 = 5;
+
+impl Output {
+    /// An integer.
+    pub(crate) fn int(&mut self, field: u64, value: i64) {
+        self.key(field, VARINT);
+        // Negative numbers take ten bytes, as their two's complement in 64 bits.
+        self.varint(value as u64);
+    }
+
+    /// Integers, each with its key, as fields of the format's version 2 are.
+    pub(crate) fn ints(&mut self, field: u64, values: &[usize]) {
+        for &value in values {
+            self.int(field, value as i64);
+        }
+    }
+
+    /// A float32 number.
+    pub(crate) fn float(&mut self, field: u64, value: f32) {
+        self.key(field, FIXED32);
+        self.put(&value.to_le_bytes());
+    }
+
+    /// Bytes, or the text they are.
+    pub(crate) fn bytes(&mut self, field: u64, value: impl AsRef<[u8]>) {
+        let value = value.as_ref();
+        self.key(field, DELIMITED);
+        self.varint(value.len() as u64);
+        self.put(value);
+    }
+
+    /// A message.
+    pub(crate) fn message(&mut self, field: u64, message: &impl Message) {
+        let inside = length(message);
+        self.key(field, DELIMITED);
+        self.varint(inside as u64);
+        match self.bytes {
+            Some(_) => message.write(self),
+            None => self.length += inside,
+        }
+    }
+
+    /// Messages of one field.
+    pub(crate) fn messages(&mut self, field: u64, messages: &[impl Message]) {
+        for message in messages {
+            self.message(field, message);
+        }
+    }
+
+    fn key(&mut self, field: u64, wire_type: u64) {
+        self.varint(field << 3 | wire_type);
+    }
+
+    /// Seven bits a byte, the lowest first; the eighth bit says that more follow.
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.put(&[value as u8 | 0x80]);
+            value >>= 7;
+        }
+        self.put(&[value as u8]);
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.length += bytes.len();
+        if let Some(out) = &mut self.bytes {
+            out.extend_from_slice(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of the format's description, and a negative number.
+    enum Example {
+        Number(i64),
+        Text,
+        Inside,
+    }
+
+    impl Message for Example {
+        fn write(&self, out: &mut Output) {
+            match self {
+                Self::Number(value) => out.int(1, *value),
+                Self::Text => out.bytes(2, "testing"),
+                Self::Inside => out.message(3, &Self::Number(150)),
+            }
+        }
+    }
+
+    #[test]
+    fn fields_are_written_as_the_format_describes_them() {
+        let minus_two = [vec![0x08, 0xfe], vec![0xff; 8], vec![0x01]].concat();
+        let cases: [(Example, &[u8]); 4] = [
+            (Example::Number(150), &[0x08, 0x96, 0x01]),
+            (Example::Number(-2), &minus_two),
+            (Example::Text, &[0x12, 0x07, 0x74, 0x65, 0x73, 0x74, 0x69, 0x6e, 0x67]),
+            (Example::Inside, &[0x1a, 0x03, 0x08, 0x96, 0x01]),
+        ];
+        for (example, expected) in cases {
+            assert_eq!(bytes(&example, 0), expected);
+            assert_eq!(length(&example), expected.len());
+        }
+    }
+}

