@@ -34,7 +34,7 @@ pub use image::Image;
 pub use loader::{EpochBatches, Loader, LoaderConfig};
 pub use normalisation::Normalisation;
 pub use order::order;
-pub use preprocess::Preprocess;
+pub use preprocess::{Fit, Interpolation, Preprocess};
 pub use source::{Source, read_guarded};
 pub use split::Split;
 pub use thumbnail::png_of;

@@ -30,7 +30,7 @@ impl Normalisation {
         if taken == 0 {
             return Err(DataError::NoSamples { purpose: "measure the normalisation on" });
         }
-        let fit = Preprocess { size, channels, normalisation: Self::identity(channels) };
+        let fit = Preprocess::padded(size, channels, Self::identity(channels));
         let (mut sum, mut squares) = (vec![0.0f64; channels], vec![0.0f64; channels]);
         for sample in 0..taken {
             let index = sample * source.len() / taken;

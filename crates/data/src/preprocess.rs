@@ -16,23 +16,66 @@ pub struct Preprocess {
     pub channels: usize,
     /// Applied last, by channel.
     pub normalisation: Normalisation,
+    /// How a rectangle becomes a square.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub fit: Fit,
+    /// How pixels between pixels are computed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub interpolation: Interpolation,
+}
+
+/// How a rectangle becomes a square.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Fit {
+    /// The longer side becomes the square's, and the rest is zero on both sides: nothing of a scan is lost.
+    #[default]
+    Pad,
+    /// The shorter side is scaled to this many pixels, and the middle is cut out: what pretrained weights are measured
+    /// with.
+    Crop(usize),
+}
+
+/// How pixels between pixels are computed; always with antialiasing, on floats.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Interpolation {
+    /// Triangle filter.
+    #[default]
+    Bilinear,
+    /// Cubic filter with `a` = -0.5, as Pillow has it.
+    Bicubic,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Preprocess {
-    /// The image as `size` x `size` pixels of `channels` channels in `[0, 1]`: the longer side is scaled to `size`,
-    /// up or down, and the rest is zero on both sides. Never stretched, never cropped.
-    ///
-    /// Bilinear with antialiasing, on floats.
+    /// Padded, bilinear.
+    pub fn padded(size: usize, channels: usize, normalisation: Normalisation) -> Self {
+        Self { size, channels, normalisation, fit: Fit::Pad, interpolation: Interpolation::Bilinear }
+    }
+
+    /// The image as `size` x `size` pixels of `channels` channels in `[0, 1]`, scaled up or down and never stretched;
+    /// then padded or cropped.
     pub fn fit(&self, image: &Image) -> Image {
-        let longer = image.width.max(image.height).max(1);
-        let side = |pixels: usize| ((pixels * self.size) as f64 / longer as f64).round().max(1.0) as usize;
+        let (reference, target) = match self.fit {
+            Fit::Pad => (image.width.max(image.height), self.size),
+            Fit::Crop(shorter) => (image.width.min(image.height), shorter.max(self.size)),
+        };
+        let side = |pixels: usize| ((pixels * target) as f64 / reference.max(1) as f64).round().max(1.0) as usize;
+        let (width, height) = (side(image.width), side(image.height));
         let scaled = if self.channels < image.channels {
             // The cheaper way round: fewer channels to scale.
-            scale(&image.clone().into_channels(self.channels), side(image.width), side(image.height))
+            scale(&image.clone().into_channels(self.channels), width, height, self.interpolation)
         } else {
-            scale(image, side(image.width), side(image.height)).into_channels(self.channels)
+            scale(image, width, height, self.interpolation).into_channels(self.channels)
         };
-        pad(scaled, self.size)
+        match self.fit {
+            Fit::Pad => pad(scaled, self.size),
+            Fit::Crop(_) => crop(&scaled, self.size),
+        }
     }
 
     /// A fitted image as `[channels, size, size]`, normalised.
@@ -58,32 +101,55 @@ impl Preprocess {
 }
 
 /// The image at another size, antialiased.
-pub(crate) fn scale(image: &Image, width: usize, height: usize) -> Image {
+pub(crate) fn scale(image: &Image, width: usize, height: usize, interpolation: Interpolation) -> Image {
     if (image.width, image.height) == (width, height) {
         return image.clone();
     }
     let pixels = match image.channels {
         1 => {
             let pixels: Vec<F32> = image.pixels.iter().map(|&v| F32::new(v)).collect();
-            resample(image, &pixels, width, height).iter().map(|p| p.0.clamp(0.0, 1.0)).collect()
+            resample(image, &pixels, width, height, interpolation).iter().map(|p| p.0.clamp(0.0, 1.0)).collect()
         }
         _ => {
             let pixels: Vec<F32x3> = image.pixels.chunks_exact(3).map(|p| F32x3::new([p[0], p[1], p[2]])).collect();
-            resample(image, &pixels, width, height).iter().flat_map(|p| p.0.map(|v| v.clamp(0.0, 1.0))).collect()
+            resample(image, &pixels, width, height, interpolation)
+                .iter()
+                .flat_map(|p| p.0.map(|v| v.clamp(0.0, 1.0)))
+                .collect()
         }
     };
     Image { width, height, channels: image.channels, pixels }
 }
 
-fn resample<P: PixelTrait>(image: &Image, pixels: &[P], width: usize, height: usize) -> Vec<P> {
+fn resample<P: PixelTrait>(
+    image: &Image,
+    pixels: &[P],
+    width: usize,
+    height: usize,
+    interpolation: Interpolation,
+) -> Vec<P> {
+    let filter = match interpolation {
+        Interpolation::Bilinear => FilterType::Bilinear,
+        Interpolation::Bicubic => FilterType::CatmullRom,
+    };
     let source = TypedImageRef::new(image.width as u32, image.height as u32, pixels);
     let source = source.expect("an image has width * height pixels");
     let mut target = TypedImage::<P>::new(width as u32, height as u32);
-    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false);
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter)).use_alpha(false);
     Resizer::new()
         .resize_typed(&source, &mut target, &options)
         .expect("without a crop box any size can become any other");
     target.pixels().to_vec()
+}
+
+/// The square in the middle of the image, half a pixel down and to the right if it cannot be the very middle.
+fn crop(image: &Image, size: usize) -> Image {
+    let place = |side: usize| ((side - size) as f64 / 2.0).round_ties_even() as usize;
+    let (left, top) = (place(image.width), place(image.height));
+    let row = image.width * image.channels;
+    let lines = image.pixels.chunks_exact(row).skip(top).take(size);
+    let pixels = lines.flat_map(|line| &line[left * image.channels..(left + size) * image.channels]);
+    Image { width: size, height: size, channels: image.channels, pixels: pixels.copied().collect() }
 }
 
 /// The image in the middle of a square of zeros.
@@ -107,7 +173,7 @@ mod tests {
     use super::*;
 
     fn to(size: usize, channels: usize) -> Preprocess {
-        Preprocess { size, channels, normalisation: Normalisation::identity(channels) }
+        Preprocess::padded(size, channels, Normalisation::identity(channels))
     }
 
     #[test]
@@ -124,6 +190,21 @@ mod tests {
         let tall = to(64, 1).fit(&Image::filled(10, 20, 1, 0.5));
         assert_eq!((tall.at(15, 30, 0), tall.at(48, 30, 0)), (0.0, 0.0));
         assert!((tall.at(16, 0, 0) - 0.5).abs() < 1e-6 && (tall.at(47, 63, 0) - 0.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_crop_is_the_middle_of_the_scaled_image() {
+        // A ramp from left to right, twice as wide as high: the middle half of it is left, and all of its height.
+        let pixels: Vec<f32> = (0..32).flat_map(|_| (0..64).map(|x| x as f32 / 63.0)).collect();
+        let image = Image { width: 64, height: 32, channels: 1, pixels };
+        let same = Preprocess { fit: Fit::Crop(32), ..to(32, 1) }.fit(&image);
+        assert_eq!((same.width, same.height), (32, 32));
+        assert_eq!((same.at(0, 0, 0), same.at(31, 31, 0)), (image.at(16, 0, 0), image.at(47, 31, 0)));
+        for interpolation in [Interpolation::Bilinear, Interpolation::Bicubic] {
+            let half = Preprocess { fit: Fit::Crop(20), interpolation, ..to(16, 1) }.fit(&image);
+            let middle = (half.at(7, 8, 0) + half.at(8, 8, 0)) / 2.0;
+            assert!((middle - 0.5).abs() < 1e-3, "{interpolation:?}: {middle}");
+        }
     }
 
     #[test]
@@ -147,7 +228,7 @@ mod tests {
     #[test]
     fn tensors_are_planes_normalised_by_channel() {
         let normalisation = Normalisation { mean: vec![0.0, 0.5, 1.0], std: vec![1.0, 0.5, 0.25] };
-        let preprocess = Preprocess { size: 2, channels: 3, normalisation };
+        let preprocess = Preprocess::padded(2, 3, normalisation);
         let image = Image { pixels: [0.25, 0.5, 0.75].repeat(4), ..Image::filled(2, 2, 3, 0.0) };
         let expected = [[0.25; 4], [0.0; 4], [-1.0; 4]].concat();
         assert_eq!(preprocess.apply(&image), expected);
@@ -165,7 +246,7 @@ mod tests {
     #[test]
     fn a_stored_preprocess_comes_back_the_same() {
         let normalisation = Normalisation { mean: vec![0.123_456_79], std: vec![0.3] };
-        let preprocess = Preprocess { size: 512, channels: 1, normalisation };
+        let preprocess = Preprocess::padded(512, 1, normalisation);
         let text = serde_json::to_string(&preprocess).unwrap();
         assert_eq!(serde_json::from_str::<Preprocess>(&text).unwrap(), preprocess);
     }

@@ -38,7 +38,7 @@ pub fn groups_of(
     if source.is_empty() {
         return Err(DataError::NoSamples { purpose: "draw" });
     }
-    let fit = Preprocess { size: side, channels: 3, normalisation: Normalisation::identity(3) };
+    let fit = Preprocess::padded(side, 3, Normalisation::identity(3));
     let of_class = |label: usize| (0..source.len()).filter(move |&index| source.label(index) == label);
     let group = |(label, class): (usize, &String)| {
         let images = of_class(label)

@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use image::{DynamicImage, GrayImage, ImageFormat, RgbImage};
 
-use crate::preprocess::scale;
+use crate::preprocess::{Interpolation, scale};
 use crate::{DataError, Image};
 
 /// The image as an 8-bit PNG, grey or RGB, with its longer side scaled down to `max_side` pixels if it is longer.
@@ -29,7 +29,7 @@ fn shrink(image: &Image, max_side: usize) -> Image {
         return image.clone();
     }
     let side = |pixels: usize| ((pixels * max_side) as f64 / longer as f64).round().max(1.0) as usize;
-    scale(image, side(image.width), side(image.height))
+    scale(image, side(image.width), side(image.height), Interpolation::Bilinear)
 }
 
 fn to_8_bit(image: &Image) -> Option<DynamicImage> {

@@ -41,7 +41,7 @@ impl Source for Numbers {
 
 fn config(batch_size: usize, workers: usize) -> LoaderConfig {
     let normalisation = Normalisation { mean: vec![0.4], std: vec![0.2] };
-    let preprocess = Preprocess { size: 8, channels: 1, normalisation };
+    let preprocess = Preprocess::padded(8, 1, normalisation);
     LoaderConfig { batch_size, workers, seed: 5, preprocess, augment: Augment::Light, shuffle: true }
 }
 

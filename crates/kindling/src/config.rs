@@ -127,7 +127,7 @@ pub(crate) fn preprocess(dataset: &Dataset, size: usize) -> Result<Preprocess> {
         Some(known) => known.clone(),
         None => Normalisation::measure(dataset.train.as_ref(), channels, size, 64)?,
     };
-    Ok(Preprocess { size, channels, normalisation })
+    Ok(Preprocess::padded(size, channels, normalisation))
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -5,7 +5,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use kindling_zoo::{Model, Pretrained};
+use kindling_data::{Fit, Interpolation, Normalisation, Preprocess};
+use kindling_zoo::{Filter, Model, Pretrained};
 use sha2::{Digest, Sha256};
 
 use crate::dataset::cache;
@@ -31,6 +32,27 @@ pub(crate) fn find(model: &Model) -> Result<(&'static Pretrained, PathBuf)> {
         bail!("{} is damaged (its SHA-256 is wrong); scripts/fetch-weights.sh replaces it", path.display());
     }
     Ok((known, path))
+}
+
+/// Images as the weights were measured with them.
+pub(crate) fn preprocess(known: &Pretrained) -> Preprocess {
+    Preprocess {
+        fit: Fit::Crop(known.resize),
+        interpolation: match known.interpolation {
+            Filter::Bilinear => Interpolation::Bilinear,
+            Filter::Bicubic => Interpolation::Bicubic,
+        },
+        ..Preprocess::padded(known.input_size, 3, normalisation(known, 3))
+    }
+}
+
+/// The constants that the weights expect: for grey images, which a folded stem takes for all channels, their means.
+pub(crate) fn normalisation(known: &Pretrained, channels: usize) -> Normalisation {
+    let of = |values: [f32; 3]| match channels {
+        1 => vec![values.iter().sum::<f32>() / 3.0],
+        _ => values.to_vec(),
+    };
+    Normalisation { mean: of(known.mean), std: of(known.std) }
 }
 
 fn sha256(path: &Path) -> io::Result<String> {

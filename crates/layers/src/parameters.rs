@@ -129,6 +129,13 @@ pub enum Mismatch {
         /// The shape found.
         found: Vec<usize>,
     },
+    /// No tensor has a name that the model knows, under any naming.
+    Foreign {
+        /// One of the names found.
+        found: String,
+        /// Names that were looked for.
+        known: Vec<String>,
+    },
     /// A tensor does not hold floating-point numbers.
     Type {
         /// Its name.
@@ -145,6 +152,9 @@ impl std::fmt::Display for Mismatch {
             Self::Unexpected(name) => write!(f, "`{name}` is not a tensor of this model"),
             Self::Shape { name, expected, found } => {
                 write!(f, "`{name}` has shape {found:?} where the model has {expected:?}")
+            }
+            Self::Foreign { found, known } => {
+                write!(f, "it has keys like `{found}`, and none like `{}`", known.join("` or `"))
             }
             Self::Type { name, found } => write!(f, "`{name}` holds {found}, not floating-point numbers"),
         }

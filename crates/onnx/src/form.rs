@@ -26,8 +26,8 @@ impl Form {
     }
 }
 
-/// The form of each layer's output: a matrix after a linear layer that only linear layers follow, and what works
-/// number by number.
+/// The form of each layer's output: matrices begin with a linear layer after which nothing needs a map, and go on through
+/// linear layers and what works number by number.
 pub(crate) fn of_layers(trace: &Trace) -> Vec<Form> {
     // Backwards: what a layer that needs maps reads is a map, and so is what leads there.
     let mut followed_by_maps = vec![false; trace.layers.len() + 1];

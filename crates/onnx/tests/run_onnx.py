@@ -23,8 +23,6 @@ def session(path, level):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = level
     options.intra_op_num_threads = 1
-    # A warning would say that a shape in the file is not the one that was computed.
-    options.log_severity_level = 2
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 

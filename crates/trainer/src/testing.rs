@@ -37,7 +37,7 @@ pub(crate) struct Toy {
 impl Toy {
     pub(crate) fn new(device: &Device) -> Self {
         let block = |input, output, depthwise| {
-            let conv = ConvConfig { input, output, kernel: 3, stride: 1, depthwise };
+            let conv = ConvConfig { depthwise, ..ConvConfig::dense(input, output, 3, 1) };
             ConvNormConfig { conv, norm: BatchNormConfig::default(), activation: Activation::HardSwish }.init(device)
         };
         let toy = Self {

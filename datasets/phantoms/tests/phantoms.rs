@@ -88,7 +88,7 @@ fn the_classes_have_the_same_brightness() {
 
 /// Images as 32x32 pixels, less their mean, with a 1 at the end.
 fn features(source: &dyn Source) -> Vec<(Vec<f32>, usize)> {
-    let fit = Preprocess { size: 32, channels: 1, normalisation: Normalisation::identity(1) };
+    let fit = Preprocess::padded(32, 1, Normalisation::identity(1));
     let one = |index| {
         let mut pixels = fit.fit(&source.read(index).unwrap()).pixels;
         let mean = pixels.iter().sum::<f32>() / 1024.0;

@@ -15,9 +15,11 @@ pub fn names(network: &Staged<MobileBlock>, style: KeyStyle) -> Option<Names> {
 
 /// The blocks with their place among the stages.
 fn blocks(network: &Staged<MobileBlock>) -> impl Iterator<Item = (usize, usize, &MobileBlock)> {
-    network.stages.iter().enumerate().flat_map(|(stage, blocks)| {
-        blocks.iter().enumerate().map(move |(index, block)| (stage, index, block))
-    })
+    network
+        .stages
+        .iter()
+        .enumerate()
+        .flat_map(|(stage, blocks)| blocks.iter().enumerate().map(move |(index, block)| (stage, index, block)))
 }
 
 fn torchvision(network: &Staged<MobileBlock>) -> Names {

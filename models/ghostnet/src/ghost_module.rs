@@ -23,10 +23,7 @@ impl GhostModule {
         assert!(output.is_multiple_of(2), "a ghost module makes pairs of features, not {output}");
         let layer = |conv| ConvNormConfig { conv, norm, activation }.init(device);
         let half = output / 2;
-        Self {
-            primary: layer(ConvConfig::pointwise(input, half)),
-            cheap: layer(ConvConfig::depthwise(half, 3, 1)),
-        }
+        Self { primary: layer(ConvConfig::pointwise(input, half)), cheap: layer(ConvConfig::depthwise(half, 3, 1)) }
     }
 
     /// `[batch, input, height, width]` to `[batch, output, height, width]`.

@@ -55,8 +55,11 @@ impl BlockConfig for MixBlockConfig {
             norm,
             activation,
         };
-        let squeeze_excite = self.squeezed.map(|squeezed| {
-            SqueezeExciteConfig { channels: self.expanded, squeezed, activation, gate: Activation::Sigmoid }
+        let squeeze_excite = self.squeezed.map(|squeezed| SqueezeExciteConfig {
+            channels: self.expanded,
+            squeezed,
+            activation,
+            gate: Activation::Sigmoid,
         });
         MixBlock {
             expand: (self.expanded != self.input)

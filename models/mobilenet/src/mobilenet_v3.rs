@@ -77,11 +77,8 @@ fn from_table(table: &[&[Row]], hidden: usize, library: Library) -> MobileNetCon
         MobileBlockConfig::InvertedResidual(config)
     };
     let stages = table.iter().map(|rows| rows.iter().map(&mut block).collect()).collect();
-    let head = HeadConfig {
-        features: Some((6 * input, HS)),
-        hidden: Some(HiddenConfig::Linear(hidden, HS)),
-        drop_rate: 0.2,
-    };
+    let head =
+        HeadConfig { features: Some((6 * input, HS)), hidden: Some(HiddenConfig::Linear(hidden, HS)), drop_rate: 0.2 };
     let stem = StemConfig { channels: stem, kernel: 3, activation: HS, pool: false };
     MobileNetConfig { stem, stages, head, norm, padding, drop_path_rate: 0.0 }
 }

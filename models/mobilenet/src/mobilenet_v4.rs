@@ -1,9 +1,7 @@
 //! MobileNetV4 without attention: "MobileNetV4: Universal Models for the Mobile Ecosystem", Qin et al. 2024,
 //! <https://arxiv.org/abs/2404.10518>, tables 11 to 13 (Conv-S, Conv-M, Conv-L).
 
-use kindling_layers::blocks::{
-    FusedInvertedResidualConfig, MobileBlockConfig, UniversalInvertedBottleneckConfig,
-};
+use kindling_layers::blocks::{FusedInvertedResidualConfig, MobileBlockConfig, UniversalInvertedBottleneckConfig};
 use kindling_layers::{Activation, BatchNormConfig, HeadConfig, HiddenConfig, Padding, StemConfig, make_divisible};
 
 use crate::MobileNetConfig;

@@ -16,6 +16,9 @@ pub enum ZooError {
         /// Names close to it, nearest first.
         near: Vec<String>,
     },
+    /// The model has no classes.
+    #[error("{0} makes images and gives no classes; `kindling models show {0}` describes it")]
+    Generator(&'static str),
     /// The model cannot take images of this size.
     #[error("{model} takes images of {min} to {max} pixels a side, not {size}")]
     ImageSize {

@@ -2,12 +2,14 @@
 
 mod catalogue;
 mod error;
+mod gans;
 mod network;
 mod pretrained;
 mod registry;
 pub mod weights;
 
 pub use error::ZooError;
+pub use gans::{GANS, GanEntry, GanTraces};
 pub use network::Network;
-pub use pretrained::{PRETRAINED, Pretrained};
-pub use registry::{Model, ModelEntry, ModelName, ModelOptions, find, models};
+pub use pretrained::{Filter, PRETRAINED, Pretrained};
+pub use registry::{Model, ModelEntry, ModelName, ModelOptions, find, matches, models};

@@ -28,11 +28,29 @@ pub struct Pretrained {
     /// To what the shorter side is scaled before the middle is cut out.
     pub resize: usize,
     /// How it is scaled.
-    pub interpolation: &'static str,
+    pub interpolation: Filter,
     /// Subtracted from each channel of an image in `[0, 1]`.
     pub mean: [f32; 3],
     /// Each channel is divided by it then.
     pub std: [f32; 3],
+}
+
+/// How an image is scaled, with antialiasing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// Triangle.
+    Bilinear,
+    /// Cubic with `a` = -0.5.
+    Bicubic,
+}
+
+impl std::fmt::Display for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Bilinear => "bilinear",
+            Self::Bicubic => "bicubic",
+        })
+    }
 }
 
 const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
@@ -60,7 +78,7 @@ const fn lite(
         classes: 1000,
         input_size,
         resize,
-        interpolation: "bicubic",
+        interpolation: Filter::Bicubic,
         mean: LITE_MEAN,
         std: LITE_STD,
     }
@@ -79,7 +97,7 @@ pub const PRETRAINED: &[Pretrained] = &[
         classes: 1000,
         input_size: 224,
         resize: 256,
-        interpolation: "bilinear",
+        interpolation: Filter::Bilinear,
         mean: IMAGENET_MEAN,
         std: IMAGENET_STD,
     },
@@ -109,10 +127,22 @@ pub const PRETRAINED: &[Pretrained] = &[
     ),
 ];
 
+/// The classes of ImageNet-1k in the order all these weights have them, by torchvision's names.
+const IMAGENET_CLASSES: &str = include_str!("imagenet_classes.txt");
+
+impl Pretrained {
+    /// What the classes are called, in their order.
+    pub fn class_names(&self) -> Vec<String> {
+        IMAGENET_CLASSES.lines().map(str::to_string).collect()
+    }
+}
+
 impl ModelEntry {
     /// Pretrained weights for this network under any of its names.
     pub fn pretrained(&'static self) -> impl Iterator<Item = &'static Pretrained> {
-        PRETRAINED.iter().filter(|known| self.names.iter().any(|it| it.name == known.model && it.library == known.library))
+        PRETRAINED
+            .iter()
+            .filter(|known| self.names.iter().any(|it| it.name == known.model && it.library == known.library))
     }
 }
 
@@ -134,6 +164,7 @@ mod tests {
         for known in PRETRAINED {
             let model = find(known.model).expect("a listed model");
             assert_eq!((model.name.library, model.pretrained()), (known.library, Some(known)));
+            assert_eq!(known.class_names().len(), known.classes);
         }
         let file = |name: &str| find(name).expect("a listed model").pretrained().map(|known| known.file);
         assert_eq!(file("mobilenetv2_100"), file("mobilenet_v2"));

@@ -6,6 +6,7 @@ use kindling_layers::names::Library;
 
 use crate::catalogue::{MODELS, MakeConfig};
 use crate::error::ZooError;
+use crate::gans::GANS;
 use crate::network::{Network, NetworkConfig};
 
 /// What the zoo knows about a network before it is built.
@@ -55,7 +56,7 @@ pub fn models() -> impl Iterator<Item = &'static ModelEntry> {
 /// `timm.efficientnet_b5` and `torchvision.efficientnet_b5` say which.
 ///
 /// # Errors
-/// [`ZooError::UnknownModel`] with the nearest names.
+/// [`ZooError::UnknownModel`] with the nearest names, [`ZooError::Generator`] for the name of a GAN.
 pub fn find(name: &str) -> Result<Model, ZooError> {
     let asked = name.to_lowercase();
     let (library, plain) = match asked.split_once('.') {
@@ -63,9 +64,12 @@ pub fn find(name: &str) -> Result<Model, ZooError> {
         None => (None, asked.as_str()),
     };
     let fits = |known: &&ModelName| known.name == plain && library.is_none_or(|it| it == known.library.to_string());
-    models()
-        .find_map(|entry| entry.names.iter().find(fits).map(|&name| Model { entry, name }))
-        .ok_or_else(|| ZooError::UnknownModel { name: name.to_string(), near: nearest(plain) })
+    models().find_map(|entry| entry.names.iter().find(fits).map(|&name| Model { entry, name })).ok_or_else(
+        || match GANS.iter().find(|gan| gan.name == asked) {
+            Some(gan) => ZooError::Generator(gan.name),
+            None => ZooError::UnknownModel { name: name.to_string(), near: nearest(plain) },
+        },
+    )
 }
 
 /// Up to three names that look like `asked`, nearest first; of one network only the nearest.
@@ -94,7 +98,7 @@ impl ModelEntry {
         one == other || (self.config)(one) == (self.config)(other)
     }
 
-    /// Whether one of the names matches a pattern in which `*` stands for any characters.
+    /// Whether one of the names [`matches()`] a pattern.
     pub fn matches(&self, pattern: &str) -> bool {
         self.names.iter().any(|it| matches(pattern, it.name))
     }
@@ -192,7 +196,7 @@ impl Model {
 }
 
 /// Whether a name matches a pattern in which `*` stands for any characters.
-fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((start, rest)) => name.strip_prefix(start).is_some_and(|tail| {

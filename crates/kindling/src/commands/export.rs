@@ -1,5 +1,6 @@
 //! `kindling export`: weights for PyTorch, a graph for everyone else.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -75,6 +76,8 @@ struct Source {
     network: Network,
     channels: usize,
     image_size: usize,
+    /// What whoever uses the file has to know.
+    notes: BTreeMap<String, String>,
 }
 
 impl Args {
@@ -104,7 +107,13 @@ impl Args {
         let image_size = self.image_size.unwrap_or(preprocess.size);
         model.check_image_size(image_size)?;
         let network = config.trained(&run, self.last, device)?;
-        Ok(Source { model, network, channels: preprocess.channels, image_size })
+        let constants = |values: &[f32]| values.iter().map(f32::to_string).collect::<Vec<_>>().join(",");
+        let notes = BTreeMap::from([
+            ("classes".to_string(), config.data.classes.join(",")),
+            ("mean".to_string(), constants(&preprocess.normalisation.mean)),
+            ("std".to_string(), constants(&preprocess.normalisation.std)),
+        ]);
+        Ok(Source { model, network, channels: preprocess.channels, image_size, notes })
     }
 
     fn of_model(&self, name: &str, device: &Device) -> Result<Source> {
@@ -124,7 +133,7 @@ impl Args {
         }
         let (network, import) = weights::fill(network, &model.key(), &path, tensors, Adapt::Stem)?;
         eprintln!("{}: {import}", path.display());
-        Ok(Source { model, network, channels: self.channels, image_size })
+        Ok(Source { model, network, channels: self.channels, image_size, notes: BTreeMap::new() })
     }
 
     fn safetensors(&self, source: &Source) -> Result<Vec<u8>> {
@@ -145,9 +154,12 @@ impl Args {
 }
 
 fn onnx(source: &Source) -> Result<Vec<u8>> {
-    let Source { model, network, channels, image_size } = source;
+    let Source { model, network, channels, image_size, notes } = source;
     let trace = network.trace(*channels, *image_size);
     let tensors = parameters::read(network).map_err(anyhow::Error::msg)?;
-    let _ = (trace, tensors);
-    bail!("not yet")
+    let name = model.key();
+    let mut export = kindling_onnx::Export::classifier(&name);
+    export.metadata.extend([("model".to_string(), name.clone()), ("image_size".to_string(), image_size.to_string())]);
+    export.metadata.extend(notes.clone());
+    Ok(kindling_onnx::encode(&trace, &tensors, &export)?)
 }

@@ -65,7 +65,13 @@ impl Args {
         let tensors = weights.as_deref().map(weights::read).transpose()?;
         let device = self.device.open()?.device;
         let rate = Some(0.0);
-        let options = ModelOptions { in_channels, drop_rate: rate, drop_path_rate: rate, seed: self.seed, ..ModelOptions::imagenet() };
+        let options = ModelOptions {
+            in_channels,
+            drop_rate: rate,
+            drop_path_rate: rate,
+            seed: self.seed,
+            ..ModelOptions::imagenet()
+        };
         let mut network = model.build(&options, &device)?;
         if let Some(classes) = tensors.as_ref().and_then(|tensors| weights::classes(&network, tensors)) {
             network = model.build(&ModelOptions { classes, ..options }, &device)?;
@@ -109,7 +115,9 @@ impl Args {
 fn dims(input: &TensorData) -> Result<[usize; 4]> {
     match *input.shape().as_slice() {
         [batch, channels, height, width] if batch > 0 => Ok([batch, channels, height, width]),
-        ref other => bail!("`input` has the shape {other:?}; it takes [n, channels, height, width] with n of 1 or more"),
+        ref other => {
+            bail!("`input` has the shape {other:?}; it takes [n, channels, height, width] with n of 1 or more")
+        }
     }
 }
 

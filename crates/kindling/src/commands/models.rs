@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use burn::tensor::Device;
 use clap::Subcommand;
 use kindling_layers::trace::{FeatureMap, LayerTrace, Trace};
-use kindling_zoo::{Model, ModelEntry, ModelOptions, Pretrained, find, models};
+use kindling_zoo::{GANS, GanEntry, GanTraces, Model, ModelEntry, ModelOptions, Pretrained, find, matches, models};
 use serde_json::{Value, json};
 
 use crate::Done;
@@ -56,6 +56,10 @@ impl Args {
         match self.command {
             None => list(&self.pattern, self.pretrained, self.format)?,
             Some(Command::Show { name, image_size, channels, classes, layers, format }) => {
+                if let Some(entry) = gan(&name) {
+                    show_gan(entry, channels, layers, format);
+                    return Ok(Done::Complete);
+                }
                 let model = find(&name)?;
                 model.check_image_size(image_size)?;
                 let trace = trace(&model, channels, classes, image_size)?;
@@ -78,7 +82,8 @@ fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
     let wanted = |entry: &&ModelEntry| entry.matches(pattern);
     let chosen: Vec<_> =
         models().filter(wanted).filter(|entry| !pretrained || entry.pretrained().next().is_some()).collect();
-    if chosen.is_empty() {
+    let gans: Vec<&GanEntry> = GANS.iter().filter(|gan| matches(pattern, gan.name) && !pretrained).collect();
+    if chosen.is_empty() && gans.is_empty() {
         bail!("no model matches `{pattern}`; `kindling models` lists them all");
     }
     if format == Format::Table {
@@ -99,7 +104,61 @@ fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
             ),
         }
     }
+    for entry in gans {
+        let GanTraces { generator, discriminator } = entry.traces(3);
+        let (params, macs) = (generator.params() + discriminator.params(), generator.macs() + discriminator.macs());
+        match format {
+            Format::Table => {
+                println!("{:<24} {params:>12} {:>12.3}  {}", entry.name, macs as f64 / 1e9, entry.about);
+            }
+            Format::Json => println!(
+                "{}",
+                json!({ "name": entry.name, "aliases": [], "family": "GAN", "params": params, "macs": macs,
+                        "reference": entry.reference, "pretrained": [] })
+            ),
+        }
+    }
     Ok(())
+}
+
+fn gan(name: &str) -> Option<&'static GanEntry> {
+    GANS.iter().find(|gan| gan.name == name.to_lowercase())
+}
+
+/// Both networks of a GAN; its images have a size of their own.
+fn show_gan(entry: &GanEntry, channels: usize, layers: bool, format: Format) {
+    let GanTraces { generator, discriminator } = entry.traces(channels);
+    let parts = [("generator", &generator), ("discriminator", &discriminator)];
+    if format == Format::Json {
+        let mut object = json!({
+            "name": entry.name, "aliases": [], "family": "GAN", "paper": entry.paper, "reference": entry.reference,
+            "image_size": entry.image_size, "input": shape(generator.input),
+            "params": generator.params() + discriminator.params(), "macs": generator.macs() + discriminator.macs(),
+            "activations": generator.activations() + discriminator.activations(), "stages": [], "pretrained": [],
+        });
+        for (part, trace) in parts {
+            object[part] = json!({ "input": shape(trace.input), "params": trace.params(), "macs": trace.macs(),
+                                   "activations": trace.activations() });
+            if layers {
+                object[part]["layers"] = trace.layers.iter().map(layer_json).collect();
+            }
+        }
+        println!("{object}");
+        return;
+    }
+    println!("{} (GAN): {}", entry.name, entry.about);
+    println!("  paper          {}\n  reference      {}", entry.paper, entry.reference);
+    for (part, trace) in parts {
+        println!("  {part:<14} {} parameters, {} multiply-adds", trace.params(), trace.macs());
+        if layers {
+            println!();
+            print_layers(trace);
+        }
+    }
+}
+
+fn shape(map: FeatureMap) -> [usize; 3] {
+    [map.channels, map.height, map.width]
 }
 
 /// Every other name of a network, with the library's where the bare one means another's.
@@ -111,7 +170,7 @@ fn weights(entry: &'static ModelEntry) -> Vec<Value> {
     let of = |known: &Pretrained| {
         json!({ "model": known.model, "file": known.file, "sha256": known.sha256, "data": known.data,
                 "classes": known.classes, "licence": known.licence, "origin": known.origin,
-                "input_size": known.input_size, "resize": known.resize, "interpolation": known.interpolation,
+                "input_size": known.input_size, "resize": known.resize, "interpolation": known.interpolation.to_string(),
                 "mean": known.mean, "std": known.std })
     };
     entry.pretrained().map(of).collect()
@@ -163,7 +222,8 @@ fn show(model: &Model, trace: &Trace, layers: bool) {
     println!("  parameters     {}", trace.params());
     println!("  multiply-adds  {}", trace.macs());
     println!("  activations    {}", trace.activations());
-    let of_stage = |map: FeatureMap| format!("{}x{}x{} (/{})", map.channels, map.height, map.width, reduction(trace, map));
+    let of_stage =
+        |map: FeatureMap| format!("{}x{}x{} (/{})", map.channels, map.height, map.width, reduction(trace, map));
     let stages: Vec<String> = trace.stages.iter().map(|stage| of_stage(stage.value.map)).collect();
     println!("  feature maps   {}", stages.join(", "));
     for known in entry.pretrained() {
@@ -173,12 +233,17 @@ fn show(model: &Model, trace: &Trace, layers: bool) {
         );
     }
     if layers {
-        let width = trace.layers.iter().map(|layer| layer.name.len()).max().unwrap_or(0);
-        println!("\n{:width$}  {:16} {:>16} {:>10} {:>12}", "layer", "kind", "output", "params", "macs");
-        for layer in &trace.layers {
-            let map = format!("{}x{}x{}", layer.output.channels, layer.output.height, layer.output.width);
-            let kind = layer.op.to_string();
-            println!("{:width$}  {kind:16} {map:>16} {:>10} {:>12}", layer.name, layer.params, layer.macs);
-        }
+        println!();
+        print_layers(trace);
+    }
+}
+
+fn print_layers(trace: &Trace) {
+    let width = trace.layers.iter().map(|layer| layer.name.len()).max().unwrap_or(0);
+    println!("{:width$}  {:16} {:>16} {:>10} {:>12}", "layer", "kind", "output", "params", "macs");
+    for layer in &trace.layers {
+        let map = format!("{}x{}x{}", layer.output.channels, layer.output.height, layer.output.width);
+        let kind = layer.op.to_string();
+        println!("{:width$}  {kind:16} {map:>16} {:>10} {:>12}", layer.name, layer.params, layer.macs);
     }
 }

@@ -4,33 +4,39 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{HostBatch, Preprocess, read_image};
 use kindling_runs::RunDir;
 use kindling_trainer::{most_probable, predict};
-use kindling_zoo::Network;
+use kindling_zoo::weights::{self, Adapt};
+use kindling_zoo::{ModelOptions, Network, find};
 use serde_json::{Map, Value, json};
 
 use crate::Done;
 use crate::config::RunConfig;
 use crate::device::DeviceChoice;
+use crate::pretrained;
 
-/// Give class probabilities for image files
+/// Give class probabilities for image files, with a run or with pretrained weights
 ///
-/// Images are prepared exactly as the run's own were. A file that cannot be read is named on standard error, the
+/// Images are prepared exactly as the run's own were, or as the pretrained weights were measured. A file that cannot be read is named on standard error, the
 /// others are predicted all the same, and the exit code is 1.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The run's folder
-    run: PathBuf,
-    /// PNG, JPEG or TIFF files
-    #[arg(required = true)]
-    images: Vec<PathBuf>,
+    /// The run's folder (not with --model), then PNG, JPEG or TIFF files
+    #[arg(required = true, value_name = "RUN|IMAGE")]
+    paths: Vec<PathBuf>,
+    /// Use the pretrained weights of this model instead of a run; scripts/fetch-weights.sh brings them
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
     /// Use the last weights instead of the best
-    #[arg(long)]
+    #[arg(long, conflicts_with = "model")]
     last: bool,
+    /// Only the most probable classes of each image, the most probable first; one row a class in csv
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
     /// csv: a row an image; json: one object a line
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
@@ -48,26 +54,34 @@ enum Format {
     Json,
 }
 
+/// A network that is ready to predict.
+struct Predictor {
+    network: Network,
+    classes: Vec<String>,
+    preprocess: Preprocess,
+    device: Device,
+}
+
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        let run = RunDir::open(&self.run)?;
-        let config: RunConfig = run.read_config()?;
         let device = self.device.open()?.device;
-        let network = config.trained(&run, self.last, &device)?;
+        let (predictor, images) = match (&self.model, self.paths.as_slice()) {
+            (Some(name), images) => (Predictor::pretrained(name, device)?, images),
+            (None, [run, images @ ..]) if !images.is_empty() => (Predictor::of_run(run, self.last, device)?, images),
+            (None, _) => bail!("give a run's folder and then image files, or --model and image files"),
+        };
         let name = |path: &Path| format!("writing {}", path.display());
         let mut out: Box<dyn Write> = match &self.out {
             Some(path) => Box::new(BufWriter::new(File::create(path).with_context(|| name(path))?)),
             None => Box::new(std::io::stdout().lock()),
         };
-        let classes = &config.data.classes;
         if self.format == Format::Csv {
-            let header = ["file", "class"].into_iter().map(str::to_string).chain(classes.iter().map(|c| field(c)));
-            writeln!(out, "{}", header.collect::<Vec<_>>().join(","))?;
+            writeln!(out, "{}", self.header(&predictor.classes))?;
         }
         let mut done = Done::Complete;
-        for path in &self.images {
-            match probabilities(&network, path, &config.data.preprocess, &device) {
-                Ok(probabilities) => write_row(out.as_mut(), self.format, path, classes, &probabilities)?,
+        for path in images {
+            match predictor.probabilities(path) {
+                Ok(probabilities) => self.write(out.as_mut(), path, &predictor.classes, &probabilities)?,
                 Err(error) => {
                     eprintln!("error: {error:#}");
                     done = Done::SomeFailed;
@@ -77,28 +91,79 @@ impl Args {
         out.flush()?;
         Ok(done)
     }
+
+    fn header(&self, classes: &[String]) -> String {
+        if self.top.is_some() {
+            return "file,class,probability".to_string();
+        }
+        let names = classes.iter().map(|class| field(class));
+        ["file", "class"].into_iter().map(str::to_string).chain(names).collect::<Vec<_>>().join(",")
+    }
+
+    fn write(
+        &self,
+        out: &mut dyn Write,
+        path: &Path,
+        classes: &[String],
+        probabilities: &[f64],
+    ) -> std::io::Result<()> {
+        let file = path.display().to_string();
+        let Some(top) = self.top else {
+            return write_row(out, self.format, &file, classes, probabilities);
+        };
+        let mut ranked: Vec<(&String, f64)> = classes.iter().zip(probabilities.iter().copied()).collect();
+        ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
+        ranked.truncate(top);
+        match self.format {
+            Format::Csv => {
+                ranked.into_iter().try_for_each(|(class, p)| writeln!(out, "{},{},{p:.6}", field(&file), field(class)))
+            }
+            Format::Json => {
+                let ranked: Vec<Value> =
+                    ranked.into_iter().map(|(class, p)| json!({ "class": class, "probability": p })).collect();
+                writeln!(out, "{}", json!({ "file": file, "top": ranked }))
+            }
+        }
+    }
 }
 
-fn probabilities(network: &Network, path: &Path, preprocess: &Preprocess, device: &Device) -> Result<Vec<f64>> {
-    let images = preprocess.apply(&read_image(path)?);
-    let shape = [1, preprocess.channels, preprocess.size, preprocess.size];
-    let batch = HostBatch { images, shape, labels: vec![0], samples: vec![0], epoch: 0, index: 0 };
-    Ok(predict(network, &batch, 0..1, device)?.pop().unwrap_or_default())
+impl Predictor {
+    fn of_run(run: &Path, last: bool, device: Device) -> Result<Self> {
+        let run = RunDir::open(run)?;
+        let config: RunConfig = run.read_config()?;
+        let network = config.trained(&run, last, &device)?;
+        Ok(Self { network, classes: config.data.classes, preprocess: config.data.preprocess, device })
+    }
+
+    fn pretrained(name: &str, device: Device) -> Result<Self> {
+        let model = find(name)?;
+        let (known, path) = pretrained::find(&model)?;
+        let options = ModelOptions { classes: known.classes, ..ModelOptions::imagenet() };
+        let network = model.build(&options, &device)?;
+        let (network, _) = weights::load(network, &model.key(), &path, Adapt::Exactly)?;
+        Ok(Self { network, classes: known.class_names(), preprocess: pretrained::preprocess(known), device })
+    }
+
+    fn probabilities(&self, path: &Path) -> Result<Vec<f64>> {
+        let images = self.preprocess.apply(&read_image(path)?);
+        let shape = [1, self.preprocess.channels, self.preprocess.size, self.preprocess.size];
+        let batch = HostBatch { images, shape, labels: vec![0], samples: vec![0], epoch: 0, index: 0 };
+        Ok(predict(&self.network, &batch, 0..1, &self.device)?.pop().unwrap_or_default())
+    }
 }
 
 fn write_row(
     out: &mut dyn Write,
     format: Format,
-    path: &Path,
+    file: &str,
     classes: &[String],
     probabilities: &[f64],
 ) -> std::io::Result<()> {
-    let file = path.display().to_string();
     let class = &classes[most_probable(probabilities)];
     match format {
         Format::Csv => {
             let numbers: Vec<String> = probabilities.iter().map(|p| format!("{p:.6}")).collect();
-            writeln!(out, "{},{},{}", field(&file), field(class), numbers.join(","))
+            writeln!(out, "{},{},{}", field(file), field(class), numbers.join(","))
         }
         Format::Json => {
             let by_class: Map<String, Value> =

@@ -68,7 +68,7 @@ pub(crate) struct Args {
     /// Stop after this many optimizer steps
     #[arg(long, value_name = "N", help_heading = "Training")]
     max_steps: Option<u64>,
-    /// Peak learning rate [default: 0.003 for adamw, 0.05 for sgd]
+    /// Peak learning rate [default: 0.003 for adamw, 0.01 with a frozen backbone, 0.05 for sgd]
     #[arg(long, value_name = "RATE", help_heading = "Training")]
     lr: Option<f64>,
     /// Share of the steps in which the learning rate rises [default: 0.1]

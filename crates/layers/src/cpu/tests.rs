@@ -57,11 +57,9 @@ fn depthwise_and_its_gradients_equal_the_naive_sums() {
     for kernel in [3, 5, 7, 9, 11] {
         for stride in [1, 2, 3] {
             for (height, width) in [(1, 1), (2, 3), (5, 4), (7, 16), (16, 17), (33, 31), (9, 70)] {
-                for (padding, batch, channels) in [
-                    (Padding::Symmetric, 1, 1),
-                    (Padding::Symmetric, 2, 3),
-                    (Padding::Same, 2, 2),
-                ] {
+                for (padding, batch, channels) in
+                    [(Padding::Symmetric, 1, 1), (Padding::Symmetric, 2, 3), (Padding::Same, 2, 2)]
+                {
                     let before = padding.of_map(height, width, kernel, stride).before;
                     let g = Geometry { batch, channels, height, width, kernel, stride, before };
                     check_depthwise(&g, &device, cases);

@@ -49,7 +49,7 @@ pub(crate) fn run<const D: usize>(file: &[u8], images: Tensor<D>) -> (Vec<f32>, 
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run_onnx.py");
     let output = python().arg(script).arg(folder.path()).output().expect("Python starts");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{said}");
+    assert!(output.status.success(), "{said}");
     let bytes = fs::read(at("output.bin")).expect("the script writes its output");
     let (numbers, _) = bytes.as_chunks::<4>();
     let report = serde_json::from_slice(&output.stdout).expect("the script prints a line of JSON");
@@ -61,6 +61,7 @@ pub(crate) fn assert_equal<const D: usize>(what: &str, expected: Tensor<D>, foun
     let samples = expected.dims()[0];
     let expected: Vec<f32> = expected.into_data().try_to_vec().expect("float32 output");
     assert_eq!(expected.len(), found.len(), "{what}");
+    assert!(found.iter().all(|value| value.is_finite()), "{what}: not all of the output is finite");
     let largest = expected.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
     let difference = expected.iter().zip(found).map(|(a, b)| (a - b).abs()).fold(0.0f32, f32::max);
     // A network that says the same of everything would agree too easily.

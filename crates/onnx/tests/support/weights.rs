@@ -16,13 +16,13 @@ fn drawn(place: u64, shape: &[usize], range: std::ops::Range<f32>) -> TensorData
     TensorData::new(values, shape.to_vec())
 }
 
-/// Inputs in [-1, 1], `count` of them.
+/// `count` inputs in [-1, 1]; `shape` has any number of them.
 pub(crate) fn inputs<const D: usize>(count: usize, mut shape: [usize; D]) -> Tensor<D> {
     shape[0] = count;
     Tensor::from_data(drawn(count as u64, &shape, -1.0..1.0), &Device::flex())
 }
 
-/// The network with drawn weights, scales and biases, and the statistics of what `forward` computes from inputs of this
+/// The network with drawn weights, scales and biases, and the statistics of what `forward` computes from inputs of such a
 /// shape, so that every layer hands on numbers that depend on them; and its tensors.
 pub(crate) fn filled<M: Module, const I: usize, const O: usize>(
     network: M,

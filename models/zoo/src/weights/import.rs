@@ -68,15 +68,9 @@ impl fmt::Display for Import {
 pub fn import(network: Network, tensors: Tensors, adapt: Adapt) -> Result<(Network, Import), Mismatch> {
     let (tensors, left_out) = unwrap(tensors);
     let slots = parameters::slots(&network);
-    let table = recognise(&network, &slots, &tensors);
-    let mut import = Import {
-        style: table.style,
-        filled: 0,
-        counters: 0,
-        replaced_head: None,
-        folded_stem: None,
-        left_out,
-    };
+    let table = recognise(&network, &slots, &tensors)?;
+    let mut import =
+        Import { style: table.style, filled: 0, counters: 0, replaced_head: None, folded_stem: None, left_out };
     let mut own = fit(&table, tensors, adapt, &mut import)?;
     import.filled = own.len();
     if import.replaced_head.is_some() {
@@ -88,7 +82,7 @@ pub fn import(network: Network, tensors: Tensors, adapt: Adapt) -> Result<(Netwo
 /// Classes of the head in a file whose other tensors are this network's, whatever its own head has.
 pub fn classes(network: &Network, tensors: &Tensors) -> Option<usize> {
     let (tensors, _) = unwrap(tensors.clone());
-    let table = recognise(network, &parameters::slots(network), &tensors);
+    let table = recognise(network, &parameters::slots(network), &tensors).ok()?;
     let (key, _) = table.places.iter().find(|(_, place)| place.own == HEAD[0])?;
     tensors.get(key).and_then(|head| head.shape().as_slice().first().copied())
 }
@@ -146,7 +140,8 @@ fn reshape(
         let data = TensorData::from_bytes(bytes, place.shape.clone(), dtype);
         return Ok(Some(data));
     }
-    if adapt_head && HEAD.contains(&place.own.as_str()) && found.len() == expected.len() && found[1..] == expected[1..] {
+    if adapt_head && HEAD.contains(&place.own.as_str()) && found.len() == expected.len() && found[1..] == expected[1..]
+    {
         import.replaced_head = Some(found[0]);
         return Ok(None);
     }

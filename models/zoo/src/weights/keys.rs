@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kindling_layers::names::{KeyStyle, LayerKind, LayerName, Names};
-use kindling_layers::parameters::Slot;
+use kindling_layers::parameters::{Mismatch, Slot};
 use kindling_layers::tensors::Tensors;
 
 use crate::network::Network;
@@ -65,15 +65,20 @@ impl KeyTable {
     }
 }
 
-/// The table that knows most of the keys. Our own is tried first; it is also taken when none is known.
-pub(super) fn recognise(network: &Network, slots: &[Slot], tensors: &Tensors) -> KeyTable {
+/// The table that knows most of the keys; of equals the first, and our own before all.
+///
+/// # Errors
+/// [`Mismatch::Foreign`] if no table knows any.
+pub(super) fn recognise(network: &Network, slots: &[Slot], tensors: &Tensors) -> Result<KeyTable, Mismatch> {
     let libraries = KeyStyle::ALL.into_iter().filter_map(|style| {
         let names = network.names(style)?;
         Some(KeyTable::of_library(style, &names, slots))
     });
-    libraries.fold(KeyTable::own(slots), |best, table| {
-        if table.known(tensors) > best.known(tensors) { table } else { best }
-    })
+    let tables: Vec<KeyTable> = std::iter::once(KeyTable::own(slots)).chain(libraries).collect();
+    let examples = tables.iter().filter_map(|table| table.places.keys().next().cloned()).collect();
+    let best = tables.into_iter().rev().max_by_key(|table| table.known(tensors));
+    best.filter(|table| table.known(tensors) > 0)
+        .ok_or_else(|| Mismatch::Foreign { found: tensors.keys().next().cloned().unwrap_or_default(), known: examples })
 }
 
 /// Takes the model out of what a training script saved with it. Returns the tensors under their bare keys and the keys of

@@ -167,10 +167,7 @@ pub(crate) fn gradient_norms(network: &Network, loss: Tensor<1>) -> BTreeMap<Str
 }
 
 /// Logits in training mode, with batch norm over the whole batch, and the statistics they left.
-pub(crate) fn train_mode(
-    network: &Network,
-    x: Tensor<4>,
-) -> (Tensor<2>, kindling_layers::pass::BatchStatistics) {
+pub(crate) fn train_mode(network: &Network, x: Tensor<4>) -> (Tensor<2>, kindling_layers::pass::BatchStatistics) {
     let batch = x.dims()[0];
     training(TrainingPass::whole_batch(batch), || network.forward(x))
 }

@@ -3,11 +3,11 @@
 use std::fmt::Display;
 
 use anyhow::{Context, Result, bail};
-use kindling_data::{Dataset, Normalisation, Split};
+use kindling_data::{Dataset, Split};
 use kindling_layers::Freeze;
 use kindling_runs::{RunDir, read_toml};
 use kindling_trainer::{OptimizerConfig, TrainConfig};
-use kindling_zoo::{Model, Pretrained, find};
+use kindling_zoo::{Model, find};
 
 use super::{Args, OptimizerName};
 use crate::config::{DataConfig, ModelConfig, RunConfig, StartingPoint, preprocess};
@@ -61,9 +61,10 @@ impl Args {
         if same_data.is_none_or(|file| file.model.start != start)
             && let (Some(StartingPoint::Pretrained(_)), Some(known)) = (&start, model.pretrained())
         {
-            data.preprocess.normalisation = normalisation_of(known, dataset.channels);
+            data.preprocess.normalisation = pretrained::normalisation(known, dataset.channels);
         }
-        let train = self.train_config(file, &dataset, batch_size, seed)?;
+        let freeze = self.freeze.or(file.map(|file| file.model.freeze)).unwrap_or_default();
+        let train = self.train_config(file, &dataset, batch_size, seed, freeze)?;
         let device = self.device.map(|device| device.to_string()).or(file.map(|file| file.device.clone()));
         let config = RunConfig {
             device: device.unwrap_or("auto".to_string()),
@@ -73,7 +74,7 @@ impl Args {
                 drop_rate: self.drop_rate.or(file.and_then(|file| file.model.drop_rate)),
                 drop_path_rate: self.drop_path_rate.or(file.and_then(|file| file.model.drop_path_rate)),
                 start,
-                freeze: self.freeze.or(file.map(|file| file.model.freeze)).unwrap_or_default(),
+                freeze,
             },
             data,
             train,
@@ -81,7 +82,8 @@ impl Args {
         if let Some(file) = same_data {
             file.check_classes(&dataset)?;
         }
-        for (flag, rate) in [("--drop-rate", config.model.drop_rate), ("--drop-path-rate", config.model.drop_path_rate)] {
+        for (flag, rate) in [("--drop-rate", config.model.drop_rate), ("--drop-path-rate", config.model.drop_path_rate)]
+        {
             if rate.is_some_and(|rate| !(0.0..1.0).contains(&rate)) {
                 bail!("{flag} must be 0 or more and below 1");
             }
@@ -114,6 +116,7 @@ impl Args {
         dataset: &Dataset,
         batch_size: usize,
         seed: u64,
+        freeze: Freeze,
     ) -> Result<TrainConfig> {
         let file = file.map(|file| &file.train);
         let optimizer = self.optimizer_config(file.map(|file| file.optimizer))?;
@@ -122,6 +125,8 @@ impl Args {
         let micro_batch = self.micro_batch.or(same_batch.map(|file| file.micro_batch));
         let lr = match (optimizer, file) {
             (_, Some(file)) if self.optimizer.is_none() => file.lr,
+            // A linear head alone.
+            (OptimizerConfig::AdamW { .. }, _) if freeze == Freeze::Backbone => 0.01,
             (OptimizerConfig::AdamW { .. }, _) => 0.003,
             (OptimizerConfig::Sgd { .. }, _) => 0.05,
         };
@@ -216,15 +221,6 @@ impl Args {
             ),
         }
     }
-}
-
-/// The constants that pretrained weights expect: for grey images, which a folded stem takes for all channels, their means.
-fn normalisation_of(known: &Pretrained, channels: usize) -> Normalisation {
-    let of = |values: [f32; 3]| match channels {
-        1 => vec![values.iter().sum::<f32>() / 3.0],
-        _ => values.to_vec(),
-    };
-    Normalisation { mean: of(known.mean), std: of(known.std) }
 }
 
 fn changed<T: PartialEq + Display>(flag: &str, given: Option<T>, stored: T) -> Option<String> {
