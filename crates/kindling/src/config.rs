@@ -13,6 +13,7 @@ use kindling_zoo::weights::{self, Adapt, Import};
 use kindling_zoo::{Model, ModelOptions, Network, find};
 use serde::{Deserialize, Serialize};
 
+use crate::memory::MemoryBudget;
 use crate::pretrained;
 
 /// Everything a run was asked to do. With the same data, code and device it gives the same run again.
@@ -23,6 +24,9 @@ pub(crate) struct RunConfig {
     pub(crate) device: String,
     /// Loader threads; without influence on the result.
     pub(crate) workers: usize,
+    /// The most memory to use; without influence on the result.
+    #[serde(default, with = "as_optional_text", skip_serializing_if = "Option::is_none")]
+    pub(crate) memory_budget: Option<MemoryBudget>,
     pub(crate) model: ModelConfig,
     pub(crate) data: DataConfig,
     pub(crate) train: TrainConfig,
@@ -106,6 +110,11 @@ impl RunConfig {
         Ok(network.valid())
     }
 
+    /// Samples evaluated at once, at first.
+    pub(crate) fn inference_batch(&self) -> usize {
+        self.train.micro_batch.unwrap_or(self.train.largest_group())
+    }
+
     /// Fails if a data set does not have the classes this run learns.
     pub(crate) fn check_classes(&self, dataset: &Dataset) -> Result<()> {
         if self.data.classes == dataset.classes {
@@ -132,6 +141,31 @@ pub(crate) fn preprocess(dataset: &Dataset, size: usize) -> Result<Preprocess> {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+/// As [`as_text`], for values that may be absent.
+mod as_optional_text {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::Serializer;
+
+    pub(super) fn serialize<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => serializer.collect_str(value),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+    }
 }
 
 /// Values that are written as they are given on the command line.

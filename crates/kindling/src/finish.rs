@@ -5,7 +5,7 @@ use burn::tensor::Device;
 use kindling_data::{Dataset, Preprocess, Split, png_of};
 use kindling_layers::parameters;
 use kindling_runs::{Environment, Event, EventLog, Metrics, Report, RunDir, SamplePicture, Score};
-use kindling_trainer::{Evaluation, Observer, Prediction, Trainer, evaluate};
+use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Trainer, evaluate};
 use kindling_zoo::Network;
 
 use crate::commands::eval;
@@ -55,6 +55,8 @@ impl Finished<'_> {
             images_per_second: progress.images as f64 / progress.seconds.max(1e-9),
             peak_memory_bytes: trainer.peak_memory(),
             seconds: progress.seconds,
+            recoveries: progress.recoveries,
+            recovery_seconds: progress.recovery_seconds,
             test: Some(test.score.clone()),
         };
         self.run.write_metrics(&metrics)?;
@@ -68,7 +70,8 @@ impl Finished<'_> {
         let name = split.to_string();
         let classes = self.config.data.classes.len();
         let tell = |done| observer.evaluating(&name, done, total);
-        Ok(evaluate(network, &loader, classes, self.config.train.micro_batch, self.device, tell)?)
+        let inference = Inference::new(self.device, self.config.inference_batch());
+        Ok(evaluate(network, &loader, classes, &inference, tell)?)
     }
 
     fn report(&self, metrics: &Metrics, test: &Evaluation) -> Result<()> {

@@ -20,7 +20,10 @@ pub(crate) fn find(model: &Model) -> Result<(&'static Pretrained, PathBuf)> {
                 "there are no pretrained weights for {name}, but for the same network with other details: --model {}",
                 other.model
             ),
-            None => bail!("no pretrained weights are known for {name}; a file of your own can be given with --weights"),
+            None => bail!(
+                "no pretrained weights are known for {name}; `kindling models --pretrained` lists the models that have \
+                 them, and train, forward and export take a file of your own with --weights"
+            ),
         }
     };
     let path = cache()?.join("weights").join(known.file);

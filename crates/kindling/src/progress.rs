@@ -94,6 +94,9 @@ impl Observer for Console {
             Event::Checkpoint { path, .. } if self.verbosity == Verbosity::Steps => {
                 self.say(&format!("saved {path}"));
             }
+            Event::Recovered { step, during, reason, lever, seconds } => self.say(&format!(
+                "memory ran out in {during} after step {step} ({reason}): {lever}; it cost {seconds:.1} s"
+            )),
             Event::Resumed { step } => self.say(&format!("resumed after step {step}")),
             _ => {}
         }

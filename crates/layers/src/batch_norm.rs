@@ -14,6 +14,7 @@ use burn::tensor::{Device, Tensor, module};
 use crate::activation::Activation;
 use crate::cpu;
 use crate::pass;
+use crate::room;
 use crate::trace::{Describe, Op, Trace, Value};
 
 /// Configuration of a [`BatchNorm`].
@@ -82,6 +83,7 @@ impl BatchNorm {
     /// As [`BatchNorm::forward`].
     pub fn forward_then(&self, x: Tensor<4>, activation: Activation) -> Tensor<4> {
         let own = cpu::serves(&x);
+        room::announce_like(&x, x.shape().num_elements());
         match pass::current() {
             Some(pass) => {
                 let batch = x.dims()[0];

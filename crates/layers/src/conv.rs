@@ -6,6 +6,7 @@ use burn::tensor::{Device, Tensor, module};
 
 use crate::cpu;
 use crate::padding::Padding;
+use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
 
 /// Configuration of a [`Conv`]: square kernel, no bias.
@@ -79,8 +80,10 @@ impl Conv {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let weight = self.weight.val();
         let [channels, _, kernel, _] = weight.dims();
-        let [_, _, height, width] = x.dims();
+        let [batch, _, height, width] = x.dims();
         let zeros = self.padding.of_map(height, width, kernel, self.stride);
+        let output = height.div_ceil(self.stride) * width.div_ceil(self.stride);
+        room::announce_like(&x, batch * channels * output);
         if cpu::serves(&x) {
             if self.depthwise && cpu::depthwise_kernel(kernel) {
                 return cpu::depthwise(x, weight, self.stride, zeros.before);

@@ -28,6 +28,7 @@ pub mod parameters;
 pub mod pass;
 mod pool;
 mod resize;
+pub mod room;
 mod rounding;
 mod squeeze_excite;
 mod staged;
@@ -36,7 +37,7 @@ pub mod trace;
 
 pub use activation::Activation;
 pub use batch_norm::{BatchNorm, BatchNormConfig};
-pub use classifier::Classifier;
+pub use classifier::{Classifier, Cuts};
 pub use conv::{Conv, ConvConfig};
 pub use conv_norm::{ConvNorm, ConvNormConfig};
 pub use conv_transpose::{ConvTranspose, ConvTransposeConfig};

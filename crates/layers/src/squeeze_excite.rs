@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::activation::Activation;
+use crate::room;
 use crate::linear::{Linear, global_average_pool};
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 
@@ -51,6 +52,7 @@ impl SqueezeExcite {
     /// `[batch, channels, height, width]` in and out.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let [batch, channels, ..] = x.dims();
+        room::announce_like(&x, x.shape().num_elements());
         let squeezed = self.activation.forward(self.reduce.forward(global_average_pool(x.clone())));
         let gate = self.gate.forward(self.expand.forward(squeezed));
         x * gate.reshape([batch, channels, 1, 1])

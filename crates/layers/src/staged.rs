@@ -7,6 +7,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::blocks::{Block, BlockConfig};
+use crate::classifier::Cuts;
 use crate::head::{Head, HeadConfig};
 use crate::names::Names;
 use crate::pass;
@@ -128,51 +129,105 @@ impl FromStr for Freeze {
     }
 }
 
-/// Is shown each map that a stage may end with.
-type See<'a> = &'a mut dyn FnMut(&Tensor<4>);
-
 impl<B: Block> Staged<B> {
     /// Images `[batch, in_channels, height, width]` to logits `[batch, classes]`.
     pub fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        let x = self.walk(images, &mut |_| ());
-        self.head.classify(x)
+        let cuts = Cuts::Stages;
+        let x = (0..self.segments(cuts)).fold(images, |x, index| self.run_segment(cuts, index, x));
+        self.finish(x)
     }
 
     /// The feature map of each resolution, finest first: the last one before height and width shrink. They are what
     /// [`Trace::stages`] describes; timm calls it `features_only`.
     pub fn forward_features(&self, images: Tensor<4>) -> Vec<Tensor<4>> {
         let mut maps: Vec<Tensor<4>> = Vec::new();
-        self.walk(images, &mut |x| {
+        let mut see = |x: &Tensor<4>| {
             if maps.last().is_some_and(|map| map.dims()[2..] == x.dims()[2..]) {
                 maps.pop();
             }
             maps.push(x.clone());
-        });
-        maps
-    }
-
-    /// Runs everything up to the map that is pooled.
-    fn walk(&self, images: Tensor<4>, see: See) -> Tensor<4> {
-        let mut x = maybe_frozen(self.frozen > 0, &self.stem, images, ConvNorm::forward);
+        };
+        let mut x = self.run_stem(images);
         see(&x);
-        if let Some(pool) = &self.pool {
-            x = pool.forward(x);
-        }
+        x = self.run_pool(x);
         for (stage, blocks) in self.stages.iter().enumerate() {
             for block in blocks {
-                x = maybe_frozen(self.frozen > stage + 1, block, x, B::forward);
+                x = self.run_block(stage, block, x);
                 see(&x);
             }
         }
-        match &self.head.features {
+        if self.head.features_are_a_stage() {
+            see(&self.run_features(x));
+        }
+        maps
+    }
+
+    /// See [`crate::Classifier::segments`].
+    pub fn segments(&self, cuts: Cuts) -> usize {
+        let between = match cuts {
+            Cuts::Stages => self.stages.len(),
+            Cuts::Blocks => self.stages.iter().map(Vec::len).sum(),
+        };
+        1 + between + usize::from(self.head.features.is_some())
+    }
+
+    /// See [`crate::Classifier::frozen_segments`].
+    pub fn frozen_segments(&self, cuts: Cuts) -> usize {
+        let stages = self.frozen.saturating_sub(1).min(self.stages.len());
+        let between = match cuts {
+            Cuts::Stages => stages,
+            Cuts::Blocks => self.stages[..stages].iter().map(Vec::len).sum(),
+        };
+        let features = self.head.features.is_some() && self.frozen > self.stages.len() + 1;
+        usize::from(self.frozen > 0) + between + usize::from(features)
+    }
+
+    /// See [`crate::Classifier::run_segment`].
+    pub fn run_segment(&self, cuts: Cuts, index: usize, x: Tensor<4>) -> Tensor<4> {
+        let Some(index) = index.checked_sub(1) else {
+            return self.run_pool(self.run_stem(x));
+        };
+        let found = match cuts {
+            Cuts::Stages => self.stages.get(index).map(|blocks| (index, blocks.as_slice())),
+            Cuts::Blocks => self.block_at(index).map(|(stage, block)| (stage, std::slice::from_ref(block))),
+        };
+        match found {
+            Some((stage, blocks)) => blocks.iter().fold(x, |x, block| self.run_block(stage, block, x)),
+            None => self.run_features(x),
+        }
+    }
+
+    /// See [`crate::Classifier::finish`].
+    pub fn finish(&self, x: Tensor<4>) -> Tensor<2> {
+        self.head.classify(x)
+    }
+
+    /// A block by its number among all, with its stage.
+    fn block_at(&self, number: usize) -> Option<(usize, &B)> {
+        let blocks =
+            self.stages.iter().enumerate().flat_map(|(stage, blocks)| blocks.iter().map(move |it| (stage, it)));
+        blocks.into_iter().nth(number)
+    }
+
+    fn run_stem(&self, images: Tensor<4>) -> Tensor<4> {
+        maybe_frozen(self.frozen > 0, &self.stem, images, ConvNorm::forward)
+    }
+
+    fn run_pool(&self, x: Tensor<4>) -> Tensor<4> {
+        match &self.pool {
+            Some(pool) => pool.forward(x),
             None => x,
-            Some(features) => {
-                x = maybe_frozen(self.frozen > self.stages.len() + 1, features, x, ConvNorm::forward);
-                if self.head.features_are_a_stage() {
-                    see(&x);
-                }
-                x
-            }
+        }
+    }
+
+    fn run_block(&self, stage: usize, block: &B, x: Tensor<4>) -> Tensor<4> {
+        maybe_frozen(self.frozen > stage + 1, block, x, B::forward)
+    }
+
+    fn run_features(&self, x: Tensor<4>) -> Tensor<4> {
+        match &self.head.features {
+            Some(features) => maybe_frozen(self.frozen > self.stages.len() + 1, features, x, ConvNorm::forward),
+            None => x,
         }
     }
 

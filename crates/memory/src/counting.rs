@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+/// The peak of a window inside the run: of one step.
+static WINDOW: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts the bytes that are live in the allocator it wraps.
 ///
@@ -32,9 +34,25 @@ pub fn reset_host_peak() {
     PEAK.store(CURRENT.load(Relaxed), Relaxed);
 }
 
+/// Starts a window: its peak is what is live now.
+pub(crate) fn start_window() {
+    WINDOW.store(CURRENT.load(Relaxed), Relaxed);
+}
+
+/// The most that was live since [`start_window`].
+pub(crate) fn window_peak() -> usize {
+    WINDOW.load(Relaxed)
+}
+
 fn grow(bytes: usize) {
     let now = CURRENT.fetch_add(bytes, Relaxed) + bytes;
-    PEAK.fetch_max(now, Relaxed);
+    // A load is cheaper than the exchange that a maximum costs; most calls are below both peaks.
+    if now > PEAK.load(Relaxed) {
+        PEAK.fetch_max(now, Relaxed);
+    }
+    if now > WINDOW.load(Relaxed) {
+        WINDOW.fetch_max(now, Relaxed);
+    }
 }
 
 fn shrink(bytes: usize) {

@@ -22,13 +22,18 @@ pub enum Failure {
 const TOO_LARGE: [&str; 1] = ["can't allocate buffer of size"];
 
 /// Texts that mean memory ran out.
-const OUT_OF_MEMORY: [&str; 6] = [
+const OUT_OF_MEMORY: [&str; 9] = [
     "out of device memory allocating",
     "every page size the memory tracks still holds live allocations",
     "couldn't map storage for a deferred allocation",
     "was never allocated: the reservation behind it failed",
     "CUDA_ERROR_OUT_OF_MEMORY",
     "memory allocation of",
+    "would exceed the memory budget of",
+    // Autotune panics when nothing it tried could be launched, which happens when the device is full
+    // (`cubecl-runtime`, `src/tune/local.rs` and `schedule.rs`).
+    "Should run when selected by autotune",
+    "Can't execute the autotune plan",
 ];
 
 /// Decides what the text of an error or of a panic means. A group of errors is as bad as its worst member.

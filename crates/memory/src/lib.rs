@@ -1,9 +1,14 @@
 //! Memory: what is in use, and which device errors mean that there was not enough.
 
+mod budget;
 mod counting;
 mod failure;
 mod meter;
+pub mod planner;
+mod size;
 
+pub use budget::{capacity, forget_peak, limit_host, peak_since};
 pub use counting::{CountingAllocator, HostUsage, host_usage, reset_host_peak};
 pub use failure::{Failure, classify, panic_message};
 pub use meter::{Meter, Usage};
+pub use size::MemorySize;

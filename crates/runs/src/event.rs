@@ -83,6 +83,20 @@ pub enum Event {
         /// Where, relative to the run's folder.
         path: String,
     },
+    /// Memory ran out, and the same work was done again with less.
+    Recovered {
+        /// The last step that was committed before.
+        step: u64,
+        /// What was going on: `training`, `evaluation` or `checkpoint`.
+        during: String,
+        /// What the device said, in short.
+        reason: String,
+        /// What was done about it.
+        lever: String,
+        /// What it cost.
+        #[serde(with = "crate::number")]
+        seconds: f64,
+    },
     /// The run was stopped in an orderly way, and saved.
     Interrupted {
         /// After which step.
@@ -111,6 +125,7 @@ impl Event {
             Self::Step { step, .. }
             | Self::Evaluated { step, .. }
             | Self::Checkpoint { step, .. }
+            | Self::Recovered { step, .. }
             | Self::Interrupted { step }
             | Self::Resumed { step }
             | Self::Finished { step, .. } => Some(*step),

@@ -37,6 +37,11 @@ pub struct Metrics {
     /// Seconds of running time, over all sittings.
     #[serde(with = "crate::number")]
     pub seconds: f64,
+    /// How often memory ran out and the run went on.
+    pub recoveries: u64,
+    /// Seconds that cost.
+    #[serde(with = "crate::number")]
+    pub recovery_seconds: f64,
 }
 
 /// How a model did on one split.

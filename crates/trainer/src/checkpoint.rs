@@ -1,8 +1,8 @@
 //! Checkpoints: folders that are there whole or not at all.
 //!
 //! A checkpoint is `checkpoints/step-00000120/` with `weights.safetensors` (parameters and running statistics),
-//! `optimizer.safetensors` and `state.toml` (position, best score, the optimizer's counters, and the SHA-256 of the
-//! other two). A kill, a full disk or a power cut while one is written leaves the one before it intact. The last two are
+//! `optimizer.safetensors`, `average.safetensors` where an average of the weights is kept, and `state.toml` (position, best
+//! score, the optimizer's counters, what is known about memory, and the SHA-256 of the others). A kill, a full disk or a power cut while one is written leaves the one before it intact. The last two are
 //! kept.
 
 use std::collections::BTreeMap;
@@ -11,18 +11,20 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use kindling_layers::Classifier;
-use kindling_layers::parameters;
 use kindling_layers::tensors::{self, Tensors};
 use kindling_runs::{RunError, remove_unfinished_folders, write_folder_atomically};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::TrainError;
-use crate::optimizer::{Counters, Optimizer};
+use crate::learner::Saved;
+use crate::optimizer::Counters;
+use crate::policy::Policy;
 use crate::state::{Progress, TrainState};
 
 const WEIGHTS: &str = "weights.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
+const AVERAGE: &str = "average.safetensors";
 const STATE: &str = "state.toml";
 const PREFIX: &str = "step-";
 const KEPT: usize = 2;
@@ -38,6 +40,8 @@ pub struct Checkpoints {
 struct StateFile {
     model: String,
     progress: Progress,
+    #[serde(default)]
+    policy: Option<Policy>,
     sha256: BTreeMap<String, String>,
     #[serde(default)]
     counters: Counters,
@@ -69,14 +73,17 @@ impl Checkpoints {
         let step = state.progress.step;
         let name = format!("{PREFIX}{step:08}");
         let target = self.folder.join(&name);
-        let weights = parameters::read(&state.model).map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
-        let (moments, counters) = state.optimizer.save();
+        let saved = state.learner.save().map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
+        let Saved { weights, moments, average, counters } = saved;
 
         let write = || -> Result<PathBuf, RunError> {
             let mut files = vec![(WEIGHTS, document(&weights, &target)?), (OPTIMIZER, document(&moments, &target)?)];
+            if let Some(average) = &average {
+                files.push((AVERAGE, document(average, &target)?));
+            }
             let sha256 = files.iter().map(|(file, bytes)| (file.to_string(), hex(bytes))).collect();
             let progress = state.progress.clone();
-            let contents = StateFile { model: self.model.clone(), progress, sha256, counters };
+            let contents = StateFile { model: self.model.clone(), progress, policy: Some(state.policy.clone()), sha256, counters };
             let text = toml::to_string(&contents)
                 .map_err(|error| RunError::Inexpressible { path: target.join(STATE), reason: error.to_string() })?;
             files.push((STATE, text.into_bytes()));
@@ -141,12 +148,12 @@ impl Checkpoints {
             }
             tensors::from_bytes(&bytes).map_err(|error| format!("{file} is damaged: {error}"))
         };
-        let model = parameters::write(state.model, read(WEIGHTS)?).map_err(|mismatch| mismatch.to_string())?;
-        let names: Vec<String> = parameters::slots(&model).into_iter().map(|slot| slot.name).collect();
-        let plain = device.clone().without_autodiff();
-        let optimizer: Option<Optimizer> = state.optimizer.load(&names, read(OPTIMIZER)?, &contents.counters, &plain);
-        let optimizer = optimizer.ok_or("its optimizer state is another optimizer's")?;
-        Ok(TrainState { model, optimizer, progress: contents.progress })
+        let average = contents.sha256.contains_key(AVERAGE).then(|| read(AVERAGE)).transpose()?;
+        let (weights, moments) = (read(WEIGHTS)?, read(OPTIMIZER)?);
+        let saved = Saved { weights, moments, average, counters: contents.counters.clone() };
+        let learner = state.learner.restore(saved, device)?;
+        let policy = contents.policy.unwrap_or(state.policy);
+        Ok(TrainState { learner, policy, progress: contents.progress })
     }
 }
 

@@ -4,6 +4,7 @@ use kindling_layers::pass::normalisation_groups;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
+use crate::policy::Recompute;
 
 /// How a run trains. Every field is part of the run's resolved configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -11,8 +12,15 @@ use crate::error::TrainError;
 pub struct TrainConfig {
     /// Samples of an optimizer step: the global batch.
     pub batch_size: usize,
-    /// Samples computed at once. Changes memory and time, never the result.
-    pub micro_batch: usize,
+    /// Samples computed at once, at most; found while running if absent. Changes memory and time, never the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micro_batch: Option<usize>,
+    /// Which feature maps are computed again rather than kept; found while running if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recompute: Option<Recompute>,
+    /// Decay of an exponential moving average of the weights, which is then what is judged and kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ema: Option<f64>,
     /// The most samples in a normalisation group.
     pub norm_group: usize,
     /// The least weight of a step's statistics in batch norm's running ones. If absent, the layers' own momentum, but
@@ -72,7 +80,7 @@ impl TrainConfig {
         if self.batch_size == 0 {
             return fail("the batch size is 0; a step needs at least one sample".into());
         }
-        if self.micro_batch == 0 {
+        if self.micro_batch == Some(0) {
             return fail("the micro-batch is 0; it holds at least one sample".into());
         }
         if self.norm_group == 0 {
@@ -99,12 +107,14 @@ impl TrainConfig {
         if self.seed > i64::MAX as u64 || self.checkpoint_steps == 0 {
             return fail("the seed must be below 2^63 and checkpoints at least one step apart".into());
         }
+        if self.ema.is_some_and(|decay| !(0.0..1.0).contains(&decay)) {
+            return fail("the decay of the average must be 0 or more and below 1".into());
+        }
         let largest = self.largest_group();
-        if largest > self.micro_batch {
+        if let Some(micro_batch) = self.micro_batch.filter(|micro_batch| largest > *micro_batch) {
             return fail(format!(
-                "a micro-batch of {} is smaller than the normalisation group of {largest}; give --norm-group {} too \
-                 (it changes what batch norm computes, so it is never changed silently)",
-                self.micro_batch, self.micro_batch
+                "a micro-batch of {micro_batch} is smaller than the normalisation group of {largest}; give --norm-group \
+                 {micro_batch} too (it changes what batch norm computes, so it is never changed silently)"
             ));
         }
         self.optimizer.check()?;

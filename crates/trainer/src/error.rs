@@ -29,14 +29,31 @@ pub enum TrainError {
         step: u64,
         /// Its micro-batch.
         micro_batch: usize,
+        /// Whether one tensor is larger than the device can ever hold.
+        too_large: bool,
         /// What the device said, in short.
         reason: String,
+    },
+    /// Memory ran out, and nothing is left to try.
+    #[error(
+        "even {micro_batch} images at once do not fit ({reason}); tried: {}",
+        if tried.is_empty() { "nothing, there is no smaller step".to_string() } else { tried.join("; ") }
+    )]
+    DoesNotFit {
+        /// The smallest micro-batch, which failed.
+        micro_batch: usize,
+        /// What the device said last, in short.
+        reason: String,
+        /// What was tried, in order.
+        tried: Vec<String>,
     },
     /// The device ran out of memory without training.
     #[error("out of memory inferring on {images} images at once; a smaller --micro-batch needs less ({reason})")]
     InferenceOutOfMemory {
         /// Images computed at once.
         images: usize,
+        /// Whether one tensor is larger than the device can ever hold.
+        too_large: bool,
         /// What the device said, in short.
         reason: String,
     },
@@ -86,14 +103,14 @@ impl TrainError {
     pub(crate) fn of_device(step: Option<u64>, micro_batch: usize, text: &str) -> Self {
         let reason = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or(text);
         let reason: String = reason.chars().take(200).collect();
-        match (classify(text), step) {
-            (Failure::OutOfMemory | Failure::TensorTooLarge, Some(step)) => {
-                Self::OutOfMemory { step, micro_batch, reason }
-            }
-            (Failure::OutOfMemory | Failure::TensorTooLarge, None) => {
-                Self::InferenceOutOfMemory { images: micro_batch, reason }
-            }
-            (Failure::DeviceLost | Failure::Other, step) => Self::Device { step, reason },
+        let too_large = match classify(text) {
+            Failure::OutOfMemory => false,
+            Failure::TensorTooLarge => true,
+            Failure::DeviceLost | Failure::Other => return Self::Device { step, reason },
+        };
+        match step {
+            Some(step) => Self::OutOfMemory { step, micro_batch, too_large, reason },
+            None => Self::InferenceOutOfMemory { images: micro_batch, too_large, reason },
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Inference over a split, without gradients.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader};
@@ -9,6 +10,8 @@ use kindling_memory::panic_message;
 use kindling_runs::Score;
 
 use crate::error::TrainError;
+use crate::fault::{Faults, Phase};
+use crate::recovery::{Recovery, make_room};
 use crate::step::upload;
 
 /// What a model says about one sample.
@@ -47,6 +50,8 @@ pub struct Evaluation {
     pub score: Score,
     /// One answer a sample, in the order of the source.
     pub predictions: Vec<Prediction>,
+    /// What it took to make it fit.
+    pub(crate) recoveries: Vec<Recovery>,
 }
 
 /// Class probabilities of some rows of a batch. `model` must be on `device`, without gradients.
@@ -78,40 +83,118 @@ fn softmax(logits: &[f64]) -> Vec<f64> {
     powers.into_iter().map(|power| power / sum).collect()
 }
 
-/// Evaluates a model, on `device` and without gradients, on every sample a loader gives, `micro_batch` at a time.
+/// How a split is evaluated.
+#[derive(Clone, Copy, Debug)]
+pub struct Inference<'a> {
+    /// Where the model is, without gradients.
+    pub device: &'a Device,
+    /// Samples computed at once, at first; fewer where memory runs out. Without influence on the result.
+    pub micro_batch: usize,
+    /// Failures to come, and the step they are told of.
+    pub(crate) faults: Option<(&'a Faults, u64)>,
+}
+
+impl<'a> Inference<'a> {
+    /// On `device`, `micro_batch` samples at a time.
+    pub fn new(device: &'a Device, micro_batch: usize) -> Self {
+        Self { device, micro_batch: micro_batch.max(1), faults: None }
+    }
+}
+
+/// Evaluates a model on every sample a loader gives.
 ///
 /// `progress` is told how many samples are done.
 ///
 /// # Errors
-/// [`TrainError::Data`] if a sample cannot be read, otherwise as [`predict`].
+/// [`TrainError::Data`] if a sample cannot be read, [`TrainError::InferenceOutOfMemory`] if a single image does not fit,
+/// otherwise as [`predict`].
 pub fn evaluate<M: Classifier>(
     model: &M,
     loader: &Loader,
     classes: usize,
-    micro_batch: usize,
-    device: &Device,
+    inference: &Inference<'_>,
     mut progress: impl FnMut(usize),
 ) -> Result<Evaluation, TrainError> {
     let mut predictions = Vec::with_capacity(loader.samples_per_epoch());
     let mut confusion = vec![vec![0u64; classes]; classes];
     let mut loss = 0.0;
+    let mut chunks = Chunks { inference, size: inference.micro_batch, count: 0, recoveries: Vec::new() };
     for batch in loader.epoch(0, 0) {
         let batch = batch?;
-        for start in (0..batch.len()).step_by(micro_batch.max(1)) {
-            let rows = start..(start + micro_batch.max(1)).min(batch.len());
-            for (row, probabilities) in rows.clone().zip(predict(model, &batch, rows, device)?) {
+        let mut start = 0;
+        while start < batch.len() {
+            let probabilities = chunks.predict(model, &batch, start)?;
+            for (row, probabilities) in (start..).zip(probabilities) {
                 let truth = batch.labels[row];
                 // The smallest positive number keeps the loss of a certain mistake finite.
                 loss -= probabilities[truth].max(f64::MIN_POSITIVE).ln();
                 let prediction = Prediction { sample: batch.samples[row], truth, probabilities };
                 confusion[truth][prediction.class()] += 1;
                 predictions.push(prediction);
+                start = row + 1;
             }
             progress(predictions.len());
         }
     }
     let mean = loss / predictions.len().max(1) as f64;
-    Ok(Evaluation { score: Score::from_confusion(mean, confusion), predictions })
+    let score = Score::from_confusion(mean, confusion);
+    Ok(Evaluation { score, predictions, recoveries: chunks.recoveries })
+}
+
+/// Batches in pieces that fit.
+struct Chunks<'a> {
+    inference: &'a Inference<'a>,
+    size: usize,
+    /// Pieces begun.
+    count: usize,
+    recoveries: Vec<Recovery>,
+}
+
+impl Chunks<'_> {
+    /// The probabilities of the next rows: as many as fit. What did not fit once is not tried again in this evaluation.
+    fn predict<M: Classifier>(&mut self, model: &M, batch: &HostBatch, start: usize) -> Result<Vec<Vec<f64>>, TrainError> {
+        let mut reclaimed = false;
+        loop {
+            let began = Instant::now();
+            let rows = start..(start + self.size).min(batch.len());
+            let count = rows.len();
+            let (reason, too_large) = match self.try_rows(model, batch, rows) {
+                Err(TrainError::InferenceOutOfMemory { reason, too_large, .. }) => (reason, too_large),
+                done => return done,
+            };
+            let lever = match (reclaimed || too_large, count) {
+                (false, _) => {
+                    reclaimed = true;
+                    "freed what was cached".to_string()
+                }
+                (true, 1) => return Err(TrainError::InferenceOutOfMemory { images: 1, too_large, reason }),
+                (true, _) => {
+                    self.size = count / 2;
+                    format!("{count} -> {} images at once", self.size)
+                }
+            };
+            make_room(self.inference.device);
+            self.recoveries.push(Recovery { reason, lever, seconds: began.elapsed().as_secs_f64() });
+        }
+    }
+
+    fn try_rows<M: Classifier>(
+        &mut self,
+        model: &M,
+        batch: &HostBatch,
+        rows: std::ops::Range<usize>,
+    ) -> Result<Vec<Vec<f64>>, TrainError> {
+        let (count, piece) = (rows.len(), self.count);
+        self.count += 1;
+        let failing = || {
+            if let Some((faults, step)) = self.inference.faults {
+                faults.at(step, Phase::Eval, piece);
+            }
+        };
+        catch_unwind(AssertUnwindSafe(failing))
+            .map_err(|panic| TrainError::of_device(None, count, &panic_message(panic.as_ref())))?;
+        predict(model, batch, rows, self.inference.device)
+    }
 }
 
 #[cfg(test)]

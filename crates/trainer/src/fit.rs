@@ -1,5 +1,7 @@
 //! The run: epochs of steps, each followed by validation and a checkpoint.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -7,17 +9,20 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader};
 use kindling_layers::{Classifier, parameters, tensors};
-use kindling_memory::Meter;
+use kindling_memory::{Meter, panic_message};
 use kindling_runs::{Event, EventLog, RunDir, RunError, write_atomically};
 
 use crate::checkpoint::Checkpoints;
 use crate::config::TrainConfig;
 use crate::error::TrainError;
-use crate::evaluate::evaluate;
+use crate::evaluate::{Inference, evaluate};
+use crate::fault::{Faults, Phase};
+use crate::learner::Learner;
 use crate::loss::CrossEntropy;
-use crate::micro_batch::micro_batches;
 use crate::norm_momentum::NormMomentum;
 use crate::optimizer::Optimizer;
+use crate::policy::{Limits, Plan, Policy};
+use crate::recovery::{Recovery, carry_out, make_room};
 use crate::schedule::Schedule;
 use crate::state::{Best, Progress, TrainState};
 use crate::step::StepEngine;
@@ -57,6 +62,10 @@ pub struct Setup<'a> {
     pub run: &'a RunDir,
     /// Set from outside to end the run after the current step.
     pub stop: Arc<AtomicBool>,
+    /// How much is computed at once in the first step.
+    pub start: Plan,
+    /// Failures to come, for tests.
+    pub faults: Faults,
 }
 
 /// A run in progress.
@@ -90,12 +99,16 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             device: setup.device.clone().autodiff(),
             loss,
             clip_norm: config.clip_norm,
+            norm_group: config.norm_group,
             norm_momentum: NormMomentum::new(config.norm_momentum, total_steps),
+            ema: config.ema,
             seed: config.seed,
+            faults: setup.faults.clone(),
         };
+        let optimizer = Optimizer::new(config.optimizer);
         let state = TrainState {
-            model: model.train(),
-            optimizer: Optimizer::new(config.optimizer),
+            learner: Learner::new("model", model, optimizer, config.ema.is_some()),
+            policy: policy(&config, setup.start),
             progress: Progress::default(),
         };
         let checkpoints = Checkpoints::new(setup.run.checkpoints(), setup.model_name);
@@ -110,7 +123,12 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none that can be used.
     pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let asked = self.state.policy.clone();
         self.state = self.checkpoints.load(self.state.clone(), &self.engine.device)?;
+        // What was found out is kept, unless something else is asked for now.
+        if self.config.micro_batch.is_some() && asked.plan() != self.state.policy.plan() {
+            self.state.policy = asked;
+        }
         let step = self.state.progress.step;
         self.log.rewind_to(step)?;
         self.emit(Event::Resumed { step }, observer)
@@ -131,9 +149,14 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         self.meter.read().peak
     }
 
-    /// The network as it is now, without gradients.
+    /// The network as it is judged now, without gradients.
     pub fn model(&self) -> M {
-        self.state.model.valid()
+        self.state.learner.judged()
+    }
+
+    /// How much is computed at once now.
+    pub fn plan(&self) -> Plan {
+        self.state.policy.plan()
     }
 
     /// Writes an event to the run's log and shows it to the observer.
@@ -208,17 +231,25 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     fn step(&mut self, batch: &HostBatch, started: Instant, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let step = self.state.progress.step + 1;
         let lr = self.schedule.rate(step);
-        let cuts = micro_batches(batch.len(), self.config.norm_group, self.config.micro_batch);
-        let good = self.engine.compute(&self.state.model, &self.state.optimizer, batch, &cuts, step, lr)?;
+        let Self { engine, state, setup, .. } = &*self;
+        let mut recoveries = Vec::new();
+        let outcome = carry_out(
+            &state.policy,
+            &setup.device,
+            |recovery| recoveries.push(recovery.clone()),
+            |plan| engine.compute(&state.learner, batch, plan, step, lr),
+        );
+        self.tell("training", recoveries, observer)?;
+        let (good, policy) = outcome?;
         let seconds = started.elapsed().as_secs_f64();
-        self.state.commit(good.model, good.optimizer, batch.len(), seconds);
+        self.state.commit(good.learner, policy, batch.len(), seconds);
         let event = Event::Step {
             step,
             epoch: self.state.progress.epoch + 1,
             loss: good.loss,
             lr,
             images_per_second: batch.len() as f64 / seconds.max(1e-9),
-            micro_batch: cuts.iter().map(|cut| cut.rows.len()).max().unwrap_or(0),
+            micro_batch: good.micro_batch,
             peak_memory_bytes: self.meter.read().peak,
             gradient_norm: good.gradient_norm,
             seconds: self.began.elapsed().as_secs_f64(),
@@ -232,15 +263,14 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let epoch = epoch + 1;
         let loader = &self.setup.validation;
         let total = loader.samples_per_epoch();
-        let score = evaluate(
-            &self.state.model.valid(),
-            loader,
-            self.setup.classes,
-            self.config.micro_batch,
-            &self.setup.device,
-            |done| observer.evaluating("validation", done, total),
-        )?
-        .score;
+        let inference = Inference {
+            faults: Some((&self.engine.faults, step)),
+            ..Inference::new(&self.setup.device, self.state.policy.plan().micro_batch)
+        };
+        let watch = |done| observer.evaluating("validation", done, total);
+        let evaluation = evaluate(&self.state.learner.judged(), loader, self.setup.classes, &inference, watch)?;
+        let score = evaluation.score;
+        self.tell("evaluation", evaluation.recoveries, observer)?;
         if best.is_none_or(|best| best.is_beaten_by(score.accuracy, score.loss)) {
             self.write_weights(&self.setup.run.weights())?;
             self.state.progress.best = Some(Best { epoch, step, accuracy: score.accuracy, loss: score.loss });
@@ -252,18 +282,69 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     }
 
     fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let path = self.checkpoints.save(&self.state)?;
+        let path = self.save(observer)?;
         self.saved = Some(self.state.progress.step);
         let path = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.emit(Event::Checkpoint { step: self.state.progress.step, path }, observer)
     }
 
+    /// Saves a checkpoint. Reading tensors from a device may need memory too; what is read stays as it is.
+    fn save(&mut self, observer: &mut dyn Observer) -> Result<PathBuf, TrainError> {
+        const TRIES: usize = 3;
+        let step = self.state.progress.step;
+        for _ in 1..TRIES {
+            let began = Instant::now();
+            let attempt = || {
+                self.engine.faults.at(step, Phase::Checkpoint, 0);
+                self.checkpoints.save(&self.state)
+            };
+            let outcome = catch_unwind(AssertUnwindSafe(attempt))
+                .unwrap_or_else(|panic| Err(TrainError::of_device(Some(step), 0, &panic_message(panic.as_ref()))));
+            let reason = match outcome {
+                Err(TrainError::OutOfMemory { reason, .. }) => reason,
+                done => return done,
+            };
+            make_room(&self.setup.device);
+            let (lever, seconds) = ("freed what was cached".to_string(), began.elapsed().as_secs_f64());
+            self.tell("checkpoint", vec![Recovery { reason, lever, seconds }], observer)?;
+        }
+        self.checkpoints.save(&self.state)
+    }
+
+    /// Counts recoveries and writes them down.
+    fn tell(
+        &mut self,
+        during: &str,
+        recoveries: Vec<Recovery>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainError> {
+        for Recovery { reason, lever, seconds } in recoveries {
+            self.state.recovered(seconds);
+            let (step, during) = (self.state.progress.step, during.to_string());
+            self.emit(Event::Recovered { step, during, reason, lever, seconds }, observer)?;
+        }
+        Ok(())
+    }
+
     fn write_weights(&self, path: &std::path::Path) -> Result<(), TrainError> {
         let step = self.state.progress.step;
         let weights =
-            parameters::read(&self.state.model).map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
+            parameters::read(&self.state.learner.judged()).map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
         let bytes = tensors::to_bytes(&weights, Some(&self.setup.note))
             .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })?;
         Ok(write_atomically(path, &bytes)?)
     }
+}
+
+/// Which plans a run chooses from, and where it starts.
+fn policy(config: &TrainConfig, start: Plan) -> Policy {
+    let mut limits = Limits::new(config.largest_group(), config.batch_size);
+    if let Some(most) = config.micro_batch {
+        limits = limits.with_largest(most);
+    }
+    if let Some(recompute) = config.recompute {
+        limits = limits.with_recompute(recompute, recompute);
+    }
+    let micro_batch = config.micro_batch.unwrap_or(start.micro_batch);
+    Policy::new(limits, Plan { micro_batch, recompute: config.recompute.unwrap_or(start.recompute) })
 }

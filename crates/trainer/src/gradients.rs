@@ -30,13 +30,13 @@ impl GradientSum {
                 let gradient = gradient.reshape([length]);
                 let sum = match self.to.of.remove(&param.id) {
                     Some(known) => known + gradient,
-                    None => {
-                        self.to.order.push(param.id);
-                        gradient
-                    }
+                    None => gradient,
                 };
                 self.to.of.insert(param.id, sum);
             }
+        }
+        if self.order.is_empty() {
+            self.order = parameters_of(model);
         }
         let from = GradientsParams::from_grads(gradients, model);
         model.visit(&mut Add { from, to: self });
@@ -49,12 +49,21 @@ impl GradientSum {
 
     /// The sum of the squares of all gradients, `[1]`: it depends on every one of them.
     pub(crate) fn squared_norm(&self) -> Option<Tensor<1>> {
-        let squares: Vec<Tensor<1>> = self
-            .order
-            .iter()
-            .filter_map(|id| self.of.get(id))
-            .map(|gradient| gradient.clone().square().sum().reshape([1]))
-            .collect();
+        let of = |id| self.of.get(id).map(|gradient| gradient.clone().square().sum().reshape([1]));
+        let squares: Vec<Tensor<1>> = self.order.iter().filter_map(of).collect();
         (!squares.is_empty()).then(|| Tensor::cat(squares, 0).sum())
     }
+}
+
+/// The float parameters of a model in its own order.
+fn parameters_of<M: Module>(model: &M) -> Vec<ParamId> {
+    struct Ids(Vec<ParamId>);
+    impl ModuleVisitor for Ids {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0.push(param.id);
+        }
+    }
+    let mut ids = Ids(Vec::new());
+    model.visit(&mut ids);
+    ids.0
 }

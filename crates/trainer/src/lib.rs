@@ -1,26 +1,31 @@
 //! The trainer: how a classifier, a data set and a configuration become a run.
 //!
 //! ```text
-//! HostBatch -> split into micro-batches of whole normalisation groups
+//! HostBatch -> split into micro-batches of whole normalisation groups, as the plan says
 //!   -> each: upload -> forward -> loss x (its share of the batch) -> backward -> accumulate
 //!   -> gate: one read of the loss and the norm of all gradients
-//!        good       -> optimizer -> commit -> events
-//!        non-finite -> stop with the reason
-//!        failed     -> nothing has changed; report
+//!        good          -> optimizer -> read of what it made -> commit -> events
+//!        non-finite    -> stop with the reason
+//!        out of memory -> make room -> the policy's next plan -> the same HostBatch again
 //! ```
 //!
-//! State changes only in [`TrainState::commit`]. All device work happens on the thread that calls [`Trainer::fit`].
+//! State changes only in `TrainState::commit`. All device work happens on the thread that calls [`Trainer::fit`].
 
 mod checkpoint;
 mod config;
 mod error;
 mod evaluate;
+mod fault;
 mod fit;
 mod gradients;
+mod learner;
 mod loss;
 mod micro_batch;
 mod norm_momentum;
 mod optimizer;
+mod policy;
+mod recompute;
+mod recovery;
 mod schedule;
 mod state;
 mod step;
@@ -32,8 +37,10 @@ mod testing;
 pub use checkpoint::Checkpoints;
 pub use config::{OptimizerConfig, TrainConfig};
 pub use error::TrainError;
-pub use evaluate::{Evaluation, Prediction, evaluate, most_probable, predict};
+pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, predict};
+pub use fault::Faults;
 pub use fit::{Ended, Observer, Setup, Trainer};
 pub use micro_batch::{MicroBatch, micro_batches};
 pub use schedule::Schedule;
-pub use state::{Best, Progress, TrainState};
+pub use policy::{Limits, Plan, Recompute};
+pub use state::{Best, Progress};

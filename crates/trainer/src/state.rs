@@ -2,17 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::optimizer::Optimizer;
+use crate::learner::Learner;
+use crate::policy::Policy;
 
 /// The state of a run between two steps.
 #[derive(Clone)]
-pub struct TrainState<M> {
-    /// The network, running statistics included, on the training device.
-    pub model: M,
-    /// The optimizer with its moments.
-    pub(crate) optimizer: Optimizer,
+pub(crate) struct TrainState<M> {
+    /// The network with its optimizer.
+    pub(crate) learner: Learner<M>,
+    /// How much is computed at once, and what is known about what fits. Without influence on the result.
+    pub(crate) policy: Policy,
     /// Where the run is.
-    pub progress: Progress,
+    pub(crate) progress: Progress,
 }
 
 /// Where a run is. Data order, augmentation and dropout follow from it and the seed.
@@ -32,6 +33,12 @@ pub struct Progress {
     pub seconds: f64,
     /// The best validation so far.
     pub best: Option<Best>,
+    /// How often memory ran out and the run went on.
+    #[serde(default)]
+    pub recoveries: u64,
+    /// Seconds that cost.
+    #[serde(default)]
+    pub recovery_seconds: f64,
 }
 
 /// The best epoch so far.
@@ -57,13 +64,19 @@ impl Best {
 impl<M> TrainState<M> {
     /// Makes a good step's result the state of the run: parameters, running statistics, optimizer and data position
     /// together. Nothing else changes them.
-    pub(crate) fn commit(&mut self, model: M, optimizer: Optimizer, images: usize, seconds: f64) {
-        self.model = model;
-        self.optimizer = optimizer;
+    pub(crate) fn commit(&mut self, learner: Learner<M>, policy: Policy, images: usize, seconds: f64) {
+        self.learner = learner;
+        self.policy = policy;
         self.progress.step += 1;
         self.progress.batch += 1;
         self.progress.images += images as u64;
         self.progress.seconds += seconds;
+    }
+
+    /// Counts a recovery.
+    pub(crate) fn recovered(&mut self, seconds: f64) {
+        self.progress.recoveries += 1;
+        self.progress.recovery_seconds += seconds;
     }
 
     /// Ends the current epoch.

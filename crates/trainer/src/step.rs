@@ -1,19 +1,22 @@
-//! One optimizer step on one global batch.
+//! One optimizer step on one global batch: computed beside the old state, and found good before it replaces it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_data::HostBatch;
 use kindling_layers::Classifier;
-use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
+use kindling_layers::pass::{BatchStatistics, TrainingPass};
 use kindling_memory::panic_message;
 
 use crate::error::TrainError;
+use crate::fault::{Faults, Phase};
 use crate::gradients::GradientSum;
+use crate::learner::{Learner, Move, decay_at};
 use crate::loss::CrossEntropy;
-use crate::micro_batch::MicroBatch;
+use crate::micro_batch::{MicroBatch, micro_batches};
 use crate::norm_momentum::NormMomentum;
-use crate::optimizer::Optimizer;
+use crate::policy::Plan;
+use crate::recompute::{self, Moment};
 
 /// What does not change from step to step.
 pub(crate) struct StepEngine {
@@ -21,60 +24,75 @@ pub(crate) struct StepEngine {
     pub(crate) device: Device,
     pub(crate) loss: CrossEntropy,
     pub(crate) clip_norm: Option<f64>,
+    pub(crate) norm_group: usize,
     /// The least weight of a step's statistics in the running ones.
     pub(crate) norm_momentum: NormMomentum,
+    /// Decay of the moving average of the weights, if one is kept.
+    pub(crate) ema: Option<f64>,
     pub(crate) seed: u64,
+    pub(crate) faults: Faults,
 }
 
 /// A step that was computed and found good, not yet committed.
 pub(crate) struct GoodStep<M> {
-    pub(crate) model: M,
-    pub(crate) optimizer: Optimizer,
+    pub(crate) learner: Learner<M>,
     pub(crate) loss: f64,
     pub(crate) gradient_norm: f64,
+    /// The largest micro-batch it was computed in.
+    pub(crate) micro_batch: usize,
 }
 
 impl StepEngine {
-    /// Computes a step from a model and an optimizer, which stay as they are.
+    /// Computes step `step` from a learner, which stays as it is.
     ///
     /// # Errors
     /// [`TrainError::OutOfMemory`], [`TrainError::Device`] or [`TrainError::NotFinite`]; panics of the device's
     /// runtime are caught and told apart the same way.
     pub(crate) fn compute<M: Classifier>(
         &self,
-        model: &M,
-        optimizer: &Optimizer,
+        learner: &Learner<M>,
         batch: &HostBatch,
-        micro_batches: &[MicroBatch],
+        plan: &Plan,
         step: u64,
         rate: f64,
     ) -> Result<GoodStep<M>, TrainError> {
-        let micro_batch = micro_batches.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
+        let cuts = micro_batches(batch.len(), self.norm_group, plan.micro_batch);
+        let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
         let attempt = || -> Result<GoodStep<M>, TrainError> {
-            let mut sums = self.sums(model, batch, micro_batches);
+            let mut sums = self.sums(&learner.model, batch, &cuts, plan, step);
+            self.faults.at(step, Phase::Gate, 0);
             let (loss, gradient_norm) = sums.gate().map_err(|text| failed(&text))?;
             if !(loss.is_finite() && gradient_norm.is_finite()) {
                 return Err(TrainError::NotFinite { step, loss, norm: gradient_norm });
             }
-            let scale = match self.clip_norm {
-                Some(limit) if gradient_norm > limit => limit / gradient_norm,
-                _ => 1.0,
+            let by = Move {
+                rate,
+                scale: match self.clip_norm {
+                    Some(limit) if gradient_norm > limit => limit / gradient_norm,
+                    _ => 1.0,
+                },
+                momentum: self.norm_momentum.at(step),
+                decay: self.ema.map_or(0.0, |decay| decay_at(decay, step)),
             };
-            let gradients = std::mem::take(&mut sums.gradients);
-            let (model, optimizer) = optimizer.update(model.clone(), gradients, rate, scale);
-            let model = sums.statistics.commit(model, self.norm_momentum.at(step));
-            Ok(GoodStep { model, optimizer, loss, gradient_norm })
+            self.faults.at(step, Phase::Optimizer, 0);
+            let learner = learner.moved(sums.gradients, sums.statistics, &by);
+            // The update allocates as well; what failed of it shows only when something is read that depends on it.
+            read_any(learner.squares()).map_err(|text| failed(&text))?;
+            self.faults.at(step, Phase::Commit, 0);
+            Ok(GoodStep { learner, loss, gradient_norm, micro_batch })
         };
         // The old state is only read: whatever a panic leaves half-done is dropped with the attempt.
         catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|panic| Err(failed(&panic_message(panic.as_ref()))))
     }
 
-    fn sums<M: Classifier>(&self, model: &M, batch: &HostBatch, micro_batches: &[MicroBatch]) -> Sums {
+    fn sums<M: Classifier>(&self, model: &M, batch: &HostBatch, cuts: &[MicroBatch], plan: &Plan, step: u64) -> Sums {
         let total_weight = self.loss.total_weight(&batch.labels);
+        let plain = self.device.clone().without_autodiff();
         let mut sums = Sums::default();
-        for micro in micro_batches {
-            let images = upload(batch, micro.rows.clone(), &self.device);
+        for (index, micro) in cuts.iter().enumerate() {
+            self.faults.at(step, Phase::Upload, index);
+            let images = upload(batch, micro.rows.clone(), &plain);
             let labels = &batch.labels[micro.rows.clone()];
             let pass = TrainingPass {
                 groups: micro.groups.clone(),
@@ -82,15 +100,16 @@ impl StepEngine {
                 epoch: batch.epoch,
                 samples: batch.samples[micro.rows.clone()].to_vec(),
             };
-            let (loss, statistics) =
-                pass::training(pass, || self.loss.part(model.forward(images), labels, total_weight));
-            let gradients = loss.backward();
-            sums.gradients.add(gradients, model);
-            sums.statistics.merge(statistics);
-            let part = loss.inner();
+            let reach = |moment| match moment {
+                Moment::Forward => self.faults.at(step, Phase::Forward, index),
+                Moment::Backward => self.faults.at(step, Phase::Backward, index),
+            };
+            let loss = |logits| self.loss.part(logits, labels, total_weight);
+            let left = recompute::gradients(model, images, pass, plan.recompute, loss, &mut sums.gradients, reach);
+            sums.statistics.merge(left.statistics);
             sums.loss = Some(match sums.loss.take() {
-                Some(loss) => loss + part,
-                None => part,
+                Some(loss) => loss + left.loss,
+                None => left.loss,
             });
         }
         sums
@@ -119,11 +138,20 @@ impl Sums {
         let (Some(loss), Some(squares)) = (self.loss.take(), self.gradients.squared_norm()) else {
             return Err("the batch is empty or the model has no parameters".into());
         };
-        let read = Tensor::cat(vec![loss.reshape([1]), squares.reshape([1])], 0).try_into_data();
-        let values = read.map_err(|error| error.to_string())?.convert::<f64>();
-        match values.try_to_vec::<f64>().map_err(|error| format!("{error:?}"))?.as_slice() {
+        match read(Tensor::cat(vec![loss.reshape([1]), squares.reshape([1])], 0))?.as_slice() {
             [loss, squares] => Ok((*loss, squares.sqrt())),
             other => Err(format!("the gate read {} numbers", other.len())),
         }
     }
+}
+
+fn read(values: Tensor<1>) -> Result<Vec<f64>, String> {
+    let data = values.try_into_data().map_err(|error| error.to_string())?;
+    data.convert::<f64>().try_to_vec::<f64>().map_err(|error| format!("{error:?}"))
+}
+
+/// Reads a number that depends on everything a step has made. Only whether it can be read counts: a weight that is not a
+/// number shows in the next step's loss, with its own message.
+fn read_any(number: Option<Tensor<1>>) -> Result<(), String> {
+    number.map_or(Ok(()), |number| read(number).map(|_| ()))
 }

@@ -7,7 +7,7 @@ use kindling_ghostnet::{GhostBottleneck, GhostNetConfig};
 use kindling_layers::blocks::MobileBlock;
 use kindling_layers::names::{KeyStyle, Names};
 use kindling_layers::trace::{Describe, FeatureMap, Trace, Value};
-use kindling_layers::{Classifier, Freeze, Staged};
+use kindling_layers::{Classifier, Cuts, Freeze, Staged};
 use kindling_mixnet::{MixBlock, MixNetConfig};
 use kindling_mnasnet::MnasNetConfig;
 use kindling_mobilenet::MobileNetConfig;
@@ -122,6 +122,22 @@ impl Network {
 impl Classifier for Network {
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         any_family!(Self, self, network => network.forward(images))
+    }
+
+    fn segments(&self, cuts: Cuts) -> usize {
+        any_family!(Self, self, network => network.segments(cuts))
+    }
+
+    fn frozen_segments(&self, cuts: Cuts) -> usize {
+        any_family!(Self, self, network => network.frozen_segments(cuts))
+    }
+
+    fn run_segment(&self, cuts: Cuts, index: usize, x: Tensor<4>) -> Tensor<4> {
+        any_family!(Self, self, network => network.run_segment(cuts, index, x))
+    }
+
+    fn finish(&self, x: Tensor<4>) -> Tensor<2> {
+        any_family!(Self, self, network => network.finish(x))
     }
 }
 

@@ -98,9 +98,10 @@ impl ModelEntry {
         one == other || (self.config)(one) == (self.config)(other)
     }
 
-    /// Whether one of the names [`matches()`] a pattern.
-    pub fn matches(&self, pattern: &str) -> bool {
-        self.names.iter().any(|it| matches(pattern, it.name))
+    /// Whether one of the names [`matches()`] a pattern, alone or with its library's before it.
+    pub fn matches(&'static self, pattern: &str) -> bool {
+        let of = |&name: &ModelName| Model { entry: self, name };
+        self.names.iter().any(|name| matches(pattern, name.name) || matches(pattern, &of(name).reference()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Split};
 use kindling_runs::{RunDir, Score};
-use kindling_trainer::evaluate;
+use kindling_trainer::{Inference, evaluate};
 use serde_json::json;
 
 use crate::Done;
@@ -48,10 +48,10 @@ impl Args {
         config.check_classes(&dataset)?;
         let chosen = self.device.open()?;
         let network = config.trained(&run, self.last, &chosen.device)?;
-        let micro_batch = self.micro_batch.unwrap_or(config.train.micro_batch).max(1);
+        let micro_batch = self.micro_batch.unwrap_or(config.inference_batch());
         let loader = loader(&config, &dataset, self.split);
         let classes = config.data.classes.len();
-        let score = evaluate(&network, &loader, classes, micro_batch, &chosen.device, |_| {})?.score;
+        let score = evaluate(&network, &loader, classes, &Inference::new(&chosen.device, micro_batch), |_| {})?.score;
         let chance = dataset.chance(self.split);
         match self.format {
             Format::Json => println!(

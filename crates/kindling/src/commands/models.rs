@@ -4,7 +4,9 @@ use anyhow::{Result, bail};
 use burn::tensor::Device;
 use clap::Subcommand;
 use kindling_layers::trace::{FeatureMap, LayerTrace, Trace};
-use kindling_zoo::{GANS, GanEntry, GanTraces, Model, ModelEntry, ModelOptions, Pretrained, find, matches, models};
+use kindling_zoo::{
+    GANS, GanEntry, GanTraces, Model, ModelEntry, ModelOptions, Pretrained, ZooError, find, matches, models,
+};
 use serde_json::{Value, json};
 
 use crate::Done;
@@ -57,6 +59,9 @@ impl Args {
             None => list(&self.pattern, self.pretrained, self.format)?,
             Some(Command::Show { name, image_size, channels, classes, layers, format }) => {
                 if let Some(entry) = gan(&name) {
+                    if channels == 0 {
+                        return Err(ZooError::Channels.into());
+                    }
                     show_gan(entry, channels, layers, format);
                     return Ok(Done::Complete);
                 }
@@ -79,12 +84,18 @@ fn trace(model: &Model, in_channels: usize, classes: usize, image_size: usize) -
 }
 
 fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
-    let wanted = |entry: &&ModelEntry| entry.matches(pattern);
-    let chosen: Vec<_> =
-        models().filter(wanted).filter(|entry| !pretrained || entry.pretrained().next().is_some()).collect();
-    let gans: Vec<&GanEntry> = GANS.iter().filter(|gan| matches(pattern, gan.name) && !pretrained).collect();
+    // Names are in lower case, and found in any.
+    let lower = pattern.to_lowercase();
+    let with_weights = |entry: &&'static ModelEntry| !pretrained || entry.pretrained().next().is_some();
+    let chosen: Vec<_> = models().filter(|entry| entry.matches(&lower)).filter(with_weights).collect();
+    let gans: Vec<&GanEntry> = GANS.iter().filter(|gan| matches(&lower, gan.name) && !pretrained).collect();
     if chosen.is_empty() && gans.is_empty() {
-        bail!("no model matches `{pattern}`; `kindling models` lists them all");
+        match pretrained {
+            false => bail!("no model matches `{pattern}`; `kindling models` lists them all"),
+            true => bail!(
+                "no model with pretrained weights matches `{pattern}`; `kindling models --pretrained` lists them all"
+            ),
+        }
     }
     if format == Format::Table {
         println!("{:<24} {:>12} {:>12}  about", "model", "parameters", "GMAC at 512");

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Split};
 use kindling_layers::{Freeze, parameters};
 use kindling_runs::{DeviceFacts, Environment, Event, Metrics, RunDir};
-use kindling_trainer::{Ended, Setup, Trainer};
+use kindling_trainer::{Ended, Faults, Plan, Recompute, Setup, TrainError, Trainer};
 use serde_json::json;
 
 use crate::Done;
@@ -19,6 +19,7 @@ use crate::dataset;
 use crate::device::{Chosen, DeviceChoice};
 use crate::finish::Finished;
 use crate::interrupt;
+use crate::memory::{Choice, MemoryBudget, does_not_fit, starting_plan};
 use crate::progress::{Console, Verbosity};
 
 /// The Burn release this build stands on.
@@ -56,9 +57,17 @@ pub(crate) struct Args {
     /// Samples of an optimizer step: the global batch [default: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch_size: Option<usize>,
-    /// Samples computed at once; changes memory and time, never the result [default: batch size, at most norm group]
-    #[arg(long, value_name = "N", help_heading = "Training")]
-    micro_batch: Option<usize>,
+    /// Samples computed at once, or auto; changes memory and time, never the result. Memory that runs out makes it
+    /// smaller, room makes it larger again, up to the number given [default: auto]
+    #[arg(long, value_name = "auto|N", help_heading = "Memory")]
+    micro_batch: Option<Choice<usize>>,
+    /// Feature maps that are computed again rather than kept: auto, none, stages or blocks; never changes the result
+    /// [default: auto]
+    #[arg(long, value_name = "WHAT", help_heading = "Memory")]
+    recompute: Option<Choice<Recompute>>,
+    /// The most memory to use: 8GiB, 500MiB, or a share of the device's: 80%
+    #[arg(long, value_name = "SIZE|SHARE", help_heading = "Memory")]
+    memory_budget: Option<MemoryBudget>,
     /// The most samples whose statistics batch norm takes together [default: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
     norm_group: Option<usize>,
@@ -98,6 +107,9 @@ pub(crate) struct Args {
     /// Share of samples whose last residual branch is left out while training [default: the paper's]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     drop_path_rate: Option<f64>,
+    /// Keep an exponential moving average of the weights with this decay, and judge and keep that [default: none]
+    #[arg(long, value_name = "DECAY", help_heading = "Training")]
+    ema: Option<f64>,
     /// Seed of order, augmentation, dropout and initial weights [default: 0]
     #[arg(long, value_name = "N", help_heading = "Training")]
     seed: Option<u64>,
@@ -161,14 +173,21 @@ impl Args {
         let mut config: RunConfig = run.read_config()?;
         self.refuse_changes(&run, &config)?;
         // What has no influence on the result may change.
-        config.train.micro_batch = self.micro_batch.unwrap_or(config.train.micro_batch);
+        if let Some(choice) = self.micro_batch {
+            config.train.micro_batch = choice.fixed();
+        }
+        if let Some(choice) = self.recompute {
+            config.train.recompute = choice.fixed();
+        }
         let smallest = config.train.largest_group();
-        if config.train.micro_batch < smallest {
+        if let Some(micro_batch) = config.train.micro_batch.filter(|micro_batch| *micro_batch < smallest) {
             bail!(
-                "--micro-batch {} is smaller than this run's normalisation groups of {smallest}, which are part of what \
-                 it computes; {smallest} is the least it can be resumed with",
-                config.train.micro_batch
+                "--micro-batch {micro_batch} is smaller than this run's normalisation groups of {smallest}, which are part \
+                 of what it computes; {smallest} is the least it can be resumed with"
             );
+        }
+        if let Some(budget) = self.memory_budget {
+            config.memory_budget = Some(budget);
         }
         config.train.checkpoint_steps = self.checkpoint_steps.unwrap_or(config.train.checkpoint_steps);
         config.workers = self.workers.unwrap_or(config.workers);
@@ -191,6 +210,7 @@ impl Args {
     fn fit(&self, config: RunConfig, dataset: &Dataset, run: &RunDir, chosen: Chosen, resumed: bool) -> Result<Done> {
         let Chosen { device, facts } = chosen;
         let environment = environment(facts);
+        let budget = config.memory_budget.map(|budget| budget.impose(&device)).transpose()?;
         let (network, import) = config.initial_network(&device)?;
         let parameters = parameters::count(&network);
         let setup = Setup {
@@ -202,23 +222,29 @@ impl Args {
             validation: eval::loader(&config, dataset, Split::Val),
             run,
             stop: interrupt::flag()?,
+            start: starting_plan(&config, &network, budget)?,
+            faults: Faults::of_environment().map_err(anyhow::Error::msg)?,
         };
         // From here on the run is ours alone: the trainer holds its log.
         let mut trainer = Trainer::new(network, config.train.clone(), setup)?;
         run.write_environment(&environment)?;
         let mut console = Console::new(self.verbosity(), trainer.total_steps(), 0);
-        console.say(&opening(&config, dataset, run, &environment, parameters));
+        console.say(&opening(&config, dataset, run, &environment, parameters, trainer.plan()));
         if let Some(import) = import.filter(|_| !resumed) {
             console.say(&format!("starting from {import}"));
         }
         if resumed {
             trainer.resume(&mut console)?;
         } else {
-            let started = started(&config, &environment, parameters, trainer.total_steps());
+            let started = started(&config, &environment, parameters, trainer.total_steps(), trainer.plan());
             trainer.emit(started, &mut console)?;
         }
         let ended = trainer.fit(&mut console);
         console.close();
+        if let Err(error @ TrainError::DoesNotFit { .. }) = ended {
+            eprintln!("{}", does_not_fit(&config, budget)?);
+            return Err(error.into());
+        }
         if ended? == Ended::Interrupted {
             let step = trainer.progress().step;
             eprintln!("stopped after step {step}; continue with: kindling train --resume {}", run.path().display());
@@ -270,7 +296,7 @@ fn note(config: &RunConfig) -> String {
     note.to_string()
 }
 
-fn started(config: &RunConfig, environment: &Environment, parameters: u64, steps_total: u64) -> Event {
+fn started(config: &RunConfig, environment: &Environment, parameters: u64, steps_total: u64, plan: Plan) -> Event {
     Event::Started {
         time: environment.time.clone(),
         model: config.model.name.clone(),
@@ -280,15 +306,22 @@ fn started(config: &RunConfig, environment: &Environment, parameters: u64, steps
         device: environment.device.device.clone(),
         image_size: config.data.preprocess.size,
         global_batch: config.train.batch_size,
-        micro_batch: config.train.micro_batch,
+        micro_batch: plan.micro_batch,
         steps_total,
     }
 }
 
-fn opening(config: &RunConfig, dataset: &Dataset, run: &RunDir, environment: &Environment, parameters: u64) -> String {
+fn opening(
+    config: &RunConfig,
+    dataset: &Dataset,
+    run: &RunDir,
+    environment: &Environment,
+    parameters: u64,
+    plan: Plan,
+) -> String {
     let size = config.data.preprocess.size;
     let batch = config.train.batch_size;
-    let micro = config.train.micro_batch.min(batch);
+    let micro = plan.micro_batch;
     format!(
         "{} ({:.2} M parameters) on {} ({} train, {} val, {} test images, {size}x{size}), batch {batch} in \
          micro-batches of {micro}, device {}\nrun {}",
@@ -306,8 +339,12 @@ fn opening(config: &RunConfig, dataset: &Dataset, run: &RunDir, environment: &En
 fn closing(metrics: &Metrics, run: &RunDir) -> String {
     let percent = |share: f64| share * 100.0;
     let accuracy = metrics.test.as_ref().map_or(0.0, |score| score.accuracy);
+    let recoveries = match metrics.recoveries {
+        0 => String::new(),
+        count => format!("memory ran out {count} times, which cost {:.1} s and changed nothing\n", metrics.recovery_seconds),
+    };
     format!(
-        "test accuracy {:.1} % (always naming the largest class: {:.1} %) after {} steps in {:.0} s of training\n\
+        "{recoveries}test accuracy {:.1} % (always naming the largest class: {:.1} %) after {} steps in {:.0} s of training\n\
          report {}",
         percent(accuracy),
         percent(metrics.chance),
@@ -325,5 +362,6 @@ fn result_line(metrics: &Metrics) -> serde_json::Value {
         "chance": metrics.chance,
         "images_per_second": metrics.images_per_second,
         "peak_memory_bytes": metrics.peak_memory_bytes,
+        "recoveries": metrics.recoveries,
     })
 }

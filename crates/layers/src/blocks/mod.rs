@@ -10,6 +10,7 @@ use burn::tensor::{Device, Tensor};
 
 use crate::drop_path::DropPath;
 use crate::names::Names;
+use crate::room;
 use crate::trace::Describe;
 
 pub use fused_inverted_residual::{FusedInvertedResidual, FusedInvertedResidualConfig};
@@ -47,7 +48,10 @@ pub trait BlockConfig: Clone {
 /// Adds a shortcut to what a branch made of it.
 pub(crate) fn join(shortcut: Option<Tensor<4>>, branch: Tensor<4>, drop_path: DropPath) -> Tensor<4> {
     match shortcut {
-        Some(shortcut) => drop_path.forward(branch) + shortcut,
+        Some(shortcut) => {
+            room::announce_like(&branch, branch.shape().num_elements());
+            drop_path.forward(branch) + shortcut
+        }
         None => branch,
     }
 }

@@ -13,6 +13,7 @@ use super::depthwise::{self, Geometry};
 use super::norm_act::NormAct;
 use super::{CpuOps, dims, tensor, values};
 use crate::activation::Activation;
+use crate::room;
 
 type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
 
@@ -76,6 +77,7 @@ impl Backward<Flex, 2> for DepthwiseBackward {
         let geometry = Geometry::of(&x, &weight, stride, before);
         let dy = grads.consume::<Flex>(&ops.node);
         let dy = values(&dy);
+        room::announce(size_of::<f32>() * geometry.input().iter().product::<usize>());
         let [x_node, weight_node] = ops.parents;
         if let Some(node) = x_node {
             let dx = depthwise::backward_input(&dy, &values(&weight), &geometry);
@@ -110,6 +112,7 @@ impl Backward<Flex, 3> for NormActBackward {
         let shape = dims(&x);
         let norm = NormAct::new(shape, &values(&weight), &values(&bias), &values(&statistics), groups, epsilon);
         let dy = grads.consume::<Flex>(&ops.node);
+        room::announce(size_of::<f32>() * shape.iter().product::<usize>());
         let gradients = norm.backward(&values(&x), &values(&dy), activation);
         let of_channels = |values: Vec<f32>| {
             let shape = [values.len()];

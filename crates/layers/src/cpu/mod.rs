@@ -54,7 +54,12 @@ pub(crate) trait CpuOps: Backend {
 
 /// Whether a tensor is one these operations serve.
 pub(crate) fn serves<const D: usize>(x: &Tensor<D>) -> bool {
-    matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_)) && x.dtype() == DType::F32
+    x.dtype() == DType::F32 && on_cpu(x)
+}
+
+/// Whether a tensor lies in the process's own memory.
+pub(crate) fn on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
+    matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
 }
 
 /// See [`CpuOps::depthwise`]. The caller has asked [`serves`] and [`depthwise_kernel`].

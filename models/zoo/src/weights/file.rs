@@ -1,16 +1,21 @@
 //! Tensors out of a file.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{BufReader, Read};
 use std::path::Path;
 
 use burn::tensor::TensorData;
 use burn_store::{ModuleStore, PytorchStore};
 use kindling_layers::tensors::{self, Tensors};
+use zip::ZipArchive;
 
 use crate::error::ZooError;
 
 /// The largest file that is read; EfficientNetV2-L has half a gigabyte.
 const MAX_BYTES: u64 = 4 << 30;
+
+/// An entry of an archive up to this size may be larger than the archive.
+const SMALL_ENTRY: u64 = 1 << 20;
 
 /// Reads all tensors of a file: safetensors, or what `torch.save` wrote (in the zip format, or in the older one). Which
 /// it is shows in the first bytes, not in the name.
@@ -28,13 +33,20 @@ pub fn read(path: &Path) -> Result<Tensors, ZooError> {
         return Err(corrupt(format!("it has {length} bytes, more than the {MAX_BYTES} that are read")));
     }
     let mut start = [0u8; 9];
-    let mut file = std::fs::File::open(path).map_err(io)?;
+    let mut file = File::open(path).map_err(io)?;
     let count = file.read(&mut start).map_err(io)?;
-    if looks_like_safetensors(&start[..count], length) {
+    let start = &start[..count];
+    let tensors = if looks_like_safetensors(start, length) {
         let bytes = std::fs::read(path).map_err(io)?;
-        return tensors::from_bytes(&bytes).map_err(corrupt);
+        tensors::from_bytes(&bytes)
+    } else {
+        let checked = if start.starts_with(b"PK") { check_archive(path, length) } else { Ok(()) };
+        checked.and_then(|()| read_pytorch(path, length))
+    };
+    match tensors {
+        Ok(tensors) if tensors.is_empty() => Err(corrupt("there is no tensor in it".to_string())),
+        tensors => tensors.map_err(corrupt),
     }
-    read_pytorch(path, length).map_err(corrupt)
 }
 
 /// A safetensors file starts with the length of its header and the header's opening brace.
@@ -45,12 +57,23 @@ fn looks_like_safetensors(start: &[u8], length: u64) -> bool {
     }
 }
 
+/// `torch.save` stores entries as they are. An archive that somebody compressed is read as well, unless it unpacks to more
+/// than weights ever do: every byte of a pickle can cost a hundred of memory.
+fn check_archive(path: &Path, length: u64) -> Result<(), String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let archive = ZipArchive::new(BufReader::new(file)).map_err(|error| one_line(&error.to_string()))?;
+    let sizes = (0..archive.len()).filter_map(|index| archive.by_index_data(index).ok()).map(|entry| entry.size());
+    match sizes.max() {
+        Some(size) if size > length.max(SMALL_ENTRY) => {
+            Err(format!("an entry of {size} bytes is packed in an archive of {length}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn read_pytorch(path: &Path, length: u64) -> Result<Tensors, String> {
     let mut store = PytorchStore::from_file(path).map_indices_contiguous(false);
     let found = store.get_all_tensors().map_err(|error| one_line(&error.to_string()))?;
-    if found.is_empty() {
-        return Err("there is no tensor in it".to_string());
-    }
     let claimed = found.values().map(|tensor| tensor.byte_len() as u64).fold(0, u64::saturating_add);
     // Tensors may share memory, and a compressed archive may be smaller than what is in it, but not by much.
     if claimed > 16 * length {

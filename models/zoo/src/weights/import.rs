@@ -56,6 +56,7 @@ impl fmt::Display for Import {
         }
         match self.left_out.as_slice() {
             [] => Ok(()),
+            [one] => write!(f, "; the tensor `{one}` is not the model's"),
             [first, ..] => write!(f, "; {} tensors are not the model's (`{first}`, ...)", self.left_out.len()),
         }
     }
@@ -83,8 +84,10 @@ pub fn import(network: Network, tensors: Tensors, adapt: Adapt) -> Result<(Netwo
 pub fn classes(network: &Network, tensors: &Tensors) -> Option<usize> {
     let (tensors, _) = unwrap(tensors.clone());
     let table = recognise(network, &parameters::slots(network), &tensors).ok()?;
-    let (key, _) = table.places.iter().find(|(_, place)| place.own == HEAD[0])?;
-    tensors.get(key).and_then(|head| head.shape().as_slice().first().copied())
+    let (key, place) = table.places.iter().find(|(_, place)| place.own == HEAD[0])?;
+    let head = tensors.get(key)?.shape();
+    // A head of other features is another model's, and one of none could claim any number of classes.
+    head.as_slice().first().copied().filter(|_| head.as_slice()[1..] == place.reference_shape[1..])
 }
 
 /// The file's tensors under our names and in our shapes.
@@ -147,6 +150,7 @@ fn reshape(
     }
     if let (true, STEM, &[output, channels, height, width]) = (adapt_stem, place.own.as_str(), found.as_slice())
         && *expected == [output, 1, height, width]
+        && channels > 1
     {
         import.folded_stem = Some(channels);
         return Ok(Some(sum_channels(data)));

@@ -69,6 +69,7 @@ impl Args {
         let config = RunConfig {
             device: device.unwrap_or("auto".to_string()),
             workers: self.workers.or(file.map(|file| file.workers)).unwrap_or_else(default_workers),
+            memory_budget: self.memory_budget.or(file.and_then(|file| file.memory_budget)),
             model: ModelConfig {
                 name: model.key(),
                 drop_rate: self.drop_rate.or(file.and_then(|file| file.model.drop_rate)),
@@ -122,7 +123,14 @@ impl Args {
         let optimizer = self.optimizer_config(file.map(|file| file.optimizer))?;
         let norm_group = self.norm_group.or(file.map(|file| file.norm_group)).unwrap_or(NORM_GROUP);
         let same_batch = file.filter(|file| file.batch_size == batch_size && file.norm_group == norm_group);
-        let micro_batch = self.micro_batch.or(same_batch.map(|file| file.micro_batch));
+        let micro_batch = match self.micro_batch {
+            Some(choice) => choice.fixed(),
+            None => same_batch.and_then(|file| file.micro_batch),
+        };
+        let recompute = match self.recompute {
+            Some(choice) => choice.fixed(),
+            None => file.and_then(|file| file.recompute),
+        };
         let lr = match (optimizer, file) {
             (_, Some(file)) if self.optimizer.is_none() => file.lr,
             // A linear head alone.
@@ -141,7 +149,9 @@ impl Args {
         };
         Ok(TrainConfig {
             batch_size,
-            micro_batch: micro_batch.unwrap_or(batch_size.min(norm_group.max(1))),
+            micro_batch,
+            recompute,
+            ema: self.ema.or(file.and_then(|file| file.ema)),
             norm_group,
             norm_momentum: file.and_then(|file| file.norm_momentum),
             epochs: self.epochs.or(file.map(|file| file.epochs)).unwrap_or(epochs),
@@ -204,6 +214,7 @@ impl Args {
             changed_option("--clip-norm", self.clip_norm, train.clip_norm),
             changed_option("--drop-rate", self.drop_rate, config.model.drop_rate),
             changed_option("--drop-path-rate", self.drop_path_rate, config.model.drop_path_rate),
+            changed_option("--ema", self.ema, train.ema),
             changed("--freeze", self.freeze, config.model.freeze),
             self.pretrained.then(|| "--pretrained says what a run starts from".to_string()),
             self.weights.as_ref().map(|_| "--weights says what a run starts from".to_string()),

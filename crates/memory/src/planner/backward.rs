@@ -1,0 +1,191 @@
+//! What an operation makes and frees on its way backward.
+
+use super::cuda;
+use super::graph::Kind;
+use super::ledger::{BufferId, Part};
+use super::pass::{Held, Pass};
+use super::update::WEIGHT_BYTES;
+
+impl Pass<'_> {
+    /// Takes the gradient of an operation's output to its inputs and weights, and lets go of what it kept.
+    pub(super) fn backward(&mut self, index: usize) {
+        let graph = self.graph;
+        let node = &graph.nodes[index];
+        let kept = std::mem::take(&mut self.kept[index]);
+        let Some(gradient) = self.gradients[node.output].take() else {
+            return kept.into_iter().for_each(|held| self.ledger.release(held.buffer));
+        };
+        let input = node.inputs[0];
+        let wants = graph.wants_gradient[input];
+        match node.kind {
+            Kind::Dense { .. } => self.dense(index, gradient),
+            Kind::Pointwise => return self.pointwise(index, gradient, kept),
+            Kind::Multiply => return self.multiply(index, gradient, kept),
+            Kind::Activation(_) => return self.activation(index, gradient, kept),
+            Kind::Depthwise => {
+                let copy = self.scratch(self.copy_of_view(gradient, node.output));
+                if wants {
+                    let made = self.make(self.map_bytes(input));
+                    self.give(input, made, false);
+                }
+                let copied = kept.first().map_or(0, |held| self.copy_of_view(*held, input));
+                self.ledger.burst(copied + if self.on_cuda() { self.swapped(index) } else { 0 });
+                self.weight_gradients(index);
+                self.end_scratch(copy);
+            }
+            Kind::NormAct(_) => {
+                let copy = self.scratch(self.copy_of_view(gradient, node.output));
+                let made = self.make(self.map_bytes(input));
+                if self.on_cuda() {
+                    self.ledger.burst(cuda::NORM_SCRATCH * self.map_bytes(input));
+                }
+                self.weight_gradients(index);
+                if wants {
+                    self.give(input, made, false);
+                } else {
+                    self.ledger.release(made);
+                }
+                self.end_scratch(copy);
+            }
+            Kind::Add | Kind::Concat => {
+                let view = gradient.view || (node.kind == Kind::Concat && self.situation.micro_batch > 1);
+                for &input in node.inputs.iter().filter(|input| graph.wants_gradient[**input]) {
+                    let shared = self.ledger.retain(gradient.buffer);
+                    self.give(input, shared, view);
+                }
+            }
+            Kind::Mean | Kind::MaxPool | Kind::Slice | Kind::Linear | Kind::Other => {
+                for &input in node.inputs.iter().filter(|input| graph.wants_gradient[**input]) {
+                    let made = self.make(self.map_bytes(input));
+                    self.give(input, made, false);
+                }
+                self.weight_gradients(index);
+            }
+        }
+        kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));
+    }
+
+    fn dense(&mut self, index: usize, gradient: Held) {
+        let node = &self.graph.nodes[index];
+        let (input, convolution) = (node.inputs[0], self.convolution(index));
+        let padded = self.padded_bytes(index);
+        let copy = self.scratch(self.copy_of_view(gradient, node.output));
+        if self.graph.wants_gradient[input] {
+            let made = self.make(padded.unwrap_or(self.map_bytes(input)));
+            self.ledger.burst(if self.on_cuda() { 0 } else { convolution.input_gradient() });
+            self.give(input, made, padded.is_some());
+        }
+        if self.on_cuda() {
+            self.ledger.burst(self.swapped(index));
+            self.weight_gradients(index);
+        } else if !node.params.is_empty() {
+            self.make_gradient(convolution.uncut_gradient());
+            self.ledger.burst(convolution.weight_gradient());
+        }
+        self.end_scratch(copy);
+    }
+
+    fn pointwise(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
+        let node = &self.graph.nodes[index];
+        let input = node.inputs[0];
+        let mut gradient = gradient;
+        if gradient.view {
+            let copy = self.make(self.map_bytes(node.output));
+            self.ledger.release(gradient.buffer);
+            gradient = Held { buffer: copy, view: false };
+        }
+        if !node.params.is_empty() {
+            // One for each image, then their sum.
+            let batch = self.situation.micro_batch as u64;
+            let one = node.params[0] * WEIGHT_BYTES;
+            let each = self.scratch(if batch > 1 { one * batch } else { 0 });
+            self.weight_gradients(index);
+            self.end_scratch(each);
+        }
+        kept.into_iter().for_each(|held| self.ledger.release(held.buffer));
+        if self.graph.wants_gradient[input] {
+            let made = self.make(self.map_bytes(input));
+            self.ledger.release(gradient.buffer);
+            self.give(input, made, false);
+        } else {
+            self.ledger.release(gradient.buffer);
+        }
+    }
+
+    fn multiply(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
+        let node = &self.graph.nodes[index];
+        if let [first, second] = node.inputs[..] {
+            if self.graph.wants_gradient[first] {
+                let made = self.make(self.map_bytes(first));
+                self.give(first, made, false);
+            }
+            if self.graph.wants_gradient[second] {
+                // gradient * first, then summed: written over one of them if nobody else needs it.
+                let first_is_free = kept.first().is_some_and(|held| self.ledger.unique(held.buffer));
+                if !self.ledger.unique(gradient.buffer) && !first_is_free {
+                    self.ledger.burst(self.map_bytes(node.output));
+                }
+                let made = self.make(self.map_bytes(second));
+                self.give(second, made, false);
+            }
+        }
+        kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));
+    }
+
+    fn activation(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
+        let node = &self.graph.nodes[index];
+        let input = node.inputs[0];
+        // The derivative is written over what was kept, or over the gradient, if nobody else needs it.
+        let free = kept.iter().chain([&gradient]).find(|held| !held.view && self.ledger.unique(held.buffer));
+        let result = match free.map(|held| held.buffer) {
+            Some(buffer) => self.ledger.retain(buffer),
+            None => self.make(self.map_bytes(input)),
+        };
+        kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));
+        if self.graph.wants_gradient[input] {
+            self.give(input, result, false);
+        } else {
+            self.ledger.release(result);
+        }
+    }
+
+    fn weight_gradients(&mut self, index: usize) {
+        for elements in &self.graph.nodes[index].params {
+            self.make_gradient(elements * WEIGHT_BYTES);
+        }
+    }
+
+    /// Input and output's gradient in another layout.
+    fn swapped(&self, index: usize) -> u64 {
+        let node = &self.graph.nodes[index];
+        self.map_bytes(node.inputs[0]) + self.map_bytes(node.output)
+    }
+
+    /// Adds a gradient to a value's, over whichever of the two nobody else needs.
+    fn give(&mut self, value: usize, buffer: BufferId, view: bool) {
+        let given = Held { buffer, view };
+        let sum = match self.gradients[value].take() {
+            None => given,
+            Some(known) => {
+                let free = [given, known].into_iter().find(|held| !held.view && self.ledger.unique(held.buffer));
+                let sum = match free.map(|held| held.buffer) {
+                    Some(buffer) => self.ledger.retain(buffer),
+                    None => self.make(self.map_bytes(value)),
+                };
+                self.ledger.release(given.buffer);
+                self.ledger.release(known.buffer);
+                Held { buffer: sum, view: false }
+            }
+        };
+        self.gradients[value] = Some(sum);
+    }
+
+    fn scratch(&mut self, bytes: u64) -> u64 {
+        self.ledger.add(Part::Workspace, bytes);
+        bytes
+    }
+
+    fn end_scratch(&mut self, bytes: u64) {
+        self.ledger.remove(Part::Workspace, bytes);
+    }
+}

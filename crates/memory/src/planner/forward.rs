@@ -1,0 +1,181 @@
+//! What an operation makes and keeps on its way forward.
+
+use super::cpu::Convolution;
+use super::cuda;
+use super::graph::Kind;
+use super::ledger::Part;
+use super::pass::{Held, Pass};
+use super::Target;
+
+impl Pass<'_> {
+    /// Runs an operation; `tracked` says whether there will be a backward pass.
+    pub(super) fn forward(&mut self, index: usize, tracked: bool) {
+        let graph = self.graph;
+        let node = &graph.nodes[index];
+        let tracked = tracked && !node.frozen;
+        let inputs: Vec<Held> = node.inputs.iter().filter_map(|input| self.values[*input]).collect();
+        if inputs.len() != node.inputs.len() {
+            return; // a trace that reads what nothing made
+        }
+        let bytes = self.map_bytes(node.output);
+        let first = inputs[0];
+        let mut keep = Vec::new();
+        let output = match node.kind {
+            Kind::Dense { .. } => {
+                let convolution = self.convolution(index);
+                let padded = self.padded_bytes(index).map(|bytes| self.make(bytes));
+                let output = self.make(bytes);
+                self.ledger.burst(if self.on_cuda() { 0 } else { convolution.forward() });
+                match padded {
+                    Some(padded) => {
+                        keep.push(Held { buffer: self.ledger.retain(padded), view: false });
+                        self.ledger.release(padded);
+                    }
+                    None => keep.push(self.retained(first)),
+                }
+                output
+            }
+            Kind::Pointwise if first.view => {
+                // A reshape of what does not lie in one piece copies it.
+                let copy = self.make(self.map_bytes(node.inputs[0]));
+                let output = self.make(bytes);
+                keep.push(Held { buffer: self.ledger.retain(copy), view: false });
+                self.ledger.release(copy);
+                output
+            }
+            Kind::Depthwise | Kind::Pointwise | Kind::Linear => {
+                let output = self.make(bytes);
+                self.ledger.burst(self.copy_of_view(first, node.inputs[0]));
+                keep.push(self.retained(first));
+                output
+            }
+            Kind::NormAct(activation) => {
+                let output = self.make(bytes);
+                self.ledger.burst(self.copy_of_view(first, node.inputs[0]));
+                keep.push(self.retained(first));
+                if self.on_cuda() {
+                    keep.extend((0..cuda::kept_by(activation)).map(|_| self.scratch_map(bytes)));
+                }
+                output
+            }
+            Kind::Activation(activation) => {
+                if self.on_cuda() {
+                    keep.extend((1..cuda::kept_by(activation)).map(|_| self.scratch_map(bytes)));
+                }
+                if tracked || !self.free_to_overwrite(node.inputs[0], first) {
+                    keep.push(self.retained(first));
+                    self.make(bytes)
+                } else {
+                    self.ledger.retain(first.buffer)
+                }
+            }
+            Kind::Add => {
+                let reused = node.inputs.iter().zip(&inputs).find(|(value, held)| self.free_to_overwrite(**value, **held));
+                match reused.map(|(_, held)| held.buffer) {
+                    Some(buffer) => self.ledger.retain(buffer),
+                    None => self.make(bytes),
+                }
+            }
+            Kind::Multiply => {
+                if !tracked && self.free_to_overwrite(node.inputs[0], first) {
+                    self.ledger.retain(first.buffer)
+                } else {
+                    keep.extend(inputs.iter().map(|held| self.retained(*held)).collect::<Vec<_>>());
+                    self.make(bytes)
+                }
+            }
+            Kind::Slice => self.ledger.retain(first.buffer),
+            Kind::Mean | Kind::Concat => self.make(bytes),
+            Kind::MaxPool => {
+                let output = self.make(bytes);
+                // The places the maxima came from.
+                let places = self.make(bytes / self.situation.element_bytes as u64 * INDEX_BYTES);
+                keep.extend([self.retained(first), Held { buffer: places, view: false }]);
+                output
+            }
+            Kind::Other => {
+                keep.push(self.retained(first));
+                self.make(bytes)
+            }
+        };
+        let of_one_image = self.situation.micro_batch == 1;
+        let view = matches!(node.kind, Kind::Slice) && !of_one_image;
+        for input in &node.inputs {
+            self.reads[*input] -= 1;
+            if self.reads[*input] == 0
+                && let Some(held) = self.values[*input].take()
+            {
+                self.ledger.release(held.buffer);
+            }
+        }
+        self.values[node.output] = Some(Held { buffer: output, view });
+        if tracked && graph.wants_gradient[node.output] {
+            self.kept[index] = keep;
+        } else {
+            keep.into_iter().for_each(|held| self.ledger.release(held.buffer));
+        }
+    }
+
+    fn retained(&mut self, held: Held) -> Held {
+        Held { buffer: self.ledger.retain(held.buffer), ..held }
+    }
+
+    /// A map that is only kept.
+    fn scratch_map(&mut self, bytes: u64) -> Held {
+        Held { buffer: self.ledger.make(Part::Activations, bytes), view: false }
+    }
+
+    /// Whether nobody else refers to a value and nobody will read it again: then results are written over it.
+    fn free_to_overwrite(&self, value: usize, held: Held) -> bool {
+        !held.view && self.reads[value] == 1 && self.ledger.unique(held.buffer)
+    }
+
+    /// The bytes of the copy that an operation makes of an input that does not lie in one piece.
+    pub(super) fn copy_of_view(&self, held: Held, value: usize) -> u64 {
+        if held.view { self.map_bytes(value) } else { 0 }
+    }
+
+    /// Where the zeros around a convolution's input differ from side to side, they are put there first: the bytes.
+    pub(super) fn padded_bytes(&self, index: usize) -> Option<u64> {
+        let node = &self.graph.nodes[index];
+        let Kind::Dense { padding, .. } = node.kind else { return None };
+        if padding.before == padding.after {
+            return None;
+        }
+        let convolution = self.convolution(index);
+        Some(convolution.input.elements() * convolution.batch * convolution.element_bytes)
+    }
+
+    /// A dense convolution with its shapes.
+    pub(super) fn convolution(&self, index: usize) -> Convolution {
+        let node = &self.graph.nodes[index];
+        let mut input = self.graph.maps[node.inputs[0]];
+        let (mut kernel, mut stride, mut inside) = (1, 1, 0);
+        if let Kind::Dense { kernel: side, stride: step, padding } = node.kind {
+            (kernel, stride) = (side as u64, step as u64);
+            if padding.before == padding.after {
+                inside = padding.before[0] as u64;
+            } else {
+                input.height += padding.before[0] + padding.after[0];
+                input.width += padding.before[1] + padding.after[1];
+            }
+        }
+        let threads = match self.situation.target {
+            Target::Cpu { threads } => threads.max(1) as u64,
+            Target::Cuda => 1,
+        };
+        Convolution {
+            batch: self.situation.micro_batch as u64,
+            input,
+            output: self.graph.maps[node.output],
+            kernel,
+            stride,
+            padding: inside,
+            threads,
+            element_bytes: self.situation.element_bytes as u64,
+        }
+    }
+}
+
+/// Bytes of a place in a map, as Burn's backends count by default.
+const INDEX_BYTES: u64 = 8;

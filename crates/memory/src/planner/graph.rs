@@ -1,0 +1,196 @@
+//! The trace as the operations that really run: normalisation and the activation behind it are one, and each operation
+//! knows where Burn's backward pass comes to it.
+
+use kindling_layers::trace::{FeatureMap, LayerTrace, Op, Trace, Zeros};
+use kindling_layers::{Activation, Freeze};
+
+/// An operation with its gradient.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// A convolution through im2col.
+    Dense {
+        kernel: usize,
+        stride: usize,
+        padding: Zeros,
+    },
+    /// One filter a channel.
+    Depthwise,
+    /// A matrix product.
+    Pointwise,
+    /// Normalisation and activation.
+    NormAct(Activation),
+    Activation(Activation),
+    Add,
+    Multiply,
+    Mean,
+    Linear,
+    MaxPool,
+    Slice,
+    Concat,
+    /// Anything else: keeps what it reads and makes a map.
+    Other,
+}
+
+/// Where in a network an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The first convolution, with its pooling.
+    Stem,
+    /// A block of a stage.
+    Block(usize, usize),
+    /// The last convolution.
+    Features,
+    /// Everything behind it: never computed again.
+    Tail,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) kind: Kind,
+    /// The layer it is shown as.
+    pub(super) layer: usize,
+    pub(super) inputs: Vec<usize>,
+    pub(super) output: usize,
+    /// Elements of its parameters, one entry a tensor; none if frozen.
+    pub(super) params: Vec<u64>,
+    /// Burn's backward pass takes operations by falling level, and of one level the last first.
+    pub(super) level: usize,
+    pub(super) place: Place,
+    pub(super) frozen: bool,
+}
+
+/// The operations in the order they run forward.
+#[derive(Clone, Debug)]
+pub(super) struct Graph {
+    pub(super) nodes: Vec<Node>,
+    /// The shape of each value.
+    pub(super) maps: Vec<FeatureMap>,
+    /// Whether backward wants a value's gradient.
+    pub(super) wants_gradient: Vec<bool>,
+    /// Elements of the network's tensors, running statistics included.
+    pub(super) weights: u64,
+}
+
+impl Graph {
+    pub(super) fn of(trace: &Trace, freeze: Freeze) -> Self {
+        let maps: Vec<FeatureMap> =
+            std::iter::once(trace.input).chain(trace.layers.iter().map(|layer| layer.output)).collect();
+        let mut levels = vec![0; maps.len()];
+        let mut wants_gradient = vec![false; maps.len()];
+        let mut nodes: Vec<Node> = Vec::with_capacity(trace.layers.len());
+        let mut weights = 0;
+        for (layer, described) in trace.layers.iter().enumerate() {
+            let output = layer + 1;
+            let place = place_of(&described.name);
+            let frozen = is_frozen(place, freeze);
+            weights += described.params;
+            if matches!(described.op, Op::BatchNorm { .. }) {
+                weights += described.params; // mean and variance beside scale and shift
+            }
+            if let Some(norm) = nodes.last_mut()
+                && let Some(activation) = fused(norm, described)
+            {
+                norm.kind = Kind::NormAct(activation);
+                norm.output = output;
+                levels[output] = norm.level;
+                wants_gradient[output] = wants_gradient[layer];
+                continue;
+            }
+            let kind = kind_of(described);
+            let params = if frozen { Vec::new() } else { tensors_of(described) };
+            let before = described.inputs.iter().map(|input| levels[*input]).max().unwrap_or(0);
+            levels[output] = before + depth_of(kind);
+            let wants = !frozen && (!params.is_empty() || described.inputs.iter().any(|input| wants_gradient[*input]));
+            wants_gradient[output] = wants;
+            nodes.push(Node {
+                kind,
+                layer,
+                inputs: described.inputs.clone(),
+                output,
+                params,
+                level: levels[output],
+                place,
+                frozen,
+            });
+        }
+        Self { nodes, maps, wants_gradient, weights }
+    }
+
+    /// Elements of the tensors that train, in the order of the network.
+    pub(super) fn trained(&self) -> impl Iterator<Item = u64> {
+        self.nodes.iter().flat_map(|node| node.params.iter().copied())
+    }
+}
+
+/// The activation that a layer is, if it runs inside the normalisation before it.
+fn fused(last: &Node, layer: &LayerTrace) -> Option<Activation> {
+    match (last.kind, layer.op) {
+        (Kind::NormAct(Activation::Identity), Op::Activation(activation)) if layer.inputs == [last.output] => {
+            Some(activation)
+        }
+        _ => None,
+    }
+}
+
+fn kind_of(layer: &LayerTrace) -> Kind {
+    match layer.op {
+        Op::Conv { kernel: 1, stride: 1, groups: 1, .. } => Kind::Pointwise,
+        Op::Conv { kernel, stride, groups: 1, padding } => Kind::Dense { kernel, stride, padding },
+        Op::Conv { .. } => Kind::Depthwise,
+        Op::BatchNorm { .. } => Kind::NormAct(Activation::Identity),
+        Op::Linear => Kind::Linear,
+        Op::Activation(activation) => Kind::Activation(activation),
+        Op::Add => Kind::Add,
+        Op::Multiply => Kind::Multiply,
+        Op::GlobalAveragePool => Kind::Mean,
+        Op::MaxPool { .. } => Kind::MaxPool,
+        Op::Slice { .. } => Kind::Slice,
+        Op::Concat => Kind::Concat,
+        _ => Kind::Other,
+    }
+}
+
+/// Steps of Burn's gradient graph that an operation is made of.
+fn depth_of(kind: Kind) -> usize {
+    match kind {
+        Kind::Pointwise | Kind::Mean => 3, // reshape, operation, reshape
+        Kind::Multiply => 2,               // the gate is reshaped first
+        _ => 1,
+    }
+}
+
+/// Elements of each parameter of a layer.
+fn tensors_of(layer: &LayerTrace) -> Vec<u64> {
+    let channels = layer.output.channels as u64;
+    match layer.op {
+        Op::BatchNorm { .. } => vec![channels; 2],
+        Op::Linear => vec![layer.params - channels, channels],
+        _ if layer.params > 0 => vec![layer.params],
+        _ => Vec::new(),
+    }
+}
+
+/// The place of a layer, from its name in a staged network.
+fn place_of(name: &str) -> Place {
+    let mut segments = name.split('.');
+    let mut number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
+    match segments.next() {
+        Some("stem" | "pool") => Place::Stem,
+        Some("stages") => match (number(segments.next()), number(segments.next())) {
+            (Some(stage), Some(block)) => Place::Block(stage, block),
+            _ => Place::Tail,
+        },
+        Some("head") if segments.next() == Some("features") => Place::Features,
+        _ => Place::Tail,
+    }
+}
+
+fn is_frozen(place: Place, freeze: Freeze) -> bool {
+    match (freeze, place) {
+        (Freeze::None, _) | (_, Place::Tail) => false,
+        (Freeze::Backbone, _) => true,
+        (Freeze::Stages(_), Place::Stem) => true,
+        (Freeze::Stages(stages), Place::Block(stage, _)) => stage < stages,
+        (Freeze::Stages(_), Place::Features) => false,
+    }
+}

@@ -1,0 +1,125 @@
+//! Live bytes by what they are for, and their peak.
+
+use super::Moment;
+
+/// What bytes are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Weights,
+    Gradients,
+    Optimizer,
+    Activations,
+    Workspace,
+    Overhead,
+}
+
+const PARTS: usize = 6;
+
+/// The fullest moment so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Peak {
+    pub(super) parts: [u64; PARTS],
+    pub(super) moment: Moment,
+    /// The largest single allocation so far.
+    pub(super) largest: u64,
+}
+
+impl Peak {
+    pub(super) fn total(&self) -> u64 {
+        self.parts.iter().sum()
+    }
+}
+
+/// A buffer; freed when nobody refers to it any more.
+pub(super) type BufferId = usize;
+
+#[derive(Clone, Copy, Debug)]
+struct Buffer {
+    bytes: u64,
+    part: Part,
+    references: usize,
+}
+
+/// Buffers, their sum, and its peak.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    buffers: Vec<Buffer>,
+    live: [u64; PARTS],
+    peak: Peak,
+    /// The most workspace since [`Ledger::start_scratch`].
+    scratch: u64,
+    pub(super) moment: Moment,
+}
+
+impl Ledger {
+    /// Allocates, with one reference.
+    pub(super) fn make(&mut self, part: Part, bytes: u64) -> BufferId {
+        self.add(part, bytes);
+        self.buffers.push(Buffer { bytes, part, references: 1 });
+        self.buffers.len() - 1
+    }
+
+    /// Allocates for good.
+    pub(super) fn add(&mut self, part: Part, bytes: u64) {
+        self.live[part as usize] += bytes;
+        self.scratch = self.scratch.max(self.live[Part::Workspace as usize]);
+        self.peak.largest = self.peak.largest.max(bytes);
+        if self.live.iter().sum::<u64>() > self.peak.total() {
+            self.peak.parts = self.live;
+            self.peak.moment = self.moment;
+        }
+    }
+
+    /// Frees what [`Ledger::add`] allocated.
+    pub(super) fn remove(&mut self, part: Part, bytes: u64) {
+        self.live[part as usize] = self.live[part as usize].saturating_sub(bytes);
+    }
+
+    /// Allocates and frees at once.
+    pub(super) fn burst(&mut self, bytes: u64) {
+        self.add(Part::Workspace, bytes);
+        self.remove(Part::Workspace, bytes);
+    }
+
+    /// One more reference.
+    pub(super) fn retain(&mut self, buffer: BufferId) -> BufferId {
+        self.buffers[buffer].references += 1;
+        buffer
+    }
+
+    /// One reference less; the last one frees.
+    pub(super) fn release(&mut self, buffer: BufferId) {
+        let Buffer { bytes, part, references } = &mut self.buffers[buffer];
+        *references -= 1;
+        if *references == 0 {
+            let (part, bytes) = (*part, *bytes);
+            self.remove(part, bytes);
+        }
+    }
+
+    /// Whether there is one reference only: then Burn writes results into the buffer itself.
+    pub(super) fn unique(&self, buffer: BufferId) -> bool {
+        self.buffers[buffer].references == 1
+    }
+
+    pub(super) fn bytes(&self, buffer: BufferId) -> u64 {
+        self.buffers[buffer].bytes
+    }
+
+    pub(super) fn start_scratch(&mut self) {
+        self.scratch = 0;
+    }
+
+    pub(super) fn scratch(&self) -> u64 {
+        self.scratch
+    }
+
+    pub(super) fn peak(&self) -> Peak {
+        self.peak
+    }
+
+    /// What is live of a part.
+    pub(super) fn live(&self, part: Part) -> u64 {
+        self.live[part as usize]
+    }
+}

@@ -1,0 +1,309 @@
+//! What a training step will need, from the trace alone.
+//!
+//! A step is played through on paper: the forward pass makes and frees the tensors that the layers make and free, the
+//! backward pass walks Burn's gradient graph in Burn's order, then come the optimizer's update (old and new weights and
+//! moments side by side, as a step that fails must change nothing) and, on the CPU, the copy a checkpoint is written
+//! from. Nothing is fitted to measurements: what each operation holds is read from its source, Burn 0.22.1 and
+//! [`kindling_layers`], and `benchmarks/` says how close that comes. For CUDA no measurement stands behind it yet.
+
+mod backward;
+mod cpu;
+mod cuda;
+mod forward;
+mod graph;
+mod ledger;
+mod pass;
+mod update;
+
+use std::fmt;
+use std::str::FromStr;
+
+use kindling_layers::Freeze;
+use kindling_layers::pass::normalisation_groups;
+use kindling_layers::trace::Trace;
+
+use graph::Graph;
+use ledger::{Ledger, Part};
+
+/// What is computed again in the backward pass instead of being kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recompute {
+    /// Nothing: everything that backward needs is kept.
+    #[default]
+    None,
+    /// Stage by stage: only the maps between stages are kept.
+    Stages,
+    /// Block by block: only the maps between blocks are kept.
+    Blocks,
+}
+
+impl Recompute {
+    /// All of them, the fastest first.
+    pub const ALL: [Self; 3] = [Self::None, Self::Stages, Self::Blocks];
+}
+
+impl fmt::Display for Recompute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "none",
+            Self::Stages => "stages",
+            Self::Blocks => "blocks",
+        })
+    }
+}
+
+impl FromStr for Recompute {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|recompute| recompute.to_string() == text);
+        known.ok_or_else(|| "choose none, stages or blocks".to_string())
+    }
+}
+
+/// An update rule, by what it remembers of each weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptimizerKind {
+    /// Two moments.
+    AdamW,
+    /// Its velocity, if there is momentum.
+    Sgd {
+        /// Whether there is.
+        momentum: bool,
+    },
+}
+
+impl OptimizerKind {
+    /// Numbers kept for each weight.
+    fn moments(self) -> u64 {
+        match self {
+            Self::AdamW => 2,
+            Self::Sgd { momentum } => u64::from(momentum),
+        }
+    }
+}
+
+/// Where a step runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Burn's CPU backend with Kindling's own operations; counted is everything the process holds.
+    Cpu {
+        /// Threads that compute: each has its own scratch memory.
+        threads: usize,
+    },
+    /// Burn's CUDA backend; counted is what its pools hold on the device.
+    Cuda,
+}
+
+/// Everything besides the network that decides how much memory a step needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Situation {
+    /// Samples computed at once.
+    pub micro_batch: usize,
+    /// Samples of an optimizer step.
+    pub batch: usize,
+    /// The most samples whose statistics batch norm takes together.
+    pub norm_group: usize,
+    /// What is computed again.
+    pub recompute: Recompute,
+    /// The update rule.
+    pub optimizer: OptimizerKind,
+    /// Whether a moving average of the weights is kept.
+    pub ema: bool,
+    /// What does not train.
+    pub freeze: Freeze,
+    /// Loader threads; each holds up to two global batches in host memory.
+    pub workers: usize,
+    /// Where the step runs.
+    pub target: Target,
+    /// Bytes of an element of a feature map: 4 for float32. Weights, gradients and moments are float32.
+    pub element_bytes: usize,
+}
+
+impl Situation {
+    /// A float32 step of `batch` samples at once with AdamW, nothing frozen, one loader thread.
+    pub fn whole_batch(batch: usize, target: Target) -> Self {
+        Self {
+            micro_batch: batch,
+            batch,
+            norm_group: 8,
+            recompute: Recompute::None,
+            optimizer: OptimizerKind::AdamW,
+            ema: false,
+            freeze: Freeze::None,
+            workers: 1,
+            target,
+            element_bytes: 4,
+        }
+    }
+}
+
+/// The moment of a step at which the most memory is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Moment {
+    /// The forward pass.
+    #[default]
+    Forward,
+    /// The backward pass.
+    Backward,
+    /// The optimizer's update.
+    Update,
+    /// The copy that a checkpoint is written from (CPU only: there host and device are one).
+    Checkpoint,
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Update => "update",
+            Self::Checkpoint => "checkpoint",
+        })
+    }
+}
+
+/// Memory at the fullest moment of a run, in bytes. The parts add up to the peak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prediction {
+    /// The network, its running statistics, and their moving average.
+    pub weights: u64,
+    /// Gradients of the weights.
+    pub gradients: u64,
+    /// What the optimizer remembers.
+    pub optimizer: u64,
+    /// Feature maps kept for backward or passed on, and their gradients.
+    pub activations: u64,
+    /// What an operation, the update or a checkpoint needs only while it runs.
+    pub workspace: u64,
+    /// Images in host memory and the process itself (CPU); rounding to pages (CUDA).
+    pub overhead: u64,
+    /// All of them together.
+    pub peak: u64,
+    /// When that is.
+    pub moment: Moment,
+}
+
+/// What one layer keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerMemory {
+    /// The layer's name in the trace.
+    pub name: String,
+    /// What it is.
+    pub kind: String,
+    /// Bytes it keeps from forward to backward that no layer before it keeps already.
+    pub kept: u64,
+    /// Bytes it needs only while it runs, in either pass.
+    pub workspace: u64,
+}
+
+/// The memory a step needs.
+pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
+    let graph = Graph::of(trace, situation.freeze);
+    let mut ledger = Ledger::default();
+    update::hold_state(&graph, situation, &mut ledger);
+    pass::micro_batch(&graph, situation, &mut ledger);
+    update::step_and_save(&graph, situation, &mut ledger);
+    let peak = ledger.peak();
+    let overhead = match situation.target {
+        Target::Cpu { .. } => peak.parts[Part::Overhead as usize],
+        Target::Cuda => cuda::overhead(peak.total(), peak.largest),
+    };
+    let of = |part: Part| peak.parts[part as usize];
+    let mut prediction = Prediction {
+        weights: of(Part::Weights),
+        gradients: of(Part::Gradients),
+        optimizer: of(Part::Optimizer),
+        activations: of(Part::Activations),
+        workspace: of(Part::Workspace),
+        overhead,
+        peak: 0,
+        moment: peak.moment,
+    };
+    let Prediction { weights, gradients, optimizer, activations, workspace, overhead, .. } = prediction;
+    prediction.peak = weights + gradients + optimizer + activations + workspace + overhead;
+    prediction
+}
+
+/// The largest micro-batch of whole normalisation groups of `situation.batch` whose step fits into `memory` bytes, with
+/// what it needs; `None` if not even one group fits. `situation.micro_batch` is not looked at.
+pub fn largest_micro_batch(trace: &Trace, situation: &Situation, memory: u64) -> Option<(usize, Prediction)> {
+    let groups = normalisation_groups(situation.batch, situation.norm_group);
+    let sizes: Vec<usize> = groups
+        .iter()
+        .scan(0, |sum, group| {
+            *sum += group;
+            Some(*sum)
+        })
+        .collect();
+    let predicted = |index: usize| predict(trace, &Situation { micro_batch: sizes[index], ..*situation });
+    last_that_fits(sizes.len(), memory, predicted).map(|(index, prediction)| (sizes[index], prediction))
+}
+
+/// The largest global batch, computed at once, whose step fits into `memory` bytes.
+pub fn largest_batch(trace: &Trace, situation: &Situation, memory: u64) -> Option<(usize, Prediction)> {
+    let predicted = |index: usize| {
+        let batch = index + 1;
+        predict(trace, &Situation { micro_batch: batch, batch, ..*situation })
+    };
+    last_that_fits(LARGEST_BATCH, memory, predicted).map(|(index, prediction)| (index + 1, prediction))
+}
+
+/// Beyond this nobody trains an image model.
+const LARGEST_BATCH: usize = 65_536;
+
+/// The last of `count` situations, each needing at least what those before it need, that fits.
+fn last_that_fits(
+    count: usize,
+    memory: u64,
+    predicted: impl Fn(usize) -> Prediction,
+) -> Option<(usize, Prediction)> {
+    let fits = |index: usize| Some(predicted(index)).filter(|prediction| prediction.peak <= memory);
+    let mut best = (0, fits(0)?);
+    // Doubling, then halving the gap.
+    let mut step = 1;
+    while let Some(index) = Some(best.0 + step).filter(|index| *index < count) {
+        match fits(index) {
+            Some(prediction) => best = (index, prediction),
+            None => break,
+        }
+        step *= 2;
+    }
+    while step > 0 {
+        if let Some(index) = Some(best.0 + step).filter(|index| *index < count)
+            && let Some(prediction) = fits(index)
+        {
+            best = (index, prediction);
+        } else {
+            step /= 2;
+        }
+    }
+    Some(best)
+}
+
+/// What each layer keeps for backward when nothing is computed again, in the order they run.
+pub fn by_layer(trace: &Trace, situation: &Situation) -> Vec<LayerMemory> {
+    let graph = Graph::of(trace, situation.freeze);
+    let situation = Situation { recompute: Recompute::None, ..*situation };
+    let of_layers = pass::kept_by_layer(&graph, &situation);
+    let describe = |(layer, (kept, workspace)): (usize, (u64, u64))| {
+        let layer = &trace.layers[layer];
+        LayerMemory { name: layer.name.clone(), kind: layer.op.to_string(), kept, workspace }
+    };
+    of_layers.into_iter().map(describe).collect()
+}
+
+/// Multiply-adds of a step with recomputation relative to one without: backward costs two forwards, and recomputed
+/// segments run forward once more.
+pub fn relative_cost(trace: &Trace, recompute: Recompute, freeze: Freeze) -> f64 {
+    if recompute == Recompute::None {
+        return 1.0;
+    }
+    let graph = Graph::of(trace, freeze);
+    let macs = |wanted: &dyn Fn(&graph::Node) -> bool| -> u64 {
+        graph.nodes.iter().filter(|node| wanted(node)).map(|node| trace.layers[node.layer].macs).sum()
+    };
+    let (forward, backward) = (macs(&|_| true), 2 * macs(&|node| !node.frozen));
+    let again = macs(&|node| !node.frozen && node.place != graph::Place::Tail);
+    (forward + backward + again) as f64 / (forward + backward).max(1) as f64
+}

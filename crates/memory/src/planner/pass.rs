@@ -1,0 +1,257 @@
+//! One micro-batch forward and backward.
+
+use std::collections::BTreeSet;
+
+use super::graph::{Graph, Node, Place};
+use super::ledger::{BufferId, Ledger, Part};
+use super::{Moment, Recompute, Situation, Target, cuda, update};
+
+/// A tensor: a buffer, or a part of one that does not lie in one piece.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) buffer: BufferId,
+    pub(super) view: bool,
+}
+
+/// The state of a pass.
+pub(super) struct Pass<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) situation: &'a Situation,
+    pub(super) ledger: &'a mut Ledger,
+    /// The values that layers still have to read.
+    pub(super) values: Vec<Option<Held>>,
+    /// How often each will be read.
+    pub(super) reads: Vec<usize>,
+    /// What each operation keeps for backward.
+    pub(super) kept: Vec<Vec<Held>>,
+    /// Gradients of values.
+    pub(super) gradients: Vec<Option<Held>>,
+    /// Gradients of weights that this pass made, before they are added up.
+    new_gradients: u64,
+}
+
+/// Plays a micro-batch through, on top of what the ledger already holds. Its gradients stay.
+pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
+    if situation.batch > situation.micro_batch {
+        // Those of the micro-batches before it.
+        ledger.add(Part::Gradients, update::gradients(graph));
+    }
+    let mut pass = Pass::new(graph, situation, ledger);
+    let images = pass.make(pass.map_bytes(0));
+    if situation.recompute == Recompute::None {
+        pass.whole(images);
+    } else {
+        pass.in_segments(images);
+    }
+    let made = pass.new_gradients;
+    ledger.remove(Part::Gradients, made);
+    if situation.batch <= situation.micro_batch {
+        ledger.add(Part::Gradients, update::gradients(graph));
+    }
+}
+
+/// For each layer that keeps something or needs scratch memory: bytes kept that no layer before keeps, and scratch.
+pub(super) fn kept_by_layer(graph: &Graph, situation: &Situation) -> Vec<(usize, (u64, u64))> {
+    let mut ledger = Ledger::default();
+    let mut pass = Pass::new(graph, situation, &mut ledger);
+    let images = pass.make(pass.map_bytes(0));
+    pass.enter(0, images);
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for index in 0..graph.nodes.len() {
+        pass.ledger.start_scratch();
+        pass.forward(index, true);
+        let new = |held: &&Held| seen.insert(held.buffer);
+        let kept: Vec<BufferId> = pass.kept[index].iter().filter(new).map(|held| held.buffer).collect();
+        let kept = kept.into_iter().map(|buffer| pass.ledger.bytes(buffer)).sum();
+        found.push((graph.nodes[index].layer, (kept, pass.ledger.scratch())));
+    }
+    pass.start_gradient(graph.maps.len() - 1);
+    for index in pass.backward_order(|_| true) {
+        pass.ledger.start_scratch();
+        pass.backward(index);
+        let (_, (_, scratch)) = &mut found[index];
+        *scratch = (*scratch).max(pass.ledger.scratch());
+    }
+    found
+}
+
+impl<'a> Pass<'a> {
+    fn new(graph: &'a Graph, situation: &'a Situation, ledger: &'a mut Ledger) -> Self {
+        let count = graph.maps.len();
+        let mut pass = Self {
+            graph,
+            situation,
+            ledger,
+            values: vec![None; count],
+            reads: vec![0; count],
+            kept: vec![Vec::new(); graph.nodes.len()],
+            gradients: vec![None; count],
+            new_gradients: 0,
+        };
+        for node in &graph.nodes {
+            node.inputs.iter().for_each(|input| pass.reads[*input] += 1);
+        }
+        pass
+    }
+
+    /// Everything kept: one pass forward, one backward.
+    fn whole(&mut self, images: BufferId) {
+        self.ledger.moment = Moment::Forward;
+        self.enter(0, images);
+        self.run(|_| true, true);
+        let last = self.graph.maps.len() - 1;
+        self.start_gradient(last);
+        self.ledger.moment = Moment::Backward;
+        self.back(|_| true);
+    }
+
+    /// The segments forward with their inputs kept, the tail in both directions, then each segment again.
+    fn in_segments(&mut self, images: BufferId) {
+        let segments = self.segments();
+        self.ledger.moment = Moment::Forward;
+        let mut boundaries = Vec::with_capacity(segments.len());
+        let mut value = 0;
+        let mut buffer = images;
+        for segment in &segments {
+            boundaries.push((value, self.ledger.retain(buffer)));
+            self.enter(value, buffer);
+            self.run(|node| self::within(segment, node), false);
+            value = segment.output;
+            buffer = match self.leave(value) {
+                Some(held) => held.buffer,
+                None => return,
+            };
+        }
+        // The tail's input lives as long as the pass.
+        let last = self.ledger.retain(buffer);
+        self.enter(value, buffer);
+        let in_tail = |node: &Node| node.place == Place::Tail;
+        self.run(in_tail, true);
+        self.ledger.moment = Moment::Backward;
+        self.start_gradient(self.graph.maps.len() - 1);
+        self.back(in_tail);
+
+        for segment in segments.iter().rev() {
+            let Some((input, buffer)) = boundaries.pop() else { break };
+            let Some(of_output) = self.gradients[segment.output].take() else {
+                self.ledger.release(buffer);
+                continue;
+            };
+            self.ledger.retain(buffer);
+            self.enter(input, buffer);
+            self.run(|node| self::within(segment, node), true);
+            // The gradient of sum(output * gradient) is a new map of the output's size.
+            if let Some(output) = self.leave(segment.output) {
+                self.ledger.release(output.buffer);
+            }
+            let gradient = self.make(self.map_bytes(segment.output));
+            self.ledger.release(of_output.buffer);
+            self.gradients[segment.output] = Some(Held { buffer: gradient, view: false });
+            self.back(|node| self::within(segment, node));
+            self.ledger.release(buffer);
+        }
+        self.ledger.release(last);
+    }
+
+    /// What is computed again at a time.
+    fn segments(&self) -> Vec<Segment> {
+        let mut found: Vec<Segment> = Vec::new();
+        for node in self.graph.nodes.iter().filter(|node| node.place != Place::Tail) {
+            let place = match (node.place, self.situation.recompute) {
+                (Place::Block(stage, _), Recompute::Stages) => (Place::Block(stage, 0), true),
+                (place, _) => (place, false),
+            };
+            match found.last_mut().filter(|last| (last.place, last.whole_stage) == place) {
+                Some(last) => last.output = node.output,
+                None => found.push(Segment { place: place.0, whole_stage: place.1, output: node.output }),
+            }
+        }
+        found
+    }
+
+    /// Gives a value to the operations that read it.
+    fn enter(&mut self, value: usize, buffer: BufferId) {
+        self.values[value] = Some(Held { buffer, view: false });
+    }
+
+    /// Takes a segment's output out, for whoever reads it next.
+    fn leave(&mut self, value: usize) -> Option<Held> {
+        self.values[value].take()
+    }
+
+    fn run(&mut self, wanted: impl Fn(&Node) -> bool, tracked: bool) {
+        // Only reads inside of what runs count: beyond it, the output is handed on.
+        let mut reads = vec![0; self.reads.len()];
+        for node in self.graph.nodes.iter().filter(|node| wanted(node)) {
+            node.inputs.iter().for_each(|input| reads[*input] += 1);
+        }
+        self.reads = reads;
+        for index in 0..self.graph.nodes.len() {
+            if wanted(&self.graph.nodes[index]) {
+                self.forward(index, tracked);
+            }
+        }
+    }
+
+    fn back(&mut self, wanted: impl Fn(&Node) -> bool) {
+        for index in self.backward_order(wanted) {
+            self.backward(index);
+        }
+    }
+
+    fn backward_order(&self, wanted: impl Fn(&Node) -> bool) -> Vec<usize> {
+        let nodes = &self.graph.nodes;
+        let mut order: Vec<usize> = (0..nodes.len()).filter(|index| wanted(&nodes[*index])).collect();
+        order.sort_by_key(|index| std::cmp::Reverse((nodes[*index].level, *index)));
+        order
+    }
+
+    /// The gradient of the logits.
+    fn start_gradient(&mut self, value: usize) {
+        if let Some(logits) = self.leave(value) {
+            self.ledger.release(logits.buffer);
+        }
+        let buffer = self.make(self.map_bytes(value));
+        self.gradients[value] = Some(Held { buffer, view: false });
+    }
+
+    pub(super) fn make(&mut self, bytes: u64) -> BufferId {
+        self.ledger.make(Part::Activations, bytes)
+    }
+
+    /// A gradient of a weight.
+    pub(super) fn make_gradient(&mut self, bytes: u64) {
+        self.ledger.add(Part::Gradients, bytes);
+        self.new_gradients += bytes;
+    }
+
+    /// Bytes of a value for the whole micro-batch.
+    pub(super) fn map_bytes(&self, value: usize) -> u64 {
+        let map = self.graph.maps[value];
+        let (batch, element) = (self.situation.micro_batch as u64, self.situation.element_bytes as u64);
+        match self.situation.target {
+            Target::Cpu { .. } => map.elements() * batch * element,
+            Target::Cuda => cuda::map_bytes(map, batch, element),
+        }
+    }
+
+    pub(super) fn on_cuda(&self) -> bool {
+        self.situation.target == Target::Cuda
+    }
+}
+
+/// Operations that are computed again together.
+struct Segment {
+    place: Place,
+    /// All blocks of the stage.
+    whole_stage: bool,
+    output: usize,
+}
+
+fn within(segment: &Segment, node: &Node) -> bool {
+    match (segment.place, node.place) {
+        (Place::Block(stage, _), Place::Block(other, _)) if segment.whole_stage => stage == other,
+        (place, other) => place == other,
+    }
+}

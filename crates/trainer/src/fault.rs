@@ -1,0 +1,161 @@
+//! Failures on demand: `KINDLING_FAULT="oom@step=3,phase=backward,micro=1;panic@step=7,phase=forward"`.
+//!
+//! A promise about failures has to be tested against failures. Each entry fires once, at the place it names, with a text
+//! that Burn's runtimes really produce, by the way they produce it: a panic.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::str::FromStr;
+
+/// A place in a step where a device may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Upload,
+    Forward,
+    Backward,
+    Gate,
+    Optimizer,
+    Commit,
+    Checkpoint,
+    Eval,
+}
+
+const PHASES: [(&str, Phase); 8] = [
+    ("upload", Phase::Upload),
+    ("forward", Phase::Forward),
+    ("backward", Phase::Backward),
+    ("gate", Phase::Gate),
+    ("optimizer", Phase::Optimizer),
+    ("commit", Phase::Commit),
+    ("checkpoint", Phase::Checkpoint),
+    ("eval", Phase::Eval),
+];
+
+/// What happens there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The device's memory is used up.
+    OutOfMemory,
+    /// One tensor is larger than the device can ever hold.
+    TooLarge,
+    /// The runtime panics because nothing of what it tried could be launched, as autotune does without memory.
+    Panic,
+    /// An error that has nothing to do with memory.
+    Error,
+}
+
+impl Kind {
+    fn text(self) -> &'static str {
+        match self {
+            Self::OutOfMemory => "out of device memory allocating 1048576 bytes",
+            Self::TooLarge => "can't allocate buffer of size: 68719476736",
+            Self::Panic => "Should run when selected by autotune.",
+            Self::Error => "The tensors have incompatible shapes",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Fault {
+    kind: Kind,
+    step: u64,
+    phase: Phase,
+    micro: Option<usize>,
+}
+
+/// The failures that are still to come.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    left: RefCell<Vec<Fault>>,
+}
+
+impl Faults {
+    /// Those of the environment variable `KINDLING_FAULT`; none if it is not set.
+    ///
+    /// # Errors
+    /// A sentence about what in it cannot be understood.
+    pub fn of_environment() -> Result<Self, String> {
+        match std::env::var("KINDLING_FAULT") {
+            Ok(text) => text.parse().map_err(|reason| format!("KINDLING_FAULT: {reason}")),
+            Err(_) => Ok(Self::default()),
+        }
+    }
+
+    /// Fails if that was asked for here.
+    ///
+    /// # Panics
+    /// If so.
+    pub(crate) fn at(&self, step: u64, phase: Phase, micro: usize) {
+        let here = |fault: &Fault| {
+            fault.step == step && fault.phase == phase && fault.micro.is_none_or(|asked| asked == micro)
+        };
+        let mut left = self.left.borrow_mut();
+        if let Some(index) = left.iter().position(here) {
+            let fault = left.remove(index);
+            drop(left);
+            panic!("{}", fault.kind.text());
+        }
+    }
+}
+
+impl FromStr for Faults {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
+        let left: Result<Vec<Fault>, String> = entries.map(str::parse).collect();
+        Ok(Self { left: RefCell::new(left?) })
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let not = |what: &dyn fmt::Display| format!("`{what}` in `{text}` is not understood");
+        let (kind, place) = text.split_once('@').ok_or_else(|| not(&text))?;
+        let kind = match kind {
+            "oom" => Kind::OutOfMemory,
+            "toolarge" => Kind::TooLarge,
+            "panic" => Kind::Panic,
+            "error" => Kind::Error,
+            other => return Err(not(&other)),
+        };
+        let (mut step, mut phase, mut micro) = (None, None, None);
+        for pair in place.split(',') {
+            match pair.split_once('=') {
+                Some(("step", number)) => step = Some(number.parse().map_err(|_| not(&pair))?),
+                Some(("micro", number)) => micro = Some(number.parse().map_err(|_| not(&pair))?),
+                Some(("phase", name)) => phase = PHASES.iter().find(|(known, _)| *known == name).map(|(_, phase)| *phase),
+                _ => return Err(not(&pair)),
+            }
+        }
+        match (step, phase) {
+            (Some(step), Some(phase)) => Ok(Self { kind, step, phase, micro }),
+            _ => Err(format!("`{text}` names no step or no phase that there is")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_fault_fires_once_and_only_where_it_was_asked_for() {
+        let faults: Faults = "oom@step=3,phase=backward,micro=1; panic@step=7,phase=forward".parse().expect("two faults");
+        let fails = |step, phase, micro| catch_unwind(AssertUnwindSafe(|| faults.at(step, phase, micro))).is_err();
+        assert!(!fails(3, Phase::Backward, 0) && !fails(2, Phase::Backward, 1) && !fails(3, Phase::Forward, 1));
+        assert!(fails(3, Phase::Backward, 1));
+        assert!(!fails(3, Phase::Backward, 1));
+        assert!(fails(7, Phase::Forward, 5));
+    }
+
+    #[test]
+    fn a_fault_that_is_not_understood_is_a_sentence() {
+        for text in ["oom", "oom@step=x,phase=gate", "boom@step=1,phase=gate", "oom@step=1,phase=lunch", "oom@phase=gate"] {
+            assert!(text.parse::<Faults>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! A network with everything that training changes about it: a named part of a run's state.
+//!
+//! A classifier's run has one; a run of two networks against each other has two, and commits both together.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::tensor::{Device, Tensor};
+use kindling_layers::parameters;
+use kindling_layers::pass::BatchStatistics;
+use kindling_layers::tensors::Tensors;
+
+use crate::gradients::GradientSum;
+use crate::optimizer::{Counters, Optimizer};
+
+/// A network, its optimizer, and the running mean of its weights.
+#[derive(Clone)]
+pub(crate) struct Learner<M> {
+    /// What the part is called in checkpoints.
+    pub(crate) name: &'static str,
+    /// On the training device, running statistics included.
+    pub(crate) model: M,
+    pub(crate) optimizer: Optimizer,
+    /// The exponential moving average of the network's tensors, on the plain device.
+    pub(crate) average: Option<M>,
+}
+
+/// How a learner moves in one step.
+pub(crate) struct Move {
+    /// Learning rate.
+    pub(crate) rate: f64,
+    /// Every gradient is multiplied by this first.
+    pub(crate) scale: f64,
+    /// The least weight of the step's batch statistics in the running ones.
+    pub(crate) momentum: f64,
+    /// What the average keeps of itself.
+    pub(crate) decay: f64,
+}
+
+/// A learner in host memory.
+pub(crate) struct Saved {
+    pub(crate) weights: Tensors,
+    pub(crate) moments: Tensors,
+    pub(crate) average: Option<Tensors>,
+    pub(crate) counters: Counters,
+}
+
+impl<M: Module> Learner<M> {
+    /// A learner at its start. `model` is on the plain device.
+    pub(crate) fn new(name: &'static str, model: M, optimizer: Optimizer, with_average: bool) -> Self {
+        let average = with_average.then(|| model.valid());
+        Self { name, model: model.train(), optimizer, average }
+    }
+
+    /// The learner after a step; this one stays as it is.
+    pub(crate) fn moved(&self, gradients: GradientSum, statistics: BatchStatistics, by: &Move) -> Self {
+        let (model, optimizer) = self.optimizer.update(self.model.clone(), gradients, by.rate, by.scale);
+        let model = statistics.commit(model, by.momentum);
+        let average = self.average.clone().map(|average| follow(average, &model.valid(), by.decay));
+        Self { name: self.name, model, optimizer, average }
+    }
+
+    /// The sum of the squares of all tensors of the network and its average, `[1]`: a number that cannot be read unless
+    /// all of them are there, and the optimizer's moments that they were computed from.
+    pub(crate) fn squares(&self) -> Option<Tensor<1>> {
+        let mut all = Squares::default();
+        self.model.visit(&mut all);
+        if let Some(average) = &self.average {
+            average.visit(&mut all);
+        }
+        (!all.0.is_empty()).then(|| Tensor::cat(all.0, 0).sum())
+    }
+
+    /// The network to judge and to keep: the average if there is one.
+    pub(crate) fn judged(&self) -> M {
+        self.average.clone().unwrap_or_else(|| self.model.valid())
+    }
+
+    /// Reads everything to the host.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(crate) fn save(&self) -> Result<Saved, String> {
+        let (moments, counters) = self.optimizer.save();
+        Ok(Saved {
+            weights: parameters::read(&self.model)?,
+            moments,
+            average: self.average.as_ref().map(parameters::read).transpose()?,
+            counters,
+        })
+    }
+
+    /// This learner with a saved state.
+    ///
+    /// # Errors
+    /// A sentence about what does not fit.
+    pub(crate) fn restore(self, saved: Saved, device: &Device) -> Result<Self, String> {
+        let Saved { weights, moments, average, counters } = saved;
+        let model = parameters::write(self.model, weights).map_err(|mismatch| mismatch.to_string())?;
+        let names: Vec<String> = parameters::slots(&model).into_iter().map(|slot| slot.name).collect();
+        let plain = device.clone().without_autodiff();
+        let optimizer = self.optimizer.load(&names, moments, &counters, &plain);
+        let optimizer = optimizer.ok_or("its optimizer state is another optimizer's")?;
+        let average = match (self.average, average) {
+            (None, None) => None,
+            (Some(known), Some(saved)) => {
+                Some(parameters::write(known, saved).map_err(|mismatch| mismatch.to_string())?)
+            }
+            _ => return Err("it was saved with another --ema".to_string()),
+        };
+        Ok(Self { name: self.name, model, optimizer, average })
+    }
+}
+
+#[derive(Default)]
+struct Squares(Vec<Tensor<1>>);
+
+impl ModuleVisitor for Squares {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let value = param.val();
+        let value = if value.is_autodiff() { value.inner() } else { value };
+        self.0.push(value.square().sum().reshape([1]));
+    }
+}
+
+/// `decay * average + (1 - decay) * model`, tensor by tensor; both on the plain device.
+fn follow<M: Module>(average: M, model: &M, decay: f64) -> M {
+    struct Collect(BTreeMap<ParamId, Tensor<1>>);
+    impl ModuleVisitor for Collect {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let value = param.val();
+            let length = value.shape().num_elements();
+            self.0.insert(param.id, value.reshape([length]));
+        }
+    }
+    struct Follow {
+        to: BTreeMap<ParamId, Tensor<1>>,
+        decay: f64,
+    }
+    impl ModuleMapper for Follow {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            let Some(target) = self.to.remove(&param.id) else { return param };
+            param.map(|value| {
+                let shape = value.shape();
+                value.mul_scalar(self.decay) + target.reshape(shape).mul_scalar(1.0 - self.decay)
+            })
+        }
+    }
+    let mut targets = Collect(BTreeMap::new());
+    model.visit(&mut targets);
+    average.map(&mut Follow { to: targets.0, decay })
+}
+
+/// What the average keeps of itself at `step`: `decay`, but little in the first steps, so that the initial weights are
+/// forgotten: `(1 + step) / (10 + step)`, as TensorFlow's `ExponentialMovingAverage` has it.
+pub(crate) fn decay_at(decay: f64, step: u64) -> f64 {
+    let step = step as f64;
+    decay.min((1.0 + step) / (10.0 + step))
+}

@@ -1,0 +1,87 @@
+//! Gradients of one micro-batch, with as many or as few feature maps kept as memory allows.
+//!
+//! Burn's own checkpointing recomputes elementwise operations only, which saves nothing in a convolutional network. Here
+//! the forward pass runs without a gradient graph and keeps the maps at the network's cuts; then, from the last segment to
+//! the first, a segment runs again with a graph, from its detached input, and `sum(output * gradient)` is propagated back
+//! through it. The second run computes the very numbers of the first: dropout draws by sample, normalisation takes the
+//! same groups, and its statistics are those of the first run.
+
+use burn::tensor::Tensor;
+use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
+use kindling_layers::{Classifier, Cuts};
+
+use crate::gradients::GradientSum;
+use crate::policy::Recompute;
+
+/// What a micro-batch leaves besides its gradients.
+pub(crate) struct Left {
+    /// Its part of the loss, `[1]`, on the plain device.
+    pub(crate) loss: Tensor<1>,
+    pub(crate) statistics: BatchStatistics,
+}
+
+/// Where a step is inside a micro-batch; told so that failures can be made to happen there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Forward,
+    Backward,
+}
+
+/// Computes the loss of a micro-batch and adds its gradients to `gradients`.
+///
+/// `images` are on the plain device; `loss` is a function of the logits.
+pub(crate) fn gradients<M: Classifier>(
+    model: &M,
+    images: Tensor<4>,
+    pass: TrainingPass,
+    recompute: Recompute,
+    loss: impl FnOnce(Tensor<2>) -> Tensor<1>,
+    gradients: &mut GradientSum,
+    mut reach: impl FnMut(Moment),
+) -> Left {
+    let cuts = match recompute {
+        Recompute::None => None,
+        Recompute::Stages => Some(Cuts::Stages),
+        Recompute::Blocks => Some(Cuts::Blocks),
+    };
+    reach(Moment::Forward);
+    let Some(cuts) = cuts.filter(|cuts| model.segments(*cuts) > 0) else {
+        let images = Tensor::from_inner(images);
+        let (loss, statistics) = pass::training(pass, || loss(model.forward(images)));
+        reach(Moment::Backward);
+        gradients.add(loss.backward(), model);
+        return Left { loss: loss.inner(), statistics };
+    };
+
+    // Forward: keep each segment's input.
+    let plain = model.valid();
+    let mut statistics = BatchStatistics::default();
+    let mut inputs = Vec::with_capacity(model.segments(cuts));
+    let mut x = images;
+    for index in 0..model.segments(cuts) {
+        inputs.push(x.clone());
+        let (y, observed) = pass::training(pass.clone(), || plain.run_segment(cuts, index, x));
+        statistics.merge(observed);
+        x = y;
+    }
+    let last = Tensor::from_inner(x).require_grad();
+    let (loss, observed) = pass::training(pass.clone(), || loss(model.finish(last.clone())));
+    statistics.merge(observed);
+    reach(Moment::Backward);
+
+    // Backward: the head, then segment by segment.
+    let mut found = loss.backward();
+    let mut gradient = last.grad_remove(&mut found);
+    gradients.add(found, model);
+    for index in (model.frozen_segments(cuts)..inputs.len()).rev() {
+        let (Some(of_output), Some(input)) = (gradient.take(), inputs.pop()) else { break };
+        let input = Tensor::from_inner(input);
+        // Nobody asks for the gradient of the images.
+        let input = if index > 0 { input.require_grad() } else { input };
+        let (output, _) = pass::training(pass.clone(), || model.run_segment(cuts, index, input.clone()));
+        let mut found = (output * Tensor::from_inner(of_output)).sum().backward();
+        gradient = input.grad_remove(&mut found);
+        gradients.add(found, model);
+    }
+    Left { loss: loss.inner(), statistics }
+}

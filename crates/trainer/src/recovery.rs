@@ -1,0 +1,86 @@
+//! Carrying out something that may run out of memory: try, make room, try with less, until it works or nothing is left to
+//! try. What is tried must leave the state it starts from as it is.
+
+use std::time::Instant;
+
+use burn::tensor::{Device, Tensor};
+use kindling_memory::{capacity, forget_peak, peak_since};
+
+use crate::error::TrainError;
+use crate::policy::{Decision, Happened, Plan, Policy};
+
+/// One recovery from a lack of memory.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Recovery {
+    /// What the device said, in short.
+    pub(crate) reason: String,
+    /// What was done about it.
+    pub(crate) lever: String,
+    /// From the start of what failed until the next try.
+    pub(crate) seconds: f64,
+}
+
+/// Runs `attempt` with the policy's plan until it succeeds, and returns its result with the policy afterwards.
+///
+/// # Errors
+/// The last failure if it is not a lack of memory, [`TrainError::DoesNotFit`] if nothing is left to try.
+pub(crate) fn carry_out<T>(
+    policy: &Policy,
+    device: &Device,
+    mut recovered: impl FnMut(&Recovery),
+    mut attempt: impl FnMut(&Plan) -> Result<T, TrainError>,
+) -> Result<(T, Policy), TrainError> {
+    let mut policy = policy.clone();
+    let mut tried = Vec::new();
+    loop {
+        let plan = policy.plan();
+        let began = Instant::now();
+        forget_peak(device);
+        let (reason, too_large, micro_batch) = match attempt(&plan) {
+            Ok(result) => {
+                let seconds = began.elapsed().as_secs_f64();
+                let good = Happened::Good { peak: peak_since(device), capacity: capacity(device), seconds };
+                return Ok((result, policy.after(good).0));
+            }
+            Err(TrainError::OutOfMemory { reason, too_large, micro_batch, .. }) => (reason, too_large, micro_batch),
+            Err(TrainError::InferenceOutOfMemory { reason, too_large, images }) => (reason, too_large, images),
+            Err(other) => return Err(other),
+        };
+        let (next, decision) = policy.after(Happened::OutOfMemory { too_large, capacity: capacity(device) });
+        policy = next;
+        let lever = match decision {
+            Decision::Reclaim => "freed what was cached".to_string(),
+            Decision::Retry(smaller) => describe(&plan, &smaller),
+            Decision::Continue => "tried again".to_string(),
+            Decision::GiveUp => return Err(TrainError::DoesNotFit { micro_batch, reason, tried }),
+        };
+        make_room(device);
+        let seconds = began.elapsed().as_secs_f64();
+        recovered(&Recovery { reason, lever: lever.clone(), seconds });
+        tried.push(lever);
+    }
+}
+
+fn describe(from: &Plan, to: &Plan) -> String {
+    if from.recompute != to.recompute {
+        format!("recomputation of activations {} -> {}", from.recompute, to.recompute)
+    } else {
+        format!("micro-batch {} -> {}", from.micro_batch, to.micro_batch)
+    }
+}
+
+/// Gives back what a failed attempt has left on the device.
+///
+/// Burn frees the graph of a forward pass that was never followed by its backward pass only when the next backward pass
+/// runs; so one that costs nothing is run first. A failure in here is one more sign of what is known already.
+pub(crate) fn make_room(device: &Device) {
+    let cleaning = || {
+        let one = Tensor::<1>::ones([1], &device.clone().without_autodiff().autodiff()).require_grad();
+        drop((one.clone() * one).sum().backward());
+        let plain = device.clone().without_autodiff();
+        let _ = plain.sync();
+        plain.memory_cleanup();
+        let _ = plain.sync();
+    };
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(cleaning));
+}
