@@ -8,15 +8,15 @@ and images that models/zoo/tests/golden/golden.py makes from a formula, at an ev
   eval, train  logits of `kindling forward`, without and with --train-mode, against the reference in float64
   features     maps of `kindling forward --features` against timm's features_only, where the name is timm's. timm's
                GhostNet names the first stage of each resolution; the last ones, which Kindling gives, are compared
-  weights      `kindling export` gives back what it read, bit for bit, from safetensors and from both formats of
-               torch.save; the reference loads it with strict=True. Where the other library has the same network,
-               --keys of that one does the same there (both list the same layers in the same order), and Kindling
-               reads these keys back
+  weights      `kindling export` gives back what it read, bit for bit, from safetensors and, below 10 M parameters,
+               from both formats of torch.save; the reference loads it with strict=True. Where the other library has
+               the network too, the same with --keys of that one, whose layers come in the same order, and back again
   onnx         `kindling export --format onnx` passes onnx.checker with full_check, and ONNX Runtime's logits are those
                of `kindling forward`, for two images and for one
 
 An error is the largest difference divided by the largest expected value. Logits and maps may be off by 1e-4, or by ten
-times what the reference in float32 is off itself (columns `own`); ONNX by 1e-4. All on the CPU. Exits with 1 on a failure.
+times what the reference in float32 is off itself (columns `own`); ONNX by 1e-4. All of it runs on the CPU. Exits with 1
+on a failure.
 
 usage: check-zoo.py [--kindling PATH] [--only TEXT] [--out FILE.json]
        (needs torch, torchvision, timm, safetensors, onnx and onnxruntime; 6 GB of memory and 3 GB of disk)
@@ -30,17 +30,21 @@ from timm.models._features import FeatureListNet
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "models/zoo/tests/golden"))
-import zoo  # also lets torchvision's MNASNet load tensors that carry no version
+import zoo  # besides, it lets torchvision's MNASNet load tensors that carry no version
 from golden import build, fill01
 
-# With golden.py's gain EfficientNetV2 is chaotic: its own float32 is off by 1e-2 and says nothing. zoo.py knows of M and L.
+# zoo.py lowers the gain for EfficientNetV2 M and L, whose outputs are chaotic otherwise. In eval S is chaotic too.
 zoo.GAINS["v2_s"] = 3.0
 
-# timm's SAME padding is lopsided at 64, and at 71 too, whose halves are both even and odd: 36, 18, 9, 5, 3.
+# SAME padding (timm's tf_ names) is lopsided at even sizes: 64, and after 71: 36, 18, then the odd 9, 5, 3.
 SIZES = (64, 71)
-BATCH = 4  # MobileNetV4 normalises one value of each image: with two images its train logits would be signs.
+# MobileNetV4 normalises one value of each image: of two images, only which is the larger would be left in training.
+BATCH = 4
 TOLERANCE = 1e-4
 OF_REFERENCE = 10
+PICKLED = 10_000_000
+COLUMNS = [(what, which) for what in ("eval", "train", "features") for which in ("error", "own")] + [("onnx", "error")]
+# Module, channels and reduction of each of GhostNet's maps.
 GHOSTNET = [("blocks.0", 16, 2), ("blocks.2", 24, 4), ("blocks.4", 40, 8), ("blocks.6", 112, 16), ("blocks.9", 960, 32)]
 
 
@@ -58,15 +62,14 @@ class Kindling:
         return done.stdout
 
     def new(self, name):
-        """The path of a file that is not there: tensors read from an earlier one may still be mapped from its pages."""
+        """The path of a file that is not there: tensors of the one before may still be read from its mapped pages."""
         path = self.folder / name
         path.unlink(missing_ok=True)
         return path
 
     def forward(self, model, weights, size, *flags):
-        output = self.new("output.safetensors")
-        images = self.folder / f"images-{size}.safetensors"
-        self("forward", "--device", "cpu", "--model", model, "--weights", weights, "--input", images, "--output", output,
+        source, output = self.folder / f"images-{size}.safetensors", self.new("output.safetensors")
+        self("forward", "--device", "cpu", "--model", model, "--weights", weights, "--input", source, "--output", output,
              *flags)
         return load_file(output)
 
@@ -76,19 +79,17 @@ class Kindling:
         return output
 
     def names(self):
-        """For each listed name of a network of torchvision or timm: that name, LIBRARY.NAME, and the twins in the other."""
+        """Each name as it is listed, as LIBRARY.NAME, and what the other library calls the network (or None)."""
         for line in self("models", "--format", "json").splitlines():
             entry = json.loads(line)
             if entry["reference"].split(".")[0] not in ("torchvision", "timm"):
                 print(f"not compared: {entry['name']}, which neither library has")
                 continue
-            models = {
-                name: json.loads(self("models", "show", name, "--format", "json"))["reference"]
-                for name in [entry["name"], *entry["aliases"]]
-            }
+            shown = {name: self("models", "show", name, "--format", "json") for name in [entry["name"], *entry["aliases"]]}
+            models = {name: json.loads(text)["reference"] for name, text in shown.items()}
             for name, model in models.items():
-                library = model.split(".")[0]
-                yield name, model, [other for other in models.values() if other.split(".")[0] != library]
+                others = (other for other in models.values() if other.split(".")[0] != model.split(".")[0])
+                yield name, model, next(others, None)
 
 
 def images(size):
@@ -132,96 +133,88 @@ def error(found, expected):
     shapes = [[list(tensor.shape) for tensor in tensors] for tensors in (found, expected)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"shapes {shapes[0]} for {shapes[1]}")
-    errors = [(a.double() - b.double()).abs().max() / b.double().abs().max() for a, b in zip(found, expected)]
-    return float(f"{torch.stack(errors).max():.3g}")
+    largest = max(float((a.double() - b.double()).abs().max() / b.double().abs().max()) for a, b in zip(found, expected))
+    if not all(tensor.isfinite().all() for tensor in [*found, *expected]):
+        raise ValueError("values that are not finite")
+    return float(f"{largest:.3g}")
 
 
-def check_outputs(kindling, row, model, weights, expected):
+def note(row, what, where, off, own=0.0):
+    row[what][where] = {"error": off, "own": own} if what != "onnx" else {"error": off}
+    if off > max(TOLERANCE, OF_REFERENCE * own):
+        row["failures"].append(f"{what} at {where}: off by {off}, the reference in float32 by {own}")
+
+
+def check_outputs(kindling, row, model, weights):
+    network = zoo.filled(model, torch.float32)
+    row["parameters"] = sum(parameter.numel() for parameter in network.parameters())
+    save_file(network.state_dict(), weights)
+    expected = reference(model, network)
+    del network
     for size in SIZES:
         found = kindling.forward(model, weights, size, "--features")
-        maps = sorted((key for key in found if key.startswith("features.")), key=lambda key: int(key.split(".")[1]))
-        compared = {"eval": [found["logits"]], "features": [found[key] for key in maps]}
+        compared = {"eval": [found.pop("logits")], "features": [found[f"features.{index}"] for index in range(len(found))]}
         compared["train"] = [kindling.forward(model, weights, size, "--train-mode")["logits"]]
         for what, tensors in compared.items():
-            if (what, size, torch.float64) not in expected:
-                continue
-            double = expected[what, size, torch.float64]
-            off, own = error(tensors, double), error(expected[what, size, torch.float32], double)
-            row[what][size] = {"error": off, "own": own}
-            if not off <= max(TOLERANCE, OF_REFERENCE * own):
-                row["failures"].append(f"{what} at {size}: off by {off}, the reference itself by {own}")
+            if double := expected.get((what, size, torch.float64)):
+                note(row, what, str(size), error(tensors, double), error(expected[what, size, torch.float32], double))
 
 
-def check_weights(kindling, row, name, model, twins, weights):
+def check_weights(kindling, row, name, model, twin, weights):
     given = load_file(weights)
 
     def same(what, found, expected):
-        """Whether two sequences of tensors hold the same bits; shapes may differ by ones, as those of two libraries do."""
+        """Notes whether two lists of tensors hold the same bits; shapes may differ by ones, as those of libraries do."""
         found, expected = list(found), list(expected)
-        pairs = zip(found, expected)
-        if len(found) == len(expected) and all(a.dtype == b.dtype and torch.equal(a.flatten(), b.flatten()) for a, b in pairs):
+        equal = all(a.dtype == b.dtype and torch.equal(a.flatten(), b.flatten()) for a, b in zip(found, expected))
+        if equal and len(found) == len(expected):
             row["weights"].append(what)
         else:
-            row["failures"].append(f"weights: {what}: other tensors came out than went in")
+            row["failures"].append(f"weights, {what}: other tensors came out than went in")
 
     def loaded(model, path):
-        """All tensors of a network of the library, in its order, once it has loaded the file."""
+        """All tensors of the library's network, in its order, once it has loaded the file."""
         network = build(model)
         network.load_state_dict(load_file(path), strict=True)
         return network.state_dict()
 
-    exported = kindling.export(name, weights, "exported.safetensors")
-    state = loaded(model, exported)
+    def again(what, source):
+        found = load_file(kindling.export(name, source, "exported.safetensors"))
+        same(what, [found[key] for key in sorted(found)], [given[key] for key in sorted(given)])
+
+    state = loaded(model, kindling.export(name, weights, "exported.safetensors"))
     same(f"{model}, strict", [state[key] for key in given], given.values())
-
-    for what, zipped in (("pth", True), ("legacy pth", False)):
-        path = kindling.folder / "weights.pth"
-        torch.save(given, path, _use_new_zipfile_serialization=zipped)
-        found = load_file(kindling.export(name, path, "exported.safetensors"))
-        path.unlink()
-        same(what, [found[key] for key in given if key in found], given.values())
-
-    for twin in twins:
+    for what, zipped in (("pth", True), ("legacy pth", False)) if row["parameters"] < PICKLED else ():
+        torch.save(state, kindling.new("weights.pth"), _use_new_zipfile_serialization=zipped)
+        again(what, kindling.folder / "weights.pth")
+    if twin:
         library = twin.split(".")[0]
-        exported = kindling.export(name, weights, "twin.safetensors", "--keys", library)
-        same(f"{twin}, strict", loaded(twin, exported).values(), state.values())
-    if twins:
-        found = load_file(kindling.export(name, exported, "exported.safetensors"))
-        same(f"read back from {library}'s keys", [found[key] for key in given if key in found], given.values())
+        theirs = kindling.export(name, weights, "twin.safetensors", "--keys", library)
+        same(f"{twin}, strict", loaded(twin, theirs).values(), state.values())
+        again(f"from {library}'s keys", theirs)
 
 
 def check_onnx(kindling, row, name, model, weights):
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = torch.get_num_threads()
     for size in SIZES:
         path = kindling.export(name, weights, "network.onnx", "--format", "onnx", "--image-size", size)
         onnx.checker.check_model(str(path), full_check=True)
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        path.unlink()
         expected = kindling.forward(model, weights, size)["logits"]
         for batch in (2, 1):
-            inputs = {session.get_inputs()[0].name: images(size)[:batch].numpy()}
-            off = error([torch.from_numpy(session.run(None, inputs)[0])], [expected[:batch]])
-            row["onnx"][f"{batch}x{size}"] = off
-            if not off <= TOLERANCE:
-                row["failures"].append(f"onnx at {size}, {batch} images: off by {off}")
+            logits = session.run(None, {session.get_inputs()[0].name: images(size)[:batch].numpy()})[0]
+            note(row, "onnx", f"{size}, batch {batch}", error([torch.from_numpy(logits)], [expected[:batch]]))
 
 
-def check(kindling, name, model, twins):
-    """The figures of one name; what is wrong stands under `failures`."""
+def check(kindling, name, model, twin):
+    """The figures of one name, and under `failures` what is wrong. Commands take it as it is listed or LIBRARY.NAME."""
     began = time.monotonic()
-    row = {"name": name, "model": model, "parameters": None, "gain": zoo.gain(model), "eval": {}, "train": {}, "features": {},
+    row = {"name": name, "model": model, "parameters": 0, "gain": zoo.gain(model), "eval": {}, "train": {}, "features": {},
            "onnx": {}, "weights": [], "failures": []}
     weights = kindling.new("weights.safetensors")
-
-    def outputs():
-        network = zoo.filled(model, torch.float32)
-        row["parameters"] = sum(parameter.numel() for parameter in network.parameters())
-        save_file(network.state_dict(), weights)
-        check_outputs(kindling, row, model, weights, reference(model, network))
-
-    # Each part says what is wrong by itself; the model is asked for by LIBRARY.NAME and as it is listed.
-    for part in (outputs, lambda: check_weights(kindling, row, name, model, twins, weights),
+    for part in (lambda: check_outputs(kindling, row, model, weights),
+                 lambda: check_weights(kindling, row, name, model, twin, weights),
                  lambda: check_onnx(kindling, row, name, model, weights)):
         try:
             part()
@@ -231,49 +224,42 @@ def check(kindling, name, model, twins):
     return row
 
 
-def worst(row, what, which="error"):
-    figures = [figure[which] if isinstance(figure, dict) else figure for figure in row[what].values()]
-    return max(figures, default=None, key=lambda figure: (figure != figure, figure))
+def worst(row, what, which):
+    return max((figure[which] for figure in row[what].values()), default=None)
 
 
-COLUMNS = [("eval", "error"), ("eval", "own"), ("train", "error"), ("train", "own"), ("features", "error"), ("features", "own"),
-           ("onnx", "error")]
-
-
-def document(rows, seconds):
-    """What the table shows, and what it was measured on."""
-    def text(path, start):
-        lines = Path(path).read_text().splitlines() if Path(path).exists() else []
-        return next((line[len(start):].strip(' \t:="') for line in lines if line.startswith(start)), None)
-
-    largest = {" ".join(column): max(filter(lambda it: it[0] is not None, ((worst(row, *column), row["model"]) for row in rows)),
-                                     default=None) for column in COLUMNS}
+def summary(rows, seconds):
+    """The largest figures, and what they were measured on."""
+    largest = {}
+    for what, which in COLUMNS:
+        figures = [(worst(row, what, which), row["model"]) for row in rows if row[what]]
+        largest[what if which == "error" else f"{what}, the reference's own"] = max(figures, default=None)
+    peaks = (resource.getrusage(who).ru_maxrss * 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True)
-    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
     versions = {it.__name__: it.__version__ for it in (torch, torchvision, timm, safetensors, onnx, onnxruntime)}
     return {
         "what": "every name of the zoo against torchvision, timm and ONNX Runtime, through the command",
         "command": "scripts/check-zoo.py",
         "result": {
             "names": len(rows), "failed": [row["model"] for row in rows if row["failures"]], "largest": largest,
-            "peak_memory_bytes": 1024 * peak, "seconds": round(seconds),
+            **dict(zip(("peak_memory_bytes_python", "peak_memory_bytes_kindling"), peaks)), "seconds": round(seconds),
         },
         "environment": {
             "time": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-            "commit": commit.stdout.strip() or None, "os": f"{text('/etc/os-release', 'PRETTY_NAME')} (kernel {platform.release()})",
-            "architecture": platform.machine(), "cpu": text("/proc/cpuinfo", "model name"), "threads": os.cpu_count(),
-            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "device": "cpu",
-            "python": platform.python_version(), **versions,
+            "commit": commit.stdout.strip() or None, "architecture": platform.machine(), "cpu": cpu[0] if cpu else None,
+            "os": f"{platform.freedesktop_os_release()['PRETTY_NAME']} (kernel {platform.release()})",
+            "threads": os.cpu_count(), "device": "cpu", "python": platform.python_version(), **versions,
         },
         "config": {"sizes": SIZES, "batch": BATCH, "tolerance": TOLERANCE, "of_reference": OF_REFERENCE},
     }
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--kindling", default=REPOSITORY / "target/release/kindling", help="the command to check", metavar="PATH")
-    parser.add_argument("--only", default="", help="only names that have this text in LIBRARY.NAME", metavar="TEXT")
-    parser.add_argument("--out", help="where to write all figures", metavar="FILE.json")
+    parser = argparse.ArgumentParser(description="Holds every name of the zoo against torchvision and timm.")
+    parser.add_argument("--kindling", default=REPOSITORY / "target/release/kindling", metavar="PATH", help="the command")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only names that have this text in LIBRARY.NAME")
+    parser.add_argument("--out", metavar="FILE.json", help="where all figures go")
     arguments = parser.parse_args()
     torch.set_num_threads(2)
     began, rows = time.monotonic(), []
@@ -281,18 +267,19 @@ def main():
         kindling = Kindling(arguments.kindling, Path(folder))
         for size in SIZES:
             save_file({"input": images(size)}, kindling.folder / f"images-{size}.safetensors")
-        print(" " * 42, *(f"{what if which == 'error' else which:>8}" for what, which in COLUMNS), " seconds", flush=True)
-        for name, model, twins in kindling.names():
+        print(" " * 37, *(f"{what if which == 'error' else which:>8}" for what, which in COLUMNS), " seconds", flush=True)
+        for name, model, twin in kindling.names():
             if arguments.only not in model:
                 continue
-            row = check(kindling, name, model, twins)
+            row = check(kindling, name, model, twin)
             rows.append(row)
-            figures = ("-" if figure is None else f"{figure:.1e}" for figure in (worst(row, *column) for column in COLUMNS))
-            print("FAIL" if row["failures"] else "PASS", f"{model:37}", *(f"{it:>8}" for it in figures), f"{row['seconds']:8.1f}")
+            figures = (worst(row, *column) for column in COLUMNS)
+            cells = ("-" if figure is None else f"{figure:.1e}" for figure in figures)
+            print("FAIL" if row["failures"] else "PASS", f"{model:32}", *(f"{it:>8}" for it in cells), f"{row['seconds']:8}")
             print(*(f"     {failure}\n" for failure in row["failures"]), sep="", end="", flush=True)
     if not rows:
         sys.exit(f"no name of torchvision or timm has {arguments.only!r} in it")
-    head = document(rows, time.monotonic() - began)
+    head = summary(rows, time.monotonic() - began)
     print(json.dumps(head["result"], indent=1))
     if arguments.out:
         lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)

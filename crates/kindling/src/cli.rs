@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::Done;
-use crate::commands::{data, devices, eval, export, forward, models, predict, train};
+use crate::commands::{data, devices, eval, export, forward, models, plan, predict, train};
 
 /// Light image models that train on the GPU you have.
 ///
@@ -20,6 +20,7 @@ enum Command {
     Train(Box<train::Args>),
     Eval(eval::Args),
     Predict(predict::Args),
+    Plan(Box<plan::Args>),
     Models(models::Args),
     Forward(forward::Args),
     Export(export::Args),
@@ -33,6 +34,7 @@ impl Cli {
             Command::Train(args) => args.run(),
             Command::Eval(args) => args.run(),
             Command::Predict(args) => args.run(),
+            Command::Plan(args) => args.run(),
             Command::Models(args) => args.run(),
             Command::Forward(args) => args.run(),
             Command::Export(args) => args.run(),

@@ -22,7 +22,7 @@ use crate::loss::CrossEntropy;
 use crate::norm_momentum::NormMomentum;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Plan, Policy};
-use crate::recovery::{Recovery, carry_out, make_room};
+use crate::recovery::{Recovery, abandon_graph, carry_out, make_room};
 use crate::schedule::Schedule;
 use crate::state::{Best, Progress, TrainState};
 use crate::step::StepEngine;
@@ -126,7 +126,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let asked = self.state.policy.clone();
         self.state = self.checkpoints.load(self.state.clone(), &self.engine.device)?;
         // What was found out is kept, unless something else is asked for now.
-        if self.config.micro_batch.is_some() && asked.plan() != self.state.policy.plan() {
+        if asked.limits() != self.state.policy.limits() {
             self.state.policy = asked;
         }
         let step = self.state.progress.step;
@@ -236,6 +236,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let outcome = carry_out(
             &state.policy,
             &setup.device,
+            || abandon_graph(&state.learner.model, &setup.device),
             |recovery| recoveries.push(recovery.clone()),
             |plan| engine.compute(&state.learner, batch, plan, step, lr),
         );

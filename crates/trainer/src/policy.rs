@@ -42,11 +42,13 @@ const LONGEST_WAIT: u64 = 16_384;
 /// Steps at a plan over which thrash is judged; a median over them is not moved by a few steps spent compiling kernels.
 const WINDOW: usize = 10;
 /// Steps of the window that may succeed only after memory was freed, and one more is thrash.
-const FREED_AT_MOST: u32 = 3;
+const FREED_AT_MOST: u32 = 2;
 /// A plan on trial that takes this many times as long as the smaller one is thrash.
 const SLOWER: f64 = 2.0;
 /// Share of the capacity a larger plan may be expected to need: the rest is for fragments and peaks nobody measured.
 const FILL: f64 = 0.9;
+/// One part in so many of a measured peak is forgotten at each step that stays below it.
+const FADES: u64 = 128;
 /// How much more capacity makes a failed plan worth another try.
 const MORE_CAPACITY: f64 = 1.05;
 /// Growth of the peak expected from one level less of recomputation, while nothing was measured. A guess in between:
@@ -106,7 +108,7 @@ struct Failed {
     capacity: Option<u64>,
 }
 
-/// The most bytes in use at once in the last stay at a plan.
+/// The most bytes in use at once in the last steps at a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Measured {
     plan: Plan,
@@ -169,6 +171,11 @@ impl Policy {
         self.plan
     }
 
+    /// Which plans this policy chooses from.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// The state after an attempt with [`Policy::plan`], and what to do next.
     pub(crate) fn after(&self, happened: Happened) -> (Self, Decision) {
         let mut next = self.clone();
@@ -206,8 +213,8 @@ impl Policy {
         }
         self.seconds.push(seconds);
         match self.measured.iter_mut().find(|measured| measured.plan == self.plan) {
-            Some(measured) if self.held == 0 => measured.peak = peak,
-            Some(measured) => measured.peak = measured.peak.max(peak),
+            // A peak fades, or a single one while kernels are tuned would forbid growth for the rest of the run.
+            Some(measured) => measured.peak = peak.max(measured.peak - measured.peak / FADES),
             None => self.measured.push(Measured { plan: self.plan, peak }),
         }
         self.held += 1;

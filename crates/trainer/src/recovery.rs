@@ -1,8 +1,10 @@
 //! Carrying out something that may run out of memory: try, make room, try with less, until it works or nothing is left to
 //! try. What is tried must leave the state it starts from as it is.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use kindling_memory::{capacity, forget_peak, peak_since};
 
@@ -20,13 +22,15 @@ pub(crate) struct Recovery {
     pub(crate) seconds: f64,
 }
 
-/// Runs `attempt` with the policy's plan until it succeeds, and returns its result with the policy afterwards.
+/// Runs `attempt` with the policy's plan until it succeeds, and returns its result with the policy afterwards. `make_room`
+/// gives back what a failed attempt has left behind.
 ///
 /// # Errors
 /// The last failure if it is not a lack of memory, [`TrainError::DoesNotFit`] if nothing is left to try.
 pub(crate) fn carry_out<T>(
     policy: &Policy,
     device: &Device,
+    make_room: impl Fn(),
     mut recovered: impl FnMut(&Recovery),
     mut attempt: impl FnMut(&Plan) -> Result<T, TrainError>,
 ) -> Result<(T, Policy), TrainError> {
@@ -54,7 +58,7 @@ pub(crate) fn carry_out<T>(
             Decision::Continue => "tried again".to_string(),
             Decision::GiveUp => return Err(TrainError::DoesNotFit { micro_batch, reason, tried }),
         };
-        make_room(device);
+        make_room();
         let seconds = began.elapsed().as_secs_f64();
         recovered(&Recovery { reason, lever: lever.clone(), seconds });
         tried.push(lever);
@@ -70,17 +74,40 @@ fn describe(from: &Plan, to: &Plan) -> String {
 }
 
 /// Gives back what a failed attempt has left on the device.
-///
-/// Burn frees the graph of a forward pass that was never followed by its backward pass only when the next backward pass
-/// runs; so one that costs nothing is run first. A failure in here is one more sign of what is known already.
 pub(crate) fn make_room(device: &Device) {
     let cleaning = || {
-        let one = Tensor::<1>::ones([1], &device.clone().without_autodiff().autodiff()).require_grad();
-        drop((one.clone() * one).sum().backward());
         let plain = device.clone().without_autodiff();
         let _ = plain.sync();
         plain.memory_cleanup();
         let _ = plain.sync();
     };
-    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(cleaning));
+    // A failure in here is one more sign of what is known already.
+    let _ = catch_unwind(AssertUnwindSafe(cleaning));
+}
+
+/// [`make_room`] after a step that may have been abandoned between its forward and its backward pass.
+///
+/// Burn keeps the graph of such a forward pass, with every tensor in it, until a backward pass runs through the same
+/// graph; that graph is the one the parameters belong to. So a backward pass through one element of each parameter, which
+/// costs nothing, is run first.
+pub(crate) fn abandon_graph<M: Module>(model: &M, device: &Device) {
+    struct FirstElements(Vec<Tensor<1>>);
+    impl ModuleVisitor for FirstElements {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let value = param.val();
+            if value.is_require_grad() {
+                let length = value.shape().num_elements();
+                self.0.push(value.reshape([length]).narrow(0, 0, 1));
+            }
+        }
+    }
+    let backward = || {
+        let mut first = FirstElements(Vec::new());
+        model.visit(&mut first);
+        if !first.0.is_empty() {
+            drop(Tensor::cat(first.0, 0).sum().backward());
+        }
+    };
+    let _ = catch_unwind(AssertUnwindSafe(backward));
+    make_room(device);
 }

@@ -2,53 +2,56 @@
 
 use std::collections::BTreeMap;
 
-use burn::module::Module;
 use burn::tensor::Device;
 use kindling_layers::parameters;
 use kindling_layers::tensors::Tensors;
 
 use crate::config::OptimizerConfig;
 use crate::error::TrainError;
+use crate::learner::{Learner, Saved};
 use crate::loss::CrossEntropy;
-use crate::micro_batch::micro_batches;
 use crate::norm_momentum::NormMomentum;
 use crate::optimizer::{Counters, Optimizer};
+use crate::policy::{Plan, Recompute};
 use crate::step::{GoodStep, StepEngine};
-use crate::testing::{CLASSES, Toy, batch, fail_after};
+use crate::testing::{CLASSES, Toy, batch};
 
 const ADAMW: OptimizerConfig = OptimizerConfig::AdamW { weight_decay: 0.02 };
 const SGD: OptimizerConfig = OptimizerConfig::Sgd { momentum: 0.9, weight_decay: 1e-3 };
 
-fn engine() -> StepEngine {
+fn engine(faults: &str) -> StepEngine {
     StepEngine {
         device: Device::flex().autodiff(),
         loss: CrossEntropy::new(CLASSES, 0.1, Some(&[1.0, 2.0, 0.5])),
         clip_norm: Some(0.5),
+        norm_group: 4,
         norm_momentum: NormMomentum::Fixed(0.1),
+        ema: Some(0.9),
         seed: 4,
+        faults: faults.parse().unwrap(),
     }
 }
 
-type Everything = (Tensors, Tensors, Counters);
+type Everything = (Tensors, Tensors, Option<Tensors>, Counters);
 
 /// Everything that is committed with a step, in host memory.
-fn everything(model: &Toy, optimizer: &Optimizer) -> Everything {
-    let (moments, counters) = optimizer.save();
-    (parameters::read(model).unwrap(), moments, counters)
+fn everything(learner: &Learner<Toy>) -> Everything {
+    let Saved { weights, moments, average, counters } = learner.save().unwrap();
+    (weights, moments, average, counters)
 }
 
-fn compute(model: &Toy, optimizer: &Optimizer, step: u64, micro: usize) -> Result<GoodStep<Toy>, TrainError> {
-    let batch = batch(12, step as usize);
-    engine().compute(model, optimizer, &batch, &micro_batches(12, 4, micro), step, 0.01)
+fn compute(learner: &Learner<Toy>, step: u64, micro: usize, faults: &str) -> Result<GoodStep<Toy>, TrainError> {
+    let plan = Plan { micro_batch: micro, recompute: Recompute::None };
+    engine(faults).compute(learner, &batch(12, step as usize), &plan, step, 0.01)
+}
+
+fn start(config: OptimizerConfig) -> Learner<Toy> {
+    Learner::new("model", Toy::new(&Device::flex()), Optimizer::new(config), true)
 }
 
 /// Takes `steps` steps from the start.
-fn train(config: OptimizerConfig, steps: u64, micro: usize) -> (Toy, Optimizer) {
-    let start = (Toy::new(&Device::flex()).train(), Optimizer::new(config));
-    (1..=steps).fold(start, |(model, optimizer), step| {
-        let good = compute(&model, &optimizer, step, micro).unwrap();
-        (good.model, good.optimizer)
-    })
+fn train(config: OptimizerConfig, steps: u64, micro: usize) -> Learner<Toy> {
+    (1..=steps).fold(start(config), |learner, step| compute(&learner, step, micro, "").unwrap().learner)
 }
 
 /// The largest difference between two sets of tensors, as a share of the largest element.
@@ -64,67 +67,99 @@ fn distance(a: &Tensors, b: &Tensors) -> f64 {
 
 #[test]
 fn the_micro_batch_changes_a_step_by_rounding_only() {
-    let whole = train(SGD, 1, 12);
+    let whole = everything(&train(SGD, 1, 12));
     for micro in [4, 8] {
-        let parts = train(SGD, 1, micro);
-        let (a, b) = (everything(&whole.0, &whole.1), everything(&parts.0, &parts.1));
-        assert!(distance(&a.0, &b.0) < 1e-5, "weights and running statistics, micro-batch {micro}");
-        assert!(distance(&a.1, &b.1) < 1e-5, "momentum (the gradients), micro-batch {micro}");
+        let parts = everything(&train(SGD, 1, micro));
+        assert!(distance(&whole.0, &parts.0) < 1e-5, "weights and running statistics, micro-batch {micro}");
+        assert!(distance(&whole.1, &parts.1) < 1e-5, "momentum (the gradients), micro-batch {micro}");
     }
 }
 
 #[test]
 fn a_step_repeated_gives_the_same_bits() {
     for config in [ADAMW, SGD] {
-        let (a, b) = (train(config, 3, 4), train(config, 3, 4));
-        assert_eq!(everything(&a.0, &a.1), everything(&b.0, &b.1));
+        assert_eq!(everything(&train(config, 3, 4)), everything(&train(config, 3, 4)));
     }
 }
 
 #[test]
-fn an_oom_in_any_micro_batch_changes_nothing_and_is_told_apart() {
-    let (model, optimizer) = train(ADAMW, 2, 4);
-    let before = everything(&model, &optimizer);
-    for micro in 0..3 {
-        fail_after(micro, "out of device memory allocating 1048576 bytes");
-        let error = compute(&model, &optimizer, 3, 4).err().expect("the step was made to fail");
-        assert!(matches!(error, TrainError::OutOfMemory { step: 3, micro_batch: 4, .. }), "{error}");
-        assert_eq!(everything(&model, &optimizer), before);
+fn recomputing_activations_gives_the_same_bits() {
+    for config in [ADAMW, SGD] {
+        let plain = train(config, 3, 4);
+        for recompute in [Recompute::Stages, Recompute::Blocks] {
+            let plan = Plan { micro_batch: 4, recompute };
+            let again = (1..=3).fold(start(config), |learner, step| {
+                engine("").compute(&learner, &batch(12, step as usize), &plan, step, 0.01).unwrap().learner
+            });
+            assert_eq!(everything(&plain), everything(&again), "{recompute}");
+        }
     }
-    // The same step, tried again after three failures, is the step of a run that never failed.
-    let good = compute(&model, &optimizer, 3, 4).unwrap();
-    let undisturbed = train(ADAMW, 3, 4);
-    assert_eq!(everything(&good.model, &good.optimizer), everything(&undisturbed.0, &undisturbed.1));
 }
 
 #[test]
-fn a_panic_that_is_no_oom_is_a_device_error() {
-    let (model, optimizer) = train(SGD, 1, 12);
-    fail_after(0, "index out of bounds");
-    let error = compute(&model, &optimizer, 2, 12).err().expect("the step was made to fail");
+fn an_oom_at_any_place_changes_nothing_and_is_told_apart() {
+    let learner = train(ADAMW, 2, 4);
+    let before = everything(&learner);
+    let places = ["upload,micro=1", "forward,micro=0", "forward,micro=2", "backward,micro=1", "gate", "optimizer", "commit"];
+    for place in places {
+        for (kind, is_too_large) in [("oom", false), ("panic", false), ("toolarge", true)] {
+            let faults = format!("{kind}@step=3,phase={place}");
+            let error = compute(&learner, 3, 4, &faults).err().expect("the step was made to fail");
+            let told = matches!(
+                error,
+                TrainError::OutOfMemory { step: 3, micro_batch: 4, too_large, .. } if too_large == is_too_large
+            );
+            assert!(told, "{faults}: {error}");
+            assert_eq!(everything(&learner), before, "{faults}");
+        }
+    }
+    // The same step, tried again after all these failures, is the step of a run that never failed.
+    let good = compute(&learner, 3, 4, "").unwrap();
+    assert_eq!(everything(&good.learner), everything(&train(ADAMW, 3, 4)));
+}
+
+#[test]
+fn a_failure_that_is_no_oom_is_a_device_error() {
+    let learner = train(SGD, 1, 12);
+    let error = compute(&learner, 2, 12, "error@step=2,phase=forward").err().expect("the step was made to fail");
     assert!(matches!(error, TrainError::Device { step: Some(2), .. }), "{error}");
 }
 
 #[test]
 fn a_loss_that_is_not_a_number_stops_before_anything_changes() {
-    let (model, optimizer) = train(SGD, 1, 12);
+    let learner = train(SGD, 1, 12);
     let mut poisoned = batch(12, 2);
     poisoned.images[7] = f32::NAN;
-    let cuts = micro_batches(12, 4, 12);
-    let error = engine().compute(&model, &optimizer, &poisoned, &cuts, 2, 0.01).err().expect("the loss is NaN");
+    let plan = Plan { micro_batch: 12, recompute: Recompute::None };
+    let error = engine("").compute(&learner, &poisoned, &plan, 2, 0.01).err().expect("the loss is NaN");
     assert!(matches!(error, TrainError::NotFinite { step: 2, .. }), "{error}");
 }
 
 #[test]
-fn an_optimizer_goes_on_from_its_saved_state() {
+fn a_learner_goes_on_from_its_saved_state() {
     for config in [ADAMW, SGD] {
-        let (model, optimizer) = train(config, 3, 12);
-        let (moments, counters) = optimizer.save();
-        assert!(!moments.is_empty());
-        let names: Vec<String> = parameters::slots(&model).into_iter().map(|slot| slot.name).collect();
-        let loaded = Optimizer::new(config).load(&names, moments, &counters, &Device::flex()).unwrap();
-        let (a, b) = (compute(&model, &optimizer, 4, 12).unwrap(), compute(&model, &loaded, 4, 12).unwrap());
-        assert_eq!(everything(&a.model, &a.optimizer), everything(&b.model, &b.optimizer));
+        let learner = train(config, 3, 12);
+        let saved = learner.save().unwrap();
+        assert!(!saved.moments.is_empty());
+        let loaded = start(config).restore(saved, &Device::flex()).unwrap();
+        let (a, b) = (compute(&learner, 4, 12, "").unwrap(), compute(&loaded, 4, 12, "").unwrap());
+        assert_eq!(everything(&a.learner), everything(&b.learner));
+    }
+}
+
+/// By the formula in float64: the average forgets its start in the first steps, `decay = (1 + step) / (10 + step)`.
+#[test]
+fn the_average_follows_the_weights() {
+    let (first, second) = (train(SGD, 1, 12), train(SGD, 2, 12));
+    let name = "classifier.weight";
+    let values = |tensors: &Tensors| tensors[name].clone().convert::<f64>().try_to_vec::<f64>().unwrap();
+    let initial = values(&start(SGD).save().unwrap().weights);
+    let (one, two) = (values(&everything(&first).0), values(&everything(&second).0));
+    let found = values(&everything(&second).2.unwrap());
+    for index in 0..found.len() {
+        let after_one = 2.0 / 11.0 * initial[index] + 9.0 / 11.0 * one[index];
+        let expected = 0.25 * after_one + 0.75 * two[index];
+        assert!((found[index] - expected).abs() < 1e-6, "{} for {expected}", found[index]);
     }
 }
 

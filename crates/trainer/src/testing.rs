@@ -1,12 +1,10 @@
-//! A small classifier, batches for it, and failures on demand.
-
-use std::cell::Cell;
+//! A small classifier and batches for it.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::{
-    Activation, BatchNormConfig, Classifier, ConvConfig, ConvNorm, ConvNormConfig, Dropout, Linear,
+    Activation, BatchNormConfig, Classifier, ConvConfig, Cuts, ConvNorm, ConvNormConfig, Dropout, Linear,
     global_average_pool, init,
 };
 use kindling_random::{Purpose, rng};
@@ -14,15 +12,6 @@ use rand::RngExt;
 
 pub(crate) const CLASSES: usize = 3;
 const SIZE: usize = 12;
-
-thread_local! {
-    static FAIL: Cell<Option<(usize, &'static str)>> = const { Cell::new(None) };
-}
-
-/// Lets the forward pass after the next `after` ones panic with `text`.
-pub(crate) fn fail_after(after: usize, text: &'static str) {
-    FAIL.set(Some((after, text)));
-}
 
 /// Convolution, depthwise convolution, pooling, dropout, classifier.
 #[derive(Module, Debug)]
@@ -52,15 +41,18 @@ impl Toy {
 
 impl Classifier for Toy {
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        match FAIL.get() {
-            Some((0, text)) => {
-                FAIL.set(None);
-                panic!("{text}");
-            }
-            Some((after, text)) => FAIL.set(Some((after - 1, text))),
-            None => {}
-        }
-        let x = self.depthwise.forward(self.stem.forward(images));
+        self.finish(self.depthwise.forward(self.stem.forward(images)))
+    }
+
+    fn segments(&self, _cuts: Cuts) -> usize {
+        2
+    }
+
+    fn run_segment(&self, _cuts: Cuts, index: usize, x: Tensor<4>) -> Tensor<4> {
+        if index == 0 { self.stem.forward(x) } else { self.depthwise.forward(x) }
+    }
+
+    fn finish(&self, x: Tensor<4>) -> Tensor<2> {
         self.classifier.forward(self.dropout.forward(global_average_pool(x)))
     }
 }

@@ -173,7 +173,7 @@ fn tensors_of(layer: &LayerTrace) -> Vec<u64> {
 /// The place of a layer, from its name in a staged network.
 fn place_of(name: &str) -> Place {
     let mut segments = name.split('.');
-    let mut number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
+    let number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
     match segments.next() {
         Some("stem" | "pool") => Place::Stem,
         Some("stages") => match (number(segments.next()), number(segments.next())) {

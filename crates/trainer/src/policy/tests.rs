@@ -136,7 +136,7 @@ fn it_gives_up_only_when_every_lever_is_pulled() {
                 seen.push(policy.plan());
             }
             assert_eq!(seen[0], seen[1], "the first lever keeps the plan");
-            for size in policy.limits().sizes() {
+            for size in policy.limits.sizes() {
                 assert!(seen.contains(&plan(size, NONE)));
             }
             assert!(seen.contains(&plan(group, STAGES)) && seen.ends_with(&[plan(group, BLOCKS)]));
@@ -204,6 +204,44 @@ fn it_grows_only_into_nine_tenths_of_the_capacity() {
     // 8 need 460 and 16 need 600, so 140 for 8 more: 32 need 880, though in proportion it were 1200.
     assert_eq!(steps_until_change(&mut policy, 1_000, 600, 975), None);
     assert_eq!(steps_until_change(&mut policy, 1_000, 600, 980), Some(16));
+}
+
+#[test]
+fn a_step_that_needed_memory_freed_had_no_room() {
+    let mut policy = Policy::new(Limits::new(8, 16), plan(8, NONE));
+    assert_eq!(steps_until_change(&mut policy, 15, 10, 1_000), None);
+    assert_eq!(tell(&mut policy, oom(1_000)), Decision::Reclaim);
+    assert_eq!(steps_until_change(&mut policy, 100, 10, 1_000), Some(17));
+}
+
+#[test]
+fn a_single_high_peak_is_forgotten_in_time() {
+    let mut policy = Policy::new(Limits::new(8, 16), plan(8, NONE));
+    assert_eq!(steps_until_change(&mut policy, 1, 900, 1_000), None);
+    let steps = steps_until_change(&mut policy, 1_000, 200, 1_000).expect("it grows");
+    assert!((50..200).contains(&steps), "{steps} steps");
+}
+
+#[test]
+fn a_plan_that_failed_twice_failed_with_the_larger_capacity() {
+    let mut policy = start(8, 16);
+    for capacity in [1_000, 300] {
+        tell(&mut policy, oom(capacity));
+        assert_eq!(tell(&mut policy, oom(capacity)), Decision::Retry(plan(8, NONE)));
+        assert_eq!(steps_until_change(&mut policy, 1_000, 10, 1_049), None);
+        assert_eq!(steps_until_change(&mut policy, 1_000, 10, 1_051), Some(16));
+        assert_eq!(steps_until_change(&mut policy, 100, 20, 1_051), None, "the trial holds");
+    }
+}
+
+#[test]
+fn what_needs_more_than_a_failed_plan_counts_as_failed_too() {
+    let mut policy = Policy::new(Limits::new(8, 32), plan(16, NONE));
+    tell(&mut policy, oom(1_000));
+    tell(&mut policy, oom(1_000));
+    assert_eq!(steps_until_change(&mut policy, 100, 10, 1_051), Some(16));
+    assert_eq!(steps_until_change(&mut policy, 1_000, 20, 1_040), None, "16 failed with about as much");
+    assert_eq!(steps_until_change(&mut policy, 1_000, 20, 1_051), Some(16));
 }
 
 #[test]
@@ -306,7 +344,7 @@ fn a_world_that_stays_as_it_is_needs_few_retries_in_all() {
         }
         assert!(machine.retries <= 6 + 3, "{} retries with {capacity}", machine.retries);
         let fits = |size: usize| Machine::need(plan(size, NONE)) <= capacity;
-        let best = policy.limits().sizes().into_iter().rev().find(|&size| fits(size));
+        let best = policy.limits.sizes().into_iter().rev().find(|&size| fits(size));
         assert_eq!(policy.plan().micro_batch, best.unwrap_or(1), "the largest that fits");
     }
 }
@@ -348,7 +386,7 @@ fn ten_thousand_steps_under_a_changing_capacity_need_few_retries() {
             }
             machine.step(&mut policy);
             let fits = |size: &usize| Machine::need(plan(*size, NONE)) <= machine.capacity;
-            possible += policy.limits().sizes().into_iter().rev().find(fits).unwrap_or(1);
+            possible += policy.limits.sizes().into_iter().rev().find(fits).unwrap_or(1);
             computed += policy.plan().micro_batch;
         }
         assert_eq!(machine.gave_up, 0);

@@ -1,0 +1,369 @@
+//! `kindling plan`: what fits into a given memory, and what it costs, without running anything.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use burn::tensor::Device;
+use clap::ValueEnum;
+use kindling_layers::Freeze;
+use kindling_layers::trace::Trace;
+use kindling_memory::MemorySize;
+use kindling_memory::planner::{
+    self, OptimizerKind, Prediction, Recompute, Situation, Target, largest_batch, largest_micro_batch,
+};
+use kindling_runs::write_atomically;
+use kindling_zoo::{Model, ModelOptions, find, models};
+use serde_json::{Value, json};
+
+use crate::Done;
+use crate::commands::Format;
+use crate::device::DeviceChoice;
+
+/// Global batch of `kindling train` where nothing else is asked for.
+const DEFAULT_BATCH: usize = 8;
+
+/// Say what fits into a given memory, and what it costs
+///
+/// Works from the network's description alone: no GPU, no weights, no data. Predictions for the CPU are measured
+/// against real runs (benchmarks/); those for CUDA are not yet. A multiply-add in backward counts twice; recomputing
+/// adds one more forward pass of what is recomputed.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Model of the zoo; `kindling models` lists them
+    #[arg(long, value_name = "NAME", required_unless_present = "all")]
+    model: Option<String>,
+    /// All models, those with room for the most images first
+    #[arg(long, conflicts_with_all = ["model", "out"])]
+    all: bool,
+    /// Side of the square images
+    #[arg(long, value_name = "PIXELS", default_value_t = 512)]
+    image_size: usize,
+    /// The memory there is, like 8GiB, 500MiB or 6GB
+    #[arg(long, value_name = "SIZE")]
+    memory: MemorySize,
+    /// Samples of an optimizer step, which micro-batches divide by whole normalisation groups [default: as many as fit
+    /// at once; 8 for --out]
+    #[arg(long, value_name = "N")]
+    batch_size: Option<usize>,
+    /// The most samples whose statistics batch norm takes together
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    norm_group: usize,
+    /// Channels of the images
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    channels: usize,
+    /// Classes of the head
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    classes: usize,
+    /// Update rule
+    #[arg(long, value_enum, default_value_t = OptimizerName::AdamW)]
+    optimizer: OptimizerName,
+    /// Whether a moving average of the weights is kept
+    #[arg(long)]
+    ema: bool,
+    /// What does not train: none, backbone, or the stem and this many stages
+    #[arg(long, value_name = "WHAT", default_value_t = Freeze::None)]
+    freeze: Freeze,
+    /// cpu or cuda[:N]; it need not be there
+    #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
+    device: DeviceChoice,
+    /// Loader threads, which hold batches in the memory of a CPU run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: usize,
+    /// How it is printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Write the fastest plan that fits to a file for `kindling train --plan`
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// An update rule, by what it remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OptimizerName {
+    /// Adam with decoupled weight decay
+    #[value(name = "adamw")]
+    AdamW,
+    /// Stochastic gradient descent with momentum
+    Sgd,
+}
+
+impl OptimizerName {
+    pub(crate) fn kind(self) -> OptimizerKind {
+        match self {
+            Self::AdamW => OptimizerKind::AdamW,
+            Self::Sgd => OptimizerKind::Sgd { momentum: true },
+        }
+    }
+}
+
+/// Element types: name, bytes, whether Kindling trains in it.
+const PRECISIONS: [(&str, usize, bool); 3] = [("f32", 4, true), ("bf16", 2, false), ("f16", 2, false)];
+
+/// The largest micro-batch of one precision and recomputation.
+struct Row {
+    precision: &'static str,
+    trainable: bool,
+    recompute: Recompute,
+    fits: Option<(usize, Prediction)>,
+    cost: f64,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Done> {
+        if self.batch_size == Some(0) || self.norm_group == 0 || self.image_size == 0 {
+            bail!("--batch-size, --norm-group and --image-size are at least 1");
+        }
+        if self.classes < 2 || self.channels == 0 {
+            bail!("a network needs at least 2 --classes and 1 of --channels");
+        }
+        self.target()?;
+        match &self.model {
+            Some(name) => self.one(&find(name)?)?,
+            None => self.zoo()?,
+        }
+        Ok(Done::Complete)
+    }
+
+    fn target(&self) -> Result<Target> {
+        target(self.device)
+    }
+
+    fn situation(&self, element_bytes: usize, recompute: Recompute) -> Result<Situation> {
+        let batch = self.batch_size.unwrap_or(1);
+        Ok(Situation {
+            micro_batch: batch,
+            batch,
+            norm_group: self.norm_group,
+            recompute,
+            optimizer: self.optimizer.kind(),
+            ema: self.ema,
+            freeze: self.freeze,
+            workers: self.workers,
+            target: self.target()?,
+            element_bytes,
+        })
+    }
+
+    fn trace(&self, model: &Model) -> Result<Trace> {
+        model.check_image_size(self.image_size)?;
+        let options = ModelOptions { in_channels: self.channels, classes: self.classes, ..ModelOptions::imagenet() };
+        Ok(model.build(&options, &Device::flex())?.trace(self.channels, self.image_size))
+    }
+
+    fn row(&self, trace: &Trace, precision: usize, recompute: Recompute) -> Result<Row> {
+        let (precision, bytes, trainable) = PRECISIONS[precision];
+        let situation = self.situation(bytes, recompute)?;
+        let fits = match self.batch_size {
+            Some(_) => largest_micro_batch(trace, &situation, self.memory.0),
+            None => largest_batch(trace, &situation, self.memory.0),
+        };
+        let cost = planner::relative_cost(trace, recompute, self.freeze);
+        Ok(Row { precision, trainable, recompute, fits, cost })
+    }
+
+    fn one(&self, model: &Model) -> Result<()> {
+        let trace = self.trace(model)?;
+        let mut rows = Vec::new();
+        for precision in 0..PRECISIONS.len() {
+            for recompute in Recompute::ALL {
+                rows.push(self.row(&trace, precision, recompute)?);
+            }
+        }
+        match self.format {
+            Format::Table => self.print(model, &trace, &rows),
+            Format::Json => println!("{}", self.as_json(model, &trace, &rows)),
+        }
+        if let Some(path) = &self.out {
+            let text = self.plan(model, &trace)?;
+            write_atomically(path, text.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
+            eprintln!("plan written to {}; follow it with: kindling train --plan {}", path.display(), path.display());
+        }
+        Ok(())
+    }
+
+    fn print(&self, model: &Model, trace: &Trace, rows: &[Row]) {
+        let batch = self.batch_size.map_or("as large as fits".to_string(), |batch| batch.to_string());
+        println!(
+            "{} at {}x{}, {} channels, {} classes, on {} with {}: batch {batch}, normalisation groups of at most {}",
+            model.key(),
+            self.image_size,
+            self.image_size,
+            self.channels,
+            self.classes,
+            self.device,
+            self.memory,
+            self.norm_group
+        );
+        println!("{:.3} GMAC an image forward, three times that a training step\n", trace.macs() as f64 / 1e9);
+        println!(
+            "{:9} {:9} {:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6}",
+            "precision",
+            "recompute",
+            "micro-batch",
+            "peak",
+            "weights",
+            "gradients",
+            "optimizer",
+            "activations",
+            "workspace",
+            "overhead",
+            "cost"
+        );
+        for row in rows {
+            let note = if row.trainable { "" } else { "  not trainable yet" };
+            match &row.fits {
+                None => println!("{:9} {:9} {:>11}{note}", row.precision, row.recompute, "none fits"),
+                Some((micro_batch, p)) => println!(
+                    "{:9} {:9} {micro_batch:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6.2}{note}",
+                    row.precision,
+                    row.recompute,
+                    size(p.peak),
+                    size(p.weights),
+                    size(p.gradients),
+                    size(p.optimizer),
+                    size(p.activations),
+                    size(p.workspace),
+                    size(p.overhead),
+                    row.cost
+                ),
+            }
+        }
+        if self.target().is_ok_and(|target| target == Target::Cuda) {
+            println!("\nFigures for CUDA are computed from the sources of Burn and have not been measured yet.");
+        }
+    }
+
+    fn as_json(&self, model: &Model, trace: &Trace, rows: &[Row]) -> Value {
+        let rows: Vec<Value> = rows
+            .iter()
+            .map(|row| {
+                json!({
+                    "precision": row.precision, "trainable": row.trainable, "recompute": row.recompute.to_string(),
+                    "cost": row.cost, "micro_batch": row.fits.map(|(micro_batch, _)| micro_batch),
+                    "prediction": row.fits.map(|(_, prediction)| prediction_json(&prediction)),
+                })
+            })
+            .collect();
+        json!({
+            "model": model.key(), "image_size": self.image_size, "channels": self.channels, "classes": self.classes,
+            "device": self.device.to_string(), "memory": self.memory.0, "batch_size": self.batch_size,
+            "norm_group": self.norm_group, "macs": trace.macs(), "rows": rows,
+        })
+    }
+
+    /// The fastest plan of a float32 run that fits, as a file.
+    fn plan(&self, model: &Model, trace: &Trace) -> Result<String> {
+        let batch = self.batch_size.unwrap_or(DEFAULT_BATCH);
+        for recompute in Recompute::ALL {
+            let situation = Situation { batch, ..self.situation(4, recompute)? };
+            if let Some((micro_batch, prediction)) = largest_micro_batch(trace, &situation, self.memory.0) {
+                return Ok(self.plan_file(model, batch, micro_batch, recompute, &prediction));
+            }
+        }
+        bail!(
+            "{} with batches of {batch} does not fit into {}, even block by block; \
+             try a smaller --norm-group, smaller images or a lighter model (kindling plan --all)",
+            model.key(),
+            self.memory
+        )
+    }
+
+    fn plan_file(
+        &self,
+        model: &Model,
+        batch: usize,
+        micro_batch: usize,
+        recompute: Recompute,
+        prediction: &Prediction,
+    ) -> String {
+        let mut text = format!(
+            "# A plan for `kindling train --plan`, by `kindling plan` {}, for {} with {}.\n\
+             # micro_batch and recompute change memory and time, never the result; batch_size does.\n",
+            env!("CARGO_PKG_VERSION"),
+            self.device,
+            self.memory
+        );
+        let values: [(&str, toml::Value); 7] = [
+            ("model", model.key().into()),
+            ("image_size", (self.image_size as i64).into()),
+            ("batch_size", (batch as i64).into()),
+            ("micro_batch", (micro_batch as i64).into()),
+            ("recompute", recompute.to_string().into()),
+            ("memory_budget", (self.memory.0 as i64).into()),
+            ("predicted_peak", (prediction.peak as i64).into()),
+        ];
+        for (key, value) in values {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{key} = {value}");
+        }
+        text
+    }
+
+    /// Every model, by the images that fit at once.
+    fn zoo(&self) -> Result<()> {
+        let mut found = Vec::new();
+        for entry in models() {
+            let model = Model::from(entry);
+            let trace = self.trace(&model)?;
+            let rows = Recompute::ALL.map(|recompute| self.row(&trace, 0, recompute));
+            let [none, stages, blocks] = rows;
+            found.push((model, trace, [none?, stages?, blocks?]));
+        }
+        let images = |row: &Row| row.fits.map_or(0, |(micro_batch, _)| micro_batch);
+        // Most room first; of equals the one that has more of it with recomputation, and then the larger network.
+        found.sort_by_key(|(_, trace, rows)| {
+            std::cmp::Reverse((images(&rows[0]), images(&rows[1]).max(images(&rows[2])), trace.macs()))
+        });
+        if self.format == Format::Table {
+            println!(
+                "Images of {}x{} that fit at once into {} on {}, float32; most first\n",
+                self.image_size, self.image_size, self.memory, self.device
+            );
+            println!(
+                "{:<24} {:>10} {:>10} {:>10} {:>13} {:>10}",
+                "model", "all kept", "by stage", "by block", "GMAC an image", "cost"
+            );
+        }
+        for (model, trace, rows) in &found {
+            match self.format {
+                Format::Json => println!("{}", self.as_json(model, trace, rows)),
+                Format::Table => {
+                    let cell = |row: &Row| row.fits.map_or("-".to_string(), |(micro_batch, _)| micro_batch.to_string());
+                    println!(
+                        "{:<24} {:>10} {:>10} {:>10} {:>13.3} {:>10.2}",
+                        model.key(),
+                        cell(&rows[0]),
+                        cell(&rows[1]),
+                        cell(&rows[2]),
+                        trace.macs() as f64 / 1e9,
+                        rows[2].cost
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a device means for a prediction.
+pub(crate) fn target(device: DeviceChoice) -> Result<Target> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    match device {
+        DeviceChoice::Cpu => Ok(Target::Cpu { threads }),
+        DeviceChoice::Cuda(_) => Ok(Target::Cuda),
+        DeviceChoice::Auto | DeviceChoice::Wgpu => bail!("plans are made for --device cpu or --device cuda"),
+    }
+}
+
+/// The parts of a prediction.
+pub(crate) fn prediction_json(prediction: &Prediction) -> Value {
+    let &Prediction { weights, gradients, optimizer, activations, workspace, overhead, peak, moment } = prediction;
+    json!({ "peak": peak, "weights": weights, "gradients": gradients, "optimizer": optimizer,
+            "activations": activations, "workspace": workspace, "overhead": overhead, "moment": moment.to_string() })
+}
+
+/// Bytes for people.
+pub(crate) fn size(bytes: u64) -> String {
+    MemorySize(bytes).to_string()
+}
