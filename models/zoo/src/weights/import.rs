@@ -84,10 +84,13 @@ pub fn import(network: Network, tensors: Tensors, adapt: Adapt) -> Result<(Netwo
 pub fn classes(network: &Network, tensors: &Tensors) -> Option<usize> {
     let (tensors, _) = unwrap(tensors.clone());
     let table = recognise(network, &parameters::slots(network), &tensors).ok()?;
-    let (key, place) = table.places.iter().find(|(_, place)| place.own == HEAD[0])?;
-    let head = tensors.get(key)?.shape();
-    // A head of other features is another model's, and one of none could claim any number of classes.
-    head.as_slice().first().copied().filter(|_| head.as_slice()[1..] == place.reference_shape[1..])
+    let (key, _) = table.places.iter().find(|(_, place)| place.own == HEAD[0])?;
+    let shape = tensors.get(key)?.shape();
+    match shape.as_slice() {
+        // A head of no features could claim any number of classes.
+        [classes, features] if *features > 0 => Some(*classes),
+        _ => None,
+    }
 }
 
 /// The file's tensors under our names and in our shapes.
