@@ -35,16 +35,15 @@ from golden import build, fill01
 
 # zoo.py lowers the gain for EfficientNetV2 M and L, whose outputs are chaotic otherwise. In eval S is chaotic too.
 zoo.GAINS["v2_s"] = 3.0
-
-# SAME padding (timm's tf_ names) is lopsided at even sizes: 64, and after 71: 36, 18, then the odd 9, 5, 3.
+# SAME padding (timm's tf_ names) is lopsided at even sizes: 64 and its halves, and 36 and 18 after 71.
 SIZES = (64, 71)
 # MobileNetV4 normalises one value of each image: of two images, only which is the larger would be left in training.
 BATCH = 4
-TOLERANCE = 1e-4
-OF_REFERENCE = 10
+TOLERANCE, OF_REFERENCE = 1e-4, 10
+# Files of torch.save are made of networks with fewer parameters.
 PICKLED = 10_000_000
-COLUMNS = [(what, which) for what in ("eval", "train", "features") for which in ("error", "own")] + [("onnx", "error")]
-# Module, channels and reduction of each of GhostNet's maps.
+COLUMNS = ("eval", "eval own", "train", "train own", "features", "features own", "onnx")
+# Module, channels and reduction of GhostNet's maps.
 GHOSTNET = [("blocks.0", 16, 2), ("blocks.2", 24, 4), ("blocks.4", 40, 8), ("blocks.6", 112, 16), ("blocks.9", 960, 32)]
 
 
@@ -69,8 +68,8 @@ class Kindling:
 
     def forward(self, model, weights, size, *flags):
         source, output = self.folder / f"images-{size}.safetensors", self.new("output.safetensors")
-        self("forward", "--device", "cpu", "--model", model, "--weights", weights, "--input", source, "--output", output,
-             *flags)
+        files = ("--weights", weights, "--input", source, "--output", output)
+        self("forward", "--device", "cpu", "--model", model, *files, *flags)
         return load_file(output)
 
     def export(self, name, weights, output, *flags):
@@ -82,14 +81,16 @@ class Kindling:
         """Each name as it is listed, as LIBRARY.NAME, and what the other library calls the network (or None)."""
         for line in self("models", "--format", "json").splitlines():
             entry = json.loads(line)
-            if entry["reference"].split(".")[0] not in ("torchvision", "timm"):
+            if not entry["reference"].startswith(("torchvision.", "timm.")):
                 print(f"not compared: {entry['name']}, which neither library has")
                 continue
-            shown = {name: self("models", "show", name, "--format", "json") for name in [entry["name"], *entry["aliases"]]}
-            models = {name: json.loads(text)["reference"] for name, text in shown.items()}
+            models = {entry["name"]: entry["reference"]}
+            for alias in entry["aliases"]:
+                library = "torchvision" if hasattr(torchvision.models, alias) else "timm"
+                models[alias] = alias if "." in alias else f"{library}.{alias}"
             for name, model in models.items():
-                others = (other for other in models.values() if other.split(".")[0] != model.split(".")[0])
-                yield name, model, next(others, None)
+                twins = (twin for twin in models.values() if twin.split(".")[0] != model.split(".")[0])
+                yield name, model, next(twins, None)
 
 
 def images(size):
@@ -131,21 +132,20 @@ def reference(model, network):
 def error(found, expected):
     """The largest error of any tensor, as a share of that tensor's largest value."""
     shapes = [[list(tensor.shape) for tensor in tensors] for tensors in (found, expected)]
-    if shapes[0] != shapes[1]:
-        raise ValueError(f"shapes {shapes[0]} for {shapes[1]}")
+    assert shapes[0] == shapes[1], f"shapes {shapes[0]} for {shapes[1]}"
+    assert all(tensor.isfinite().all() for tensor in [*found, *expected]), "values that are not finite"
     largest = max(float((a.double() - b.double()).abs().max() / b.double().abs().max()) for a, b in zip(found, expected))
-    if not all(tensor.isfinite().all() for tensor in [*found, *expected]):
-        raise ValueError("values that are not finite")
     return float(f"{largest:.3g}")
 
 
 def note(row, what, where, off, own=0.0):
-    row[what][where] = {"error": off, "own": own} if what != "onnx" else {"error": off}
+    row[what][where] = off
     if off > max(TOLERANCE, OF_REFERENCE * own):
-        row["failures"].append(f"{what} at {where}: off by {off}, the reference in float32 by {own}")
+        row["failures"].append(f"{what} at {where}: off by {off}, the reference itself by {own}")
 
 
-def check_outputs(kindling, row, model, weights):
+def check_outputs(kindling, row, weights):
+    model = row["model"]
     network = zoo.filled(model, torch.float32)
     row["parameters"] = sum(parameter.numel() for parameter in network.parameters())
     save_file(network.state_dict(), weights)
@@ -157,20 +157,19 @@ def check_outputs(kindling, row, model, weights):
         compared["train"] = [kindling.forward(model, weights, size, "--train-mode")["logits"]]
         for what, tensors in compared.items():
             if double := expected.get((what, size, torch.float64)):
-                note(row, what, str(size), error(tensors, double), error(expected[what, size, torch.float32], double))
+                own = error(expected[what, size, torch.float32], double)
+                row[f"{what} own"][str(size)] = own
+                note(row, what, str(size), error(tensors, double), own)
 
 
-def check_weights(kindling, row, name, model, twin, weights):
+def check_weights(kindling, row, weights, twin):
     given = load_file(weights)
 
     def same(what, found, expected):
         """Notes whether two lists of tensors hold the same bits; shapes may differ by ones, as those of libraries do."""
-        found, expected = list(found), list(expected)
-        equal = all(a.dtype == b.dtype and torch.equal(a.flatten(), b.flatten()) for a, b in zip(found, expected))
-        if equal and len(found) == len(expected):
-            row["weights"].append(what)
-        else:
-            row["failures"].append(f"weights, {what}: other tensors came out than went in")
+        pairs = zip(found, expected, strict=True)
+        equal = all(a.dtype == b.dtype and torch.equal(a.flatten(), b.flatten()) for a, b in pairs)
+        (row["weights"] if equal else row["failures"]).append(what if equal else f"weights, {what}: other bits came out")
 
     def loaded(model, path):
         """All tensors of the library's network, in its order, once it has loaded the file."""
@@ -178,30 +177,30 @@ def check_weights(kindling, row, name, model, twin, weights):
         network.load_state_dict(load_file(path), strict=True)
         return network.state_dict()
 
-    def again(what, source):
-        found = load_file(kindling.export(name, source, "exported.safetensors"))
+    def again(what, path):
+        found = load_file(kindling.export(row["name"], path, "exported.safetensors"))
         same(what, [found[key] for key in sorted(found)], [given[key] for key in sorted(given)])
 
-    state = loaded(model, kindling.export(name, weights, "exported.safetensors"))
-    same(f"{model}, strict", [state[key] for key in given], given.values())
+    state = loaded(row["model"], kindling.export(row["name"], weights, "exported.safetensors"))
+    same(f"{row['model']}, strict", [state[key] for key in given], given.values())
     for what, zipped in (("pth", True), ("legacy pth", False)) if row["parameters"] < PICKLED else ():
         torch.save(state, kindling.new("weights.pth"), _use_new_zipfile_serialization=zipped)
         again(what, kindling.folder / "weights.pth")
     if twin:
         library = twin.split(".")[0]
-        theirs = kindling.export(name, weights, "twin.safetensors", "--keys", library)
+        theirs = kindling.export(row["name"], weights, "twin.safetensors", "--keys", library)
         same(f"{twin}, strict", loaded(twin, theirs).values(), state.values())
         again(f"from {library}'s keys", theirs)
 
 
-def check_onnx(kindling, row, name, model, weights):
+def check_onnx(kindling, row, weights):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     for size in SIZES:
-        path = kindling.export(name, weights, "network.onnx", "--format", "onnx", "--image-size", size)
+        path = kindling.export(row["name"], weights, "network.onnx", "--format", "onnx", "--image-size", size)
         onnx.checker.check_model(str(path), full_check=True)
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        expected = kindling.forward(model, weights, size)["logits"]
+        expected = kindling.forward(row["model"], weights, size)["logits"]
         for batch in (2, 1):
             logits = session.run(None, {session.get_inputs()[0].name: images(size)[:batch].numpy()})[0]
             note(row, "onnx", f"{size}, batch {batch}", error([torch.from_numpy(logits)], [expected[:batch]]))
@@ -210,46 +209,39 @@ def check_onnx(kindling, row, name, model, weights):
 def check(kindling, name, model, twin):
     """The figures of one name, and under `failures` what is wrong. Commands take it as it is listed or LIBRARY.NAME."""
     began = time.monotonic()
-    row = {"name": name, "model": model, "parameters": 0, "gain": zoo.gain(model), "eval": {}, "train": {}, "features": {},
-           "onnx": {}, "weights": [], "failures": []}
+    row = {"name": name, "model": model, "gain": zoo.gain(model), "parameters": 0, **{column: {} for column in COLUMNS}}
+    row |= {"weights": [], "failures": []}
     weights = kindling.new("weights.safetensors")
-    for part in (lambda: check_outputs(kindling, row, model, weights),
-                 lambda: check_weights(kindling, row, name, model, twin, weights),
-                 lambda: check_onnx(kindling, row, name, model, weights)):
+    for part, more in ((check_outputs, ()), (check_weights, (twin,)), (check_onnx, ())):
         try:
-            part()
+            part(kindling, row, weights, *more)
         except Exception as problem:
-            row["failures"].append(f"{type(problem).__name__}: {' '.join(str(problem).split())[:400]}")
-    row["seconds"] = round(time.monotonic() - began, 1)
-    return row
+            said = " ".join(str(problem).split())[:400]
+            row["failures"].append(f"{part.__name__}: {type(problem).__name__}: {said}")
+    return row | {"seconds": round(time.monotonic() - began, 1)}
 
 
-def worst(row, what, which):
-    return max((figure[which] for figure in row[what].values()), default=None)
-
-
-def summary(rows, seconds):
+def summary(rows, path, seconds):
     """The largest figures, and what they were measured on."""
-    largest = {}
-    for what, which in COLUMNS:
-        figures = [(worst(row, what, which), row["model"]) for row in rows if row[what]]
-        largest[what if which == "error" else f"{what}, the reference's own"] = max(figures, default=None)
-    peaks = (resource.getrusage(who).ru_maxrss * 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True)
+    largest = {what: max(((max(row[what].values()), row["model"]) for row in rows if row[what]), default=None) for what in COLUMNS}
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    # The command holds the commit it was built from, and does not say it.
+    commits = subprocess.run(["git", "rev-list", "--abbrev-commit", "--abbrev=12", "--max-count=100", "HEAD"],
+                             cwd=REPOSITORY, capture_output=True, text=True).stdout.split()
+    command = path.read_bytes()
     cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
-    versions = {it.__name__: it.__version__ for it in (torch, torchvision, timm, safetensors, onnx, onnxruntime)}
     return {
         "what": "every name of the zoo against torchvision, timm and ONNX Runtime, through the command",
         "command": "scripts/check-zoo.py",
-        "result": {
-            "names": len(rows), "failed": [row["model"] for row in rows if row["failures"]], "largest": largest,
-            **dict(zip(("peak_memory_bytes_python", "peak_memory_bytes_kindling"), peaks)), "seconds": round(seconds),
-        },
+        "result": {"names": len(rows), "failed": [row["model"] for row in rows if row["failures"]], "largest": largest,
+                   "peak_memory_bytes": 1024 * peak, "seconds": round(seconds)},
         "environment": {
             "time": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-            "commit": commit.stdout.strip() or None, "architecture": platform.machine(), "cpu": cpu[0] if cpu else None,
+            "commit": next((commit for commit in commits if commit.encode() in command), None),
             "os": f"{platform.freedesktop_os_release()['PRETTY_NAME']} (kernel {platform.release()})",
-            "threads": os.cpu_count(), "device": "cpu", "python": platform.python_version(), **versions,
+            "architecture": platform.machine(), "cpu": cpu[0] if cpu else None, "threads": os.cpu_count(), "device": "cpu",
+            "python": platform.python_version(),
+            **{it.__name__: it.__version__ for it in (torch, torchvision, timm, safetensors, onnx, onnxruntime)},
         },
         "config": {"sizes": SIZES, "batch": BATCH, "tolerance": TOLERANCE, "of_reference": OF_REFERENCE},
     }
@@ -267,19 +259,17 @@ def main():
         kindling = Kindling(arguments.kindling, Path(folder))
         for size in SIZES:
             save_file({"input": images(size)}, kindling.folder / f"images-{size}.safetensors")
-        print(" " * 37, *(f"{what if which == 'error' else which:>8}" for what, which in COLUMNS), " seconds", flush=True)
+        print(" " * 37, *(f"{column.split()[-1]:>8}" for column in COLUMNS), " seconds", flush=True)
         for name, model, twin in kindling.names():
             if arguments.only not in model:
                 continue
-            row = check(kindling, name, model, twin)
-            rows.append(row)
-            figures = (worst(row, *column) for column in COLUMNS)
-            cells = ("-" if figure is None else f"{figure:.1e}" for figure in figures)
-            print("FAIL" if row["failures"] else "PASS", f"{model:32}", *(f"{it:>8}" for it in cells), f"{row['seconds']:8}")
+            rows.append(row := check(kindling, name, model, twin))
+            figures = (f"{max(row[what].values()):.1e}" if row[what] else "-" for what in COLUMNS)
+            print("FAIL" if row["failures"] else "PASS", f"{model:32}", *(f"{it:>8}" for it in figures), f"{row['seconds']:8}")
             print(*(f"     {failure}\n" for failure in row["failures"]), sep="", end="", flush=True)
     if not rows:
         sys.exit(f"no name of torchvision or timm has {arguments.only!r} in it")
-    head = summary(rows, time.monotonic() - began)
+    head = summary(rows, kindling.path, time.monotonic() - began)
     print(json.dumps(head["result"], indent=1))
     if arguments.out:
         lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)

@@ -100,7 +100,7 @@ pub enum TrainError {
 
 impl TrainError {
     /// The error a device's text stands for, in a training step or, without one, in inference.
-    pub(crate) fn of_device(step: Option<u64>, micro_batch: usize, text: &str) -> Self {
+    pub fn of_device(step: Option<u64>, micro_batch: usize, text: &str) -> Self {
         let reason = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or(text);
         let reason: String = reason.chars().take(200).collect();
         let too_large = match classify(text) {

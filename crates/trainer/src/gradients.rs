@@ -8,7 +8,7 @@ use burn::tensor::{Gradients, Tensor};
 
 /// The gradient of every parameter that has one, flattened, on the plain device.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct GradientSum {
+pub struct GradientSum {
     of: BTreeMap<ParamId, Tensor<1>>,
     /// The parameters in the model's own order. Identities are drawn anew in every process, and a sum in their order
     /// would differ from run to run.
@@ -17,7 +17,7 @@ pub(crate) struct GradientSum {
 
 impl GradientSum {
     /// Adds the gradients a backward pass left for a model.
-    pub(crate) fn add<M: Module>(&mut self, gradients: Gradients, model: &M) {
+    pub fn add<M: Module>(&mut self, gradients: Gradients, model: &M) {
         struct Add<'a> {
             from: GradientsParams,
             to: &'a mut GradientSum,
@@ -43,12 +43,12 @@ impl GradientSum {
     }
 
     /// The gradient of one parameter, flattened.
-    pub(crate) fn take(&mut self, id: ParamId) -> Option<Tensor<1>> {
+    pub fn take(&mut self, id: ParamId) -> Option<Tensor<1>> {
         self.of.remove(&id)
     }
 
     /// The sum of the squares of all gradients, `[1]`: it depends on every one of them.
-    pub(crate) fn squared_norm(&self) -> Option<Tensor<1>> {
+    pub fn squared_norm(&self) -> Option<Tensor<1>> {
         let of = |id| self.of.get(id).map(|gradient| gradient.clone().square().sum().reshape([1]));
         let squares: Vec<Tensor<1>> = self.order.iter().filter_map(of).collect();
         (!squares.is_empty()).then(|| Tensor::cat(squares, 0).sum())

@@ -34,6 +34,13 @@ mod step_tests;
 #[cfg(test)]
 mod testing;
 
+/// The parts of the engine for training loops of one's own: the policy, the loop that obeys it, the sum of gradients.
+pub mod engine {
+    pub use crate::gradients::GradientSum;
+    pub use crate::policy::{Decision, Happened, Limits, Plan, Policy, Recompute};
+    pub use crate::recovery::{Recovery, abandon_graph, carry_out, make_room};
+}
+
 pub use checkpoint::Checkpoints;
 pub use config::{OptimizerConfig, TrainConfig};
 pub use error::TrainError;
@@ -42,5 +49,5 @@ pub use fault::Faults;
 pub use fit::{Ended, Observer, Setup, Trainer};
 pub use micro_batch::{MicroBatch, micro_batches};
 pub use schedule::Schedule;
-pub use policy::{Limits, Plan, Recompute};
+pub use policy::{Plan, Recompute};
 pub use state::{Best, Progress};

@@ -60,7 +60,7 @@ const UNDO_RECOMPUTE: f64 = 1.5;
 /// Capacity is the bytes this process may use: the device's (or the user's) limit less what others hold. Without it
 /// plans that never failed are still tried, and plans that failed never again.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Happened {
+pub enum Happened {
     /// It was computed.
     Good {
         /// The most bytes in use at once in this step alone.
@@ -81,7 +81,7 @@ pub(crate) enum Happened {
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub enum Decision {
     /// The next step, with [`Policy::plan`]; it may have grown, or shrunk for thrash.
     Continue,
     /// Free cached memory, then the same step with the same plan.
@@ -127,7 +127,7 @@ struct Trial {
 ///
 /// What failed was learnt on one device under one configuration: on another device, or under other limits, start anew.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Policy {
+pub struct Policy {
     limits: Limits,
     plan: Plan,
     lever: Lever,
@@ -150,7 +150,7 @@ pub(crate) struct Policy {
 
 impl Policy {
     /// Starts at the plan nearest to `start` that `limits` allow.
-    pub(crate) fn new(limits: Limits, start: Plan) -> Self {
+    pub fn new(limits: Limits, start: Plan) -> Self {
         Self {
             limits,
             plan: limits.nearest(start),
@@ -167,17 +167,17 @@ impl Policy {
     }
 
     /// How to compute the next attempt.
-    pub(crate) fn plan(&self) -> Plan {
+    pub fn plan(&self) -> Plan {
         self.plan
     }
 
     /// Which plans this policy chooses from.
-    pub(crate) fn limits(&self) -> Limits {
+    pub fn limits(&self) -> Limits {
         self.limits
     }
 
     /// The state after an attempt with [`Policy::plan`], and what to do next.
-    pub(crate) fn after(&self, happened: Happened) -> (Self, Decision) {
+    pub fn after(&self, happened: Happened) -> (Self, Decision) {
         let mut next = self.clone();
         let decision = match happened {
             Happened::Good { peak, capacity, seconds } => {

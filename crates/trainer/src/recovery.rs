@@ -13,13 +13,13 @@ use crate::policy::{Decision, Happened, Plan, Policy};
 
 /// One recovery from a lack of memory.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Recovery {
+pub struct Recovery {
     /// What the device said, in short.
-    pub(crate) reason: String,
+    pub reason: String,
     /// What was done about it.
-    pub(crate) lever: String,
+    pub lever: String,
     /// From the start of what failed until the next try.
-    pub(crate) seconds: f64,
+    pub seconds: f64,
 }
 
 /// Runs `attempt` with the policy's plan until it succeeds, and returns its result with the policy afterwards. `make_room`
@@ -27,7 +27,7 @@ pub(crate) struct Recovery {
 ///
 /// # Errors
 /// The last failure if it is not a lack of memory, [`TrainError::DoesNotFit`] if nothing is left to try.
-pub(crate) fn carry_out<T>(
+pub fn carry_out<T>(
     policy: &Policy,
     device: &Device,
     make_room: impl Fn(),
@@ -74,7 +74,7 @@ fn describe(from: &Plan, to: &Plan) -> String {
 }
 
 /// Gives back what a failed attempt has left on the device.
-pub(crate) fn make_room(device: &Device) {
+pub fn make_room(device: &Device) {
     let cleaning = || {
         let plain = device.clone().without_autodiff();
         let _ = plain.sync();
@@ -90,7 +90,7 @@ pub(crate) fn make_room(device: &Device) {
 /// Burn keeps the graph of such a forward pass, with every tensor in it, until a backward pass runs through the same
 /// graph; that graph is the one the parameters belong to. So a backward pass through one element of each parameter, which
 /// costs nothing, is run first.
-pub(crate) fn abandon_graph<M: Module>(model: &M, device: &Device) {
+pub fn abandon_graph<M: Module>(model: &M, device: &Device) {
     struct FirstElements(Vec<Tensor<1>>);
     impl ModuleVisitor for FirstElements {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {

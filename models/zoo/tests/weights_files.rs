@@ -1,0 +1,161 @@
+//! Weights files: as PyTorch writes them, damaged, and meant to do harm. `files/make.py` made them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kindling_layers::tensors::Tensors;
+use kindling_zoo::weights::read;
+use serde_json::Value;
+
+/// What reading any of these files, none of which has 10 kB, may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The most memory that this process may ever have had.
+const MOST_KIB: u64 = 1 << 20;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files")
+}
+
+/// What `files/expected.json` says under a key, by file.
+fn expected(key: &str) -> BTreeMap<String, Value> {
+    let text = fs::read_to_string(folder().join("expected.json")).expect("expected.json is there");
+    let mut all: Value = serde_json::from_str(&text).expect("expected.json is JSON");
+    serde_json::from_value(all[key].take()).expect("an object")
+}
+
+/// Every file but the script and its JSON.
+fn fixtures() -> Vec<(String, Vec<u8>)> {
+    let known: Vec<String> = expected("tensors").into_keys().chain(expected("refused").into_keys()).collect();
+    assert!(known.len() > 25, "{} files", known.len());
+    let read = |name: String| {
+        let bytes = fs::read(folder().join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        (name, bytes)
+    };
+    known.into_iter().map(read).collect()
+}
+
+/// Reads a file, within the limits and without a panic.
+///
+/// # Panics
+/// If it was not so, with `what` was read.
+fn read_quickly(path: &Path, what: &str) -> Result<Tensors, String> {
+    let began = Instant::now();
+    let outcome = catch_unwind(AssertUnwindSafe(|| read(path)));
+    let took = began.elapsed();
+    let outcome = outcome.unwrap_or_else(|_| panic!("reading {what} panicked"));
+    assert!(took < PATIENCE, "reading {what} took {took:?}");
+    if let Some(peak) = peak_kib() {
+        assert!(peak < MOST_KIB, "after reading {what} the process has had {peak} KiB");
+    }
+    outcome.map_err(|error| error.to_string())
+}
+
+/// The most memory the process has had, where Linux says it.
+fn peak_kib() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// A path for the changed copies of one test.
+fn scratch(test: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("weights-files-{test}"))
+}
+
+#[test]
+fn files_of_pytorch_are_read_with_their_types_shapes_and_values() {
+    for (file, tensors) in expected("tensors") {
+        let found = read_quickly(&folder().join(&file), &file).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let tensors = tensors.as_object().expect("tensors by name");
+        assert_eq!(found.keys().collect::<Vec<_>>(), tensors.keys().collect::<Vec<_>>(), "{file}");
+        for (name, data) in found {
+            let expected = &tensors[&name];
+            let values: Vec<f64> = serde_json::from_value(expected["values"].clone()).expect("numbers");
+            let shape: Vec<usize> = serde_json::from_value(expected["shape"].clone()).expect("a shape");
+            assert_eq!(Some(format!("{:?}", data.dtype()).as_str()), expected["dtype"].as_str(), "{file}: {name}");
+            assert_eq!(data.shape().as_slice(), shape, "{file}: {name}");
+            assert_eq!(data.iter::<f64>().collect::<Vec<_>>(), values, "{file}: {name}");
+        }
+    }
+}
+
+#[test]
+fn files_that_claim_much_or_hold_no_tensors_are_refused_in_one_sentence() {
+    for (file, words) in expected("refused") {
+        let sentence = read_quickly(&folder().join(&file), &file).expect_err(&file);
+        let words = words.as_str().expect("words");
+        assert!(sentence.contains(words) && sentence.contains(&file), "{file}: `{words}` is not said: {sentence}");
+        assert!(!sentence.contains('\n'), "{file}: {sentence}");
+    }
+    let path = scratch("refused");
+    for (content, words) in [("", "not a PyTorch"), ("This is a text, and a short one.", "not a PyTorch")] {
+        fs::write(&path, content).expect("writable");
+        let sentence = read_quickly(&path, content).expect_err("no weights");
+        assert!(sentence.contains(words), "{sentence}");
+    }
+}
+
+/// No code of a pickle has ever been run where this test runs.
+#[test]
+fn reading_runs_nothing_that_a_file_asks_for() {
+    let asks: Vec<_> = fixtures().into_iter().filter(|(name, _)| name.starts_with("runs_code")).collect();
+    assert_eq!(asks.len(), 3);
+    for (name, bytes) in asks {
+        let says = b"kindling-was-here";
+        assert!(bytes.windows(says.len()).any(|part| part == says), "{name} does not ask for it");
+        let _ = read_quickly(&folder().join(&name), &name);
+        assert!(!Path::new("kindling-was-here").exists(), "{name}'s code was run");
+    }
+}
+
+#[test]
+fn a_file_cut_short_anywhere_is_an_error() {
+    let path = scratch("cut");
+    for (name, bytes) in fixtures() {
+        for length in 0..bytes.len() {
+            fs::write(&path, &bytes[..length]).expect("writable");
+            let what = format!("{length} bytes of {name}");
+            assert!(read_quickly(&path, &what).is_err(), "{what} were accepted");
+        }
+    }
+}
+
+#[test]
+fn changed_bytes_give_an_error_or_other_tensors_but_never_a_crash() {
+    let path = scratch("changed");
+    let mut random = Random(1);
+    for (name, bytes) in fixtures() {
+        for _ in 0..3000 {
+            let mut changed = bytes.clone();
+            let mut what = name.clone();
+            for _ in 0..=random.below(4) {
+                let at = random.below(bytes.len());
+                // Any byte, or one that makes a number large, zero or negative.
+                changed[at] = match random.below(4) {
+                    0 => [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+                    1 => changed[at] ^ (1 << random.below(8)),
+                    _ => random.below(256) as u8,
+                };
+                what = format!("{what}, byte {at} {:#04x}", changed[at]);
+            }
+            fs::write(&path, &changed).expect("writable");
+            let _ = read_quickly(&path, &what);
+        }
+    }
+}
+
+/// SplitMix64: the same numbers every time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % limit as u64) as usize
+    }
+}
