@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Holds every name of the zoo against torchvision and timm, from the outside: through the command and its files.
 
-The tests of models/zoo compare the networks in Rust with figures that were stored once. This script asks the installed
-libraries themselves, and also checks what leaves Kindling. For each name that torchvision or timm has, with the weights
-and images that models/zoo/tests/golden/golden.py makes from a formula, at an even and an odd size:
+For each name that either library has, with the weights and images that models/zoo/tests/golden/golden.py makes from a
+formula, at an even and an odd size:
 
   eval, train  logits of `kindling forward`, without and with --train-mode, against the reference in float64
   features     maps of `kindling forward --features` against timm's features_only, where the name is timm's. timm's
@@ -15,18 +14,14 @@ and images that models/zoo/tests/golden/golden.py makes from a formula, at an ev
                of `kindling forward`, for two images and for one
 
 An error is the largest difference divided by the largest expected value. Logits and maps may be off by 1e-4, or by ten
-times what the reference in float32 is off itself (columns `own`); ONNX by 1e-4. All of it runs on the CPU. Exits with 1
-on a failure.
+times what the reference in float32 is off itself (columns `own`); ONNX by 1e-4. All on the CPU, in 6 GB of memory.
 
-usage: check-zoo.py [--kindling PATH] [--only TEXT] [--out FILE.json]
-       (needs torch, torchvision, timm, safetensors, onnx and onnxruntime; 6 GB of memory and 3 GB of disk)
+usage: check-zoo.py [--kindling PATH] [--only TEXT] [--out FILE.json]   (needs the libraries imported below)
 """
-import argparse, datetime, json, os, platform, resource, subprocess, sys, tempfile, time
+import argparse, datetime, json, os, platform, subprocess, sys, tempfile, time
 from pathlib import Path
-
 import onnx, onnxruntime, safetensors, timm, torch, torchvision
-from safetensors.torch import load_file, save_file
-from timm.models._features import FeatureListNet
+from safetensors.torch import save_file
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "models/zoo/tests/golden"))
@@ -40,8 +35,6 @@ SIZES = (64, 71)
 # MobileNetV4 normalises one value of each image: of two images, only which is the larger would be left in training.
 BATCH = 4
 TOLERANCE, OF_REFERENCE = 1e-4, 10
-# Files of torch.save are made of networks with fewer parameters.
-PICKLED = 10_000_000
 COLUMNS = ("eval", "eval own", "train", "train own", "features", "features own", "onnx")
 # Module, channels and reduction of GhostNet's maps.
 GHOSTNET = [("blocks.0", 16, 2), ("blocks.2", 24, 4), ("blocks.4", 40, 8), ("blocks.6", 112, 16), ("blocks.9", 960, 32)]
@@ -56,41 +49,36 @@ class Kindling:
     def __call__(self, *arguments):
         done = subprocess.run([self.path, *map(str, arguments)], capture_output=True, text=True)
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines() or ["nothing"]
-            raise RuntimeError(f"kindling {arguments[0]} ended with {done.returncode}: {said[-1]}")
+            raise RuntimeError(f"kindling {arguments[0]} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
         return done.stdout
 
-    def new(self, name):
-        """The path of a file that is not there: tensors of the one before may still be read from its mapped pages."""
-        path = self.folder / name
-        path.unlink(missing_ok=True)
-        return path
-
     def forward(self, model, weights, size, *flags):
-        source, output = self.folder / f"images-{size}.safetensors", self.new("output.safetensors")
-        files = ("--weights", weights, "--input", source, "--output", output)
-        self("forward", "--device", "cpu", "--model", model, *files, *flags)
-        return load_file(output)
+        source, output = self.folder / f"images-{size}.safetensors", self.folder / "output.safetensors"
+        arguments = ("--device", "cpu", "--model", model, "--weights", weights, "--input", source, "--output", output)
+        self("forward", *arguments, *flags)
+        return read(output)
 
     def export(self, name, weights, output, *flags):
-        output = self.new(output)
-        self("export", "--model", name, "--weights", weights, "--output", output, *flags)
-        return output
+        self("export", "--model", name, "--weights", weights, "--output", self.folder / output, *flags)
+        return self.folder / output
 
     def names(self):
         """Each name as it is listed, as LIBRARY.NAME, and what the other library calls the network (or None)."""
-        for line in self("models", "--format", "json").splitlines():
-            entry = json.loads(line)
+        for entry in map(json.loads, self("models", "--format", "json").splitlines()):
             if not entry["reference"].startswith(("torchvision.", "timm.")):
-                print(f"not compared: {entry['name']}, which neither library has")
-                continue
+                continue  # a GAN
             models = {entry["name"]: entry["reference"]}
-            for alias in entry["aliases"]:
+            for alias in entry["aliases"]:  # LIBRARY.NAME where both have the name
                 library = "torchvision" if hasattr(torchvision.models, alias) else "timm"
                 models[alias] = alias if "." in alias else f"{library}.{alias}"
             for name, model in models.items():
                 twins = (twin for twin in models.values() if twin.split(".")[0] != model.split(".")[0])
                 yield name, model, next(twins, None)
+
+
+def read(path):
+    """The tensors of a file, in memory: mapped ones would be lost when the command writes that file again."""
+    return safetensors.torch.load(path.read_bytes())
 
 
 def images(size):
@@ -99,24 +87,23 @@ def images(size):
 
 
 def feature_network(model, network):
-    """timm's network of feature maps with the weights of this one, None for torchvision's."""
-    library, name = model.split(".", 1)
-    if library != "timm":
-        return None
-    if name.startswith("ghostnet"):
+    """timm's network of feature maps, with the weights of this one."""
+    if model == "timm.ghostnet_100":
         network = zoo.filled(model, torch.float32)
         network.feature_info = [dict(module=module, num_chs=n, reduction=r) for module, n, r in GHOSTNET]
-        return FeatureListNet(network, flatten_sequential=True).eval()
-    features = timm.create_model(name, features_only=True)
-    missing = features.load_state_dict(network.state_dict(), strict=False).missing_keys
-    assert not missing, f"features_only has other tensors: {missing[:3]}"
+        return timm.models.FeatureListNet(network, flatten_sequential=True).eval()
+    features = timm.create_model(model.removeprefix("timm."), features_only=True)
+    assert not features.load_state_dict(network.state_dict(), strict=False).missing_keys, "features_only has other tensors"
     return features.eval()
 
 
 @torch.no_grad()
-def reference(model, network):
-    """Lists of tensors by (what, size, type): logits of "eval" and "train", feature maps of "features"."""
-    features = feature_network(model, network)
+def reference(row, weights):
+    """Writes weights, and gives lists of tensors by (what, size, type): logits of `eval` and `train`, maps of `features`."""
+    network = zoo.filled(row["model"], torch.float32)
+    row["parameters"] = sum(parameter.numel() for parameter in network.parameters())
+    save_file(network.state_dict(), weights)
+    features = feature_network(row["model"], network) if row["model"].startswith("timm.") else None
     outputs = {}
     for what in ("eval", "train"):  # the other way round training would have changed the statistics
         network.train(what == "train")
@@ -131,8 +118,7 @@ def reference(model, network):
 
 def error(found, expected):
     """The largest error of any tensor, as a share of that tensor's largest value."""
-    shapes = [[list(tensor.shape) for tensor in tensors] for tensors in (found, expected)]
-    assert shapes[0] == shapes[1], f"shapes {shapes[0]} for {shapes[1]}"
+    assert [a.shape for a in found] == [b.shape for b in expected], "other shapes than expected"
     assert all(tensor.isfinite().all() for tensor in [*found, *expected]), "values that are not finite"
     largest = max(float((a.double() - b.double()).abs().max() / b.double().abs().max()) for a, b in zip(found, expected))
     return float(f"{largest:.3g}")
@@ -145,16 +131,11 @@ def note(row, what, where, off, own=0.0):
 
 
 def check_outputs(kindling, row, weights):
-    model = row["model"]
-    network = zoo.filled(model, torch.float32)
-    row["parameters"] = sum(parameter.numel() for parameter in network.parameters())
-    save_file(network.state_dict(), weights)
-    expected = reference(model, network)
-    del network
+    expected = reference(row, weights)
     for size in SIZES:
-        found = kindling.forward(model, weights, size, "--features")
+        found = kindling.forward(row["model"], weights, size, "--features")
         compared = {"eval": [found.pop("logits")], "features": [found[f"features.{index}"] for index in range(len(found))]}
-        compared["train"] = [kindling.forward(model, weights, size, "--train-mode")["logits"]]
+        compared |= {"train": [kindling.forward(row["model"], weights, size, "--train-mode")["logits"]]}
         for what, tensors in compared.items():
             if double := expected.get((what, size, torch.float64)):
                 own = error(expected[what, size, torch.float32], double)
@@ -162,44 +143,41 @@ def check_outputs(kindling, row, weights):
                 note(row, what, str(size), error(tensors, double), own)
 
 
-def check_weights(kindling, row, weights, twin):
-    given = load_file(weights)
+def check_weights(kindling, row, weights):
+    given, twin = read(weights), row["twin"]
 
     def same(what, found, expected):
         """Notes whether two lists of tensors hold the same bits; shapes may differ by ones, as those of libraries do."""
-        pairs = zip(found, expected, strict=True)
-        equal = all(a.dtype == b.dtype and torch.equal(a.flatten(), b.flatten()) for a, b in pairs)
+        equal = all(a.numpy().tobytes() == b.numpy().tobytes() for a, b in zip(found, expected, strict=True))
         (row["weights"] if equal else row["failures"]).append(what if equal else f"weights, {what}: other bits came out")
 
     def loaded(model, path):
         """All tensors of the library's network, in its order, once it has loaded the file."""
         network = build(model)
-        network.load_state_dict(load_file(path), strict=True)
+        network.load_state_dict(read(path), strict=True)
         return network.state_dict()
 
     def again(what, path):
-        found = load_file(kindling.export(row["name"], path, "exported.safetensors"))
+        found = read(kindling.export(row["name"], path, "exported.safetensors"))
         same(what, [found[key] for key in sorted(found)], [given[key] for key in sorted(given)])
 
-    state = loaded(row["model"], kindling.export(row["name"], weights, "exported.safetensors"))
-    same(f"{row['model']}, strict", [state[key] for key in given], given.values())
-    for what, zipped in (("pth", True), ("legacy pth", False)) if row["parameters"] < PICKLED else ():
-        torch.save(state, kindling.new("weights.pth"), _use_new_zipfile_serialization=zipped)
+    again("safetensors", weights)
+    state = loaded(row["model"], kindling.folder / "exported.safetensors")
+    for what, zipped in (("pth", True), ("legacy pth", False)) if row["parameters"] < 1e7 else ():
+        torch.save(state, kindling.folder / "weights.pth", _use_new_zipfile_serialization=zipped)
         again(what, kindling.folder / "weights.pth")
     if twin:
         library = twin.split(".")[0]
         theirs = kindling.export(row["name"], weights, "twin.safetensors", "--keys", library)
-        same(f"{twin}, strict", loaded(twin, theirs).values(), state.values())
-        again(f"from {library}'s keys", theirs)
+        same(f"{library}'s keys", loaded(twin, theirs).values(), state.values())
+        again(f"back from {library}'s keys", theirs)
 
 
 def check_onnx(kindling, row, weights):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
     for size in SIZES:
         path = kindling.export(row["name"], weights, "network.onnx", "--format", "onnx", "--image-size", size)
         onnx.checker.check_model(str(path), full_check=True)
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         expected = kindling.forward(row["model"], weights, size)["logits"]
         for batch in (2, 1):
             logits = session.run(None, {session.get_inputs()[0].name: images(size)[:batch].numpy()})[0]
@@ -209,40 +187,33 @@ def check_onnx(kindling, row, weights):
 def check(kindling, name, model, twin):
     """The figures of one name, and under `failures` what is wrong. Commands take it as it is listed or LIBRARY.NAME."""
     began = time.monotonic()
-    row = {"name": name, "model": model, "gain": zoo.gain(model), "parameters": 0, **{column: {} for column in COLUMNS}}
-    row |= {"weights": [], "failures": []}
-    weights = kindling.new("weights.safetensors")
-    for part, more in ((check_outputs, ()), (check_weights, (twin,)), (check_onnx, ())):
+    row = {"name": name, "model": model, "twin": twin, "gain": zoo.gain(model), "failures": [], "weights": []}
+    row |= {column: {} for column in COLUMNS}
+    for part in (check_outputs, check_weights, check_onnx):
         try:
-            part(kindling, row, weights, *more)
+            part(kindling, row, kindling.folder / "weights.safetensors")
         except Exception as problem:
-            said = " ".join(str(problem).split())[:400]
-            row["failures"].append(f"{part.__name__}: {type(problem).__name__}: {said}")
+            row["failures"].append(f"{part.__name__}: {type(problem).__name__}: {' '.join(str(problem).split())[:400]}")
     return row | {"seconds": round(time.monotonic() - began, 1)}
 
 
 def summary(rows, path, seconds):
     """The largest figures, and what they were measured on."""
-    largest = {what: max(((max(row[what].values()), row["model"]) for row in rows if row[what]), default=None) for what in COLUMNS}
-    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    # The command holds the commit it was built from, and does not say it.
-    commits = subprocess.run(["git", "rev-list", "--abbrev-commit", "--abbrev=12", "--max-count=100", "HEAD"],
-                             cwd=REPOSITORY, capture_output=True, text=True).stdout.split()
+    figures = {what: [(max(row[what].values()), row["model"]) for row in rows if row[what]] for what in COLUMNS}
+    # The command holds the commit it was built from, and does not say it; a compiler may split more than eight letters.
+    commits = subprocess.run(["git", "rev-list", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True).stdout.split()
     command = path.read_bytes()
-    cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), None)
     return {
-        "what": "every name of the zoo against torchvision, timm and ONNX Runtime, through the command",
-        "command": "scripts/check-zoo.py",
-        "result": {"names": len(rows), "failed": [row["model"] for row in rows if row["failures"]], "largest": largest,
-                   "peak_memory_bytes": 1024 * peak, "seconds": round(seconds)},
-        "environment": {
-            "time": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-            "commit": next((commit for commit in commits if commit.encode() in command), None),
-            "os": f"{platform.freedesktop_os_release()['PRETTY_NAME']} (kernel {platform.release()})",
-            "architecture": platform.machine(), "cpu": cpu[0] if cpu else None, "threads": os.cpu_count(), "device": "cpu",
-            "python": platform.python_version(),
-            **{it.__name__: it.__version__ for it in (torch, torchvision, timm, safetensors, onnx, onnxruntime)},
-        },
+        "what": "every name of the zoo against torchvision, timm and ONNX Runtime", "command": "scripts/check-zoo.py",
+        "result": {"names": len(rows), "failed": [row["model"] for row in rows if row["failures"]], "seconds": round(seconds),
+                   "largest": {what: max(found, default=None) for what, found in figures.items()}},
+        "environment": {"time": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+                        "commit": next((it[:12] for it in commits if it[:8].encode() in command), None),
+                        "os": f"{platform.freedesktop_os_release()['PRETTY_NAME']} (kernel {platform.release()})",
+                        "architecture": platform.machine(), "cpu": cpu, "threads": os.cpu_count(),
+                        "device": "cpu", "python": platform.python_version(),
+                        **{it.__name__: it.__version__ for it in (torch, torchvision, timm, safetensors, onnx, onnxruntime)}},
         "config": {"sizes": SIZES, "batch": BATCH, "tolerance": TOLERANCE, "of_reference": OF_REFERENCE},
     }
 
@@ -255,26 +226,23 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(2)
     began, rows = time.monotonic(), []
+    print(" " * 37, *(f"{column.split()[-1]:>8}" for column in COLUMNS), " seconds", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         kindling = Kindling(arguments.kindling, Path(folder))
         for size in SIZES:
             save_file({"input": images(size)}, kindling.folder / f"images-{size}.safetensors")
-        print(" " * 37, *(f"{column.split()[-1]:>8}" for column in COLUMNS), " seconds", flush=True)
         for name, model, twin in kindling.names():
-            if arguments.only not in model:
-                continue
-            rows.append(row := check(kindling, name, model, twin))
-            figures = (f"{max(row[what].values()):.1e}" if row[what] else "-" for what in COLUMNS)
-            print("FAIL" if row["failures"] else "PASS", f"{model:32}", *(f"{it:>8}" for it in figures), f"{row['seconds']:8}")
-            print(*(f"     {failure}\n" for failure in row["failures"]), sep="", end="", flush=True)
-    if not rows:
-        sys.exit(f"no name of torchvision or timm has {arguments.only!r} in it")
+            if arguments.only in model:
+                rows.append(row := check(kindling, name, model, twin))
+                figures = [f"{max(row[what].values()):8.1e}" if row[what] else f"{'-':>8}" for what in COLUMNS]
+                print("FAIL" if row["failures"] else "PASS", f"{model:32}", *figures, f"{row['seconds']:8}", flush=True)
+                print(*(f"     {failure}\n" for failure in row["failures"]), sep="", end="", flush=True)
     head = summary(rows, kindling.path, time.monotonic() - began)
     print(json.dumps(head["result"], indent=1))
     if arguments.out:
         lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
         Path(arguments.out).write_text(json.dumps(head, indent=1)[:-2] + f',\n "models": [\n{lines}\n ]\n}}\n')
-    sys.exit(1 if head["result"]["failed"] else 0)
+    sys.exit(1 if head["result"]["failed"] or not rows else 0)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ mod command;
 mod optional;
 mod pictures;
 mod run;
+mod same;
 
 pub use command::{Outcome, kindling, sentence_of, train};
 pub use optional::{Optional, run_optional};
 pub use pictures::{CLASSES, picture, picture_folder};
 pub use run::{Started, checkpoints, events, files_differ, json_of, losses, step_numbers, steps, toml_value};
+pub use same::{assert_same_bits, distance, numbers_of, resume};

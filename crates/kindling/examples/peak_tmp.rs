@@ -32,15 +32,14 @@ fn main() {
     let x = vec![0.5f32; batch * 3 * size * size];
     let x = Tensor::<4>::from_inner(Tensor::from_data(TensorData::new(x, [batch, 3, size, size]), &device));
     let (loss, _s) = training(TrainingPass::whole_batch(batch), || model.forward(x).sum());
-    let f = { let t = TR.lock().unwrap(); t.peak - base };
-    println!("after forward peak {} now {} small {}", f, TR.lock().unwrap().cur - base, TR.lock().unwrap().small - basesmall);
+    let f = { let t = TR.lock().unwrap(); (t.peak - base, t.cur - base, t.small - basesmall) };
+    println!("after forward peak {f:?}");
     let g = loss.backward();
-    let t = TR.lock().unwrap();
-    println!("base {base} peak {} now {} small at peak {}", t.peak - base, t.cur - base, t.snap_small - basesmall);
-    let mut v: Vec<usize> = t.snap[..t.sn].iter().map(|x| x.1).collect(); 
-    let order: Vec<usize> = v.clone(); 
-    let nb = 0; let _ = nb;
-    drop(t);
+    let f = { let t = TR.lock().unwrap(); (t.peak - base, t.cur - base, t.snap_small - basesmall) };
+    println!("base {base} peak, now, small at peak {f:?}");
+    let mut v: Vec<usize> = Vec::with_capacity(N);
+    { let t = TR.lock().unwrap(); v.extend(t.snap[..t.sn].iter().map(|x| x.1)); }
+    let order: Vec<usize> = v.clone();
     v.sort(); 
     println!("sum {} count {}", v.iter().sum::<usize>(), v.len());
     println!("last allocated (oldest first, >=100k): {:?}", order.iter().filter(|s| **s >= 100_000).collect::<Vec<_>>());

@@ -5,11 +5,15 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use burn::tensor::Device;
+use kindling_data::Preprocess;
+use kindling_layers::Freeze;
+use kindling_layers::trace::Trace;
+use kindling_memory::planner::{self, OptimizerKind, Situation, Target};
 use kindling_memory::{MemorySize, limit_host};
-use kindling_trainer::{Plan, Recompute};
-use kindling_zoo::Network;
+use kindling_trainer::{OptimizerConfig, Plan, Recompute};
+use kindling_zoo::{Network, models};
 
-use crate::config::RunConfig;
+use crate::config::{DataConfig, ModelConfig, RunConfig};
 
 /// A value, or whatever turns out to be best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,16 +101,96 @@ fn installed() -> Option<u64> {
     Some(allowed.unwrap_or(u64::MAX).min(kilobytes * 1024))
 }
 
-/// Where a run starts: one normalisation group at a time on a CPU, which larger micro-batches do not make faster; less
-/// than that is found when it does not fit.
-pub(crate) fn starting_plan(config: &RunConfig, _network: &Network, _budget: Option<u64>) -> Result<Plan> {
-    let micro_batch = config.train.micro_batch.unwrap_or(config.train.largest_group());
-    Ok(Plan { micro_batch, recompute: config.train.recompute.unwrap_or(Recompute::None) })
+/// Where a run starts. With a budget, with what the planner says will fit; on a CPU without one, with one normalisation
+/// group at a time, which larger micro-batches do not make faster; on a GPU with the whole batch. What does not fit is
+/// found out, and room is made use of.
+pub(crate) fn starting_plan(config: &RunConfig, network: &Network, device: &Device, budget: Option<u64>) -> Plan {
+    let group = config.train.largest_group();
+    let fixed = config.train.recompute;
+    let Some(budget) = budget else {
+        let most = if device.memory_pool_usage().is_some() { config.train.batch_size } else { group };
+        return Plan { micro_batch: most, recompute: fixed.unwrap_or(Recompute::None) };
+    };
+    let trace = trace(config, network);
+    let levels = fixed.map_or(Recompute::ALL.to_vec(), |level| vec![level]);
+    let fitting = levels.iter().find_map(|&recompute| {
+        let (micro_batch, _) = planner::largest_micro_batch(&trace, &situation(config, recompute), budget)?;
+        Some(Plan { micro_batch, recompute })
+    });
+    // If nothing is predicted to fit, the least is tried: a prediction is no refusal.
+    let least = Plan { micro_batch: group, recompute: levels.last().copied().unwrap_or(Recompute::None) };
+    fitting.unwrap_or(least)
 }
 
-/// What to say when even the smallest step does not fit.
-pub(crate) fn does_not_fit(_config: &RunConfig, _budget: Option<u64>) -> Result<String> {
-    Ok(String::new())
+fn trace(config: &RunConfig, network: &Network) -> Trace {
+    network.trace(config.data.preprocess.channels, config.data.preprocess.size)
+}
+
+/// A run as the planner sees it; its micro-batch is not looked at.
+fn situation(config: &RunConfig, recompute: Recompute) -> Situation {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let train = &config.train;
+    Situation {
+        micro_batch: train.largest_group(),
+        norm_group: train.norm_group,
+        recompute: match recompute {
+            Recompute::None => planner::Recompute::None,
+            Recompute::Stages => planner::Recompute::Stages,
+            Recompute::Blocks => planner::Recompute::Blocks,
+        },
+        optimizer: match train.optimizer {
+            OptimizerConfig::AdamW { .. } => OptimizerKind::AdamW,
+            OptimizerConfig::Sgd { momentum, .. } => OptimizerKind::Sgd { momentum: momentum > 0.0 },
+        },
+        ema: train.ema.is_some(),
+        freeze: config.model.freeze,
+        workers: config.workers,
+        ..Situation::whole_batch(train.batch_size, Target::Cpu { threads })
+    }
+}
+
+/// Layers named in a report.
+const LAYERS: usize = 10;
+/// Models named in a report.
+const MODELS: usize = 5;
+
+/// What to say when even the smallest step does not fit: what needs the most, and what would fit.
+pub(crate) fn does_not_fit(config: &RunConfig, network: &Network, budget: Option<u64>) -> String {
+    let mut lines = vec!["what this model keeps for its backward pass, largest first:".to_string()];
+    let least = situation(config, Recompute::None);
+    let mut layers = planner::by_layer(&trace(config, network), &least);
+    layers.sort_by_key(|layer| std::cmp::Reverse(layer.kept));
+    for layer in layers.iter().take(LAYERS) {
+        lines.push(format!("  {:>10}  {} ({})", MemorySize(layer.kept).to_string(), layer.name, layer.kind));
+    }
+    let Some(budget) = budget else { return lines.join("\n") };
+    let smallest = situation(config, config.train.recompute.unwrap_or(Recompute::Blocks));
+    let fits = |model: &str, size: usize, norm_group: usize| -> bool {
+        let altered = RunConfig {
+            model: ModelConfig { name: model.to_string(), start: None, freeze: Freeze::None, ..config.model.clone() },
+            data: DataConfig { preprocess: Preprocess { size, ..config.data.preprocess.clone() }, ..config.data.clone() },
+            ..config.clone()
+        };
+        let Ok(network) = altered.initial_network(&Device::flex()) else { return false };
+        let situation = Situation { norm_group, ..smallest };
+        planner::largest_micro_batch(&trace(&altered, &network.0), &situation, budget).is_some()
+    };
+    let (size, group) = (config.data.preprocess.size, config.train.norm_group);
+    lines.push(format!("what would fit into {}, by the planner:", MemorySize(budget)));
+    let smaller_group = [group / 2, group / 4, 1].into_iter().filter(|&it| it >= 1 && it < group);
+    if let Some(group) = smaller_group.into_iter().find(|&it| fits(&config.model.name, size, it)) {
+        lines.push(format!("  --norm-group {group} (it changes what batch norm computes)"));
+    }
+    let smaller_size = [size * 3 / 4, size / 2, size / 4].map(|it| it / 32 * 32);
+    if let Some(size) = smaller_size.into_iter().find(|&it| it >= 32 && fits(&config.model.name, it, group)) {
+        lines.push(format!("  --image-size {size}"));
+    }
+    let others = models().map(|entry| entry.name()).filter(|name| fits(name, size, group)).take(MODELS);
+    lines.extend(others.map(|name| format!("  --model {name}")));
+    if lines.last().is_some_and(|line| line.starts_with("what would")) {
+        lines.push("  nothing that was looked at: smaller groups, smaller images, other models".to_string());
+    }
+    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ pub enum Network {
 
 /// What makes a [`Network`].
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::enum_variant_names)] // the families are called so
 pub(crate) enum NetworkConfig {
     MobileNet(MobileNetConfig),
     EfficientNet(EfficientNetConfig),

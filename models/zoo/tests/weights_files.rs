@@ -26,15 +26,26 @@ fn expected(key: &str) -> BTreeMap<String, Value> {
     serde_json::from_value(all[key].take()).expect("an object")
 }
 
+/// A file of the folder.
+struct Fixture {
+    name: String,
+    bytes: Vec<u8>,
+    /// Whether it can be read.
+    good: bool,
+}
+
 /// Every file but the script and its JSON.
-fn fixtures() -> Vec<(String, Vec<u8>)> {
-    let known: Vec<String> = expected("tensors").into_keys().chain(expected("refused").into_keys()).collect();
-    assert!(known.len() > 25, "{} files", known.len());
-    let read = |name: String| {
-        let bytes = fs::read(folder().join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        (name, bytes)
+fn fixtures() -> Vec<Fixture> {
+    let of = |key: &str| {
+        let read = |name: String| {
+            let bytes = fs::read(folder().join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+            Fixture { name, bytes, good: key == "tensors" }
+        };
+        expected(key).into_keys().map(read).collect::<Vec<_>>()
     };
-    known.into_iter().map(read).collect()
+    let all: Vec<Fixture> = of("tensors").into_iter().chain(of("refused")).collect();
+    assert!(all.len() > 25, "{} files", all.len());
+    all
 }
 
 /// Reads a file, within the limits and without a panic.
@@ -47,10 +58,14 @@ fn read_quickly(path: &Path, what: &str) -> Result<Tensors, String> {
     let took = began.elapsed();
     let outcome = outcome.unwrap_or_else(|_| panic!("reading {what} panicked"));
     assert!(took < PATIENCE, "reading {what} took {took:?}");
-    if let Some(peak) = peak_kib() {
-        assert!(peak < MOST_KIB, "after reading {what} the process has had {peak} KiB");
-    }
     outcome.map_err(|error| error.to_string())
+}
+
+/// Fails if the process has ever had too much memory.
+fn assert_small(after: &str) {
+    if let Some(peak) = peak_kib() {
+        assert!(peak < MOST_KIB, "after reading {after} the process has had {peak} KiB");
+    }
 }
 
 /// The most memory the process has had, where Linux says it.
@@ -77,7 +92,13 @@ fn files_of_pytorch_are_read_with_their_types_shapes_and_values() {
             let shape: Vec<usize> = serde_json::from_value(expected["shape"].clone()).expect("a shape");
             assert_eq!(Some(format!("{:?}", data.dtype()).as_str()), expected["dtype"].as_str(), "{file}: {name}");
             assert_eq!(data.shape().as_slice(), shape, "{file}: {name}");
-            assert_eq!(data.iter::<f64>().collect::<Vec<_>>(), values, "{file}: {name}");
+            let found: Vec<f64> = data.iter().collect();
+            // Numbers of JSON are not always read to their last bit.
+            let same = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-15 * b.abs();
+            assert!(
+                found.len() == values.len() && found.iter().zip(&values).all(same),
+                "{file}: {name} is {found:?} instead of {values:?}"
+            );
         }
     }
 }
@@ -89,6 +110,7 @@ fn files_that_claim_much_or_hold_no_tensors_are_refused_in_one_sentence() {
         let words = words.as_str().expect("words");
         assert!(sentence.contains(words) && sentence.contains(&file), "{file}: `{words}` is not said: {sentence}");
         assert!(!sentence.contains('\n'), "{file}: {sentence}");
+        assert_small(&file);
     }
     let path = scratch("refused");
     for (content, words) in [("", "not a PyTorch"), ("This is a text, and a short one.", "not a PyTorch")] {
@@ -101,9 +123,9 @@ fn files_that_claim_much_or_hold_no_tensors_are_refused_in_one_sentence() {
 /// No code of a pickle has ever been run where this test runs.
 #[test]
 fn reading_runs_nothing_that_a_file_asks_for() {
-    let asks: Vec<_> = fixtures().into_iter().filter(|(name, _)| name.starts_with("runs_code")).collect();
+    let asks: Vec<_> = fixtures().into_iter().filter(|fixture| fixture.name.starts_with("runs_code")).collect();
     assert_eq!(asks.len(), 3);
-    for (name, bytes) in asks {
+    for Fixture { name, bytes, .. } in asks {
         let says = b"kindling-was-here";
         assert!(bytes.windows(says.len()).any(|part| part == says), "{name} does not ask for it");
         let _ = read_quickly(&folder().join(&name), &name);
@@ -114,12 +136,13 @@ fn reading_runs_nothing_that_a_file_asks_for() {
 #[test]
 fn a_file_cut_short_anywhere_is_an_error() {
     let path = scratch("cut");
-    for (name, bytes) in fixtures() {
-        for length in 0..bytes.len() {
+    for Fixture { name, bytes, good } in fixtures() {
+        for length in (0..bytes.len()).step_by(if good { 1 } else { 16 }) {
             fs::write(&path, &bytes[..length]).expect("writable");
             let what = format!("{length} bytes of {name}");
             assert!(read_quickly(&path, &what).is_err(), "{what} were accepted");
         }
+        assert_small(&name);
     }
 }
 
@@ -127,8 +150,8 @@ fn a_file_cut_short_anywhere_is_an_error() {
 fn changed_bytes_give_an_error_or_other_tensors_but_never_a_crash() {
     let path = scratch("changed");
     let mut random = Random(1);
-    for (name, bytes) in fixtures() {
-        for _ in 0..3000 {
+    for Fixture { name, bytes, good } in fixtures() {
+        for _ in 0..if good { 1500 } else { 100 } {
             let mut changed = bytes.clone();
             let mut what = name.clone();
             for _ in 0..=random.below(4) {
@@ -144,6 +167,7 @@ fn changed_bytes_give_an_error_or_other_tensors_but_never_a_crash() {
             fs::write(&path, &changed).expect("writable");
             let _ = read_quickly(&path, &what);
         }
+        assert_small(&name);
     }
 }
 

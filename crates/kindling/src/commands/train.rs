@@ -107,6 +107,9 @@ pub(crate) struct Args {
     /// Share of samples whose last residual branch is left out while training [default: the paper's]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     drop_path_rate: Option<f64>,
+    /// Follow the plan that `kindling plan --out` wrote; flags beside it win
+    #[arg(long, value_name = "FILE", help_heading = "Memory", conflicts_with = "resume")]
+    plan: Option<PathBuf>,
     /// Keep an exponential moving average of the weights with this decay, and judge and keep that [default: none]
     #[arg(long, value_name = "DECAY", help_heading = "Training")]
     ema: Option<f64>,
@@ -222,7 +225,7 @@ impl Args {
             validation: eval::loader(&config, dataset, Split::Val),
             run,
             stop: interrupt::flag()?,
-            start: starting_plan(&config, &network, budget)?,
+            start: starting_plan(&config, &network, &device, budget),
             faults: Faults::of_environment().map_err(anyhow::Error::msg)?,
         };
         // From here on the run is ours alone: the trainer holds its log.
@@ -242,7 +245,7 @@ impl Args {
         let ended = trainer.fit(&mut console);
         console.close();
         if let Err(error @ TrainError::DoesNotFit { .. }) = ended {
-            eprintln!("{}", does_not_fit(&config, budget)?);
+            eprintln!("{}", does_not_fit(&config, &trainer.model(), budget));
             return Err(error.into());
         }
         if ended? == Ended::Interrupted {

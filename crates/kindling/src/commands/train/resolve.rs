@@ -6,12 +6,15 @@ use anyhow::{Context, Result, bail};
 use kindling_data::{Dataset, Split};
 use kindling_layers::Freeze;
 use kindling_runs::{RunDir, read_toml};
-use kindling_trainer::{OptimizerConfig, TrainConfig};
+use kindling_trainer::{OptimizerConfig, Recompute, TrainConfig};
 use kindling_zoo::{Model, find};
+
+use serde::Deserialize;
 
 use super::{Args, OptimizerName};
 use crate::config::{DataConfig, ModelConfig, RunConfig, StartingPoint, preprocess};
 use crate::dataset::{self, BRAIN_PLANES, PHANTOMS};
+use crate::memory::{Choice, MemoryBudget};
 use crate::pretrained;
 
 const MODEL: &str = "mobilenet_v3_small";
@@ -28,17 +31,34 @@ const CHECKPOINT_STEPS: u64 = 100;
 const WARMUP: f64 = 0.1;
 const MOMENTUM: f64 = 0.9;
 
+/// What `kindling plan --out` writes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanFile {
+    model: String,
+    image_size: usize,
+    batch_size: usize,
+    micro_batch: usize,
+    recompute: Recompute,
+    memory_budget: u64,
+    #[allow(dead_code)] // for people
+    predicted_peak: u64,
+}
+
 impl Args {
     /// The configuration of a new run: flags first, then the file, then defaults.
     pub(super) fn resolve(&self) -> Result<(RunConfig, Dataset)> {
         let file: Option<RunConfig> = self.config.as_deref().map(read_toml).transpose()?;
         let file = file.as_ref();
+        let plan: Option<PlanFile> = self.plan.as_deref().map(read_toml).transpose()?;
+        let plan = plan.as_ref();
         // Names and sizes first: a typing error should not wait for a data set to be opened.
-        let model = self.model.clone().or(file.map(|file| file.model.name.clone())).unwrap_or(MODEL.to_string());
+        let model = self.model.clone().or(plan.map(|plan| plan.model.clone()));
+        let model = model.or(file.map(|file| file.model.name.clone())).unwrap_or(MODEL.to_string());
         let model = find(&model)?;
-        let size = self.image_size.or(file.map(|file| file.data.preprocess.size)).unwrap_or(IMAGE_SIZE);
+        let size = self.image_size.or(plan.map(|plan| plan.image_size)).or(file.map(|file| file.data.preprocess.size)).unwrap_or(IMAGE_SIZE);
         model.check_image_size(size)?;
-        let batch_size = self.batch_size.or(file.map(|file| file.train.batch_size)).unwrap_or(BATCH_SIZE);
+        let batch_size = self.batch_size.or(plan.map(|plan| plan.batch_size)).or(file.map(|file| file.train.batch_size)).unwrap_or(BATCH_SIZE);
         if batch_size == 0 {
             bail!("the batch size is 0; a step needs at least one sample");
         }
@@ -64,12 +84,19 @@ impl Args {
             data.preprocess.normalisation = pretrained::normalisation(known, dataset.channels);
         }
         let freeze = self.freeze.or(file.map(|file| file.model.freeze)).unwrap_or_default();
-        let train = self.train_config(file, &dataset, batch_size, seed, freeze)?;
+        let mut train = self.train_config(file, &dataset, batch_size, seed, freeze)?;
+        if let Some(plan) = plan {
+            train.micro_batch = self.micro_batch.map_or(Some(plan.micro_batch), Choice::fixed);
+            train.recompute = self.recompute.map_or(Some(plan.recompute), Choice::fixed);
+        }
         let device = self.device.map(|device| device.to_string()).or(file.map(|file| file.device.clone()));
         let config = RunConfig {
             device: device.unwrap_or("auto".to_string()),
             workers: self.workers.or(file.map(|file| file.workers)).unwrap_or_else(default_workers),
-            memory_budget: self.memory_budget.or(file.and_then(|file| file.memory_budget)),
+            memory_budget: self
+                .memory_budget
+                .or(plan.map(|plan| MemoryBudget::Bytes(plan.memory_budget)))
+                .or(file.and_then(|file| file.memory_budget)),
             model: ModelConfig {
                 name: model.key(),
                 drop_rate: self.drop_rate.or(file.and_then(|file| file.model.drop_rate)),

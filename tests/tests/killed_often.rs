@@ -1,0 +1,152 @@
+//! Killed again and again at moments that chance chooses, resumed each time, same result.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use kindling_tests::{
+    Outcome, Started, assert_same_bits, checkpoints, events, kindling, picture_folder, resume, steps, toml_value,
+};
+use tempfile::tempdir;
+
+const KILLS: usize = 50;
+/// How many of them must have hit a checkpoint that was being written, or the test has not tested that.
+const INSIDE_A_CHECKPOINT: usize = 5;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn train(data: &Path, run: &Path, flags: &str) -> Command {
+    let mut command = kindling();
+    command.env_remove("RUST_BACKTRACE").args(["train", "--device", "cpu", "--quiet", "--data"]).arg(data);
+    command.arg("--out").arg(run).args(flags.split_whitespace());
+    command
+}
+
+/// Numbers without a pattern, the same every time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % limit
+    }
+}
+
+/// Whether a checkpoint of the run is being written, or was when it was killed.
+fn unfinished(run: &Path) -> bool {
+    let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(".unfinished-"))
+}
+
+/// The step of the newest complete checkpoint; 0 if there is none.
+fn newest(run: &Path) -> u64 {
+    let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
+    let step = |name: String| name.strip_prefix("step-")?.parse::<u64>().ok();
+    entries.filter_map(|entry| step(entry.file_name().to_string_lossy().into_owned())).max().unwrap_or(0)
+}
+
+fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !reached() {
+        assert!(began.elapsed() < PATIENCE, "{what} takes too long");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn a_run_killed_fifty_times_at_any_moment_ends_with_the_same_bits() {
+    let folder = tempdir().unwrap();
+    let [data, straight, run] = ["data", "straight", "killed"].map(|name| folder.path().join(name));
+    picture_folder(&data, 12);
+    // 24 images to train on: batches of 10, 10 and 4. Every step is saved, and the end of an epoch once more.
+    let flags = "--model mobilenet_v3_small --image-size 32 --batch-size 10 --norm-group 4 --micro-batch 4 --ema 0.9 \
+                 --augment light --drop-rate 0.2 --drop-path-rate 0.2 --clip-norm 1 --checkpoint-steps 1 --epochs 1000 \
+                 --max-steps 100 --seed 8";
+    Outcome::of(&mut train(&data, &straight, flags)).succeeded();
+
+    let mut chance = Chance(0x5EED_0F_4B11);
+    let mut inside = 0;
+    let mut started = Started::new(train(&data, &run, flags), &run);
+    for kill in 0..KILLS {
+        let known = newest(&run);
+        match chance.below(3) {
+            // Anywhere: starting, loading, rewinding the log, a step. Not before there is something to go on from.
+            0 if kill > 0 => std::thread::sleep(Duration::from_millis(chance.below(500))),
+            // While a checkpoint is written.
+            1 => {
+                wait_until("the next checkpoint", || newest(&run) > known);
+                wait_until("a checkpoint", || unfinished(&run));
+                std::thread::sleep(Duration::from_micros(chance.below(4000)));
+            }
+            // A step or two later.
+            _ => {
+                let more = 1 + chance.below(2);
+                wait_until("a step", || newest(&run) >= known + more);
+                std::thread::sleep(Duration::from_millis(chance.below(60)));
+            }
+        }
+        started.kill();
+        inside += usize::from(unfinished(&run));
+        started = Started::new(resume(&run), &run);
+    }
+    started.end().succeeded();
+    eprintln!("{inside} of {KILLS} kills were inside a checkpoint");
+    assert!(inside >= INSIDE_A_CHECKPOINT, "only {inside} kills were inside a checkpoint");
+    assert_same_bits(&straight, &run, "killed fifty times");
+    assert!(!unfinished(&run), "nothing unfinished is left");
+}
+
+/// What a checkpoint says about the plan: samples at once, and what is computed again.
+fn plan_of(run: &Path) -> (String, String) {
+    let state = fs::read_to_string(checkpoints(run).pop().unwrap().join("state.toml")).unwrap();
+    let after = state.split("[policy.plan]").nth(1).expect("a checkpoint knows the plan").to_string();
+    let plan = tempfile::NamedTempFile::new().unwrap();
+    fs::write(plan.path(), after).unwrap();
+    (toml_value(plan.path(), "micro_batch"), toml_value(plan.path(), "recompute"))
+}
+
+/// The events since the run was resumed last.
+fn since_resumed(run: &Path) -> Vec<serde_json::Value> {
+    let events = events(run);
+    let at = events.iter().rposition(|event| event["event"] == "resumed").expect("it was resumed");
+    events[at..].to_vec()
+}
+
+fn what_was_found_survives_a_kill(name: &str, flags: &str, found: impl Fn(&(String, String)) -> bool) {
+    let folder = tempdir().unwrap();
+    let (data, run): (PathBuf, PathBuf) = (folder.path().join("data"), folder.path().join(name));
+    picture_folder(&data, 12);
+    let mut started = Started::new(train(&data, &run, flags), &run);
+    started.until(r#""event":"checkpoint","step":4,"#, 1);
+    started.kill();
+    let before = plan_of(&run);
+    assert!(found(&before), "{name}: nothing was short: {before:?}");
+    let recovered = |events: &[serde_json::Value]| events.iter().filter(|event| event["event"] == "recovered").count();
+    assert!(recovered(&events(&run)) > 0);
+
+    Outcome::of(&mut resume(&run)).succeeded();
+    assert_eq!(steps(&run), (1..=8).collect::<Vec<_>>());
+    let since = since_resumed(&run);
+    assert_eq!(recovered(&since), 0, "{name}: it was found out once and need not be again: {since:?}");
+    let first = since.iter().find(|event| event["event"] == "step").unwrap();
+    assert_eq!(first["micro_batch"].to_string(), before.0, "{name}");
+    assert_eq!(plan_of(&run), before, "{name}");
+}
+
+const SHORT: &str = "--model mobilenet_v2 --image-size 128 --batch-size 16 --norm-group 4 --checkpoint-steps 1 \
+                     --max-steps 8 --seed 8";
+
+#[test]
+fn a_micro_batch_that_was_found_survives_a_kill() {
+    let flags = format!("{SHORT} --micro-batch 16 --memory-budget 160MiB");
+    what_was_found_survives_a_kill("micro-batch", &flags, |(micro_batch, _)| micro_batch != "16");
+}
+
+#[test]
+fn recomputation_that_was_found_survives_a_kill() {
+    let flags = format!("{SHORT} --micro-batch auto --recompute auto --memory-budget 95MiB");
+    what_was_found_survives_a_kill("recomputation", &flags, |(_, recompute)| recompute != "\"none\"");
+}

@@ -1,0 +1,326 @@
+//! An out-of-memory error changes the time a run takes, never its result: the built command against failures that are
+//! made to happen (`KINDLING_FAULT`), and against memory that is really short.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kindling_tests::{
+    Outcome, Started, assert_same_bits, checkpoints, distance, events, kindling, losses, picture_folder, resume, steps,
+    toml_value,
+};
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+/// Everything that could depend on how a batch is cut: augmentation, dropout, drop-path, an average of the weights,
+/// clipping, and AdamW, which is the default. Of 12 pictures a class 8 are trained on, so an epoch has batches of 10, 10
+/// and 4, and a batch of 10 has normalisation groups of 4, 3 and 3.
+const EVERYTHING: &str = "--image-size 64 --batch-size 10 --norm-group 4 --ema 0.9 --clip-norm 1 --augment light \
+                          --drop-path-rate 0.2 --drop-rate 0.2 --checkpoint-steps 3 --max-steps 8 --seed 3";
+const EACH: usize = 12;
+
+/// A folder with images, for runs on them.
+struct Bench {
+    folder: TempDir,
+    data: PathBuf,
+}
+
+/// A run that ended well.
+struct Run {
+    path: PathBuf,
+    result: Value,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempdir().unwrap();
+        let data = folder.path().join("data");
+        picture_folder(&data, EACH);
+        Self { folder, data }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A run in the folder `name`, with these faults.
+    fn command(&self, name: &str, flags: &str, faults: &str) -> Command {
+        let mut command = kindling();
+        // Panics that are part of the test need not be shown.
+        command.env_remove("RUST_BACKTRACE").env("KINDLING_FAULT", faults);
+        command.args(["train", "--device", "cpu", "--quiet", "--data"]).arg(&self.data).arg("--out").arg(self.path(name));
+        command.args(flags.split_whitespace());
+        command
+    }
+
+    fn run(&self, name: &str, flags: &str, faults: &str) -> Run {
+        let outcome = Outcome::of(&mut self.command(name, flags, faults)).succeeded();
+        assert_eq!(outcome.stderr, "", "a quiet run stays quiet");
+        Run { path: self.path(name), result: outcome.result() }
+    }
+}
+
+impl Run {
+    /// Recoveries in the order they happened.
+    fn recoveries(&self) -> Vec<Value> {
+        let found: Vec<Value> = events(&self.path).into_iter().filter(|event| event["event"] == "recovered").collect();
+        assert_eq!(self.result["recoveries"].as_u64(), Some(found.len() as u64), "{}", self.result);
+        found
+    }
+
+    /// What was done in each recovery.
+    fn levers(&self) -> Vec<String> {
+        self.recoveries().iter().map(|event| event["lever"].as_str().unwrap().to_string()).collect()
+    }
+
+    /// How many recoveries there were during something.
+    fn recovered_during(&self, what: &str) -> usize {
+        self.recoveries().iter().filter(|event| event["during"] == what).count()
+    }
+
+    /// The micro-batch of each step.
+    fn micro_batches(&self) -> Vec<u64> {
+        let steps = events(&self.path).into_iter().filter(|event| event["event"] == "step");
+        steps.map(|event| event["micro_batch"].as_u64().unwrap()).collect()
+    }
+
+    fn peak(&self) -> u64 {
+        self.result["peak_memory_bytes"].as_u64().unwrap()
+    }
+
+    /// What was scored, step by step.
+    fn scores(&self) -> Vec<Value> {
+        events(&self.path).into_iter().filter(|event| event["event"] == "evaluated").collect()
+    }
+
+    fn assert_same_bits_as(&self, other: &Run, when: &str) {
+        assert_same_bits(&other.path, &self.path, when);
+        assert_eq!(self.scores(), other.scores(), "{when}");
+    }
+
+    /// The first loss to 1e-5 of it, and the weights, both the last and the checkpoint's, to 1e-3 of the largest.
+    fn assert_close_to(&self, other: &Run, when: &str) {
+        assert_eq!(steps(&self.path), steps(&other.path), "{when}");
+        let (first, straight) = (losses(&self.path)[0], losses(&other.path)[0]);
+        let of_loss = (first - straight).abs() / straight;
+        let last = |run: &Run| checkpoints(&run.path).pop().unwrap().join("weights.safetensors");
+        let of_weights = distance(&last(self), &last(other));
+        let of_average = distance(
+            &self.path.join("weights-last.safetensors"),
+            &other.path.join("weights-last.safetensors"),
+        );
+        eprintln!("{when}: first loss {of_loss:.1e}, weights {of_weights:.1e}, their average {of_average:.1e}");
+        assert!(of_loss < 1e-5, "{when}: the first loss is {first}, not {straight}");
+        assert!(of_weights < 1e-3 && of_average < 1e-3, "{when}: weights {of_weights:e}, their average {of_average:e}");
+    }
+}
+
+/// One fault in every step, the first and the last included, and in every phase; 14 in all.
+const EVERYWHERE: [&str; 14] = [
+    "oom@step=1,phase=optimizer",
+    "panic@step=2,phase=upload,micro=2",
+    "oom@step=3,phase=forward",
+    "oom@step=3,phase=checkpoint",
+    "oom@step=3,phase=eval",
+    "panic@step=4,phase=backward,micro=1",
+    "oom@step=5,phase=gate",
+    "oom@step=6,phase=commit",
+    "oom@step=6,phase=checkpoint",
+    "panic@step=6,phase=checkpoint",
+    "oom@step=7,phase=forward,micro=1",
+    "oom@step=8,phase=backward,micro=2",
+    "oom@step=8,phase=eval,micro=1",
+    "oom@step=8,phase=checkpoint",
+];
+
+fn faults_everywhere_leave_the_bits_as_they_are(model: &str) {
+    let bench = Bench::new();
+    let flags = format!("{EVERYTHING} --model {model} --micro-batch 4 --recompute none");
+    let straight = bench.run("straight", &flags, "");
+    assert!(straight.recoveries().is_empty());
+    let disturbed = bench.run("disturbed", &flags, &EVERYWHERE.join(";"));
+    disturbed.assert_same_bits_as(&straight, model);
+    let of = ["training", "evaluation", "checkpoint"].map(|what| disturbed.recovered_during(what));
+    assert_eq!(of, [8, 2, 4], "one event for each fault");
+    assert_eq!(disturbed.micro_batches(), straight.micro_batches());
+}
+
+#[test]
+fn faults_in_every_phase_leave_the_bits_of_mobilenet_v2() {
+    faults_everywhere_leave_the_bits_as_they_are("mobilenet_v2");
+}
+
+#[test]
+fn faults_in_every_phase_leave_the_bits_of_mobilenet_v3_small() {
+    faults_everywhere_leave_the_bits_as_they_are("mobilenet_v3_small");
+}
+
+#[test]
+fn faults_in_every_phase_leave_the_bits_of_efficientnet_b0() {
+    faults_everywhere_leave_the_bits_as_they_are("efficientnet_b0");
+}
+
+#[test]
+fn a_fault_in_every_phase_of_the_first_step_and_of_the_last_leaves_the_bits() {
+    let bench = Bench::new();
+    // The whole batch at once, so that there would be something to shrink. One lack of memory a step is no reason to.
+    let flags = format!("{EVERYTHING} --image-size 32 --model mobilenet_v3_small --micro-batch 10 --max-steps 4");
+    let flags = flags.replacen("--image-size 64 ", "", 1).replacen("--max-steps 8 ", "", 1);
+    let straight = bench.run("straight", &flags, "");
+    for phase in ["upload", "forward", "backward", "gate", "optimizer", "commit"] {
+        let faults = format!("oom@step=1,phase={phase};panic@step=4,phase={phase}");
+        let disturbed = bench.run(phase, &flags, &faults);
+        disturbed.assert_same_bits_as(&straight, phase);
+        assert_eq!(disturbed.levers(), ["freed what was cached"; 2], "{phase}");
+        assert_eq!(disturbed.micro_batches(), [10, 10, 4, 10], "{phase}");
+    }
+}
+
+#[test]
+fn recomputation_found_on_the_way_leaves_the_bits() {
+    let bench = Bench::new();
+    let flags = format!("{EVERYTHING} --model mobilenet_v2 --micro-batch 4");
+    let straight = bench.run("straight", &format!("{flags} --recompute none"), "");
+    // Twice in one step, and at once where nothing freed would help.
+    let faults = "oom@step=2,phase=backward,micro=1;panic@step=2,phase=backward,micro=1;toolarge@step=5,phase=optimizer";
+    let disturbed = bench.run("disturbed", &flags, faults);
+    disturbed.assert_same_bits_as(&straight, "recomputing more and more");
+    let expected = [
+        "freed what was cached",
+        "recomputation of activations none -> stages",
+        "recomputation of activations stages -> blocks",
+    ];
+    assert_eq!(disturbed.levers(), expected);
+}
+
+#[test]
+fn recomputation_gives_the_same_bits_with_a_frozen_backbone() {
+    let bench = Bench::new();
+    let source = bench.run("source", "--image-size 64 --batch-size 8 --max-steps 1 --model mobilenet_v2", "");
+    let weights = source.path.join("weights.safetensors");
+    for freeze in ["backbone", "3"] {
+        let flags = format!(
+            "{EVERYTHING} --model mobilenet_v2 --micro-batch 4 --freeze {freeze} --weights {}",
+            weights.display()
+        );
+        let [none, stages, blocks] = ["none", "stages", "blocks"]
+            .map(|level| bench.run(&format!("{freeze}-{level}"), &format!("{flags} --recompute {level}"), ""));
+        stages.assert_same_bits_as(&none, &format!("freeze {freeze}, stages"));
+        blocks.assert_same_bits_as(&none, &format!("freeze {freeze}, blocks"));
+        let [first, last] = [&weights, &none.path.join("weights-last.safetensors")].map(|path| {
+            let mut numbers = kindling_tests::numbers_of(path);
+            (numbers.remove("stem.conv.weight").unwrap(), numbers.remove("head.classifier.weight").unwrap())
+        });
+        assert!(first.0 == last.0 && first.1 != last.1, "the head has trained and the stem has not");
+    }
+}
+
+/// A batch of 16 in groups of 4: it can be computed at once, in halves and in quarters. An epoch has batches of 16 and 8.
+const SHRINKING: &str = "--batch-size 16 --norm-group 4 --micro-batch 16 --ema 0.9 --clip-norm 1 --augment light \
+                         --drop-path-rate 0.2 --drop-rate 0.2 --seed 3 --lr 0.0005 --max-steps 6";
+
+#[test]
+fn two_ooms_in_a_row_make_the_micro_batch_smaller_and_change_the_result_by_rounding() {
+    let bench = Bench::new();
+    for model in ["mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0"] {
+        let flags = format!("{SHRINKING} --image-size 64 --model {model}");
+        let straight = bench.run(&format!("{model}-straight"), &flags, "");
+        assert_eq!(straight.micro_batches(), [16, 8, 16, 8, 16, 8]);
+        let faults = "oom@step=1,phase=backward;oom@step=1,phase=backward;toolarge@step=5,phase=forward";
+        let disturbed = bench.run(&format!("{model}-disturbed"), &flags, faults);
+        assert_eq!(disturbed.levers(), ["freed what was cached", "micro-batch 16 -> 8", "micro-batch 8 -> 4"]);
+        assert_eq!(disturbed.micro_batches(), [8, 8, 8, 8, 4, 4]);
+        disturbed.assert_close_to(&straight, model);
+    }
+}
+
+#[test]
+fn a_run_in_half_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
+    let bench = Bench::new();
+    let flags = format!("{SHRINKING} --image-size 128 --model mobilenet_v2");
+    let straight = bench.run("straight", &flags, "");
+    let budget = straight.peak() / 2;
+    let squeezed = bench.run("squeezed", &format!("{flags} --memory-budget {budget}"), "");
+    let (levers, used, peak) = (squeezed.levers(), squeezed.micro_batches(), squeezed.peak());
+    eprintln!("wants {}, may have {budget}, took {peak}; {levers:?}; {used:?}", straight.peak());
+    assert!(!levers.is_empty() && used[4] < 16, "nothing was short");
+    squeezed.assert_close_to(&straight, "in half the memory");
+    assert!(peak as f64 <= 1.05 * budget as f64, "took {peak} of {budget}");
+}
+
+#[test]
+fn a_budget_that_nothing_fits_into_is_one_sentence_and_more_memory_goes_on_with_the_same_bits() {
+    let bench = Bench::new();
+    let flags = format!("{EVERYTHING} --model mobilenet_v3_small --micro-batch 4 --recompute none");
+    let straight = bench.run("straight", &flags, "");
+
+    // From the first step: there is nothing to go on from, and that is said.
+    let sentence = Outcome::of(&mut bench.command("never", &format!("{flags} --memory-budget 10MiB"), "")).refused();
+    assert!(sentence.contains("do not fit") && sentence.contains("memory budget"), "{sentence}");
+    let sentence = Outcome::of(resume(&bench.path("never")).args(["--memory-budget", "8GiB"])).refused();
+    assert!(sentence.contains("before its first checkpoint"), "{sentence}");
+
+    // Later, because less memory is given: the run is as it was.
+    let started = bench.command("less", &flags, "");
+    let mut started = Started::new(started, &bench.path("less"));
+    started.until_step(4);
+    started.kill();
+    let (run, before) = (bench.path("less"), checkpoints(&bench.path("less")));
+    let sentence = Outcome::of(resume(&run).args(["--memory-budget", "10MiB"])).refused();
+    assert!(sentence.contains("do not fit"), "{sentence}");
+    assert_eq!(checkpoints(&run), before);
+    Outcome::of(resume(&run).args(["--memory-budget", "8GiB"])).succeeded();
+    assert_same_bits(&straight.path, &run, "after too small a budget");
+}
+
+#[test]
+fn a_run_that_gives_up_saves_its_last_step_and_goes_on_with_the_same_bits() {
+    let bench = Bench::new();
+    let flags = format!("{EVERYTHING} --model mobilenet_v2 --micro-batch 4 --recompute none");
+    let straight = bench.run("straight", &flags, "");
+    let cases = [
+        // Freeing memory does not help, and there is nothing smaller.
+        ("memory", "oom@step=5,phase=backward;oom@step=5,phase=backward", "do not fit"),
+        ("at-once", "toolarge@step=5,phase=gate", "do not fit"),
+        // No lack of memory: not retried.
+        ("device", "error@step=5,phase=commit", "the device failed at step 5"),
+    ];
+    for (name, faults, said) in cases {
+        let sentence = Outcome::of(&mut bench.command(name, &flags, faults)).refused();
+        assert!(sentence.contains(said), "{sentence}");
+        let run = bench.path(name);
+        let last = checkpoints(&run).pop().unwrap();
+        assert_eq!(toml_value(&last.join("state.toml"), "step"), "4", "{name}: the step before it is saved");
+        assert_eq!(steps(&run), [1, 2, 3, 4], "{name}");
+        Outcome::of(&mut resume(&run)).succeeded();
+        assert_same_bits(&straight.path, &run, name);
+    }
+}
+
+#[test]
+fn settings_of_memory_that_make_no_sense_are_one_sentence_each() {
+    let bench = Bench::new();
+    let refused = |flags: &str, faults: &str| -> String {
+        let sentence = Outcome::of(&mut bench.command("never", flags, faults)).refused();
+        assert!(!bench.path("never").join("events.jsonl").exists(), "{flags} {faults}: nothing was begun");
+        sentence
+    };
+    for (flags, part) in [
+        ("--memory-budget banana", "`banana` is no amount of memory"),
+        ("--memory-budget 120%", "`120%` is no share"),
+        ("--memory-budget 0", "--memory-budget"),
+        ("--micro-batch 0", "the micro-batch is 0"),
+        ("--micro-batch half", "--micro-batch"),
+        ("--micro-batch 2 --batch-size 8 --norm-group 4", "--norm-group 2"),
+        ("--recompute some", "none, stages or blocks"),
+    ] {
+        let sentence = refused(flags, "");
+        assert!(sentence.contains(part), "{flags}: {sentence}");
+    }
+    for faults in ["boom", "oom@step=1", "boom@step=1,phase=gate", "oom@step=one,phase=gate", "oom@step=1,phase=lunch"] {
+        let sentence = refused("--max-steps 1", faults);
+        assert!(sentence.contains("KINDLING_FAULT"), "{faults}: {sentence}");
+        let left: &Path = &bench.path("never");
+        std::fs::remove_dir_all(left).unwrap();
+    }
+}
