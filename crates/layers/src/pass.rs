@@ -68,6 +68,11 @@ impl BatchStatistics {
         }
     }
 
+    /// The running statistics that [`BatchStatistics::commit`] would move.
+    pub fn ids(&self) -> Vec<ParamId> {
+        self.sums.keys().copied().collect()
+    }
+
     fn add(&mut self, id: ParamId, sum: Tensor<1>, groups: usize, momentum: f64) {
         let entry = match self.sums.remove(&id) {
             Some(known) => StatisticSum { sum: known.sum + sum, groups: known.groups + groups, momentum },

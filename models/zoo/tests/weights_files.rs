@@ -1,7 +1,8 @@
 //! Weights files: as PyTorch writes them, damaged, and meant to do harm. `files/make.py` made them.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Seek, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -75,9 +76,29 @@ fn peak_kib() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// A path for the changed copies of one test.
-fn scratch(test: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("weights-files-{test}"))
+/// The file for the changed copies of one test, written over again and again: a new file each time would wait for the
+/// disk.
+struct Scratch {
+    path: PathBuf,
+    file: File,
+}
+
+impl Scratch {
+    fn new(test: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("weights-files-{test}"));
+        let file = File::create(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self { path, file }
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.file.rewind().expect("a file goes back to its start");
+        self.file.write_all(bytes).expect("writable");
+        self.shorten(bytes.len());
+    }
+
+    fn shorten(&mut self, length: usize) {
+        self.file.set_len(length as u64).expect("a length");
+    }
 }
 
 #[test]
@@ -112,10 +133,10 @@ fn files_that_claim_much_or_hold_no_tensors_are_refused_in_one_sentence() {
         assert!(!sentence.contains('\n'), "{file}: {sentence}");
         assert_small(&file);
     }
-    let path = scratch("refused");
+    let mut scratch = Scratch::new("refused");
     for (content, words) in [("", "not a PyTorch"), ("This is a text, and a short one.", "not a PyTorch")] {
-        fs::write(&path, content).expect("writable");
-        let sentence = read_quickly(&path, content).expect_err("no weights");
+        scratch.write(content.as_bytes());
+        let sentence = read_quickly(&scratch.path, content).expect_err("no weights");
         assert!(sentence.contains(words), "{sentence}");
     }
 }
@@ -135,12 +156,13 @@ fn reading_runs_nothing_that_a_file_asks_for() {
 
 #[test]
 fn a_file_cut_short_anywhere_is_an_error() {
-    let path = scratch("cut");
+    let mut scratch = Scratch::new("cut");
     for Fixture { name, bytes, good } in fixtures() {
-        for length in (0..bytes.len()).step_by(if good { 1 } else { 16 }) {
-            fs::write(&path, &bytes[..length]).expect("writable");
+        scratch.write(&bytes);
+        for length in (0..bytes.len()).rev().step_by(if good { 1 } else { 16 }) {
+            scratch.shorten(length);
             let what = format!("{length} bytes of {name}");
-            assert!(read_quickly(&path, &what).is_err(), "{what} were accepted");
+            assert!(read_quickly(&scratch.path, &what).is_err(), "{what} were accepted");
         }
         assert_small(&name);
     }
@@ -148,7 +170,7 @@ fn a_file_cut_short_anywhere_is_an_error() {
 
 #[test]
 fn changed_bytes_give_an_error_or_other_tensors_but_never_a_crash() {
-    let path = scratch("changed");
+    let mut scratch = Scratch::new("changed");
     let mut random = Random(1);
     for Fixture { name, bytes, good } in fixtures() {
         for _ in 0..if good { 1500 } else { 100 } {
@@ -164,8 +186,8 @@ fn changed_bytes_give_an_error_or_other_tensors_but_never_a_crash() {
                 };
                 what = format!("{what}, byte {at} {:#04x}", changed[at]);
             }
-            fs::write(&path, &changed).expect("writable");
-            let _ = read_quickly(&path, &what);
+            scratch.write(&changed);
+            let _ = read_quickly(&scratch.path, &what);
         }
         assert_small(&name);
     }

@@ -56,7 +56,8 @@ impl Pass<'_> {
             }
             Kind::Mean | Kind::MaxPool | Kind::Slice | Kind::Linear | Kind::Other => {
                 for &input in node.inputs.iter().filter(|input| graph.wants_gradient[**input]) {
-                    let made = self.make(self.map_bytes(input));
+                    let bytes = self.map_bytes(input);
+                    let made = if node.kind == Kind::Slice { self.make_product(bytes) } else { self.make(bytes) };
                     self.give(input, made, false);
                 }
                 self.weight_gradients(index);
@@ -97,14 +98,19 @@ impl Pass<'_> {
         if !node.params.is_empty() {
             // One for each image, then their sum.
             let batch = self.situation.micro_batch as u64;
-            let one = node.params[0] * WEIGHT_BYTES;
-            let each = self.scratch(if batch > 1 { one * batch } else { 0 });
-            self.weight_gradients(index);
-            self.end_scratch(each);
+            let each = self.scratch(node.params[0] * WEIGHT_BYTES * batch);
+            self.ledger.burst(self.zeros(each));
+            if batch > 1 {
+                self.weight_gradients(index);
+                self.end_scratch(each);
+            } else {
+                self.end_scratch(each);
+                self.weight_gradients(index);
+            }
         }
         kept.into_iter().for_each(|held| self.ledger.release(held.buffer));
         if self.graph.wants_gradient[input] {
-            let made = self.make(self.map_bytes(input));
+            let made = self.make_product(self.map_bytes(input));
             self.ledger.release(gradient.buffer);
             self.give(input, made, false);
         } else {

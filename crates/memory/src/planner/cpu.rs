@@ -77,9 +77,8 @@ impl Convolution {
         let elements = if self.batch <= FEW_CHANNELS.0 && self.output.channels as u64 <= FEW_CHANNELS.1 {
             swapped
         } else {
-            let places = self.uncut_gradient()
-                / self.element_bytes
-                / (self.input.channels * self.output.channels) as u64;
+            let places =
+                self.uncut_gradient() / self.element_bytes / (self.input.channels * self.output.channels) as u64;
             let fan = self.batch * (self.output.height * self.output.width) as u64;
             let tile = (fan + self.output.channels as u64) * places.min(TILE);
             swapped + input + output + tile * self.threads.min(self.input.channels as u64)

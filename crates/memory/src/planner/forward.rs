@@ -1,11 +1,11 @@
 //! What an operation makes and keeps on its way forward.
 
+use super::Target;
 use super::cpu::Convolution;
 use super::cuda;
 use super::graph::Kind;
 use super::ledger::Part;
 use super::pass::{Held, Pass};
-use super::Target;
 
 impl Pass<'_> {
     /// Runs an operation; `tracked` says whether there will be a backward pass.
@@ -38,12 +38,16 @@ impl Pass<'_> {
             Kind::Pointwise if first.view => {
                 // A reshape of what does not lie in one piece copies it.
                 let copy = self.make(self.map_bytes(node.inputs[0]));
-                let output = self.make(bytes);
+                let output = self.make_product(bytes);
                 keep.push(Held { buffer: self.ledger.retain(copy), view: false });
                 self.ledger.release(copy);
                 output
             }
-            Kind::Depthwise | Kind::Pointwise | Kind::Linear => {
+            Kind::Pointwise | Kind::Linear => {
+                keep.push(self.retained(first));
+                self.make_product(bytes)
+            }
+            Kind::Depthwise => {
                 let output = self.make(bytes);
                 self.ledger.burst(self.copy_of_view(first, node.inputs[0]));
                 keep.push(self.retained(first));
@@ -70,7 +74,8 @@ impl Pass<'_> {
                 }
             }
             Kind::Add => {
-                let reused = node.inputs.iter().zip(&inputs).find(|(value, held)| self.free_to_overwrite(**value, **held));
+                let reused =
+                    node.inputs.iter().zip(&inputs).find(|(value, held)| self.free_to_overwrite(**value, **held));
                 match reused.map(|(_, held)| held.buffer) {
                     Some(buffer) => self.ledger.retain(buffer),
                     None => self.make(bytes),

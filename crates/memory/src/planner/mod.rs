@@ -13,6 +13,8 @@ mod forward;
 mod graph;
 mod ledger;
 mod pass;
+#[cfg(test)]
+mod tests;
 mod update;
 
 use std::fmt;
@@ -253,11 +255,7 @@ pub fn largest_batch(trace: &Trace, situation: &Situation, memory: u64) -> Optio
 const LARGEST_BATCH: usize = 65_536;
 
 /// The last of `count` situations, each needing at least what those before it need, that fits.
-fn last_that_fits(
-    count: usize,
-    memory: u64,
-    predicted: impl Fn(usize) -> Prediction,
-) -> Option<(usize, Prediction)> {
+fn last_that_fits(count: usize, memory: u64, predicted: impl Fn(usize) -> Prediction) -> Option<(usize, Prediction)> {
     let fits = |index: usize| Some(predicted(index)).filter(|prediction| prediction.peak <= memory);
     let mut best = (0, fits(0)?);
     // Doubling, then halving the gap.

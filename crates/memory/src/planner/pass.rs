@@ -220,6 +220,19 @@ impl<'a> Pass<'a> {
         self.ledger.make(Part::Activations, bytes)
     }
 
+    /// The result of a matrix product. `burn-flex` 0.22.1 makes zeros of alignment 1 for it and copies them to where they
+    /// are aligned (`FlexTensor::empty` through `Bytes::from_bytes_vec`): for a moment there are two.
+    pub(super) fn make_product(&mut self, bytes: u64) -> BufferId {
+        let buffer = self.make(bytes);
+        self.ledger.burst(self.zeros(bytes));
+        buffer
+    }
+
+    /// Scratch memory of making zeros: see [`Pass::make_product`].
+    pub(super) fn zeros(&self, bytes: u64) -> u64 {
+        if self.on_cuda() { 0 } else { bytes }
+    }
+
     /// A gradient of a weight.
     pub(super) fn make_gradient(&mut self, bytes: u64) {
         self.ledger.add(Part::Gradients, bytes);

@@ -7,8 +7,11 @@ use super::{Moment, OptimizerKind, Situation, Target};
 /// Weights, gradients and moments are float32.
 pub(super) const WEIGHT_BYTES: u64 = 4;
 
-/// What the command holds on the CPU besides tensors and images: tables of the allocator and of Burn, the log, names.
-const PROCESS: u64 = 2 << 20;
+/// What the command holds on the CPU besides tensors and images: Burn's graph and tables, the log, names.
+const PROCESS: u64 = 1 << 19;
+
+/// What the matrix product of each thread keeps to pack its operands into (the `gemm` crate).
+const PACKING: u64 = 1 << 20;
 
 fn weights(graph: &Graph, situation: &Situation) -> u64 {
     graph.weights * WEIGHT_BYTES * if situation.ema { 2 } else { 1 }
@@ -32,10 +35,10 @@ fn host_batch(graph: &Graph, situation: &Situation) -> u64 {
 pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     ledger.add(Part::Weights, weights(graph, situation));
     ledger.add(Part::Optimizer, moments(graph, situation));
-    if matches!(situation.target, Target::Cpu { .. }) {
+    if let Target::Cpu { threads } = situation.target {
         // The batch in use, and of each loader thread one that waits and one that it just made.
         let batches = 1 + 2 * situation.workers.max(1) as u64;
-        ledger.add(Part::Overhead, PROCESS + batches * host_batch(graph, situation));
+        ledger.add(Part::Overhead, PROCESS + PACKING * threads as u64 + batches * host_batch(graph, situation));
     }
 }
 

@@ -1,0 +1,177 @@
+//! Promises of the planner, on a network that has every kind of layer the zoo has.
+
+use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
+use kindling_layers::{Activation, Freeze};
+
+use super::*;
+
+const CPU: Target = Target::Cpu { threads: 2 };
+
+/// Stem, two stages of blocks with squeeze-excite and shortcut, last convolution, classifier.
+struct Network;
+
+fn conv(trace: &mut Trace, x: Value, channels: usize, kernel: usize, stride: usize, depthwise: bool) -> Value {
+    let FeatureMap { height, width, .. } = x.map;
+    let map = FeatureMap { channels, height: height.div_ceil(stride), width: width.div_ceil(stride) };
+    let fan = if depthwise { 1 } else { x.map.channels };
+    let padding = Zeros { before: [kernel / 2; 2], after: [kernel / 2; 2] };
+    let op = Op::Conv { kernel, stride, groups: if depthwise { channels } else { 1 }, padding };
+    let x = trace.scope("conv", |trace| trace.push(op, &[x], map, (channels * fan * kernel * kernel) as u64));
+    let norm = Op::BatchNorm { epsilon: 1e-5 };
+    let x = trace.scope("norm", |trace| trace.push(norm, &[x], map, 2 * channels as u64));
+    trace.activation(Activation::Silu, x)
+}
+
+fn block(trace: &mut Trace, x: Value) -> Value {
+    let channels = x.map.channels;
+    let wide = conv(trace, x, 4 * channels, 1, 1, false);
+    let wide = conv(trace, wide, 4 * channels, 3, 1, true);
+    let mean = trace.apply("squeeze", Op::GlobalAveragePool, &[wide], FeatureMap::vector(4 * channels));
+    let gate = trace.activation(Activation::Sigmoid, mean);
+    let wide = trace.apply("scale", Op::Multiply, &[wide, gate], wide.map);
+    let narrow = conv(trace, wide, channels, 1, 1, false);
+    trace.add(narrow, x)
+}
+
+impl Describe for Network {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let mut x = trace.scope("stem", |trace| conv(trace, input, 16, 3, 2, false));
+        for stage in 0..2 {
+            x = trace.scope(format!("stages.{stage}.0"), |trace| conv(trace, x, 32 << stage, 3, 2, false));
+            for number in 1..3 {
+                x = trace.scope(format!("stages.{stage}.{number}"), |trace| block(trace, x));
+            }
+        }
+        trace.scope("head", |trace| {
+            let x = trace.scope("features", |trace| conv(trace, x, 256, 1, 1, false));
+            let x = trace.apply("pool", Op::GlobalAveragePool, &[x], FeatureMap::vector(256));
+            trace.scope("classifier", |trace| trace.push(Op::Linear, &[x], FeatureMap::vector(5), 256 * 5 + 5))
+        })
+    }
+}
+
+fn trace() -> Trace {
+    Trace::of(&Network, FeatureMap::square(3, 128))
+}
+
+/// Every situation that is worth telling apart.
+fn situations(batch: usize) -> Vec<Situation> {
+    let mut found = Vec::new();
+    for target in [CPU, Target::Cuda] {
+        for recompute in Recompute::ALL {
+            for optimizer in [OptimizerKind::AdamW, OptimizerKind::Sgd { momentum: false }] {
+                for freeze in [Freeze::None, Freeze::Stages(1), Freeze::Backbone] {
+                    let whole = Situation::whole_batch(batch, target);
+                    found.push(Situation { recompute, optimizer, freeze, ..whole });
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_parts_add_up_to_the_peak() {
+    for situation in situations(4) {
+        let p = predict(&trace(), &situation);
+        assert_eq!(
+            p.peak,
+            p.weights + p.gradients + p.optimizer + p.activations + p.workspace + p.overhead,
+            "{situation:?}"
+        );
+        assert!(p.weights > 0 && p.overhead > 0, "{situation:?}");
+    }
+}
+
+#[test]
+fn a_larger_micro_batch_never_needs_less() {
+    for situation in situations(1) {
+        let of = |batch| predict(&trace(), &Situation { batch, micro_batch: batch, ..situation }).peak;
+        let peaks: Vec<u64> = (1..12).map(of).collect();
+        assert!(peaks.is_sorted(), "{situation:?}: {peaks:?}");
+        let whole = Situation { batch: 12, ..situation };
+        let peaks: Vec<u64> =
+            [1, 2, 3, 4, 6, 12].map(|micro_batch| predict(&trace(), &Situation { micro_batch, ..whole }).peak).to_vec();
+        assert!(peaks.is_sorted(), "of one batch, {situation:?}: {peaks:?}");
+    }
+}
+
+#[test]
+fn recomputing_never_needs_more_and_costs_one_more_forward_at_most() {
+    for target in [CPU, Target::Cuda] {
+        let [none, stages, blocks] = Recompute::ALL
+            .map(|recompute| predict(&trace(), &Situation { recompute, ..Situation::whole_batch(8, target) }).peak);
+        assert!(stages < none && blocks < none, "{none} {stages} {blocks} on {target:?}");
+    }
+    for recompute in [Recompute::Stages, Recompute::Blocks] {
+        let cost = relative_cost(&trace(), recompute, Freeze::None);
+        assert!(cost > 1.3 && cost <= 4.0 / 3.0, "{cost}");
+    }
+    assert_eq!(relative_cost(&trace(), Recompute::None, Freeze::None), 1.0);
+}
+
+#[test]
+fn the_largest_micro_batch_fits_and_the_next_does_not() {
+    for target in [CPU, Target::Cuda] {
+        let situation = Situation { batch: 40, norm_group: 3, ..Situation::whole_batch(40, target) };
+        let of = |micro_batch| predict(&trace(), &Situation { micro_batch, ..situation });
+        let groups = normalisation_groups(40, 3);
+        let memory = of(20).peak;
+        let (size, prediction) = largest_micro_batch(&trace(), &situation, memory).expect("some fit");
+        assert_eq!(prediction, of(size));
+        assert!(prediction.peak <= memory);
+        let whole: usize = groups
+            .iter()
+            .scan(0, |sum, group| {
+                *sum += group;
+                Some(*sum)
+            })
+            .find(|sum| *sum > size)
+            .expect("a next one");
+        assert!(of(whole).peak > memory, "{whole} would fit as well as {size}");
+        assert_eq!(largest_micro_batch(&trace(), &situation, of(3).peak - 1), None);
+        assert_eq!(largest_micro_batch(&trace(), &situation, u64::MAX).map(|(size, _)| size), Some(40));
+    }
+}
+
+#[test]
+fn the_largest_batch_fits_and_the_next_does_not() {
+    let situation = Situation::whole_batch(1, CPU);
+    let of = |batch| predict(&trace(), &Situation { batch, micro_batch: batch, ..situation }).peak;
+    for wanted in [1, 2, 7, 8, 31] {
+        let found = largest_batch(&trace(), &situation, of(wanted + 1) - 1).map(|(batch, _)| batch);
+        assert_eq!(found, Some(wanted));
+    }
+    assert_eq!(largest_batch(&trace(), &situation, of(1) - 1), None);
+}
+
+#[test]
+fn what_is_frozen_keeps_nothing_and_has_no_moments() {
+    let of = |freeze| predict(&trace(), &Situation { freeze, ..Situation::whole_batch(8, CPU) });
+    let (all, half, head) = (of(Freeze::None), of(Freeze::Stages(1)), of(Freeze::Backbone));
+    assert!(all.peak > half.peak && half.peak > head.peak);
+    assert!(all.optimizer > half.optimizer && half.optimizer > head.optimizer);
+    assert_eq!(head.optimizer, 2 * 4 * (256 * 5 + 5));
+}
+
+#[test]
+fn layers_keep_what_the_forward_pass_keeps() {
+    let situation = Situation::whole_batch(2, CPU);
+    let layers = by_layer(&trace(), &situation);
+    let kept = |name: &str| layers.iter().find(|layer| layer.name == name).map(|layer| layer.kept);
+    // The first convolution keeps the images, its normalisation what the convolution made.
+    assert_eq!(kept("stem.conv"), Some(2 * 4 * 3 * 128 * 128));
+    assert_eq!(kept("stem.norm"), Some(2 * 4 * 16 * 64 * 64));
+    let total: u64 = layers.iter().map(|layer| layer.kept).sum();
+    let peak = predict(&trace(), &situation);
+    assert!(total <= peak.activations + peak.workspace, "{total} kept of {peak:?}");
+}
+
+#[test]
+fn bytes_lost_to_padded_rows_are_counted_on_cuda() {
+    // 24 channels of float32 take 96 bytes and are padded to 128; 32 fill their rows.
+    let bytes = |channels| cuda::map_bytes(FeatureMap::square(channels, 8), 1, 4);
+    assert_eq!(bytes(24), 128 * 64);
+    assert_eq!(bytes(32), 128 * 64);
+    assert_eq!(bytes(320), 1536 * 64);
+}
