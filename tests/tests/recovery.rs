@@ -48,7 +48,11 @@ impl Bench {
         let mut command = kindling();
         // Panics that are part of the test need not be shown.
         command.env_remove("RUST_BACKTRACE").env("KINDLING_FAULT", faults);
-        command.args(["train", "--device", "cpu", "--quiet", "--data"]).arg(&self.data).arg("--out").arg(self.path(name));
+        command
+            .args(["train", "--device", "cpu", "--quiet", "--data"])
+            .arg(&self.data)
+            .arg("--out")
+            .arg(self.path(name));
         command.args(flags.split_whitespace());
         command
     }
@@ -105,10 +109,8 @@ impl Run {
         let of_loss = (first - straight).abs() / straight;
         let last = |run: &Run| checkpoints(&run.path).pop().unwrap().join("weights.safetensors");
         let of_weights = distance(&last(self), &last(other));
-        let of_average = distance(
-            &self.path.join("weights-last.safetensors"),
-            &other.path.join("weights-last.safetensors"),
-        );
+        let of_average =
+            distance(&self.path.join("weights-last.safetensors"), &other.path.join("weights-last.safetensors"));
         eprintln!("{when}: first loss {of_loss:.1e}, weights {of_weights:.1e}, their average {of_average:.1e}");
         assert!(of_loss < 1e-5, "{when}: the first loss is {first}, not {straight}");
         assert!(of_weights < 1e-3 && of_average < 1e-3, "{when}: weights {of_weights:e}, their average {of_average:e}");
@@ -182,7 +184,8 @@ fn recomputation_found_on_the_way_leaves_the_bits() {
     let flags = format!("{EVERYTHING} --model mobilenet_v2 --micro-batch 4");
     let straight = bench.run("straight", &format!("{flags} --recompute none"), "");
     // Twice in one step, and at once where nothing freed would help.
-    let faults = "oom@step=2,phase=backward,micro=1;panic@step=2,phase=backward,micro=1;toolarge@step=5,phase=optimizer";
+    let faults =
+        "oom@step=2,phase=backward,micro=1;panic@step=2,phase=backward,micro=1;toolarge@step=5,phase=optimizer";
     let disturbed = bench.run("disturbed", &flags, faults);
     disturbed.assert_same_bits_as(&straight, "recomputing more and more");
     let expected = [
@@ -317,7 +320,8 @@ fn settings_of_memory_that_make_no_sense_are_one_sentence_each() {
         let sentence = refused(flags, "");
         assert!(sentence.contains(part), "{flags}: {sentence}");
     }
-    for faults in ["boom", "oom@step=1", "boom@step=1,phase=gate", "oom@step=one,phase=gate", "oom@step=1,phase=lunch"] {
+    for faults in ["boom", "oom@step=1", "boom@step=1,phase=gate", "oom@step=one,phase=gate", "oom@step=1,phase=lunch"]
+    {
         let sentence = refused("--max-steps 1", faults);
         assert!(sentence.contains("KINDLING_FAULT"), "{faults}: {sentence}");
         let left: &Path = &bench.path("never");

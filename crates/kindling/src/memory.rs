@@ -168,7 +168,10 @@ pub(crate) fn does_not_fit(config: &RunConfig, network: &Network, budget: Option
     let fits = |model: &str, size: usize, norm_group: usize| -> bool {
         let altered = RunConfig {
             model: ModelConfig { name: model.to_string(), start: None, freeze: Freeze::None, ..config.model.clone() },
-            data: DataConfig { preprocess: Preprocess { size, ..config.data.preprocess.clone() }, ..config.data.clone() },
+            data: DataConfig {
+                preprocess: Preprocess { size, ..config.data.preprocess.clone() },
+                ..config.data.clone()
+            },
             ..config.clone()
         };
         let Ok(network) = altered.initial_network(&Device::flex()) else { return false };

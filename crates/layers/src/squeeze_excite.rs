@@ -4,8 +4,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::activation::Activation;
-use crate::room;
 use crate::linear::{Linear, global_average_pool};
+use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 
 /// Configuration of a [`SqueezeExcite`].

@@ -83,7 +83,8 @@ impl Checkpoints {
             }
             let sha256 = files.iter().map(|(file, bytes)| (file.to_string(), hex(bytes))).collect();
             let progress = state.progress.clone();
-            let contents = StateFile { model: self.model.clone(), progress, policy: Some(state.policy.clone()), sha256, counters };
+            let contents =
+                StateFile { model: self.model.clone(), progress, policy: Some(state.policy.clone()), sha256, counters };
             let text = toml::to_string(&contents)
                 .map_err(|error| RunError::Inexpressible { path: target.join(STATE), reason: error.to_string() })?;
             files.push((STATE, text.into_bytes()));

@@ -152,7 +152,12 @@ struct Chunks<'a> {
 
 impl Chunks<'_> {
     /// The probabilities of the next rows: as many as fit. What did not fit once is not tried again in this evaluation.
-    fn predict<M: Classifier>(&mut self, model: &M, batch: &HostBatch, start: usize) -> Result<Vec<Vec<f64>>, TrainError> {
+    fn predict<M: Classifier>(
+        &mut self,
+        model: &M,
+        batch: &HostBatch,
+        start: usize,
+    ) -> Result<Vec<Vec<f64>>, TrainError> {
         let mut reclaimed = false;
         loop {
             let began = Instant::now();

@@ -126,7 +126,9 @@ impl FromStr for Fault {
             match pair.split_once('=') {
                 Some(("step", number)) => step = Some(number.parse().map_err(|_| not(&pair))?),
                 Some(("micro", number)) => micro = Some(number.parse().map_err(|_| not(&pair))?),
-                Some(("phase", name)) => phase = PHASES.iter().find(|(known, _)| *known == name).map(|(_, phase)| *phase),
+                Some(("phase", name)) => {
+                    phase = PHASES.iter().find(|(known, _)| *known == name).map(|(_, phase)| *phase)
+                }
                 _ => return Err(not(&pair)),
             }
         }
@@ -144,7 +146,8 @@ mod tests {
 
     #[test]
     fn a_fault_fires_once_and_only_where_it_was_asked_for() {
-        let faults: Faults = "oom@step=3,phase=backward,micro=1; panic@step=7,phase=forward".parse().expect("two faults");
+        let faults: Faults =
+            "oom@step=3,phase=backward,micro=1; panic@step=7,phase=forward".parse().expect("two faults");
         let fails = |step, phase, micro| catch_unwind(AssertUnwindSafe(|| faults.at(step, phase, micro))).is_err();
         assert!(!fails(3, Phase::Backward, 0) && !fails(2, Phase::Backward, 1) && !fails(3, Phase::Forward, 1));
         assert!(fails(3, Phase::Backward, 1));
@@ -154,7 +157,9 @@ mod tests {
 
     #[test]
     fn a_fault_that_is_not_understood_is_a_sentence() {
-        for text in ["oom", "oom@step=x,phase=gate", "boom@step=1,phase=gate", "oom@step=1,phase=lunch", "oom@phase=gate"] {
+        for text in
+            ["oom", "oom@step=x,phase=gate", "boom@step=1,phase=gate", "oom@step=1,phase=lunch", "oom@phase=gate"]
+        {
             assert!(text.parse::<Faults>().is_err(), "{text}");
         }
     }

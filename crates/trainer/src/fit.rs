@@ -313,12 +313,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     }
 
     /// Counts recoveries and writes them down.
-    fn tell(
-        &mut self,
-        during: &str,
-        recoveries: Vec<Recovery>,
-        observer: &mut dyn Observer,
-    ) -> Result<(), TrainError> {
+    fn tell(&mut self, during: &str, recoveries: Vec<Recovery>, observer: &mut dyn Observer) -> Result<(), TrainError> {
         for Recovery { reason, lever, seconds } in recoveries {
             self.state.recovered(seconds);
             let (step, during) = (self.state.progress.step, during.to_string());
@@ -329,8 +324,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
 
     fn write_weights(&self, path: &std::path::Path) -> Result<(), TrainError> {
         let step = self.state.progress.step;
-        let weights =
-            parameters::read(&self.state.learner.judged()).map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
+        let weights = parameters::read(&self.state.learner.judged())
+            .map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
         let bytes = tensors::to_bytes(&weights, Some(&self.setup.note))
             .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })?;
         Ok(write_atomically(path, &bytes)?)

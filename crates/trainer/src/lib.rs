@@ -48,6 +48,6 @@ pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, p
 pub use fault::Faults;
 pub use fit::{Ended, Observer, Setup, Trainer};
 pub use micro_batch::{MicroBatch, micro_batches};
-pub use schedule::Schedule;
 pub use policy::{Plan, Recompute};
+pub use schedule::Schedule;
 pub use state::{Best, Progress};

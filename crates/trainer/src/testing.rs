@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::{
-    Activation, BatchNormConfig, Classifier, ConvConfig, Cuts, ConvNorm, ConvNormConfig, Dropout, Linear,
+    Activation, BatchNormConfig, Classifier, ConvConfig, ConvNorm, ConvNormConfig, Cuts, Dropout, Linear,
     global_average_pool, init,
 };
 use kindling_random::{Purpose, rng};

@@ -344,7 +344,9 @@ fn closing(metrics: &Metrics, run: &RunDir) -> String {
     let accuracy = metrics.test.as_ref().map_or(0.0, |score| score.accuracy);
     let recoveries = match metrics.recoveries {
         0 => String::new(),
-        count => format!("memory ran out {count} times, which cost {:.1} s and changed nothing\n", metrics.recovery_seconds),
+        count => {
+            format!("memory ran out {count} times, which cost {:.1} s and changed nothing\n", metrics.recovery_seconds)
+        }
     };
     format!(
         "{recoveries}test accuracy {:.1} % (always naming the largest class: {:.1} %) after {} steps in {:.0} s of training\n\

@@ -191,6 +191,10 @@ fn happened(report: &Report<'_>, steps: &Steps) -> Markup {
     let mut checkpoints = 0;
     for event in report.events {
         match event {
+            Event::Recovered { step, during, lever, seconds, .. } => {
+                let cost = words::duration(*seconds);
+                lines.push((*step, format!("memory ran out in {during}: {lever}; it cost {cost} and changed nothing")));
+            }
             Event::Interrupted { step } => lines.push((*step, "interrupted and saved".into())),
             Event::Resumed { step } => lines.push((*step, "resumed".into())),
             Event::Finished { step, seconds } => {

@@ -158,8 +158,17 @@ fn what_happened_to_the_run_is_told() {
     let mut events = short();
     events.insert(30, Event::Interrupted { step: 30 });
     events.insert(31, Event::Resumed { step: 30 });
+    let (during, reason) = ("training".to_string(), "out of device memory".to_string());
+    let lever = "micro-batch 8 -> 4".to_string();
+    events.insert(32, Event::Recovered { step: 30, during, reason, lever, seconds: 0.5 });
     let html = Run::new(3, events).html();
-    for text in ["micro-batch 8 → 4, same global batch", "interrupted and saved", "resumed", "finished after 40 s"] {
+    for text in [
+        "memory ran out in training: micro-batch 8 -&gt; 4",
+        "micro-batch 8 → 4, same global batch",
+        "interrupted and saved",
+        "resumed",
+        "finished after 40 s",
+    ] {
         assert!(html.contains(text), "{text}");
     }
 }

@@ -56,9 +56,17 @@ impl Args {
         let model = self.model.clone().or(plan.map(|plan| plan.model.clone()));
         let model = model.or(file.map(|file| file.model.name.clone())).unwrap_or(MODEL.to_string());
         let model = find(&model)?;
-        let size = self.image_size.or(plan.map(|plan| plan.image_size)).or(file.map(|file| file.data.preprocess.size)).unwrap_or(IMAGE_SIZE);
+        let size = self
+            .image_size
+            .or(plan.map(|plan| plan.image_size))
+            .or(file.map(|file| file.data.preprocess.size))
+            .unwrap_or(IMAGE_SIZE);
         model.check_image_size(size)?;
-        let batch_size = self.batch_size.or(plan.map(|plan| plan.batch_size)).or(file.map(|file| file.train.batch_size)).unwrap_or(BATCH_SIZE);
+        let batch_size = self
+            .batch_size
+            .or(plan.map(|plan| plan.batch_size))
+            .or(file.map(|file| file.train.batch_size))
+            .unwrap_or(BATCH_SIZE);
         if batch_size == 0 {
             bail!("the batch size is 0; a step needs at least one sample");
         }
