@@ -8,9 +8,11 @@ mod optional;
 mod pictures;
 mod run;
 mod same;
+mod tensors;
 
 pub use command::{Outcome, kindling, sentence_of, train};
 pub use optional::{Optional, run_optional};
 pub use pictures::{CLASSES, picture, picture_folder};
 pub use run::{Started, checkpoints, events, files_differ, json_of, losses, step_numbers, steps, toml_value};
 pub use same::{assert_same_bits, distance, numbers_of, resume};
+pub use tensors::{Stored, Tensors, read_tensors, write_tensors};

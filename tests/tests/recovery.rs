@@ -219,8 +219,10 @@ fn recomputation_gives_the_same_bits_with_a_frozen_backbone() {
 }
 
 /// A batch of 16 in groups of 4: it can be computed at once, in halves and in quarters. An epoch has batches of 16 and 8.
+/// Few and small steps: in float32 a network at its start multiplies any rounding about tenfold in a step, and a network
+/// with ReLU6 most of all. `crates/trainer/tests/exact_in_float64.rs` is the stricter test.
 const SHRINKING: &str = "--batch-size 16 --norm-group 4 --micro-batch 16 --ema 0.9 --clip-norm 1 --augment light \
-                         --drop-path-rate 0.2 --drop-rate 0.2 --seed 3 --lr 0.0005 --max-steps 6";
+                         --drop-path-rate 0.2 --drop-rate 0.2 --seed 3 --lr 0.0001 --max-steps 4";
 
 #[test]
 fn two_ooms_in_a_row_make_the_micro_batch_smaller_and_change_the_result_by_rounding() {
@@ -228,27 +230,41 @@ fn two_ooms_in_a_row_make_the_micro_batch_smaller_and_change_the_result_by_round
     for model in ["mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0"] {
         let flags = format!("{SHRINKING} --image-size 64 --model {model}");
         let straight = bench.run(&format!("{model}-straight"), &flags, "");
-        assert_eq!(straight.micro_batches(), [16, 8, 16, 8, 16, 8]);
-        let faults = "oom@step=1,phase=backward;oom@step=1,phase=backward;toolarge@step=5,phase=forward";
+        assert_eq!(straight.micro_batches(), [16, 8, 16, 8]);
+        let faults = "oom@step=1,phase=backward;oom@step=1,phase=backward;toolarge@step=3,phase=forward";
         let disturbed = bench.run(&format!("{model}-disturbed"), &flags, faults);
         assert_eq!(disturbed.levers(), ["freed what was cached", "micro-batch 16 -> 8", "micro-batch 8 -> 4"]);
-        assert_eq!(disturbed.micro_batches(), [8, 8, 8, 8, 4, 4]);
+        assert_eq!(disturbed.micro_batches(), [8, 8, 4, 4]);
         disturbed.assert_close_to(&straight, model);
     }
 }
 
-#[test]
-fn a_run_in_half_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
+fn half_the_memory_is_enough(model: &str, size: usize) {
     let bench = Bench::new();
-    let flags = format!("{SHRINKING} --image-size 128 --model mobilenet_v2");
+    let flags = format!("{SHRINKING} --image-size {size} --model {model}");
     let straight = bench.run("straight", &flags, "");
     let budget = straight.peak() / 2;
     let squeezed = bench.run("squeezed", &format!("{flags} --memory-budget {budget}"), "");
     let (levers, used, peak) = (squeezed.levers(), squeezed.micro_batches(), squeezed.peak());
-    eprintln!("wants {}, may have {budget}, took {peak}; {levers:?}; {used:?}", straight.peak());
-    assert!(!levers.is_empty() && used[4] < 16, "nothing was short");
-    squeezed.assert_close_to(&straight, "in half the memory");
-    assert!(peak as f64 <= 1.05 * budget as f64, "took {peak} of {budget}");
+    eprintln!("{model} wants {}, may have {budget}, took {peak}; {levers:?}; {used:?}", straight.peak());
+    assert!(!levers.is_empty() && used[2] < 16, "{model}: nothing was short");
+    squeezed.assert_close_to(&straight, model);
+    assert!(peak as f64 <= 1.05 * budget as f64, "{model} took {peak} of {budget}");
+}
+
+#[test]
+fn mobilenet_v3_small_in_half_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
+    half_the_memory_is_enough("mobilenet_v3_small", 224);
+}
+
+#[test]
+fn mobilenet_v2_in_half_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
+    half_the_memory_is_enough("mobilenet_v2", 128);
+}
+
+#[test]
+fn efficientnet_b0_in_half_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
+    half_the_memory_is_enough("efficientnet_b0", 128);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::Done;
-use crate::commands::{data, devices, eval, export, forward, models, plan, predict, train};
+use crate::commands::{data, devices, eval, export, forward, models, plan, predict, profile, train};
 
 /// Light image models that train on the GPU you have.
 ///
@@ -21,6 +21,7 @@ enum Command {
     Eval(eval::Args),
     Predict(predict::Args),
     Plan(Box<plan::Args>),
+    Profile(profile::Args),
     Models(models::Args),
     Forward(forward::Args),
     Export(export::Args),
@@ -35,6 +36,7 @@ impl Cli {
             Command::Eval(args) => args.run(),
             Command::Predict(args) => args.run(),
             Command::Plan(args) => args.run(),
+            Command::Profile(args) => args.run(),
             Command::Models(args) => args.run(),
             Command::Forward(args) => args.run(),
             Command::Export(args) => args.run(),

@@ -198,13 +198,23 @@ pub(crate) mod cuda {
             bail!("--device cuda:{index} was found but does not work: {}", first_line(&reason));
         }
         let name = device.identity().map_or_else(|| format!("cuda:{index}"), |identity| identity.name);
-        let facts = DeviceFacts { device: name, driver: driver(), ..DeviceFacts::default() };
+        let device_memory_bytes = memory(index);
+        let facts = DeviceFacts { device: name, driver: driver(), device_memory_bytes, ..DeviceFacts::default() };
         Ok(Chosen { device, facts })
     }
 
     #[cfg(not(feature = "cuda"))]
     pub(crate) fn open(_: usize) -> Result<Chosen> {
         bail!("this build has no CUDA (feature `cuda`)")
+    }
+
+    /// Memory of a GPU in bytes, as `nvidia-smi` tells it.
+    #[cfg(feature = "cuda")]
+    fn memory(index: usize) -> Option<u64> {
+        let query = ["--query-gpu=memory.total", "--format=csv,noheader,nounits", "-i"];
+        let output = std::process::Command::new("nvidia-smi").args(query).arg(index.to_string()).output().ok()?;
+        let mebibytes: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().ok()?;
+        Some(mebibytes << 20)
     }
 
     /// The kernel driver's version, where the system tells it.

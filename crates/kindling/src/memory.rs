@@ -9,7 +9,8 @@ use kindling_data::Preprocess;
 use kindling_layers::Freeze;
 use kindling_layers::trace::Trace;
 use kindling_memory::planner::{self, OptimizerKind, Situation, Target};
-use kindling_memory::{MemorySize, limit_host};
+use kindling_memory::{Ballast, MemorySize, hold_ballast, limit_host};
+use kindling_runs::DeviceFacts;
 use kindling_trainer::{OptimizerConfig, Plan, Recompute};
 use kindling_zoo::{Network, models};
 
@@ -73,21 +74,36 @@ impl fmt::Display for MemoryBudget {
     }
 }
 
+/// A budget that is kept for as long as this lives.
+pub(crate) struct Imposed {
+    pub(crate) bytes: u64,
+    _ballast: Option<Ballast>,
+}
+
 impl MemoryBudget {
-    /// Limits the process to it on a device, and returns it in bytes.
-    pub(crate) fn impose(self, device: &Device) -> Result<u64> {
-        if device.memory_pool_usage().is_some() {
-            bail!("--memory-budget holds on the CPU only yet; a GPU gives what it has");
-        }
-        let bytes = match self {
-            Self::Bytes(bytes) => bytes,
-            Self::Percent(share) => match installed() {
-                Some(total) => (total as f64 * share / 100.0) as u64,
-                None => bail!("how much memory this machine has cannot be found out; give --memory-budget in bytes"),
-            },
+    /// Limits the process to it on a device: on the CPU by counting, on a GPU by holding the rest.
+    pub(crate) fn impose(self, device: &Device, facts: &DeviceFacts) -> Result<Imposed> {
+        let on_gpu = device.memory_pool_usage().is_some();
+        let total = if on_gpu { facts.device_memory_bytes } else { installed() };
+        let bytes = match (self, total) {
+            (Self::Bytes(bytes), _) => bytes,
+            (Self::Percent(share), Some(total)) => (total as f64 * share / 100.0) as u64,
+            (Self::Percent(_), None) => {
+                bail!("how much memory {} has cannot be found out; give --memory-budget in bytes", facts.device)
+            }
         };
-        limit_host(bytes);
-        Ok(bytes)
+        if !on_gpu {
+            limit_host(bytes);
+            return Ok(Imposed { bytes, _ballast: None });
+        }
+        let Some(total) = total else {
+            bail!("how much memory {} has cannot be found out, so --memory-budget cannot be kept on it", facts.device)
+        };
+        let rest = total.saturating_sub(bytes);
+        match hold_ballast(device, rest) {
+            Ok(ballast) => Ok(Imposed { bytes, _ballast: Some(ballast) }),
+            Err(reason) => bail!("{} bytes of {} could not be held back: {reason}", rest, facts.device),
+        }
     }
 }
 

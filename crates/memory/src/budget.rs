@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 
 use crate::counting;
 
@@ -29,6 +29,35 @@ fn check_host(bytes: usize) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{bytes} bytes more would exceed the memory budget of {limit} bytes, of which {current} are in use"))
+}
+
+/// Memory of a device that is held and not used.
+#[derive(Debug)]
+pub struct Ballast {
+    _held: Vec<Tensor<1>>,
+}
+
+/// Bytes of one piece of ballast: far below what a device gives to one allocation.
+const PIECE: u64 = 256 << 20;
+
+/// Holds `bytes` of a device's memory for as long as the result lives.
+///
+/// # Errors
+/// What the device says if it does not have that much.
+pub fn hold_ballast(device: &Device, bytes: u64) -> Result<Ballast, String> {
+    let device = device.clone().without_autodiff();
+    let mut held = Vec::new();
+    let mut left = bytes;
+    while left > 0 {
+        let piece = left.min(PIECE);
+        let elements = piece.div_ceil(size_of::<f32>() as u64) as usize;
+        let tensor = Tensor::<1>::ones([elements], &device);
+        // Whether it is there shows when some of it is read.
+        tensor.clone().narrow(0, 0, 1).try_into_data().map_err(|error| error.to_string())?;
+        held.push(tensor);
+        left -= piece;
+    }
+    Ok(Ballast { _held: held })
 }
 
 /// The bytes this process may use on a device, if that is known.

@@ -7,7 +7,7 @@ mod meter;
 pub mod planner;
 mod size;
 
-pub use budget::{capacity, forget_peak, limit_host, peak_since};
+pub use budget::{Ballast, capacity, forget_peak, hold_ballast, limit_host, peak_since};
 pub use counting::{CountingAllocator, HostUsage, host_usage, reset_host_peak};
 pub use failure::{Failure, classify, panic_message};
 pub use meter::{Meter, Usage};

@@ -123,7 +123,8 @@ impl ModuleVisitor for Squares {
     }
 }
 
-/// `decay * average + (1 - decay) * model`, tensor by tensor; both on the plain device.
+/// `average + (1 - decay) * (model - average)`, tensor by tensor; both on the plain device. Written so, what does not
+/// change in the model (a frozen backbone) keeps its bits in the average.
 fn follow<M: Module>(average: M, model: &M, decay: f64) -> M {
     struct Collect(BTreeMap<ParamId, Tensor<1>>);
     impl ModuleVisitor for Collect {
@@ -142,7 +143,8 @@ fn follow<M: Module>(average: M, model: &M, decay: f64) -> M {
             let Some(target) = self.to.remove(&param.id) else { return param };
             param.map(|value| {
                 let shape = value.shape();
-                value.mul_scalar(self.decay) + target.reshape(shape).mul_scalar(1.0 - self.decay)
+                let way = target.reshape(shape) - value.clone();
+                value + way.mul_scalar(1.0 - self.decay)
             })
         }
     }

@@ -10,6 +10,7 @@ pub(crate) mod forward;
 pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod predict;
+pub(crate) mod profile;
 pub(crate) mod train;
 
 /// How a result is printed: for people or for programs.

@@ -212,8 +212,9 @@ impl Args {
 
     fn fit(&self, config: RunConfig, dataset: &Dataset, run: &RunDir, chosen: Chosen, resumed: bool) -> Result<Done> {
         let Chosen { device, facts } = chosen;
+        let imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;
+        let budget = imposed.as_ref().map(|imposed| imposed.bytes);
         let environment = environment(facts);
-        let budget = config.memory_budget.map(|budget| budget.impose(&device)).transpose()?;
         let (network, import) = config.initial_network(&device)?;
         let parameters = parameters::count(&network);
         let setup = Setup {

@@ -61,6 +61,10 @@ impl Pass<'_> {
                     self.give(input, made, false);
                 }
                 self.weight_gradients(index);
+                if node.kind == Kind::Linear {
+                    // A matrix product.
+                    self.ledger.burst(self.zeros(node.params.first().map_or(0, |weight| weight * WEIGHT_BYTES)));
+                }
             }
         }
         kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));

@@ -10,7 +10,8 @@ pub(super) const WEIGHT_BYTES: u64 = 4;
 /// What the command holds on the CPU besides tensors and images: Burn's graph and tables, the log, names.
 const PROCESS: u64 = 1 << 19;
 
-/// What the matrix product of each thread keeps to pack its operands into (the `gemm` crate).
+/// What a thread that multiplies matrices keeps to pack its operands into (the `gemm` crate); the trainer's own thread
+/// is one more.
 const PACKING: u64 = 1 << 20;
 
 fn weights(graph: &Graph, situation: &Situation) -> u64 {
@@ -38,7 +39,7 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
     if let Target::Cpu { threads } = situation.target {
         // The batch in use, and of each loader thread one that waits and one that it just made.
         let batches = 1 + 2 * situation.workers.max(1) as u64;
-        ledger.add(Part::Overhead, PROCESS + PACKING * threads as u64 + batches * host_batch(graph, situation));
+        ledger.add(Part::Overhead, PROCESS + PACKING * (threads as u64 + 1) + batches * host_batch(graph, situation));
     }
 }
 

@@ -1,0 +1,239 @@
+//! `kindling profile`: where a training step's time and memory go.
+
+mod flame;
+mod measure;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use burn::tensor::Device;
+use kindling_layers::trace::Trace;
+use kindling_memory::planner::{LayerMemory, Prediction, Recompute, Situation, Target, by_layer, predict};
+use kindling_runs::write_atomically;
+use kindling_zoo::{Model, ModelOptions, find};
+use serde_json::{Value, json};
+
+use crate::Done;
+use crate::commands::Format;
+use crate::commands::plan::{prediction_json, size, target};
+use crate::device::DeviceChoice;
+use measure::{Measured, SegmentTime};
+
+/// Layers that the table names.
+const LARGEST: usize = 10;
+
+/// Measure where the time and memory of training steps go
+///
+/// Trains on random images: a few real steps of a run, as `kindling train` makes them, give the peak of memory. Then
+/// the stem, each block and the head run on their own, forward with a gradient graph and backward, which gives their
+/// time. What each layer keeps for backward is the planner's figure, beside the measured peak.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Model of the zoo; `kindling models` lists them
+    #[arg(long, value_name = "NAME")]
+    model: String,
+    /// Side of the square images
+    #[arg(long, value_name = "PIXELS", default_value_t = 512)]
+    image_size: usize,
+    /// Samples of an optimizer step
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    batch_size: usize,
+    /// Samples computed at once [default: batch size, at most norm group]
+    #[arg(long, value_name = "N")]
+    micro_batch: Option<usize>,
+    /// The most samples whose statistics batch norm takes together
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    norm_group: usize,
+    /// Feature maps that are computed again rather than kept: none, stages or blocks
+    #[arg(long, value_name = "WHAT", default_value_t = Recompute::None)]
+    recompute: Recompute,
+    /// Channels of the images
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    channels: usize,
+    /// Classes of the head
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    classes: usize,
+    /// cpu; profiles of GPUs are not there yet
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    device: DeviceChoice,
+    /// Steps that are trained, and times that each part is run
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    steps: usize,
+    /// How it is printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Write a picture of it as one HTML file
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// What was found, ready to be shown.
+struct Profile {
+    title: String,
+    segments: Vec<Segment>,
+    layers: Vec<LayerMemory>,
+    prediction: Prediction,
+    measured: Measured,
+}
+
+/// A part of the network that runs on its own.
+struct Segment {
+    time: SegmentTime,
+    /// Bytes kept for backward.
+    kept: u64,
+    /// Multiply-adds of an image, forward.
+    macs: u64,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Done> {
+        if !matches!(self.device, DeviceChoice::Cpu) {
+            bail!("profiles are made with --device cpu; on a GPU they are not there yet");
+        }
+        if self.steps == 0 || self.batch_size == 0 || self.norm_group == 0 {
+            bail!("--steps, --batch-size and --norm-group are at least 1");
+        }
+        let model = find(&self.model)?;
+        model.check_image_size(self.image_size)?;
+        let profile = self.profile(&model)?;
+        match self.format {
+            Format::Table => profile.print(),
+            Format::Json => println!("{}", self.as_json(&model, &profile)),
+        }
+        if let Some(path) = &self.out {
+            let page = flame::page(&profile).into_string();
+            write_atomically(path, page.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
+        }
+        Ok(Done::Complete)
+    }
+
+    fn micro_batch(&self) -> usize {
+        self.micro_batch.unwrap_or(self.batch_size.min(self.norm_group))
+    }
+
+    fn options(&self) -> ModelOptions {
+        ModelOptions { in_channels: self.channels, classes: self.classes, ..ModelOptions::imagenet() }
+    }
+
+    fn situation(&self, target: Target) -> Situation {
+        let whole = Situation::whole_batch(self.batch_size, target);
+        Situation { micro_batch: self.micro_batch(), norm_group: self.norm_group, recompute: self.recompute, ..whole }
+    }
+
+    fn profile(&self, model: &Model) -> Result<Profile> {
+        let situation = self.situation(target(self.device)?);
+        let measured = measure::run(self, model)?;
+        let times = measure::times(self, model)?;
+        let trace = model.build(&self.options(), &Device::flex())?.trace(self.channels, self.image_size);
+        let layers = by_layer(&trace, &situation);
+        let segments = segments(times, &layers, &trace);
+        let title = format!(
+            "{} at {}x{}, batch {} in micro-batches of {}, recompute {}, on the CPU",
+            model.key(),
+            self.image_size,
+            self.image_size,
+            self.batch_size,
+            self.micro_batch(),
+            self.recompute
+        );
+        Ok(Profile { title, segments, layers, prediction: predict(&trace, &situation), measured })
+    }
+
+    fn as_json(&self, model: &Model, profile: &Profile) -> Value {
+        let segments: Vec<Value> = profile
+            .segments
+            .iter()
+            .map(|segment| {
+                json!({ "name": segment.time.name, "forward_seconds": segment.time.forward,
+                        "backward_seconds": segment.time.backward, "kept_bytes": segment.kept, "macs": segment.macs })
+            })
+            .collect();
+        let layers: Vec<Value> = profile
+            .layers
+            .iter()
+            .map(|layer| {
+                json!({ "name": layer.name, "kind": layer.kind, "kept_bytes": layer.kept,
+                        "workspace_bytes": layer.workspace })
+            })
+            .collect();
+        json!({
+            "model": model.key(), "image_size": self.image_size, "batch_size": self.batch_size,
+            "micro_batch": self.micro_batch(), "norm_group": self.norm_group, "recompute": self.recompute.to_string(),
+            "device": self.device.to_string(), "step_seconds": profile.measured.step_seconds,
+            "measured": { "steps_peak": profile.measured.steps_peak, "run_peak": profile.measured.run_peak },
+            "predicted": prediction_json(&profile.prediction), "segments": segments, "layers": layers,
+        })
+    }
+}
+
+/// The segment of a staged network that a layer belongs to, in the network's names.
+fn segment_of(layer: &str) -> String {
+    let parts: Vec<&str> = layer.split('.').collect();
+    match parts.as_slice() {
+        ["stem" | "pool", ..] => "stem".to_string(),
+        ["stages", stage, block, ..] => format!("stages.{stage}.{block}"),
+        ["head", "features", ..] => "head.features".to_string(),
+        _ => "head".to_string(),
+    }
+}
+
+fn segments(times: Vec<(f64, f64)>, layers: &[LayerMemory], trace: &Trace) -> Vec<Segment> {
+    let mut names: Vec<String> = trace.layers.iter().map(|layer| segment_of(&layer.name)).collect();
+    names.dedup();
+    let one = |(name, (forward, backward)): (String, (f64, f64))| {
+        let kept = layers.iter().filter(|layer| segment_of(&layer.name) == name).map(|layer| layer.kept).sum();
+        let macs = trace.layers.iter().filter(|layer| segment_of(&layer.name) == name).map(|layer| layer.macs).sum();
+        Segment { time: SegmentTime { name, forward, backward }, kept, macs }
+    };
+    names.into_iter().zip(times).map(one).collect()
+}
+
+impl Profile {
+    fn print(&self) {
+        println!("{}\n", self.title);
+        let total: f64 = self.segments.iter().map(|segment| segment.time.total()).sum();
+        println!("{:16} {:>11} {:>11} {:>7} {:>12} {:>8}", "part", "forward ms", "backward ms", "time", "kept", "GMAC");
+        for Segment { time, kept, macs } in &self.segments {
+            println!(
+                "{:16} {:>11.1} {:>11.1} {:>6.1}% {:>12} {:>8.3}",
+                time.name,
+                time.forward * 1e3,
+                time.backward * 1e3,
+                100.0 * time.total() / total.max(f64::MIN_POSITIVE),
+                size(*kept),
+                *macs as f64 / 1e9
+            );
+        }
+        println!("\nwhat the largest layers keep for backward (planned)");
+        let mut largest: Vec<&LayerMemory> = self.layers.iter().collect();
+        largest.sort_by_key(|layer| std::cmp::Reverse(layer.kept));
+        for layer in largest.iter().take(LARGEST) {
+            println!("  {:>12}  {} ({})", size(layer.kept), layer.name, layer.kind);
+        }
+        println!();
+        for line in self.summary() {
+            println!("{line}");
+        }
+    }
+
+    /// Measured beside predicted.
+    fn summary(&self) -> Vec<String> {
+        let p = &self.prediction;
+        let error = 100.0 * (p.peak as f64 / self.measured.run_peak.max(1) as f64 - 1.0);
+        vec![
+            format!("a step takes          {:.3} s (measured, median)", self.measured.step_seconds),
+            format!("peak of the steps     {} (measured)", size(self.measured.steps_peak)),
+            format!("peak of the run       {} (measured, with its checkpoint)", size(self.measured.run_peak)),
+            format!("predicted             {} ({error:+.1} %), in the {}", size(p.peak), p.moment),
+            format!(
+                "                      weights {}, gradients {}, optimizer {}, activations {}, workspace {}, overhead {}",
+                size(p.weights),
+                size(p.gradients),
+                size(p.optimizer),
+                size(p.activations),
+                size(p.workspace),
+                size(p.overhead)
+            ),
+        ]
+    }
+}

@@ -1,0 +1,266 @@
+//! Runs of the public trainer inside the test's own process: pictures made on the spot, a folder that goes away, and
+//! everything a run leaves to compare.
+#![allow(dead_code)] // each test program uses its share
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use burn::tensor::Device;
+use kindling_data::{Augment, DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
+use kindling_layers::blocks::{InvertedResidualConfig, MobileBlock, MobileBlockConfig};
+use kindling_layers::tensors::{self, Tensors};
+use kindling_layers::{Activation, BatchNormConfig, Classifier, HeadConfig, Padding, Staged, StagedConfig, StemConfig, init};
+use kindling_runs::{Event, RunDir};
+use kindling_trainer::{Ended, Observer, OptimizerConfig, Plan, Recompute, Setup, TrainConfig, TrainError, Trainer};
+
+pub const CLASSES: usize = 3;
+
+/// Grey pictures of three classes, different in brightness, with noise.
+pub struct Pictures {
+    pub count: usize,
+    pub size: usize,
+}
+
+impl Source for Pictures {
+    fn len(&self) -> usize {
+        self.count
+    }
+
+    fn label(&self, index: usize) -> usize {
+        index % CLASSES
+    }
+
+    fn read(&self, index: usize) -> Result<Image, DataError> {
+        let mut state = (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut noise = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 40) as f32 / (1u64 << 24) as f32
+        };
+        let base = 0.3 * self.label(index) as f32;
+        let pixels = (0..self.size * self.size).map(|_| base + 0.4 * noise()).collect();
+        Ok(Image { width: self.size, height: self.size, channels: 1, pixels })
+    }
+
+    fn name_of(&self, index: usize) -> String {
+        format!("picture {index}")
+    }
+}
+
+/// A network with everything that could depend on how a batch is cut, as small as can be: two stages, shortcuts with
+/// drop-path, dropout.
+pub fn small_network(device: &Device) -> Staged<MobileBlock> {
+    let norm = BatchNormConfig::default();
+    let block = |input, output, stride| {
+        MobileBlockConfig::InvertedResidual(InvertedResidualConfig {
+            input,
+            expanded: 2 * input,
+            output,
+            kernel: 3,
+            stride,
+            squeeze_excite: None,
+            activation: Activation::HardSwish,
+            project_activation: Activation::Identity,
+            shortcut: true,
+            norm,
+            padding: Padding::Symmetric,
+        })
+    };
+    let config = StagedConfig {
+        stem: StemConfig { channels: 8, kernel: 3, activation: Activation::Relu6, pool: false },
+        stages: vec![vec![block(8, 8, 1)], vec![block(8, 16, 2), block(16, 16, 1)]],
+        head: HeadConfig { features: Some((32, Activation::Relu6)), hidden: None, drop_rate: 0.2 },
+        norm,
+        padding: Padding::Symmetric,
+        drop_path_rate: 0.3,
+    };
+    init::initialise(config.init(1, CLASSES, device), 7)
+}
+
+/// How a run of the tests trains: AdamW, clipping, an average of the weights, label smoothing.
+pub fn config(batch_size: usize, norm_group: usize, steps: u64) -> TrainConfig {
+    TrainConfig {
+        batch_size,
+        micro_batch: None,
+        recompute: None,
+        ema: Some(0.9),
+        norm_group,
+        norm_momentum: None,
+        epochs: 1_000_000,
+        max_steps: Some(steps),
+        lr: 0.001,
+        warmup: 0.1,
+        optimizer: OptimizerConfig::AdamW { weight_decay: 0.02 },
+        label_smoothing: 0.1,
+        class_weights: None,
+        clip_norm: Some(1.0),
+        seed: 11,
+        checkpoint_steps: 4,
+    }
+}
+
+/// What a run is made of besides its configuration.
+pub struct Bench {
+    pub images: usize,
+    pub size: usize,
+    pub start: Plan,
+    pub faults: String,
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Bench {
+    /// `images` pictures of `size` pixels to train on, this many computed at once at the start.
+    pub fn new(images: usize, size: usize, micro_batch: usize) -> Self {
+        let start = Plan { micro_batch, recompute: Recompute::None };
+        Self { images, size, start, faults: String::new(), stop: Arc::default() }
+    }
+
+    pub fn with_faults(mut self, faults: &str) -> Self {
+        self.faults = faults.to_string();
+        self
+    }
+
+    fn loader(&self, count: usize, config: &TrainConfig, train: bool) -> Loader {
+        let loader = LoaderConfig {
+            batch_size: config.batch_size,
+            workers: 1,
+            seed: config.seed,
+            preprocess: Preprocess::padded(self.size, 1, Normalisation::identity(1)),
+            augment: if train { Augment::Light } else { Augment::None },
+            shuffle: train,
+        };
+        Loader::new(Arc::new(Pictures { count, size: self.size }), loader)
+    }
+
+    /// Trains a model, and says what became of it; `watch` sees every event.
+    pub fn train_watched<M: Classifier>(
+        &self,
+        model: M,
+        device: &Device,
+        config: &TrainConfig,
+        watch: impl FnMut(&Event),
+    ) -> Outcome {
+        struct Watch<F>(F, Vec<Event>);
+        impl<F: FnMut(&Event)> Observer for Watch<F> {
+            fn event(&mut self, event: &Event) {
+                (self.0)(event);
+                // A soak would otherwise grow by its own records.
+                if self.1.len() < 10_000 {
+                    self.1.push(event.clone());
+                }
+            }
+            fn evaluating(&mut self, _split: &str, _done: usize, _total: usize) {}
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(Some(&folder.path().join("run")), "model", "pictures").unwrap();
+        let setup = Setup {
+            model_name: "model",
+            note: String::new(),
+            classes: CLASSES,
+            device: device.clone(),
+            train: self.loader(self.images, config, true),
+            validation: self.loader(6, config, false),
+            run: &run,
+            stop: self.stop.clone(),
+            start: self.start,
+            faults: self.faults.parse().unwrap(),
+        };
+        let mut watch = Watch(watch, Vec::with_capacity(10_000));
+        let mut trainer = Trainer::new(model, config.clone(), setup).unwrap();
+        let ended = trainer.fit(&mut watch);
+        drop(trainer);
+        let mut checkpoints: Vec<_> = fs::read_dir(run.checkpoints()).unwrap().flatten().map(|entry| entry.path()).collect();
+        checkpoints.sort();
+        let mut state = BTreeMap::new();
+        if let Some(last) = checkpoints.last() {
+            for file in ["weights", "optimizer", "average"] {
+                state.insert(file, fs::read(last.join(file).with_extension("safetensors")).unwrap());
+            }
+        }
+        Outcome { ended, events: watch.1, state }
+    }
+
+    pub fn train<M: Classifier>(&self, model: M, device: &Device, config: &TrainConfig) -> Outcome {
+        let outcome = self.train_watched(model, device, config, |_| {});
+        assert!(matches!(outcome.ended, Ok(Ended::Finished)), "{:?} after {}", outcome.ended, self.faults);
+        outcome
+    }
+}
+
+/// What a run leaves.
+pub struct Outcome {
+    pub ended: Result<Ended, TrainError>,
+    pub events: Vec<Event>,
+    /// The files of the last checkpoint.
+    pub state: BTreeMap<&'static str, Vec<u8>>,
+}
+
+impl Outcome {
+    /// Loss and gradient norm of every step.
+    pub fn losses(&self) -> Vec<(f64, f64)> {
+        let of = |event: &Event| match event {
+            Event::Step { loss, gradient_norm, .. } => Some((*loss, *gradient_norm)),
+            _ => None,
+        };
+        self.events.iter().filter_map(of).collect()
+    }
+
+    pub fn micro_batches(&self) -> Vec<usize> {
+        let of = |event: &Event| match event {
+            Event::Step { micro_batch, .. } => Some(*micro_batch),
+            _ => None,
+        };
+        self.events.iter().filter_map(of).collect()
+    }
+
+    /// What was done in each recovery.
+    pub fn levers(&self) -> Vec<String> {
+        let of = |event: &Event| match event {
+            Event::Recovered { lever, .. } => Some(lever.clone()),
+            _ => None,
+        };
+        self.events.iter().filter_map(of).collect()
+    }
+
+    /// What was scored.
+    pub fn scores(&self) -> Vec<(u64, f64, f64)> {
+        let of = |event: &Event| match event {
+            Event::Evaluated { step, loss, accuracy, .. } => Some((*step, *loss, *accuracy)),
+            _ => None,
+        };
+        self.events.iter().filter_map(of).collect()
+    }
+
+    fn tensors(&self, file: &str) -> Tensors {
+        tensors::from_bytes(&self.state[file]).unwrap()
+    }
+
+    /// Fails unless both ended with the same bits after the same steps.
+    pub fn assert_same_bits(&self, other: &Self, when: &str) {
+        assert_eq!(self.losses(), other.losses(), "{when}: losses and gradient norms");
+        assert_eq!(self.scores(), other.scores(), "{when}: scores");
+        for (file, bytes) in &self.state {
+            assert!(*bytes == other.state[file], "{when}: {file} differ by {:e}", self.distance(other, file));
+        }
+    }
+
+    /// The largest difference between two runs' files, as a share of the largest number.
+    pub fn distance(&self, other: &Self, file: &str) -> f64 {
+        let (a, b) = (self.tensors(file), other.tensors(file));
+        assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
+        let values = |tensors: &Tensors| -> Vec<f64> {
+            tensors.values().flat_map(|data| data.clone().convert::<f64>().try_to_vec::<f64>().unwrap()).collect()
+        };
+        let (a, b) = (values(&a), values(&b));
+        let largest = a.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
+        a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / largest
+    }
+
+    /// [`Outcome::distance`] of weights, optimizer and average.
+    pub fn distances(&self, other: &Self) -> [f64; 3] {
+        ["weights", "optimizer", "average"].map(|file| self.distance(other, file))
+    }
+}

@@ -1,0 +1,146 @@
+//! A run that ran out of memory is the run that did not: in float32, bit for bit wherever the same micro-batch is
+//! computed.
+#![allow(clippy::unwrap_used)]
+
+mod bench;
+
+use bench::{Bench, Outcome, config, small_network};
+use burn::tensor::Device;
+use kindling_trainer::{Ended, Recompute, TrainConfig, TrainError};
+use proptest::prelude::*;
+
+const STEPS: u64 = 7;
+/// Batches of 10, 10 and 3 an epoch; 10 has groups of 4, 3 and 3.
+const IMAGES: usize = 23;
+const SIZE: usize = 24;
+
+fn ten(micro_batch: usize, recompute: Option<Recompute>) -> TrainConfig {
+    TrainConfig { micro_batch: Some(micro_batch), recompute, ..config(10, 4, STEPS) }
+}
+
+fn run(config: &TrainConfig, faults: &str) -> Outcome {
+    let device = Device::flex();
+    Bench::new(IMAGES, SIZE, 4).with_faults(faults).train(small_network(&device), &device, config)
+}
+
+#[test]
+fn a_fault_in_any_phase_of_any_kind_leaves_the_bits_in_the_first_step_and_in_the_last() {
+    for micro_batch in [4, 10] {
+        let config = ten(micro_batch, None);
+        let straight = run(&config, "");
+        assert!(straight.levers().is_empty());
+        for phase in ["upload", "forward", "backward", "gate", "optimizer", "commit", "checkpoint", "eval"] {
+            for kind in ["oom", "panic"] {
+                // Step 1 is not saved and not scored by itself: 4 is, and 3 ends an epoch.
+                let first = match phase {
+                    "checkpoint" => 4,
+                    "eval" => 3,
+                    _ => 1,
+                };
+                let faults = format!("{kind}@step={first},phase={phase};{kind}@step={STEPS},phase={phase}");
+                let disturbed = run(&config, &faults);
+                disturbed.assert_same_bits(&straight, &faults);
+                assert_eq!(disturbed.levers(), ["freed what was cached"; 2], "{faults}");
+                assert_eq!(disturbed.micro_batches(), straight.micro_batches(), "{faults}");
+            }
+        }
+    }
+}
+
+#[test]
+fn recomputation_gives_the_same_bits() {
+    let straight = run(&ten(4, Some(Recompute::None)), "");
+    for level in [Recompute::Stages, Recompute::Blocks] {
+        run(&ten(4, Some(level)), "").assert_same_bits(&straight, &level.to_string());
+    }
+}
+
+#[test]
+fn what_is_no_lack_of_memory_is_not_tried_again() {
+    let device = Device::flex();
+    let bench = Bench::new(IMAGES, SIZE, 4).with_faults("error@step=3,phase=backward");
+    let outcome = bench.train_watched(small_network(&device), &device, &ten(4, None), |_| {});
+    assert!(matches!(outcome.ended, Err(TrainError::Device { step: Some(3), .. })), "{:?}", outcome.ended);
+    assert!(outcome.levers().is_empty());
+    assert_eq!(outcome.losses().len(), 2);
+}
+
+#[test]
+fn a_tensor_that_is_too_large_goes_down_the_ladder_at_once_and_a_run_that_is_stopped_is_interrupted() {
+    let config = config(10, 4, STEPS);
+    let device = Device::flex();
+    let bench = Bench::new(IMAGES, SIZE, 10).with_faults(&["toolarge@step=2,phase=forward"; 3].join(";"));
+    let outcome = bench.train(small_network(&device), &device, &config);
+    let expected = [
+        "micro-batch 10 -> 4",
+        "recomputation of activations none -> stages",
+        "recomputation of activations stages -> blocks",
+    ];
+    assert_eq!(outcome.levers(), expected);
+    assert_eq!(outcome.micro_batches()[..2], [10, 4]);
+
+    let bench = Bench::new(IMAGES, SIZE, 10);
+    bench.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let outcome = bench.train_watched(small_network(&device), &device, &config, |_| {});
+    assert!(matches!(outcome.ended, Ok(Ended::Interrupted)));
+}
+
+const PHASES: [&str; 8] = ["upload", "forward", "backward", "gate", "optimizer", "commit", "checkpoint", "eval"];
+const KINDS: [&str; 3] = ["oom", "panic", "toolarge"];
+
+prop_compose! {
+    /// A failure for lack of memory, anywhere.
+    fn fault()(kind in 0..KINDS.len(), step in 1..=STEPS, phase in 0..PHASES.len(), micro in 0..4usize) -> (String, bool) {
+        let (kind, phase) = (KINDS[kind], PHASES[phase]);
+        let place = if micro < 3 { format!(",micro={micro}") } else { String::new() };
+        (format!("{kind}@step={step},phase={phase}{place}"), kind == "toolarge")
+    }
+}
+
+thread_local! {
+    static STRAIGHT: Outcome = run(&ten(4, None), "");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// One group at a time and any recomputation: whatever fails, and however often, the run ends, and with these bits;
+    /// or it gives up where nothing is left to try, and then with its steps so far unchanged.
+    #[test]
+    fn any_schedule_of_failures_leaves_the_bits_or_ends_the_run(faults in prop::collection::vec(fault(), 0..10)) {
+        let text = faults.iter().map(|(fault, _)| fault.as_str()).collect::<Vec<_>>().join(";");
+        let device = Device::flex();
+        let bench = Bench::new(IMAGES, SIZE, 4).with_faults(&text);
+        let outcome = bench.train_watched(small_network(&device), &device, &ten(4, None), |_| {});
+        STRAIGHT.with(|straight| match &outcome.ended {
+            Ok(_) => {
+                outcome.assert_same_bits(straight, &text);
+                assert!(outcome.levers().len() <= faults.len(), "{text}");
+            }
+            Err(TrainError::DoesNotFit { .. } | TrainError::InferenceOutOfMemory { .. }) => {
+                // Three rungs and what was freed: nothing gives up before.
+                assert!(faults.len() >= 3, "{text}");
+                let (done, all) = (outcome.losses(), straight.losses());
+                assert_eq!(done[..], all[..done.len()], "{text}");
+            }
+            Err(other) => panic!("{text}: {other}"),
+        });
+    }
+
+    /// From the whole batch at once, so that failures make it smaller: the same steps, and the same numbers to rounding.
+    #[test]
+    fn any_schedule_of_failures_changes_the_first_loss_by_rounding_only(faults in prop::collection::vec(fault(), 1..8)) {
+        let text = faults.iter().map(|(fault, _)| fault.as_str()).collect::<Vec<_>>().join(";");
+        let device = Device::flex();
+        let bench = Bench::new(IMAGES, SIZE, 10).with_faults(&text);
+        let outcome = bench.train_watched(small_network(&device), &device, &ten(10, None), |_| {});
+        STRAIGHT.with(|straight| {
+            if outcome.ended.is_ok() {
+                assert_eq!(outcome.losses().len(), straight.losses().len());
+            }
+            for ((loss, _), (expected, _)) in outcome.losses().iter().zip(straight.losses()).take(2) {
+                assert!((loss - expected).abs() < 1e-5 * expected, "{text}: {loss} for {expected}");
+            }
+        });
+    }
+}

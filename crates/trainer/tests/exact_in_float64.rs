@@ -1,0 +1,86 @@
+//! A run that ran out of memory is the run that did not: in float64, where rounding is too small to hide a sample that
+//! is counted twice or a statistic of the wrong group.
+//!
+//! A device's precision can be set once a process and before its first tensor, hence a test program of its own.
+
+mod bench;
+
+use bench::{Bench, Outcome, config};
+use burn::tensor::{Device, FloatDType};
+use kindling_trainer::{Recompute, TrainConfig};
+use kindling_zoo::{ModelOptions, Network, find};
+use libtest_mimic::{Arguments, Trial};
+
+const MODELS: [&str; 3] = ["mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0"];
+const STEPS: u64 = 10;
+/// Batches of 16, 16 and 8 an epoch.
+const IMAGES: usize = 40;
+const TOLERANCE: f64 = 1e-9;
+
+fn network(model: &str, device: &Device) -> Network {
+    let (drop_rate, drop_path_rate) = (Some(0.2), Some(0.2));
+    let options = ModelOptions { in_channels: 1, classes: bench::CLASSES, drop_rate, drop_path_rate, seed: 7 };
+    find(model).expect("a name of the zoo").build(&options, device).expect("options that are possible")
+}
+
+fn run(model: &str, device: &Device, micro_batch: usize, recompute: Option<Recompute>, faults: &str) -> Outcome {
+    let config = TrainConfig { micro_batch: Some(micro_batch), recompute, ..config(16, 4, STEPS) };
+    Bench::new(IMAGES, 32, micro_batch).with_faults(faults).train(network(model, device), device, &config)
+}
+
+/// Fails unless both ended alike to rounding.
+fn assert_close(found: &Outcome, straight: &Outcome, when: &str) {
+    let of_losses = found.losses().iter().zip(straight.losses()).map(|(a, b)| (a.0 - b.0).abs() / b.0).fold(0.0, f64::max);
+    let [weights, optimizer, average] = found.distances(straight);
+    println!("{when}: losses {of_losses:.1e}, weights {weights:.1e}, optimizer {optimizer:.1e}, average {average:.1e}");
+    for difference in [of_losses, weights, optimizer, average] {
+        assert!(difference < TOLERANCE, "{when}: {difference:e}");
+    }
+}
+
+fn the_micro_batch_and_ooms_change_nothing(model: &str, device: &Device) {
+    let straight = run(model, device, 16, None, "");
+    for micro_batch in [8, 4] {
+        let found = run(model, device, micro_batch, None, "");
+        assert_eq!(found.micro_batches()[0], micro_batch);
+        assert_close(&found, &straight, &format!("{model}, micro-batch {micro_batch}"));
+    }
+    // Two in a row in the first step, a tensor that is too large in a later one, and some that only cost a retry.
+    let faults = "oom@step=1,phase=backward;oom@step=1,phase=backward;panic@step=3,phase=optimizer;oom@step=5,phase=commit;\
+                  toolarge@step=7,phase=forward,micro=1;oom@step=10,phase=gate";
+    let found = run(model, device, 16, None, faults);
+    let sizes = found.levers().into_iter().filter(|lever| lever.starts_with("micro")).collect::<Vec<_>>();
+    assert_eq!(sizes, ["micro-batch 16 -> 8", "micro-batch 8 -> 4"]);
+    assert_eq!(found.levers().len(), 6);
+    assert_eq!(found.micro_batches(), [8, 8, 8, 8, 8, 8, 4, 4, 4, 4]);
+    assert_close(&found, &straight, &format!("{model}, disturbed"));
+}
+
+fn recomputation_gives_the_same_bits(model: &str, device: &Device) {
+    let none = run(model, device, 8, Some(Recompute::None), "");
+    for level in [Recompute::Stages, Recompute::Blocks] {
+        run(model, device, 8, Some(level), "").assert_same_bits(&none, &format!("{model}, {level}"));
+    }
+}
+
+fn main() {
+    let mut device = Device::flex();
+    device.configure(FloatDType::F64).expect("no tensor was made before");
+    let trials = MODELS.into_iter().flat_map(|model| {
+        let devices = [device.clone(), device.clone()];
+        let [first, second] = devices;
+        [
+            Trial::test(format!("the_micro_batch_and_ooms_change_nothing_about_{model}"), move || {
+                the_micro_batch_and_ooms_change_nothing(model, &first);
+                Ok(())
+            }),
+            Trial::test(format!("recomputation_gives_the_same_bits_of_{model}"), move || {
+                recomputation_gives_the_same_bits(model, &second);
+                Ok(())
+            }),
+        ]
+    });
+    // The operations use all cores already.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials.collect()).exit();
+}
