@@ -150,6 +150,7 @@ fn training_does_not_start_from_weights_that_do_not_fit() {
     write_tensors(&path, &tensors);
     let sentence = Outcome::of(&mut place.train(&path)).refused();
     assert_says(&sentence, &["changed.safetensors", MODEL, &format!("`{STEM}` is missing")]);
+    let _ = fs::remove_dir_all(place.path("started"));
     assert_says(
         &Outcome::of(&mut place.train(&made("legacy.pth"))).refused(),
         &["legacy.pth", "it has keys like `bfloat`"],
@@ -241,6 +242,36 @@ fn code_in_a_file_is_not_run() {
             let _ = fs::remove_dir_all(place.path("started"));
         }
     }
+}
+
+#[test]
+fn pretrained_weights_that_were_not_fetched_or_are_damaged_are_answered_with_the_script() {
+    let place = Place::new();
+    let file = "weights/mobilenet_v2-b0353104.pth";
+    let commands = [
+        "predict --model mobilenet_v2 a.png",
+        "train --model mobilenet_v2 --data data --image-size 32 --pretrained --out started",
+        "forward --model mobilenet_v2 --pretrained --input input --output output",
+        "export --model mobilenet_v2 --pretrained --output output",
+    ];
+    let refused = |arguments: &str| {
+        let mut command = kindling();
+        command.args(arguments.split(' ')).current_dir(place.folder.path()).env("KINDLING_DATA", place.folder.path());
+        let sentence = Outcome::of(&mut command).refused();
+        assert!(!place.path("started").exists() && !place.path("output").exists(), "{arguments} wrote something");
+        sentence
+    };
+    for command in commands {
+        assert_says(&refused(command), &[file, "is not there", "scripts/fetch-weights.sh"]);
+    }
+    fs::create_dir(place.path("weights")).unwrap();
+    fs::write(place.path(file), "half a download").unwrap();
+    for command in commands {
+        assert_says(&refused(command), &[file, "is damaged", "scripts/fetch-weights.sh"]);
+    }
+    let sentence = refused("predict --model efficientnet_lite0 a.png");
+    assert_says(&sentence, &["efficientnet_lite0", "other details", "--model tf_efficientnet_lite0"]);
+    assert_says(&refused("predict --model resnet18 a.png"), &["resnet18", "models --pretrained", "--weights"]);
 }
 
 #[test]

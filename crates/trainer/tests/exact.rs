@@ -69,10 +69,11 @@ fn what_is_no_lack_of_memory_is_not_tried_again() {
 fn a_tensor_that_is_too_large_goes_down_the_ladder_at_once_and_a_run_that_is_stopped_is_interrupted() {
     let config = config(10, 4, STEPS);
     let device = Device::flex();
-    let bench = Bench::new(IMAGES, SIZE, 10).with_faults(&["toolarge@step=2,phase=forward"; 3].join(";"));
+    let bench = Bench::new(IMAGES, SIZE, 10).with_faults(&["toolarge@step=2,phase=forward"; 4].join(";"));
     let outcome = bench.train(small_network(&device), &device, &config);
     let expected = [
-        "micro-batch 10 -> 4",
+        "micro-batch 10 -> 8",
+        "micro-batch 8 -> 4",
         "recomputation of activations none -> stages",
         "recomputation of activations stages -> blocks",
     ];

@@ -25,12 +25,14 @@ fn network(model: &str, device: &Device) -> Network {
 
 fn run(model: &str, device: &Device, micro_batch: usize, recompute: Option<Recompute>, faults: &str) -> Outcome {
     let config = TrainConfig { micro_batch: Some(micro_batch), recompute, ..config(16, 4, STEPS) };
-    Bench::new(IMAGES, 32, micro_batch).with_faults(faults).train(network(model, device), device, &config)
+    Bench::new(IMAGES, std::env::var("SZ").map_or(32, |s| s.parse().unwrap()), micro_batch).with_faults(faults).train(network(model, device), device, &config)
 }
 
 /// Fails unless both ended alike to rounding.
 fn assert_close(found: &Outcome, straight: &Outcome, when: &str) {
     let of_losses = found.losses().iter().zip(straight.losses()).map(|(a, b)| (a.0 - b.0).abs() / b.0).fold(0.0, f64::max);
+    let by_step: Vec<String> = found.losses().iter().zip(straight.losses()).map(|(a, b)| format!("{:.0e}", (a.0 - b.0).abs() / b.0)).collect();
+    println!("{by_step:?}");
     let [weights, optimizer, average] = found.distances(straight);
     println!("{when}: losses {of_losses:.1e}, weights {weights:.1e}, optimizer {optimizer:.1e}, average {average:.1e}");
     for difference in [of_losses, weights, optimizer, average] {

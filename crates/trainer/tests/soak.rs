@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(45);
 const WARM: u64 = 500;
 /// Batches that are made ahead come and go; the least of this many steps has none of them.
 const WINDOW: usize = 40;
-const GROWTH: usize = 64 << 10;
+const GROWTH: usize = 16 << 10;
 
 #[test]
 fn memory_does_not_grow_over_thousands_of_steps_with_failures_everywhere() {
@@ -48,6 +48,7 @@ fn memory_does_not_grow_over_thousands_of_steps_with_failures_everywhere() {
     let config = TrainConfig { micro_batch: Some(4), checkpoint_steps: 100, ..config(8, 4, 1_000_000) };
     let mut bench = Bench::new(1000, 16, 4);
     bench.faults = faults;
+    bench.keep_events = false;
 
     let began = Instant::now();
     let usage = RefCell::new(Vec::<usize>::with_capacity(200_000));
@@ -71,5 +72,5 @@ fn memory_does_not_grow_over_thousands_of_steps_with_failures_everywhere() {
     let end = least(&usage[usage.len() - WINDOW..]);
     println!("{} steps, {recovered} recoveries: {warm} bytes live after step {WARM}, {end} at the end", usage.len());
     assert!(recovered as usize > usage.len() / 10, "there were hardly any failures");
-    assert!(end <= warm + GROWTH, "{} bytes more after {} steps", end - warm, usage.len());
+    assert!(end <= warm + GROWTH, "{warm} bytes after step {WARM}, {end} after step {}", usage.len());
 }

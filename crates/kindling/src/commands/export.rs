@@ -129,7 +129,8 @@ impl Args {
         let options = ModelOptions { in_channels: self.channels, ..ModelOptions::imagenet() };
         let mut network = model.build(&options, device)?;
         if let Some(classes) = weights::classes(&network, &tensors) {
-            network = model.build(&ModelOptions { classes, ..options }, device)?;
+            let options = ModelOptions { classes, ..options };
+            network = model.build(&options, device).with_context(|| format!("the head in {}", path.display()))?;
         }
         let (network, import) = weights::fill(network, &model.key(), &path, tensors, Adapt::Stem)?;
         eprintln!("{}: {import}", path.display());

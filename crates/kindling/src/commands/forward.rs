@@ -73,10 +73,11 @@ impl Args {
             ..ModelOptions::imagenet()
         };
         let mut network = model.build(&options, &device)?;
-        if let Some(classes) = tensors.as_ref().and_then(|tensors| weights::classes(&network, tensors)) {
-            network = model.build(&ModelOptions { classes, ..options }, &device)?;
-        }
         if let (Some(tensors), Some(path)) = (tensors, &weights) {
+            if let Some(classes) = weights::classes(&network, &tensors) {
+                let options = ModelOptions { classes, ..options };
+                network = model.build(&options, &device).with_context(|| format!("the head in {}", path.display()))?;
+            }
             let (filled, import) = weights::fill(network, &model.key(), path, tensors, Adapt::Stem)?;
             eprintln!("{}: {import}", path.display());
             network = filled;

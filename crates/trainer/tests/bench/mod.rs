@@ -9,18 +9,19 @@ use std::sync::atomic::AtomicBool;
 
 use burn::tensor::Device;
 use kindling_data::{Augment, DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
-use kindling_layers::blocks::{InvertedResidualConfig, MobileBlock, MobileBlockConfig};
+use kindling_layers::blocks::{InvertedResidualConfig, MobileBlockConfig};
 use kindling_layers::tensors::{self, Tensors};
-use kindling_layers::{Activation, BatchNormConfig, Classifier, HeadConfig, Padding, Staged, StagedConfig, StemConfig, init};
+use kindling_layers::{Activation, BatchNormConfig, Classifier, HeadConfig, Padding, StagedConfig, StemConfig, init};
 use kindling_runs::{Event, RunDir};
 use kindling_trainer::{Ended, Observer, OptimizerConfig, Plan, Recompute, Setup, TrainConfig, TrainError, Trainer};
+use kindling_zoo::Network;
 
-pub const CLASSES: usize = 3;
+pub(crate) const CLASSES: usize = 3;
 
 /// Grey pictures of three classes, different in brightness, with noise.
-pub struct Pictures {
-    pub count: usize,
-    pub size: usize,
+pub(crate) struct Pictures {
+    pub(crate) count: usize,
+    pub(crate) size: usize,
 }
 
 impl Source for Pictures {
@@ -52,7 +53,7 @@ impl Source for Pictures {
 
 /// A network with everything that could depend on how a batch is cut, as small as can be: two stages, shortcuts with
 /// drop-path, dropout.
-pub fn small_network(device: &Device) -> Staged<MobileBlock> {
+pub(crate) fn small_network(device: &Device) -> Network {
     let norm = BatchNormConfig::default();
     let block = |input, output, stride| {
         MobileBlockConfig::InvertedResidual(InvertedResidualConfig {
@@ -77,11 +78,11 @@ pub fn small_network(device: &Device) -> Staged<MobileBlock> {
         padding: Padding::Symmetric,
         drop_path_rate: 0.3,
     };
-    init::initialise(config.init(1, CLASSES, device), 7)
+    init::initialise(Network::MobileNet(config.init(1, CLASSES, device)), 7)
 }
 
 /// How a run of the tests trains: AdamW, clipping, an average of the weights, label smoothing.
-pub fn config(batch_size: usize, norm_group: usize, steps: u64) -> TrainConfig {
+pub(crate) fn config(batch_size: usize, norm_group: usize, steps: u64) -> TrainConfig {
     TrainConfig {
         batch_size,
         micro_batch: None,
@@ -103,22 +104,23 @@ pub fn config(batch_size: usize, norm_group: usize, steps: u64) -> TrainConfig {
 }
 
 /// What a run is made of besides its configuration.
-pub struct Bench {
-    pub images: usize,
-    pub size: usize,
-    pub start: Plan,
-    pub faults: String,
-    pub stop: Arc<AtomicBool>,
+pub(crate) struct Bench {
+    pub(crate) images: usize,
+    pub(crate) size: usize,
+    pub(crate) start: Plan,
+    pub(crate) faults: String,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) keep_events: bool,
 }
 
 impl Bench {
     /// `images` pictures of `size` pixels to train on, this many computed at once at the start.
-    pub fn new(images: usize, size: usize, micro_batch: usize) -> Self {
+    pub(crate) fn new(images: usize, size: usize, micro_batch: usize) -> Self {
         let start = Plan { micro_batch, recompute: Recompute::None };
-        Self { images, size, start, faults: String::new(), stop: Arc::default() }
+        Self { images, size, start, faults: String::new(), stop: Arc::default(), keep_events: true }
     }
 
-    pub fn with_faults(mut self, faults: &str) -> Self {
+    pub(crate) fn with_faults(mut self, faults: &str) -> Self {
         self.faults = faults.to_string();
         self
     }
@@ -136,19 +138,19 @@ impl Bench {
     }
 
     /// Trains a model, and says what became of it; `watch` sees every event.
-    pub fn train_watched<M: Classifier>(
+    pub(crate) fn train_watched<M: Classifier>(
         &self,
         model: M,
         device: &Device,
         config: &TrainConfig,
         watch: impl FnMut(&Event),
     ) -> Outcome {
-        struct Watch<F>(F, Vec<Event>);
+        struct Watch<F>(F, Vec<Event>, bool);
         impl<F: FnMut(&Event)> Observer for Watch<F> {
             fn event(&mut self, event: &Event) {
                 (self.0)(event);
-                // A soak would otherwise grow by its own records.
-                if self.1.len() < 10_000 {
+                // A soak must not grow by its own records.
+                if self.2 {
                     self.1.push(event.clone());
                 }
             }
@@ -168,7 +170,7 @@ impl Bench {
             start: self.start,
             faults: self.faults.parse().unwrap(),
         };
-        let mut watch = Watch(watch, Vec::with_capacity(10_000));
+        let mut watch = Watch(watch, Vec::new(), self.keep_events);
         let mut trainer = Trainer::new(model, config.clone(), setup).unwrap();
         let ended = trainer.fit(&mut watch);
         drop(trainer);
@@ -183,7 +185,7 @@ impl Bench {
         Outcome { ended, events: watch.1, state }
     }
 
-    pub fn train<M: Classifier>(&self, model: M, device: &Device, config: &TrainConfig) -> Outcome {
+    pub(crate) fn train<M: Classifier>(&self, model: M, device: &Device, config: &TrainConfig) -> Outcome {
         let outcome = self.train_watched(model, device, config, |_| {});
         assert!(matches!(outcome.ended, Ok(Ended::Finished)), "{:?} after {}", outcome.ended, self.faults);
         outcome
@@ -191,16 +193,16 @@ impl Bench {
 }
 
 /// What a run leaves.
-pub struct Outcome {
-    pub ended: Result<Ended, TrainError>,
-    pub events: Vec<Event>,
+pub(crate) struct Outcome {
+    pub(crate) ended: Result<Ended, TrainError>,
+    pub(crate) events: Vec<Event>,
     /// The files of the last checkpoint.
-    pub state: BTreeMap<&'static str, Vec<u8>>,
+    pub(crate) state: BTreeMap<&'static str, Vec<u8>>,
 }
 
 impl Outcome {
     /// Loss and gradient norm of every step.
-    pub fn losses(&self) -> Vec<(f64, f64)> {
+    pub(crate) fn losses(&self) -> Vec<(f64, f64)> {
         let of = |event: &Event| match event {
             Event::Step { loss, gradient_norm, .. } => Some((*loss, *gradient_norm)),
             _ => None,
@@ -208,7 +210,7 @@ impl Outcome {
         self.events.iter().filter_map(of).collect()
     }
 
-    pub fn micro_batches(&self) -> Vec<usize> {
+    pub(crate) fn micro_batches(&self) -> Vec<usize> {
         let of = |event: &Event| match event {
             Event::Step { micro_batch, .. } => Some(*micro_batch),
             _ => None,
@@ -217,7 +219,7 @@ impl Outcome {
     }
 
     /// What was done in each recovery.
-    pub fn levers(&self) -> Vec<String> {
+    pub(crate) fn levers(&self) -> Vec<String> {
         let of = |event: &Event| match event {
             Event::Recovered { lever, .. } => Some(lever.clone()),
             _ => None,
@@ -226,7 +228,7 @@ impl Outcome {
     }
 
     /// What was scored.
-    pub fn scores(&self) -> Vec<(u64, f64, f64)> {
+    pub(crate) fn scores(&self) -> Vec<(u64, f64, f64)> {
         let of = |event: &Event| match event {
             Event::Evaluated { step, loss, accuracy, .. } => Some((*step, *loss, *accuracy)),
             _ => None,
@@ -239,7 +241,7 @@ impl Outcome {
     }
 
     /// Fails unless both ended with the same bits after the same steps.
-    pub fn assert_same_bits(&self, other: &Self, when: &str) {
+    pub(crate) fn assert_same_bits(&self, other: &Self, when: &str) {
         assert_eq!(self.losses(), other.losses(), "{when}: losses and gradient norms");
         assert_eq!(self.scores(), other.scores(), "{when}: scores");
         for (file, bytes) in &self.state {
@@ -248,7 +250,7 @@ impl Outcome {
     }
 
     /// The largest difference between two runs' files, as a share of the largest number.
-    pub fn distance(&self, other: &Self, file: &str) -> f64 {
+    pub(crate) fn distance(&self, other: &Self, file: &str) -> f64 {
         let (a, b) = (self.tensors(file), other.tensors(file));
         assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
         let values = |tensors: &Tensors| -> Vec<f64> {
@@ -260,7 +262,7 @@ impl Outcome {
     }
 
     /// [`Outcome::distance`] of weights, optimizer and average.
-    pub fn distances(&self, other: &Self) -> [f64; 3] {
+    pub(crate) fn distances(&self, other: &Self) -> [f64; 3] {
         ["weights", "optimizer", "average"].map(|file| self.distance(other, file))
     }
 }
