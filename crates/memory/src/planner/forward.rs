@@ -182,5 +182,5 @@ impl Pass<'_> {
     }
 }
 
-/// Bytes of a place in a map, as Burn's backends count by default.
-const INDEX_BYTES: u64 = 8;
+/// Bytes of a place in a map: both backends count in 32 bits unless told otherwise.
+const INDEX_BYTES: u64 = 4;
