@@ -15,6 +15,9 @@ use tempfile::{TempDir, tempdir};
 const MODEL: &str = "mobilenet_v3_small";
 const KEYS: [&str; 3] = ["torchvision", "timm", "kindling"];
 
+/// A tensor's key and shape.
+type Expected = (&'static str, &'static [usize]);
+
 /// A short run on grey pictures, in a folder of its own.
 struct Trained {
     folder: TempDir,
@@ -137,9 +140,26 @@ fn weights_under_any_librarys_keys_give_the_same_logits_to_the_last_bit() {
 }
 
 #[test]
+fn weights_of_another_precision_are_converted() {
+    let trained = Trained::new();
+    let (input, double) = (trained.path("input.safetensors"), trained.path("double.safetensors"));
+    images(&input, 1, false);
+    let weights = trained.export("", "weights");
+    let widen = |tensor: Stored| match tensor.dtype.as_str() {
+        "F32" => {
+            let bytes = tensor.values().into_iter().flat_map(|value| f64::from(value).to_le_bytes()).collect();
+            Stored { dtype: "F64".to_string(), shape: tensor.shape, bytes }
+        }
+        _ => tensor,
+    };
+    write_tensors(&double, &read_tensors(&weights).into_iter().map(|(name, it)| (name, widen(it))).collect());
+    assert_eq!(trained.forward(&double, &input, ""), trained.forward(&weights, &input, ""));
+}
+
+#[test]
 fn exported_tensors_have_the_librarys_keys_shapes_and_types() {
     let trained = Trained::new();
-    let expected: [(&str, usize, &[(&str, &[usize])]); 2] = [
+    let expected: [(&str, usize, &[Expected]); 2] = [
         (
             "torchvision",
             244,

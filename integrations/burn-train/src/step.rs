@@ -1,6 +1,6 @@
 //! One optimizer step on one batch: computed beside the learner, and found good before it takes its place.
 
-use burn::module::{Module, ParamGroup};
+use burn::module::ParamGroup;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use burn::train::{ItemLazy, Learner, LearnerModel, TrainStep};

@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 use burn::tensor::Device;
 use burn::train::train::WorkerFailure;
 use burn::train::{
-    EarlyStoppingStrategy, EventProcessorTraining, InferenceStep, Interrupter, ItemLazy, Learner, LearnerEvent,
+    EventProcessorTraining, InferenceStep, Interrupter, ItemLazy, Learner, LearnerEvent,
     LearnerModel, SupervisedLearningStrategy, SupervisedTrainingEventProcessor, TrainLoader, TrainStep,
     TrainingComponents, TrainingError, TrainingItem, ValidLoader,
 };

@@ -31,7 +31,7 @@ const CLASSES: usize = 3;
 
 /// A batch in host memory, so that its upload is part of the step.
 #[derive(Clone, Debug)]
-pub struct Batch {
+pub(crate) struct Batch {
     images: Vec<f32>,
     labels: Vec<i64>,
 }
@@ -58,7 +58,7 @@ impl Batcher<(Vec<f32>, i64), Batch> for Stack {
 
 /// Where a device may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub(crate) enum Moment {
     Upload,
     /// After the forward pass, before the backward pass.
     Forward,
@@ -71,15 +71,15 @@ pub enum Moment {
 }
 
 #[derive(Clone, Debug)]
-pub struct Fault {
-    pub moment: Moment,
+pub(crate) struct Fault {
+    pub(crate) moment: Moment,
     /// How often the moment comes before.
-    pub call: usize,
-    pub text: &'static str,
+    pub(crate) call: usize,
+    pub(crate) text: &'static str,
 }
 
 impl Fault {
-    pub fn oom(moment: Moment, call: usize) -> Self {
+    pub(crate) fn oom(moment: Moment, call: usize) -> Self {
         Self { moment, call, text: "out of device memory allocating 1048576 bytes" }
     }
 }
@@ -118,14 +118,14 @@ impl Memory {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Norm {
+pub(crate) enum Norm {
     None,
     Burn,
     Kindling,
 }
 
 #[derive(Module, Debug)]
-pub struct Net {
+pub(crate) struct Net {
     conv: Conv2d,
     burns: Option<BatchNorm>,
     ours: Option<kindling_layers::BatchNorm>,
@@ -137,7 +137,7 @@ pub struct Net {
 
 impl Net {
     /// The same for every run with the same layers, parameter identities apart.
-    pub fn new(run: &Run) -> Self {
+    pub(crate) fn new(run: &Run) -> Self {
         let device = Device::flex().autodiff();
         device.seed(11);
         Self {
@@ -204,21 +204,21 @@ impl InferenceStep for Net {
 
 /// A training and what disturbs it.
 #[derive(Clone, Debug)]
-pub struct Run {
-    pub epochs: usize,
-    pub batches: usize,
-    pub rate: f64,
-    pub norm: Norm,
-    pub dropout: bool,
-    pub accumulation: Option<usize>,
-    pub micro_batch: Option<usize>,
-    pub seed: Option<u64>,
-    pub burns_own: bool,
-    pub faults: Vec<Fault>,
+pub(crate) struct Run {
+    pub(crate) epochs: usize,
+    pub(crate) batches: usize,
+    pub(crate) rate: f64,
+    pub(crate) norm: Norm,
+    pub(crate) dropout: bool,
+    pub(crate) accumulation: Option<usize>,
+    pub(crate) micro_batch: Option<usize>,
+    pub(crate) seed: Option<u64>,
+    pub(crate) burns_own: bool,
+    pub(crate) faults: Vec<Fault>,
     /// Samples the device holds at once.
-    pub holds: usize,
-    pub resume: Option<(usize, Arc<tempfile::TempDir>)>,
-    pub stop_after: Option<usize>,
+    pub(crate) holds: usize,
+    pub(crate) resume: Option<(usize, Arc<tempfile::TempDir>)>,
+    pub(crate) stop_after: Option<usize>,
 }
 
 impl Default for Run {
@@ -242,14 +242,14 @@ impl Default for Run {
 }
 
 /// What a run left.
-pub struct Ended {
-    pub net: Net,
-    pub error: Option<String>,
-    pub recoveries: Vec<String>,
-    pub metrics: Vec<String>,
+pub(crate) struct Ended {
+    pub(crate) net: Net,
+    pub(crate) error: Option<String>,
+    pub(crate) recoveries: Vec<String>,
+    pub(crate) metrics: Vec<String>,
     /// The files of the last epoch's checkpoint.
-    pub checkpoint: Vec<Vec<u8>>,
-    pub folder: Arc<tempfile::TempDir>,
+    pub(crate) checkpoint: Vec<Vec<u8>>,
+    pub(crate) folder: Arc<tempfile::TempDir>,
 }
 
 /// Burn's generator is one for the process.
@@ -276,7 +276,7 @@ impl Run {
         Net { memory: Arc::new(memory), ..net.valid().train() }
     }
 
-    pub fn go(&self) -> Ended {
+    pub(crate) fn go(&self) -> Ended {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let device = Device::flex();
         let interrupter = Interrupter::new();
@@ -382,7 +382,7 @@ impl MetricLogger for Recorder {
 }
 
 /// Every float of a network, running statistics included.
-pub fn everything(net: &Net) -> Vec<f64> {
+pub(crate) fn everything(net: &Net) -> Vec<f64> {
     struct All(Vec<f64>);
     impl ModuleVisitor for All {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -395,10 +395,10 @@ pub fn everything(net: &Net) -> Vec<f64> {
 }
 
 /// [`everything`], as bits.
-pub fn bits(net: &Net) -> Vec<u64> {
+pub(crate) fn bits(net: &Net) -> Vec<u64> {
     everything(net).into_iter().map(f64::to_bits).collect()
 }
 
-pub fn largest_difference(a: &Net, b: &Net) -> f64 {
+pub(crate) fn largest_difference(a: &Net, b: &Net) -> f64 {
     everything(a).iter().zip(everything(b)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
