@@ -2,8 +2,8 @@
 """Compares `kindling plan` with real runs on the CPU, and writes the table as JSON.
 
 Each case is two steps of `kindling train` on small random images, scaled up to the case's size, in one micro-batch that
-is also the normalisation group; measured is the peak of the whole run as its last line reports it, with validation, test
-and checkpoint. Measurements are kept in a file of lines, so that an interrupted comparison goes on where it stopped.
+is also the normalisation group; measured is the peak of the whole run as its last line reports it, with validation,
+test and checkpoint. Measurements are kept in a file of lines, so that an interrupted comparison goes on where it stopped.
 
     scripts/planner-accuracy.py --models mobilenet_v2,resnet18 --sizes 224,512 --batches 1,2,4,8 \\
         --measurements /tmp/measured.jsonl --out benchmarks/DATE-planner-accuracy-cpu.json
@@ -98,7 +98,8 @@ def main() -> None:
     parser.add_argument("--left-out", default="", help="a sentence for the file about what was not measured")
     args = parser.parse_args()
 
-    known = [json.loads(line) for line in args.measurements.read_text().splitlines()] if args.measurements.exists() else []
+    lines = args.measurements.read_text().splitlines() if args.measurements.exists() else []
+    known = [json.loads(line) for line in lines]
     cases = [{"model": model, "size": int(size), "batch": int(batch), "recompute": recompute}
              for model in args.models.split(",") if model
              for size in args.sizes.split(",") for batch in args.batches.split(",")
@@ -124,11 +125,12 @@ def main() -> None:
         table.append({"model": case["model"], "image_size": case["size"], "batch": case["batch"],
                       "recompute": case.get("recompute", "none"), "measured": case["peak"],
                       "predicted": prediction["peak"], "error": round(error, 5), "moment": prediction["moment"]})
-        print(f"{case['model']:24} {case['size']:4} {case['batch']:2} {table[-1]['recompute']:7}"
-              f" measured {case['peak'] / 1e6:9.1f} MB, predicted {prediction['peak'] / 1e6:9.1f} MB, {100 * error:+6.2f} %")
+        print(f"{case['model']:24} {case['size']:4} {case['batch']:2} {table[-1]['recompute']:7} measured "
+              f"{case['peak'] / 1e6:9.1f} MB, predicted {prediction['peak'] / 1e6:9.1f} MB, {100 * error:+6.2f} %")
     kept = [row["error"] for row in table if row["recompute"] == "none"]
     again = [row["error"] for row in table if row["recompute"] != "none"]
-    result = {"about": "kindling plan against the peak of kindling train, float32, AdamW, CPU, batch = micro-batch = norm group",
+    about = "kindling plan against the peak of kindling train, float32, AdamW, CPU, batch = micro-batch = norm group"
+    result = {"about": about,
               "everything_kept": summary(kept) if kept else None, "recomputed": summary(again) if again else None,
               "left_out": args.left_out, "environment": known[-1].get("environment") if known else None, "cases": table}
     print(json.dumps({name: result[name] for name in ("everything_kept", "recomputed")}))

@@ -227,5 +227,5 @@ fn both_optimizers_and_both_models_train() {
         assert_eq!(losses(&run).len(), 3);
     }
     let alias = folder.path().join("mobilenetv3_small_100/config.toml");
-    assert_eq!(toml_value(&alias, "name"), "\"mobilenet_v3_small\"", "an alias is resolved");
+    assert_eq!(toml_value(&alias, "name"), "\"mobilenetv3_small_100\"", "the name decides the details");
 }

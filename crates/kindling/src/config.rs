@@ -92,7 +92,7 @@ impl RunConfig {
     }
 
     /// The network with the initial weights of the seed.
-    fn network(&self, device: &Device) -> Result<Network> {
+    pub(crate) fn network(&self, device: &Device) -> Result<Network> {
         let options = ModelOptions {
             in_channels: self.data.preprocess.channels,
             classes: self.data.classes.len(),

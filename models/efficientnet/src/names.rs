@@ -8,7 +8,7 @@ use kindling_layers::names::{KeyStyle, Names};
 pub fn names(network: &Staged<MobileBlock>, style: KeyStyle) -> Option<Names> {
     match style {
         KeyStyle::Timm => Some(network.timm_names()),
-        KeyStyle::Torchvision => Some(torchvision(network)),
+        KeyStyle::Torchvision => torchvision(network),
         KeyStyle::EfficientNetPytorch => efficientnet_pytorch(network),
     }
 }
@@ -22,7 +22,15 @@ fn blocks(network: &Staged<MobileBlock>) -> impl Iterator<Item = (usize, usize, 
         .flat_map(|(stage, blocks)| blocks.iter().enumerate().map(move |(index, block)| (stage, index, block)))
 }
 
-fn torchvision(network: &Staged<MobileBlock>) -> Names {
+/// torchvision has no Lite networks: those without squeeze-excite.
+fn torchvision(network: &Staged<MobileBlock>) -> Option<Names> {
+    let gated = |block: &MobileBlock| match block {
+        MobileBlock::InvertedResidual(block) => block.squeeze_excite.is_some(),
+        _ => false,
+    };
+    if !network.stages.iter().flatten().any(gated) {
+        return None;
+    }
     let mut names = Names::default();
     let numbered = |names: &mut Names, own: &str, reference: String| {
         names.conv_norm(own, &format!("{reference}.0"), &format!("{reference}.1"));
@@ -55,7 +63,7 @@ fn torchvision(network: &Staged<MobileBlock>) -> Names {
     }
     numbered(&mut names, "head.features", format!("features.{}", network.stages.len() + 1));
     names.plain("head.classifier", "classifier.1");
-    names
+    Some(names)
 }
 
 /// The port that the Lite weights come from numbers blocks through; it has no fused blocks.

@@ -10,6 +10,8 @@ use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Split};
 use kindling_layers::{Freeze, parameters};
 use kindling_runs::{DeviceFacts, Environment, Event, Metrics, RunDir};
 use kindling_trainer::{Ended, Faults, Plan, Recompute, Setup, TrainError, Trainer};
+use kindling_zoo::Network;
+use kindling_zoo::weights::Import;
 use serde_json::json;
 
 use crate::Done;
@@ -153,6 +155,15 @@ enum OptimizerName {
     Sgd,
 }
 
+/// What a run starts from.
+#[allow(clippy::large_enum_variant)] // one a process
+enum Beginning {
+    /// Initial or imported weights.
+    New((Network, Option<Import>)),
+    /// Its newest checkpoint.
+    Resumed,
+}
+
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
         match &self.resume {
@@ -166,9 +177,11 @@ impl Args {
         let model = config.zoo_model()?;
         config.train.check(config.data.classes.len())?;
         let chosen = self.open_device(&config)?;
+        // Weights that do not fit should not leave a run behind.
+        let start = config.initial_network(&chosen.device)?;
         let run = RunDir::create(self.out.as_deref(), model.name.name, &config.data.source)?;
         run.write_config(&config)?;
-        self.fit(config, &dataset, &run, chosen, false)
+        self.fit(config, &dataset, &run, chosen, Beginning::New(start))
     }
 
     fn resume(&self, path: &Path) -> Result<Done> {
@@ -200,7 +213,7 @@ impl Args {
         let dataset = dataset::open(&config.data.source, config.train.seed)?;
         config.check_classes(&dataset)?;
         let chosen = self.open_device(&config)?;
-        self.fit(config, &dataset, &run, chosen, true)
+        self.fit(config, &dataset, &run, chosen, Beginning::Resumed)
     }
 
     fn open_device(&self, config: &RunConfig) -> Result<Chosen> {
@@ -210,12 +223,23 @@ impl Args {
         }
     }
 
-    fn fit(&self, config: RunConfig, dataset: &Dataset, run: &RunDir, chosen: Chosen, resumed: bool) -> Result<Done> {
+    fn fit(
+        &self,
+        config: RunConfig,
+        dataset: &Dataset,
+        run: &RunDir,
+        chosen: Chosen,
+        beginning: Beginning,
+    ) -> Result<Done> {
         let Chosen { device, facts } = chosen;
         let imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;
         let budget = imposed.as_ref().map(|imposed| imposed.bytes);
         let environment = environment(facts);
-        let (network, import) = config.initial_network(&device)?;
+        let (network, import, resumed) = match beginning {
+            Beginning::New((network, import)) => (network, import, false),
+            // Everything comes from the checkpoint.
+            Beginning::Resumed => (config.network(&device)?, None, true),
+        };
         let parameters = parameters::count(&network);
         let setup = Setup {
             model_name: &config.model.name,
@@ -234,7 +258,7 @@ impl Args {
         run.write_environment(&environment)?;
         let mut console = Console::new(self.verbosity(), trainer.total_steps(), 0);
         console.say(&opening(&config, dataset, run, &environment, parameters, trainer.plan()));
-        if let Some(import) = import.filter(|_| !resumed) {
+        if let Some(import) = import {
             console.say(&format!("starting from {import}"));
         }
         if resumed {

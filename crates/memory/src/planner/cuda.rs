@@ -2,9 +2,9 @@
 //! an upper bound.
 //!
 //! Maps lie with channels last, and the innermost row of what a convolution makes is padded (`cubecl-runtime`'s
-//! `src/memory_management/handle.rs`). Normalisation and activation are operations of their own there, so that what lies
-//! between them is kept as well. Not counted: the driver's context, and the kernels that autotuning tries when there is
-//! room for them.
+//! `src/memory_management/handle.rs`). Normalisation and activation are operations of their own there, so that what
+//! lies between them is kept as well. Not counted: the driver's context, and the kernels that autotuning tries when
+//! there is room for them.
 
 use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;

@@ -220,8 +220,8 @@ impl<'a> Pass<'a> {
         self.ledger.make(Part::Activations, bytes)
     }
 
-    /// The result of a matrix product. `burn-flex` 0.22.1 makes zeros of alignment 1 for it and copies them to where they
-    /// are aligned (`FlexTensor::empty` through `Bytes::from_bytes_vec`): for a moment there are two.
+    /// The result of a matrix product. `burn-flex` 0.22.1 makes zeros of alignment 1 for it and copies them to where
+    /// they are aligned (`FlexTensor::empty` through `Bytes::from_bytes_vec`): for a moment there are two.
     pub(super) fn make_product(&mut self, bytes: u64) -> BufferId {
         let buffer = self.make(bytes);
         self.ledger.burst(self.zeros(bytes));

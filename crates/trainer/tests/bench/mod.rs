@@ -174,7 +174,8 @@ impl Bench {
         let mut trainer = Trainer::new(model, config.clone(), setup).unwrap();
         let ended = trainer.fit(&mut watch);
         drop(trainer);
-        let mut checkpoints: Vec<_> = fs::read_dir(run.checkpoints()).unwrap().flatten().map(|entry| entry.path()).collect();
+        let mut checkpoints: Vec<_> =
+            fs::read_dir(run.checkpoints()).unwrap().flatten().map(|entry| entry.path()).collect();
         checkpoints.sort();
         let mut state = BTreeMap::new();
         if let Some(last) = checkpoints.last() {
