@@ -60,10 +60,10 @@ impl<M: Module> Learner<M> {
         Self { name: self.name, model, optimizer, average }
     }
 
-    /// The sum of the squares of all tensors of the network and its average, `[1]`: a number that cannot be read unless
-    /// all of them are there, and the optimizer's moments that they were computed from.
-    pub(crate) fn squares(&self) -> Option<Tensor<1>> {
-        let mut all = Squares::default();
+    /// The sum of one element of each tensor of the network and its average, `[1]`: a number that cannot be read unless all
+    /// of them are there, and the optimizer's moments that they were computed from.
+    pub(crate) fn witness(&self) -> Option<Tensor<1>> {
+        let mut all = FirstElements::default();
         self.model.visit(&mut all);
         if let Some(average) = &self.average {
             average.visit(&mut all);
@@ -113,13 +113,14 @@ impl<M: Module> Learner<M> {
 }
 
 #[derive(Default)]
-struct Squares(Vec<Tensor<1>>);
+struct FirstElements(Vec<Tensor<1>>);
 
-impl ModuleVisitor for Squares {
+impl ModuleVisitor for FirstElements {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.val();
         let value = if value.is_autodiff() { value.inner() } else { value };
-        self.0.push(value.square().sum().reshape([1]));
+        let length = value.shape().num_elements();
+        self.0.push(value.reshape([length]).narrow(0, 0, 1));
     }
 }
 

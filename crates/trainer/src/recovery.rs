@@ -88,26 +88,21 @@ pub fn make_room(device: &Device) {
 /// [`make_room`] after a step that may have been abandoned between its forward and its backward pass.
 ///
 /// Burn keeps the graph of such a forward pass, with every tensor in it, until a backward pass runs through the same
-/// graph; that graph is the one the parameters belong to. So a backward pass through one element of each parameter, which
-/// costs nothing, is run first.
+/// graph; that graph is the one the parameters belong to. So a backward pass through one element of a parameter is run
+/// first. Parameters that the forward pass did not reach have graphs of their own, so each is taken, but by itself: its
+/// gradient is as large as it is, and all of them at once would be asked of a device that is full.
 pub fn abandon_graph<M: Module>(model: &M, device: &Device) {
-    struct FirstElements(Vec<Tensor<1>>);
+    struct FirstElements;
     impl ModuleVisitor for FirstElements {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let value = param.val();
             if value.is_require_grad() {
                 let length = value.shape().num_elements();
-                self.0.push(value.reshape([length]).narrow(0, 0, 1));
+                drop(value.reshape([length]).narrow(0, 0, 1).backward());
             }
         }
     }
-    let backward = || {
-        let mut first = FirstElements(Vec::new());
-        model.visit(&mut first);
-        if !first.0.is_empty() {
-            drop(Tensor::cat(first.0, 0).sum().backward());
-        }
-    };
+    let backward = || model.visit(&mut FirstElements);
     let _ = catch_unwind(AssertUnwindSafe(backward));
     make_room(device);
 }

@@ -78,7 +78,7 @@ impl StepEngine {
             self.faults.at(step, Phase::Optimizer, 0);
             let learner = learner.moved(sums.gradients, sums.statistics, &by);
             // The update allocates as well; what failed of it shows only when something is read that depends on it.
-            read_any(learner.squares()).map_err(|text| failed(&text))?;
+            read_any(learner.witness()).map_err(|text| failed(&text))?;
             self.faults.at(step, Phase::Commit, 0);
             Ok(GoodStep { learner, loss, gradient_norm, micro_batch })
         };

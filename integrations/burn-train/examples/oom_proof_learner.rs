@@ -125,7 +125,7 @@ impl OnSmallDevice {
     /// Fails as Burn's runtimes do: by a panic with this text.
     fn allocate(&self, images: usize) {
         let call = self.memory.calls.fetch_add(1, Relaxed) + 1;
-        let full = self.memory.full_every > 0 && call % self.memory.full_every == 0;
+        let full = self.memory.full_every > 0 && call.is_multiple_of(self.memory.full_every);
         if full || self.memory.holds.is_some_and(|holds| images > holds) {
             panic!("out of device memory allocating 1048576 bytes");
         }
@@ -182,8 +182,8 @@ fn train(network: &Network, memory: Memory, folder: &Path) -> Result<Network, Bo
     let scheduler = CosineAnnealingLrSchedulerConfig::new(0.02, 24).init()?;
 
     // The two lines that are added to a training that is there already.
-    let strategy = OomProofStrategy::new(device.clone())
-        .on_recovery(|recovery| println!("  out of memory: {}", recovery.lever));
+    let strategy =
+        OomProofStrategy::new(device.clone()).on_recovery(|recovery| println!("  out of memory: {}", recovery.lever));
 
     let result = SupervisedTraining::new(folder, bars(200, &device, Some(1)), bars(64, &device, None))
         .with_training_strategy(TrainingStrategy::Custom(Arc::new(strategy)))

@@ -101,12 +101,7 @@ impl Join for SequenceOutput {
         let loss = total(parts.iter().map(|(part, share)| (&part.loss, *share)));
         let predictions: Option<Vec<_>> = parts.iter().map(|(part, _)| part.predictions.clone()).collect();
         let (logits, targets) = parts.into_iter().map(|(part, _)| (part.logits, part.targets)).unzip();
-        Self {
-            loss,
-            logits: rows(logits),
-            predictions: predictions.map(rows_of_int),
-            targets: rows_of_int(targets),
-        }
+        Self { loss, logits: rows(logits), predictions: predictions.map(rows_of_int), targets: rows_of_int(targets) }
     }
 
     fn witness(&self) -> Option<Tensor<1>> {

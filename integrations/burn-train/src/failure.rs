@@ -44,8 +44,7 @@ pub(crate) fn attempt<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, 
 pub(crate) fn expect_lack_of_memory() {
     let before = take_hook();
     set_hook(Box::new(move |panic| {
-        let lacks_memory =
-            |text| matches!(classify(text), Failure::OutOfMemory | Failure::TensorTooLarge);
+        let lacks_memory = |text| matches!(classify(text), Failure::OutOfMemory | Failure::TensorTooLarge);
         if !(TRYING.get() && panic.payload_as_str().is_some_and(lacks_memory)) {
             before(panic);
         }

@@ -28,6 +28,9 @@
 //! - What does not fit even in the smallest parts ends the run as `LearningResult::error`, with the weights of the last
 //!   good step. A panic that is no lack of memory goes on as the panic it was.
 //!
+//! What it costs: each step ends with a read from the device, which Burn's own strategy leaves to the metrics, and until
+//! then the new weights and optimizer states lie beside the old ones.
+//!
 //! # What cannot be promised here
 //! - **The loss must be a mean over the batch's samples**, or [`Split::share`] must say what a part's loss counts. What
 //!   mixes samples of a batch (contrastive losses, in-batch negatives) is another function in another micro-batch.

@@ -49,6 +49,12 @@ impl<M: LearnerModel> State<M> {
         Self { learner, gradients: GradientsParams::new(), batches: 0 }
     }
 
+    /// Lets go of gradients that wait for an optimizer step, as Burn does when an epoch starts.
+    pub(crate) fn start_epoch(&mut self) {
+        self.gradients = GradientsParams::new();
+        self.batches = 0;
+    }
+
     /// Makes a step count, and returns its output.
     pub(crate) fn commit(&mut self, good: Good<M>) -> <M as TrainStep>::Output {
         *self = good.state;

@@ -6,9 +6,9 @@ use std::panic::resume_unwind;
 use burn::tensor::Device;
 use burn::train::train::WorkerFailure;
 use burn::train::{
-    EventProcessorTraining, InferenceStep, Interrupter, ItemLazy, Learner, LearnerEvent,
-    LearnerModel, SupervisedLearningStrategy, SupervisedTrainingEventProcessor, TrainLoader, TrainStep,
-    TrainingComponents, TrainingError, TrainingItem, ValidLoader,
+    EventProcessorTraining, InferenceStep, Interrupter, ItemLazy, Learner, LearnerEvent, LearnerModel,
+    SupervisedLearningStrategy, SupervisedTrainingEventProcessor, TrainLoader, TrainStep, TrainingComponents,
+    TrainingError, TrainingItem, ValidLoader,
 };
 use kindling_layers::pass::normalisation_groups;
 use kindling_trainer::engine::{Limits, Plan, Policy, Recompute, Recovery, abandon_graph, carry_out, make_room};
@@ -33,8 +33,11 @@ pub struct OomProofStrategy {
     norm_group: usize,
     micro_batch: Option<usize>,
     seed: Option<u64>,
-    observer: Option<Box<dyn Fn(&Recovery) + Send + Sync>>,
+    observer: Option<Observer>,
 }
+
+/// Who is told of recoveries.
+type Observer = Box<dyn Fn(&Recovery) + Send + Sync>;
 
 impl OomProofStrategy {
     /// A strategy for a device, which gets gradients if it has none. For Burn's gradient checkpointing pass
@@ -159,11 +162,7 @@ where
         let interrupter = components.interrupter;
         let mut run = Run {
             strategy: self,
-            engine: Engine {
-                device: self.device.clone(),
-                seed: self.seed,
-                accumulation: components.grad_accumulation,
-            },
+            engine: Engine { device: self.device.clone(), seed: self.seed, accumulation: components.grad_accumulation },
             state: State::new(learner),
             events: components.event_processor,
             interrupter: interrupter.clone(),
@@ -214,6 +213,7 @@ where
     fn train(&mut self, loader: &TrainLoader<M>, epoch: usize) {
         let start = LearnerEvent::StartSplit { epoch_number: epoch, total_items: loader.num_items() };
         self.interrupter.fail_on_error(self.events.process_train(start));
+        self.state.start_epoch();
         let mut batches = loader.iter();
         let (mut iteration, mut first) = (0, 0);
         while let Some(batch) = batches.next() {
@@ -249,11 +249,7 @@ where
     }
 
     /// One step, tried until it fits.
-    fn step(
-        &mut self,
-        batch: &<M as TrainStep>::Input,
-        place: &Place,
-    ) -> Result<<M as TrainStep>::Output, TrainError> {
+    fn step(&mut self, batch: &<M as TrainStep>::Input, place: &Place) -> Result<<M as TrainStep>::Output, TrainError> {
         let Self { strategy, engine, state, .. } = self;
         let samples = batch.samples();
         self.steps += 1;
@@ -320,18 +316,24 @@ where
         let largest = Plan { micro_batch: samples, recompute: Recompute::None };
         let policy = self.inference.get_or_insert_with(|| Policy::new(Limits::of_inference(samples), largest));
         let device = engine.device.clone().without_autodiff();
-        strategy.carry_out(policy, None, samples, || make_room(&device), |plan| {
-            let mut outputs = Vec::new();
-            for cut in micro_batches(samples, 1, plan.micro_batch) {
-                let part = batch.part(cut.rows);
-                let share = part.share(batch);
-                let output = InferenceStep::step(model, part);
-                outputs.push((output.sync().map_err(|error| error.to_string())?, share));
-            }
-            let output = <M as InferenceStep>::Output::join(outputs);
-            read(output.witness().into_iter().collect())?;
-            Ok(output)
-        })
+        strategy.carry_out(
+            policy,
+            None,
+            samples,
+            || make_room(&device),
+            |plan| {
+                let mut outputs = Vec::new();
+                for cut in micro_batches(samples, 1, plan.micro_batch) {
+                    let part = batch.part(cut.rows);
+                    let share = part.share(batch);
+                    let output = InferenceStep::step(model, part);
+                    outputs.push((output.sync().map_err(|error| error.to_string())?, share));
+                }
+                let output = <M as InferenceStep>::Output::join(outputs);
+                read(output.witness().into_iter().collect())?;
+                Ok(output)
+            },
+        )
     }
 }
 

@@ -1,10 +1,12 @@
 //! The operations on Burn's gradient graph.
 
+use burn::backend::TensorMetadata;
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Flex};
 use burn_flex::FlexTensor;
@@ -26,6 +28,14 @@ impl<C: CheckpointStrategy> CpuOps for Autodiff<Flex, C> {
                 prep.finish(state, Flex::depthwise(x, weight, stride, before))
             }
             OpsKind::UnTracked(prep) => prep.finish(Flex::depthwise(x, weight, stride, before)),
+        }
+    }
+
+    fn pointwise(x: Tracked<C>, weight: Tracked<C>) -> Tracked<C> {
+        let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
+        match PointwiseBackward.prepare::<C>([x_node, weight_node]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish((x.clone(), weight.clone()), Flex::pointwise(x, weight)),
+            OpsKind::UnTracked(prep) => prep.finish(Flex::pointwise(x, weight)),
         }
     }
 
@@ -86,6 +96,29 @@ impl Backward<Flex, 2> for DepthwiseBackward {
         if let Some(node) = weight_node {
             let dw = depthwise::backward_weight(&values(&x), &dy, &geometry);
             grads.register::<Flex>(node.id, tensor(dw, dims(&weight)));
+        }
+    }
+}
+
+#[derive(Debug)]
+struct PointwiseBackward;
+
+impl Backward<Flex, 2> for PointwiseBackward {
+    type State = (FlexTensor, FlexTensor);
+
+    fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let (x, weight) = ops.state;
+        let dy = grads.consume::<Flex>(&ops.node);
+        let [x_node, weight_node] = ops.parents;
+        // Burn makes a product and then copies it, and copies what lies transposed.
+        room::announce(2 * size_of::<f32>() * (x.shape().num_elements() + dy.shape().num_elements()));
+        if let Some(node) = x_node {
+            let dx = Flex::float_matmul(Flex::float_swap_dims(weight, 1, 2), dy.clone());
+            grads.register::<Flex>(node.id, dx);
+        }
+        if let Some(node) = weight_node {
+            let of_samples = Flex::float_matmul(dy, Flex::float_swap_dims(x, 1, 2));
+            grads.register::<Flex>(node.id, Flex::float_sum_dim(of_samples, 0));
         }
     }
 }

@@ -16,6 +16,7 @@ mod norm_act;
 #[cfg(test)]
 mod tests;
 
+use burn::backend::ops::FloatTensorOps;
 use burn::backend::{Backend, Dispatch, DispatchDevice, Flex, backend_extension, tensor::FloatTensor};
 use burn::tensor::{DType, Tensor, TensorData};
 use burn_flex::FlexTensor;
@@ -35,6 +36,9 @@ pub(crate) trait CpuOps: Backend {
         stride: usize,
         before: [usize; 2],
     ) -> FloatTensor<Self>;
+
+    /// A 1x1 convolution as the matrix product it is; `x` `[n, c, pixels]`, `weight` `[1, output, c]`.
+    fn pointwise(x: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// Normalisation with given statistics, then the activation; `weight` and `bias` `[c]`, `statistics`
     /// `[2, groups, c]` (means, then biased variances). Its backward pass takes the statistics for functions of `x`.
@@ -65,6 +69,11 @@ pub(crate) fn on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
 /// See [`CpuOps::depthwise`]. The caller has asked [`serves`] and [`depthwise_kernel`].
 pub(crate) fn depthwise(x: Tensor<4>, weight: Tensor<4>, stride: usize, before: [usize; 2]) -> Tensor<4> {
     Tensor::from_dispatch(<Dispatch as CpuOps>::depthwise(x.into_dispatch(), weight.into_dispatch(), stride, before))
+}
+
+/// See [`CpuOps::pointwise`]. The caller has asked [`serves`].
+pub(crate) fn pointwise(x: Tensor<3>, weight: Tensor<3>) -> Tensor<3> {
+    Tensor::from_dispatch(<Dispatch as CpuOps>::pointwise(x.into_dispatch(), weight.into_dispatch()))
 }
 
 /// Whether there is a depthwise operation for kernels of this side.
@@ -102,6 +111,10 @@ impl CpuOps for Flex {
     fn depthwise(x: FlexTensor, weight: FlexTensor, stride: usize, before: [usize; 2]) -> FlexTensor {
         let geometry = Geometry::of(&x, &weight, stride, before);
         tensor(depthwise::forward(&values(&x), &values(&weight), &geometry), geometry.output())
+    }
+
+    fn pointwise(x: FlexTensor, weight: FlexTensor) -> FlexTensor {
+        Flex::float_matmul(weight, x)
     }
 
     fn norm_act(

@@ -1,51 +1,32 @@
-//! A network on a device that fails where it is told to, and runs of it.
+//! Runs of a small network, and what they leave.
+#![allow(dead_code)] // each test takes what it needs
+#![allow(clippy::unwrap_used)] // as in every test
 
-use std::fmt::{self, Debug, Formatter};
-use std::ops::Range;
+mod net;
+
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder, batcher::Batcher};
 use burn::data::dataset::InMemDataset;
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::nn::conv::{Conv2d, Conv2dConfig};
-use burn::nn::loss::CrossEntropyLossConfig;
-use burn::nn::{BatchNorm, BatchNormConfig, Dropout, DropoutConfig, Linear, LinearConfig, Relu};
+use burn::optim::AdamWConfig;
 use burn::optim::lr_scheduler::exponential::ExponentialLrSchedulerConfig;
-use burn::optim::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
-use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use burn::train::logger::{InMemoryMetricLogger, MetricLogger};
-use burn::train::metric::store::{EpochSummary, MetricsUpdate, Split as Part};
+use burn::train::metric::store::{Aggregate, Direction, EpochSummary, MetricsUpdate, Split as Part};
 use burn::train::metric::{AccuracyMetric, LossMetric, MetricDefinition, NumericEntry};
 use burn::train::{
-    ClassificationOutput, ExecutionStrategy, InferenceStep, Interrupter, Learner, SupervisedTraining, TrainOutput, TrainStep,
+    ExecutionStrategy, Interrupter, Learner, MetricEarlyStoppingStrategy, StoppingCondition, SupervisedTraining,
     TrainingStrategy,
 };
-use kindling_burn_train::{OomProofStrategy, Split};
+use burn_pack::Reader;
+use kindling_burn_train::OomProofStrategy;
 
-const SIZE: usize = 8;
+use net::{Batch, CLASSES, Memory, SIZE};
+pub(crate) use net::{Fault, Moment, Net, Norm};
+
 const BATCH: usize = 24;
-const CLASSES: usize = 3;
-
-/// A batch in host memory, so that its upload is part of the step.
-#[derive(Clone, Debug)]
-pub(crate) struct Batch {
-    images: Vec<f32>,
-    labels: Vec<i64>,
-}
-
-impl Split for Batch {
-    fn samples(&self) -> usize {
-        self.labels.len()
-    }
-
-    fn part(&self, rows: Range<usize>) -> Self {
-        let pixels = rows.start * SIZE * SIZE..rows.end * SIZE * SIZE;
-        Self { images: self.images[pixels].to_vec(), labels: self.labels[rows].to_vec() }
-    }
-}
 
 struct Stack;
 
@@ -53,152 +34,6 @@ impl Batcher<(Vec<f32>, i64), Batch> for Stack {
     fn batch(&self, items: Vec<(Vec<f32>, i64)>, _device: &Device) -> Batch {
         let labels = items.iter().map(|(_, label)| *label).collect();
         Batch { images: items.into_iter().flat_map(|(image, _)| image).collect(), labels }
-    }
-}
-
-/// Where a device may fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
-    Upload,
-    /// After the forward pass, before the backward pass.
-    Forward,
-    Backward,
-    /// Before the optimizer.
-    Optimizer,
-    /// After it.
-    Optimized,
-    Infer,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Fault {
-    pub(crate) moment: Moment,
-    /// How often the moment comes before.
-    pub(crate) call: usize,
-    pub(crate) text: &'static str,
-}
-
-impl Fault {
-    pub(crate) fn oom(moment: Moment, call: usize) -> Self {
-        Self { moment, call, text: "out of device memory allocating 1048576 bytes" }
-    }
-}
-
-#[derive(Default)]
-struct Memory {
-    faults: Vec<Fault>,
-    calls: [AtomicUsize; 6],
-    holds: usize,
-    /// After so many steps the run is interrupted.
-    stop: Option<(usize, Interrupter)>,
-}
-
-impl Debug for Memory {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:?}", self.faults)
-    }
-}
-
-impl Memory {
-    fn at(&self, moment: Moment, samples: usize) {
-        let call = self.calls[moment as usize].fetch_add(1, Relaxed);
-        if let Some(fault) = self.faults.iter().find(|fault| (fault.moment, fault.call) == (moment, call)) {
-            panic!("{}", fault.text);
-        }
-        if samples > self.holds {
-            panic!("out of device memory allocating 1048576 bytes");
-        }
-        if let Some((steps, interrupter)) = &self.stop
-            && moment == Moment::Optimized
-            && call + 1 == *steps
-        {
-            interrupter.stop(Some("enough"));
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Norm {
-    None,
-    Burn,
-    Kindling,
-}
-
-#[derive(Module, Debug)]
-pub(crate) struct Net {
-    conv: Conv2d,
-    burns: Option<BatchNorm>,
-    ours: Option<kindling_layers::BatchNorm>,
-    dropout: Option<Dropout>,
-    classifier: Linear,
-    #[module(skip)]
-    memory: Arc<Memory>,
-}
-
-impl Net {
-    /// The same for every run with the same layers, parameter identities apart.
-    pub(crate) fn new(run: &Run) -> Self {
-        let device = Device::flex().autodiff();
-        device.seed(11);
-        Self {
-            conv: Conv2dConfig::new([1, 6], [3, 3]).init(&device),
-            classifier: LinearConfig::new(6, CLASSES).init(&device),
-            burns: (run.norm == Norm::Burn).then(|| BatchNormConfig::new(6).init(&device)),
-            ours: (run.norm == Norm::Kindling).then(|| kindling_layers::BatchNormConfig::default().init(6, &device)),
-            dropout: run.dropout.then(|| DropoutConfig::new(0.25).init()),
-            memory: Arc::default(),
-        }
-    }
-
-    fn judge(&self, batch: Batch) -> ClassificationOutput {
-        let device = self.conv.weight.device();
-        let samples = batch.samples();
-        let images = Tensor::<4>::from_data(TensorData::new(batch.images, [samples, 1, SIZE, SIZE]), &device);
-        let labels = Tensor::<1, Int>::from_data(TensorData::new(batch.labels, [samples]), &device);
-        let mut x = self.conv.forward(images);
-        if let Some(norm) = &self.burns {
-            x = norm.forward(x);
-        }
-        if let Some(norm) = &self.ours {
-            x = norm.forward(x);
-        }
-        let x = Relu::new().forward(x).mean_dims(&[2, 3]).reshape([samples, 6]);
-        let x = if let Some(dropout) = &self.dropout { dropout.forward(x) } else { x };
-        let logits = self.classifier.forward(x);
-        let loss = CrossEntropyLossConfig::new().init(&device).forward(logits.clone(), labels.clone());
-        ClassificationOutput::new(loss, logits, labels)
-    }
-}
-
-impl TrainStep for Net {
-    type Input = Batch;
-    type Output = ClassificationOutput;
-
-    fn step(&self, batch: Batch) -> TrainOutput<ClassificationOutput> {
-        let samples = batch.samples();
-        self.memory.at(Moment::Upload, samples);
-        let output = self.judge(batch);
-        self.memory.at(Moment::Forward, samples);
-        let gradients = output.loss.backward();
-        self.memory.at(Moment::Backward, samples);
-        TrainOutput::new(self, gradients, output)
-    }
-
-    fn optimize(self, optimizer: &mut ModuleOptimizer, rate: ModuleLearningRate, gradients: GradientsParams) -> Self {
-        self.memory.at(Moment::Optimizer, 0);
-        let next = optimizer.step(rate, self, gradients);
-        next.memory.at(Moment::Optimized, 0);
-        next
-    }
-}
-
-impl InferenceStep for Net {
-    type Input = Batch;
-    type Output = ClassificationOutput;
-
-    fn step(&self, batch: Batch) -> ClassificationOutput {
-        self.memory.at(Moment::Infer, batch.samples());
-        self.judge(batch)
     }
 }
 
@@ -212,13 +47,17 @@ pub(crate) struct Run {
     pub(crate) dropout: bool,
     pub(crate) accumulation: Option<usize>,
     pub(crate) micro_batch: Option<usize>,
+    pub(crate) norm_group: usize,
     pub(crate) seed: Option<u64>,
+    pub(crate) shuffle: bool,
     pub(crate) burns_own: bool,
     pub(crate) faults: Vec<Fault>,
     /// Samples the device holds at once.
     pub(crate) holds: usize,
     pub(crate) resume: Option<(usize, Arc<tempfile::TempDir>)>,
     pub(crate) stop_after: Option<usize>,
+    /// Stop when the loss has not risen for an epoch.
+    pub(crate) early_stopping: bool,
 }
 
 impl Default for Run {
@@ -231,12 +70,15 @@ impl Default for Run {
             dropout: false,
             accumulation: None,
             micro_batch: None,
+            norm_group: 8,
             seed: None,
+            shuffle: true,
             burns_own: false,
             faults: Vec::new(),
             holds: usize::MAX,
             resume: None,
             stop_after: None,
+            early_stopping: false,
         }
     }
 }
@@ -247,8 +89,8 @@ pub(crate) struct Ended {
     pub(crate) error: Option<String>,
     pub(crate) recoveries: Vec<String>,
     pub(crate) metrics: Vec<String>,
-    /// The files of the last epoch's checkpoint.
-    pub(crate) checkpoint: Vec<Vec<u8>>,
+    /// What is in the files of the last epoch's checkpoint.
+    pub(crate) checkpoint: Vec<Vec<String>>,
     pub(crate) folder: Arc<tempfile::TempDir>,
 }
 
@@ -266,14 +108,8 @@ impl Run {
             nets.push((kind, Net::new(self)));
         }
         let (_, net) = nets.iter().find(|(known, _)| *known == kind).unwrap();
-        let memory = Memory {
-            faults: self.faults.clone(),
-            calls: Default::default(),
-            holds: self.holds,
-            stop: self.stop_after.map(|steps| (steps, interrupter)),
-        };
-        // Running statistics are shared between clones of a network.
-        Net { memory: Arc::new(memory), ..net.valid().train() }
+        let stop = self.stop_after.map(|steps| (steps, interrupter));
+        net.valid().train().on(Memory::new(self.faults.clone(), self.holds, stop))
     }
 
     pub(crate) fn go(&self) -> Ended {
@@ -286,6 +122,7 @@ impl Run {
         let recoveries = Arc::new(Mutex::new(Vec::new()));
         let seen = recoveries.clone();
         let mut strategy = OomProofStrategy::new(device.clone())
+            .norm_group(self.norm_group)
             .on_recovery(move |recovery| seen.lock().unwrap().push(recovery.lever.clone()));
         if let Some(samples) = self.micro_batch {
             strategy = strategy.micro_batch(samples);
@@ -302,8 +139,8 @@ impl Run {
         let folder = self.resume.as_ref().map(|(_, folder)| folder.clone());
         let folder = folder.unwrap_or_else(|| Arc::new(tempfile::tempdir().unwrap()));
         let metrics = Arc::new(Mutex::new(Vec::new()));
-        let train = samples(self.batches * BATCH - 5, Some(2));
-        let mut training = SupervisedTraining::new(folder.path(), train, samples(28, None))
+        let train = samples(self.batches * BATCH - 5, BATCH, self.shuffle);
+        let mut training = SupervisedTraining::new(folder.path(), train, samples(28, 16, false))
             .with_training_strategy(strategy)
             .with_metric_logger(Recorder { inner: InMemoryMetricLogger::new(), seen: metrics.clone() })
             .metrics((LossMetric::new(), AccuracyMetric::new()))
@@ -313,6 +150,12 @@ impl Run {
             .num_epochs(self.epochs);
         if let Some(batches) = self.accumulation {
             training = training.grads_accumulation(batches);
+        }
+        if self.early_stopping {
+            let condition = StoppingCondition::NoImprovementSince { n_epochs: 1 };
+            let (loss, split) = (LossMetric::new(), Part::Valid);
+            let stop = MetricEarlyStoppingStrategy::new(&loss, Aggregate::Mean, Direction::Highest, split, condition);
+            training = training.early_stopping(stop);
         }
         if let Some((epoch, _)) = &self.resume {
             training = training.checkpoint(*epoch);
@@ -335,11 +178,17 @@ impl Run {
     }
 }
 
-fn read(path: PathBuf) -> Vec<u8> {
-    std::fs::read(path).unwrap_or_default()
+/// A record, if there is one. Its tensors lie in any order.
+fn read(path: PathBuf) -> Vec<String> {
+    let Ok(reader) = Reader::from_file(path) else { return Vec::new() };
+    let scalars = reader.scalars().iter().map(|(name, value)| format!("{name} {value:?}")).collect::<Vec<_>>();
+    let tensors = reader.tensor_names().into_iter().map(|name| format!("{name} {:?}", reader.tensor_data(name)));
+    let mut all: Vec<String> = tensors.chain(scalars).collect();
+    all.sort();
+    all
 }
 
-fn samples(count: usize, shuffle: Option<u64>) -> Arc<dyn DataLoader<Batch>> {
+fn samples(count: usize, batch: usize, shuffle: bool) -> Arc<dyn DataLoader<Batch>> {
     let sample = |index: usize| {
         let label = index % CLASSES;
         let mut noise = (index as u32 + 1).wrapping_mul(2_654_435_769);
@@ -351,8 +200,8 @@ fn samples(count: usize, shuffle: Option<u64>) -> Arc<dyn DataLoader<Batch>> {
         });
         (pixels.collect(), label as i64)
     };
-    let loader = DataLoaderBuilder::new(Stack).batch_size(if shuffle.is_some() { BATCH } else { 16 });
-    let loader = if let Some(seed) = shuffle { loader.shuffle(seed) } else { loader };
+    let loader = DataLoaderBuilder::new(Stack).batch_size(batch);
+    let loader = if shuffle { loader.shuffle(2) } else { loader };
     loader.build(InMemDataset::new((0..count).map(sample).collect()))
 }
 
