@@ -1,5 +1,6 @@
 //! Runs of the public trainer inside the test's own process: pictures made on the spot, a folder that goes away, and
 //! everything a run leaves to compare.
+#![allow(clippy::unwrap_used)]
 #![allow(dead_code)] // each test program uses its share
 
 use std::collections::BTreeMap;
