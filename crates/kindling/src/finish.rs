@@ -55,6 +55,8 @@ impl Finished<'_> {
             images_per_second: progress.images as f64 / progress.seconds.max(1e-9),
             peak_memory_bytes: trainer.peak_memory(),
             seconds: progress.seconds,
+            precision: self.config.train.precision.to_string(),
+            skipped_updates: trainer.skipped_updates(),
             recoveries: progress.recoveries,
             recovery_seconds: progress.recovery_seconds,
             test: Some(test.score.clone()),
@@ -70,7 +72,7 @@ impl Finished<'_> {
         let name = split.to_string();
         let classes = self.config.data.classes.len();
         let tell = |done| observer.evaluating(&name, done, total);
-        let inference = Inference::new(self.device, self.config.inference_batch());
+        let inference = Inference::new(self.device, self.config.inference_batch(), self.config.train.precision);
         Ok(evaluate(network, &loader, classes, &inference, tell)?)
     }
 

@@ -18,14 +18,14 @@ use crate::error::TrainError;
 use crate::evaluate::{Inference, evaluate};
 use crate::fault::{Faults, Phase};
 use crate::learner::Learner;
-use crate::loss::CrossEntropy;
-use crate::norm_momentum::NormMomentum;
+use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Plan, Policy};
 use crate::recovery::{Recovery, abandon_graph, carry_out, make_room};
 use crate::schedule::Schedule;
 use crate::state::{Best, Progress, TrainState};
 use crate::step::StepEngine;
+use crate::warm_up::{Warmed, warm_up};
 
 /// Watches a run. Nothing an observer does can change its result.
 pub trait Observer {
@@ -80,6 +80,8 @@ pub struct Trainer<'a, M: Classifier> {
     state: TrainState<M>,
     /// The step of the newest checkpoint this process wrote.
     saved: Option<u64>,
+    /// Whether the device's kernels are chosen: at once where there is nothing to choose.
+    warm: bool,
     began: Instant,
 }
 
@@ -94,28 +96,21 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let total_steps = config.max_steps.map_or(all, |most| most.min(all));
         let warmup_steps = (config.warmup * total_steps as f64).round() as u64;
         let schedule = Schedule { peak: config.lr, warmup_steps, total_steps };
-        let loss = CrossEntropy::new(setup.classes, config.label_smoothing, config.class_weights.as_deref());
-        let engine = StepEngine {
-            device: setup.device.clone().autodiff(),
-            loss,
-            clip_norm: config.clip_norm,
-            norm_group: config.norm_group,
-            norm_momentum: NormMomentum::new(config.norm_momentum, total_steps),
-            ema: config.ema,
-            seed: config.seed,
-            faults: setup.faults.clone(),
-        };
+        let engine = StepEngine::new(&config, setup.classes, &setup.device, total_steps, setup.faults.clone());
         let optimizer = Optimizer::new(config.optimizer);
         let state = TrainState {
             learner: Learner::new("model", model, optimizer, config.ema.is_some()),
             policy: policy(&config, setup.start),
+            loss_scale: LossScale::new(config.precision),
             progress: Progress::default(),
         };
         let checkpoints = Checkpoints::new(setup.run.checkpoints(), setup.model_name);
         let log = EventLog::open(&setup.run.events())?;
         let meter = Meter::new(&setup.device);
         let began = Instant::now();
-        Ok(Self { config, setup, engine, schedule, checkpoints, log, meter, state, saved: None, began })
+        // Only devices that compile kernels have pools.
+        let warm = setup.device.memory_pool_usage().is_none();
+        Ok(Self { config, setup, engine, schedule, checkpoints, log, meter, state, saved: None, warm, began })
     }
 
     /// Continues from the newest checkpoint: the log forgets what came after it.
@@ -142,6 +137,11 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// Optimizer steps of the whole run.
     pub fn total_steps(&self) -> u64 {
         self.schedule.total_steps
+    }
+
+    /// Updates that were left out because a gradient of a half format was not finite.
+    pub fn skipped_updates(&self) -> u64 {
+        self.state.loss_scale.skipped()
     }
 
     /// The most memory in use so far, in bytes.
@@ -209,7 +209,12 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         }
         let mut started = Instant::now();
         for batch in self.setup.train.epoch(self.state.progress.epoch, self.state.progress.batch) {
-            self.step(&batch?, started, observer)?;
+            let batch = batch?;
+            if !self.warm {
+                self.warm_up(&batch, observer)?;
+                started = Instant::now();
+            }
+            self.step(&batch, started, observer)?;
             let step = self.state.progress.step;
             if self.setup.stop.load(Ordering::Relaxed) {
                 self.checkpoint(observer)?;
@@ -227,6 +232,16 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         Ok(Ended::Finished)
     }
 
+    /// Has the device choose its kernels while it is empty.
+    fn warm_up(&mut self, batch: &HostBatch, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let Self { engine, state, setup, .. } = &*self;
+        let Warmed { micro_batches, too_large, seconds } =
+            warm_up(engine, &state.learner, batch, &state.policy, &setup.device)?;
+        self.warm = true;
+        let step = self.state.progress.step;
+        self.emit(Event::WarmedUp { step, micro_batches, too_large, seconds }, observer)
+    }
+
     /// One step: compute, commit, tell. `started` is when the wait for its batch began.
     fn step(&mut self, batch: &HostBatch, started: Instant, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let step = self.state.progress.step + 1;
@@ -238,11 +253,15 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             &setup.device,
             || abandon_graph(&state.learner.model, &setup.device),
             |recovery| recoveries.push(recovery.clone()),
-            |plan| engine.compute(&state.learner, batch, plan, step, lr),
+            |plan| engine.compute(&state.learner, batch, plan, step, lr, state.loss_scale.factor()),
         );
         self.tell("training", recoveries, observer)?;
-        let (good, policy) = outcome?;
         let seconds = started.elapsed().as_secs_f64();
+        if let (Err(TrainError::NotFinite { .. }), Some(next)) = (&outcome, self.state.loss_scale.after_overflow()) {
+            self.state.skip(next, batch.len(), seconds);
+            return self.emit(Event::Skipped { step, loss_scale: next.factor() }, observer);
+        }
+        let (good, policy) = outcome?;
         self.state.commit(good.learner, policy, batch.len(), seconds);
         let event = Event::Step {
             step,
@@ -266,7 +285,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let total = loader.samples_per_epoch();
         let inference = Inference {
             faults: Some((&self.engine.faults, step)),
-            ..Inference::new(&self.setup.device, self.state.policy.plan().micro_batch)
+            ..Inference::new(&self.setup.device, self.state.policy.plan().micro_batch, self.config.precision)
         };
         let watch = |done| observer.evaluating("validation", done, total);
         let evaluation = evaluate(&self.state.learner.judged(), loader, self.setup.classes, &inference, watch)?;
@@ -333,7 +352,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
 }
 
 /// Which plans a run chooses from, and where it starts.
-fn policy(config: &TrainConfig, start: Plan) -> Policy {
+pub(crate) fn policy(config: &TrainConfig, start: Plan) -> Policy {
     let mut limits = Limits::new(config.largest_group(), config.batch_size);
     if let Some(most) = config.micro_batch {
         limits = limits.with_largest(most);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::Device;
-use kindling_layers::parameters;
 use kindling_layers::tensors::Tensors;
+use kindling_layers::{Precision, parameters};
 
 use crate::config::OptimizerConfig;
 use crate::error::TrainError;
@@ -12,9 +12,10 @@ use crate::learner::{Learner, Saved};
 use crate::loss::CrossEntropy;
 use crate::norm_momentum::NormMomentum;
 use crate::optimizer::{Counters, Optimizer};
-use crate::policy::{Plan, Recompute};
+use crate::policy::{Limits, Plan, Policy, Recompute};
 use crate::step::{GoodStep, StepEngine};
 use crate::testing::{CLASSES, Toy, batch};
+use crate::warm_up::warm_up;
 
 const ADAMW: OptimizerConfig = OptimizerConfig::AdamW { weight_decay: 0.02 };
 const SGD: OptimizerConfig = OptimizerConfig::Sgd { momentum: 0.9, weight_decay: 1e-3 };
@@ -28,6 +29,7 @@ fn engine(faults: &str) -> StepEngine {
         norm_momentum: NormMomentum::Fixed(0.1),
         ema: Some(0.9),
         seed: 4,
+        precision: Precision::F32,
         faults: faults.parse().unwrap(),
     }
 }
@@ -42,7 +44,7 @@ fn everything(learner: &Learner<Toy>) -> Everything {
 
 fn compute(learner: &Learner<Toy>, step: u64, micro: usize, faults: &str) -> Result<GoodStep<Toy>, TrainError> {
     let plan = Plan { micro_batch: micro, recompute: Recompute::None };
-    engine(faults).compute(learner, &batch(12, step as usize), &plan, step, 0.01)
+    engine(faults).compute(learner, &batch(12, step as usize), &plan, step, 0.01, 1.0)
 }
 
 fn start(config: OptimizerConfig) -> Learner<Toy> {
@@ -204,4 +206,21 @@ fn the_update_rules_are_those_of_pytorch() {
     let after = values(&model);
     close(after["weight"][0], 0.5 - 0.01 * 2.0 - 0.01 * (0.9 * 2.0 + 2.0));
     close(after["bias"][0], 0.25 - 0.01 - 0.01 * 1.9);
+}
+
+#[test]
+fn warming_up_goes_from_the_smallest_micro_batch_to_the_plans_and_changes_nothing() {
+    let learner = train(ADAMW, 2, 12);
+    let before = everything(&learner);
+    let policy = |micro_batch| {
+        let limits = Limits::new(4, 16);
+        Policy::new(limits, Plan { micro_batch, recompute: Recompute::None })
+    };
+    // Failures that a run is to have are not spent on it.
+    let engine = engine("oom@step=1,phase=forward");
+    for (planned, expected) in [(4, vec![4]), (8, vec![4, 8]), (16, vec![4, 8])] {
+        let warmed = warm_up(&engine, &learner, &batch(12, 3), &policy(planned), &Device::flex()).unwrap();
+        assert_eq!((warmed.micro_batches, warmed.too_large), (expected, None), "16 are more than there are");
+    }
+    assert_eq!(everything(&learner), before);
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Split};
+use kindling_layers::Precision;
 use kindling_runs::{RunDir, Score};
 use kindling_trainer::{Inference, evaluate};
 use serde_json::json;
@@ -31,6 +32,9 @@ pub(crate) struct Args {
     /// Samples computed at once [default: the run's]
     #[arg(long, value_name = "N")]
     micro_batch: Option<usize>,
+    /// Format of feature maps: f32, bf16 or f16 [default: the run's]
+    #[arg(long, value_name = "FORMAT")]
+    precision: Option<Precision>,
     /// auto, cpu, cuda[:N] or wgpu
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -51,7 +55,10 @@ impl Args {
         let micro_batch = self.micro_batch.unwrap_or(config.inference_batch());
         let loader = loader(&config, &dataset, self.split);
         let classes = config.data.classes.len();
-        let score = evaluate(&network, &loader, classes, &Inference::new(&chosen.device, micro_batch), |_| {})?.score;
+        let precision = self.precision.unwrap_or(config.train.precision);
+        chosen.check_precision(precision)?;
+        let inference = Inference::new(&chosen.device, micro_batch, precision);
+        let score = evaluate(&network, &loader, classes, &inference, |_| {})?.score;
         let chance = dataset.chance(self.split);
         match self.format {
             Format::Json => println!(

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{HostBatch, Preprocess, read_image};
+use kindling_layers::Precision;
 use kindling_runs::RunDir;
 use kindling_trainer::{most_probable, predict};
 use kindling_zoo::weights::{self, Adapt};
@@ -59,6 +60,7 @@ struct Predictor {
     network: Network,
     classes: Vec<String>,
     preprocess: Preprocess,
+    precision: Precision,
     device: Device,
 }
 
@@ -132,7 +134,9 @@ impl Predictor {
         let run = RunDir::open(run)?;
         let config: RunConfig = run.read_config()?;
         let network = config.trained(&run, last, &device)?;
-        Ok(Self { network, classes: config.data.classes, preprocess: config.data.preprocess, device })
+        let RunConfig { data, train, .. } = config;
+        let precision = train.precision;
+        Ok(Self { network, classes: data.classes, preprocess: data.preprocess, precision, device })
     }
 
     fn pretrained(name: &str, device: Device) -> Result<Self> {
@@ -141,14 +145,15 @@ impl Predictor {
         let options = ModelOptions { classes: known.classes, ..ModelOptions::imagenet() };
         let network = model.build(&options, &device)?;
         let (network, _) = weights::load(network, &model.key(), &path, Adapt::Exactly)?;
-        Ok(Self { network, classes: known.class_names(), preprocess: pretrained::preprocess(known), device })
+        let (classes, preprocess) = (known.class_names(), pretrained::preprocess(known));
+        Ok(Self { network, classes, preprocess, precision: Precision::F32, device })
     }
 
     fn probabilities(&self, path: &Path) -> Result<Vec<f64>> {
         let images = self.preprocess.apply(&read_image(path)?);
         let shape = [1, self.preprocess.channels, self.preprocess.size, self.preprocess.size];
         let batch = HostBatch { images, shape, labels: vec![0], samples: vec![0], epoch: 0, index: 0 };
-        Ok(predict(&self.network, &batch, 0..1, &self.device)?.pop().unwrap_or_default())
+        Ok(predict(&self.network, &batch, 0..1, &self.device, self.precision)?.pop().unwrap_or_default())
     }
 }
 

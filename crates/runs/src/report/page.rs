@@ -195,6 +195,12 @@ fn happened(report: &Report<'_>, steps: &Steps) -> Markup {
                 let cost = words::duration(*seconds);
                 lines.push((*step, format!("memory ran out in {during}: {lever}; it cost {cost} and changed nothing")));
             }
+            Event::Skipped { step, loss_scale } => {
+                lines.push((*step, format!("gradients not finite: update left out, loss scale {loss_scale}")));
+            }
+            Event::WarmedUp { step, seconds, .. } => {
+                lines.push((*step, format!("kernels chosen in {}", words::duration(*seconds))));
+            }
             Event::Interrupted { step } => lines.push((*step, "interrupted and saved".into())),
             Event::Resumed { step } => lines.push((*step, "resumed".into())),
             Event::Finished { step, seconds } => {

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use anyhow::{Context, Result, bail};
 use kindling_data::{Dataset, Split};
-use kindling_layers::Freeze;
+use kindling_layers::{Freeze, Precision};
 use kindling_runs::{RunDir, read_toml};
 use kindling_trainer::{OptimizerConfig, Recompute, TrainConfig};
 use kindling_zoo::{Model, find};
@@ -40,6 +40,8 @@ struct PlanFile {
     batch_size: usize,
     micro_batch: usize,
     recompute: Recompute,
+    #[serde(default)]
+    precision: Precision,
     memory_budget: u64,
     #[allow(dead_code)] // for people
     predicted_peak: u64,
@@ -96,6 +98,7 @@ impl Args {
         if let Some(plan) = plan {
             train.micro_batch = self.micro_batch.map_or(Some(plan.micro_batch), Choice::fixed);
             train.recompute = self.recompute.map_or(Some(plan.recompute), Choice::fixed);
+            train.precision = self.precision.unwrap_or(plan.precision);
         }
         let device = self.device.map(|device| device.to_string()).or(file.map(|file| file.device.clone()));
         let config = RunConfig {
@@ -186,6 +189,7 @@ impl Args {
             batch_size,
             micro_batch,
             recompute,
+            precision: self.precision.or(file.map(|file| file.precision)).unwrap_or_default(),
             ema: self.ema.or(file.and_then(|file| file.ema)),
             norm_group,
             norm_momentum: file.and_then(|file| file.norm_momentum),
@@ -240,6 +244,7 @@ impl Args {
             changed("--augment", self.augment, config.data.augment),
             changed("--batch-size", self.batch_size, train.batch_size),
             changed("--norm-group", self.norm_group, train.norm_group),
+            changed("--precision", self.precision, train.precision),
             changed("--epochs", self.epochs, train.epochs),
             changed_option("--max-steps", self.max_steps, train.max_steps),
             changed("--lr", self.lr, train.lr),
