@@ -91,7 +91,7 @@ fn recomputing_activations_gives_the_same_bits() {
         for recompute in [Recompute::Stages, Recompute::Blocks] {
             let plan = Plan { micro_batch: 4, recompute };
             let again = (1..=3).fold(start(config), |learner, step| {
-                engine("").compute(&learner, &batch(12, step as usize), &plan, step, 0.01).unwrap().learner
+                engine("").compute(&learner, &batch(12, step as usize), &plan, step, 0.01, 1.0).unwrap().learner
             });
             assert_eq!(everything(&plain), everything(&again), "{recompute}");
         }
@@ -134,7 +134,7 @@ fn a_loss_that_is_not_a_number_stops_before_anything_changes() {
     let mut poisoned = batch(12, 2);
     poisoned.images[7] = f32::NAN;
     let plan = Plan { micro_batch: 12, recompute: Recompute::None };
-    let error = engine("").compute(&learner, &poisoned, &plan, 2, 0.01).err().expect("the loss is NaN");
+    let error = engine("").compute(&learner, &poisoned, &plan, 2, 0.01, 1.0).err().expect("the loss is NaN");
     assert!(matches!(error, TrainError::NotFinite { step: 2, .. }), "{error}");
 }
 
@@ -222,5 +222,20 @@ fn warming_up_goes_from_the_smallest_micro_batch_to_the_plans_and_changes_nothin
         let warmed = warm_up(&engine, &learner, &batch(12, 3), &policy(planned), &Device::flex()).unwrap();
         assert_eq!((warmed.micro_batches, warmed.too_large), (expected, None), "16 are more than there are");
     }
+    assert_eq!(everything(&learner), before);
+}
+
+#[test]
+fn the_loss_scale_changes_no_bit_and_one_that_overflows_is_told() {
+    let learner = train(ADAMW, 1, 12);
+    let plan = Plan { micro_batch: 8, recompute: Recompute::None };
+    let step = |loss_scale| engine("").compute(&learner, &batch(12, 2), &plan, 2, 0.01, loss_scale);
+    // A power of two moves the exponent alone, as long as nothing leaves float32's range.
+    let (plain, scaled) = (step(1.0).unwrap(), step(1024.0).unwrap());
+    assert_eq!(everything(&plain.learner), everything(&scaled.learner));
+    assert_eq!((plain.loss, plain.gradient_norm), (scaled.loss, scaled.gradient_norm));
+    let before = everything(&learner);
+    let error = step(2f64.powi(126)).err().expect("gradients above float32's range");
+    assert!(matches!(error, TrainError::NotFinite { .. }), "{error}");
     assert_eq!(everything(&learner), before);
 }
