@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kindling_random::{Purpose, rng};
 
 use crate::order::shuffle;
-use crate::{Augment, DataError, Dataset, Image, Source, Split, read_header, read_image};
+use crate::{Augment, DataError, Dataset, Image, Source, Split, Task, read_header, read_image};
 
 /// The share of a class that goes to `val`, and again to `test`, where the folder does not say.
 const HELD_OUT: f64 = 0.15;
@@ -70,6 +70,7 @@ pub fn open_folder(dir: &Path, seed: u64) -> Result<Dataset, DataError> {
         name: name.unwrap_or_else(|| dir.display().to_string()),
         about: about(dir, &missing, seed),
         classes,
+        task: Task::OneOf,
         channels,
         train,
         val,

@@ -26,7 +26,7 @@ mod thumbnail;
 
 pub use augment::Augment;
 pub use batch::HostBatch;
-pub use dataset::Dataset;
+pub use dataset::{Dataset, Task};
 pub use decode::{Header, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, read_header, read_image};
 pub use error::DataError;
 pub use folder::open_folder;

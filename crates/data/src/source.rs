@@ -14,9 +14,27 @@ pub trait Source: Send + Sync {
         self.len() == 0
     }
 
-    /// The class of a sample, an index into [`Dataset::classes`](crate::Dataset::classes), without reading it. Panics
-    /// if `index >= len()`.
+    /// The class of a sample, an index into [`Dataset::classes`](crate::Dataset::classes), without reading it; of
+    /// several classes the first, of none 0. Panics if `index >= len()`.
     fn label(&self, index: usize) -> usize;
+
+    /// The classes of a sample where it may have several or none ([`Task::AnyOf`](crate::Task::AnyOf)), sorted and
+    /// without repetition. Panics if `index >= len()`.
+    fn labels(&self, index: usize) -> Vec<usize> {
+        vec![self.label(index)]
+    }
+
+    /// What the sample must not be parted from by a split: the patient, usually. Samples without a group are alone.
+    fn group(&self, index: usize) -> Option<String> {
+        let _ = index;
+        None
+    }
+
+    /// How often the sample is drawn relative to others where drawing is weighted: finite and not negative.
+    fn weight(&self, index: usize) -> f32 {
+        let _ = index;
+        1.0
+    }
 
     /// Reads a sample, always the same for the same index.
     ///

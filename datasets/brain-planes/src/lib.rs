@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kindling_data::{Augment, Dataset};
+use kindling_data::{Augment, Dataset, Task};
 
 mod axes;
 mod error;
@@ -59,6 +59,7 @@ fn assemble(training: Vec<Volume>, test: Vec<Volume>) -> Dataset {
         name: "brain-planes".into(),
         about: ABOUT.into(),
         classes: CLASSES.map(String::from).into(),
+        task: Task::OneOf,
         channels: 1,
         train: of_part(Part::Train),
         val: of_part(Part::Val),
