@@ -15,7 +15,7 @@ pub(crate) struct Named {
 }
 
 /// Every data set with a name, in the order they are listed.
-pub(crate) const NAMED: [Named; 2] = [
+pub(crate) const NAMED: [Named; 3] = [
     Named {
         name: PHANTOMS,
         about: "synthetic 512x512 scans with a small lesion: none, round or spiculated",
@@ -26,10 +26,16 @@ pub(crate) const NAMED: [Named; 2] = [
         about: "slices of real T1 MR volumes: sagittal, coronal or axial",
         needs: "scripts/fetch-brain-planes.sh, once",
     },
+    Named {
+        name: FASHION_MNIST,
+        about: "28x28 grey pictures of clothes in ten classes",
+        needs: "scripts/fetch-fashion-mnist.sh, once",
+    },
 ];
 
 pub(crate) const PHANTOMS: &str = "phantoms";
 pub(crate) const BRAIN_PLANES: &str = "brain-planes";
+pub(crate) const FASHION_MNIST: &str = "fashion-mnist";
 
 /// Seed of the phantoms themselves. Not the run's: two seeds of one experiment must see the same images.
 const PHANTOM_SEED: u64 = 0;
@@ -39,6 +45,7 @@ pub(crate) fn open(name: &str, seed: u64) -> Result<Dataset> {
     match name {
         PHANTOMS => Ok(kindling_phantoms::dataset(PHANTOM_SEED)),
         BRAIN_PLANES => Ok(kindling_brain_planes::dataset(&cache()?)?),
+        FASHION_MNIST => Ok(kindling_fashion_mnist::dataset(&cache()?)?),
         _ => {
             let path = Path::new(name);
             if !path.exists() && !name.contains(['/', '\\', '.']) {
