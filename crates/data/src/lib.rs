@@ -8,37 +8,48 @@
 //! Order, augmentation and batches depend on (seed, epoch) alone: the same for any number of workers and after any
 //! resume.
 
+mod assemble;
 mod augment;
 mod batch;
+mod carve;
 mod dataset;
 mod decode;
 mod error;
 mod folder;
+mod format;
 mod idx;
 mod image;
 mod loader;
+mod manifest;
 mod normalisation;
+mod open;
 mod order;
 mod preprocess;
 pub mod sheet;
 mod source;
 mod split;
+mod split_by;
 mod stack;
 mod thumbnail;
 
+pub use assemble::{Opened, Opening};
 pub use augment::Augment;
 pub use batch::HostBatch;
 pub use dataset::{Dataset, Task};
 pub use decode::{Header, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, read_header, read_image};
 pub use error::DataError;
-pub use folder::open_folder;
+pub use folder::{open_folder, open_folder_with};
+pub use format::{Format, Part, Pictures, first_bytes};
 pub use idx::{Idx, MAX_IDX_BYTES, parse_idx, read_idx};
 pub use image::Image;
 pub use loader::{EpochBatches, Loader, LoaderConfig};
+pub use manifest::{Row, open_manifest, parse_manifest};
 pub use normalisation::Normalisation;
+pub use open::open_path;
 pub use order::order;
 pub use preprocess::{Fit, Interpolation, Preprocess};
 pub use source::{Source, read_guarded};
 pub use split::Split;
+pub use split_by::SplitBy;
 pub use stack::{ImageStack, StackSource};
 pub use thumbnail::png_of;
