@@ -294,6 +294,14 @@ impl Source for Files {
         self.entries[index].part.name()
     }
 
+    fn stretches(&self) -> Vec<usize> {
+        if !self.entries.iter().all(|entry| entry.format.is_sequential()) {
+            return Vec::new();
+        }
+        let same = |one: &Entry, other: &Entry| one.part.path == other.part.path;
+        self.entries.chunk_by(same).map(<[Entry]>::len).collect()
+    }
+
     fn file(&self, index: usize) -> Option<&Path> {
         let part = &self.entries[index].part;
         part.frame.is_none().then_some(&*part.path)

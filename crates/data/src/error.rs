@@ -206,4 +206,12 @@ pub enum DataError {
         /// The data.
         path: PathBuf,
     },
+    /// Shards cannot be read or written.
+    #[error("{path:?}: {reason}")]
+    Shard {
+        /// The shard, or the folder of the shards.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
 }

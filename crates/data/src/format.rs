@@ -26,6 +26,11 @@ pub trait Format: Send + Sync {
     /// # Errors
     /// Any [`DataError`] of files, with the path.
     fn read(&self, part: &Part) -> Result<Image, DataError>;
+
+    /// Whether the images of a file are best read one after another.
+    fn is_sequential(&self) -> bool {
+        false
+    }
 }
 
 /// An image in a file.
