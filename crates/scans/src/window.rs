@@ -3,8 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// The values that are shown: `centre - width / 2` becomes black, `centre + width / 2` white. Written `40,400`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Window {
     /// What becomes middle grey.
     pub centre: f64,
@@ -31,6 +34,20 @@ impl FromStr for Window {
     }
 }
 
+impl TryFrom<String> for Window {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Window> for String {
+    fn from(window: Window) -> Self {
+        window.to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -41,6 +58,7 @@ mod tests {
         for text in ["40,400", "-600,1500", "0.5,0.25"] {
             assert_eq!(text.parse::<Window>().unwrap().to_string(), text);
         }
+        assert_eq!(serde_json::to_string(&Window { centre: 40.0, width: 400.0 }).unwrap(), "\"40,400\"");
         for text in ["", "40", "40,0", "40,-1", "a,b", "inf,1", "1,NaN", "1,2,3"] {
             assert!(text.parse::<Window>().is_err(), "{text}");
         }
