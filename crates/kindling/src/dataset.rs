@@ -111,8 +111,7 @@ fn open_any(name: &str, seed: u64, how: &HowToOpen, keep_going: bool) -> Result<
         let known: Vec<&str> = NAMED.iter().map(|set| set.name).collect();
         bail!("there is no data set `{name}` and no such folder; known sets are {}", known.join(", "));
     }
-    let opening =
-        Opening { seed, split_by: how.split_by, formats: how.formats(), keep_going, cache: cache().ok() };
+    let opening = Opening { seed, split_by: how.split_by, formats: how.formats(), keep_going, cache: cache().ok() };
     Ok(open_path(path, &opening)?)
 }
 

@@ -71,7 +71,9 @@ impl Args {
                 for set in NAMED {
                     println!("{:<14} {:<38} {}", set.name, set.needs, set.about);
                 }
-                println!("\nAny folder of images works too: --data DIR, with one sub-folder a class. So do manifests (.csv, .jsonl) and");
+                println!(
+                    "\nAny folder of images works too: --data DIR, with one sub-folder a class. So do manifests (.csv, .jsonl) and"
+                );
                 println!("shards (.tar). Images are PNG, JPEG, TIFF, DICOM (with DICOMDIR) and NIfTI.");
             }
             Command::Describe { data, seed, opening, json } => describe(&data, seed, &opening, json)?,

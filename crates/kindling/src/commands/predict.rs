@@ -111,13 +111,7 @@ impl Args {
         ["file", "class"].into_iter().map(str::to_string).chain(names).collect::<Vec<_>>().join(",")
     }
 
-    fn write(
-        &self,
-        out: &mut dyn Write,
-        file: &str,
-        classes: &[String],
-        probabilities: &[f64],
-    ) -> std::io::Result<()> {
+    fn write(&self, out: &mut dyn Write, file: &str, classes: &[String], probabilities: &[f64]) -> std::io::Result<()> {
         let Some(top) = self.top else {
             return write_row(out, self.format, file, classes, probabilities);
         };
@@ -152,7 +146,13 @@ impl Predictor {
         let options = ModelOptions { classes: known.classes, ..ModelOptions::imagenet() };
         let network = model.build(&options, &device)?;
         let (network, _) = weights::load(network, &model.key(), &path, Adapt::Exactly)?;
-        Ok(Self { network, classes: known.class_names(), preprocess: pretrained::preprocess(known), opening: HowToOpen::default(), device })
+        Ok(Self {
+            network,
+            classes: known.class_names(),
+            preprocess: pretrained::preprocess(known),
+            opening: HowToOpen::default(),
+            device,
+        })
     }
 
     /// Pictures are recognised by content, everything else by whoever claims the file.

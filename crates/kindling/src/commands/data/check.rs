@@ -61,9 +61,9 @@ pub(super) fn progress_bar(total: usize, what: &str) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(total as u64);
-    if let Ok(style) =
-        ProgressStyle::with_template(&format!("{{bar:30.cyan/dim}} {{pos}}/{{len}} {what} · {{per_sec}} · {{eta}} left"))
-    {
+    if let Ok(style) = ProgressStyle::with_template(&format!(
+        "{{bar:30.cyan/dim}} {{pos}}/{{len}} {what} · {{per_sec}} · {{eta}} left"
+    )) {
         bar.set_style(style);
     }
     bar
@@ -101,7 +101,11 @@ fn print(report: &Report) {
     list("groups on two sides", &report.leaks);
     let lines = |wanted: fn(bool, bool) -> bool| -> Vec<String> {
         let of_kind = report.duplicates.iter().filter(|copies| wanted(copies.across_splits, copies.contradicting));
-        of_kind.map(|copies| copies.samples.iter().map(|(name, split)| format!("{name:?} ({split})")).collect::<Vec<_>>().join(" = ")).collect()
+        of_kind
+            .map(|copies| {
+                copies.samples.iter().map(|(name, split)| format!("{name:?} ({split})")).collect::<Vec<_>>().join(" = ")
+            })
+            .collect()
     };
     list("images with two classes", &lines(|_, contradicting| contradicting));
     list("images on two sides", &lines(|across, contradicting| across && !contradicting));
