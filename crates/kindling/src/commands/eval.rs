@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::Done;
 use crate::commands::Format;
 use crate::config::RunConfig;
-use crate::dataset;
+use crate::dataset::{self, HowToOpen};
 use crate::device::DeviceChoice;
 
 /// Score the weights of a run on a split of its data set, or of another with the same classes
@@ -20,8 +20,8 @@ use crate::device::DeviceChoice;
 pub(crate) struct Args {
     /// The run's folder
     run: PathBuf,
-    /// Another data set or image folder [default: the run's]
-    #[arg(long, value_name = "NAME|DIR")]
+    /// Another data set, folder, manifest or shards [default: the run's]
+    #[arg(long, value_name = "NAME|PATH")]
     data: Option<String>,
     /// train, val or test
     #[arg(long, default_value = "test")]
@@ -48,7 +48,10 @@ impl Args {
         let run = RunDir::open(&self.run)?;
         let config: RunConfig = run.read_config()?;
         let source = self.data.as_ref().unwrap_or(&config.data.source);
-        let dataset = dataset::open(source, config.train.seed)?;
+        // Another data set is split by what it says itself.
+        let split_by = config.data.opening.split_by.filter(|_| self.data.is_none());
+        let opening = HowToOpen { split_by, ..config.data.opening };
+        let dataset = dataset::open_with(source, config.train.seed, &opening)?.dataset;
         config.check_classes(&dataset)?;
         let chosen = self.device.open()?;
         let network = config.trained(&run, self.last, &chosen.device)?;

@@ -17,7 +17,7 @@ use kindling_zoo::weights::Import;
 use crate::Done;
 use crate::commands::eval;
 use crate::config::RunConfig;
-use crate::dataset;
+use crate::dataset::{self, HowToOpen};
 use crate::device::{Chosen, DeviceChoice};
 use crate::finish::Finished;
 use crate::interrupt;
@@ -35,9 +35,12 @@ const BURN: &str = "0.22.1";
 /// standard output is one JSON object with run, steps, test_accuracy, images_per_second and peak_memory_bytes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Data set, or a folder with one sub-folder of images a class [default: phantoms]
-    #[arg(long, value_name = "NAME|DIR", help_heading = "What")]
+    /// Data set, a folder with one sub-folder of images a class, a manifest (.csv, .jsonl) or shards (.tar) [default:
+    /// phantoms]
+    #[arg(long, value_name = "NAME|PATH", help_heading = "What")]
     data: Option<String>,
+    #[command(flatten)]
+    opening: HowToOpen,
     /// Model of the zoo; `kindling models` lists them [default: mobilenet_v3_small]
     #[arg(long, value_name = "NAME", help_heading = "What")]
     model: Option<String>,
@@ -214,7 +217,7 @@ impl Args {
         if let Some(device) = self.device {
             config.device = device.to_string();
         }
-        let dataset = dataset::open(&config.data.source, config.train.seed)?;
+        let dataset = dataset::open_with(&config.data.source, config.train.seed, &config.data.opening)?.dataset;
         config.check_classes(&dataset)?;
         let chosen = self.open_device(&config)?;
         self.fit(config, &dataset, &run, chosen, Beginning::Resumed)

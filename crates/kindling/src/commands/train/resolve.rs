@@ -75,11 +75,15 @@ impl Args {
         let seed = self.seed.or(file.map(|file| file.train.seed)).unwrap_or(0);
         let source = self.data.clone().or(file.map(|file| file.data.source.clone())).unwrap_or(PHANTOMS.to_string());
         let start = self.starting_point(file, &model)?;
-        let dataset = dataset::open(&source, seed)?;
-
         let same_data = file.filter(|file| file.data.source == source);
+        let mut opening = self.opening.or(same_data.map(|file| file.data.opening).unwrap_or_default());
+        let opened = dataset::open_with(&source, seed, &opening)?;
+        opening.split_by = opened.split_by;
+        let dataset = opened.dataset;
+
         let mut data = DataConfig {
             source,
+            opening,
             classes: dataset.classes.clone(),
             augment: self.augment.or(same_data.map(|file| file.data.augment)).unwrap_or(dataset.augment),
             preprocess: match same_data {
@@ -240,6 +244,8 @@ impl Args {
         let changes = [
             changed("--model", model, config.model.name.clone()),
             changed("--data", self.data.clone(), config.data.source.clone()),
+            changed_option("--split-by", self.opening.split_by, config.data.opening.split_by),
+            changed_option("--window", self.opening.window, config.data.opening.window),
             changed("--image-size", self.image_size, config.data.preprocess.size),
             changed("--augment", self.augment, config.data.augment),
             changed("--batch-size", self.batch_size, train.batch_size),
