@@ -146,8 +146,8 @@ pub(crate) fn classes_of(rows: &[Row]) -> Vec<String> {
 type Rows = (Vec<Row>, BTreeSet<String>);
 
 fn csv_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text);
-    let header = reader.byte_headers().map_err(|error| csv_error(error, text))?.clone();
+    let mut records = Records::of(text);
+    let (_, header) = records.next().unwrap_or((1, vec![]));
     let mut columns: [Option<usize>; COLUMNS.len()] = Default::default();
     let mut strangers = BTreeSet::new();
     for (place, name) in header.iter().enumerate() {
@@ -167,10 +167,10 @@ fn csv_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
         }
     }
     let mut rows = Vec::new();
-    let mut lines = Lines { text, at: 0, line: 1 };
-    for record in reader.byte_records() {
-        let record = record.map_err(|error| csv_error(error, text))?;
-        let line = lines.line_of(record.position());
+    for (line, record) in records {
+        if record.len() != header.len() {
+            return Err((line, format!("{} values stand under {} columns", record.len(), header.len())));
+        }
         let mut texts = [""; COLUMNS.len()];
         for (text, column) in texts.iter_mut().zip(&columns) {
             if let Some(bytes) = column.and_then(|column| record.get(column)) {
@@ -190,37 +190,55 @@ fn csv_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
 }
 
 fn text_of(bytes: &[u8], line: u64) -> Result<&str, (u64, String)> {
-    std::str::from_utf8(bytes).map_err(|_| (line, format!("{:?} is not UTF-8", String::from_utf8_lossy(bytes))))
+    let text =
+        std::str::from_utf8(bytes).map_err(|_| (line, format!("{:?} is not UTF-8", String::from_utf8_lossy(bytes))))?;
+    Ok(text.trim())
 }
 
-fn csv_error(error: csv::Error, text: &[u8]) -> (u64, String) {
-    let line = Lines { text, at: 0, line: 1 }.line_of(error.position());
-    match error.kind() {
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            (line, format!("{len} values stand under {expected_len} columns"))
-        }
-        _ => (line, error.to_string()),
-    }
-}
-
-/// Counts lines. The reader's own count lags where lines end as on Windows.
-struct Lines<'a> {
-    text: &'a [u8],
-    at: usize,
+/// The records of a table, each with the line it starts on. Empty lines are none.
+struct Records<'a> {
+    reader: csv_core::Reader,
+    rest: &'a [u8],
     line: u64,
 }
 
-impl Lines<'_> {
-    /// The line a record starts on; records come in order.
-    fn line_of(&mut self, position: Option<&csv::Position>) -> u64 {
-        let mut start = position.map_or(0, |position| position.byte() as usize).clamp(self.at, self.text.len());
-        // A record may be said to start with the end of the line before, or with empty lines.
-        while matches!(self.text.get(start), Some(b'\r' | b'\n')) {
-            start += 1;
+impl<'a> Records<'a> {
+    fn of(text: &'a [u8]) -> Self {
+        Self { reader: csv_core::Reader::new(), rest: text, line: 1 }
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = (u64, Vec<Vec<u8>>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // What the record before left of its end of line, and empty lines.
+        while let Some((b'\r' | b'\n', _)) = self.rest.split_first() {
+            self.line += u64::from(self.rest[0] == b'\n');
+            self.rest = &self.rest[1..];
         }
-        self.line += self.text[self.at..start].iter().filter(|byte| **byte == b'\n').count() as u64;
-        self.at = start;
-        self.line
+        if self.rest.is_empty() {
+            return None;
+        }
+        let (line, mut fields, mut field) = (self.line, Vec::new(), Vec::new());
+        let mut buffer = [0; 1024];
+        loop {
+            let (result, read, written) = self.reader.read_field(self.rest, &mut buffer);
+            self.line += self.rest[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.rest = &self.rest[read..];
+            field.extend_from_slice(&buffer[..written]);
+            match result {
+                // At the end of the text, reading on says that there is no more.
+                csv_core::ReadFieldResult::InputEmpty | csv_core::ReadFieldResult::OutputFull => {}
+                csv_core::ReadFieldResult::Field { record_end } => {
+                    fields.push(std::mem::take(&mut field));
+                    if record_end {
+                        return Some((line, fields));
+                    }
+                }
+                csv_core::ReadFieldResult::End => return None,
+            }
+        }
     }
 }
 

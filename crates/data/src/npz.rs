@@ -49,7 +49,7 @@ impl Npz {
     /// # Errors
     /// [`DataError::Unreadable`] with the path and the array, also if it has more than `most` values.
     pub fn numbers(&mut self, name: &str, most: usize) -> Result<Vec<Vec<i64>>, DataError> {
-        let (header, mut stream) = self.array(name)?;
+        let (header, stream) = self.array(name)?;
         let wrong = |reason: String| unreadable(&self.path, name, &reason);
         let (rows, columns) = match header.shape.as_slice() {
             [rows] => (*rows, 1),
@@ -70,8 +70,13 @@ impl Npz {
             "<i8" | "<u8" => (8, true),
             other => return Err(wrong(format!("its values are of type {other:?}, not whole numbers"))),
         };
-        let mut bytes = vec![0; count * size];
-        stream.read_exact(&mut bytes).map_err(|cause| wrong(cause.to_string()))?;
+        // What is there is read, and no more than the header says: neither can be used to make us allocate.
+        let mut bytes = Vec::new();
+        let needed = count as u64 * size as u64;
+        stream.take(needed).read_to_end(&mut bytes).map_err(|cause| wrong(cause.to_string()))?;
+        if bytes.len() as u64 != needed {
+            return Err(wrong("it ends too early".to_owned()));
+        }
         let value = |bytes: &[u8]| {
             let negative = signed && bytes.last().is_some_and(|last| last & 0x80 != 0);
             let mut word = [if negative { 0xFF } else { 0 }; 8];

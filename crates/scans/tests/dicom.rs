@@ -265,7 +265,7 @@ fn hostile_files_are_errors_with_their_path() {
         (Scan { rows: 9, ..Scan::default() }.file(&[0; 4]), "cut off"),
         (Scan { stored: 17, ..Scan::default() }.file(&[0; 4]), "17 of 16 bits"),
         (Scan { rows: 0, ..Scan::default() }.file(&[0; 4]), "no pixels"),
-        (file("1.2.3", &[]), "\"1.2.3\" is not known"),
+        (file("1.2.3", &Scan::default().data_set(&[0; 8])), "\"1.2.3\" are not supported"),
         (vec![0; 500], "not a DICOM file"),
         (vec![], "not a DICOM file"),
     ];

@@ -1,20 +1,51 @@
-//! The elements of a DICOM file as places in its bytes. Nothing is allocated that the file's size does not justify, and
-//! nothing recurses: the parser of `dicom-parser` gives tokens, and each length is held against what is there.
+//! The elements of a DICOM file as places in its bytes (PS3.5, chapter 7).
+//!
+//! Read here and not by `dicom-object`: that allocates whatever length an element announces, up to 4 GB, recurses as deep
+//! as sequences are nested, and would change features of crates that Burn uses. This reads each element in one step
+//! forward, checks every length against what is there, and allocates nothing but the list of places.
 
-use std::io::Cursor;
+use std::fmt;
 use std::ops::Range;
-
-use dicom_core::{Tag, VR};
-use dicom_encoding::transfer_syntax::{Endianness, TransferSyntaxIndex};
-use dicom_parser::dataset::LazyDataToken;
-use dicom_parser::dataset::lazy_read::LazyDataSetReader;
-use dicom_parser::stateful::decode::StatefulDecode;
-use dicom_transfer_syntax_registry::TransferSyntaxRegistry;
 
 use super::tags;
 
+/// The number of an element: group and element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag(pub(crate) u16, pub(crate) u16);
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({:04x},{:04x})", self.0, self.1)
+    }
+}
+
 /// The deepest nesting of sequences that is read.
 const MAX_DEPTH: usize = 64;
+/// An undefined length: a delimiter ends the value.
+const UNDEFINED: u32 = u32::MAX;
+const ITEM: Tag = Tag(0xFFFE, 0xE000);
+const ITEM_END: Tag = Tag(0xFFFE, 0xE00D);
+const SEQUENCE_END: Tag = Tag(0xFFFE, 0xE0DD);
+/// Types whose length has four bytes (PS3.5, table 7.1-1).
+const LONG: [&[u8; 2]; 13] =
+    [b"OB", b"OD", b"OF", b"OL", b"OV", b"OW", b"SQ", b"SV", b"UC", b"UN", b"UR", b"UT", b"UV"];
+/// Where types are not written, these are sequences; others that have a length are left alone.
+const SEQUENCES: [Tag; 6] = [
+    tags::DIRECTORY_RECORD_SEQUENCE,
+    tags::MODALITY_LUT_SEQUENCE,
+    tags::FRAME_VOI_LUT_SEQUENCE,
+    tags::PIXEL_VALUE_TRANSFORMATION_SEQUENCE,
+    tags::SHARED_FUNCTIONAL_GROUPS_SEQUENCE,
+    tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE,
+];
+
+/// How elements are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Notation {
+    /// Whether each element has its type.
+    pub(crate) explicit: bool,
+    pub(crate) big_endian: bool,
+}
 
 /// The elements of a data set and of its sequences.
 #[derive(Debug)]
@@ -53,99 +84,139 @@ pub(crate) enum Failure {
     Nonsense(String),
 }
 
+/// A sequence or an item that has begun and not ended.
+struct Open {
+    /// The sequence's tag; `None` for an item.
+    sequence: Option<Tag>,
+    /// The item that goes on when this ends.
+    parent: usize,
+    /// Where it ends, if that was said.
+    end: Option<usize>,
+    /// How the elements in it are written.
+    notation: Notation,
+}
+
+/// What stands before a value.
+struct Head {
+    tag: Tag,
+    kind: Option<[u8; 2]>,
+    length: u32,
+    /// Where the value starts.
+    start: usize,
+}
+
+fn head_at(bytes: &[u8], at: usize, notation: Notation) -> Option<Head> {
+    let word = |place: usize| -> Option<u16> {
+        let pair = bytes.get(place..place + 2)?.try_into().ok()?;
+        Some(if notation.big_endian { u16::from_be_bytes(pair) } else { u16::from_le_bytes(pair) })
+    };
+    let long = |place: usize| -> Option<u32> {
+        let four = bytes.get(place..place + 4)?.try_into().ok()?;
+        Some(if notation.big_endian { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) })
+    };
+    let tag = Tag(word(at)?, word(at + 2)?);
+    if tag.0 == ITEM.0 || !notation.explicit {
+        return Some(Head { tag, kind: None, length: long(at + 4)?, start: at + 8 });
+    }
+    let kind: [u8; 2] = bytes.get(at + 4..at + 6)?.try_into().ok()?;
+    if LONG.contains(&&kind) {
+        return Some(Head { tag, kind: Some(kind), length: long(at + 8)?, start: at + 12 });
+    }
+    Some(Head { tag, kind: Some(kind), length: word(at + 6)?.into(), start: at + 8 })
+}
+
 impl Elements {
     /// Reads a data set. `whole` says that the bytes are all of it; otherwise reading stops before the pixels.
-    pub(crate) fn read(bytes: &[u8], transfer_syntax: &str, whole: bool) -> Result<Self, Failure> {
-        let nonsense = |reason: String| Failure::Nonsense(reason);
-        let syntax = TransferSyntaxRegistry
-            .get(transfer_syntax)
-            .ok_or_else(|| nonsense(format!("the transfer syntax {transfer_syntax:?} is not known")))?;
-        let broken = |error: &dyn std::fmt::Display| match whole {
-            true => nonsense(format!("it is damaged or ends too early: {error}")),
+    pub(crate) fn read(bytes: &[u8], notation: Notation, whole: bool) -> Result<Self, Failure> {
+        let broken = |reason: String| match whole {
+            true => Failure::Nonsense(format!("it is damaged or ends too early: {reason}")),
             false => Failure::TooShort,
         };
-        let mut reader =
-            LazyDataSetReader::new_with_ts(Cursor::new(bytes), syntax).map_err(|error| nonsense(error.to_string()))?;
-        let mut found = Self {
-            elements: Vec::new(),
-            items: vec![(Tag(0, 0), 0)],
-            pixels: None,
-            big_endian: syntax.endianness() == Endianness::Big,
-        };
-        // The item we are in, the open sequences, and whether the innermost is the pixels.
-        let (mut item, mut open, mut in_pixels) = (0, Vec::<(Tag, usize)>::new(), false);
-        let mut fragments: Vec<Range<usize>> = Vec::new();
-        while let Some(token) = reader.advance() {
-            match token.map_err(|error| broken(&error))? {
-                LazyDataToken::ElementHeader(header) => {
-                    if header.tag == tags::PIXEL_DATA && open.is_empty() && !whole {
-                        return Ok(found);
-                    }
+        let mut found =
+            Self { elements: Vec::new(), items: vec![(Tag(0, 0), 0)], pixels: None, big_endian: notation.big_endian };
+        let (mut at, mut item, mut open) = (0, 0, Vec::<Open>::new());
+        loop {
+            while let Some(done) = open.pop_if(|open| open.end.is_some_and(|end| at >= end)) {
+                item = done.parent;
+            }
+            if at >= bytes.len() {
+                break;
+            }
+            let inner = open.last().map_or(notation, |open| open.notation);
+            let Some(Head { tag, kind, length, start }) = head_at(bytes, at, inner) else {
+                // Files are padded in many ways.
+                if open.is_empty() && whole && bytes.len() - at < 8 {
+                    break;
                 }
-                LazyDataToken::LazyValue { header, decoder } => {
-                    let start = decoder.position() as usize;
-                    let end = header.len.get().and_then(|len| start.checked_add(len as usize));
-                    let Some(end) = end.filter(|end| *end <= bytes.len()) else {
-                        return Err(broken(&format!("{} says that it has {} bytes", header.tag, header.len)));
-                    };
-                    decoder.skip_bytes((end - start) as u32).map_err(|error| broken(&error))?;
-                    if header.tag == tags::PIXEL_DATA && open.is_empty() {
-                        found.pixels = Some(Pixels::Native(start..end, header.vr() == VR::OW));
-                        // What follows the pixels is padding and signatures.
-                        return Ok(found);
-                    }
-                    found.elements.push(Element { tag: header.tag, item, place: start..end });
-                }
-                LazyDataToken::SequenceStart { tag, .. } => {
-                    if open.len() >= MAX_DEPTH {
-                        return Err(nonsense(format!("its sequences are nested more than {MAX_DEPTH} deep")));
-                    }
-                    open.push((tag, item));
-                }
-                LazyDataToken::PixelSequenceStart => {
-                    in_pixels = true;
-                    open.push((tags::PIXEL_DATA, item));
-                }
-                LazyDataToken::ItemStart { .. } if in_pixels => fragments.push(0..0),
-                LazyDataToken::ItemStart { .. } => {
-                    let (tag, parent) = open.last().copied().unwrap_or((Tag(0, 0), 0));
-                    found.items.push((tag, parent));
+                return Err(broken(format!("{} bytes stand where an element should", bytes.len() - at)));
+            };
+            // Some sequences say less than their items do; the file's end is the end all the same.
+            let end = match length {
+                UNDEFINED => None,
+                length => match start.checked_add(length as usize).filter(|end| *end <= bytes.len()) {
+                    None if tag == tags::PIXEL_DATA && !whole => return Ok(found),
+                    None => return Err(broken(format!("{tag} says that it has {length} bytes"))),
+                    end => end,
+                },
+            };
+            at = start;
+            let in_sequence = open.last().is_some_and(|open| open.sequence.is_some());
+            let is_sequence = match kind {
+                Some(kind) => &kind == b"SQ",
+                None => SEQUENCES.contains(&tag),
+            };
+            match tag {
+                ITEM if in_sequence => {
+                    let sequence = open.last().and_then(|open| open.sequence).unwrap_or(tag);
+                    found.items.push((sequence, item));
+                    open.push(Open { sequence: None, parent: item, end, notation: inner });
                     item = found.items.len() - 1;
                 }
-                LazyDataToken::LazyItemValue { len, decoder } => {
-                    let start = decoder.position() as usize;
-                    let Some(end) = start.checked_add(len as usize).filter(|end| *end <= bytes.len()) else {
-                        return Err(broken(&format!("a fragment says that it has {len} bytes")));
-                    };
-                    decoder.skip_bytes(len).map_err(|error| broken(&error))?;
-                    if let Some(last) = fragments.last_mut() {
-                        *last = start..end;
+                ITEM_END | SEQUENCE_END => {
+                    // The end of a sequence ends an item whose own end is missing.
+                    while let Some(done) = open.pop() {
+                        item = done.parent;
+                        if done.sequence.is_some() == (tag == SEQUENCE_END) {
+                            break;
+                        }
                     }
                 }
-                LazyDataToken::ItemEnd => {
-                    if !in_pixels {
-                        item = open.last().map_or(0, |(_, parent)| *parent);
+                _ if in_sequence => return Err(broken(format!("{tag} stands where an item should"))),
+                tags::PIXEL_DATA if open.is_empty() => {
+                    if !whole {
+                        return Ok(found);
                     }
+                    found.pixels = Some(match end {
+                        Some(end) => Pixels::Native(start..end, kind == Some(*b"OW")),
+                        None => fragments(bytes, start, inner)?,
+                    });
+                    // What follows the pixels is padding and signatures.
+                    return Ok(found);
                 }
-                LazyDataToken::SequenceEnd => {
-                    let (_, parent) = open.pop().unwrap_or((Tag(0, 0), 0));
-                    item = parent;
-                    if in_pixels {
-                        break;
+                _ if end.is_none() || is_sequence => {
+                    if open.len() >= 2 * MAX_DEPTH {
+                        return Err(Failure::Nonsense(format!("its sequences are nested more than {MAX_DEPTH} deep")));
                     }
+                    // A sequence of unknown type is always written without types, little-endian (PS3.5, 6.2.2).
+                    let unknown = kind == Some(*b"UN");
+                    let notation = if unknown { Notation { explicit: false, big_endian: false } } else { inner };
+                    open.push(Open { sequence: Some(tag), parent: item, end, notation });
                 }
-                other => return Err(nonsense(format!("it holds {other:?}, which is not known"))),
+                _ => {
+                    let end = end.unwrap_or(start);
+                    found.elements.push(Element { tag, item, place: start..end });
+                    at = end;
+                }
             }
-        }
-        if in_pixels {
-            // A file that is cut off between two fragments has all the images before.
-            if fragments.is_empty() {
-                return Err(nonsense("its pixels have no fragments".to_owned()));
-            }
-            found.pixels = Some(Pixels::Fragments(fragments.remove(0), fragments));
         }
         // Without pixels, the end of a part of a file says nothing.
-        if whole || found.pixels.is_some() { Ok(found) } else { Err(Failure::TooShort) }
+        if !whole {
+            return Err(Failure::TooShort);
+        }
+        if open.iter().any(|open| open.end.is_none()) {
+            return Err(broken("a sequence does not end".to_owned()));
+        }
+        Ok(found)
     }
 
     /// The bytes of an element of an item (0 is the data set); `None` if it is not there or empty.
@@ -187,4 +258,22 @@ impl Elements {
     pub(crate) fn number(&self, bytes: &[u8], tag: Tag) -> Option<u16> {
         self.words(bytes, 0, tag)?.first().copied()
     }
+}
+
+/// The offset table and the fragments of packed pixels. A file that is cut off between two fragments has all the images
+/// before.
+fn fragments(bytes: &[u8], mut at: usize, notation: Notation) -> Result<Pixels, Failure> {
+    let nonsense = |reason: &str| Failure::Nonsense(reason.to_owned());
+    let mut places = Vec::new();
+    while let Some(Head { tag: ITEM, length, start, .. }) = head_at(bytes, at, notation) {
+        let end = start.checked_add(length as usize).filter(|end| *end <= bytes.len());
+        let end = end.ok_or_else(|| nonsense("it is damaged or ends too early: its last fragment is cut off"))?;
+        places.push(start..end);
+        at = end;
+    }
+    if places.is_empty() {
+        return Err(nonsense("its pixels have no fragments"));
+    }
+    let table = places.remove(0);
+    Ok(Pixels::Fragments(table, places))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use flate2::read::DeflateDecoder;
 use kindling_data::{DataError, MAX_FILE_BYTES, first_bytes};
 
-use super::elements::{Elements, Failure};
+use super::elements::{Elements, Failure, Notation};
 
 /// The preamble and `DICM`.
 const START: usize = 132;
@@ -15,6 +15,7 @@ const HEADER_BYTES: u64 = 256 << 10;
 /// "Deflated Explicit VR Little Endian".
 const DEFLATED: &str = "1.2.840.10008.1.2.1.99";
 const IMPLICIT_LITTLE_ENDIAN: &str = "1.2.840.10008.1.2";
+const EXPLICIT_BIG_ENDIAN: &str = "1.2.840.10008.1.2.2";
 const EXPLICIT_LITTLE_ENDIAN: &str = "1.2.840.10008.1.2.1";
 
 /// A data set that has been read.
@@ -77,13 +78,14 @@ impl DicomFile {
                 Err(cause) => return Err(Failure::Nonsense(format!("it cannot be unpacked: {cause}"))),
                 Ok(_) => bytes = unpacked,
             }
-            let elements = Elements::read(&bytes, EXPLICIT_LITTLE_ENDIAN, whole)?;
+            let elements = Elements::read(&bytes, Notation { explicit: true, big_endian: false }, whole)?;
             return Ok(Self { bytes, elements, transfer_syntax: EXPLICIT_LITTLE_ENDIAN.to_owned() });
         }
         bytes.drain(..start);
         // Some write the elements without their types whatever they announce: then two capital letters are missing.
         let typed = bytes.get(4..6).is_none_or(|kind| kind.iter().all(u8::is_ascii_uppercase));
-        let notation = if typed { &transfer_syntax } else { IMPLICIT_LITTLE_ENDIAN };
+        let explicit = typed && transfer_syntax != IMPLICIT_LITTLE_ENDIAN;
+        let notation = Notation { explicit, big_endian: transfer_syntax == EXPLICIT_BIG_ENDIAN };
         let elements = Elements::read(&bytes, notation, whole)?;
         Ok(Self { bytes, elements, transfer_syntax })
     }

@@ -3,6 +3,7 @@
 use kindling_data::Image;
 
 use super::codec::Stored;
+use super::elements::Tag;
 use super::file::DicomFile;
 use super::header::{Header, Photometric};
 use super::tags;
@@ -116,7 +117,7 @@ impl Window {
 }
 
 /// The item that says something about an image: the image's own functional group, the shared one, or the data set.
-fn place_of(file: &DicomFile, frame: usize, sequence: dicom_core::Tag, tag: dicom_core::Tag) -> usize {
+fn place_of(file: &DicomFile, frame: usize, sequence: Tag, tag: Tag) -> usize {
     let elements = &file.elements;
     let own = elements.items(0, tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE).get(frame).copied();
     let shared = elements.items(0, tags::SHARED_FUNCTIONAL_GROUPS_SEQUENCE).first().copied();
@@ -129,7 +130,7 @@ fn palette(file: &DicomFile, header: &Header, stored: &Stored) -> Result<Image, 
     let (elements, bytes) = (&file.elements, file.bytes.as_slice());
     let mut tables = Vec::with_capacity(3);
     for colour in 0..3 {
-        let next = |tag: dicom_core::Tag| dicom_core::Tag(tag.0, tag.1 + colour);
+        let next = |tag: Tag| Tag(tag.0, tag.1 + colour);
         let descriptor = elements.words(bytes, 0, next(tags::PALETTE_DESCRIPTOR));
         let Some([count, first, bits]) = descriptor.as_deref() else {
             return Err("its palette is not described".to_owned());

@@ -1,6 +1,6 @@
 //! The elements that are looked at. Names and numbers: DICOM PS3.6.
 
-use dicom_core::Tag;
+use super::elements::Tag;
 
 pub(crate) const SAMPLES_PER_PIXEL: Tag = Tag(0x0028, 0x0002);
 pub(crate) const PHOTOMETRIC_INTERPRETATION: Tag = Tag(0x0028, 0x0004);
