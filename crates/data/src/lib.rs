@@ -9,6 +9,7 @@
 //! resume.
 
 mod augment;
+mod bad;
 mod batch;
 mod dataset;
 mod decode;
@@ -20,13 +21,15 @@ mod loader;
 mod normalisation;
 mod order;
 mod preprocess;
+mod sampling;
 pub mod sheet;
 mod source;
 mod split;
 mod stack;
 mod thumbnail;
 
-pub use augment::Augment;
+pub use augment::{Augment, Blur, Cutout, Draw, Elastic, Noise, Policy};
+pub use bad::{BadSample, MaxBad, OnBadSample};
 pub use batch::HostBatch;
 pub use dataset::{Dataset, Task};
 pub use decode::{Header, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, read_header, read_image};
@@ -34,10 +37,11 @@ pub use error::DataError;
 pub use folder::open_folder;
 pub use idx::{Idx, MAX_IDX_BYTES, parse_idx, read_idx};
 pub use image::Image;
-pub use loader::{EpochBatches, Loader, LoaderConfig};
+pub use loader::{EpochBatches, Loader, LoaderConfig, PREFETCH_BYTES};
 pub use normalisation::Normalisation;
 pub use order::order;
 pub use preprocess::{Fit, Interpolation, Preprocess};
+pub use sampling::Sampling;
 pub use source::{Source, read_guarded};
 pub use split::Split;
 pub use stack::{ImageStack, StackSource};

@@ -78,10 +78,21 @@ impl Preprocess {
         }
     }
 
+    /// [`Preprocess::fit`] of an image that nobody else needs: one of the right shape is not copied.
+    pub(crate) fn fit_owned(&self, image: Image) -> Image {
+        let fits = (image.width, image.height, image.channels) == (self.size, self.size, self.channels);
+        // A crop of a scaled image is not the image.
+        let untouched = match self.fit {
+            Fit::Pad => true,
+            Fit::Crop(shorter) => shorter <= self.size,
+        };
+        if fits && untouched { image } else { self.fit(&image) }
+    }
+
     /// A fitted image as `[channels, size, size]`, normalised.
     pub fn to_tensor(&self, fitted: &Image) -> Vec<f32> {
-        let mut tensor = Vec::with_capacity(fitted.pixels.len());
-        self.append_tensor(fitted, &mut tensor);
+        let mut tensor = vec![0.0; fitted.pixels.len()];
+        self.write_tensor(fitted, &mut tensor);
         tensor
     }
 
@@ -90,12 +101,14 @@ impl Preprocess {
         self.to_tensor(&self.fit(image))
     }
 
-    /// [`Preprocess::to_tensor`] into the end of a batch.
-    pub(crate) fn append_tensor(&self, fitted: &Image, batch: &mut Vec<f32>) {
-        for channel in 0..fitted.channels {
+    /// [`Preprocess::to_tensor`] into a place of a batch, which is as long as the image has values.
+    pub(crate) fn write_tensor(&self, fitted: &Image, tensor: &mut [f32]) {
+        assert_eq!(fitted.pixels.len(), tensor.len(), "an image has the place of its size");
+        let area = (fitted.width * fitted.height).max(1);
+        for (channel, plane) in tensor.chunks_exact_mut(area).enumerate() {
             let (mean, std) = self.normalisation.of(channel);
-            let plane = fitted.pixels.iter().skip(channel).step_by(fitted.channels);
-            batch.extend(plane.map(|value| (value - mean) / std));
+            let values = fitted.pixels.iter().skip(channel).step_by(fitted.channels);
+            plane.iter_mut().zip(values).for_each(|(to, value)| *to = (value - mean) / std);
         }
     }
 }
