@@ -12,7 +12,7 @@ use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
 use crate::gradients::GradientSum;
 use crate::learner::{Learner, Move, decay_at};
-use crate::loss::CrossEntropy;
+use crate::loss::Loss;
 use crate::micro_batch::{MicroBatch, micro_batches};
 use crate::norm_momentum::NormMomentum;
 use crate::policy::Plan;
@@ -22,7 +22,7 @@ use crate::recompute::{self, Moment};
 pub(crate) struct StepEngine {
     /// The device, with gradients.
     pub(crate) device: Device,
-    pub(crate) loss: CrossEntropy,
+    pub(crate) loss: Loss,
     pub(crate) clip_norm: Option<f64>,
     pub(crate) norm_group: usize,
     /// The least weight of a step's statistics in the running ones.
@@ -87,13 +87,12 @@ impl StepEngine {
     }
 
     fn sums<M: Classifier>(&self, model: &M, batch: &HostBatch, cuts: &[MicroBatch], plan: &Plan, step: u64) -> Sums {
-        let total_weight = self.loss.total_weight(&batch.labels);
+        let total_weight = self.loss.total_weight(batch);
         let plain = self.device.clone().without_autodiff();
         let mut sums = Sums::default();
         for (index, micro) in cuts.iter().enumerate() {
             self.faults.at(step, Phase::Upload, index);
             let images = upload(batch, micro.rows.clone(), &plain);
-            let labels = &batch.labels[micro.rows.clone()];
             let pass = TrainingPass {
                 groups: micro.groups.clone(),
                 seed: self.seed,
@@ -104,7 +103,7 @@ impl StepEngine {
                 Moment::Forward => self.faults.at(step, Phase::Forward, index),
                 Moment::Backward => self.faults.at(step, Phase::Backward, index),
             };
-            let loss = |logits| self.loss.part(logits, labels, total_weight);
+            let loss = |logits| self.loss.part(logits, batch, micro.rows.clone(), total_weight);
             let left = recompute::gradients(model, images, pass, plan.recompute, loss, &mut sums.gradients, reach);
             sums.statistics.merge(left.statistics);
             sums.loss = Some(match sums.loss.take() {

@@ -116,6 +116,11 @@ impl Loader {
         Ok(Self { source, config: Arc::new(config), weights, bad: Arc::default() })
     }
 
+    /// Whether samples may be of several classes.
+    pub fn task(&self) -> Task {
+        self.config.task
+    }
+
     /// The number of batches in an epoch, a smaller last one included.
     pub fn batches_per_epoch(&self) -> usize {
         self.source.len().div_ceil(self.config.batch_size)
