@@ -54,7 +54,16 @@ pub(super) fn warp(image: &Image, affine: &Affine, elastic: Option<&Field>) -> I
     }
 }
 
+/// Compiled for the processor's own instruction set, which has a `floor`; results are the same on every one.
 fn warp_channels<const C: usize>(image: &Image, affine: &Affine, elastic: Option<&Field>) -> Image {
+    pulp::Arch::new().dispatch(
+        #[inline(always)]
+        || warp_rows::<C>(image, affine, elastic),
+    )
+}
+
+#[inline(always)]
+fn warp_rows<const C: usize>(image: &Image, affine: &Affine, elastic: Option<&Field>) -> Image {
     let mut warped = Image::filled(image.width, image.height, image.channels, 0.0);
     let (source, _) = image.pixels.as_chunks::<C>();
     let mut shifts = elastic.map(|field| field.rows(image.width, image.height));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
-use kindling_data::{HostBatch, Preprocess, read_image};
+use kindling_data::{HostBatch, Preprocess, Task, read_image};
 use kindling_runs::RunDir;
 use kindling_trainer::{most_probable, predict};
 use kindling_zoo::weights::{self, Adapt};
@@ -58,6 +58,7 @@ enum Format {
 struct Predictor {
     network: Network,
     classes: Vec<String>,
+    task: Task,
     preprocess: Preprocess,
     device: Device,
 }
@@ -132,7 +133,8 @@ impl Predictor {
         let run = RunDir::open(run)?;
         let config: RunConfig = run.read_config()?;
         let network = config.trained(&run, last, &device)?;
-        Ok(Self { network, classes: config.data.classes, preprocess: config.data.preprocess, device })
+        let (classes, task, preprocess) = (config.data.classes, config.data.task, config.data.preprocess);
+        Ok(Self { network, classes, task, preprocess, device })
     }
 
     fn pretrained(name: &str, device: Device) -> Result<Self> {
@@ -141,14 +143,15 @@ impl Predictor {
         let options = ModelOptions { classes: known.classes, ..ModelOptions::imagenet() };
         let network = model.build(&options, &device)?;
         let (network, _) = weights::load(network, &model.key(), &path, Adapt::Exactly)?;
-        Ok(Self { network, classes: known.class_names(), preprocess: pretrained::preprocess(known), device })
+        let (classes, preprocess) = (known.class_names(), pretrained::preprocess(known));
+        Ok(Self { network, classes, task: Task::OneOf, preprocess, device })
     }
 
     fn probabilities(&self, path: &Path) -> Result<Vec<f64>> {
         let images = self.preprocess.apply(&read_image(path)?);
         let shape = [1, self.preprocess.channels, self.preprocess.size, self.preprocess.size];
-        let batch = HostBatch { images, shape, labels: vec![0], samples: vec![0], epoch: 0, index: 0 };
-        Ok(predict(&self.network, &batch, 0..1, &self.device)?.pop().unwrap_or_default())
+        let batch = HostBatch { images, shape, labels: vec![0], samples: vec![0], ..HostBatch::default() };
+        Ok(predict(&self.network, &batch, 0..1, &self.device, self.task)?.pop().unwrap_or_default())
     }
 }
 

@@ -4,10 +4,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use kindling_data::{Augment, Dataset, Fit, MaxBad, Normalisation, OnBadSample, Policy, Preprocess, Sampling};
-use kindling_memory::ByteSize;
+use kindling_memory::MemorySize;
 use kindling_runs::read_toml;
 
-use crate::config::{DataConfig, measured_normalisation};
+use crate::config::{DataConfig, measure};
+
+/// What `--normalise percentiles` stretches each image by.
+const PERCENTILES: [f32; 2] = [0.01, 0.99];
 
 /// Flags of `train` that are about data.
 #[derive(clap::Args)]
@@ -20,8 +23,8 @@ pub(crate) struct DataArgs {
     /// [default: pad]
     #[arg(long, value_name = "pad|crop", help_heading = "What")]
     fit: Option<String>,
-    /// Zero point and unit of pixel values: data (mean and deviation of the data set), imagenet, percentiles (the 1st and
-    /// 99th of the data set become 0 and 1), or none; stored with the run [default: data, or the pretrained weights' own]
+    /// Zero point and unit of pixel values: data (mean and deviation of the data set), imagenet, percentiles (as data, after each
+    /// image is stretched from its 1st to its 99th percentile), or none; stored with the run [default: data, or the pretrained weights' own]
     #[arg(long, value_name = "HOW", help_heading = "What")]
     normalise: Option<String>,
     /// How the samples of an epoch are chosen: even (each once), balanced (classes equally often), weights (as the data set
@@ -38,7 +41,7 @@ pub(crate) struct DataArgs {
     /// The most memory of batches that are made ahead, on the host; one is always made ahead; without influence on the result
     /// [default: 256MiB]
     #[arg(long, value_name = "SIZE", help_heading = "How")]
-    prefetch_bytes: Option<ByteSize>,
+    prefetch_bytes: Option<MemorySize>,
 }
 
 impl DataArgs {
@@ -50,7 +53,9 @@ impl DataArgs {
         }
         let path = Path::new(text);
         if !path.is_file() {
-            bail!("there is no augmentation `{text}` and no such file; choose none, light, medium, heavy, or a TOML file");
+            bail!(
+                "there is no augmentation `{text}` and no such file; choose none, light, medium, heavy, or a TOML file"
+            );
         }
         let policy: Policy = read_toml(path)?;
         Ok(Some(Augment::custom(policy).with_context(|| text.clone())?))
@@ -68,8 +73,11 @@ impl DataArgs {
             None => return Ok(()),
             Some("none") => Normalisation::identity(dataset.channels),
             Some("imagenet") => Normalisation::imagenet(dataset.channels),
-            Some("data") => measured_normalisation(dataset, preprocess.size)?,
-            Some("percentiles") => Normalisation::percentiles(dataset.train.as_ref(), preprocess, 64)?,
+            Some("data") => measure(dataset, preprocess, self.on_bad_sample.unwrap_or_default())?,
+            Some("percentiles") => {
+                preprocess.percentiles = Some(PERCENTILES);
+                measure(dataset, preprocess, self.on_bad_sample.unwrap_or_default())?
+            }
             Some(other) => bail!("--normalise takes data, imagenet, percentiles or none, not `{other}`"),
         };
         Ok(())
