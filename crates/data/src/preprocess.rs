@@ -104,6 +104,18 @@ impl Preprocess {
         tensor
     }
 
+    /// The way back from a tensor: an image to look at, clamped to `[0, 1]`. Panics unless the tensor is one image.
+    pub fn to_image(&self, tensor: &[f32]) -> Image {
+        assert_eq!(tensor.len(), self.channels * self.size * self.size, "the tensor of one image");
+        let mut image = Image::filled(self.size, self.size, self.channels, 0.0);
+        for (channel, plane) in tensor.chunks_exact(self.size * self.size).enumerate() {
+            let (mean, std) = self.normalisation.of(channel);
+            let values = image.pixels.iter_mut().skip(channel).step_by(self.channels);
+            values.zip(plane).for_each(|(to, value)| *to = (value * std + mean).clamp(0.0, 1.0));
+        }
+        image
+    }
+
     /// [`Preprocess::fit`] and [`Preprocess::to_tensor`].
     pub fn apply(&self, image: &Image) -> Vec<f32> {
         self.to_tensor(&self.fit(image))
@@ -301,6 +313,7 @@ mod tests {
         let expected = [[0.25; 4], [0.0; 4], [-1.0; 4]].concat();
         assert_eq!(preprocess.apply(&image), expected);
         assert_eq!(preprocess.to_tensor(&preprocess.fit(&image)), expected);
+        assert_eq!(preprocess.to_image(&expected), image);
     }
 
     #[test]

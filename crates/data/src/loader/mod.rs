@@ -116,6 +116,11 @@ impl Loader {
         Ok(Self { source, config: Arc::new(config), weights, bad: Arc::default() })
     }
 
+    /// Where its samples come from.
+    pub fn source(&self) -> &dyn Source {
+        self.source.as_ref()
+    }
+
     /// Whether samples may be of several classes.
     pub fn task(&self) -> Task {
         self.config.task

@@ -16,6 +16,7 @@ use kindling_zoo::weights::Import;
 use serde_json::json;
 
 use data_args::DataArgs;
+pub(crate) use data_args::augment;
 
 use crate::Done;
 use crate::config::RunConfig;

@@ -47,18 +47,7 @@ pub(crate) struct DataArgs {
 impl DataArgs {
     /// The policy asked for: a name, or a file.
     pub(super) fn augment(&self) -> Result<Option<Augment>> {
-        let Some(text) = &self.augment else { return Ok(None) };
-        if let Ok(named) = text.parse() {
-            return Ok(Some(named));
-        }
-        let path = Path::new(text);
-        if !path.is_file() {
-            bail!(
-                "there is no augmentation `{text}` and no such file; choose none, light, medium, heavy, or a TOML file"
-            );
-        }
-        let policy: Policy = read_toml(path)?;
-        Ok(Some(Augment::custom(policy).with_context(|| text.clone())?))
+        self.augment.as_deref().map(augment).transpose()
     }
 
     /// Puts what was asked for into a new run's preprocessing.
@@ -112,4 +101,17 @@ impl DataArgs {
             _ => None,
         })
     }
+}
+
+/// A policy by its name, or from a file.
+pub(crate) fn augment(text: &str) -> Result<Augment> {
+    if let Ok(named) = text.parse() {
+        return Ok(named);
+    }
+    let path = Path::new(text);
+    if !path.is_file() {
+        bail!("there is no augmentation `{text}` and no such file; choose none, light, medium, heavy, or a TOML file");
+    }
+    let policy: Policy = read_toml(path)?;
+    Augment::custom(policy).with_context(|| text.to_string())
 }
