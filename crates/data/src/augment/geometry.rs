@@ -66,23 +66,78 @@ fn warp_channels<const C: usize>(image: &Image, affine: &Affine, elastic: Option
 fn warp_rows<const C: usize>(image: &Image, affine: &Affine, elastic: Option<&Field>) -> Image {
     let mut warped = Image::filled(image.width, image.height, image.channels, 0.0);
     let (source, _) = image.pixels.as_chunks::<C>();
-    let mut shifts = elastic.map(|field| field.rows(image.width, image.height));
-    let rows = warped.pixels.chunks_exact_mut((image.width * C).max(1));
+    let (width, height) = (image.width, image.height);
+    let mut shifts = elastic.map(|field| field.rows(width, height));
+    let rows = warped.pixels.chunks_exact_mut((width * C).max(1));
     for (y, row) in rows.enumerate() {
-        let dy = y as f32 - affine.offset[1];
-        let line = shifts.as_mut().map(|shifts| shifts.row(y));
-        for (x, pixel) in row.as_chunks_mut::<C>().0.iter_mut().enumerate() {
-            let dx = x as f32 - affine.offset[0];
-            let mut from_x = affine.centre[0] + (affine.x[0] * dx + affine.x[1] * dy);
-            let mut from_y = affine.centre[1] + affine.y[1] * dy + affine.y[0] * dx;
-            if let Some(shift) = line.as_ref().and_then(|line| line.get(x)) {
-                from_x += shift[0];
-                from_y += shift[1];
+        let (row, _) = row.as_chunks_mut::<C>();
+        let line = affine.line(y);
+        if let Some(shifts) = &mut shifts {
+            for ((x, pixel), shift) in row.iter_mut().enumerate().zip(shifts.row(y)) {
+                let [from_x, from_y] = line.at(x);
+                bilinear(source, width, height, from_x + shift[0], from_y + shift[1], pixel);
             }
-            bilinear(source, image.width, image.height, from_x, from_y, pixel);
+            continue;
+        }
+        // The pixels whose four neighbours all exist stand side by side: the rest of the row is done with care.
+        let inside = line.inside(width, height);
+        for x in (0..inside.start).chain(inside.end..width) {
+            let [from_x, from_y] = line.at(x);
+            bilinear(source, width, height, from_x, from_y, &mut row[x]);
+        }
+        for (x, pixel) in inside.clone().zip(&mut row[inside]) {
+            let [from_x, from_y] = line.at(x);
+            // Both are positive: cutting off is rounding down.
+            let (left, top) = (from_x as u32, from_y as u32);
+            let (fx, fy) = (from_x - left as f32, from_y - top as f32);
+            let start = top as usize * width + left as usize;
+            let (above, below) = (&source[start..start + 2], &source[start + width..start + width + 2]);
+            let weights = [(1.0 - fx) * (1.0 - fy), fx * (1.0 - fy), (1.0 - fx) * fy, fx * fy];
+            for channel in 0..C {
+                let sum = weights[0] * above[0][channel] + weights[1] * above[1][channel];
+                pixel[channel] = sum + weights[2] * below[0][channel] + weights[3] * below[1][channel];
+            }
         }
     }
     warped
+}
+
+/// Where the pixels of one row of the result come from.
+struct Line<'a> {
+    affine: &'a Affine,
+    /// What the row adds to x.
+    x: f32,
+    /// Where y begins.
+    y: f32,
+}
+
+impl Affine {
+    #[inline(always)]
+    fn line(&self, y: usize) -> Line<'_> {
+        let dy = y as f32 - self.offset[1];
+        Line { affine: self, x: self.x[1] * dy, y: self.centre[1] + self.y[1] * dy }
+    }
+}
+
+impl Line<'_> {
+    #[inline(always)]
+    fn at(&self, x: usize) -> [f32; 2] {
+        let dx = x as f32 - self.affine.offset[0];
+        [self.affine.centre[0] + (self.affine.x[0] * dx + self.x), self.y + self.affine.y[0] * dx]
+    }
+
+    /// The pixels that come from between four pixels of the image. Both coordinates rise or fall along the row, rounding
+    /// included, so these are neighbours of each other.
+    fn inside(&self, width: usize, height: usize) -> std::ops::Range<usize> {
+        let within = |value: f32, side: usize| value >= 0.0 && value < side as f32 - 1.0;
+        let is_inside = |x: usize| {
+            let [from_x, from_y] = self.at(x);
+            within(from_x, width) && within(from_y, height)
+        };
+        let Some(start) = (0..width).find(|&x| is_inside(x)) else { return 0..0 };
+        let end = (start..width).rev().find(|&x| is_inside(x)).map_or(start, |last| last + 1);
+        start..end
+    }
 }
 
 /// The image between its pixels; outside it is zero.
