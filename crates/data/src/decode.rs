@@ -161,7 +161,8 @@ fn to_image(path: &Path, decoded: DynamicImage) -> Result<Image, DataError> {
             return Err(unreadable(path, &format!("pixels of type {:?} are not supported", other.color())));
         }
     };
-    if !pixels.iter().all(|v| (0.0..=1.0).contains(v)) {
+    let is_float = matches!(decoded, DynamicImage::ImageRgb32F(_) | DynamicImage::ImageRgba32F(_));
+    if is_float && !pixels.iter().all(|v| (0.0..=1.0).contains(v)) {
         return Err(unreadable(path, "its floating point values lie outside 0 to 1"));
     }
     Ok(Image { width, height, channels, pixels })

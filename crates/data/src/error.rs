@@ -117,6 +117,37 @@ pub enum DataError {
         /// The system's reason.
         cause: std::io::Error,
     },
+    /// More samples are bad than the user allows.
+    #[error(
+        "{bad} of {of} samples cannot be read, more than --max-bad {limit} allows; the last: {name:?}: {reason}. Repair the \
+         data set, or allow more"
+    )]
+    TooManyBad {
+        /// How many are bad.
+        bad: usize,
+        /// Of how many.
+        of: usize,
+        /// What is allowed, as the user writes it.
+        limit: String,
+        /// The last one.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A weight that samples cannot be drawn by.
+    #[error("sample {name:?} has the weight {weight}; weights are finite and not negative")]
+    Weight {
+        /// The sample, as its source names it.
+        name: String,
+        /// Its weight.
+        weight: f64,
+    },
+    /// A value of an augmentation policy cannot be.
+    #[error("the augmentation policy cannot be used: {what}")]
+    Policy {
+        /// Which value, and what it takes.
+        what: String,
+    },
     /// A thread of the loader could not be started.
     #[error("cannot start a loader thread: {cause}; use fewer workers")]
     Thread {

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::Done;
-use crate::commands::{data, devices, eval, export, forward, models, plan, predict, profile, train};
+use crate::commands::{bench, data, devices, eval, export, forward, models, plan, predict, profile, train};
 
 /// Light image models that train on the GPU you have.
 ///
@@ -26,6 +26,7 @@ enum Command {
     Forward(forward::Args),
     Export(export::Args),
     Data(data::Args),
+    Bench(bench::Args),
     Devices(devices::Args),
 }
 
@@ -41,6 +42,7 @@ impl Cli {
             Command::Forward(args) => args.run(),
             Command::Export(args) => args.run(),
             Command::Data(args) => args.run(),
+            Command::Bench(args) => args.run(),
             Command::Devices(args) => args.run(),
         }
     }

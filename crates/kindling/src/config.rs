@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use burn::module::Module;
 use burn::tensor::Device;
-use kindling_data::{Augment, Dataset, Normalisation, Preprocess};
+use kindling_data::{Augment, Dataset, MaxBad, Normalisation, OnBadSample, PREFETCH_BYTES, Preprocess, Sampling, Task};
 use kindling_layers::Freeze;
 use kindling_runs::RunDir;
 use kindling_trainer::TrainConfig;
@@ -25,6 +25,9 @@ pub(crate) struct RunConfig {
     pub(crate) device: String,
     /// Loader threads; without influence on the result.
     pub(crate) workers: usize,
+    /// The most bytes of batches made ahead; without influence on the result.
+    #[serde(default = "prefetch_bytes")]
+    pub(crate) prefetch_bytes: u64,
     /// The most memory to use; without influence on the result.
     #[serde(default, with = "as_optional_text", skip_serializing_if = "Option::is_none")]
     pub(crate) memory_budget: Option<MemoryBudget>,
@@ -71,7 +74,19 @@ pub(crate) struct DataConfig {
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) opening: HowToOpen,
     pub(crate) classes: Vec<String>,
+    /// Whether a sample may have several classes.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) task: Task,
     pub(crate) augment: Augment,
+    /// How the samples of an epoch are chosen.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) sampling: Sampling,
+    /// What happens to a sample that cannot be read.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) on_bad_sample: OnBadSample,
+    /// How many may be skipped.
+    #[serde(default, with = "as_text", skip_serializing_if = "is_default")]
+    pub(crate) max_bad: MaxBad,
     pub(crate) preprocess: Preprocess,
 }
 
@@ -134,13 +149,22 @@ impl RunConfig {
 }
 
 /// How images of a data set become model input. Constants that are not known are measured on up to 64 training images.
-pub(crate) fn preprocess(dataset: &Dataset, size: usize) -> Result<Preprocess> {
+pub(crate) fn preprocess(dataset: &Dataset, size: usize, on_bad: OnBadSample) -> Result<Preprocess> {
     let channels = dataset.channels;
     let normalisation = match &dataset.normalisation {
         Some(known) => known.clone(),
-        None => Normalisation::measure(dataset.train.as_ref(), channels, size, 64)?,
+        None => measure(dataset, &Preprocess::padded(size, channels, Normalisation::identity(channels)), on_bad)?,
     };
     Ok(Preprocess::padded(size, channels, normalisation))
+}
+
+/// Mean and deviation of up to 64 training images, prepared as they will be.
+pub(crate) fn measure(dataset: &Dataset, fit: &Preprocess, on_bad: OnBadSample) -> Result<Normalisation> {
+    Ok(Normalisation::measure_fitted(dataset.train.as_ref(), fit, 64, on_bad)?)
+}
+
+fn prefetch_bytes() -> u64 {
+    PREFETCH_BYTES
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

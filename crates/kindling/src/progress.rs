@@ -91,6 +91,9 @@ impl Observer for Console {
                     "epoch {epoch} · {split}: accuracy {percent:.1} % · loss {loss:.3} · {samples} images"
                 ));
             }
+            Event::BadSample { split, path, reason, .. } => {
+                self.say(&format!("skipped a {split} sample that cannot be read: {path:?}: {reason}"));
+            }
             Event::Checkpoint { path, .. } if self.verbosity == Verbosity::Steps => {
                 self.say(&format!("saved {path}"));
             }

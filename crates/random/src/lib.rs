@@ -31,6 +31,12 @@ pub enum Purpose {
     DropPath = 8,
     /// Noise that a generator adds to one sample's feature maps; the layer selects the ChaCha stream.
     NoiseInjection = 9,
+    /// Which sample is drawn at a place of an epoch that draws with replacement (index: the place).
+    Sampling = 20,
+    /// What stands in for a sample that cannot be read.
+    Replacement = 21,
+    /// Which samples of a batch are mixed, and how much of each.
+    Mix = 22,
 }
 
 /// The generator of one (seed, purpose, epoch, sample index).

@@ -116,6 +116,11 @@ impl RunDir {
         self.path.join("report.html")
     }
 
+    /// `bad-samples.jsonl`: what could not be read.
+    pub fn bad_samples(&self) -> PathBuf {
+        self.path.join("bad-samples.jsonl")
+    }
+
     /// `checkpoints`: the folder of states to resume from.
     pub fn checkpoints(&self) -> PathBuf {
         self.path.join("checkpoints")

@@ -67,6 +67,9 @@ pub enum Event {
         /// Norm of the whole gradient, before clipping.
         #[serde(with = "crate::number")]
         gradient_norm: f64,
+        /// Seconds of this step spent waiting for its batch.
+        #[serde(default, with = "crate::number")]
+        waiting_seconds: f64,
         /// Seconds of running time up to now, over all sittings.
         #[serde(with = "crate::number")]
         seconds: f64,
@@ -78,6 +81,17 @@ pub enum Event {
         /// What the loss is multiplied by from now on.
         #[serde(with = "crate::number")]
         loss_scale: f64,
+    },
+    /// A sample could not be read, and the run went on without it. Told once a sample.
+    BadSample {
+        /// The last step that was committed before.
+        step: u64,
+        /// `train`, `val` or `test`.
+        split: String,
+        /// Its path, or what its source calls it.
+        path: String,
+        /// Why it could not be read.
+        reason: String,
     },
     /// The model was evaluated.
     Evaluated {
@@ -145,6 +159,7 @@ impl Event {
             Self::Step { step, .. }
             | Self::WarmedUp { step, .. }
             | Self::Skipped { step, .. }
+            | Self::BadSample { step, .. }
             | Self::Evaluated { step, .. }
             | Self::Checkpoint { step, .. }
             | Self::Recovered { step, .. }

@@ -10,6 +10,7 @@
 //! | `environment.json` | what it ran on | [`Environment`] |
 //! | `report.html` | all of it for a reader | [`Report`] |
 //! | `weights.safetensors`, `weights-last.safetensors` | the best and the last weights | written by the trainer |
+//! | `bad-samples.jsonl` | what could not be read, if there is any | appended |
 //! | `checkpoints/` | states to resume from | written by the trainer |
 //!
 //! This crate knows neither Burn nor the trainer nor the data: it takes plain values, so that a report can be made
@@ -17,21 +18,25 @@
 
 mod atomic;
 mod atomic_folder;
+mod bad_samples;
 mod dir;
 mod environment;
 mod error;
 mod event;
 mod log;
 mod metrics;
+mod multi_label;
 mod number;
 mod report;
 
 pub use atomic::write_atomically;
 pub use atomic_folder::{remove_unfinished_folders, write_folder_atomically};
+pub use bad_samples::{BadSampleLine, BadSamples};
 pub use dir::{RunDir, read_toml};
 pub use environment::{DeviceFacts, Environment};
 pub use error::RunError;
 pub use event::Event;
 pub use log::EventLog;
 pub use metrics::{Metrics, Score};
+pub use multi_label::MultiLabel;
 pub use report::{Report, SamplePicture};

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use burn::tensor::Device;
-use kindling_data::{HostBatch, Loader};
+use kindling_data::{BadSample, HostBatch, Loader, Split};
 use kindling_layers::{Classifier, parameters, tensors};
 use kindling_memory::{Meter, panic_message};
-use kindling_runs::{Event, EventLog, RunDir, RunError, write_atomically};
+use kindling_runs::{BadSampleLine, BadSamples, Event, EventLog, RunDir, RunError, write_atomically};
 
 use crate::checkpoint::Checkpoints;
 use crate::config::TrainConfig;
@@ -76,6 +76,7 @@ pub struct Trainer<'a, M: Classifier> {
     schedule: Schedule,
     checkpoints: Checkpoints,
     log: EventLog,
+    bad_samples: BadSamples,
     meter: Meter,
     state: TrainState<M>,
     /// The step of the newest checkpoint this process wrote.
@@ -96,7 +97,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let total_steps = config.max_steps.map_or(all, |most| most.min(all));
         let warmup_steps = (config.warmup * total_steps as f64).round() as u64;
         let schedule = Schedule { peak: config.lr, warmup_steps, total_steps };
-        let engine = StepEngine::new(&config, setup.classes, &setup.device, total_steps, setup.faults.clone());
+        let task = setup.train.task();
+        let engine = StepEngine::new(&config, task, setup.classes, &setup.device, total_steps, setup.faults.clone());
         let optimizer = Optimizer::new(config.optimizer);
         let state = TrainState {
             learner: Learner::new("model", model, optimizer, config.ema.is_some()),
@@ -106,11 +108,15 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         };
         let checkpoints = Checkpoints::new(setup.run.checkpoints(), setup.model_name);
         let log = EventLog::open(&setup.run.events())?;
+        let bad_samples = BadSamples::open(&setup.run.bad_samples())?;
+        setup.train.remember_bad(bad_samples.samples(Split::Train.name()));
+        setup.validation.remember_bad(bad_samples.samples(Split::Val.name()));
         let meter = Meter::new(&setup.device);
         let began = Instant::now();
         // Only devices that compile kernels have pools.
         let warm = setup.device.memory_pool_usage().is_none();
-        Ok(Self { config, setup, engine, schedule, checkpoints, log, meter, state, saved: None, warm, began })
+        let saved = None;
+        Ok(Self { config, setup, engine, schedule, checkpoints, log, bad_samples, meter, state, saved, warm, began })
     }
 
     /// Continues from the newest checkpoint: the log forgets what came after it.
@@ -209,12 +215,14 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         }
         let mut started = Instant::now();
         for batch in self.setup.train.epoch(self.state.progress.epoch, self.state.progress.batch) {
+            let mut waiting = started.elapsed().as_secs_f64();
             let batch = batch?;
+            self.note_bad(Split::Train, &batch.bad, observer)?;
             if !self.warm {
                 self.warm_up(&batch, observer)?;
-                started = Instant::now();
+                (started, waiting) = (Instant::now(), 0.0);
             }
-            self.step(&batch, started, observer)?;
+            self.step(&batch, started, waiting, observer)?;
             let step = self.state.progress.step;
             if self.setup.stop.load(Ordering::Relaxed) {
                 self.checkpoint(observer)?;
@@ -242,8 +250,15 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         self.emit(Event::WarmedUp { step, micro_batches, too_large, seconds }, observer)
     }
 
-    /// One step: compute, commit, tell. `started` is when the wait for its batch began.
-    fn step(&mut self, batch: &HostBatch, started: Instant, observer: &mut dyn Observer) -> Result<(), TrainError> {
+    /// One step: compute, commit, tell. `started` is when the wait for its batch began,
+    /// `waiting_seconds` how long it took.
+    fn step(
+        &mut self,
+        batch: &HostBatch,
+        started: Instant,
+        waiting_seconds: f64,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainError> {
         let step = self.state.progress.step + 1;
         let lr = self.schedule.rate(step);
         let Self { engine, state, setup, .. } = &*self;
@@ -263,6 +278,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         }
         let (good, policy) = outcome?;
         self.state.commit(good.learner, policy, batch.len(), seconds);
+        self.state.progress.waiting_seconds += waiting_seconds;
         let event = Event::Step {
             step,
             epoch: self.state.progress.epoch + 1,
@@ -272,6 +288,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             micro_batch: good.micro_batch,
             peak_memory_bytes: self.meter.read().peak,
             gradient_norm: good.gradient_norm,
+            waiting_seconds,
             seconds: self.began.elapsed().as_secs_f64(),
         };
         self.emit(event, observer)
@@ -291,14 +308,36 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let evaluation = evaluate(&self.state.learner.judged(), loader, self.setup.classes, &inference, watch)?;
         let score = evaluation.score;
         self.tell("evaluation", evaluation.recoveries, observer)?;
-        if best.is_none_or(|best| best.is_beaten_by(score.accuracy, score.loss)) {
+        self.note_bad(Split::Val, &evaluation.bad, observer)?;
+        if best.is_none_or(|best| best.is_beaten_by(score.criterion(), score.loss)) {
             self.write_weights(&self.setup.run.weights())?;
-            self.state.progress.best = Some(Best { epoch, step, accuracy: score.accuracy, loss: score.loss });
+            self.state.progress.best = Some(Best { epoch, step, accuracy: score.criterion(), loss: score.loss });
         }
         self.state.progress.evaluated = step;
         let split = "validation".to_string();
         let (loss, accuracy, samples) = (score.loss, score.accuracy, score.samples);
         self.emit(Event::Evaluated { step, epoch, split, loss, accuracy, samples }, observer)
+    }
+
+    /// Lists samples that could not be read, and tells of those that were not listed yet.
+    ///
+    /// # Errors
+    /// [`TrainError::Run`] if the list or the log cannot be written.
+    pub fn note_bad(&mut self, split: Split, bad: &[BadSample], observer: &mut dyn Observer) -> Result<(), TrainError> {
+        for BadSample { sample, name, reason, .. } in bad {
+            let (split, path, reason) = (split.to_string(), name.clone(), reason.clone());
+            let line = BadSampleLine { split, sample: *sample, path, reason };
+            if self.bad_samples.add(&line)? {
+                let BadSampleLine { split, path, reason, .. } = line;
+                self.emit(Event::BadSample { step: self.state.progress.step, split, path, reason }, observer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Samples that could not be read, over all splits and sittings.
+    pub fn bad_samples(&self) -> usize {
+        self.bad_samples.len()
     }
 
     fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {

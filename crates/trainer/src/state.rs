@@ -34,6 +34,9 @@ pub struct Progress {
     pub images: u64,
     /// Seconds spent in training steps, waiting for data included, evaluation and saving not.
     pub seconds: f64,
+    /// Seconds of these spent waiting for data.
+    #[serde(default)]
+    pub waiting_seconds: f64,
     /// The best validation so far.
     pub best: Option<Best>,
     /// How often memory ran out and the run went on.
@@ -51,7 +54,7 @@ pub struct Best {
     pub epoch: u64,
     /// The step it ended with.
     pub step: u64,
-    /// Its validation accuracy.
+    /// Its validation accuracy; where images may have several labels, the mean area under their ROC curves.
     pub accuracy: f64,
     /// Its validation loss, which decides between equal accuracies.
     pub loss: f64,

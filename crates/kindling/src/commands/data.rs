@@ -4,14 +4,19 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Subcommand;
-use kindling_data::{Split, sheet};
+use kindling_data::{Dataset, Loader, LoaderConfig, OnBadSample, Split, sheet};
 use serde_json::json;
 
 use crate::Done;
+use crate::commands::train;
+use crate::config;
 use crate::dataset::{self, HowToOpen, NAMED};
 
 mod check;
 mod pack;
+
+/// Images are augmented at the side that training has by default, and then scaled down.
+const SHEET_SIZE: usize = 512;
 
 /// List data sets, describe or check one, draw a sheet of its samples, or pack it into shards
 #[derive(clap::Args)]
@@ -55,6 +60,10 @@ enum Command {
         /// Side of a sample in pixels
         #[arg(long, value_name = "PIXELS", default_value_t = 192)]
         side: usize,
+        /// What the model will see in training: one row a sample, one column an epoch, under a policy [default: that of the
+        /// data set]
+        #[arg(long, value_name = "POLICY", num_args = 0..=1, default_missing_value = "")]
+        augmented: Option<String>,
         /// Splits a folder that is not split yet
         #[arg(long, default_value_t = 0)]
         seed: u64,
@@ -79,17 +88,42 @@ impl Args {
             Command::Describe { data, seed, opening, json } => describe(&data, seed, &opening, json)?,
             Command::Check(args) => return args.run(),
             Command::Pack(args) => return args.run(),
-            Command::Sheet { data, out, split, per_class, side, seed, opening } => {
+            Command::Sheet { data, out, split, per_class, side, augmented, seed, opening } => {
                 let dataset = dataset::open_with(&data, seed, &opening)?.dataset;
                 let source = dataset.source(split);
-                let groups =
-                    sheet::groups_of(source.as_ref(), &dataset.classes, per_class.max(1), side.clamp(16, 1024))?;
+                let side = side.clamp(16, 1024);
+                let groups = match augmented {
+                    None => sheet::groups_of(source.as_ref(), &dataset.classes, per_class.max(1), side)?,
+                    Some(policy) => augmented_groups(&dataset, split, &policy, per_class.clamp(1, 8), side, seed)?,
+                };
                 sheet::write_png(&sheet::draw(&groups, per_class.min(8)), &out)?;
                 println!("{}", out.display());
             }
         }
         Ok(Done::Complete)
     }
+}
+
+/// Samples as the loader of a run makes them, in this many epochs.
+fn augmented_groups(
+    dataset: &Dataset,
+    split: Split,
+    policy: &str,
+    epochs: usize,
+    side: usize,
+    seed: u64,
+) -> Result<Vec<sheet::Group>> {
+    let augment = if policy.is_empty() { dataset.augment.clone() } else { train::augment(policy)? };
+    let preprocess = config::preprocess(dataset, SHEET_SIZE, OnBadSample::Fail)?;
+    let loader = LoaderConfig {
+        workers: 2,
+        augment,
+        classes: dataset.classes.len(),
+        task: dataset.task,
+        ..LoaderConfig::shuffled(8, preprocess.clone(), seed)
+    };
+    let loader = Loader::new(dataset.source(split).clone(), loader)?;
+    Ok(sheet::augmented_groups(&loader, &preprocess, &dataset.classes, 2, epochs, side)?)
 }
 
 fn describe(data: &str, seed: u64, opening: &HowToOpen, as_json: bool) -> Result<()> {

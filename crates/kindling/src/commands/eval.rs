@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Split};
+use kindling_data::Split;
 use kindling_layers::Precision;
-use kindling_runs::{RunDir, Score};
+use kindling_runs::{MultiLabel, RunDir, Score};
 use kindling_trainer::{Inference, evaluate};
 use serde_json::json;
 
@@ -14,6 +14,7 @@ use crate::commands::Format;
 use crate::config::RunConfig;
 use crate::dataset::{self, HowToOpen};
 use crate::device::DeviceChoice;
+use crate::loaders;
 
 /// Score the weights of a run on a split of its data set, or of another with the same classes
 #[derive(clap::Args)]
@@ -56,7 +57,7 @@ impl Args {
         let chosen = self.device.open()?;
         let network = config.trained(&run, self.last, &chosen.device)?;
         let micro_batch = self.micro_batch.unwrap_or(config.inference_batch());
-        let loader = loader(&config, &dataset, self.split);
+        let loader = loaders::evaluation(&config, &dataset, self.split)?;
         let classes = config.data.classes.len();
         let precision = self.precision.unwrap_or(config.train.precision);
         chosen.check_precision(precision)?;
@@ -77,20 +78,10 @@ impl Args {
     }
 }
 
-/// The samples of a split, in order and as they are.
-pub(crate) fn loader(config: &RunConfig, dataset: &Dataset, split: Split) -> Loader {
-    let loader = LoaderConfig {
-        batch_size: config.train.batch_size.max(1),
-        workers: config.workers,
-        seed: config.train.seed,
-        preprocess: config.data.preprocess.clone(),
-        augment: Augment::None,
-        shuffle: false,
-    };
-    Loader::new(dataset.source(split).clone(), loader)
-}
-
 fn print_score(classes: &[String], score: &Score, chance: f64) {
+    if let Some(labels) = &score.multi_label {
+        return print_labels(classes, score, labels);
+    }
     println!(
         "accuracy {:.1} % of {} images (always the largest class: {:.1} %), balanced {:.1} %, loss {:.3}\n",
         score.accuracy * 100.0,
@@ -105,5 +96,24 @@ fn print_score(classes: &[String], score: &Score, chance: f64) {
     let rows = classes.iter().zip(score.per_class_recall()).zip(score.per_class_precision());
     for (index, ((class, recall), precision)) in rows.enumerate() {
         println!("{class:width$}  {:>7}  {:>7}  {:>9}", score.truths(index), percent(recall), percent(precision));
+    }
+}
+
+/// Labels that are answered one by one.
+fn print_labels(classes: &[String], score: &Score, labels: &MultiLabel) {
+    let number = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.3}"));
+    println!(
+        "mean AUROC {} and macro F1 {:.3} on {} images, all labels right on {:.1} %, loss {:.3}\n",
+        number(labels.mean_auroc),
+        labels.macro_f1,
+        score.samples,
+        labels.subset_accuracy * 100.0,
+        score.loss
+    );
+    let width = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max(16);
+    println!("{:width$}  {:>7}  {:>7}  {:>7}", "label", "images", "AUROC", "F1");
+    for (index, class) in classes.iter().enumerate() {
+        let (auroc, f1) = (number(labels.auroc[index]), labels.f1[index]);
+        println!("{class:width$}  {:>7}  {auroc:>7}  {f1:>7.3}", labels.positives[index]);
     }
 }

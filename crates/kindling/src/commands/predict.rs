@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
-use kindling_data::{HostBatch, Part, Pictures, Preprocess};
+use kindling_data::{HostBatch, Part, Pictures, Preprocess, Task};
 use kindling_layers::Precision;
 use kindling_runs::RunDir;
 use kindling_trainer::{most_probable, predict};
@@ -61,6 +61,7 @@ enum Format {
 struct Predictor {
     network: Network,
     classes: Vec<String>,
+    task: Task,
     preprocess: Preprocess,
     precision: Precision,
     opening: HowToOpen,
@@ -139,8 +140,8 @@ impl Predictor {
         let config: RunConfig = run.read_config()?;
         let network = config.trained(&run, last, &device)?;
         let precision = config.train.precision;
-        let DataConfig { classes, preprocess, opening, .. } = config.data;
-        Ok(Self { network, classes, preprocess, precision, opening, device })
+        let DataConfig { classes, task, preprocess, opening, .. } = config.data;
+        Ok(Self { network, classes, task, preprocess, precision, opening, device })
     }
 
     fn pretrained(name: &str, device: Device) -> Result<Self> {
@@ -152,6 +153,7 @@ impl Predictor {
         Ok(Self {
             network,
             classes: known.class_names(),
+            task: Task::OneOf,
             preprocess: pretrained::preprocess(known),
             precision: Precision::F32,
             opening: HowToOpen::default(),
@@ -168,8 +170,9 @@ impl Predictor {
     fn probabilities(&self, format: &dyn kindling_data::Format, part: &Part) -> Result<Vec<f64>> {
         let images = self.preprocess.apply(&format.read(part)?);
         let shape = [1, self.preprocess.channels, self.preprocess.size, self.preprocess.size];
-        let batch = HostBatch { images, shape, labels: vec![0], samples: vec![0], epoch: 0, index: 0 };
-        Ok(predict(&self.network, &batch, 0..1, &self.device, self.precision)?.pop().unwrap_or_default())
+        let batch = HostBatch { images, shape, labels: vec![0], samples: vec![0], ..HostBatch::default() };
+        let found = predict(&self.network, &batch, 0..1, &self.device, self.precision, self.task)?.pop();
+        Ok(found.unwrap_or_default())
     }
 }
 

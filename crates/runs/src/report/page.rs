@@ -157,6 +157,12 @@ fn tiles(report: &Report<'_>) -> Markup {
         let images = words::plural(validation.samples as u64, "image", "images");
         tiles.push(("Validation accuracy", words::percent(validation.accuracy), format!("{images}{best}")));
     }
+    if let Some((split, score)) = report.score()
+        && let Some(labels) = &score.multi_label
+    {
+        let area = labels.mean_auroc.map_or_else(|| "–".into(), |area| words::number(round(area)));
+        tiles.push(("Mean AUROC", area, format!("{split} split, over the labels")));
+    }
     tiles.push(("Training speed", words::number(round(metrics.images_per_second)), "images per second".into()));
     tiles.push(match metrics.peak_memory_bytes {
         0 => ("Peak memory", "–".into(), "not measured on this device".into()),
@@ -200,6 +206,9 @@ fn happened(report: &Report<'_>, steps: &Steps) -> Markup {
             }
             Event::WarmedUp { step, seconds, .. } => {
                 lines.push((*step, format!("kernels chosen in {}", words::duration(*seconds))));
+            }
+            Event::BadSample { step, split, path, reason } => {
+                lines.push((*step, format!("{split} sample left out: {path} ({reason})")));
             }
             Event::Interrupted { step } => lines.push((*step, "interrupted and saved".into())),
             Event::Resumed { step } => lines.push((*step, "resumed".into())),

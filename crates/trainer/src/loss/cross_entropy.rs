@@ -22,6 +22,27 @@ impl CrossEntropy {
         labels.iter().map(|&label| self.weights[label]).sum()
     }
 
+    /// [`CrossEntropy::total_weight`] of samples that are of several classes by shares: `targets` is `[samples, classes]`.
+    pub(crate) fn total_soft_weight(&self, targets: &[f32]) -> f64 {
+        let row =
+            |row: &[f32]| row.iter().zip(&self.weights).map(|(share, weight)| f64::from(*share) * weight).sum::<f64>();
+        targets.chunks_exact(self.classes).map(row).sum()
+    }
+
+    /// [`CrossEntropy::part`] of samples that are of several classes by shares: `targets` is `[samples, classes]`. With
+    /// shares of 0 and 1 it is that of labels. (PyTorch divides by the number of samples where targets are shares, and by
+    /// the weights where they are labels; here both are divided by the weights.)
+    pub(crate) fn soft_part(&self, logits: Tensor<2>, targets: &[f32], total_weight: f64) -> Tensor<1> {
+        let spread = self.smoothing / self.classes as f64;
+        let weighted = targets.chunks_exact(self.classes).flat_map(|row| {
+            let smooth = |share: &f32| f64::from(*share) * (1.0 - self.smoothing) + spread;
+            row.iter().zip(&self.weights).map(move |(share, weight)| (weight * smooth(share) / total_weight) as f32)
+        });
+        let shape = [targets.len() / self.classes, self.classes];
+        let targets = Tensor::<2>::from_data(TensorData::new(weighted.collect::<Vec<f32>>(), shape), &logits.device());
+        (activation::log_softmax(logits, 1) * targets).sum().neg()
+    }
+
     /// The part of a global batch's loss that belongs to some of its samples: parts add up to the whole.
     ///
     /// `logits` is `[samples, classes]`, `labels` the samples' classes, `total_weight` that of the global batch.
@@ -74,6 +95,28 @@ mod tests {
             let expected = by_formula(smoothing, weights);
             assert!((computed - expected).abs() < 1e-6, "{computed} for {expected}");
         }
+    }
+
+    /// Shares of 0 and 1 are labels, and the loss is linear in the shares.
+    #[test]
+    fn shares_of_classes_weigh_the_losses_of_their_labels() {
+        let device = Device::flex();
+        let even = CrossEntropy::new(3, 0.1, None);
+        let one = |row: usize, shares: [f32; 3]| {
+            let logits = Tensor::<2>::from_floats([LOGITS[row]], &device);
+            f64::from(even.soft_part(logits, &shares, even.total_soft_weight(&shares)).into_scalar::<f32>())
+        };
+        let hard = |row: usize, label: usize| {
+            let logits = Tensor::<2>::from_floats([LOGITS[row]], &device);
+            f64::from(even.part(logits, &[label], 1.0).into_scalar::<f32>())
+        };
+        for row in 0..4 {
+            assert!((one(row, [0.0, 1.0, 0.0]) - hard(row, 1)).abs() < 1e-6);
+            let mixed = 0.3 * hard(row, 0) + 0.7 * hard(row, 2);
+            assert!((one(row, [0.3, 0.0, 0.7]) - mixed).abs() < 1e-6);
+        }
+        let weighted = CrossEntropy::new(3, 0.0, Some(&[1.0, 2.0, 0.5]));
+        assert!((weighted.total_soft_weight(&[0.5, 0.5, 0.0, 0.0, 0.0, 1.0]) - 2.0).abs() < 1e-12);
     }
 
     #[test]
