@@ -10,6 +10,7 @@
 //! | `environment.json` | what it ran on | [`Environment`] |
 //! | `report.html` | all of it for a reader | [`Report`] |
 //! | `weights.safetensors`, `weights-last.safetensors` | the best and the last weights | written by the trainer |
+//! | `samples/` | grids of a generator's images over time | written by the command |
 //! | `checkpoints/` | states to resume from | written by the trainer |
 //!
 //! This crate knows neither Burn nor the trainer nor the data: it takes plain values, so that a report can be made
@@ -33,5 +34,5 @@ pub use environment::{DeviceFacts, Environment};
 pub use error::RunError;
 pub use event::Event;
 pub use log::EventLog;
-pub use metrics::{Metrics, Score};
-pub use report::{Report, SamplePicture};
+pub use metrics::{GanMetrics, Metrics, Score};
+pub use report::{GanReport, Grid, Report, SamplePicture};

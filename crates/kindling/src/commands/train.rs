@@ -2,6 +2,8 @@
 
 mod resolve;
 
+pub(crate) use resolve::{changed, changed_option, default_workers};
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -306,7 +308,7 @@ fn training_loader(config: &RunConfig, dataset: &Dataset) -> Loader {
     Loader::new(dataset.source(Split::Train).clone(), loader)
 }
 
-fn environment(facts: DeviceFacts) -> Environment {
+pub(crate) fn environment(facts: DeviceFacts) -> Environment {
     let mut environment = Environment::collect(BURN, facts);
     environment.commit = option_env!("KINDLING_COMMIT").map(str::to_string);
     environment
