@@ -160,7 +160,7 @@ fn list_classes(dir: &Path) -> Result<Classes, DataError> {
 }
 
 /// The images of a folder and of the folders in it. Links to folders are not followed: they may lead in a circle.
-fn collect_images(dir: &Path, paths: &mut Vec<PathBuf>) -> Result<(), DataError> {
+pub(crate) fn collect_images(dir: &Path, paths: &mut Vec<PathBuf>) -> Result<(), DataError> {
     for entry in entries(dir)? {
         let path = entry.path();
         let kind = entry.file_type().map_err(|cause| DataError::Io { path: path.clone(), cause })?;
@@ -197,8 +197,8 @@ fn name_of(path: &Path) -> String {
 }
 
 /// Files with their labels.
-struct Folder {
-    files: Vec<(PathBuf, usize)>,
+pub(crate) struct Folder {
+    pub(crate) files: Vec<(PathBuf, usize)>,
 }
 
 impl Source for Folder {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
-use kindling_data::{Dataset, open_folder};
+use kindling_data::{Dataset, open_folder, open_images};
 
 /// A data set that has a name.
 pub(crate) struct Named {
@@ -55,6 +55,15 @@ pub(crate) fn open(name: &str, seed: u64) -> Result<Dataset> {
             Ok(open_folder(path, seed)?)
         }
     }
+}
+
+/// As [`open`], for what needs no classes: every image of a folder counts, whatever folders it lies in.
+pub(crate) fn open_unlabelled(name: &str, seed: u64) -> Result<Dataset> {
+    let path = Path::new(name);
+    if path.is_dir() && !NAMED.iter().any(|set| set.name == name) {
+        return Ok(open_images(path)?);
+    }
+    open(name, seed)
 }
 
 /// The folder fetched data sets lie in: `KINDLING_DATA`, or `kindling` in the user's cache folder.

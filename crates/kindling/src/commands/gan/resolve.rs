@@ -57,7 +57,7 @@ impl Args {
         }
         let seed = self.seed.unwrap_or(0);
         let source = self.data.clone().unwrap_or(DATA.to_string());
-        let dataset = dataset::open(&source, seed)?;
+        let dataset = dataset::open_unlabelled(&source, seed)?;
         let images = dataset.train.len();
         if images < 2 {
             bail!(

@@ -31,7 +31,7 @@ use crate::progress::{Console, Verbosity};
 /// samples, report.html, checkpoints. The last line on standard output is one JSON object.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Data set, or a folder with one sub-folder of images a class [default: fashion-mnist]
+    /// Data set, or a folder of images, in sub-folders or not; of one with train/ that part [default: fashion-mnist]
     #[arg(long, value_name = "NAME|DIR", help_heading = "What")]
     pub(super) data: Option<String>,
     /// dcgan_64 or fastgan_512 [default: dcgan_64]
@@ -187,7 +187,7 @@ impl Args {
             config.device = device.to_string();
         }
         config.train.check()?;
-        let dataset = dataset::open(&config.data.source, config.train.seed)?;
+        let dataset = dataset::open_unlabelled(&config.data.source, config.train.seed)?;
         let chosen = open(&config.device)?;
         self.fit(config, &dataset, &run, chosen, true)
     }
