@@ -11,7 +11,7 @@ use crate::{Augment, DataError, Dataset, Source, Split, Task, read_header};
 /// read, so that a file that is no image is found before the run and not in its middle.
 ///
 /// # Errors
-/// [`DataError::MissingFolder`], [`DataError::NoClasses`] if there is no image, and those of files, with the path.
+/// [`DataError::MissingFolder`], [`DataError::NoImages`] if there is no image, and those of files, with the path.
 pub fn open_images(dir: &Path) -> Result<Dataset, DataError> {
     if !dir.is_dir() {
         return Err(DataError::MissingFolder { dir: dir.to_owned() });
@@ -21,7 +21,7 @@ pub fn open_images(dir: &Path) -> Result<Dataset, DataError> {
         let mut paths = Vec::new();
         collect_images(dir, &mut paths)?;
         if paths.is_empty() {
-            return Err(DataError::NoClasses { dir: dir.to_owned() });
+            return Err(DataError::NoImages { dir: dir.to_owned() });
         }
         paths.sort();
         for path in &paths {
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn folders_without_images_and_files_that_are_none_are_errors() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(matches!(open_images(folder.path()), Err(DataError::NoClasses { .. })));
+        assert!(matches!(open_images(folder.path()), Err(DataError::NoImages { .. })));
         assert!(matches!(open_images(&folder.path().join("no")), Err(DataError::MissingFolder { .. })));
         fs::write(folder.path().join("a.png"), "text").unwrap();
         assert!(open_images(folder.path()).unwrap_err().to_string().contains("a.png"));

@@ -5,6 +5,7 @@ mod config;
 mod evaluate;
 mod export;
 mod features;
+mod finish;
 mod neighbours;
 mod pictures;
 mod preview;

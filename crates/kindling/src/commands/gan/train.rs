@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{Augment, Dataset, Loader, LoaderConfig};
 use kindling_layers::parameters;
-use kindling_runs::{DeviceFacts, Environment, Event, EventLog, GanMetrics, GanReport, Grid, RunDir};
+use kindling_runs::{DeviceFacts, Environment, Event, RunDir};
 use kindling_trainer::adversarial::{AdversarialLoss, AdversarialSetup, AdversarialTrainer, DiffAugment};
 use kindling_trainer::{Ended, Faults, Observer, Plan, Recompute};
 use kindling_zoo::{GanCritic, GanGenerator};
@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::config::{GanRunConfig, Upsampling};
 use super::features::Extractor;
+use super::finish::conclude;
 use super::preview::{Looker, Ruler, grid_path};
 use crate::Done;
 use crate::commands::train::environment;
@@ -149,7 +150,7 @@ pub(crate) enum Switch {
     Off,
 }
 
-type Trainer<'a> = AdversarialTrainer<'a, GanGenerator, GanCritic>;
+pub(super) type Trainer<'a> = AdversarialTrainer<'a, GanGenerator, GanCritic>;
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
@@ -372,62 +373,4 @@ fn opening(
         device.device,
         run.path().display()
     )
-}
-
-/// Writes metrics and report of a finished run.
-fn conclude(
-    config: &GanRunConfig,
-    run: &RunDir,
-    environment: &Environment,
-    trainer: &mut Trainer<'_>,
-    [generator_parameters, discriminator_parameters]: [u64; 2],
-    features: Option<String>,
-) -> Result<GanMetrics> {
-    let events = EventLog::read(&run.events())?;
-    let compared: Vec<(f64, f64, usize)> = events
-        .iter()
-        .filter_map(|event| match event {
-            Event::Compared { frechet, kernel, samples, .. } => Some((*frechet, *kernel, *samples)),
-            _ => None,
-        })
-        .collect();
-    let progress = trainer.progress().clone();
-    let metrics = GanMetrics {
-        run: run.path().display().to_string(),
-        model: config.gan.name.clone(),
-        data: config.data.source.clone(),
-        iterations: progress.step,
-        epochs: progress.epoch,
-        generator_parameters,
-        discriminator_parameters,
-        first_frechet: compared.first().map(|it| it.0),
-        frechet: compared.last().map(|it| it.0),
-        kernel: compared.last().map(|it| it.1),
-        compared: compared.last().map_or(0, |it| it.2),
-        images_per_second: progress.images as f64 / progress.seconds.max(1e-9),
-        peak_memory_bytes: trainer.peak_memory(),
-        seconds: progress.seconds,
-        recoveries: progress.recoveries,
-        recovery_seconds: progress.recovery_seconds,
-    };
-    run.write_gan_metrics(&metrics)?;
-    let config_toml = std::fs::read_to_string(run.config()).context("reading the run's configuration")?;
-    let grids = events.iter().filter_map(|event| match event {
-        // A picture that somebody removed is no reason to have no report.
-        Event::Sampled { step, path } => Some(Grid { step: *step, png: std::fs::read(run.path().join(path)).ok()? }),
-        _ => None,
-    });
-    let grids: Vec<Grid> = grids.collect();
-    let title = run.path().file_name().unwrap_or_default().to_string_lossy();
-    let report = GanReport {
-        title: &title,
-        config_toml: &config_toml,
-        events: &events,
-        metrics: &metrics,
-        environment,
-        grids: &grids,
-        features: features.as_deref().unwrap_or("no network: none were measured"),
-    };
-    run.write_gan_report(&report)?;
-    Ok(metrics)
 }
