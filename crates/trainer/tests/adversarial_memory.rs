@@ -109,6 +109,7 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         loss: AdversarialLoss::Hinge,
         lr: 2e-4,
         lr_discriminator: 2e-4,
+        cooldown: 0.0,
         betas: [0.5, 0.999],
         ema: 0.999,
         spectral_norm: true,

@@ -32,6 +32,8 @@ pub struct AdversarialConfig {
     pub lr: f64,
     /// Learning rate of the discriminator.
     pub lr_discriminator: f64,
+    /// Share of the run, at its end, in which both learning rates fall linearly to nothing, in `[0, 1]`.
+    pub cooldown: f64,
     /// Adam's betas, for both.
     pub betas: [f64; 2],
     /// Decay of the moving average of the generator's weights, which is what is sampled and kept.
@@ -85,6 +87,9 @@ impl AdversarialConfig {
         if [self.lecam, self.reconstruction].iter().any(|strength| !(strength.is_finite() && *strength >= 0.0)) {
             return fail("the strength of a regulariser must be 0 or more".into());
         }
+        if !(0.0..=1.0).contains(&self.cooldown) {
+            return fail(format!("the cool-down is {} of the run; it must lie between 0 and 1", self.cooldown));
+        }
         if self.clip_norm.is_some_and(|norm| !(norm.is_finite() && norm > 0.0)) {
             return fail("the gradient norm to clip at must be above 0".into());
         }
@@ -104,6 +109,12 @@ impl AdversarialConfig {
     /// Samples of the largest normalisation group of a whole batch: the smallest micro-batch there is.
     pub fn largest_group(&self) -> usize {
         normalisation_groups(self.batch_size, self.norm_group.max(1)).first().copied().unwrap_or(1)
+    }
+
+    /// What both learning rates are multiplied by in an iteration, counted from 1.
+    pub fn rate_at(&self, step: u64) -> f64 {
+        let left = (self.iterations + 1).saturating_sub(step) as f64 / self.iterations as f64;
+        if left < self.cooldown { left / self.cooldown } else { 1.0 }
     }
 
     /// Real images of an iteration.

@@ -16,6 +16,7 @@
 //! those of [`crate::engine`]; what is here is what a second network adds.
 
 mod augment;
+mod calibrate;
 mod config;
 mod generate;
 mod guards;

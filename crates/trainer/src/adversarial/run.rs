@@ -10,6 +10,7 @@ use kindling_layers::{Critic, Generator, parameters, tensors};
 use kindling_memory::Meter;
 use kindling_runs::{Event, EventLog, RunDir, RunError, write_atomically};
 
+use super::calibrate::calibrate;
 use super::config::AdversarialConfig;
 use super::guards::Guards;
 use super::pair::Pair;
@@ -140,9 +141,14 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         self.meter.read().peak
     }
 
-    /// The averaged generator, without gradients.
-    pub fn generator(&self) -> G {
-        self.state.learner.generator.judged()
+    /// The averaged generator, without gradients, and with running statistics of its own: those that were averaged with
+    /// its weights are other networks'.
+    ///
+    /// # Errors
+    /// [`TrainError::InferenceOutOfMemory`] or [`TrainError::Device`].
+    pub fn generator(&self) -> Result<G, TrainError> {
+        let AdversarialConfig { seed, norm_group, .. } = self.config;
+        calibrate(self.state.learner.generator.judged(), seed, self.setup.latent, norm_group, &self.setup.device)
     }
 
     /// How much is computed at once now.
@@ -255,7 +261,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
 
     fn look(&mut self, preview: &mut dyn Preview<G>, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let step = self.state.progress.step;
-        for event in preview.look(step, &self.generator())? {
+        for event in preview.look(step, &self.generator()?)? {
             self.emit(event, observer)?;
         }
         self.state.progress.evaluated = step;
@@ -292,7 +298,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     fn write_weights(&self, path: &std::path::Path) -> Result<(), TrainError> {
         let step = self.state.progress.step;
         let weights =
-            parameters::read(&self.generator()).map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
+            parameters::read(&self.generator()?).map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
         let bytes = tensors::to_bytes(&weights, Some(&self.setup.note))
             .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })?;
         Ok(write_atomically(path, &bytes)?)

@@ -352,6 +352,7 @@ impl AdversarialEngine {
             Some(limit) if norm > limit => limit / norm,
             _ => 1.0,
         };
+        let rate = rate * self.config.rate_at(step);
         Move { rate, scale, momentum: self.norm_momentum.at(step), decay: decay_at(self.config.ema, step) }
     }
 }

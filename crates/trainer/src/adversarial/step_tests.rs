@@ -28,6 +28,7 @@ fn config() -> AdversarialConfig {
         loss: AdversarialLoss::Hinge,
         lr: 0.01,
         lr_discriminator: 0.01,
+        cooldown: 0.0,
         betas: [0.5, 0.99],
         ema: 0.9,
         spectral_norm: true,

@@ -72,6 +72,9 @@ pub(crate) struct Args {
     /// Learning rate of the discriminator [default: as --lr]
     #[arg(long, value_name = "RATE", help_heading = "Training")]
     pub(super) lr_discriminator: Option<f64>,
+    /// Share of the run, at its end, in which both learning rates fall to nothing [default: 0]
+    #[arg(long, value_name = "SHARE", help_heading = "Training")]
+    pub(super) cooldown: Option<f64>,
     /// Adam's first beta, for both [default: 0.5]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     pub(super) beta1: Option<f64>,
