@@ -13,6 +13,12 @@ pub enum DataError {
         /// The folder asked for.
         dir: PathBuf,
     },
+    /// The folder holds no images.
+    #[error("{dir:?} holds no images: PNG, JPEG and TIFF are read")]
+    NoImages {
+        /// The folder.
+        dir: PathBuf,
+    },
     /// The data folder holds no sub-folders.
     #[error("{dir:?} has no sub-folders; put the images of each class into a sub-folder named after the class")]
     NoClasses {

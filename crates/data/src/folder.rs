@@ -12,9 +12,9 @@ use crate::{DataError, Dataset, Format, Opened, Opening, Split, Task};
 const INDEX: &str = "DICOMDIR";
 
 /// A file that somebody can read.
-struct Found {
-    path: PathBuf,
-    format: Arc<dyn Format>,
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) format: Arc<dyn Format>,
 }
 
 impl Found {
@@ -124,7 +124,7 @@ fn list_classes(dir: &Path, opening: &Opening) -> Result<Classes, DataError> {
 }
 
 /// The images of a folder and of the folders in it. Links to folders are not followed: they may lead in a circle.
-fn collect_images(dir: &Path, opening: &Opening, files: &mut Vec<Found>) -> Result<(), DataError> {
+pub(crate) fn collect_images(dir: &Path, opening: &Opening, files: &mut Vec<Found>) -> Result<(), DataError> {
     let index = dir.join(INDEX);
     if index.is_file()
         && let Some(format) = opening.format_of(&index)

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::Done;
-use crate::commands::{bench, data, devices, eval, export, forward, models, plan, predict, profile, train};
+use crate::commands::{bench, data, devices, eval, export, forward, gan, models, plan, predict, profile, train};
 
 /// Light image models that train on the GPU you have.
 ///
@@ -25,6 +25,7 @@ enum Command {
     Models(models::Args),
     Forward(forward::Args),
     Export(export::Args),
+    Gan(gan::Args),
     Data(data::Args),
     Bench(bench::Args),
     Devices(devices::Args),
@@ -41,6 +42,7 @@ impl Cli {
             Command::Models(args) => args.run(),
             Command::Forward(args) => args.run(),
             Command::Export(args) => args.run(),
+            Command::Gan(args) => args.run(),
             Command::Data(args) => args.run(),
             Command::Bench(args) => args.run(),
             Command::Devices(args) => args.run(),

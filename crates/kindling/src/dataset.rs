@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
-use kindling_data::{Dataset, Format, Opened, Opening, SplitBy, open_path};
+use kindling_data::{Dataset, Format, Opened, Opening, SplitBy, open_images, open_path};
 use kindling_scans::{Dicom, Nifti, Window};
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +113,16 @@ fn open_any(name: &str, seed: u64, how: &HowToOpen, keep_going: bool) -> Result<
     }
     let opening = Opening { seed, split_by: how.split_by, formats: how.formats(), keep_going, cache: cache().ok() };
     Ok(open_path(path, &opening)?)
+}
+
+/// As [`open`], for what needs no classes: every image of a folder counts, whatever folders it lies in.
+pub(crate) fn open_unlabelled(name: &str, seed: u64) -> Result<Dataset> {
+    let path = Path::new(name);
+    if path.is_dir() && !NAMED.iter().any(|set| set.name == name) {
+        let opening = Opening { formats: HowToOpen::default().formats(), ..Opening::new(seed) };
+        return Ok(open_images(path, &opening)?);
+    }
+    open(name, seed)
 }
 
 /// The folder fetched data sets lie in: `KINDLING_DATA`, or `kindling` in the user's cache folder.

@@ -11,6 +11,7 @@
 //! | `report.html` | all of it for a reader | [`Report`] |
 //! | `weights.safetensors`, `weights-last.safetensors` | the best and the last weights | written by the trainer |
 //! | `bad-samples.jsonl` | what could not be read, if there is any | appended |
+//! | `samples/` | grids of a generator's images over time | written by the command |
 //! | `checkpoints/` | states to resume from | written by the trainer |
 //!
 //! This crate knows neither Burn nor the trainer nor the data: it takes plain values, so that a report can be made
@@ -37,6 +38,6 @@ pub use environment::{DeviceFacts, Environment};
 pub use error::RunError;
 pub use event::Event;
 pub use log::EventLog;
-pub use metrics::{Metrics, Score};
+pub use metrics::{GanMetrics, Metrics, Score};
 pub use multi_label::MultiLabel;
-pub use report::{Report, SamplePicture};
+pub use report::{GanReport, Grid, Report, SamplePicture};

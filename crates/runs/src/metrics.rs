@@ -55,6 +55,50 @@ pub struct Metrics {
     pub recovery_seconds: f64,
 }
 
+/// `metrics.json` of two networks that were trained against each other.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GanMetrics {
+    /// The run's folder.
+    pub run: String,
+    /// The pair's name in the zoo.
+    pub model: String,
+    /// The data set's name or path.
+    pub data: String,
+    /// Iterations done.
+    pub iterations: u64,
+    /// Passes over the images begun.
+    pub epochs: u64,
+    /// Trainable parameters of the generator.
+    pub generator_parameters: u64,
+    /// Trainable parameters of the discriminator.
+    pub discriminator_parameters: u64,
+    /// Frechet distance before the first iteration, if it was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_frechet: Option<f64>,
+    /// Frechet distance after the last iteration, measured the same way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frechet: Option<f64>,
+    /// Kernel distance after the last iteration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<f64>,
+    /// Images of either kind that were compared.
+    pub compared: usize,
+    /// Training speed over the whole run in real images, previews left out.
+    #[serde(with = "crate::number")]
+    pub images_per_second: f64,
+    /// The most device memory used; 0 where it cannot be measured.
+    pub peak_memory_bytes: u64,
+    /// Seconds in iterations, over all sittings.
+    #[serde(with = "crate::number")]
+    pub seconds: f64,
+    /// How often memory ran out and the run went on.
+    pub recoveries: u64,
+    /// Seconds that cost.
+    #[serde(with = "crate::number")]
+    pub recovery_seconds: f64,
+}
+
 /// How a model did on one split.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Score {

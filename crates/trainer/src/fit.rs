@@ -1,6 +1,5 @@
 //! The run: epochs of steps, each followed by validation and a checkpoint.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,19 +8,19 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kindling_data::{BadSample, HostBatch, Loader, Split};
 use kindling_layers::{Classifier, parameters, tensors};
-use kindling_memory::{Meter, panic_message};
+use kindling_memory::Meter;
 use kindling_runs::{BadSampleLine, BadSamples, Event, EventLog, RunDir, RunError, write_atomically};
 
-use crate::checkpoint::Checkpoints;
+use crate::checkpoint::{Checkpoints, save_whatever_happens};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::evaluate::{Inference, evaluate};
-use crate::fault::{Faults, Phase};
+use crate::fault::Faults;
 use crate::learner::Learner;
 use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Plan, Policy};
-use crate::recovery::{Recovery, abandon_graph, carry_out, make_room};
+use crate::recovery::{Recovery, abandon_graph, carry_out};
 use crate::schedule::Schedule;
 use crate::state::{Best, Progress, TrainState};
 use crate::step::StepEngine;
@@ -78,7 +77,7 @@ pub struct Trainer<'a, M: Classifier> {
     log: EventLog,
     bad_samples: BadSamples,
     meter: Meter,
-    state: TrainState<M>,
+    state: TrainState<Learner<M>>,
     /// The step of the newest checkpoint this process wrote.
     saved: Option<u64>,
     /// Whether the device's kernels are chosen: at once where there is nothing to choose.
@@ -347,27 +346,17 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         self.emit(Event::Checkpoint { step: self.state.progress.step, path }, observer)
     }
 
-    /// Saves a checkpoint. Reading tensors from a device may need memory too; what is read stays as it is.
     fn save(&mut self, observer: &mut dyn Observer) -> Result<PathBuf, TrainError> {
-        const TRIES: usize = 3;
-        let step = self.state.progress.step;
-        for _ in 1..TRIES {
-            let began = Instant::now();
-            let attempt = || {
-                self.engine.faults.at(step, Phase::Checkpoint, 0);
-                self.checkpoints.save(&self.state)
-            };
-            let outcome = catch_unwind(AssertUnwindSafe(attempt))
-                .unwrap_or_else(|panic| Err(TrainError::of_device(Some(step), 0, &panic_message(panic.as_ref()))));
-            let reason = match outcome {
-                Err(TrainError::OutOfMemory { reason, .. }) => reason,
-                done => return done,
-            };
-            make_room(&self.setup.device);
-            let (lever, seconds) = ("freed what was cached".to_string(), began.elapsed().as_secs_f64());
-            self.tell("checkpoint", vec![Recovery { reason, lever, seconds }], observer)?;
-        }
-        self.checkpoints.save(&self.state)
+        let mut recoveries = Vec::new();
+        let saved = save_whatever_happens(
+            &self.checkpoints,
+            &self.state,
+            &self.engine.faults,
+            &self.setup.device,
+            |recovery| recoveries.push(recovery),
+        );
+        self.tell("checkpoint", recoveries, observer)?;
+        saved
     }
 
     /// Counts recoveries and writes them down.

@@ -182,13 +182,13 @@ impl Sums {
     }
 }
 
-fn read(values: Tensor<1>) -> Result<Vec<f64>, String> {
+pub(crate) fn read(values: Tensor<1>) -> Result<Vec<f64>, String> {
     let data = values.try_into_data().map_err(|error| error.to_string())?;
     data.convert::<f64>().try_to_vec::<f64>().map_err(|error| format!("{error:?}"))
 }
 
 /// Reads a number that depends on everything a step has made. Only whether it can be read counts: a weight that is not a
 /// number shows in the next step's loss, with its own message.
-fn read_any(number: Option<Tensor<1>>) -> Result<(), String> {
+pub(crate) fn read_any(number: Option<Tensor<1>>) -> Result<(), String> {
     number.map_or(Ok(()), |number| read(number).map(|_| ()))
 }

@@ -4,6 +4,8 @@ mod data_args;
 mod resolve;
 mod words;
 
+pub(crate) use resolve::{changed, changed_option, default_workers};
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -309,7 +311,7 @@ impl Args {
     }
 }
 
-fn environment(facts: DeviceFacts) -> Environment {
+pub(crate) fn environment(facts: DeviceFacts) -> Environment {
     let mut environment = Environment::collect(BURN, facts);
     environment.commit = option_env!("KINDLING_COMMIT").map(str::to_string);
     environment

@@ -4,12 +4,13 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::curves::Steps;
 use super::{Report, confusion, figures, pictures, words};
-use crate::{Event, Score};
+use crate::{Environment, Event, Score};
 
-const STYLE: &str = include_str!("report.css");
-const SCRIPT: &str = include_str!("report.js");
+pub(super) const STYLE: &str = include_str!("report.css");
+pub(super) const SCRIPT: &str = include_str!("report.js");
 /// The browser itself holds the page to its promise of asking nothing of the network.
-const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+pub(super) const POLICY: &str =
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 pub(super) fn page(report: &Report<'_>) -> Markup {
     let steps = Steps::of(report.events);
@@ -33,7 +34,7 @@ pub(super) fn page(report: &Report<'_>) -> Markup {
                     (pictures::section(report))
                     (figures::cost(&steps))
                     (happened(report, &steps))
-                    (environment(report))
+                    (environment(report.environment))
                     section {
                         h2 { "Configuration" }
                         details {
@@ -237,8 +238,7 @@ fn happened(report: &Report<'_>, steps: &Steps) -> Markup {
     }
 }
 
-fn environment(report: &Report<'_>) -> Markup {
-    let environment = report.environment;
+pub(super) fn environment(environment: &Environment) -> Markup {
     let facts = &environment.device;
     let memory = |bytes: Option<u64>| bytes.map(words::bytes);
     let version = match &environment.commit {

@@ -295,12 +295,16 @@ impl Args {
     }
 }
 
-fn changed<T: PartialEq + Display>(flag: &str, given: Option<T>, stored: T) -> Option<String> {
+pub(crate) fn changed<T: PartialEq + Display>(flag: &str, given: Option<T>, stored: T) -> Option<String> {
     let given = given.filter(|given| *given != stored)?;
     Some(format!("{flag} is {given}, the run has {stored}"))
 }
 
-fn changed_option<T: PartialEq + Display>(flag: &str, given: Option<T>, stored: Option<T>) -> Option<String> {
+pub(crate) fn changed_option<T: PartialEq + Display>(
+    flag: &str,
+    given: Option<T>,
+    stored: Option<T>,
+) -> Option<String> {
     match stored {
         Some(stored) => changed(flag, given, stored),
         None => given.map(|given| format!("{flag} is {given}, the run has none")),
@@ -308,7 +312,7 @@ fn changed_option<T: PartialEq + Display>(flag: &str, given: Option<T>, stored: 
 }
 
 /// Half the cores, between one and four: the CPU device wants the others.
-fn default_workers() -> usize {
+pub(crate) fn default_workers() -> usize {
     (std::thread::available_parallelism().map_or(2, usize::from) / 2).clamp(1, 4)
 }
 
