@@ -173,7 +173,6 @@ impl Loader {
             bad: bad.len(),
             of: self.source.len(),
             limit: self.config.max_bad.to_string(),
-            name: last.name.clone(),
             reason: last.reason.clone(),
         })
     }
