@@ -43,10 +43,10 @@ pub fn read_image(path: &Path) -> Result<Image, DataError> {
     decode_image(path, &read_bytes(path, MAX_FILE_BYTES)?)
 }
 
-/// [`read_image`] of a file that is in memory already. `path` is for messages.
+/// As [`read_image`], from bytes that are called `path` in errors.
 ///
 /// # Errors
-/// As [`read_image`], but for those of reading.
+/// As [`read_image`].
 pub fn decode_image(path: &Path, bytes: &[u8]) -> Result<Image, DataError> {
     let decoder = decoder_for(path, bytes)?;
     let decoded = DynamicImage::from_decoder(decoder).map_err(|error| name_error(path, error))?;
@@ -70,7 +70,7 @@ pub fn read_header(path: &Path) -> Result<Header, DataError> {
     }
 }
 
-fn header_of(path: &Path, bytes: &[u8]) -> Result<Header, DataError> {
+pub(crate) fn header_of(path: &Path, bytes: &[u8]) -> Result<Header, DataError> {
     let decoder = decoder_for(path, bytes)?;
     let (width, height) = decoder.dimensions();
     let channels = match decoder.color_type() {

@@ -13,6 +13,7 @@ use kindling_zoo::weights::{self, Adapt, Import};
 use kindling_zoo::{Model, ModelOptions, Network, find};
 use serde::{Deserialize, Serialize};
 
+use crate::dataset::HowToOpen;
 use crate::memory::MemoryBudget;
 use crate::pretrained;
 
@@ -67,8 +68,11 @@ pub(crate) enum StartingPoint {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DataConfig {
-    /// A named data set or the path of an image folder.
+    /// A named data set or the path of a folder, a manifest or shards.
     pub(crate) source: String,
+    /// How it was opened and split.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) opening: HowToOpen,
     pub(crate) classes: Vec<String>,
     /// Whether a sample may have several classes.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use burn::tensor::{Device, Tensor};
+use kindling_layers::Precision;
 use kindling_memory::panic_message;
 use kindling_runs::DeviceFacts;
 
@@ -58,6 +59,18 @@ pub(crate) struct Chosen {
     /// Without gradients.
     pub(crate) device: Device,
     pub(crate) facts: DeviceFacts,
+}
+
+impl Chosen {
+    /// Fails if the device does not compute in a format, and says in which it does.
+    pub(crate) fn check_precision(&self, precision: Precision) -> Result<()> {
+        if precision.is_supported_by(&self.device) {
+            return Ok(());
+        }
+        let others = Precision::ALL.iter().filter(|precision| precision.is_supported_by(&self.device));
+        let others: Vec<String> = others.map(Precision::to_string).collect();
+        bail!("{} does not compute in {precision}; --precision can be {}", self.facts.device, others.join(" or "))
+    }
 }
 
 impl DeviceChoice {

@@ -56,6 +56,8 @@ impl Finished<'_> {
             images_per_second: progress.images as f64 / progress.seconds.max(1e-9),
             peak_memory_bytes: trainer.peak_memory(),
             seconds: progress.seconds,
+            precision: self.config.train.precision.to_string(),
+            skipped_updates: trainer.skipped_updates(),
             waiting_share: progress.waiting_seconds / progress.seconds.max(1e-9),
             bad_samples: trainer.bad_samples() as u64,
             recoveries: progress.recoveries,
@@ -73,7 +75,7 @@ impl Finished<'_> {
         let name = split.to_string();
         let classes = self.config.data.classes.len();
         let tell = |done| observer.evaluating(&name, done, total);
-        let inference = Inference::new(self.device, self.config.inference_batch());
+        let inference = Inference::new(self.device, self.config.inference_batch(), self.config.train.precision);
         Ok(evaluate(network, &loader, classes, &inference, tell)?)
     }
 

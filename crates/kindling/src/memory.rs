@@ -161,6 +161,7 @@ fn situation(config: &RunConfig, recompute: Recompute) -> Situation {
         ema: train.ema.is_some(),
         freeze: config.model.freeze,
         workers: config.workers,
+        element_bytes: train.precision.bytes(),
         ..Situation::whole_batch(train.batch_size, Target::Cpu { threads })
     }
 }

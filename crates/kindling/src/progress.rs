@@ -100,6 +100,17 @@ impl Observer for Console {
             Event::Recovered { step, during, reason, lever, seconds } => self.say(&format!(
                 "memory ran out in {during} after step {step} ({reason}): {lever}; it cost {seconds:.1} s"
             )),
+            Event::Skipped { step, loss_scale } => self.say(&format!(
+                "step {step}: gradients not finite in this format; update left out, loss scale now {loss_scale}"
+            )),
+            Event::WarmedUp { micro_batches, too_large, seconds, .. } => {
+                let sizes: Vec<String> = micro_batches.iter().map(usize::to_string).collect();
+                let beyond = too_large.map(|size| format!("; {size} did not fit")).unwrap_or_default();
+                self.say(&format!(
+                    "kernels chosen for micro-batches of {} in {seconds:.0} s{beyond}",
+                    sizes.join(", ")
+                ));
+            }
             Event::Resumed { step } => self.say(&format!("resumed after step {step}")),
             _ => {}
         }

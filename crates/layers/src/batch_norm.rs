@@ -14,6 +14,7 @@ use burn::tensor::{Device, Tensor, module};
 use crate::activation::Activation;
 use crate::cpu;
 use crate::pass;
+use crate::precision::{self, full};
 use crate::room;
 use crate::trace::{Describe, Op, Trace, Value};
 
@@ -107,7 +108,9 @@ impl BatchNorm {
 
     fn infer(&self, x: Tensor<4>) -> Tensor<4> {
         let (mean, var) = (self.running_mean.val(), self.running_var.val());
-        module::batch_norm(x, self.weight.val(), self.bias.val(), mean, var, self.epsilon)
+        let like = x.clone();
+        let y = module::batch_norm(full(x), self.weight.val(), self.bias.val(), mean, var, self.epsilon);
+        precision::like(y, &like)
     }
 
     fn infer_with_own_operation(&self, x: Tensor<4>, activation: Activation) -> Tensor<4> {
@@ -139,8 +142,8 @@ impl BatchNorm {
         for &size in groups {
             let group = if size == batch { x.clone() } else { x.clone().narrow(0, start, size) };
             start += size;
-            let normalised = module::batch_norm_train(group, self.weight.val(), self.bias.val(), self.epsilon);
-            outputs.push(normalised.output);
+            let normalised = module::batch_norm_train(full(group), self.weight.val(), self.bias.val(), self.epsilon);
+            outputs.push(precision::like(normalised.output, &x));
             let mean = plain(normalised.mean);
             let var = plain(normalised.variance).mul_scalar(bessel(size * height * width));
             sums = Some(match sums {

@@ -4,8 +4,9 @@ use burn::module::{Module, Param};
 use burn::tensor::ops::{ConvOptions, PadMode};
 use burn::tensor::{Device, Tensor, module};
 
-use crate::cpu;
+use crate::cpu::{self, Places};
 use crate::padding::Padding;
+use crate::precision;
 use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
 
@@ -76,23 +77,24 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// Convolves a batch.
+    /// Convolves a batch. The output has the format of `x`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let weight = self.weight.val();
         let [channels, _, kernel, _] = weight.dims();
         let [batch, _, height, width] = x.dims();
         let zeros = self.padding.of_map(height, width, kernel, self.stride);
-        let output = height.div_ceil(self.stride) * width.div_ceil(self.stride);
-        // A matrix product of Burn's CPU backend is made, and then copied.
-        room::announce_like(&x, 2 * batch * channels * output);
-        if cpu::serves(&x) {
-            if self.depthwise && cpu::depthwise_kernel(kernel) {
-                return cpu::depthwise(x, weight, self.stride, zeros.before);
-            }
-            if !self.depthwise && kernel == 1 && self.stride == 1 {
-                return pointwise(x, weight);
-            }
+        let out = [height.div_ceil(self.stride), width.div_ceil(self.stride)];
+        let output = batch * channels * out[0] * out[1];
+        if cpu::serves(&x) && (!self.depthwise || cpu::depthwise_kernel(kernel)) {
+            room::announce_like(&x, output);
+            return match self.depthwise {
+                true => cpu::depthwise(x, weight, self.stride, zeros.before),
+                false => cpu::dense(x, weight, Places { stride: self.stride, before: zeros.before, out }),
+            };
         }
+        // Burn's CPU backend makes it, and then copies it.
+        room::announce_like(&x, 2 * output);
+        let weight = precision::like(weight, &x);
         let groups = if self.depthwise { channels } else { 1 };
         let (x, padding) = if zeros.before == zeros.after { (x, zeros.before) } else { (pad(x, zeros), [0; 2]) };
         module::conv2d(x, weight, None, ConvOptions::new([self.stride; 2], padding, [1, 1], groups))
@@ -103,14 +105,6 @@ impl Conv {
 fn pad(x: Tensor<4>, zeros: Zeros) -> Tensor<4> {
     let ([top, left], [bottom, right]) = (zeros.before, zeros.after);
     x.pad((left, right, top, bottom), PadMode::Constant(0.0))
-}
-
-/// A 1x1 convolution as the matrix product it is: images are already laid out `[channels, pixels]`.
-fn pointwise(x: Tensor<4>, weight: Tensor<4>) -> Tensor<4> {
-    let [batch, input, height, width] = x.dims();
-    let output = weight.dims()[0];
-    let product = cpu::pointwise(x.reshape([batch, input, height * width]), weight.reshape([1, output, input]));
-    product.reshape([batch, output, height, width])
 }
 
 impl Describe for Conv {

@@ -4,6 +4,8 @@ use burn::module::{Module, Param};
 use burn::tensor::ops::ConvTransposeOptions;
 use burn::tensor::{Device, Tensor, module};
 
+use crate::cpu::{self, Places};
+use crate::precision;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 
 /// Configuration of a [`ConvTranspose`]: square kernel, all channels to all, no bias.
@@ -51,12 +53,17 @@ impl ConvTranspose {
     /// Convolves a batch.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let [_, _, height, width] = x.dims();
+        if cpu::serves(&x) {
+            let side = |size: usize| (size - 1) * self.stride + self.weight.lazy_shape()[2] - 2 * self.padding;
+            let places = Places { stride: self.stride, before: [self.padding; 2], out: [height, width] };
+            return cpu::transposed(x, self.weight.val(), places, [side(height), side(width)]);
+        }
         if height * width == 1 && self.padding == 0 { self.project(x) } else { self.convolve(x) }
     }
 
     /// Of a map of one pixel every output is a sum over channels: a matrix product.
     fn project(&self, x: Tensor<4>) -> Tensor<4> {
-        let weight = self.weight.val();
+        let weight = precision::like(self.weight.val(), &x);
         let [input, output, kernel, _] = weight.dims();
         let batch = x.dims()[0];
         let product = x.reshape([batch, input]).matmul(weight.reshape([input, output * kernel * kernel]));
@@ -65,7 +72,8 @@ impl ConvTranspose {
 
     fn convolve(&self, x: Tensor<4>) -> Tensor<4> {
         let options = ConvTransposeOptions::new([self.stride; 2], [self.padding; 2], [0; 2], [1; 2], 1);
-        module::conv_transpose2d(x, self.weight.val(), None, options)
+        let weight = precision::like(self.weight.val(), &x);
+        module::conv_transpose2d(x, weight, None, options)
     }
 }
 

@@ -5,6 +5,7 @@ use kindling_random::{Purpose, rng_stream};
 use rand::RngExt;
 
 use crate::pass;
+use crate::precision;
 
 /// Leaves out a residual branch for some samples while training and scales the others up; does nothing otherwise
 /// ("Deep Networks with Stochastic Depth", Huang et al. 2016; the survivors are scaled as torchvision and timm do).
@@ -36,7 +37,9 @@ impl DropPath {
             if rng.random::<f64>() < keep { (1.0 / keep) as f32 } else { 0.0 }
         };
         let mask: Vec<f32> = pass.samples.iter().map(of_sample).collect();
-        x.clone() * Tensor::<4>::from_data(TensorData::new(mask, [batch, 1, 1, 1]), &x.device())
+        let mask = Tensor::<4>::from_data(TensorData::new(mask, [batch, 1, 1, 1]), &x.device());
+        let mask = precision::like(mask, &x);
+        x * mask
     }
 }
 

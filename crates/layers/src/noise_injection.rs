@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use crate::activation::Activation;
 use crate::pass;
+use crate::precision;
 use crate::trace::{Describe, Op, Trace, Value};
 
 /// Adds one map of normal noise to all channels while training, as strong as one learned number says; does nothing
@@ -47,7 +48,8 @@ impl NoiseInjection {
         });
         let noise = TensorData::new(noise, [batch, 1, height, width]);
         let noise = Tensor::<4>::from_data(noise, (&x.device(), x.dtype()));
-        x + noise * self.weight.val().reshape([1, 1, 1, 1])
+        let strength = precision::like(self.weight.val(), &x);
+        x + noise * strength.reshape([1, 1, 1, 1])
     }
 }
 

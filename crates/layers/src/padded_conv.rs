@@ -4,6 +4,8 @@ use burn::module::{Module, Param};
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, module};
 
+use crate::cpu::{self, Places};
+use crate::precision;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
 
 /// Configuration of a [`PaddedConv`]: square kernel of any side, all channels to all, no bias.
@@ -62,12 +64,17 @@ impl PaddedConv {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let [_, _, height, width] = x.dims();
         let kernel = self.weight.lazy_shape()[2];
+        if cpu::serves(&x) {
+            let side = |size: usize| (size + 2 * self.padding - kernel) / self.stride + 1;
+            let places = Places { stride: self.stride, before: [self.padding; 2], out: [side(height), side(width)] };
+            return cpu::dense(x, self.weight.val(), places);
+        }
         if self.padding == 0 && [height, width] == [kernel; 2] { self.reduce(x) } else { self.convolve(x) }
     }
 
     /// A kernel as large as the map has one place: a matrix product.
     fn reduce(&self, x: Tensor<4>) -> Tensor<4> {
-        let weight = self.weight.val();
+        let weight = precision::like(self.weight.val(), &x);
         let [output, input, kernel, _] = weight.dims();
         let (batch, fan) = (x.dims()[0], input * kernel * kernel);
         let product = x.reshape([batch, fan]).matmul(weight.reshape([output, fan]).transpose());
@@ -76,7 +83,8 @@ impl PaddedConv {
 
     fn convolve(&self, x: Tensor<4>) -> Tensor<4> {
         let options = ConvOptions::new([self.stride; 2], [self.padding; 2], [1; 2], 1);
-        module::conv2d(x, self.weight.val(), None, options)
+        let weight = precision::like(self.weight.val(), &x);
+        module::conv2d(x, weight, None, options)
     }
 }
 

@@ -4,7 +4,9 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::activation::Activation;
+use crate::cpu;
 use crate::linear::{Linear, global_average_pool};
+use crate::precision;
 use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 
@@ -55,6 +57,10 @@ impl SqueezeExcite {
         room::announce_like(&x, x.shape().num_elements());
         let squeezed = self.activation.forward(self.reduce.forward(global_average_pool(x.clone())));
         let gate = self.gate.forward(self.expand.forward(squeezed));
+        if cpu::serves(&x) {
+            return cpu::scale(x, gate);
+        }
+        let gate = precision::like(gate, &x);
         x * gate.reshape([batch, channels, 1, 1])
     }
 }

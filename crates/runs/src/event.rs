@@ -33,6 +33,18 @@ pub enum Event {
         /// Optimizer steps planned.
         steps_total: u64,
     },
+    /// A device that compiles kernels chose them while it was empty.
+    WarmedUp {
+        /// The last step that was committed before.
+        step: u64,
+        /// Images at a time for which a step was computed and thrown away, ascending.
+        micro_batches: Vec<usize>,
+        /// Images at a time that did not fit.
+        too_large: Option<usize>,
+        /// How long it took.
+        #[serde(with = "crate::number")]
+        seconds: f64,
+    },
     /// One optimizer step was committed.
     Step {
         /// The step, from 1.
@@ -61,6 +73,14 @@ pub enum Event {
         /// Seconds of running time up to now, over all sittings.
         #[serde(with = "crate::number")]
         seconds: f64,
+    },
+    /// A gradient of a half format was not finite, and the update was left out.
+    Skipped {
+        /// The step whose batch it was.
+        step: u64,
+        /// What the loss is multiplied by from now on.
+        #[serde(with = "crate::number")]
+        loss_scale: f64,
     },
     /// A sample could not be read, and the run went on without it. Told once a sample.
     BadSample {
@@ -137,6 +157,8 @@ impl Event {
         match self {
             Self::Started { .. } => None,
             Self::Step { step, .. }
+            | Self::WarmedUp { step, .. }
+            | Self::Skipped { step, .. }
             | Self::BadSample { step, .. }
             | Self::Evaluated { step, .. }
             | Self::Checkpoint { step, .. }

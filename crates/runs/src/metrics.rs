@@ -39,6 +39,10 @@ pub struct Metrics {
     /// Seconds of running time, over all sittings.
     #[serde(with = "crate::number")]
     pub seconds: f64,
+    /// The format of feature maps: `f32`, `bf16` or `f16`.
+    pub precision: String,
+    /// Updates that were left out because a gradient of a half format was not finite.
+    pub skipped_updates: u64,
     /// Share of the training time spent waiting for data, 0 to 1.
     #[serde(with = "crate::number")]
     pub waiting_share: f64,

@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::TrainError;
 use crate::learner::Saved;
+use crate::loss_scale::LossScale;
 use crate::optimizer::Counters;
 use crate::policy::Policy;
 use crate::state::{Progress, TrainState};
@@ -42,6 +43,8 @@ struct StateFile {
     progress: Progress,
     #[serde(default)]
     policy: Option<Policy>,
+    #[serde(default)]
+    loss_scale: Option<LossScale>,
     sha256: BTreeMap<String, String>,
     #[serde(default)]
     counters: Counters,
@@ -82,9 +85,14 @@ impl Checkpoints {
                 files.push((AVERAGE, document(average, &target)?));
             }
             let sha256 = files.iter().map(|(file, bytes)| (file.to_string(), hex(bytes))).collect();
-            let progress = state.progress.clone();
-            let contents =
-                StateFile { model: self.model.clone(), progress, policy: Some(state.policy.clone()), sha256, counters };
+            let contents = StateFile {
+                model: self.model.clone(),
+                progress: state.progress.clone(),
+                policy: Some(state.policy.clone()),
+                loss_scale: Some(state.loss_scale),
+                sha256,
+                counters,
+            };
             let text = toml::to_string(&contents)
                 .map_err(|error| RunError::Inexpressible { path: target.join(STATE), reason: error.to_string() })?;
             files.push((STATE, text.into_bytes()));
@@ -154,7 +162,8 @@ impl Checkpoints {
         let saved = Saved { weights, moments, average, counters: contents.counters.clone() };
         let learner = state.learner.restore(saved, device)?;
         let policy = contents.policy.unwrap_or(state.policy);
-        Ok(TrainState { learner, policy, progress: contents.progress })
+        let loss_scale = contents.loss_scale.unwrap_or(state.loss_scale);
+        Ok(TrainState { learner, policy, loss_scale, progress: contents.progress })
     }
 }
 

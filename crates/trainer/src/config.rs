@@ -1,5 +1,6 @@
 //! What the trainer is told.
 
+use kindling_layers::Precision;
 use kindling_layers::pass::normalisation_groups;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,9 @@ pub struct TrainConfig {
     /// Which feature maps are computed again rather than kept; found while running if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Recompute>,
+    /// The format of feature maps; weights, statistics and updates are float32.
+    #[serde(default)]
+    pub precision: Precision,
     /// Decay of an exponential moving average of the weights, which is then what is judged and kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ema: Option<f64>,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use kindling_data::{BadSample, HostBatch, Loader, Task};
-use kindling_layers::Classifier;
+use kindling_layers::{Classifier, Precision};
 use kindling_memory::panic_message;
 use kindling_runs::{MultiLabel, Score};
 
@@ -56,7 +56,8 @@ pub struct Evaluation {
     pub(crate) recoveries: Vec<Recovery>,
 }
 
-/// Class probabilities of some rows of a batch. `model` must be on `device`, without gradients.
+/// Class probabilities of some rows of a batch, computed with feature maps of a format. `model` must be on `device`, without
+/// gradients.
 ///
 /// # Errors
 /// [`TrainError::InferenceOutOfMemory`] or [`TrainError::Device`].
@@ -65,11 +66,12 @@ pub fn predict<M: Classifier>(
     batch: &HostBatch,
     rows: std::ops::Range<usize>,
     device: &Device,
+    precision: Precision,
     task: Task,
 ) -> Result<Vec<Vec<f64>>, TrainError> {
     let count = rows.len();
     let failed = |text: &str| TrainError::of_device(None, count, text);
-    let forward = || model.forward(upload(batch, rows, device)).try_into_data();
+    let forward = || model.forward(precision.cast(upload(batch, rows, device))).try_into_data();
     let data = catch_unwind(AssertUnwindSafe(forward))
         .map_err(|panic| failed(&panic_message(panic.as_ref())))?
         .map_err(|error| failed(&error.to_string()))?;
@@ -102,14 +104,16 @@ pub struct Inference<'a> {
     pub device: &'a Device,
     /// Samples computed at once, at first; fewer where memory runs out. Without influence on the result.
     pub micro_batch: usize,
+    /// The format of feature maps.
+    pub precision: Precision,
     /// Failures to come, and the step they are told of.
     pub(crate) faults: Option<(&'a Faults, u64)>,
 }
 
 impl<'a> Inference<'a> {
     /// On `device`, `micro_batch` samples at a time.
-    pub fn new(device: &'a Device, micro_batch: usize) -> Self {
-        Self { device, micro_batch: micro_batch.max(1), faults: None }
+    pub fn new(device: &'a Device, micro_batch: usize, precision: Precision) -> Self {
+        Self { device, micro_batch: micro_batch.max(1), precision, faults: None }
     }
 }
 
@@ -255,7 +259,7 @@ impl Chunks<'_> {
         };
         catch_unwind(AssertUnwindSafe(failing))
             .map_err(|panic| TrainError::of_device(None, count, &panic_message(panic.as_ref())))?;
-        predict(model, batch, rows, self.inference.device, self.task)
+        predict(model, batch, rows, self.inference.device, self.inference.precision, self.task)
     }
 }
 

@@ -1,16 +1,16 @@
 //! The run: epochs of steps, each followed by validation and a checkpoint.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+mod keep;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use burn::tensor::Device;
-use kindling_data::{BadSample, HostBatch, Loader, Split};
-use kindling_layers::{Classifier, parameters, tensors};
-use kindling_memory::{Meter, panic_message};
-use kindling_runs::{BadSampleLine, BadSamples, Event, EventLog, RunDir, RunError, write_atomically};
+use kindling_data::{HostBatch, Loader, Split};
+use kindling_layers::Classifier;
+use kindling_memory::Meter;
+use kindling_runs::{BadSamples, Event, EventLog, RunDir};
 
 use crate::checkpoint::Checkpoints;
 use crate::config::TrainConfig;
@@ -18,14 +18,14 @@ use crate::error::TrainError;
 use crate::evaluate::{Inference, evaluate};
 use crate::fault::{Faults, Phase};
 use crate::learner::Learner;
-use crate::loss::Loss;
-use crate::norm_momentum::NormMomentum;
+use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Plan, Policy};
-use crate::recovery::{Recovery, abandon_graph, carry_out, make_room};
+use crate::recovery::{abandon_graph, carry_out};
 use crate::schedule::Schedule;
 use crate::state::{Best, Progress, TrainState};
 use crate::step::StepEngine;
+use crate::warm_up::{Warmed, warm_up};
 
 /// Watches a run. Nothing an observer does can change its result.
 pub trait Observer {
@@ -81,6 +81,8 @@ pub struct Trainer<'a, M: Classifier> {
     state: TrainState<M>,
     /// The step of the newest checkpoint this process wrote.
     saved: Option<u64>,
+    /// Whether the device's kernels are chosen: at once where there is nothing to choose.
+    warm: bool,
     began: Instant,
 }
 
@@ -95,22 +97,19 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let total_steps = config.max_steps.map_or(all, |most| most.min(all));
         let warmup_steps = (config.warmup * total_steps as f64).round() as u64;
         let schedule = Schedule { peak: config.lr, warmup_steps, total_steps };
-        let loss =
-            Loss::new(setup.train.task(), setup.classes, config.label_smoothing, config.class_weights.as_deref());
-        let engine = StepEngine {
-            device: setup.device.clone().autodiff(),
-            loss,
-            clip_norm: config.clip_norm,
-            norm_group: config.norm_group,
-            norm_momentum: NormMomentum::new(config.norm_momentum, total_steps),
-            ema: config.ema,
-            seed: config.seed,
-            faults: setup.faults.clone(),
-        };
+        let engine = StepEngine::new(
+            &config,
+            setup.train.task(),
+            setup.classes,
+            &setup.device,
+            total_steps,
+            setup.faults.clone(),
+        );
         let optimizer = Optimizer::new(config.optimizer);
         let state = TrainState {
             learner: Learner::new("model", model, optimizer, config.ema.is_some()),
             policy: policy(&config, setup.start),
+            loss_scale: LossScale::new(config.precision),
             progress: Progress::default(),
         };
         let checkpoints = Checkpoints::new(setup.run.checkpoints(), setup.model_name);
@@ -120,7 +119,22 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         setup.validation.remember_bad(bad_samples.samples(Split::Val.name()));
         let meter = Meter::new(&setup.device);
         let began = Instant::now();
-        Ok(Self { config, setup, engine, schedule, checkpoints, log, bad_samples, meter, state, saved: None, began })
+        // Only devices that compile kernels have pools.
+        let warm = setup.device.memory_pool_usage().is_none();
+        Ok(Self {
+            config,
+            setup,
+            engine,
+            schedule,
+            checkpoints,
+            log,
+            bad_samples,
+            meter,
+            state,
+            saved: None,
+            warm,
+            began,
+        })
     }
 
     /// Continues from the newest checkpoint: the log forgets what came after it.
@@ -147,6 +161,11 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// Optimizer steps of the whole run.
     pub fn total_steps(&self) -> u64 {
         self.schedule.total_steps
+    }
+
+    /// Updates that were left out because a gradient of a half format was not finite.
+    pub fn skipped_updates(&self) -> u64 {
+        self.state.loss_scale.skipped()
     }
 
     /// The most memory in use so far, in bytes.
@@ -214,9 +233,14 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         }
         let mut started = Instant::now();
         for batch in self.setup.train.epoch(self.state.progress.epoch, self.state.progress.batch) {
-            let waiting = started.elapsed().as_secs_f64();
+            let mut waiting = started.elapsed().as_secs_f64();
             let batch = batch?;
             self.note_bad(Split::Train, &batch.bad, observer)?;
+            if !self.warm {
+                self.warm_up(&batch, observer)?;
+                started = Instant::now();
+                waiting = 0.0;
+            }
             self.step(&batch, started, waiting, observer)?;
             let step = self.state.progress.step;
             if self.setup.stop.load(Ordering::Relaxed) {
@@ -233,6 +257,16 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             started = Instant::now();
         }
         Ok(Ended::Finished)
+    }
+
+    /// Has the device choose its kernels while it is empty.
+    fn warm_up(&mut self, batch: &HostBatch, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let Self { engine, state, setup, .. } = &*self;
+        let Warmed { micro_batches, too_large, seconds } =
+            warm_up(engine, &state.learner, batch, &state.policy, &setup.device)?;
+        self.warm = true;
+        let step = self.state.progress.step;
+        self.emit(Event::WarmedUp { step, micro_batches, too_large, seconds }, observer)
     }
 
     /// One step: compute, commit, tell. `started` is when the wait for its batch began,
@@ -253,11 +287,15 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             &setup.device,
             || abandon_graph(&state.learner.model, &setup.device),
             |recovery| recoveries.push(recovery.clone()),
-            |plan| engine.compute(&state.learner, batch, plan, step, lr),
+            |plan| engine.compute(&state.learner, batch, plan, step, lr, state.loss_scale.factor()),
         );
         self.tell("training", recoveries, observer)?;
-        let (good, policy) = outcome?;
         let seconds = started.elapsed().as_secs_f64();
+        if let (Err(TrainError::NotFinite { .. }), Some(next)) = (&outcome, self.state.loss_scale.after_overflow()) {
+            self.state.skip(next, batch.len(), seconds);
+            return self.emit(Event::Skipped { step, loss_scale: next.factor() }, observer);
+        }
+        let (good, policy) = outcome?;
         self.state.commit(good.learner, policy, batch.len(), seconds);
         self.state.progress.waiting_seconds += waiting_seconds;
         let event = Event::Step {
@@ -283,7 +321,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let total = loader.samples_per_epoch();
         let inference = Inference {
             faults: Some((&self.engine.faults, step)),
-            ..Inference::new(&self.setup.device, self.state.policy.plan().micro_batch)
+            ..Inference::new(&self.setup.device, self.state.policy.plan().micro_batch, self.config.precision)
         };
         let watch = |done| observer.evaluating("validation", done, total);
         let evaluation = evaluate(&self.state.learner.judged(), loader, self.setup.classes, &inference, watch)?;
@@ -299,80 +337,10 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let (loss, accuracy, samples) = (score.loss, score.accuracy, score.samples);
         self.emit(Event::Evaluated { step, epoch, split, loss, accuracy, samples }, observer)
     }
-
-    /// Lists samples that could not be read, and tells of those that were not listed yet.
-    ///
-    /// # Errors
-    /// [`TrainError::Run`] if the list or the log cannot be written.
-    pub fn note_bad(&mut self, split: Split, bad: &[BadSample], observer: &mut dyn Observer) -> Result<(), TrainError> {
-        for BadSample { sample, name, reason, .. } in bad {
-            let (split, path, reason) = (split.to_string(), name.clone(), reason.clone());
-            let line = BadSampleLine { split, sample: *sample, path, reason };
-            if self.bad_samples.add(&line)? {
-                let BadSampleLine { split, path, reason, .. } = line;
-                self.emit(Event::BadSample { step: self.state.progress.step, split, path, reason }, observer)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Samples that could not be read, over all splits and sittings.
-    pub fn bad_samples(&self) -> usize {
-        self.bad_samples.len()
-    }
-
-    fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let path = self.save(observer)?;
-        self.saved = Some(self.state.progress.step);
-        let path = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.emit(Event::Checkpoint { step: self.state.progress.step, path }, observer)
-    }
-
-    /// Saves a checkpoint. Reading tensors from a device may need memory too; what is read stays as it is.
-    fn save(&mut self, observer: &mut dyn Observer) -> Result<PathBuf, TrainError> {
-        const TRIES: usize = 3;
-        let step = self.state.progress.step;
-        for _ in 1..TRIES {
-            let began = Instant::now();
-            let attempt = || {
-                self.engine.faults.at(step, Phase::Checkpoint, 0);
-                self.checkpoints.save(&self.state)
-            };
-            let outcome = catch_unwind(AssertUnwindSafe(attempt))
-                .unwrap_or_else(|panic| Err(TrainError::of_device(Some(step), 0, &panic_message(panic.as_ref()))));
-            let reason = match outcome {
-                Err(TrainError::OutOfMemory { reason, .. }) => reason,
-                done => return done,
-            };
-            make_room(&self.setup.device);
-            let (lever, seconds) = ("freed what was cached".to_string(), began.elapsed().as_secs_f64());
-            self.tell("checkpoint", vec![Recovery { reason, lever, seconds }], observer)?;
-        }
-        self.checkpoints.save(&self.state)
-    }
-
-    /// Counts recoveries and writes them down.
-    fn tell(&mut self, during: &str, recoveries: Vec<Recovery>, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        for Recovery { reason, lever, seconds } in recoveries {
-            self.state.recovered(seconds);
-            let (step, during) = (self.state.progress.step, during.to_string());
-            self.emit(Event::Recovered { step, during, reason, lever, seconds }, observer)?;
-        }
-        Ok(())
-    }
-
-    fn write_weights(&self, path: &std::path::Path) -> Result<(), TrainError> {
-        let step = self.state.progress.step;
-        let weights = parameters::read(&self.state.learner.judged())
-            .map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
-        let bytes = tensors::to_bytes(&weights, Some(&self.setup.note))
-            .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })?;
-        Ok(write_atomically(path, &bytes)?)
-    }
 }
 
 /// Which plans a run chooses from, and where it starts.
-fn policy(config: &TrainConfig, start: Plan) -> Policy {
+pub(crate) fn policy(config: &TrainConfig, start: Plan) -> Policy {
     let mut limits = Limits::new(config.largest_group(), config.batch_size);
     if let Some(most) = config.micro_batch {
         limits = limits.with_largest(most);

@@ -20,6 +20,7 @@ mod fit;
 mod gradients;
 mod learner;
 mod loss;
+mod loss_scale;
 mod micro_batch;
 mod norm_momentum;
 mod optimizer;
@@ -31,8 +32,10 @@ mod state;
 mod step;
 #[cfg(test)]
 mod step_tests;
+mod steps;
 #[cfg(test)]
 mod testing;
+mod warm_up;
 
 /// The parts of the engine for training loops of one's own: the policy, the loop that obeys it, the sum of gradients.
 pub mod engine {
@@ -51,3 +54,4 @@ pub use micro_batch::{MicroBatch, micro_batches};
 pub use policy::{Plan, Recompute};
 pub use schedule::Schedule;
 pub use state::{Best, Progress};
+pub use steps::{Stepped, Steps};

@@ -27,18 +27,29 @@ pub(crate) enum Moment {
     Backward,
 }
 
-/// Computes the loss of a micro-batch and adds its gradients to `gradients`.
-///
-/// `images` are on the plain device; `loss` is a function of the logits.
+/// What is computed.
+pub(crate) struct Work {
+    /// On the plain device, in the format of the feature maps.
+    pub(crate) images: Tensor<4>,
+    pub(crate) pass: TrainingPass,
+    pub(crate) recompute: Recompute,
+    /// The loss is multiplied by it for the backward pass.
+    pub(crate) loss_scale: f64,
+}
+
+/// Computes the loss of a micro-batch, a function of the logits, and adds its scaled gradients to `gradients`.
 pub(crate) fn gradients<M: Classifier>(
     model: &M,
-    images: Tensor<4>,
-    pass: TrainingPass,
-    recompute: Recompute,
+    work: Work,
     loss: impl FnOnce(Tensor<2>) -> Tensor<1>,
     gradients: &mut GradientSum,
     mut reach: impl FnMut(Moment),
 ) -> Left {
+    let Work { images, pass, recompute, loss_scale } = work;
+    let backward = |loss: &Tensor<1>| match loss_scale {
+        1.0 => loss.backward(),
+        factor => loss.clone().mul_scalar(factor).backward(),
+    };
     let cuts = match recompute {
         Recompute::None => None,
         Recompute::Stages => Some(Cuts::Stages),
@@ -49,7 +60,7 @@ pub(crate) fn gradients<M: Classifier>(
         let images = Tensor::from_inner(images);
         let (loss, statistics) = pass::training(pass, || loss(model.forward(images)));
         reach(Moment::Backward);
-        gradients.add(loss.backward(), model);
+        gradients.add(backward(&loss), model);
         return Left { loss: loss.inner(), statistics };
     };
 
@@ -70,7 +81,7 @@ pub(crate) fn gradients<M: Classifier>(
     reach(Moment::Backward);
 
     // Backward: the head, then segment by segment.
-    let mut found = loss.backward();
+    let mut found = backward(&loss);
     let mut gradient = last.grad_remove(&mut found);
     gradients.add(found, model);
     for index in (model.frozen_segments(cuts)..inputs.len()).rev() {

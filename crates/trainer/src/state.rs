@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::learner::Learner;
+use crate::loss_scale::LossScale;
 use crate::policy::Policy;
 
 /// The state of a run between two steps.
@@ -12,6 +13,8 @@ pub(crate) struct TrainState<M> {
     pub(crate) learner: Learner<M>,
     /// How much is computed at once, and what is known about what fits. Without influence on the result.
     pub(crate) policy: Policy,
+    /// What the loss is multiplied by in the backward pass.
+    pub(crate) loss_scale: LossScale,
     /// Where the run is.
     pub(crate) progress: Progress,
 }
@@ -70,6 +73,17 @@ impl<M> TrainState<M> {
     pub(crate) fn commit(&mut self, learner: Learner<M>, policy: Policy, images: usize, seconds: f64) {
         self.learner = learner;
         self.policy = policy;
+        self.loss_scale = self.loss_scale.after_good();
+        self.advance(images, seconds);
+    }
+
+    /// Goes past a step whose gradients were not finite with this loss scale: nothing moves but the scale and the position.
+    pub(crate) fn skip(&mut self, loss_scale: LossScale, images: usize, seconds: f64) {
+        self.loss_scale = loss_scale;
+        self.advance(images, seconds);
+    }
+
+    fn advance(&mut self, images: usize, seconds: f64) {
         self.progress.step += 1;
         self.progress.batch += 1;
         self.progress.images += images as u64;

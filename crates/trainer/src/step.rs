@@ -3,11 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kindling_data::HostBatch;
-use kindling_layers::Classifier;
+use kindling_data::{HostBatch, Task};
 use kindling_layers::pass::{BatchStatistics, TrainingPass};
+use kindling_layers::{Classifier, Precision};
 use kindling_memory::panic_message;
 
+use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
 use crate::gradients::GradientSum;
@@ -16,9 +17,10 @@ use crate::loss::Loss;
 use crate::micro_batch::{MicroBatch, micro_batches};
 use crate::norm_momentum::NormMomentum;
 use crate::policy::Plan;
-use crate::recompute::{self, Moment};
+use crate::recompute::{self, Moment, Work};
 
 /// What does not change from step to step.
+#[derive(Clone)]
 pub(crate) struct StepEngine {
     /// The device, with gradients.
     pub(crate) device: Device,
@@ -30,6 +32,8 @@ pub(crate) struct StepEngine {
     /// Decay of the moving average of the weights, if one is kept.
     pub(crate) ema: Option<f64>,
     pub(crate) seed: u64,
+    /// The format of feature maps.
+    pub(crate) precision: Precision,
     pub(crate) faults: Faults,
 }
 
@@ -43,7 +47,30 @@ pub(crate) struct GoodStep<M> {
 }
 
 impl StepEngine {
-    /// Computes step `step` from a learner, which stays as it is.
+    /// The engine of a run of `total_steps` steps on `device`, which is without gradients.
+    pub(crate) fn new(
+        config: &TrainConfig,
+        task: Task,
+        classes: usize,
+        device: &Device,
+        total_steps: u64,
+        faults: Faults,
+    ) -> Self {
+        Self {
+            device: device.clone().autodiff(),
+            loss: Loss::new(task, classes, config.label_smoothing, config.class_weights.as_deref()),
+            clip_norm: config.clip_norm,
+            norm_group: config.norm_group,
+            norm_momentum: NormMomentum::new(config.norm_momentum, total_steps),
+            ema: config.ema,
+            seed: config.seed,
+            precision: config.precision,
+            faults,
+        }
+    }
+
+    /// Computes step `step` from a learner, which stays as it is. The loss is multiplied by `loss_scale` for the backward
+    /// pass, and the gradients are divided by it.
     ///
     /// # Errors
     /// [`TrainError::OutOfMemory`], [`TrainError::Device`] or [`TrainError::NotFinite`]; panics of the device's
@@ -55,22 +82,24 @@ impl StepEngine {
         plan: &Plan,
         step: u64,
         rate: f64,
+        loss_scale: f64,
     ) -> Result<GoodStep<M>, TrainError> {
         let cuts = micro_batches(batch.len(), self.norm_group, plan.micro_batch);
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
         let attempt = || -> Result<GoodStep<M>, TrainError> {
-            let mut sums = self.sums(&learner.model, batch, &cuts, plan, step);
+            let mut sums = self.sums(&learner.model, batch, &cuts, plan, step, loss_scale);
             self.faults.at(step, Phase::Gate, 0);
-            let (loss, gradient_norm) = sums.gate().map_err(|text| failed(&text))?;
+            let (loss, scaled_norm) = sums.gate().map_err(|text| failed(&text))?;
+            let gradient_norm = scaled_norm / loss_scale;
             if !(loss.is_finite() && gradient_norm.is_finite()) {
                 return Err(TrainError::NotFinite { step, loss, norm: gradient_norm });
             }
             let by = Move {
                 rate,
                 scale: match self.clip_norm {
-                    Some(limit) if gradient_norm > limit => limit / gradient_norm,
-                    _ => 1.0,
+                    Some(limit) if gradient_norm > limit => limit / scaled_norm,
+                    _ => 1.0 / loss_scale,
                 },
                 momentum: self.norm_momentum.at(step),
                 decay: self.ema.map_or(0.0, |decay| decay_at(decay, step)),
@@ -86,13 +115,21 @@ impl StepEngine {
         catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|panic| Err(failed(&panic_message(panic.as_ref()))))
     }
 
-    fn sums<M: Classifier>(&self, model: &M, batch: &HostBatch, cuts: &[MicroBatch], plan: &Plan, step: u64) -> Sums {
+    fn sums<M: Classifier>(
+        &self,
+        model: &M,
+        batch: &HostBatch,
+        cuts: &[MicroBatch],
+        plan: &Plan,
+        step: u64,
+        loss_scale: f64,
+    ) -> Sums {
         let total_weight = self.loss.total_weight(batch);
         let plain = self.device.clone().without_autodiff();
         let mut sums = Sums::default();
         for (index, micro) in cuts.iter().enumerate() {
             self.faults.at(step, Phase::Upload, index);
-            let images = upload(batch, micro.rows.clone(), &plain);
+            let images = self.precision.cast(upload(batch, micro.rows.clone(), &plain));
             let pass = TrainingPass {
                 groups: micro.groups.clone(),
                 seed: self.seed,
@@ -104,7 +141,8 @@ impl StepEngine {
                 Moment::Backward => self.faults.at(step, Phase::Backward, index),
             };
             let loss = |logits| self.loss.part(logits, batch, micro.rows.clone(), total_weight);
-            let left = recompute::gradients(model, images, pass, plan.recompute, loss, &mut sums.gradients, reach);
+            let work = Work { images, pass, recompute: plan.recompute, loss_scale };
+            let left = recompute::gradients(model, work, loss, &mut sums.gradients, reach);
             sums.statistics.merge(left.statistics);
             sums.loss = Some(match sums.loss.take() {
                 Some(loss) => loss + left.loss,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::Device;
-use kindling_layers::parameters;
 use kindling_layers::tensors::Tensors;
+use kindling_layers::{Precision, parameters};
 
 use crate::config::OptimizerConfig;
 use crate::error::TrainError;
@@ -12,9 +12,10 @@ use crate::learner::{Learner, Saved};
 use crate::loss::{CrossEntropy, Loss};
 use crate::norm_momentum::NormMomentum;
 use crate::optimizer::{Counters, Optimizer};
-use crate::policy::{Plan, Recompute};
+use crate::policy::{Limits, Plan, Policy, Recompute};
 use crate::step::{GoodStep, StepEngine};
 use crate::testing::{CLASSES, Toy, batch};
+use crate::warm_up::warm_up;
 
 const ADAMW: OptimizerConfig = OptimizerConfig::AdamW { weight_decay: 0.02 };
 const SGD: OptimizerConfig = OptimizerConfig::Sgd { momentum: 0.9, weight_decay: 1e-3 };
@@ -28,6 +29,7 @@ fn engine(faults: &str) -> StepEngine {
         norm_momentum: NormMomentum::Fixed(0.1),
         ema: Some(0.9),
         seed: 4,
+        precision: Precision::F32,
         faults: faults.parse().unwrap(),
     }
 }
@@ -42,7 +44,7 @@ fn everything(learner: &Learner<Toy>) -> Everything {
 
 fn compute(learner: &Learner<Toy>, step: u64, micro: usize, faults: &str) -> Result<GoodStep<Toy>, TrainError> {
     let plan = Plan { micro_batch: micro, recompute: Recompute::None };
-    engine(faults).compute(learner, &batch(12, step as usize), &plan, step, 0.01)
+    engine(faults).compute(learner, &batch(12, step as usize), &plan, step, 0.01, 1.0)
 }
 
 fn start(config: OptimizerConfig) -> Learner<Toy> {
@@ -89,7 +91,7 @@ fn recomputing_activations_gives_the_same_bits() {
         for recompute in [Recompute::Stages, Recompute::Blocks] {
             let plan = Plan { micro_batch: 4, recompute };
             let again = (1..=3).fold(start(config), |learner, step| {
-                engine("").compute(&learner, &batch(12, step as usize), &plan, step, 0.01).unwrap().learner
+                engine("").compute(&learner, &batch(12, step as usize), &plan, step, 0.01, 1.0).unwrap().learner
             });
             assert_eq!(everything(&plain), everything(&again), "{recompute}");
         }
@@ -132,7 +134,7 @@ fn a_loss_that_is_not_a_number_stops_before_anything_changes() {
     let mut poisoned = batch(12, 2);
     poisoned.images[7] = f32::NAN;
     let plan = Plan { micro_batch: 12, recompute: Recompute::None };
-    let error = engine("").compute(&learner, &poisoned, &plan, 2, 0.01).err().expect("the loss is NaN");
+    let error = engine("").compute(&learner, &poisoned, &plan, 2, 0.01, 1.0).err().expect("the loss is NaN");
     assert!(matches!(error, TrainError::NotFinite { step: 2, .. }), "{error}");
 }
 
@@ -204,4 +206,36 @@ fn the_update_rules_are_those_of_pytorch() {
     let after = values(&model);
     close(after["weight"][0], 0.5 - 0.01 * 2.0 - 0.01 * (0.9 * 2.0 + 2.0));
     close(after["bias"][0], 0.25 - 0.01 - 0.01 * 1.9);
+}
+
+#[test]
+fn warming_up_goes_from_the_smallest_micro_batch_to_the_plans_and_changes_nothing() {
+    let learner = train(ADAMW, 2, 12);
+    let before = everything(&learner);
+    let policy = |micro_batch| {
+        let limits = Limits::new(4, 16);
+        Policy::new(limits, Plan { micro_batch, recompute: Recompute::None })
+    };
+    // Failures that a run is to have are not spent on it.
+    let engine = engine("oom@step=1,phase=forward");
+    for (planned, expected) in [(4, vec![4]), (8, vec![4, 8]), (16, vec![4, 8])] {
+        let warmed = warm_up(&engine, &learner, &batch(12, 3), &policy(planned), &Device::flex()).unwrap();
+        assert_eq!((warmed.micro_batches, warmed.too_large), (expected, None), "16 are more than there are");
+    }
+    assert_eq!(everything(&learner), before);
+}
+
+#[test]
+fn the_loss_scale_changes_no_bit_and_one_that_overflows_is_told() {
+    let learner = train(ADAMW, 1, 12);
+    let plan = Plan { micro_batch: 8, recompute: Recompute::None };
+    let step = |loss_scale| engine("").compute(&learner, &batch(12, 2), &plan, 2, 0.01, loss_scale);
+    // A power of two moves the exponent alone, as long as nothing leaves float32's range.
+    let (plain, scaled) = (step(1.0).unwrap(), step(1024.0).unwrap());
+    assert_eq!(everything(&plain.learner), everything(&scaled.learner));
+    assert_eq!((plain.loss, plain.gradient_norm), (scaled.loss, scaled.gradient_norm));
+    let before = everything(&learner);
+    let error = step(2f64.powi(126)).err().expect("gradients above float32's range");
+    assert!(matches!(error, TrainError::NotFinite { .. }), "{error}");
+    assert_eq!(everything(&learner), before);
 }

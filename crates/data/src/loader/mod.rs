@@ -156,7 +156,7 @@ impl Loader {
         let (seed, len) = (self.config.seed, self.source.len());
         match &self.weights {
             Some(weights) => EpochOrder::Drawn { seed, epoch, len, weights: weights.clone() },
-            None => EpochOrder::once(seed, epoch, len, self.config.shuffle),
+            None => EpochOrder::once(seed, epoch, self.source.as_ref(), self.config.shuffle),
         }
     }
 

@@ -10,12 +10,15 @@ use serde_json::json;
 use crate::Done;
 use crate::commands::train;
 use crate::config;
-use crate::dataset::{self, NAMED};
+use crate::dataset::{self, HowToOpen, NAMED};
+
+mod check;
+mod pack;
 
 /// Images are augmented at the side that training has by default, and then scaled down.
 const SHEET_SIZE: usize = 512;
 
-/// List data sets, describe one, or draw a sheet of its samples
+/// List data sets, describe or check one, draw a sheet of its samples, or pack it into shards
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -28,18 +31,22 @@ enum Command {
     List,
     /// Classes, splits and sizes of a data set or image folder
     Describe {
-        /// A name from `data list`, or an image folder
+        /// A name from `data list`, a folder, a manifest or shards
         data: String,
         /// Splits a folder that is not split yet
         #[arg(long, default_value_t = 0)]
         seed: u64,
+        #[command(flatten)]
+        opening: HowToOpen,
         /// One JSON object
         #[arg(long)]
         json: bool,
     },
+    Check(check::Args),
+    Pack(pack::Args),
     /// Draw samples of every class into one PNG
     Sheet {
-        /// A name from `data list`, or an image folder
+        /// A name from `data list`, a folder, a manifest or shards
         data: String,
         /// Where the PNG goes
         #[arg(long, value_name = "FILE", default_value = "sheet.png")]
@@ -60,6 +67,8 @@ enum Command {
         /// Splits a folder that is not split yet
         #[arg(long, default_value_t = 0)]
         seed: u64,
+        #[command(flatten)]
+        opening: HowToOpen,
     },
 }
 
@@ -71,11 +80,16 @@ impl Args {
                 for set in NAMED {
                     println!("{:<14} {:<38} {}", set.name, set.needs, set.about);
                 }
-                println!("\nAny folder of images works too: --data DIR, with one sub-folder a class.");
+                println!(
+                    "\nAny folder of images works too: --data DIR, with one sub-folder a class. So do manifests (.csv, .jsonl) and"
+                );
+                println!("shards (.tar). Images are PNG, JPEG, TIFF, DICOM (with DICOMDIR) and NIfTI.");
             }
-            Command::Describe { data, seed, json } => describe(&data, seed, json)?,
-            Command::Sheet { data, out, split, per_class, side, augmented, seed } => {
-                let dataset = dataset::open(&data, seed)?;
+            Command::Describe { data, seed, opening, json } => describe(&data, seed, &opening, json)?,
+            Command::Check(args) => return args.run(),
+            Command::Pack(args) => return args.run(),
+            Command::Sheet { data, out, split, per_class, side, augmented, seed, opening } => {
+                let dataset = dataset::open_with(&data, seed, &opening)?.dataset;
                 let source = dataset.source(split);
                 let side = side.clamp(16, 1024);
                 let groups = match augmented {
@@ -112,8 +126,8 @@ fn augmented_groups(
     Ok(sheet::augmented_groups(&loader, &preprocess, &dataset.classes, 2, epochs, side)?)
 }
 
-fn describe(data: &str, seed: u64, as_json: bool) -> Result<()> {
-    let dataset = dataset::open(data, seed)?;
+fn describe(data: &str, seed: u64, opening: &HowToOpen, as_json: bool) -> Result<()> {
+    let dataset = dataset::open_with(data, seed, opening)?.dataset;
     let counts = Split::ALL.map(|split| dataset.class_counts(split));
     if as_json {
         let splits: serde_json::Map<_, _> =

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use kindling_data::Split;
+use kindling_layers::Precision;
 use kindling_runs::{MultiLabel, RunDir, Score};
 use kindling_trainer::{Inference, evaluate};
 use serde_json::json;
@@ -11,7 +12,7 @@ use serde_json::json;
 use crate::Done;
 use crate::commands::Format;
 use crate::config::RunConfig;
-use crate::dataset;
+use crate::dataset::{self, HowToOpen};
 use crate::device::DeviceChoice;
 use crate::loaders;
 
@@ -20,8 +21,8 @@ use crate::loaders;
 pub(crate) struct Args {
     /// The run's folder
     run: PathBuf,
-    /// Another data set or image folder [default: the run's]
-    #[arg(long, value_name = "NAME|DIR")]
+    /// Another data set, folder, manifest or shards [default: the run's]
+    #[arg(long, value_name = "NAME|PATH")]
     data: Option<String>,
     /// train, val or test
     #[arg(long, default_value = "test")]
@@ -32,6 +33,9 @@ pub(crate) struct Args {
     /// Samples computed at once [default: the run's]
     #[arg(long, value_name = "N")]
     micro_batch: Option<usize>,
+    /// Format of feature maps: f32, bf16 or f16 [default: the run's]
+    #[arg(long, value_name = "FORMAT")]
+    precision: Option<Precision>,
     /// auto, cpu, cuda[:N] or wgpu
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -45,14 +49,20 @@ impl Args {
         let run = RunDir::open(&self.run)?;
         let config: RunConfig = run.read_config()?;
         let source = self.data.as_ref().unwrap_or(&config.data.source);
-        let dataset = dataset::open(source, config.train.seed)?;
+        // Another data set is split by what it says itself.
+        let split_by = config.data.opening.split_by.filter(|_| self.data.is_none());
+        let opening = HowToOpen { split_by, ..config.data.opening };
+        let dataset = dataset::open_with(source, config.train.seed, &opening)?.dataset;
         config.check_classes(&dataset)?;
         let chosen = self.device.open()?;
         let network = config.trained(&run, self.last, &chosen.device)?;
         let micro_batch = self.micro_batch.unwrap_or(config.inference_batch());
         let loader = loaders::evaluation(&config, &dataset, self.split)?;
         let classes = config.data.classes.len();
-        let score = evaluate(&network, &loader, classes, &Inference::new(&chosen.device, micro_batch), |_| {})?.score;
+        let precision = self.precision.unwrap_or(config.train.precision);
+        chosen.check_precision(precision)?;
+        let inference = Inference::new(&chosen.device, micro_batch, precision);
+        let score = evaluate(&network, &loader, classes, &inference, |_| {})?.score;
         let chance = dataset.chance(self.split);
         match self.format {
             Format::Json => println!(

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
-use kindling_layers::Freeze;
 use kindling_layers::trace::Trace;
+use kindling_layers::{Freeze, Precision};
 use kindling_memory::MemorySize;
 use kindling_memory::planner::{
     self, OptimizerKind, Prediction, Recompute, Situation, Target, largest_batch, largest_micro_batch,
@@ -73,6 +73,9 @@ pub(crate) struct Args {
     /// How it is printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+    /// Format of feature maps, for --all and --out: f32, bf16 or f16
+    #[arg(long, value_name = "FORMAT", default_value_t = Precision::F32)]
+    precision: Precision,
     /// Write the fastest plan that fits to a file for `kindling train --plan`
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -97,13 +100,9 @@ impl OptimizerName {
     }
 }
 
-/// Element types: name, bytes, whether Kindling trains in it.
-const PRECISIONS: [(&str, usize, bool); 3] = [("f32", 4, true), ("bf16", 2, false), ("f16", 2, false)];
-
 /// The largest micro-batch of one precision and recomputation.
 struct Row {
-    precision: &'static str,
-    trainable: bool,
+    precision: Precision,
     recompute: Recompute,
     fits: Option<(usize, Prediction)>,
     cost: f64,
@@ -129,7 +128,7 @@ impl Args {
         target(self.device)
     }
 
-    fn situation(&self, element_bytes: usize, recompute: Recompute) -> Result<Situation> {
+    fn situation(&self, precision: Precision, recompute: Recompute) -> Result<Situation> {
         let batch = self.batch_size.unwrap_or(1);
         Ok(Situation {
             micro_batch: batch,
@@ -141,7 +140,7 @@ impl Args {
             freeze: self.freeze,
             workers: self.workers,
             target: self.target()?,
-            element_bytes,
+            element_bytes: precision.bytes(),
         })
     }
 
@@ -151,21 +150,20 @@ impl Args {
         Ok(model.build(&options, &Device::flex())?.trace(self.channels, self.image_size))
     }
 
-    fn row(&self, trace: &Trace, precision: usize, recompute: Recompute) -> Result<Row> {
-        let (precision, bytes, trainable) = PRECISIONS[precision];
-        let situation = self.situation(bytes, recompute)?;
+    fn row(&self, trace: &Trace, precision: Precision, recompute: Recompute) -> Result<Row> {
+        let situation = self.situation(precision, recompute)?;
         let fits = match self.batch_size {
             Some(_) => largest_micro_batch(trace, &situation, self.memory.0),
             None => largest_batch(trace, &situation, self.memory.0),
         };
         let cost = planner::relative_cost(trace, recompute, self.freeze);
-        Ok(Row { precision, trainable, recompute, fits, cost })
+        Ok(Row { precision, recompute, fits, cost })
     }
 
     fn one(&self, model: &Model) -> Result<()> {
         let trace = self.trace(model)?;
         let mut rows = Vec::new();
-        for precision in 0..PRECISIONS.len() {
+        for precision in Precision::ALL {
             for recompute in Recompute::ALL {
                 rows.push(self.row(&trace, precision, recompute)?);
             }
@@ -211,11 +209,10 @@ impl Args {
             "cost"
         );
         for row in rows {
-            let note = if row.trainable { "" } else { "  not trainable yet" };
             match &row.fits {
-                None => println!("{:9} {:9} {:>11}{note}", row.precision, row.recompute, "none fits"),
+                None => println!("{:9} {:9} {:>11}", row.precision, row.recompute, "none fits"),
                 Some((micro_batch, p)) => println!(
-                    "{:9} {:9} {micro_batch:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6.2}{note}",
+                    "{:9} {:9} {micro_batch:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6.2}",
                     row.precision,
                     row.recompute,
                     size(p.peak),
@@ -239,7 +236,7 @@ impl Args {
             .iter()
             .map(|row| {
                 json!({
-                    "precision": row.precision, "trainable": row.trainable, "recompute": row.recompute.to_string(),
+                    "precision": row.precision, "recompute": row.recompute.to_string(),
                     "cost": row.cost, "micro_batch": row.fits.map(|(micro_batch, _)| micro_batch),
                     "prediction": row.fits.map(|(_, prediction)| prediction_json(&prediction)),
                 })
@@ -252,11 +249,11 @@ impl Args {
         })
     }
 
-    /// The fastest plan of a float32 run that fits, as a file.
+    /// The fastest plan of the asked precision that fits, as a file.
     fn plan(&self, model: &Model, trace: &Trace) -> Result<String> {
         let batch = self.batch_size.unwrap_or(DEFAULT_BATCH);
         for recompute in Recompute::ALL {
-            let situation = Situation { batch, ..self.situation(4, recompute)? };
+            let situation = Situation { batch, ..self.situation(self.precision, recompute)? };
             if let Some((micro_batch, prediction)) = largest_micro_batch(trace, &situation, self.memory.0) {
                 return Ok(self.plan_file(model, batch, micro_batch, recompute, &prediction));
             }
@@ -284,12 +281,13 @@ impl Args {
             self.device,
             self.memory
         );
-        let values: [(&str, toml::Value); 7] = [
+        let values: [(&str, toml::Value); 8] = [
             ("model", model.key().into()),
             ("image_size", (self.image_size as i64).into()),
             ("batch_size", (batch as i64).into()),
             ("micro_batch", (micro_batch as i64).into()),
             ("recompute", recompute.to_string().into()),
+            ("precision", self.precision.to_string().into()),
             ("memory_budget", (self.memory.0 as i64).into()),
             ("predicted_peak", (prediction.peak as i64).into()),
         ];
@@ -306,7 +304,7 @@ impl Args {
         for entry in models() {
             let model = Model::from(entry);
             let trace = self.trace(&model)?;
-            let rows = Recompute::ALL.map(|recompute| self.row(&trace, 0, recompute));
+            let rows = Recompute::ALL.map(|recompute| self.row(&trace, self.precision, recompute));
             let [none, stages, blocks] = rows;
             found.push((model, trace, [none?, stages?, blocks?]));
         }
@@ -317,8 +315,8 @@ impl Args {
         });
         if self.format == Format::Table {
             println!(
-                "Images of {}x{} that fit at once into {} on {}, float32; most first\n",
-                self.image_size, self.image_size, self.memory, self.device
+                "Images of {}x{} that fit at once into {} on {}, {}; most first\n",
+                self.image_size, self.image_size, self.memory, self.device, self.precision
             );
             println!(
                 "{:<24} {:>10} {:>10} {:>10} {:>13} {:>10}",

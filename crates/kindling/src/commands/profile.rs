@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
+use kindling_layers::Precision;
 use kindling_layers::trace::Trace;
 use kindling_memory::planner::{LayerMemory, Prediction, Recompute, Situation, Target, by_layer, predict};
 use kindling_runs::write_atomically;
@@ -47,6 +48,9 @@ pub(crate) struct Args {
     /// Feature maps that are computed again rather than kept: none, stages or blocks
     #[arg(long, value_name = "WHAT", default_value_t = Recompute::None)]
     recompute: Recompute,
+    /// Format of feature maps: f32, bf16 or f16
+    #[arg(long, value_name = "FORMAT", default_value_t = Precision::F32)]
+    precision: Precision,
     /// Channels of the images
     #[arg(long, value_name = "N", default_value_t = 3)]
     channels: usize,
@@ -117,7 +121,13 @@ impl Args {
 
     fn situation(&self, target: Target) -> Situation {
         let whole = Situation::whole_batch(self.batch_size, target);
-        Situation { micro_batch: self.micro_batch(), norm_group: self.norm_group, recompute: self.recompute, ..whole }
+        Situation {
+            micro_batch: self.micro_batch(),
+            norm_group: self.norm_group,
+            recompute: self.recompute,
+            element_bytes: self.precision.bytes(),
+            ..whole
+        }
     }
 
     fn profile(&self, model: &Model) -> Result<Profile> {
@@ -128,12 +138,13 @@ impl Args {
         let layers = by_layer(&trace, &situation);
         let segments = segments(times, &layers, &trace);
         let title = format!(
-            "{} at {}x{}, batch {} in micro-batches of {}, recompute {}, on the CPU",
+            "{} at {}x{}, batch {} in micro-batches of {}, {}, recompute {}, on the CPU",
             model.key(),
             self.image_size,
             self.image_size,
             self.batch_size,
             self.micro_batch(),
+            self.precision,
             self.recompute
         );
         Ok(Profile { title, segments, layers, prediction: predict(&trace, &situation), measured })

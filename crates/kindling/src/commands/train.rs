@@ -2,31 +2,32 @@
 
 mod data_args;
 mod resolve;
+mod words;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use kindling_data::{Dataset, Split};
-use kindling_layers::{Freeze, parameters};
-use kindling_runs::{DeviceFacts, Environment, Event, Metrics, RunDir};
-use kindling_trainer::{Ended, Faults, Plan, Recompute, Setup, TrainError, Trainer};
+use kindling_layers::{Freeze, Precision, parameters};
+use kindling_runs::{DeviceFacts, Environment, RunDir};
+use kindling_trainer::{Ended, Faults, Recompute, Setup, TrainError, Trainer};
 use kindling_zoo::Network;
 use kindling_zoo::weights::Import;
-use serde_json::json;
 
 use data_args::DataArgs;
 pub(crate) use data_args::augment;
 
 use crate::Done;
 use crate::config::RunConfig;
-use crate::dataset;
+use crate::dataset::{self, HowToOpen};
 use crate::device::{Chosen, DeviceChoice};
 use crate::finish::Finished;
 use crate::interrupt;
 use crate::loaders;
 use crate::memory::{Choice, MemoryBudget, does_not_fit, starting_plan};
 use crate::progress::{Console, Verbosity};
+use words::{closing, note, opening, result_line, started};
 
 /// The Burn release this build stands on.
 const BURN: &str = "0.22.1";
@@ -38,9 +39,12 @@ const BURN: &str = "0.22.1";
 /// standard output is one JSON object with run, steps, test_accuracy, images_per_second and peak_memory_bytes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Data set, or a folder with one sub-folder of images a class [default: phantoms]
-    #[arg(long, value_name = "NAME|DIR", help_heading = "What")]
+    /// Data set, a folder with one sub-folder of images a class, a manifest (.csv, .jsonl) or shards (.tar) [default:
+    /// phantoms]
+    #[arg(long, value_name = "NAME|PATH", help_heading = "What")]
     data: Option<String>,
+    #[command(flatten)]
+    opening: HowToOpen,
     /// Model of the zoo; `kindling models` lists them [default: mobilenet_v3_small]
     #[arg(long, value_name = "NAME", help_heading = "What")]
     model: Option<String>,
@@ -73,6 +77,9 @@ pub(crate) struct Args {
     /// The most memory to use: 8GiB, 500MiB, or a share of the device's: 80%
     #[arg(long, value_name = "SIZE|SHARE", help_heading = "Memory")]
     memory_budget: Option<MemoryBudget>,
+    /// Format of feature maps: f32, bf16 or f16; weights, statistics and updates are always f32 [default: f32]
+    #[arg(long, value_name = "FORMAT", help_heading = "Training")]
+    precision: Option<Precision>,
     /// The most samples whose statistics batch norm takes together [default: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
     norm_group: Option<usize>,
@@ -217,7 +224,7 @@ impl Args {
         if let Some(device) = self.device {
             config.device = device.to_string();
         }
-        let dataset = dataset::open(&config.data.source, config.train.seed)?;
+        let dataset = dataset::open_with(&config.data.source, config.train.seed, &config.data.opening)?.dataset;
         config.check_classes(&dataset)?;
         let chosen = self.open_device(&config)?;
         self.fit(config, &dataset, &run, chosen, Beginning::Resumed)
@@ -238,6 +245,7 @@ impl Args {
         chosen: Chosen,
         beginning: Beginning,
     ) -> Result<Done> {
+        chosen.check_precision(config.train.precision)?;
         let Chosen { device, facts } = chosen;
         let imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;
         let budget = imposed.as_ref().map(|imposed| imposed.bytes);
@@ -305,88 +313,4 @@ fn environment(facts: DeviceFacts) -> Environment {
     let mut environment = Environment::collect(BURN, facts);
     environment.commit = option_env!("KINDLING_COMMIT").map(str::to_string);
     environment
-}
-
-/// The note in every weights file: enough to know what it is without its run.
-fn note(config: &RunConfig) -> String {
-    let note = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "model": config.model.name,
-        "classes": config.data.classes,
-        "in_channels": config.data.preprocess.channels,
-        "image_size": config.data.preprocess.size,
-    });
-    note.to_string()
-}
-
-fn started(config: &RunConfig, environment: &Environment, parameters: u64, steps_total: u64, plan: Plan) -> Event {
-    Event::Started {
-        time: environment.time.clone(),
-        model: config.model.name.clone(),
-        data: config.data.source.clone(),
-        classes: config.data.classes.clone(),
-        parameters,
-        device: environment.device.device.clone(),
-        image_size: config.data.preprocess.size,
-        global_batch: config.train.batch_size,
-        micro_batch: plan.micro_batch,
-        steps_total,
-    }
-}
-
-fn opening(
-    config: &RunConfig,
-    dataset: &Dataset,
-    run: &RunDir,
-    environment: &Environment,
-    parameters: u64,
-    plan: Plan,
-) -> String {
-    let size = config.data.preprocess.size;
-    let batch = config.train.batch_size;
-    let micro = plan.micro_batch;
-    format!(
-        "{} ({:.2} M parameters) on {} ({} train, {} val, {} test images, {size}x{size}), batch {batch} in \
-         micro-batches of {micro}, device {}\nrun {}",
-        config.model.name,
-        parameters as f64 / 1e6,
-        dataset.name,
-        dataset.train.len(),
-        dataset.val.len(),
-        dataset.test.len(),
-        environment.device.device,
-        run.path().display()
-    )
-}
-
-fn closing(metrics: &Metrics, run: &RunDir) -> String {
-    let percent = |share: f64| share * 100.0;
-    let accuracy = metrics.test.as_ref().map_or(0.0, |score| score.accuracy);
-    let recoveries = match metrics.recoveries {
-        0 => String::new(),
-        count => {
-            format!("memory ran out {count} times, which cost {:.1} s and changed nothing\n", metrics.recovery_seconds)
-        }
-    };
-    format!(
-        "{recoveries}test accuracy {:.1} % (always naming the largest class: {:.1} %) after {} steps in {:.0} s of training\n\
-         report {}",
-        percent(accuracy),
-        percent(metrics.chance),
-        metrics.steps,
-        metrics.seconds,
-        run.report().display()
-    )
-}
-
-fn result_line(metrics: &Metrics) -> serde_json::Value {
-    json!({
-        "run": metrics.run,
-        "steps": metrics.steps,
-        "test_accuracy": metrics.test.as_ref().map(|score| score.accuracy),
-        "chance": metrics.chance,
-        "images_per_second": metrics.images_per_second,
-        "peak_memory_bytes": metrics.peak_memory_bytes,
-        "recoveries": metrics.recoveries,
-    })
 }

@@ -9,11 +9,13 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Flex};
+use burn::tensor::{DType, Shape};
 use burn_flex::FlexTensor;
 
+use super::conv::{self, Dense};
 use super::depthwise::{self, Geometry};
 use super::norm_act::NormAct;
-use super::{CpuOps, dims, tensor, values};
+use super::{CpuOps, Places, dims, gate, tensor, values};
 use crate::activation::Activation;
 use crate::room;
 
@@ -31,11 +33,22 @@ impl<C: CheckpointStrategy> CpuOps for Autodiff<Flex, C> {
         }
     }
 
-    fn pointwise(x: Tracked<C>, weight: Tracked<C>) -> Tracked<C> {
+    fn dense(x: Tracked<C>, weight: Tracked<C>, places: Places) -> Tracked<C> {
         let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
-        match PointwiseBackward.prepare::<C>([x_node, weight_node]).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => prep.finish((x.clone(), weight.clone()), Flex::pointwise(x, weight)),
-            OpsKind::UnTracked(prep) => prep.finish(Flex::pointwise(x, weight)),
+        match DenseBackward.prepare::<C>([x_node, weight_node]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish((x.clone(), weight.clone(), places), Flex::dense(x, weight, places)),
+            OpsKind::UnTracked(prep) => prep.finish(Flex::dense(x, weight, places)),
+        }
+    }
+
+    fn transposed(x: Tracked<C>, weight: Tracked<C>, places: Places, size: [usize; 2]) -> Tracked<C> {
+        let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
+        match TransposedBackward.prepare::<C>([x_node, weight_node]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let state = (x.clone(), weight.clone(), places, size);
+                prep.finish(state, Flex::transposed(x, weight, places, size))
+            }
+            OpsKind::UnTracked(prep) => prep.finish(Flex::transposed(x, weight, places, size)),
         }
     }
 
@@ -74,6 +87,22 @@ impl<C: CheckpointStrategy> CpuOps for Autodiff<Flex, C> {
     fn statistics(x: Tracked<C>, groups: Vec<usize>) -> Tracked<C> {
         Tracked::<C>::new(Flex::statistics(x.into_primitive(), groups))
     }
+
+    fn means(x: Tracked<C>) -> Tracked<C> {
+        let (x, node) = x.into_parts();
+        match MeansBackward.prepare::<C>([node]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish((dims(&x), x.dtype()), Flex::means(x)),
+            OpsKind::UnTracked(prep) => prep.finish(Flex::means(x)),
+        }
+    }
+
+    fn scale(x: Tracked<C>, gate: Tracked<C>) -> Tracked<C> {
+        let ((x, x_node), (gate, gate_node)) = (x.into_parts(), gate.into_parts());
+        match ScaleBackward.prepare::<C>([x_node, gate_node]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish((x.clone(), gate.clone()), Flex::scale(x, gate)),
+            OpsKind::UnTracked(prep) => prep.finish(Flex::scale(x, gate)),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -85,41 +114,96 @@ impl Backward<Flex, 2> for DepthwiseBackward {
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
         let (x, weight, stride, before) = ops.state;
         let geometry = Geometry::of(&x, &weight, stride, before);
-        let dy = grads.consume::<Flex>(&ops.node);
-        let dy = values(&dy);
-        room::announce(size_of::<f32>() * geometry.input().iter().product::<usize>());
-        let [x_node, weight_node] = ops.parents;
-        if let Some(node) = x_node {
-            let dx = depthwise::backward_input(&dy, &values(&weight), &geometry);
-            grads.register::<Flex>(node.id, tensor(dx, geometry.input()));
-        }
-        if let Some(node) = weight_node {
-            let dw = depthwise::backward_weight(&values(&x), &dy, &geometry);
-            grads.register::<Flex>(node.id, tensor(dw, dims(&weight)));
-        }
+        let dy = values(&grads.consume::<Flex>(&ops.node));
+        announce_gradient(&x);
+        let [x_node, weight_node] = ops.parents.map(|node| node.map(|node| node.id));
+        register(grads, x_node, || {
+            tensor(depthwise::backward_input(&dy, &values(&weight), &geometry), geometry.input(), x.dtype())
+        });
+        register(grads, weight_node, || {
+            tensor(depthwise::backward_weight(&values(&x), &dy, &geometry), dims(&weight), DType::F32)
+        });
     }
 }
 
 #[derive(Debug)]
-struct PointwiseBackward;
+struct DenseBackward;
 
-impl Backward<Flex, 2> for PointwiseBackward {
+impl Backward<Flex, 2> for DenseBackward {
+    type State = (FlexTensor, FlexTensor, Places);
+
+    fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let (x, weight, places) = ops.state;
+        let shape = Dense::of(dims(&x), &weight, places);
+        let dy = values(&grads.consume::<Flex>(&ops.node));
+        announce_gradient(&x);
+        let [x_node, weight_node] = ops.parents.map(|node| node.map(|node| node.id));
+        register(grads, weight_node, || {
+            tensor(conv::backward_weight(&values(&x), &dy, &shape), dims(&weight), DType::F32)
+        });
+        let dtype = x.dtype();
+        drop(x);
+        register(grads, x_node, || {
+            tensor(conv::backward_input(&dy, &values(&weight), &shape), shape.input_shape(), dtype)
+        });
+    }
+}
+
+#[derive(Debug)]
+struct TransposedBackward;
+
+impl Backward<Flex, 2> for TransposedBackward {
+    type State = (FlexTensor, FlexTensor, Places, [usize; 2]);
+
+    fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let (x, weight, places, size) = ops.state;
+        let shape = Dense::backwards(&x, &weight, places, size);
+        let dy = values(&grads.consume::<Flex>(&ops.node));
+        announce_gradient(&x);
+        let [x_node, weight_node] = ops.parents.map(|node| node.map(|node| node.id));
+        register(grads, weight_node, || {
+            tensor(conv::backward_weight(&dy, &values(&x), &shape), dims(&weight), DType::F32)
+        });
+        register(grads, x_node, || {
+            tensor(conv::forward(&dy, &values(&weight), &shape), shape.output_shape(), x.dtype())
+        });
+    }
+}
+
+#[derive(Debug)]
+struct MeansBackward;
+
+impl Backward<Flex, 1> for MeansBackward {
+    type State = ([usize; 4], DType);
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let (shape, dtype) = ops.state;
+        let [batch, channels, height, width] = shape;
+        let dy = values(&grads.consume::<Flex>(&ops.node));
+        let each: Vec<f32> = dy.iter().map(|dy| dy / (height * width) as f32).collect();
+        let [node] = ops.parents.map(|node| node.map(|node| node.id));
+        // One number a plane, however large the plane is.
+        register(grads, node, || Flex::float_expand(tensor(each, [batch, channels, 1, 1], dtype), Shape::new(shape)));
+    }
+}
+
+#[derive(Debug)]
+struct ScaleBackward;
+
+impl Backward<Flex, 2> for ScaleBackward {
     type State = (FlexTensor, FlexTensor);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let (x, weight) = ops.state;
-        let dy = grads.consume::<Flex>(&ops.node);
-        let [x_node, weight_node] = ops.parents;
-        // Burn makes a product and then copies it, and copies what lies transposed.
-        room::announce(2 * size_of::<f32>() * (x.shape().num_elements() + dy.shape().num_elements()));
-        if let Some(node) = x_node {
-            let dx = Flex::float_matmul(Flex::float_swap_dims(weight, 1, 2), dy.clone());
-            grads.register::<Flex>(node.id, dx);
-        }
-        if let Some(node) = weight_node {
-            let of_samples = Flex::float_matmul(dy, Flex::float_swap_dims(x, 1, 2));
-            grads.register::<Flex>(node.id, Flex::float_sum_dim(of_samples, 0));
-        }
+        let (x, factors) = ops.state;
+        let shape = dims(&x);
+        let plane = shape[2] * shape[3];
+        let dy = values(&grads.consume::<Flex>(&ops.node));
+        announce_gradient(&x);
+        let [x_node, gate_node] = ops.parents.map(|node| node.map(|node| node.id));
+        register(grads, gate_node, || {
+            tensor(gate::backward_gate(&values(&x), &dy, plane), [shape[0], shape[1]], DType::F32)
+        });
+        register(grads, x_node, || tensor(gate::scale(&dy, &values(&factors), plane), shape, x.dtype()));
     }
 }
 
@@ -145,17 +229,22 @@ impl Backward<Flex, 3> for NormActBackward {
         let shape = dims(&x);
         let norm = NormAct::new(shape, &values(&weight), &values(&bias), &values(&statistics), groups, epsilon);
         let dy = grads.consume::<Flex>(&ops.node);
-        room::announce(size_of::<f32>() * shape.iter().product::<usize>());
+        announce_gradient(&x);
         let gradients = norm.backward(&values(&x), &values(&dy), activation);
         let of_channels = |values: Vec<f32>| {
             let shape = [values.len()];
-            FlexTensor::from_data(burn::tensor::TensorData::new(values, shape))
+            tensor(values, shape, DType::F32)
         };
         let [x_node, weight_node, bias_node] = ops.parents.map(|node| node.map(|node| node.id));
-        register(grads, x_node, || tensor(gradients.x, shape));
+        register(grads, x_node, || tensor(gradients.x, shape, x.dtype()));
         register(grads, weight_node, || of_channels(gradients.weight));
         register(grads, bias_node, || of_channels(gradients.bias));
     }
+}
+
+/// Says that a gradient of this map's shape is about to be made.
+fn announce_gradient(x: &FlexTensor) {
+    room::announce(x.dtype().size() * x.shape().num_elements());
 }
 
 fn register(grads: &mut Gradients, node: Option<NodeId>, gradient: impl FnOnce() -> FlexTensor) {

@@ -1,29 +1,35 @@
 //! Own operations for the CPU device, with their backward passes.
 //!
-//! Burn's depthwise weight gradient loops over channels and its batch norm is a chain of whole-tensor operations; on a
-//! CPU both are most of a step. The operations here are plain loops over planes, spread over the cores, compiled for
-//! the instruction set that is found at run time. They serve float32 on Burn's `Flex` device; everything else takes
-//! the path through Burn's own operations, which the tests compare them with.
+//! Burn's depthwise weight gradient loops over channels, its batch norm is a chain of whole-tensor operations, its matrix
+//! products are made twice and its convolutions go through other layouts; on a CPU these were most of a step. The operations
+//! here are plain loops over planes and matrix products on the maps as they lie, spread over the cores, compiled for
+//! the instruction set that is found at run time. They serve float32 and the half formats on Burn's `Flex` device;
+//! everything else takes the path through Burn's own operations, which the tests compare them with.
 //!
-//! Results do not depend on the number of threads: a plane is computed by one thread, and sums over planes are added in
-//! order.
+//! Weights are float32, sums are made in float32 or wider, and a map's format is that of the output. Results do not
+//! depend on the number of threads: a plane is computed by one thread, and sums over planes are added in order.
 
 mod activation;
 mod autodiff;
+mod conv;
 mod depthwise;
+mod gate;
+mod gemm;
 mod lanes;
 mod norm_act;
 #[cfg(test)]
 mod tests;
+mod values;
 
-use burn::backend::ops::FloatTensorOps;
 use burn::backend::{Backend, Dispatch, DispatchDevice, Flex, backend_extension, tensor::FloatTensor};
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, Tensor};
 use burn_flex::FlexTensor;
 
 use crate::activation::Activation;
+use conv::Dense;
 use depthwise::Geometry;
 use norm_act::NormAct;
+use values::{dims, tensor, values};
 
 /// What the CPU device can do beyond Burn's operations.
 #[backend_extension(Autodiff, Flex)]
@@ -37,8 +43,17 @@ pub(crate) trait CpuOps: Backend {
         before: [usize; 2],
     ) -> FloatTensor<Self>;
 
-    /// A 1x1 convolution as the matrix product it is; `x` `[n, c, pixels]`, `weight` `[1, output, c]`.
-    fn pointwise(x: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self>;
+    /// Convolution of all channels to all, to `out` rows and columns; `weight` `[output, c, k, k]`, otherwise as
+    /// [`CpuOps::depthwise`].
+    fn dense(x: FloatTensor<Self>, weight: FloatTensor<Self>, places: Places) -> FloatTensor<Self>;
+
+    /// The convolution backwards: from maps of `out` rows and columns to larger ones of `size`; `weight` `[c, output, k, k]`.
+    fn transposed(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        places: Places,
+        size: [usize; 2],
+    ) -> FloatTensor<Self>;
 
     /// Normalisation with given statistics, then the activation; `weight` and `bias` `[c]`, `statistics`
     /// `[2, groups, c]` (means, then biased variances). Its backward pass takes the statistics for functions of `x`.
@@ -52,13 +67,30 @@ pub(crate) trait CpuOps: Backend {
         activation: Activation,
     ) -> FloatTensor<Self>;
 
-    /// Mean and biased variance of each channel of each group, `[2, groups, c]`. Has no gradient.
+    /// Mean and biased variance of each channel of each group, `[2, groups, c]`, float32. Has no gradient.
     fn statistics(x: FloatTensor<Self>, groups: Vec<usize>) -> FloatTensor<Self>;
+
+    /// The mean of each plane, `[n, c]`, float32.
+    fn means(x: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// Each plane of `x` times its number in `gate`, `[n, c]`, float32.
+    fn scale(x: FloatTensor<Self>, gate: FloatTensor<Self>) -> FloatTensor<Self>;
+}
+
+/// Where the kernel of a convolution is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// Steps between places.
+    pub(crate) stride: usize,
+    /// Zeros above and to the left.
+    pub(crate) before: [usize; 2],
+    /// Places below each other and beside each other.
+    pub(crate) out: [usize; 2],
 }
 
 /// Whether a tensor is one these operations serve.
 pub(crate) fn serves<const D: usize>(x: &Tensor<D>) -> bool {
-    x.dtype() == DType::F32 && on_cpu(x)
+    matches!(x.dtype(), DType::F32 | DType::BF16 | DType::F16) && on_cpu(x)
 }
 
 /// Whether a tensor lies in the process's own memory.
@@ -71,9 +103,14 @@ pub(crate) fn depthwise(x: Tensor<4>, weight: Tensor<4>, stride: usize, before: 
     Tensor::from_dispatch(<Dispatch as CpuOps>::depthwise(x.into_dispatch(), weight.into_dispatch(), stride, before))
 }
 
-/// See [`CpuOps::pointwise`]. The caller has asked [`serves`].
-pub(crate) fn pointwise(x: Tensor<3>, weight: Tensor<3>) -> Tensor<3> {
-    Tensor::from_dispatch(<Dispatch as CpuOps>::pointwise(x.into_dispatch(), weight.into_dispatch()))
+/// See [`CpuOps::dense`]. The caller has asked [`serves`].
+pub(crate) fn dense(x: Tensor<4>, weight: Tensor<4>, places: Places) -> Tensor<4> {
+    Tensor::from_dispatch(<Dispatch as CpuOps>::dense(x.into_dispatch(), weight.into_dispatch(), places))
+}
+
+/// See [`CpuOps::transposed`]. The caller has asked [`serves`].
+pub(crate) fn transposed(x: Tensor<4>, weight: Tensor<4>, places: Places, size: [usize; 2]) -> Tensor<4> {
+    Tensor::from_dispatch(<Dispatch as CpuOps>::transposed(x.into_dispatch(), weight.into_dispatch(), places, size))
 }
 
 /// Whether there is a depthwise operation for kernels of this side.
@@ -107,14 +144,30 @@ pub(crate) fn statistics(x: Tensor<4>, groups: Vec<usize>) -> Tensor<3> {
     Tensor::from_dispatch(<Dispatch as CpuOps>::statistics(x.into_dispatch(), groups))
 }
 
+/// See [`CpuOps::means`].
+pub(crate) fn means(x: Tensor<4>) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as CpuOps>::means(x.into_dispatch()))
+}
+
+/// See [`CpuOps::scale`].
+pub(crate) fn scale(x: Tensor<4>, gate: Tensor<2>) -> Tensor<4> {
+    Tensor::from_dispatch(<Dispatch as CpuOps>::scale(x.into_dispatch(), gate.into_dispatch()))
+}
+
 impl CpuOps for Flex {
     fn depthwise(x: FlexTensor, weight: FlexTensor, stride: usize, before: [usize; 2]) -> FlexTensor {
         let geometry = Geometry::of(&x, &weight, stride, before);
-        tensor(depthwise::forward(&values(&x), &values(&weight), &geometry), geometry.output())
+        tensor(depthwise::forward(&values(&x), &values(&weight), &geometry), geometry.output(), x.dtype())
     }
 
-    fn pointwise(x: FlexTensor, weight: FlexTensor) -> FlexTensor {
-        Flex::float_matmul(weight, x)
+    fn dense(x: FlexTensor, weight: FlexTensor, places: Places) -> FlexTensor {
+        let shape = Dense::of(dims(&x), &weight, places);
+        tensor(conv::forward(&values(&x), &values(&weight), &shape), shape.output_shape(), x.dtype())
+    }
+
+    fn transposed(x: FlexTensor, weight: FlexTensor, places: Places, size: [usize; 2]) -> FlexTensor {
+        let shape = Dense::backwards(&x, &weight, places, size);
+        tensor(conv::backward_input(&values(&x), &values(&weight), &shape), shape.input_shape(), x.dtype())
     }
 
     fn norm_act(
@@ -128,37 +181,36 @@ impl CpuOps for Flex {
     ) -> FlexTensor {
         let shape = dims(&x);
         let norm = NormAct::new(shape, &values(&weight), &values(&bias), &values(&statistics), groups, epsilon);
-        tensor(norm.forward(&values(&x), activation), shape)
+        tensor(norm.forward(&values(&x), activation), shape, x.dtype())
     }
 
     fn statistics(x: FlexTensor, groups: Vec<usize>) -> FlexTensor {
         let shape = dims(&x);
-        let values = norm_act::statistics(&values(&x), shape, &groups);
-        FlexTensor::from_data(TensorData::new(values, [2, groups.len(), shape[1]]))
+        let of_groups = norm_act::statistics(&values(&x), shape, &groups);
+        tensor(of_groups, [2, groups.len(), shape[1]], DType::F32)
+    }
+
+    fn means(x: FlexTensor) -> FlexTensor {
+        let [batch, channels, height, width] = dims(&x);
+        tensor(gate::means(&values(&x), height * width), [batch, channels], DType::F32)
+    }
+
+    fn scale(x: FlexTensor, gate: FlexTensor) -> FlexTensor {
+        let shape = dims(&x);
+        tensor(gate::scale(&values(&x), &values(&gate), shape[2] * shape[3]), shape, x.dtype())
     }
 }
 
-/// The elements of a tensor in row-major order, copied only if they lie otherwise.
-struct Values(FlexTensor);
-
-impl std::ops::Deref for Values {
-    type Target = [f32];
-
-    fn deref(&self) -> &[f32] {
-        // A contiguous tensor has a slice; `values` made it contiguous.
-        self.0.as_slice::<f32>().unwrap_or(&[])
+impl Dense {
+    fn of([batch, input, height, width]: [usize; 4], weight: &FlexTensor, places: Places) -> Self {
+        let [output, _, kernel, _] = dims(weight);
+        let Places { stride, before, out } = places;
+        Self { batch, input, output, height, width, kernel, stride, before, out }
     }
-}
 
-fn values(tensor: &FlexTensor) -> Values {
-    Values(if tensor.as_slice::<f32>().is_some() { tensor.clone() } else { tensor.to_contiguous() })
-}
-
-fn tensor(values: Vec<f32>, shape: [usize; 4]) -> FlexTensor {
-    FlexTensor::from_data(TensorData::new(values, shape))
-}
-
-fn dims(x: &FlexTensor) -> [usize; 4] {
-    use burn::backend::TensorMetadata;
-    x.shape().dims()
+    /// The convolution whose output has the shape of `x`.
+    fn backwards(x: &FlexTensor, weight: &FlexTensor, places: Places, [height, width]: [usize; 2]) -> Self {
+        let [_, input, ..] = dims(weight);
+        Self::of([dims(x)[0], input, height, width], weight, places)
+    }
 }

@@ -105,6 +105,158 @@ fn depthwise_takes_tensors_that_are_not_contiguous() {
     assert_eq!(vec(depthwise(permuted, w.clone(), 2, [1, 1])), vec(depthwise(copied, w, 2, [1, 1])));
 }
 
+/// Calls `visit(output index, input index, weight index)` for every product of a dense convolution.
+fn dense_products(s: &Dense, mut visit: impl FnMut(usize, usize, usize)) {
+    let [out_height, out_width] = s.out;
+    let [top, left] = s.before;
+    for (sample, output) in (0..s.batch).flat_map(|sample| (0..s.output).map(move |output| (sample, output))) {
+        for (oy, ox) in (0..out_height).flat_map(|oy| (0..out_width).map(move |ox| (oy, ox))) {
+            for input in 0..s.input {
+                for (ky, kx) in (0..s.kernel).flat_map(|ky| (0..s.kernel).map(move |kx| (ky, kx))) {
+                    let (iy, ix) = (oy * s.stride + ky, ox * s.stride + kx);
+                    if iy < top || ix < left || iy - top >= s.height || ix - left >= s.width {
+                        continue;
+                    }
+                    visit(
+                        ((sample * s.output + output) * out_height + oy) * out_width + ox,
+                        ((sample * s.input + input) * s.height + iy - top) * s.width + ix - left,
+                        ((output * s.input + input) * s.kernel + ky) * s.kernel + kx,
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Every kernel side, stride and padding there is a model for, at odd and even sizes.
+fn dense_cases() -> Vec<Dense> {
+    let mut cases = Vec::new();
+    let kernels = [(1, 1, 0), (1, 2, 0), (3, 1, 1), (3, 2, 1), (5, 2, 2), (7, 2, 3), (4, 2, 1), (4, 1, 0)];
+    for (kernel, stride, padding) in kernels {
+        for (height, width) in [(4, 4), (5, 7), (8, 6), (17, 16), (33, 9)] {
+            for (batch, input, output) in [(1, 1, 1), (2, 3, 5), (3, 17, 4)] {
+                let side = |size: usize| (size + 2 * padding - kernel) / stride + 1;
+                let out = [side(height), side(width)];
+                cases.push(Dense { batch, input, output, height, width, kernel, stride, before: [padding; 2], out });
+            }
+        }
+    }
+    // TensorFlow's padding: fewer zeros before than after.
+    let (before, out) = ([0; 2], [4; 2]);
+    cases.push(Dense { batch: 2, input: 3, output: 4, height: 8, width: 8, kernel: 3, stride: 2, before, out });
+    cases
+}
+
+#[test]
+fn dense_and_transposed_convolutions_and_their_gradients_equal_the_naive_sums() {
+    let device = Device::flex().autodiff();
+    for (case, shape) in dense_cases().into_iter().enumerate() {
+        check_dense(&shape, &device, case as u64);
+    }
+}
+
+fn check_dense(s: &Dense, device: &Device, case: u64) {
+    let mut rng = rng(1000 + case);
+    let count = |shape: [usize; 4]| shape.iter().product::<usize>();
+    let (x, y) = (random(&mut rng, count(s.input_shape())), random(&mut rng, count(s.output_shape())));
+    let w = random(&mut rng, s.output * s.input * s.kernel * s.kernel);
+    let (mut of_x, mut of_y, mut of_w) = (vec![0.0f64; y.len()], vec![0.0f64; x.len()], vec![0.0f64; w.len()]);
+    dense_products(s, |o, i, k| {
+        of_x[o] += f64::from(x[i]) * f64::from(w[k]);
+        of_y[i] += f64::from(y[o]) * f64::from(w[k]);
+        of_w[k] += f64::from(y[o]) * f64::from(x[i]);
+    });
+    let tensor =
+        |values: &[f32], shape: [usize; 4]| Tensor::<4>::from_data(TensorData::new(values.to_vec(), shape), device);
+    let weight = || tensor(&w, [s.output, s.input, s.kernel, s.kernel]).require_grad();
+    let places = Places { stride: s.stride, before: s.before, out: s.out };
+
+    let (xt, wt) = (tensor(&x, s.input_shape()).require_grad(), weight());
+    let out = dense(xt.clone(), wt.clone(), places);
+    let grads = (out.clone() * tensor(&y, s.output_shape())).sum().backward();
+    close(&format!("{s:?} y"), &vec(out), &of_x);
+    close(&format!("{s:?} dx"), &vec(xt.grad(&grads).unwrap()), &of_y);
+    close(&format!("{s:?} dw"), &vec(wt.grad(&grads).unwrap()), &of_w);
+
+    let (yt, wt) = (tensor(&y, s.output_shape()).require_grad(), weight());
+    let out = transposed(yt.clone(), wt.clone(), places, [s.height, s.width]);
+    let grads = (out.clone() * tensor(&x, s.input_shape())).sum().backward();
+    close(&format!("{s:?} transposed y"), &vec(out), &of_y);
+    close(&format!("{s:?} transposed dx"), &vec(yt.grad(&grads).unwrap()), &of_x);
+    close(&format!("{s:?} transposed dw"), &vec(wt.grad(&grads).unwrap()), &of_w);
+}
+
+#[test]
+fn squeeze_and_scale_and_their_gradients_equal_the_naive_sums() {
+    let device = Device::flex().autodiff();
+    for (case, shape) in [[1, 1, 1, 1], [2, 3, 5, 7], [3, 17, 16, 16], [1, 4, 33, 40]].into_iter().enumerate() {
+        let mut rng = rng(2000 + case as u64);
+        let [batch, channels, height, width] = shape;
+        let plane = height * width;
+        let (x, dy) = (random(&mut rng, batch * channels * plane), random(&mut rng, batch * channels * plane));
+        let (gate, dm) = (random(&mut rng, batch * channels), random(&mut rng, batch * channels));
+        let tensor = |values: &[f32]| Tensor::<4>::from_data(TensorData::new(values.to_vec(), shape), &device);
+        let vector =
+            |values: &[f32]| Tensor::<2>::from_data(TensorData::new(values.to_vec(), [batch, channels]), &device);
+        let (xt, gt) = (tensor(&x).require_grad(), vector(&gate).require_grad());
+        let (mean, y) = (means(xt.clone()), scale(xt.clone(), gt.clone()));
+        let loss = (mean.clone() * vector(&dm)).sum() + (y.clone() * tensor(&dy)).sum();
+        let grads = loss.backward();
+
+        let of = |index: usize| index / plane;
+        let sums = |term: &dyn Fn(usize) -> f64| -> Vec<f64> {
+            (0..batch * channels).map(|at| (at * plane..(at + 1) * plane).map(term).sum()).collect()
+        };
+        let naive_mean: Vec<f64> = sums(&|i| f64::from(x[i])).iter().map(|sum| sum / plane as f64).collect();
+        let naive_y: Vec<f64> = (0..x.len()).map(|i| f64::from(x[i]) * f64::from(gate[of(i)])).collect();
+        let naive_dx: Vec<f64> = (0..x.len())
+            .map(|i| f64::from(dy[i]) * f64::from(gate[of(i)]) + f64::from(dm[of(i)]) / plane as f64)
+            .collect();
+        close("mean", &vec(mean), &naive_mean);
+        close("scaled", &vec(y), &naive_y);
+        close("dx", &vec(xt.grad(&grads).unwrap()), &naive_dx);
+        close("dgate", &vec(gt.grad(&grads).unwrap()), &sums(&|i| f64::from(x[i]) * f64::from(dy[i])));
+    }
+}
+
+/// Maps of a half format: what is computed from them is the float32 result, rounded once.
+#[test]
+fn half_formats_are_the_float32_result_rounded_once() {
+    use burn::tensor::{FloatDType, Tolerance};
+    let device = Device::flex().autodiff();
+    let mut rng = rng(3000);
+    let mut of = |shape: [usize; 4]| {
+        let values = random(&mut rng, shape.iter().product());
+        Tensor::<4>::from_data(TensorData::new(values, shape), &device)
+    };
+    let (x, w, d) = (of([2, 6, 9, 9]), of([4, 6, 3, 3]), of([6, 1, 3, 3]));
+    let places = Places { stride: 2, before: [1; 2], out: [5; 2] };
+    type Operation = fn(Tensor<4>, Tensor<4>, Places) -> Tensor<4>;
+    let operations: [(&Tensor<4>, Operation); 3] = [
+        (&w, dense),
+        (&d, |x, d, places| depthwise(x, d, places.stride, places.before)),
+        (&d, |x, d, _| scale(x.clone(), means(x) * d.reshape([6, 9]).sum_dim(1).reshape([1, 6]))),
+    ];
+    for (format, digits) in [(FloatDType::BF16, 1.0 / 128.0), (FloatDType::F16, 1.0 / 1024.0)] {
+        for (weight, operation) in &operations {
+            let half = x.clone().cast(format);
+            let run = |x: Tensor<4>| {
+                let (x, weight) = (x.detach().require_grad(), (*weight).clone().detach().require_grad());
+                let y = operation(x.clone(), weight.clone(), places);
+                let mut grads = y.clone().sum().backward();
+                (y, x.grad_remove(&mut grads).unwrap(), weight.grad_remove(&mut grads).unwrap())
+            };
+            let (y, dx, dw) = run(half.clone());
+            let (full_y, full_dx, full_dw) = run(half.cast(FloatDType::F32));
+            assert_eq!([y.dtype(), dx.dtype(), dw.dtype()], [format.into(), format.into(), DType::F32]);
+            let near = Tolerance::<f32>::relative(digits).set_absolute(1e-6);
+            y.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_y.into_data(), near);
+            dx.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_dx.into_data(), near);
+            dw.into_data().assert_approx_eq::<f32>(&full_dw.into_data(), near);
+        }
+    }
+}
+
 /// The activation and its derivative in float64, from their definitions.
 fn reference(activation: Activation, x: f64) -> (f64, f64) {
     let sigmoid = 1.0 / (1.0 + (-x).exp());

@@ -204,6 +204,12 @@ fn happened(report: &Report<'_>, steps: &Steps) -> Markup {
             Event::BadSample { step, split, path, reason } => {
                 lines.push((*step, format!("{split} sample left out: {path} ({reason})")));
             }
+            Event::Skipped { step, loss_scale } => {
+                lines.push((*step, format!("gradients not finite: update left out, loss scale {loss_scale}")));
+            }
+            Event::WarmedUp { step, seconds, .. } => {
+                lines.push((*step, format!("kernels chosen in {}", words::duration(*seconds))));
+            }
             Event::Interrupted { step } => lines.push((*step, "interrupted and saved".into())),
             Event::Resumed { step } => lines.push((*step, "resumed".into())),
             Event::Finished { step, seconds } => {

@@ -12,7 +12,9 @@ use burn::tensor::Device;
 use kindling_data::{Augment, DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
 use kindling_layers::blocks::{InvertedResidualConfig, MobileBlockConfig};
 use kindling_layers::tensors::{self, Tensors};
-use kindling_layers::{Activation, BatchNormConfig, Classifier, HeadConfig, Padding, StagedConfig, StemConfig, init};
+use kindling_layers::{
+    Activation, BatchNormConfig, Classifier, HeadConfig, Padding, Precision, StagedConfig, StemConfig, init,
+};
 use kindling_runs::{Event, RunDir};
 use kindling_trainer::{Ended, Observer, OptimizerConfig, Plan, Recompute, Setup, TrainConfig, TrainError, Trainer};
 use kindling_zoo::Network;
@@ -89,6 +91,7 @@ pub(crate) fn config(batch_size: usize, norm_group: usize, steps: u64) -> TrainC
         micro_batch: None,
         recompute: None,
         ema: Some(0.9),
+        precision: Precision::F32,
         norm_group,
         norm_momentum: None,
         epochs: 1_000_000,

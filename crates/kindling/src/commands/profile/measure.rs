@@ -153,6 +153,7 @@ fn config(args: &Args, start: Plan, steps: usize) -> TrainConfig {
         batch_size: args.batch_size,
         micro_batch: Some(start.micro_batch),
         recompute: Some(start.recompute),
+        precision: args.precision,
         ema: None,
         norm_group: args.norm_group,
         norm_momentum: None,
@@ -177,7 +178,8 @@ pub(super) fn times(args: &Args, model: &Model) -> Result<Vec<(f64, f64)>> {
     let pass =
         TrainingPass { groups: normalisation_groups(batch, args.norm_group), ..TrainingPass::whole_batch(batch) };
     let shape = [batch, args.channels, args.image_size, args.image_size];
-    let mut x = Tensor::<4>::from_data(TensorData::new(noise(shape.iter().product(), 0), shape), &device);
+    let images = Tensor::<4>::from_data(TensorData::new(noise(shape.iter().product(), 0), shape), &device);
+    let mut x = args.precision.cast(images);
     let mut found = Vec::new();
     for index in 0..network.segments(Cuts::Blocks) {
         let run = |x| network.run_segment(Cuts::Blocks, index, x);

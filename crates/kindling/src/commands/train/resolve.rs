@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use anyhow::{Context, Result, bail};
 use kindling_data::{Dataset, PREFETCH_BYTES, Split};
-use kindling_layers::Freeze;
+use kindling_layers::{Freeze, Precision};
 use kindling_runs::{RunDir, read_toml};
 use kindling_trainer::{OptimizerConfig, Recompute, TrainConfig};
 use kindling_zoo::{Model, find};
@@ -40,6 +40,8 @@ struct PlanFile {
     batch_size: usize,
     micro_batch: usize,
     recompute: Recompute,
+    #[serde(default)]
+    precision: Precision,
     memory_budget: u64,
     #[allow(dead_code)] // for people
     predicted_peak: u64,
@@ -73,12 +75,16 @@ impl Args {
         let seed = self.seed.or(file.map(|file| file.train.seed)).unwrap_or(0);
         let source = self.data.clone().or(file.map(|file| file.data.source.clone())).unwrap_or(PHANTOMS.to_string());
         let start = self.starting_point(file, &model)?;
-        let dataset = dataset::open(&source, seed)?;
-
         let on_bad = self.data_args.on_bad_sample().or(file.map(|file| file.data.on_bad_sample)).unwrap_or_default();
         let same_data = file.filter(|file| file.data.source == source);
+        let mut opening = self.opening.or(same_data.map(|file| file.data.opening).unwrap_or_default());
+        let opened = dataset::open_with(&source, seed, &opening)?;
+        opening.split_by = opened.split_by;
+        let dataset = opened.dataset;
+
         let mut data = DataConfig {
             source,
+            opening,
             classes: dataset.classes.clone(),
             task: dataset.task,
             augment: match (self.data_args.augment()?, same_data) {
@@ -106,6 +112,7 @@ impl Args {
         if let Some(plan) = plan {
             train.micro_batch = self.micro_batch.map_or(Some(plan.micro_batch), Choice::fixed);
             train.recompute = self.recompute.map_or(Some(plan.recompute), Choice::fixed);
+            train.precision = self.precision.unwrap_or(plan.precision);
         }
         let device = self.device.map(|device| device.to_string()).or(file.map(|file| file.device.clone()));
         let config = RunConfig {
@@ -201,6 +208,7 @@ impl Args {
             batch_size,
             micro_batch,
             recompute,
+            precision: self.precision.or(file.map(|file| file.precision)).unwrap_or_default(),
             ema: self.ema.or(file.and_then(|file| file.ema)),
             norm_group,
             norm_momentum: file.and_then(|file| file.norm_momentum),
@@ -251,10 +259,13 @@ impl Args {
         let changes = [
             changed("--model", model, config.model.name.clone()),
             changed("--data", self.data.clone(), config.data.source.clone()),
+            changed_option("--split-by", self.opening.split_by, config.data.opening.split_by),
+            changed_option("--window", self.opening.window, config.data.opening.window),
             changed("--image-size", self.image_size, config.data.preprocess.size),
             self.data_args.refused_change(&config.data)?,
             changed("--batch-size", self.batch_size, train.batch_size),
             changed("--norm-group", self.norm_group, train.norm_group),
+            changed("--precision", self.precision, train.precision),
             changed("--epochs", self.epochs, train.epochs),
             changed_option("--max-steps", self.max_steps, train.max_steps),
             changed("--lr", self.lr, train.lr),

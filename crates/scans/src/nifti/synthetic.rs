@@ -1,40 +1,43 @@
-//! Tiny NIfTI files for tests, right and wrong ones.
+//! Tiny NIfTI files for tests, right and wrong ones. Here, since the tests of other crates make them too.
+
+#![allow(missing_docs)]
+#![allow(clippy::expect_used)]
 
 use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::nifti_file::read_volume;
-use crate::volume::Volume;
+use crate::nifti::file::read_from;
+use crate::nifti::volume::Volume;
 
 /// What a file shall say. `values` are those of the file's array, first axis fastest.
 #[derive(Clone, Debug)]
-pub(crate) struct Nifti {
-    pub(crate) dim: [u16; 8],
-    pub(crate) values: Vec<u8>,
-    pub(crate) element: i16,
-    pub(crate) bits: Option<i16>,
-    pub(crate) vox_offset: f32,
-    pub(crate) slope: f32,
-    pub(crate) sform_code: i16,
-    pub(crate) magic: [u8; 4],
-    pub(crate) spacing: [f32; 3],
+pub struct Nifti {
+    pub dim: [u16; 8],
+    pub values: Vec<u8>,
+    pub element: i16,
+    pub bits: Option<i16>,
+    pub vox_offset: f32,
+    pub slope: f32,
+    pub sform_code: i16,
+    pub magic: [u8; 4],
+    pub spacing: [f32; 3],
     /// Rows of the affine without spacing: which array axis each anatomical axis is, and its sign.
-    pub(crate) order: [usize; 3],
-    pub(crate) flips: [bool; 3],
+    pub order: [usize; 3],
+    pub flips: [bool; 3],
     /// Bytes after the voxels.
-    pub(crate) extra: usize,
+    pub extra: usize,
 }
 
 /// 3 x 4 x 5 voxels, all different.
-pub(crate) fn ramp() -> Nifti {
+pub fn ramp() -> Nifti {
     Nifti::of([3, 4, 5], |[x, y, z]| (x + 3 * y + 12 * z) as u8)
 }
 
 impl Nifti {
     /// Stored right, front, top.
-    pub(crate) fn of([width, depth, height]: [usize; 3], value: impl Fn([usize; 3]) -> u8) -> Self {
+    pub fn of([width, depth, height]: [usize; 3], value: impl Fn([usize; 3]) -> u8) -> Self {
         let mut values = Vec::new();
         for z in 0..height {
             for y in 0..depth {
@@ -58,7 +61,7 @@ impl Nifti {
     }
 
     /// The same volume, with anatomical axis `r` stored as array axis `order[r]`, backwards where `flips[r]`.
-    pub(crate) fn stored_as(&self, order: [usize; 3], flips: [bool; 3]) -> Self {
+    pub fn stored_as(&self, order: [usize; 3], flips: [bool; 3]) -> Self {
         assert_eq!((self.order, self.flips), ([0, 1, 2], [false; 3]));
         let dims = [1, 2, 3].map(|axis| self.dim[axis] as usize);
         let mut stored = [0; 3];
@@ -85,7 +88,7 @@ impl Nifti {
         })
     }
 
-    pub(crate) fn unpacked(&self) -> Vec<u8> {
+    pub fn unpacked(&self) -> Vec<u8> {
         let encode: fn(u8) -> Vec<u8> = match self.element {
             256 => |value| (value as i8).to_le_bytes().to_vec(),
             4 => |value| i16::from(value).to_le_bytes().to_vec(),
@@ -118,21 +121,18 @@ impl Nifti {
         bytes
     }
 
-    pub(crate) fn packed(&self) -> Vec<u8> {
+    pub fn packed(&self) -> Vec<u8> {
         pack(&self.unpacked())
     }
 
-    pub(crate) fn read(&self) -> Volume {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.nii.gz");
-        std::fs::write(&path, self.packed()).unwrap();
-        read_volume(&path, "a").unwrap().volume
+    pub fn read(&self) -> Volume {
+        read_from(self.unpacked().as_slice(), "a").expect("a volume made for tests can be read").volume
     }
 }
 
 /// Bytes as a gzip file.
-pub(crate) fn pack(bytes: &[u8]) -> Vec<u8> {
+pub fn pack(bytes: &[u8]) -> Vec<u8> {
     let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
-    packer.write_all(bytes).unwrap();
-    packer.finish().unwrap()
+    packer.write_all(bytes).expect("a vector takes every byte");
+    packer.finish().expect("a vector takes every byte")
 }

@@ -5,9 +5,9 @@ use fast_image_resize::pixels::F32;
 use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use kindling_data::Image;
 
-use crate::axes::Axis;
-use crate::plane::Plane;
-use crate::voxels::{Voxels, Window};
+use crate::nifti::axes::Axis;
+use crate::nifti::plane::Plane;
+use crate::nifti::voxels::{Voxels, Window};
 
 /// A voxel is foreground where its intensity, windowed to [0, 1], is above this.
 const FOREGROUND: f32 = 0.1;
@@ -16,7 +16,7 @@ const SPACING_TOLERANCE: f64 = 0.01;
 
 /// A volume with named axes. It is kept as stored; slices are cut, turned and scaled when asked for.
 #[derive(Debug)]
-pub(crate) struct Volume {
+pub struct Volume {
     name: String,
     voxels: Voxels,
     window: Window,
@@ -28,7 +28,7 @@ pub(crate) struct Volume {
 impl Volume {
     /// `voxels` are stored with the first array axis fastest.
     pub(crate) fn new(name: &str, voxels: Voxels, axes: [Axis; 3]) -> Result<Self, String> {
-        if voxels.len() != axes.iter().map(|axis| axis.len).product() {
+        if voxels.len() != axes.iter().map(|axis| axis.len).product::<usize>() {
             return Err(format!("it holds {} voxels, not as many as its header announces", voxels.len()));
         }
         let window = Window::of(&voxels).ok_or("its voxels are all the same")?;
@@ -37,12 +37,18 @@ impl Volume {
         Ok(Self { name: name.to_owned(), voxels, window, axes, strides })
     }
 
-    pub(crate) fn name(&self) -> &str {
+    /// As given when it was read.
+    pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// How many voxels it has.
+    pub(crate) fn voxels(&self) -> usize {
+        self.voxels.len()
+    }
+
     /// The axis that the slices of a plane are stacked along.
-    pub(crate) fn normal(&self, plane: Plane) -> &Axis {
+    pub fn normal(&self, plane: Plane) -> &Axis {
         &self.axes[plane.normal()]
     }
 
@@ -57,7 +63,7 @@ impl Volume {
     }
 
     /// The share of foreground in every slice, by axis.
-    pub(crate) fn foreground(&self) -> [Vec<f64>; 3] {
+    pub fn foreground(&self) -> [Vec<f64>; 3] {
         let [width, depth, height] = self.axes.map(|axis| axis.len);
         let mut counts = self.axes.map(|axis| vec![0_usize; axis.len]);
         for z in 0..height {
@@ -79,7 +85,7 @@ impl Volume {
 
     /// A slice with square pixels, grey, in [0, 1], turned as [`Plane::in_plane`] says. Panics if there is no such
     /// slice.
-    pub(crate) fn slice(&self, plane: Plane, index: usize) -> Image {
+    pub fn slice(&self, plane: Plane, index: usize) -> Image {
         let (across, down) = plane.in_plane();
         let (width, height) = (self.axes[across].len, self.axes[down].len);
         let mut pixels = Vec::with_capacity(width * height);
@@ -118,7 +124,7 @@ fn squared(image: Image, across: f64, down: f64) -> Image {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::{Nifti, ramp};
+    use crate::nifti::synthetic::{Nifti, ramp};
 
     /// Every way to store the same volume: 6 orders of axes, each flipped or not.
     fn stored_every_way() -> Vec<Nifti> {

@@ -4,22 +4,22 @@ use nifti::NiftiHeader;
 
 /// One anatomical axis of a volume: which axis of the stored array it is, and which way that one runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Axis {
+pub struct Axis {
     /// The axis of the stored array.
-    pub(crate) array: usize,
+    pub array: usize,
     /// Whether the array counts against the anatomical direction.
-    pub(crate) flipped: bool,
+    pub flipped: bool,
     /// Number of voxels along it.
-    pub(crate) len: usize,
+    pub len: usize,
     /// Distance of neighbouring voxels, mm.
-    pub(crate) spacing: f64,
+    pub spacing: f64,
     /// Coordinate of the first voxel in anatomical direction, mm, at the centre of the other two axes.
-    pub(crate) origin: f64,
+    pub origin: f64,
 }
 
 impl Axis {
     /// The coordinate of a voxel counted in anatomical direction, mm.
-    pub(crate) fn position(&self, index: usize) -> f64 {
+    pub fn position(&self, index: usize) -> f64 {
         self.origin + index as f64 * self.spacing
     }
 }

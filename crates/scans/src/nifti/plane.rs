@@ -5,29 +5,35 @@ pub const CLASSES: [&str; 3] = ["sagittal", "coronal", "axial"];
 
 /// The anatomical axes, each counted in the direction of its name: x to the subject's right, y to the front
 /// (anterior), z to the top (superior). NIfTI calls this frame RAS+.
-pub(crate) const AXIS_NAMES: [char; 3] = ['x', 'y', 'z'];
+pub const AXIS_NAMES: [char; 3] = ['x', 'y', 'z'];
 
 /// An anatomical plane; its number is the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Plane {
+pub enum Plane {
+    /// Cuts left from right.
     Sagittal = 0,
+    /// Cuts front from back.
     Coronal = 1,
+    /// Cuts top from bottom.
     Axial = 2,
 }
 
 impl Plane {
-    pub(crate) const ALL: [Self; 3] = [Self::Sagittal, Self::Coronal, Self::Axial];
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::Sagittal, Self::Coronal, Self::Axial];
 
-    pub(crate) fn label(self) -> usize {
+    /// Its number.
+    pub fn label(self) -> usize {
         self as usize
     }
 
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name.
+    pub fn name(self) -> &'static str {
         CLASSES[self.label()]
     }
 
     /// The anatomical axis that the slices of this plane are stacked along.
-    pub(crate) fn normal(self) -> usize {
+    pub fn normal(self) -> usize {
         self.label()
     }
 

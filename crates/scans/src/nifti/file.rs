@@ -1,7 +1,7 @@
 //! Reads a NIfTI-1 file, trusting nothing it says: the header is checked before a single voxel is read.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::GzDecoder;
@@ -9,9 +9,9 @@ use nifti::volume::inmem::InMemNiftiVolume;
 use nifti::{DataElement, NiftiHeader, NiftiType};
 use sha2::{Digest, Sha256};
 
-use crate::axes::anatomical_axes;
-use crate::volume::Volume;
-use crate::voxels::Voxels;
+use crate::nifti::axes::anatomical_axes;
+use crate::nifti::volume::Volume;
+use crate::nifti::voxels::Voxels;
 
 /// Voxels along an axis.
 const MAX_SIDE: usize = 1024;
@@ -25,24 +25,39 @@ const FIRST_VOXEL: u64 = 352;
 
 /// A volume and the SHA-256 of its unpacked file, in hexadecimal.
 #[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) volume: Volume,
-    pub(crate) sha256: String,
+pub struct Loaded {
+    /// The volume.
+    pub volume: Volume,
+    /// Of the unpacked file.
+    pub sha256: String,
 }
 
 /// Why a file is no volume of ours.
 #[derive(Debug)]
-pub(crate) enum ReadError {
+pub enum ReadError {
     /// It could not be opened or read.
     Io(io::Error),
     /// It was read, and makes no sense: the reason.
     Nonsense(String),
 }
 
-/// Reads `path`, a `.nii.gz`, as the volume called `name`.
-pub(crate) fn read_volume(path: &Path, name: &str) -> Result<Loaded, ReadError> {
-    let file = File::open(path).map_err(ReadError::Io)?;
-    let mut stream = Hashed { inner: GzDecoder::new(BufReader::new(file)), sha256: Sha256::new() };
+/// Reads `path`, a `.nii` or `.nii.gz`, as the volume called `name`, to its very end.
+///
+/// # Errors
+/// [`ReadError`].
+pub fn read_volume(path: &Path, name: &str) -> Result<Loaded, ReadError> {
+    let mut file = BufReader::new(File::open(path).map_err(ReadError::Io)?);
+    let packed = file.fill_buf().map_err(ReadError::Io)?.starts_with(&[0x1f, 0x8b]);
+    // What is called packed and is not should say so, rather than that it is no NIfTI file.
+    if packed || path.extension().is_some_and(|have| have.eq_ignore_ascii_case("gz")) {
+        return read_from(GzDecoder::new(file), name);
+    }
+    read_from(file, name)
+}
+
+/// Reads the bytes of an unpacked file.
+pub(crate) fn read_from(stream: impl Read, name: &str) -> Result<Loaded, ReadError> {
+    let mut stream = Hashed { inner: stream, sha256: Sha256::new() };
 
     let header = NiftiHeader::from_reader(&mut stream).map_err(nonsense)?;
     let (dims, element, start) = check(&header).map_err(ReadError::Nonsense)?;
@@ -154,8 +169,8 @@ impl<R: Read> Read for Hashed<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plane::Plane;
-    use crate::synthetic::{Nifti, ramp};
+    use crate::nifti::plane::Plane;
+    use crate::nifti::synthetic::{Nifti, ramp};
 
     fn reason(nifti: &Nifti) -> String {
         reason_of(&nifti.packed())
@@ -243,7 +258,7 @@ mod tests {
                 bytes[position] ^= flip;
                 let dir = tempfile::tempdir().unwrap();
                 let path = dir.path().join("a.nii.gz");
-                std::fs::write(&path, crate::synthetic::pack(&bytes)).unwrap();
+                std::fs::write(&path, crate::nifti::synthetic::pack(&bytes)).unwrap();
                 refused += usize::from(read_volume(&path, "a").is_err());
             }
         }

@@ -1,0 +1,107 @@
+//! What a run says of itself: in its weights, at its start and at its end.
+
+use kindling_data::Dataset;
+use kindling_layers::Precision;
+use kindling_runs::{Environment, Event, Metrics, RunDir};
+use kindling_trainer::Plan;
+use serde_json::json;
+
+use crate::config::RunConfig;
+
+/// The note in every weights file: enough to know what it is without its run.
+pub(super) fn note(config: &RunConfig) -> String {
+    let note = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "model": config.model.name,
+        "classes": config.data.classes,
+        "in_channels": config.data.preprocess.channels,
+        "image_size": config.data.preprocess.size,
+    });
+    note.to_string()
+}
+
+pub(super) fn started(
+    config: &RunConfig,
+    environment: &Environment,
+    parameters: u64,
+    steps_total: u64,
+    plan: Plan,
+) -> Event {
+    Event::Started {
+        time: environment.time.clone(),
+        model: config.model.name.clone(),
+        data: config.data.source.clone(),
+        classes: config.data.classes.clone(),
+        parameters,
+        device: environment.device.device.clone(),
+        image_size: config.data.preprocess.size,
+        global_batch: config.train.batch_size,
+        micro_batch: plan.micro_batch,
+        steps_total,
+    }
+}
+
+pub(super) fn opening(
+    config: &RunConfig,
+    dataset: &Dataset,
+    run: &RunDir,
+    environment: &Environment,
+    parameters: u64,
+    plan: Plan,
+) -> String {
+    let size = config.data.preprocess.size;
+    let batch = config.train.batch_size;
+    let micro = plan.micro_batch;
+    let precision = match config.train.precision {
+        Precision::F32 => String::new(),
+        half => format!(", feature maps in {half}"),
+    };
+    format!(
+        "{} ({:.2} M parameters) on {} ({} train, {} val, {} test images, {size}x{size}), batch {batch} in \
+         micro-batches of {micro}{precision}, device {}\nrun {}",
+        config.model.name,
+        parameters as f64 / 1e6,
+        dataset.name,
+        dataset.train.len(),
+        dataset.val.len(),
+        dataset.test.len(),
+        environment.device.device,
+        run.path().display()
+    )
+}
+
+pub(super) fn closing(metrics: &Metrics, run: &RunDir) -> String {
+    let percent = |share: f64| share * 100.0;
+    let accuracy = metrics.test.as_ref().map_or(0.0, |score| score.accuracy);
+    let recoveries = match metrics.recoveries {
+        0 => String::new(),
+        count => {
+            format!("memory ran out {count} times, which cost {:.1} s and changed nothing\n", metrics.recovery_seconds)
+        }
+    };
+    let skipped = match metrics.skipped_updates {
+        0 => String::new(),
+        count => format!("{count} updates were left out because gradients were not finite in {}\n", metrics.precision),
+    };
+    format!(
+        "{recoveries}{skipped}test accuracy {:.1} % (always naming the largest class: {:.1} %) after {} steps in {:.0} s of training\n\
+         report {}",
+        percent(accuracy),
+        percent(metrics.chance),
+        metrics.steps,
+        metrics.seconds,
+        run.report().display()
+    )
+}
+
+pub(super) fn result_line(metrics: &Metrics) -> serde_json::Value {
+    json!({
+        "run": metrics.run,
+        "steps": metrics.steps,
+        "test_accuracy": metrics.test.as_ref().map(|score| score.accuracy),
+        "chance": metrics.chance,
+        "images_per_second": metrics.images_per_second,
+        "peak_memory_bytes": metrics.peak_memory_bytes,
+        "recoveries": metrics.recoveries,
+    })
+}

@@ -1,0 +1,196 @@
+//! Matrix products on slices, written where they belong: Burn's make a matrix and copy it.
+
+use gemm::Parallelism;
+
+/// A matrix in a slice: element (row, column) lies at `row * strides[0] + column * strides[1]`.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix<'a> {
+    values: &'a [f32],
+    shape: [usize; 2],
+    strides: [usize; 2],
+}
+
+impl<'a> Matrix<'a> {
+    /// Rows one behind the other.
+    pub(super) fn of(values: &'a [f32], rows: usize, columns: usize) -> Self {
+        Self::of_rows(values, rows, columns, columns)
+    }
+
+    /// Rows that begin `stride` elements apart.
+    pub(super) fn of_rows(values: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
+        Self { values, shape: [rows, columns], strides: [stride, 1] }
+    }
+
+    pub(super) fn transposed(self) -> Self {
+        let ([rows, columns], [down, right]) = (self.shape, self.strides);
+        Self { shape: [columns, rows], strides: [right, down], ..self }
+    }
+}
+
+/// Whether a product may use all threads; otherwise it uses the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Threads {
+    All,
+    One,
+}
+
+/// What becomes of the target of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Replace,
+    Add,
+}
+
+/// Writes `left * right` to a matrix whose rows begin `stride` elements apart in `target`, or adds it. The sum over the
+/// inner dimension does not depend on the number of threads.
+///
+/// # Panics
+/// If shapes do not agree or a matrix does not lie in its slice.
+pub(super) fn multiply(
+    target: &mut [f32],
+    stride: usize,
+    mode: Mode,
+    left: Matrix<'_>,
+    right: Matrix<'_>,
+    threads: Threads,
+) {
+    let ([rows, inner], [again, columns]) = (left.shape, right.shape);
+    assert_eq!(inner, again, "the inner dimensions of a product agree");
+    if rows == 0 || columns == 0 {
+        return;
+    }
+    assert!(columns <= stride && (rows - 1) * stride + columns <= target.len(), "the product lies in its slice");
+    for matrix in [left, right] {
+        let [[rows, columns], [down, right]] = [matrix.shape, matrix.strides];
+        let last = rows.saturating_sub(1) * down + columns.saturating_sub(1) * right;
+        assert!(rows * columns == 0 || last < matrix.values.len(), "a factor lies in its slice");
+    }
+    let parallelism = match threads {
+        Threads::All => Parallelism::Rayon(0),
+        Threads::One => Parallelism::None,
+    };
+    product(target, stride, mode, left, right, parallelism);
+}
+
+/// # Safety argument
+/// `gemm` reads `left` and `right` at `row * strides[0] + column * strides[1]` for rows and columns of their shapes and
+/// writes `target` at `row * stride + column`. [`multiply`] has asserted that the last of each lies in its slice, and
+/// strides are not negative, so all do. `columns <= stride` keeps the rows of the target apart, the exclusive borrow keeps it apart
+/// from the factors, and elements are plain numbers. `Replace` never reads the target.
+#[allow(unsafe_code)]
+fn product(
+    target: &mut [f32],
+    stride: usize,
+    mode: Mode,
+    left: Matrix<'_>,
+    right: Matrix<'_>,
+    parallelism: Parallelism,
+) {
+    let ([rows, inner], [_, columns]) = (left.shape, right.shape);
+    // SAFETY: above.
+    unsafe {
+        gemm::gemm(
+            rows,
+            columns,
+            inner,
+            target.as_mut_ptr(),
+            1,
+            stride as isize,
+            mode == Mode::Add,
+            left.values.as_ptr(),
+            left.strides[1] as isize,
+            left.strides[0] as isize,
+            right.values.as_ptr(),
+            right.strides[1] as isize,
+            right.strides[0] as isize,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::RngExt;
+
+    fn random(seed: u64, count: usize) -> Vec<f32> {
+        let mut rng = kindling_random::rng(seed, kindling_random::Purpose::Display, 0, 0);
+        (0..count).map(|_| rng.random::<f32>() - 0.5).collect()
+    }
+
+    /// All shapes around the sides of the kernels' tiles, either factor transposed, rows apart, replaced and added.
+    #[test]
+    fn products_equal_the_naive_sums_and_touch_nothing_else() {
+        let sides = [1, 2, 3, 7, 16, 17, 33];
+        for (case, ((rows, columns), inner)) in sides
+            .iter()
+            .flat_map(|&rows| sides.iter().map(move |&columns| (rows, columns)))
+            .flat_map(|pair| [1, 2, 5, 64, 300].map(|inner| (pair, inner)))
+            .enumerate()
+        {
+            let (a, b) = (random(case as u64, rows * inner), random(case as u64 + 5000, inner * columns));
+            let stride = columns + case % 3;
+            let before = random(case as u64 + 9000, rows * stride);
+            let left = match case % 2 {
+                0 => Matrix::of(&a, rows, inner),
+                _ => Matrix::of(&a, inner, rows).transposed(),
+            };
+            let right = match case % 5 {
+                0 => Matrix::of(&b, columns, inner).transposed(),
+                _ => Matrix::of(&b, inner, columns),
+            };
+            for (mode, threads) in [(Mode::Replace, Threads::One), (Mode::Add, Threads::All)] {
+                let mut target = before.clone();
+                multiply(&mut target, stride, mode, left, right, threads);
+                for (index, (found, before)) in target.iter().zip(&before).enumerate() {
+                    let (row, column) = (index / stride, index % stride);
+                    let mut expected = if mode == Mode::Add { f64::from(*before) } else { 0.0 };
+                    if column >= columns {
+                        expected = f64::from(*before);
+                    } else {
+                        let at = |matrix: Matrix<'_>, row: usize, column: usize| {
+                            f64::from(matrix.values[row * matrix.strides[0] + column * matrix.strides[1]])
+                        };
+                        expected += (0..inner).map(|k| at(left, row, k) * at(right, k, column)).sum::<f64>();
+                    }
+                    assert!((f64::from(*found) - expected).abs() < 1e-4, "{rows}x{inner}x{columns} {mode:?} {index}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a factor lies in its slice")]
+    fn a_factor_beyond_its_slice_is_refused() {
+        let (a, b, mut target) = ([0.0; 5], [0.0; 6], [0.0; 4]);
+        multiply(&mut target, 2, Mode::Replace, Matrix::of(&a, 2, 3), Matrix::of(&b, 3, 2), Threads::One);
+    }
+
+    #[test]
+    #[should_panic(expected = "the product lies in its slice")]
+    fn a_product_beyond_its_slice_is_refused() {
+        let (a, b, mut target) = ([0.0; 6], [0.0; 6], [0.0; 3]);
+        multiply(&mut target, 2, Mode::Replace, Matrix::of(&a, 2, 3), Matrix::of(&b, 3, 2), Threads::One);
+    }
+
+    #[test]
+    fn products_do_not_depend_on_the_number_of_threads() {
+        let (a, b) = (random(1, 96 * 700), random(2, 700 * 1030));
+        let run = |threads: Threads, pool: usize| {
+            let mut target = vec![0.0; 96 * 1030];
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(pool).build().expect("a thread pool");
+            let (left, right) = (Matrix::of(&a, 96, 700), Matrix::of(&b, 700, 1030));
+            pool.install(|| multiply(&mut target, 1030, Mode::Replace, left, right, threads));
+            target
+        };
+        let one = run(Threads::One, 1);
+        for pool in [1, 2, 3, 8] {
+            assert!(run(Threads::All, pool) == one, "{pool} threads");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The number formats that feature maps are computed in, and the one place that casts between them.
+//!
+//! Master weights, running statistics, gradients, optimizer and average are float32 whatever the precision. A network
+//! follows the images it is given: what is computed from maps of a half format is of that format, with these exceptions,
+//! which are float32 in any case:
+//!
+//! - the statistics of normalisation, and the normalised value before it is rounded to the map's format;
+//! - logits, softmax and loss;
+//! - sums over pixels and samples, in convolutions, their gradients and pooling, where the device's operations allow it.
+//!
+//! It is PyTorch's `autocast` without its table of operations: layers know themselves what they can do.
+
+use std::fmt;
+use std::str::FromStr;
+
+use burn::tensor::{DType, Device, FloatDType, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// The format of feature maps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// 32 bits, 24 of them digits.
+    #[default]
+    F32,
+    /// 16 bits, 8 of them digits: the range of float32 with few digits ("brain float").
+    Bf16,
+    /// 16 bits, 11 of them digits: nothing above 65504, and gradients below 6e-8 are zero, so the loss is scaled up.
+    F16,
+}
+
+impl Precision {
+    /// All formats.
+    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::F16];
+
+    /// Bytes of a number.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+        }
+    }
+
+    /// Whether gradients of this format need the loss to be scaled up.
+    pub fn needs_loss_scale(self) -> bool {
+        self == Self::F16
+    }
+
+    /// Whether a device computes in this format.
+    pub fn is_supported_by(self, device: &Device) -> bool {
+        device.clone().without_autodiff().supports_dtype(self.dtype())
+    }
+
+    /// The tensor in this format. A tensor of float64, which only tests have, stays as it is.
+    pub fn cast<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
+        if x.dtype() == DType::F64 { x } else { to(x, self.dtype()) }
+    }
+
+    fn dtype(self) -> FloatDType {
+        match self {
+            Self::F32 => FloatDType::F32,
+            Self::Bf16 => FloatDType::BF16,
+            Self::F16 => FloatDType::F16,
+        }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        })
+    }
+}
+
+impl FromStr for Precision {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|precision| precision.to_string() == text);
+        found.ok_or_else(|| format!("`{text}` is no precision: choose f32, bf16 or f16"))
+    }
+}
+
+/// The tensor in float32, if it is of a half format.
+pub fn full<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    if is_half(&x) { to(x, FloatDType::F32) } else { x }
+}
+
+/// A weight, or anything else that is float32, in the format of the map it meets. The gradient comes back in float32.
+pub(crate) fn like<const D: usize, const X: usize>(weight: Tensor<D>, x: &Tensor<X>) -> Tensor<D> {
+    match x.dtype() {
+        DType::BF16 => to(weight, FloatDType::BF16),
+        DType::F16 => to(weight, FloatDType::F16),
+        _ => weight,
+    }
+}
+
+/// Whether a tensor is of a half format.
+pub(crate) fn is_half<const D: usize>(x: &Tensor<D>) -> bool {
+    matches!(x.dtype(), DType::BF16 | DType::F16)
+}
+
+fn to<const D: usize>(x: Tensor<D>, dtype: FloatDType) -> Tensor<D> {
+    if x.dtype() == DType::from(dtype) { x } else { x.cast(dtype) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_precision_reads_as_it_is_written() {
+        for precision in Precision::ALL {
+            assert_eq!(precision.to_string().parse(), Ok(precision));
+            assert_eq!(serde_json::to_string(&precision).expect("a name"), format!("\"{precision}\""));
+        }
+        assert_eq!("fp8".parse::<Precision>(), Err("`fp8` is no precision: choose f32, bf16 or f16".to_string()));
+    }
+
+    #[test]
+    fn the_cpu_computes_in_every_format() {
+        let device = Device::flex();
+        assert!(Precision::ALL.iter().all(|precision| precision.is_supported_by(&device)));
+    }
+
+    #[test]
+    fn the_gradient_of_a_weight_is_float32_whatever_the_map() {
+        let device = Device::flex().autodiff();
+        for precision in Precision::ALL {
+            let weight = Tensor::<1>::from_floats([1.0, 2.0], &device).require_grad();
+            let x = precision.cast(Tensor::<1>::from_floats([3.0, 4.0], &device));
+            let product = full(like(weight.clone(), &x) * x);
+            let mut gradients = product.sum().backward();
+            let gradient = weight.grad_remove(&mut gradients).expect("a weight has a gradient");
+            assert_eq!(gradient.dtype(), DType::F32);
+            gradient.into_data().assert_eq(&[3.0f32, 4.0].into(), true);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Steps that count for nothing, before the first one that does.
+//!
+//! A device that compiles kernels chooses among them at first use, by time alone, for sizes rounded to powers of two, and
+//! keeps what it chose. A choice made while the device is full is a choice among what still fits. So the sizes a run may
+//! use are tried from the smallest up to the plan's while the device is empty, and what that leaves behind is freed.
+
+use std::time::Instant;
+
+use burn::tensor::Device;
+use kindling_data::HostBatch;
+use kindling_layers::Classifier;
+
+use crate::error::TrainError;
+use crate::evaluate::predict;
+use crate::fault::Faults;
+use crate::learner::Learner;
+use crate::policy::{Plan, Policy};
+use crate::recovery::{abandon_graph, make_room};
+use crate::step::StepEngine;
+
+/// What was tried.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Warmed {
+    /// The micro-batches that fit, ascending.
+    pub(crate) micro_batches: Vec<usize>,
+    /// What did not fit, if something did not; larger ones were not tried.
+    pub(crate) too_large: Option<usize>,
+    /// How long it took.
+    pub(crate) seconds: f64,
+}
+
+/// Computes and throws away a step of each micro-batch from one normalisation group up to the plan's, and then the
+/// inference that validation will ask for. Nothing of the learner changes.
+///
+/// # Errors
+/// What is no lack of memory.
+pub(crate) fn warm_up<M: Classifier>(
+    engine: &StepEngine,
+    learner: &Learner<M>,
+    batch: &HostBatch,
+    policy: &Policy,
+    device: &Device,
+) -> Result<Warmed, TrainError> {
+    let began = Instant::now();
+    let quiet = StepEngine { faults: Faults::default(), ..engine.clone() };
+    let plan = policy.plan();
+    let sizes = policy.limits().sizes().into_iter().filter(|&size| size <= plan.micro_batch.min(batch.len()));
+    let (mut micro_batches, mut too_large) = (Vec::new(), None);
+    for micro_batch in sizes {
+        let part = first_rows(batch, micro_batch);
+        match quiet.compute(learner, &part, &Plan { micro_batch, ..plan }, 1, 0.0, 1.0) {
+            // A loss that is not finite will be so in the first step too, and is told there.
+            Ok(_) | Err(TrainError::NotFinite { .. }) => micro_batches.push(micro_batch),
+            Err(TrainError::OutOfMemory { .. }) => {
+                too_large = Some(micro_batch);
+                abandon_graph(&learner.model, device);
+                break;
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    if let Some(&largest) = micro_batches.last() {
+        match predict(&learner.judged(), batch, 0..largest, device, engine.precision) {
+            Ok(_) | Err(TrainError::InferenceOutOfMemory { .. }) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    make_room(device);
+    Ok(Warmed { micro_batches, too_large, seconds: began.elapsed().as_secs_f64() })
+}
+
+fn first_rows(batch: &HostBatch, count: usize) -> HostBatch {
+    let [_, channels, height, width] = batch.shape;
+    HostBatch {
+        images: batch.images_of(0..count).to_vec(),
+        shape: [count, channels, height, width],
+        labels: batch.labels[..count].to_vec(),
+        targets: batch.targets_of(0..count).map(<[f32]>::to_vec),
+        samples: batch.samples[..count].to_vec(),
+        bad: Vec::new(),
+        epoch: batch.epoch,
+        index: batch.index,
+    }
+}
