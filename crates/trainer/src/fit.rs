@@ -16,7 +16,7 @@ use crate::checkpoint::Checkpoints;
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::evaluate::{Inference, evaluate};
-use crate::fault::{Faults, Phase};
+use crate::fault::Faults;
 use crate::learner::Learner;
 use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
