@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use burn::tensor::Device;
-use kindling_data::HostBatch;
+use kindling_data::{HostBatch, Task};
 use kindling_layers::Classifier;
 
 use crate::error::TrainError;
@@ -60,7 +60,7 @@ pub(crate) fn warm_up<M: Classifier>(
         }
     }
     if let Some(&largest) = micro_batches.last() {
-        match predict(&learner.judged(), batch, 0..largest, device, engine.precision) {
+        match predict(&learner.judged(), batch, 0..largest, device, engine.precision, Task::OneOf) {
             Ok(_) | Err(TrainError::InferenceOutOfMemory { .. }) => {}
             Err(other) => return Err(other),
         }
