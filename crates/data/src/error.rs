@@ -125,8 +125,8 @@ pub enum DataError {
     },
     /// More samples are bad than the user allows.
     #[error(
-        "{bad} of {of} samples cannot be read, more than --max-bad {limit} allows; the last: {name:?}: {reason}. Repair the \
-         data set, or allow more"
+        "{bad} of {of} samples cannot be read, more than --max-bad {limit} allows; repair the data set or allow more; the last: \
+         {reason}"
     )]
     TooManyBad {
         /// How many are bad.
@@ -135,9 +135,7 @@ pub enum DataError {
         of: usize,
         /// What is allowed, as the user writes it.
         limit: String,
-        /// The last one.
-        name: String,
-        /// What is wrong with it.
+        /// What is wrong with the last one, with its path.
         reason: String,
     },
     /// A weight that samples cannot be drawn by.

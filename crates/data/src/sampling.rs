@@ -8,7 +8,10 @@ use kindling_random::{Purpose, rng};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
-use crate::{DataError, Source, order};
+use crate::{DataError, Source, order, order_of_stretches};
+
+/// Samples that the next one of a shard is drawn from.
+const SHUFFLE_BUFFER: usize = 1024;
 
 /// How the samples of a shuffled epoch are chosen. Written `even`, `balanced` and `weights`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,9 +128,14 @@ pub(crate) enum EpochOrder {
 }
 
 impl EpochOrder {
-    /// Every sample once, shuffled or not.
-    pub(crate) fn once(seed: u64, epoch: u64, len: usize, shuffle: bool) -> Self {
-        Self::Listed(if shuffle { order(seed, epoch, len).into() } else { (0..len as u64).collect() })
+    /// Every sample once, shuffled or not. What is best read one after another nearly is.
+    pub(crate) fn once(seed: u64, epoch: u64, source: &dyn Source, shuffle: bool) -> Self {
+        let (len, stretches) = (source.len(), source.stretches());
+        Self::Listed(match (shuffle, stretches.is_empty()) {
+            (false, _) => (0..len as u64).collect(),
+            (true, true) => order(seed, epoch, len).into(),
+            (true, false) => order_of_stretches(seed, epoch, &stretches, SHUFFLE_BUFFER).into(),
+        })
     }
 
     /// What stands at a place, if there is such a place.

@@ -1,6 +1,5 @@
 //! How long each stage of the way from a file to a batch takes.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::source::guarded;
@@ -38,15 +37,17 @@ pub fn measure_stages(
             Instant::now()
         };
         guarded(source, index, || {
-            let name = source.name_of(index);
             let began = Instant::now();
-            let (image, began) = match std::fs::read(&name) {
-                Ok(bytes) => {
-                    let began = add(0, began, bytes.len());
-                    let image = decode_image(Path::new(&name), &bytes)?;
-                    (image, add(1, began, bytes.len()))
-                }
-                Err(_) => {
+            let read = source.file(index).and_then(|path| Some((path, std::fs::read(path).ok()?)));
+            // A file that is no picture is left to its source.
+            let decoded = read.and_then(|(path, bytes)| {
+                let began = add(0, began, bytes.len());
+                let image = decode_image(path, &bytes).ok()?;
+                Some((image, add(1, began, bytes.len())))
+            });
+            let (image, began) = match decoded {
+                Some(decoded) => decoded,
+                None => {
                     let image = source.read(index)?;
                     let bytes = size_of_val(image.pixels.as_slice());
                     (image, add(1, began, bytes))

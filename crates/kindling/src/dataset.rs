@@ -75,11 +75,6 @@ impl HowToOpen {
     }
 }
 
-/// Opens a data set by its name, or an image folder by its path. `seed` splits a folder that is not split yet.
-pub(crate) fn open(name: &str, seed: u64) -> Result<Dataset> {
-    Ok(open_with(name, seed, &HowToOpen::default())?.dataset)
-}
-
 /// Opens a data set by its name, or a folder, a manifest or shards by their path.
 pub(crate) fn open_with(name: &str, seed: u64, how: &HowToOpen) -> Result<Opened> {
     open_any(name, seed, how, false)

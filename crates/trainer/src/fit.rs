@@ -1,17 +1,18 @@
 //! The run: epochs of steps, each followed by validation and a checkpoint.
 
-use std::path::PathBuf;
+mod keep;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use burn::tensor::Device;
-use kindling_data::{BadSample, HostBatch, Loader, Split};
-use kindling_layers::{Classifier, parameters, tensors};
+use kindling_data::{HostBatch, Loader, Split};
+use kindling_layers::Classifier;
 use kindling_memory::Meter;
-use kindling_runs::{BadSampleLine, BadSamples, Event, EventLog, RunDir, RunError, write_atomically};
+use kindling_runs::{BadSamples, Event, EventLog, RunDir};
 
-use crate::checkpoint::{Checkpoints, save_whatever_happens};
+use crate::checkpoint::Checkpoints;
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::evaluate::{Inference, evaluate};
@@ -20,7 +21,7 @@ use crate::learner::Learner;
 use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Plan, Policy};
-use crate::recovery::{Recovery, abandon_graph, carry_out};
+use crate::recovery::{abandon_graph, carry_out};
 use crate::schedule::Schedule;
 use crate::state::{Best, Progress, TrainState};
 use crate::step::StepEngine;
@@ -96,8 +97,14 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let total_steps = config.max_steps.map_or(all, |most| most.min(all));
         let warmup_steps = (config.warmup * total_steps as f64).round() as u64;
         let schedule = Schedule { peak: config.lr, warmup_steps, total_steps };
-        let task = setup.train.task();
-        let engine = StepEngine::new(&config, task, setup.classes, &setup.device, total_steps, setup.faults.clone());
+        let engine = StepEngine::new(
+            &config,
+            setup.train.task(),
+            setup.classes,
+            &setup.device,
+            total_steps,
+            setup.faults.clone(),
+        );
         let optimizer = Optimizer::new(config.optimizer);
         let state = TrainState {
             learner: Learner::new("model", model, optimizer, config.ema.is_some()),
@@ -114,8 +121,20 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let began = Instant::now();
         // Only devices that compile kernels have pools.
         let warm = setup.device.memory_pool_usage().is_none();
-        let saved = None;
-        Ok(Self { config, setup, engine, schedule, checkpoints, log, bad_samples, meter, state, saved, warm, began })
+        Ok(Self {
+            config,
+            setup,
+            engine,
+            schedule,
+            checkpoints,
+            log,
+            bad_samples,
+            meter,
+            state,
+            saved: None,
+            warm,
+            began,
+        })
     }
 
     /// Continues from the newest checkpoint: the log forgets what came after it.
@@ -219,7 +238,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             self.note_bad(Split::Train, &batch.bad, observer)?;
             if !self.warm {
                 self.warm_up(&batch, observer)?;
-                (started, waiting) = (Instant::now(), 0.0);
+                started = Instant::now();
+                waiting = 0.0;
             }
             self.step(&batch, started, waiting, observer)?;
             let step = self.state.progress.step;
@@ -316,66 +336,6 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let split = "validation".to_string();
         let (loss, accuracy, samples) = (score.loss, score.accuracy, score.samples);
         self.emit(Event::Evaluated { step, epoch, split, loss, accuracy, samples }, observer)
-    }
-
-    /// Lists samples that could not be read, and tells of those that were not listed yet.
-    ///
-    /// # Errors
-    /// [`TrainError::Run`] if the list or the log cannot be written.
-    pub fn note_bad(&mut self, split: Split, bad: &[BadSample], observer: &mut dyn Observer) -> Result<(), TrainError> {
-        for BadSample { sample, name, reason, .. } in bad {
-            let (split, path, reason) = (split.to_string(), name.clone(), reason.clone());
-            let line = BadSampleLine { split, sample: *sample, path, reason };
-            if self.bad_samples.add(&line)? {
-                let BadSampleLine { split, path, reason, .. } = line;
-                self.emit(Event::BadSample { step: self.state.progress.step, split, path, reason }, observer)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Samples that could not be read, over all splits and sittings.
-    pub fn bad_samples(&self) -> usize {
-        self.bad_samples.len()
-    }
-
-    fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let path = self.save(observer)?;
-        self.saved = Some(self.state.progress.step);
-        let path = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.emit(Event::Checkpoint { step: self.state.progress.step, path }, observer)
-    }
-
-    fn save(&mut self, observer: &mut dyn Observer) -> Result<PathBuf, TrainError> {
-        let mut recoveries = Vec::new();
-        let saved = save_whatever_happens(
-            &self.checkpoints,
-            &self.state,
-            &self.engine.faults,
-            &self.setup.device,
-            |recovery| recoveries.push(recovery),
-        );
-        self.tell("checkpoint", recoveries, observer)?;
-        saved
-    }
-
-    /// Counts recoveries and writes them down.
-    fn tell(&mut self, during: &str, recoveries: Vec<Recovery>, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        for Recovery { reason, lever, seconds } in recoveries {
-            self.state.recovered(seconds);
-            let (step, during) = (self.state.progress.step, during.to_string());
-            self.emit(Event::Recovered { step, during, reason, lever, seconds }, observer)?;
-        }
-        Ok(())
-    }
-
-    fn write_weights(&self, path: &std::path::Path) -> Result<(), TrainError> {
-        let step = self.state.progress.step;
-        let weights = parameters::read(&self.state.learner.judged())
-            .map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
-        let bytes = tensors::to_bytes(&weights, Some(&self.setup.note))
-            .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })?;
-        Ok(write_atomically(path, &bytes)?)
     }
 }
 

@@ -156,7 +156,7 @@ impl Loader {
         let (seed, len) = (self.config.seed, self.source.len());
         match &self.weights {
             Some(weights) => EpochOrder::Drawn { seed, epoch, len, weights: weights.clone() },
-            None => EpochOrder::once(seed, epoch, len, self.config.shuffle),
+            None => EpochOrder::once(seed, epoch, self.source.as_ref(), self.config.shuffle),
         }
     }
 
@@ -173,7 +173,6 @@ impl Loader {
             bad: bad.len(),
             of: self.source.len(),
             limit: self.config.max_bad.to_string(),
-            name: last.name.clone(),
             reason: last.reason.clone(),
         })
     }

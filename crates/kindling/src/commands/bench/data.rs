@@ -65,7 +65,7 @@ impl Args {
         if self.image_size == 0 || self.batch_size == 0 {
             bail!("images and batches have at least one pixel and one sample");
         }
-        let dataset = dataset::open(&self.data, 0)?;
+        let dataset = dataset::open_with(&self.data, 0, &Default::default())?.dataset;
         let augment = augment(&self.augment)?;
         let preprocess = preprocess(&dataset, self.image_size, Default::default())?;
         let stages = measure_stages(dataset.train.as_ref(), &preprocess, &augment, self.images)?;
