@@ -84,7 +84,7 @@ impl Args {
         let mut done = Done::Complete;
         for path in images {
             let format = predictor.format_of(path);
-            let parts = match format.list(path) {
+            let parts: Vec<Result<Part>> = match format.list(path) {
                 Ok(parts) => parts.into_iter().map(Ok).collect(),
                 Err(error) => vec![Err(error.into())],
             };
