@@ -13,12 +13,12 @@ pub fn open_path(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
     let is = |extensions: &[&str]| {
         path.extension().is_some_and(|have| extensions.iter().any(|known| have.eq_ignore_ascii_case(known)))
     };
-    if is(&["tar"]) || (path.is_dir() && shards::are_in(path)) {
+    if is(&["csv", "jsonl", "ndjson"]) && !path.is_dir() {
+        open_manifest(path, opening)
+    } else if is(&["tar"]) || (path.is_dir() && shards::are_in(path)) {
         shards::open(path, opening)
     } else if path.is_dir() || !path.exists() {
         open_folder_with(path, opening)
-    } else if is(&["csv", "jsonl", "ndjson"]) {
-        open_manifest(path, opening)
     } else {
         Err(DataError::NoDataset { path: path.to_owned() })
     }

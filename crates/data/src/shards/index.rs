@@ -46,7 +46,6 @@ pub(super) struct ShardIndex {
 
 /// A sample of a shard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Sample {
     pub(super) key: String,
     /// Of the image, in the shard.
