@@ -12,11 +12,14 @@
 //! | `weights.safetensors`, `weights-last.safetensors` | the best and the last weights | written by the trainer |
 //! | `checkpoints/` | states to resume from | written by the trainer |
 //!
+//! Benchmarks are files of their own: [`bench`].
+//!
 //! This crate knows neither Burn nor the trainer nor the data: it takes plain values, so that a report can be made
 //! from any run's files at any time.
 
 mod atomic;
 mod atomic_folder;
+pub mod bench;
 mod dir;
 mod environment;
 mod error;
