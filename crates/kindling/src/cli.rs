@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::Done;
-use crate::commands::{data, devices, eval, export, forward, models, plan, predict, profile, train};
+use crate::commands::{bench, data, devices, eval, export, forward, models, plan, predict, profile, train};
 
 /// Light image models that train on the GPU you have.
 ///
@@ -22,6 +22,7 @@ enum Command {
     Predict(predict::Args),
     Plan(Box<plan::Args>),
     Profile(profile::Args),
+    Bench(Box<bench::Args>),
     Models(models::Args),
     Forward(forward::Args),
     Export(export::Args),
@@ -37,6 +38,7 @@ impl Cli {
             Command::Predict(args) => args.run(),
             Command::Plan(args) => args.run(),
             Command::Profile(args) => args.run(),
+            Command::Bench(args) => args.run(),
             Command::Models(args) => args.run(),
             Command::Forward(args) => args.run(),
             Command::Export(args) => args.run(),

@@ -8,6 +8,7 @@ mod device;
 mod finish;
 mod interrupt;
 mod memory;
+mod noise;
 mod pretrained;
 mod progress;
 

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 
+pub(crate) mod bench;
 pub(crate) mod data;
 pub(crate) mod devices;
 pub(crate) mod eval;

@@ -311,7 +311,8 @@ fn training_loader(config: &RunConfig, dataset: &Dataset) -> Loader {
     Loader::new(dataset.source(Split::Train).clone(), loader)
 }
 
-fn environment(facts: DeviceFacts) -> Environment {
+/// The machine, with the commit the command was built from.
+pub(crate) fn environment(facts: DeviceFacts) -> Environment {
     let mut environment = Environment::collect(BURN, facts);
     environment.commit = option_env!("KINDLING_COMMIT").map(str::to_string);
     environment
