@@ -98,7 +98,7 @@ struct Measure {
     /// Seconds after which a window ends, at the end of a step
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     window_seconds: f64,
-    /// Steps before the first window
+    /// Steps before the first window, at least 1
     #[arg(long, value_name = "N", default_value_t = 3)]
     warmup: usize,
     /// Every row in a process of its own [default: if there are several]

@@ -116,26 +116,31 @@ impl Comparison {
             }
             let mut rest = Vec::new();
             for row in left_a {
-                if only_b.is_empty() {
+                let at = nearest(&row, &only_b);
+                // Training beside inference says nothing, forced or not.
+                if only_b.get(at).is_none_or(|b| b.configuration.what != row.configuration.what) {
                     rest.push(row);
                     continue;
                 }
-                let b = only_b.remove(nearest(&row, &only_b));
+                let b = only_b.remove(at);
                 let differences = row.configuration.differences(&b.configuration);
                 pairs.push(Pair { a: row, b, differences });
             }
             left_a = rest;
         }
         if pairs.is_empty() {
-            return Err("there is nothing to compare: one of the files holds no rows".into());
+            return Err("there is nothing to compare: the files have no rows of the same kind".into());
         }
         Ok(Self { pairs, only_a: left_a, only_b })
     }
 }
 
-/// The index of the row that differs in the fewest fields. There is at least one.
+/// The index of the row that differs in the fewest fields, of the same kind if there is one; 0 of none.
 fn nearest(row: &Row, others: &[Row]) -> usize {
-    let distance = |other: &Row| row.configuration.differences(&other.configuration).len();
+    let distance = |other: &Row| {
+        let unlike = row.configuration.what != other.configuration.what;
+        (unlike, row.configuration.differences(&other.configuration).len())
+    };
     (0..others.len()).min_by_key(|&at| distance(&others[at])).unwrap_or(0)
 }
 
