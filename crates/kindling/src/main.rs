@@ -9,6 +9,7 @@ mod finish;
 mod interrupt;
 mod loaders;
 mod memory;
+mod noise;
 mod pretrained;
 mod progress;
 

@@ -14,12 +14,15 @@
 //! | `samples/` | grids of a generator's images over time | written by the command |
 //! | `checkpoints/` | states to resume from | written by the trainer |
 //!
+//! Benchmarks are files of their own: [`bench`].
+//!
 //! This crate knows neither Burn nor the trainer nor the data: it takes plain values, so that a report can be made
 //! from any run's files at any time.
 
 mod atomic;
 mod atomic_folder;
 mod bad_samples;
+pub mod bench;
 mod dir;
 mod environment;
 mod error;

@@ -311,6 +311,7 @@ impl Args {
     }
 }
 
+/// The machine, with the commit the command was built from.
 pub(crate) fn environment(facts: DeviceFacts) -> Environment {
     let mut environment = Environment::collect(BURN, facts);
     environment.commit = option_env!("KINDLING_COMMIT").map(str::to_string);

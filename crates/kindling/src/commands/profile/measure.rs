@@ -16,6 +16,7 @@ use kindling_trainer::{Faults, Observer, OptimizerConfig, Plan, Recompute, Setup
 use kindling_zoo::Model;
 
 use super::Args;
+use crate::noise::noise;
 
 /// What real steps took.
 pub(super) struct Measured {
@@ -68,16 +69,6 @@ impl Source for Noise {
     fn name_of(&self, index: usize) -> String {
         format!("noise {index}")
     }
-}
-
-/// Numbers in `[0, 1)` by a linear congruence: cheap, and good enough for something to multiply.
-fn noise(count: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f32 / (1u64 << 24) as f32
-    };
-    (0..count).map(|_| next()).collect()
 }
 
 /// Collects what steps report.

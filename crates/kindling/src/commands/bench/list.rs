@@ -1,0 +1,69 @@
+//! From lists of flags to rows.
+
+use anyhow::{Result, bail};
+use kindling_runs::bench::{Configuration, What};
+use kindling_zoo::find;
+
+use super::Measure;
+use crate::device::{DeviceChoice, cuda};
+
+/// Every combination. What cannot be a row at all is refused here; what a device refuses becomes a failed row.
+pub(super) fn configurations(args: &Measure) -> Result<Vec<Configuration>> {
+    let device = match args.device {
+        DeviceChoice::Auto if cuda::missing(0).is_none() => DeviceChoice::Cuda(0),
+        DeviceChoice::Auto => DeviceChoice::Cpu,
+        chosen => chosen,
+    };
+    if args.classes < 2 || args.channels == 0 || args.norm_group == 0 || args.threads == Some(0) {
+        bail!("--classes is at least 2, and --channels, --norm-group and --threads at least 1");
+    }
+    if args.batch_size.contains(&0) || args.image_size.contains(&0) {
+        bail!("--batch-size and --image-size are at least 1");
+    }
+    let what = if args.what.is_empty() { vec![What::Train] } else { args.what.clone() };
+    let threads = args.threads.unwrap_or_else(threads_here);
+    let mut rows: Vec<Configuration> = Vec::new();
+    for name in &args.models {
+        let model = find(name)?.key();
+        for &image_size in &args.image_size {
+            for &batch_size in &args.batch_size {
+                for &precision in &args.precision {
+                    for recompute in &args.recompute {
+                        for &what in &what {
+                            // Only training keeps anything that could be computed again.
+                            let recompute = if what == What::Train { recompute.clone() } else { "none".to_string() };
+                            let row = Configuration {
+                                what,
+                                model: model.clone(),
+                                image_size,
+                                channels: args.channels,
+                                classes: args.classes,
+                                batch_size,
+                                micro_batch: args.micro_batch.fixed(),
+                                norm_group: args.norm_group,
+                                precision: precision.to_string(),
+                                recompute,
+                                optimizer: args.optimizer.clone(),
+                                memory_budget: args.memory_budget.map(|budget| budget.0),
+                                seed: args.seed,
+                                device: device.to_string(),
+                                threads,
+                            };
+                            if !rows.contains(&row) {
+                                rows.push(row);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// Threads that this process computes with.
+pub(super) fn threads_here() -> usize {
+    let asked =
+        std::env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok()).filter(|&threads| threads > 0);
+    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}

@@ -1,0 +1,129 @@
+//! Warm-up and windows.
+
+use anyhow::{Result, bail};
+use kindling_layers::Precision;
+use kindling_memory::Meter;
+use kindling_runs::bench::{Configuration, Energy, Measured, MemoryUsed, Protocol, Quartiles, What, Window};
+use kindling_zoo::{ModelOptions, find};
+
+use super::gpu::Gpu;
+use super::workload::{self, Step, Workload};
+use crate::device::Chosen;
+use crate::memory::MemoryBudget;
+
+/// Everything that adds up over the steps of a row.
+struct Tally {
+    meter: Meter,
+    in_use: u64,
+    reserved: u64,
+    recoveries: u64,
+    skipped: u64,
+    last: Option<Step>,
+}
+
+impl Tally {
+    /// One step; returns its seconds.
+    fn step(&mut self, workload: &mut dyn Workload) -> Result<f64> {
+        let Self { meter, in_use, reserved, .. } = self;
+        let mut look = || {
+            let usage = meter.read();
+            (*in_use, *reserved) = ((*in_use).max(usage.peak), (*reserved).max(usage.reserved));
+        };
+        let step = workload.step(&mut look)?;
+        look();
+        self.recoveries += step.recoveries;
+        self.skipped += u64::from(step.skipped);
+        let seconds = step.seconds;
+        self.last = Some(step);
+        Ok(seconds)
+    }
+}
+
+/// The figures of a row on an open device.
+pub(super) fn figures(
+    configuration: &Configuration,
+    protocol: Protocol,
+    chosen: &Chosen,
+    gpu: Option<&Gpu>,
+) -> Result<Measured> {
+    let precision: Precision = configuration.precision.parse().map_err(anyhow::Error::msg)?;
+    chosen.check_precision(precision)?;
+    let model = find(&configuration.model)?;
+    model.check_image_size(configuration.image_size)?;
+    let budget = configuration.memory_budget.map(MemoryBudget::Bytes);
+    let _imposed = budget.map(|budget| budget.impose(&chosen.device, &chosen.facts)).transpose()?;
+    let options = ModelOptions {
+        in_channels: configuration.channels,
+        classes: configuration.classes,
+        seed: configuration.seed,
+        ..ModelOptions::imagenet()
+    };
+    let meter = Meter::new(&chosen.device);
+    let network = model.build(&options, &chosen.device)?;
+    let mut workload = workload::of(configuration, precision, network, &chosen.device)?;
+
+    let mut tally = Tally { meter, in_use: 0, reserved: 0, recoveries: 0, skipped: 0, last: None };
+    // The first step compiles, tunes and fetches memory; it is never part of a window.
+    let first_step_seconds = tally.step(workload.as_mut())?;
+    for _ in 1..protocol.warmup {
+        tally.step(workload.as_mut())?;
+    }
+    let energy_before = gpu.and_then(Gpu::joules);
+    let (mut windows, mut steps) = (Vec::new(), Vec::new());
+    for _ in 0..protocol.windows {
+        let mut window = Window { images: 0, seconds: 0.0 };
+        while window.seconds < protocol.window_seconds {
+            let seconds = tally.step(workload.as_mut())?;
+            steps.push(seconds);
+            window.images += configuration.batch_size as u64;
+            window.seconds += seconds;
+        }
+        windows.push(window);
+    }
+    let joules = energy_before.and_then(|before| Some(gpu?.joules()? - before));
+    let images: u64 = windows.iter().map(|window| window.images).sum();
+    // Between the windows of a backward row lie its forward passes.
+    let energy = joules
+        .filter(|_| configuration.what != What::Backward)
+        .map(|joules| Energy { joules, joules_per_image: joules / images as f64 });
+
+    let speeds = Quartiles::of(windows.iter().map(Window::speed));
+    let (Some(images_per_second), Some(step_seconds), Some(last)) =
+        (speeds, Quartiles::of(steps.iter().copied()), tally.last.take())
+    else {
+        bail!("no step took any time that could be measured");
+    };
+    let on_gpu = chosen.device.memory_pool_usage().is_some();
+    Ok(Measured {
+        images_per_second,
+        step_seconds,
+        first_step_seconds,
+        windows,
+        steps: steps.len() as u64,
+        micro_batch: last.micro_batch,
+        recoveries: tally.recoveries,
+        skipped_updates: tally.skipped,
+        loss: last.loss,
+        memory: MemoryUsed {
+            peak_in_use_bytes: Some(tally.in_use),
+            peak_reserved_bytes: on_gpu.then_some(tally.reserved),
+            peak_process_bytes: process_peak(),
+            how: if on_gpu {
+                "Burn's pools, read at the end of each step and between forward and backward rows' passes; what rises \
+                 and falls within a step shows in reserved only"
+                    .to_string()
+            } else {
+                "every allocation of the process".to_string()
+            },
+        },
+        energy,
+    })
+}
+
+/// The most resident memory this process had, as Linux tells it.
+fn process_peak() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kilobytes << 10)
+}

@@ -1,0 +1,251 @@
+//! What a step of each kind of row does, and what of it is timed.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use burn::module::Module;
+use burn::tensor::{Device, Tensor, TensorData};
+use kindling_data::{HostBatch, Task};
+use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
+use kindling_layers::{Classifier, Precision};
+use kindling_runs::bench::{Configuration, What};
+use kindling_trainer::engine::make_room;
+use kindling_trainer::{OptimizerConfig, Plan, Recompute, Steps, TrainConfig, TrainError, predict};
+use kindling_zoo::Network;
+
+use crate::noise::noise;
+
+/// Batches that take turns.
+const BATCHES: usize = 2;
+
+/// What one step did.
+pub(super) struct Step {
+    /// What of it is timed.
+    pub(super) seconds: f64,
+    /// Samples computed at once, at most.
+    pub(super) micro_batch: usize,
+    pub(super) recoveries: u64,
+    pub(super) skipped: bool,
+    pub(super) loss: Option<f64>,
+}
+
+/// Something that takes steps. `look` reads memory at a moment worth it, outside of what is timed.
+pub(super) trait Workload {
+    fn step(&mut self, look: &mut dyn FnMut()) -> Result<Step>;
+}
+
+/// The workload of a row. `network` is on `device`, both without gradients.
+pub(super) fn of(
+    configuration: &Configuration,
+    precision: Precision,
+    network: Network,
+    device: &Device,
+) -> Result<Box<dyn Workload>> {
+    let batch = configuration.batch_size;
+    match configuration.what {
+        What::Train => {
+            let config = train_config(configuration, precision)?;
+            let whole = if device.memory_pool_usage().is_some() { batch } else { config.largest_group() };
+            let start = Plan {
+                micro_batch: configuration.micro_batch.unwrap_or(whole),
+                recompute: config.recompute.unwrap_or(Recompute::None),
+            };
+            let steps = Steps::new(network, &config, configuration.classes, device, start)?;
+            Ok(Box::new(Train { steps, batches: Turns::new(configuration) }))
+        }
+        What::Infer => Ok(Box::new(Infer {
+            network: network.valid(),
+            device: device.clone(),
+            precision,
+            micro_batch: configuration.micro_batch.unwrap_or(batch).clamp(1, batch),
+            batches: Turns::new(configuration),
+        })),
+        What::Forward | What::Backward => {
+            let size = configuration.micro_batch.unwrap_or(batch).clamp(1, batch);
+            let host = host_batch(configuration, 0);
+            let [_, channels, height, width] = host.shape;
+            let parts = (0..batch).step_by(size).map(|start| {
+                let rows = start..(start + size).min(batch);
+                let shape = [rows.len(), channels, height, width];
+                let images = Tensor::<4>::from_data(TensorData::new(host.images_of(rows).to_vec(), shape), device);
+                precision.cast(images)
+            });
+            Ok(Box::new(Passes {
+                parts: parts.collect(),
+                network: network.train(),
+                device: device.clone(),
+                norm_group: configuration.norm_group,
+                micro_batch: size,
+                backward: configuration.what == What::Backward,
+            }))
+        }
+    }
+}
+
+fn train_config(configuration: &Configuration, precision: Precision) -> Result<TrainConfig> {
+    let recompute = match configuration.recompute.as_str() {
+        "auto" => None,
+        text => match Recompute::ALL.into_iter().find(|recompute| recompute.to_string() == text) {
+            Some(recompute) => Some(recompute),
+            None => bail!("recompute is none, stages, blocks or auto, not `{text}`"),
+        },
+    };
+    let weight_decay = 0.02;
+    let optimizer = match configuration.optimizer.as_str() {
+        "adamw" => OptimizerConfig::AdamW { weight_decay },
+        "sgd" => OptimizerConfig::Sgd { momentum: 0.9, weight_decay },
+        other => bail!("the optimizer is adamw or sgd, not `{other}`"),
+    };
+    Ok(TrainConfig {
+        batch_size: configuration.batch_size,
+        micro_batch: configuration.micro_batch,
+        recompute,
+        precision,
+        ema: None,
+        norm_group: configuration.norm_group,
+        norm_momentum: None,
+        epochs: 1,
+        max_steps: None,
+        // Noise cannot be learnt; a small rate keeps it from doing harm.
+        lr: 1e-4,
+        warmup: 0.0,
+        optimizer,
+        label_smoothing: 0.0,
+        class_weights: None,
+        clip_norm: None,
+        seed: configuration.seed,
+        checkpoint_steps: u64::MAX,
+    })
+}
+
+/// A batch of noise with mean 0 and variance 1.
+fn host_batch(configuration: &Configuration, index: usize) -> HostBatch {
+    let Configuration { batch_size, channels, image_size, classes, seed, .. } = *configuration;
+    let shape = [batch_size, channels, image_size, image_size];
+    let uniform = noise(shape.iter().product(), seed.wrapping_mul(BATCHES as u64).wrapping_add(index as u64));
+    let first = index * batch_size;
+    HostBatch {
+        images: uniform.into_iter().map(|value| (value - 0.5) * 12f32.sqrt()).collect(),
+        shape,
+        labels: (first..first + batch_size).map(|sample| sample % classes).collect(),
+        samples: (first as u64..(first + batch_size) as u64).collect(),
+        index,
+        ..HostBatch::default()
+    }
+}
+
+/// Batches that take turns.
+struct Turns {
+    batches: Vec<HostBatch>,
+    next: usize,
+}
+
+impl Turns {
+    fn new(configuration: &Configuration) -> Self {
+        Self { batches: (0..BATCHES).map(|index| host_batch(configuration, index)).collect(), next: 0 }
+    }
+
+    fn next(&mut self) -> &HostBatch {
+        self.next = (self.next + 1) % self.batches.len();
+        &self.batches[self.next]
+    }
+}
+
+/// Whole training steps. They end with a read of what the update made, so nothing is left to wait for.
+struct Train {
+    steps: Steps<Network>,
+    batches: Turns,
+}
+
+impl Workload for Train {
+    fn step(&mut self, _look: &mut dyn FnMut()) -> Result<Step> {
+        let batch = self.batches.next();
+        let began = Instant::now();
+        let done = self.steps.step(batch)?;
+        let seconds = began.elapsed().as_secs_f64();
+        let recoveries = done.recoveries.len() as u64;
+        Ok(Step { seconds, micro_batch: done.micro_batch, recoveries, skipped: done.loss.is_none(), loss: done.loss })
+    }
+}
+
+/// Class probabilities, read back; with half as many images at once where memory runs out.
+struct Infer {
+    network: Network,
+    device: Device,
+    precision: Precision,
+    micro_batch: usize,
+    batches: Turns,
+}
+
+impl Workload for Infer {
+    fn step(&mut self, _look: &mut dyn FnMut()) -> Result<Step> {
+        let Self { network, device, precision, micro_batch, batches } = self;
+        let batch = batches.next();
+        let (mut recoveries, mut start) = (0, 0);
+        let began = Instant::now();
+        while start < batch.len() {
+            let rows = start..(start + *micro_batch).min(batch.len());
+            let end = rows.end;
+            match predict(network, batch, rows, device, *precision, Task::OneOf) {
+                Ok(_) => start = end,
+                Err(TrainError::InferenceOutOfMemory { .. }) if *micro_batch > 1 => {
+                    *micro_batch = micro_batch.div_ceil(2);
+                    recoveries += 1;
+                    make_room(device);
+                }
+                Err(other) => return Err(other.into()),
+            }
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(Step { seconds, micro_batch: *micro_batch, recoveries, skipped: false, loss: None })
+    }
+}
+
+/// The passes of training on images that are on the device already, one of them timed.
+struct Passes {
+    parts: Vec<Tensor<4>>,
+    network: Network,
+    device: Device,
+    norm_group: usize,
+    micro_batch: usize,
+    backward: bool,
+}
+
+impl Passes {
+    /// Seconds until the device has done what `work` asked for.
+    fn time<T>(&self, work: impl FnOnce() -> T) -> Result<(T, f64)> {
+        let sync = || self.device.sync().map_err(|error| anyhow::anyhow!("the device failed: {error}"));
+        sync()?;
+        let began = Instant::now();
+        let result = work();
+        sync()?;
+        Ok((result, began.elapsed().as_secs_f64()))
+    }
+}
+
+impl Workload for Passes {
+    fn step(&mut self, look: &mut dyn FnMut()) -> Result<Step> {
+        let mut seconds = 0.0;
+        for part in &self.parts {
+            let rows = part.dims()[0];
+            let groups = normalisation_groups(rows, self.norm_group);
+            let pass = TrainingPass { groups, ..TrainingPass::whole_batch(rows) };
+            let images = Tensor::from_inner(part.clone());
+            let forward = || training(pass, || self.network.forward(images)).0;
+            let (logits, taken) = self.time(forward)?;
+            look();
+            let loss = logits.mean();
+            if self.backward {
+                let (gradients, taken) = self.time(|| loss.backward())?;
+                look();
+                drop(gradients);
+                seconds += taken;
+            } else {
+                seconds += taken;
+                // The graph of a forward pass lives until a backward pass has used it up.
+                drop(loss.backward());
+            }
+        }
+        Ok(Step { seconds, micro_batch: self.micro_batch, recoveries: 0, skipped: false, loss: None })
+    }
+}
