@@ -28,7 +28,6 @@ enum Command {
     Export(export::Args),
     Gan(gan::Args),
     Data(data::Args),
-    Bench(bench::Args),
     Devices(devices::Args),
 }
 
@@ -46,7 +45,6 @@ impl Cli {
             Command::Export(args) => args.run(),
             Command::Gan(args) => args.run(),
             Command::Data(args) => args.run(),
-            Command::Bench(args) => args.run(),
             Command::Devices(args) => args.run(),
         }
     }
