@@ -31,8 +31,7 @@ impl Image {
     /// An image of values in `[0, 1]`, as [`Image::from_u8`]; values outside are clamped, and what is not a number is 0.
     pub fn from_f32(width: usize, height: usize, channels: usize, mut samples: Vec<f32>) -> Self {
         for sample in &mut samples {
-            // `max` and `min` take the other one of a number and a NaN.
-            *sample = sample.max(0.0).min(1.0);
+            *sample = if sample.is_nan() { 0.0 } else { sample.clamp(0.0, 1.0) };
         }
         Self::of(width, height, channels, samples)
     }

@@ -110,7 +110,7 @@ fn open_any(name: &str, seed: u64, how: &HowToOpen, keep_going: bool) -> Result<
     Ok(open_path(path, &opening)?)
 }
 
-/// As [`open`], for what needs no classes: every image of a folder counts, whatever folders it lies in.
+/// As [`open_with`], for what needs no classes: every image of a folder counts, whatever folders it lies in.
 pub(crate) fn open_unlabelled(name: &str, seed: u64) -> Result<Dataset> {
     let path = Path::new(name);
     if path.is_dir() && !NAMED.iter().any(|set| set.name == name) {
