@@ -3,7 +3,20 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Augment, Normalisation, Source, Split};
+
+/// What is asked about a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// Which one of the classes it is.
+    #[default]
+    OneOf,
+    /// Which of the classes it has: several, one or none.
+    AnyOf,
+}
 
 /// A data set, ready to be read.
 #[derive(Clone)]
@@ -14,6 +27,8 @@ pub struct Dataset {
     pub about: String,
     /// The names of the classes; a label is an index into them.
     pub classes: Vec<String>,
+    /// Whether a sample has exactly one class.
+    pub task: Task,
     /// 1 if every image is grey, otherwise 3.
     pub channels: usize,
     /// What the model learns from.
@@ -38,12 +53,14 @@ impl Dataset {
         }
     }
 
-    /// The number of samples of each class in a split.
+    /// The number of samples of each class in a split; a sample of several classes counts in each.
     pub fn class_counts(&self, split: Split) -> Vec<usize> {
         let source = self.source(split);
         let mut counts = vec![0; self.classes.len()];
         for index in 0..source.len() {
-            counts[source.label(index)] += 1;
+            for label in source.labels(index) {
+                counts[label] += 1;
+            }
         }
         counts
     }

@@ -40,10 +40,17 @@ pub struct Header {
 /// [`DataError::Io`], [`DataError::TooLarge`] (beyond [`MAX_SIDE`], [`MAX_PIXELS`] or [`MAX_FILE_BYTES`]) and
 /// [`DataError::Unreadable`] (unknown format, damaged or truncated), each with the path.
 pub fn read_image(path: &Path) -> Result<Image, DataError> {
-    let bytes = read_bytes(path, MAX_FILE_BYTES)?;
-    let decoder = decoder_for(path, &bytes)?;
+    decode_image(path, &read_bytes(path, MAX_FILE_BYTES)?)
+}
+
+/// As [`read_image`], from bytes that are called `path` in errors.
+///
+/// # Errors
+/// As [`read_image`].
+pub fn decode_image(path: &Path, bytes: &[u8]) -> Result<Image, DataError> {
+    let decoder = decoder_for(path, bytes)?;
     let decoded = DynamicImage::from_decoder(decoder).map_err(|error| name_error(path, error))?;
-    if image::guess_format(&bytes).ok() == Some(ImageFormat::Jpeg) && !jpeg_is_complete(&bytes) {
+    if image::guess_format(bytes).ok() == Some(ImageFormat::Jpeg) && !jpeg_is_complete(bytes) {
         return Err(unreadable(path, "the file ends before the image does"));
     }
     to_image(path, decoded)
@@ -63,7 +70,7 @@ pub fn read_header(path: &Path) -> Result<Header, DataError> {
     }
 }
 
-fn header_of(path: &Path, bytes: &[u8]) -> Result<Header, DataError> {
+pub(crate) fn header_of(path: &Path, bytes: &[u8]) -> Result<Header, DataError> {
     let decoder = decoder_for(path, bytes)?;
     let (width, height) = decoder.dimensions();
     let channels = match decoder.color_type() {
@@ -154,7 +161,8 @@ fn to_image(path: &Path, decoded: DynamicImage) -> Result<Image, DataError> {
             return Err(unreadable(path, &format!("pixels of type {:?} are not supported", other.color())));
         }
     };
-    if !pixels.iter().all(|v| (0.0..=1.0).contains(v)) {
+    let is_float = matches!(decoded, DynamicImage::ImageRgb32F(_) | DynamicImage::ImageRgba32F(_));
+    if is_float && !pixels.iter().all(|v| (0.0..=1.0).contains(v)) {
         return Err(unreadable(path, "its floating point values lie outside 0 to 1"));
     }
     Ok(Image { width, height, channels, pixels })

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::{Split, SplitBy};
+
 /// An error with data. Paths are quoted and escaped, so that a name with a newline cannot break the sentence in two.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
@@ -9,6 +11,12 @@ pub enum DataError {
     #[error("{dir:?} is not a folder; give a folder with one sub-folder of images per class")]
     MissingFolder {
         /// The folder asked for.
+        dir: PathBuf,
+    },
+    /// The folder holds no images.
+    #[error("{dir:?} holds no images: PNG, JPEG and TIFF are read")]
+    NoImages {
+        /// The folder.
         dir: PathBuf,
     },
     /// The data folder holds no sub-folders.
@@ -26,7 +34,7 @@ pub enum DataError {
         class: String,
     },
     /// A class has no images.
-    #[error("class {class:?} is empty: {dir:?} holds no PNG, JPEG or TIFF; add images or remove the folder")]
+    #[error("class {class:?} is empty: {dir:?} holds no images that are understood; add images or remove the folder")]
     EmptyClass {
         /// The class.
         class: String,
@@ -115,6 +123,35 @@ pub enum DataError {
         /// The system's reason.
         cause: std::io::Error,
     },
+    /// More samples are bad than the user allows.
+    #[error(
+        "{bad} of {of} samples cannot be read, more than --max-bad {limit} allows; repair the data set or allow more; the last: \
+         {reason}"
+    )]
+    TooManyBad {
+        /// How many are bad.
+        bad: usize,
+        /// Of how many.
+        of: usize,
+        /// What is allowed, as the user writes it.
+        limit: String,
+        /// What is wrong with the last one, with its path.
+        reason: String,
+    },
+    /// A weight that samples cannot be drawn by.
+    #[error("sample {name:?} has the weight {weight}; weights are finite and not negative")]
+    Weight {
+        /// The sample, as its source names it.
+        name: String,
+        /// Its weight.
+        weight: f64,
+    },
+    /// A value of an augmentation policy cannot be.
+    #[error("the augmentation policy cannot be used: {what}")]
+    Policy {
+        /// Which value, and what it takes.
+        what: String,
+    },
     /// A thread of the loader could not be started.
     #[error("cannot start a loader thread: {cause}; use fewer workers")]
     Thread {
@@ -136,5 +173,80 @@ pub enum DataError {
         given: String,
         /// The names there are, separated by commas.
         known: &'static str,
+    },
+    /// A line of a manifest that cannot be used.
+    #[error("{path:?}, line {line}: {reason}")]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// What was given is nothing that holds a data set.
+    #[error(
+        "{path:?} is no data set: give a folder with one sub-folder of images per class, a manifest (.csv, .jsonl) or \
+         shards (.tar)"
+    )]
+    NoDataset {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// A patient is on two sides of a split.
+    #[error(
+        "the group {group:?} is on two sides: {:?} is in {}, {:?} in {}; a score would be too good, so give all its \
+         samples to one side (or say --split-by none)", .one.0, .one.1, .other.0, .other.1
+    )]
+    Leak {
+        /// The group.
+        group: String,
+        /// A sample of it and its split.
+        one: (String, Split),
+        /// A sample of it in another split.
+        other: (String, Split),
+    },
+    /// Groups were asked for and there are none.
+    #[error(
+        "nothing in {path:?} says which samples belong together: give a manifest with a column `group`, DICOM files \
+         with a PatientID, or say --split-by folder or --split-by none"
+    )]
+    NoGroups {
+        /// The data.
+        path: PathBuf,
+    },
+    /// A file lies too high up to belong to a folder of the level asked for.
+    #[error("{name:?} lies in no folder of the level that --split-by {split_by} asks for")]
+    NoGroup {
+        /// The file, below its class.
+        name: String,
+        /// What was asked for.
+        split_by: SplitBy,
+    },
+    /// Fewer groups than splits.
+    #[error("{path:?} has too few groups to be split by {split_by}: it needs at least {needed}")]
+    TooFewGroups {
+        /// The data.
+        path: PathBuf,
+        /// How many it needs.
+        needed: usize,
+        /// What was asked for.
+        split_by: SplitBy,
+    },
+    /// A class without training samples.
+    #[error("the class {class:?} of {path:?} has no sample in train, so it cannot be learnt")]
+    NothingToLearn {
+        /// The class.
+        class: String,
+        /// The data.
+        path: PathBuf,
+    },
+    /// Shards cannot be read or written.
+    #[error("{path:?}: {reason}")]
+    Shard {
+        /// The shard, or the folder of the shards.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
 }

@@ -5,18 +5,27 @@ use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kindling_random::{Purpose, rng};
+use crate::assemble::{Listed, Named, assemble, list_all};
+use crate::{DataError, Dataset, Format, Opened, Opening, Split, Task};
 
-use crate::order::shuffle;
-use crate::{Augment, DataError, Dataset, Image, Source, Split, read_header, read_image};
+/// The file that lists what lies around it.
+const INDEX: &str = "DICOMDIR";
 
-/// The share of a class that goes to `val`, and again to `test`, where the folder does not say.
-const HELD_OUT: f64 = 0.15;
-/// What counts as an image, by name.
-const EXTENSIONS: [&str; 5] = ["png", "jpg", "jpeg", "tif", "tiff"];
+/// A file that somebody can read.
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) format: Arc<dyn Format>,
+}
+
+impl Found {
+    fn named(self, class_dir: &Path, label: usize, split: Option<Split>) -> Named {
+        let below = self.path.strip_prefix(class_dir).unwrap_or(&self.path).to_owned();
+        Named { below, path: self.path, format: self.format, labels: vec![label], group: None, weight: 1.0, split }
+    }
+}
 
 /// Files by class, sorted.
-type Classes = BTreeMap<String, Vec<PathBuf>>;
+type Classes = BTreeMap<String, Vec<Found>>;
 
 /// Opens an image folder: PNG, JPEG and TIFF of 8 or 16 bits, grey or RGB, in one sub-folder a class; folders inside
 /// a class belong to it.
@@ -28,6 +37,14 @@ type Classes = BTreeMap<String, Vec<PathBuf>>;
 /// # Errors
 /// Any [`DataError`] of folders and files, with the path.
 pub fn open_folder(dir: &Path, seed: u64) -> Result<Dataset, DataError> {
+    Ok(open_folder_with(dir, &Opening::new(seed))?.dataset)
+}
+
+/// As [`open_folder`], with other formats and splits. A folder inside a class that holds a DICOMDIR is read from that.
+///
+/// # Errors
+/// Any [`DataError`] of folders, files and splits, with the path.
+pub fn open_folder_with(dir: &Path, opening: &Opening) -> Result<Opened, DataError> {
     if !dir.is_dir() {
         return Err(DataError::MissingFolder { dir: dir.to_owned() });
     }
@@ -36,56 +53,33 @@ pub fn open_folder(dir: &Path, seed: u64) -> Result<Dataset, DataError> {
         return Err(DataError::NoClasses { dir: dir.to_owned() });
     }
     let given = given_splits(dir, &folders)?;
-    let train_dir = if given.contains(&Split::Train) { dir.join(Split::Train.name()) } else { dir.to_owned() };
-    let train = list_classes(&train_dir)?;
+    let train_dir = if given.is_empty() { dir.to_owned() } else { dir.join(Split::Train.name()) };
+    let train = list_classes(&train_dir, opening)?;
     let classes: Vec<String> = train.keys().cloned().collect();
     if let [class] = classes.as_slice() {
         return Err(DataError::OneClass { dir: train_dir, class: class.clone() });
     }
 
-    let mut files: [Vec<(PathBuf, usize)>; 3] = Default::default();
-    let missing: Vec<Split> = [Split::Val, Split::Test].into_iter().filter(|split| !given.contains(split)).collect();
+    let mut files = Vec::new();
+    let split_of = |split| (!given.is_empty()).then_some(split);
     for (label, (class, paths)) in train.into_iter().enumerate() {
-        for (split, paths) in carve(&train_dir, &class, paths, &missing, seed, label as u64)? {
-            files[split as usize].extend(paths.into_iter().map(|path| (path, label)));
-        }
+        let class_dir = train_dir.join(class);
+        files.extend(paths.into_iter().map(|found| found.named(&class_dir, label, split_of(Split::Train))));
     }
     for &split in given.iter().filter(|&&split| split != Split::Train) {
         let split_dir = dir.join(split.name());
-        for (class, paths) in list_classes(&split_dir)? {
+        for (class, paths) in list_classes(&split_dir, opening)? {
             let Ok(label) = classes.binary_search(&class) else {
                 return Err(DataError::UnknownClass { class, dir: split_dir });
             };
-            files[split as usize].extend(paths.into_iter().map(|path| (path, label)));
+            let class_dir = split_dir.join(class);
+            files.extend(paths.into_iter().map(|found| found.named(&class_dir, label, split_of(split))));
         }
     }
-
-    let mut channels = 1;
-    for (path, _) in files.iter().flatten() {
-        channels = channels.max(read_header(path)?.channels);
-    }
-    let [train, val, test] = files.map(|files| Arc::new(Folder { files }) as Arc<dyn Source>);
-    let name = dir.canonicalize().ok().and_then(|full| Some(full.file_name()?.to_string_lossy().into_owned()));
-    Ok(Dataset {
-        name: name.unwrap_or_else(|| dir.display().to_string()),
-        about: about(dir, &missing, seed),
-        classes,
-        channels,
-        train,
-        val,
-        test,
-        normalisation: None,
-        augment: Augment::Light,
-    })
-}
-
-fn about(dir: &Path, missing: &[Split], seed: u64) -> String {
-    let origin = match missing {
-        [] => "split as the folder says".to_owned(),
-        [one] => format!("{one} carved out of train with seed {seed}, class by class"),
-        _ => format!("val and test split off with seed {seed}, class by class"),
-    };
-    format!("Images in {}, one sub-folder a class; {origin}.", dir.display())
+    let (entries, problems) = list_all(files, opening.keep_going, |_, error| error)?;
+    let about = format!("Images in {}, one sub-folder a class", dir.display());
+    let listed = Listed { path: dir.to_owned(), about, classes, task: Task::OneOf, entries, problems };
+    assemble(listed, opening)
 }
 
 /// The splits the folder has on top: empty if its sub-folders are classes.
@@ -110,47 +104,18 @@ fn given_splits(dir: &Path, folders: &[PathBuf]) -> Result<Vec<Split>, DataError
     }
 }
 
-/// Divides the files of a class among train and the splits that are missing.
-fn carve(
-    dir: &Path,
-    class: &str,
-    mut paths: Vec<PathBuf>,
-    missing: &[Split],
-    seed: u64,
-    label: u64,
-) -> Result<Vec<(Split, Vec<PathBuf>)>, DataError> {
-    let needed = 1 + missing.len();
-    if paths.len() < needed {
-        let (class, dir) = (class.to_owned(), dir.join(class));
-        return Err(DataError::TooFewSamples { class, dir, found: paths.len(), needed });
-    }
-    let mut parts = Vec::with_capacity(needed);
-    let held_out = ((paths.len() as f64 * HELD_OUT).round() as usize).max(1);
-    if !missing.is_empty() {
-        shuffle(&mut paths, &mut rng(seed, Purpose::Split, 0, label));
-    }
-    for &split in missing {
-        let mut part = paths.split_off(paths.len() - held_out);
-        part.sort();
-        parts.push((split, part));
-    }
-    paths.sort();
-    parts.push((Split::Train, paths));
-    Ok(parts)
-}
-
 /// The classes of a folder, by name, with their files.
-fn list_classes(dir: &Path) -> Result<Classes, DataError> {
+fn list_classes(dir: &Path, opening: &Opening) -> Result<Classes, DataError> {
     let mut classes = Classes::new();
     for folder in sub_folders(dir)? {
         let class = name_of(&folder);
-        let mut paths = Vec::new();
-        collect_images(&folder, &mut paths)?;
-        if paths.is_empty() {
+        let mut files = Vec::new();
+        collect_images(&folder, opening, &mut files)?;
+        if files.is_empty() {
             return Err(DataError::EmptyClass { class, dir: folder });
         }
-        paths.sort();
-        classes.insert(class, paths);
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        classes.insert(class, files);
     }
     if classes.is_empty() {
         return Err(DataError::NoClasses { dir: dir.to_owned() });
@@ -159,21 +124,26 @@ fn list_classes(dir: &Path) -> Result<Classes, DataError> {
 }
 
 /// The images of a folder and of the folders in it. Links to folders are not followed: they may lead in a circle.
-fn collect_images(dir: &Path, paths: &mut Vec<PathBuf>) -> Result<(), DataError> {
+pub(crate) fn collect_images(dir: &Path, opening: &Opening, files: &mut Vec<Found>) -> Result<(), DataError> {
+    let index = dir.join(INDEX);
+    if index.is_file()
+        && let Some(format) = opening.format_of(&index)
+    {
+        files.push(Found { path: index, format });
+        return Ok(());
+    }
     for entry in entries(dir)? {
         let path = entry.path();
         let kind = entry.file_type().map_err(|cause| DataError::Io { path: path.clone(), cause })?;
         if kind.is_dir() {
-            collect_images(&path, paths)?;
-        } else if is_image_name(&path) && !path.is_dir() {
-            paths.push(path);
+            collect_images(&path, opening, files)?;
+        } else if !path.is_dir()
+            && let Some(format) = opening.format_of(&path)
+        {
+            files.push(Found { path, format });
         }
     }
     Ok(())
-}
-
-fn is_image_name(path: &Path) -> bool {
-    path.extension().is_some_and(|have| EXTENSIONS.iter().any(|known| have.eq_ignore_ascii_case(known)))
 }
 
 /// The folders in a folder, links to folders included, sorted.
@@ -193,28 +163,4 @@ fn entries(dir: &Path) -> Result<Vec<DirEntry>, DataError> {
 
 fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// Files with their labels.
-struct Folder {
-    files: Vec<(PathBuf, usize)>,
-}
-
-impl Source for Folder {
-    fn len(&self) -> usize {
-        self.files.len()
-    }
-
-    fn label(&self, index: usize) -> usize {
-        self.files[index].1
-    }
-
-    fn read(&self, index: usize) -> Result<Image, DataError> {
-        let (path, _) = self.files.get(index).ok_or(DataError::OutOfRange { index, len: self.files.len() })?;
-        read_image(path)
-    }
-
-    fn name_of(&self, index: usize) -> String {
-        self.files[index].0.display().to_string()
-    }
 }

@@ -15,6 +15,35 @@ pub struct Image {
 }
 
 impl Image {
+    /// An image of 8-bit samples, rows from the top, channels interleaved; 0 to 255 become 0 to 1. Panics unless there
+    /// are `width * height * channels` samples.
+    pub fn from_u8(width: usize, height: usize, channels: usize, samples: Vec<u8>) -> Self {
+        let pixels = samples.iter().map(|&sample| f32::from(sample) / 255.0).collect();
+        Self::of(width, height, channels, pixels)
+    }
+
+    /// An image of 16-bit samples, as [`Image::from_u8`]; 0 to 65 535 become 0 to 1, and no two values become one.
+    pub fn from_u16(width: usize, height: usize, channels: usize, samples: Vec<u16>) -> Self {
+        let pixels = samples.iter().map(|&sample| f32::from(sample) / 65_535.0).collect();
+        Self::of(width, height, channels, pixels)
+    }
+
+    /// An image of values in `[0, 1]`, as [`Image::from_u8`]; values outside are clamped, and what is not a number is 0.
+    pub fn from_f32(width: usize, height: usize, channels: usize, mut samples: Vec<f32>) -> Self {
+        for sample in &mut samples {
+            // `max` and `min` take the other one of a number and a NaN.
+            *sample = sample.max(0.0).min(1.0);
+        }
+        Self::of(width, height, channels, samples)
+    }
+
+    fn of(width: usize, height: usize, channels: usize, pixels: Vec<f32>) -> Self {
+        assert!(channels == 1 || channels == 3, "an image has 1 or 3 channels, not {channels}");
+        let count = width.checked_mul(height).and_then(|area| area.checked_mul(channels));
+        assert_eq!(count, Some(pixels.len()), "an image of {width} x {height} x {channels} samples");
+        Self { width, height, channels, pixels }
+    }
+
     /// An image of one value.
     pub fn filled(width: usize, height: usize, channels: usize, value: f32) -> Self {
         Self { width, height, channels, pixels: vec![value; width * height * channels] }
@@ -39,6 +68,24 @@ impl Image {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_of_any_depth_become_zero_to_one_and_stay_apart() {
+        assert_eq!(Image::from_u8(3, 1, 1, vec![0, 51, 255]).pixels, [0.0, 0.2, 1.0]);
+        assert_eq!(Image::from_u16(1, 1, 3, vec![0, 13_107, 65_535]).pixels, [0.0, 0.2, 1.0]);
+        assert_eq!(Image::from_f32(2, 2, 1, vec![-1.0, 0.25, 7.0, f32::NAN]).pixels, [0.0, 0.25, 1.0, 0.0]);
+        let every = Image::from_u16(256, 256, 1, (0..=u16::MAX).collect());
+        assert!(every.pixels.windows(2).all(|pair| pair[0] < pair[1]));
+        for (back, level) in every.pixels.iter().zip(0..=u16::MAX) {
+            assert_eq!((back * 65_535.0).round() as u16, level);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "2 x 2 x 1")]
+    fn an_image_has_as_many_samples_as_its_sides_say() {
+        Image::from_u8(2, 2, 1, vec![0; 5]);
+    }
 
     #[test]
     fn grey_survives_the_way_to_rgb_and_back() {

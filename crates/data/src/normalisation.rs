@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::source::guarded;
-use crate::{DataError, Preprocess, Source};
+use crate::{DataError, OnBadSample, Preprocess, Source};
 
 /// Mean and standard deviation of each channel, of values in `[0, 1]`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
@@ -20,21 +20,53 @@ impl Normalisation {
         Self { mean: vec![0.0; channels], std: vec![1.0; channels] }
     }
 
+    /// Mean and standard deviation of ImageNet, as every collection of pretrained weights has them; of grey images the
+    /// means of both.
+    pub fn imagenet(channels: usize) -> Self {
+        let of = |values: [f32; 3]| match channels {
+            1 => vec![values.iter().sum::<f32>() / 3.0],
+            _ => values.to_vec(),
+        };
+        Self { mean: of([0.485, 0.456, 0.406]), std: of([0.229, 0.224, 0.225]) }
+    }
+
     /// Measures at most `at_most` evenly spaced samples, fitted to `size` (padding included, since the model sees it
     /// too). The same source gives the same numbers. A channel without any variation gets a deviation of 1.
     ///
     /// # Errors
     /// The first sample that cannot be read, or [`DataError::NoSamples`].
     pub fn measure(source: &dyn Source, channels: usize, size: usize, at_most: usize) -> Result<Self, DataError> {
+        Self::measure_fitted(
+            source,
+            &Preprocess::padded(size, channels, Self::identity(channels)),
+            at_most,
+            OnBadSample::Fail,
+        )
+    }
+
+    /// [`Normalisation::measure`] of images prepared as they will be, whatever the normalisation in `fit`. Where bad samples
+    /// are skipped they are left out here too.
+    ///
+    /// # Errors
+    /// The first sample that cannot be read unless bad samples are skipped, or [`DataError::NoSamples`].
+    pub fn measure_fitted(
+        source: &dyn Source,
+        fit: &Preprocess,
+        at_most: usize,
+        on_bad: OnBadSample,
+    ) -> Result<Self, DataError> {
+        let (channels, size) = (fit.channels, fit.size);
         let taken = source.len().min(at_most);
-        if taken == 0 {
-            return Err(DataError::NoSamples { purpose: "measure the normalisation on" });
-        }
-        let fit = Preprocess::padded(size, channels, Self::identity(channels));
+        let mut measured = 0;
         let (mut sum, mut squares) = (vec![0.0f64; channels], vec![0.0f64; channels]);
         for sample in 0..taken {
             let index = sample * source.len() / taken;
-            let fitted = guarded(source, index, || Ok(fit.fit(&source.read(index)?)))?;
+            let fitted = match guarded(source, index, || Ok(fit.fit(&source.read(index)?))) {
+                Ok(fitted) => fitted,
+                Err(_) if on_bad == OnBadSample::Skip => continue,
+                Err(error) => return Err(error),
+            };
+            measured += 1;
             for pixel in fitted.pixels.chunks_exact(channels) {
                 for (channel, &value) in pixel.iter().enumerate() {
                     sum[channel] += f64::from(value);
@@ -42,7 +74,10 @@ impl Normalisation {
                 }
             }
         }
-        let count = (taken * size * size) as f64;
+        if measured == 0 {
+            return Err(DataError::NoSamples { purpose: "measure the normalisation on" });
+        }
+        let count = (measured * size * size) as f64;
         let mean: Vec<f64> = sum.iter().map(|sum| sum / count).collect();
         let std = squares.iter().zip(&mean).map(|(squares, mean)| {
             let std = (squares / count - mean * mean).max(0.0).sqrt() as f32;

@@ -22,6 +22,10 @@ pub struct Preprocess {
     /// How pixels between pixels are computed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub interpolation: Interpolation,
+    /// If given, the values of each image are stretched so that these shares of its pixels lie below 0 and 1, and what lies
+    /// beyond is clamped: for scanners whose numbers mean something else in every scan. Padding does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percentiles: Option<[f32; 2]>,
 }
 
 /// How a rectangle becomes a square.
@@ -54,7 +58,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 impl Preprocess {
     /// Padded, bilinear.
     pub fn padded(size: usize, channels: usize, normalisation: Normalisation) -> Self {
-        Self { size, channels, normalisation, fit: Fit::Pad, interpolation: Interpolation::Bilinear }
+        Self { size, channels, normalisation, fit: Fit::Pad, interpolation: Interpolation::Bilinear, percentiles: None }
     }
 
     /// The image as `size` x `size` pixels of `channels` channels in `[0, 1]`, scaled up or down and never stretched;
@@ -72,17 +76,44 @@ impl Preprocess {
         } else {
             scale(image, width, height, self.interpolation).into_channels(self.channels)
         };
+        let scaled = match self.percentiles {
+            Some(shares) => stretch(scaled, shares),
+            None => scaled,
+        };
         match self.fit {
             Fit::Pad => pad(scaled, self.size),
             Fit::Crop(_) => crop(&scaled, self.size),
         }
     }
 
+    /// [`Preprocess::fit`] of an image that nobody else needs: one of the right shape is not copied.
+    pub(crate) fn fit_owned(&self, image: Image) -> Image {
+        let fits = (image.width, image.height, image.channels) == (self.size, self.size, self.channels);
+        // A crop of a scaled image is not the image.
+        let untouched = match self.fit {
+            Fit::Pad => true,
+            Fit::Crop(shorter) => shorter <= self.size,
+        };
+        if fits && untouched && self.percentiles.is_none() { image } else { self.fit(&image) }
+    }
+
     /// A fitted image as `[channels, size, size]`, normalised.
     pub fn to_tensor(&self, fitted: &Image) -> Vec<f32> {
-        let mut tensor = Vec::with_capacity(fitted.pixels.len());
-        self.append_tensor(fitted, &mut tensor);
+        let mut tensor = vec![0.0; fitted.pixels.len()];
+        self.write_tensor(fitted, &mut tensor);
         tensor
+    }
+
+    /// The way back from a tensor: an image to look at, clamped to `[0, 1]`. Panics unless the tensor is one image.
+    pub fn to_image(&self, tensor: &[f32]) -> Image {
+        assert_eq!(tensor.len(), self.channels * self.size * self.size, "the tensor of one image");
+        let mut image = Image::filled(self.size, self.size, self.channels, 0.0);
+        for (channel, plane) in tensor.chunks_exact(self.size * self.size).enumerate() {
+            let (mean, std) = self.normalisation.of(channel);
+            let values = image.pixels.iter_mut().skip(channel).step_by(self.channels);
+            values.zip(plane).for_each(|(to, value)| *to = (value * std + mean).clamp(0.0, 1.0));
+        }
+        image
     }
 
     /// [`Preprocess::fit`] and [`Preprocess::to_tensor`].
@@ -90,14 +121,44 @@ impl Preprocess {
         self.to_tensor(&self.fit(image))
     }
 
-    /// [`Preprocess::to_tensor`] into the end of a batch.
-    pub(crate) fn append_tensor(&self, fitted: &Image, batch: &mut Vec<f32>) {
-        for channel in 0..fitted.channels {
+    /// [`Preprocess::to_tensor`] into a place of a batch, which is as long as the image has values.
+    pub(crate) fn write_tensor(&self, fitted: &Image, tensor: &mut [f32]) {
+        assert_eq!(fitted.pixels.len(), tensor.len(), "an image has the place of its size");
+        let area = (fitted.width * fitted.height).max(1);
+        if let (3, Some((red, rest))) = (fitted.channels, tensor.split_at_mut_checked(area))
+            && let Some((green, blue)) = rest.split_at_mut_checked(area)
+        {
+            // One pass over the pixels instead of three.
+            let [red_by, green_by, blue_by] = [0, 1, 2].map(|channel| self.normalisation.of(channel));
+            let (pixels, _) = fitted.pixels.as_chunks::<3>();
+            for (((pixel, red), green), blue) in pixels.iter().zip(red).zip(green).zip(blue) {
+                *red = (pixel[0] - red_by.0) / red_by.1;
+                *green = (pixel[1] - green_by.0) / green_by.1;
+                *blue = (pixel[2] - blue_by.0) / blue_by.1;
+            }
+            return;
+        }
+        for (channel, plane) in tensor.chunks_exact_mut(area).enumerate() {
             let (mean, std) = self.normalisation.of(channel);
-            let plane = fitted.pixels.iter().skip(channel).step_by(fitted.channels);
-            batch.extend(plane.map(|value| (value - mean) / std));
+            let values = fitted.pixels.iter().skip(channel).step_by(fitted.channels);
+            plane.iter_mut().zip(values).for_each(|(to, value)| *to = (value - mean) / std);
         }
     }
+}
+
+/// The image with these shares of its values below 0 and 1, and the rest between.
+fn stretch(mut image: Image, shares: [f32; 2]) -> Image {
+    let mut values = image.pixels.clone();
+    let last = values.len().saturating_sub(1);
+    let mut at = |share: f32| {
+        let place = (share.clamp(0.0, 1.0) * last as f32).round() as usize;
+        if values.is_empty() { 0.0 } else { *values.select_nth_unstable_by(place.min(last), f32::total_cmp).1 }
+    };
+    let [low, high] = shares.map(&mut at);
+    // An image of one value is all zeros.
+    let range = (high - low).max(1e-6);
+    image.pixels.iter_mut().for_each(|value| *value = ((*value - low) / range).clamp(0.0, 1.0));
+    image
 }
 
 /// The image at another size, antialiased.
@@ -215,6 +276,25 @@ mod tests {
     }
 
     #[test]
+    fn percentiles_stretch_each_image_by_its_own_values_and_leave_padding_alone() {
+        // 1000 levels between 0.2 and 0.4, and one pixel that burns.
+        let mut pixels: Vec<f32> = (0..1000).map(|v| 0.2 + 0.2 * v as f32 / 999.0).collect();
+        pixels[17] = 1.0;
+        let image = Image { width: 40, height: 25, channels: 1, pixels };
+        let preprocess = Preprocess { percentiles: Some([0.01, 0.99]), ..to(40, 1) };
+        let fitted = preprocess.fit(&image);
+        let middle = &fitted.pixels[7 * 40..32 * 40];
+        assert_eq!((middle[0], middle[17], middle[999]), (0.0, 1.0, 1.0));
+        assert!((middle[500] - 0.5).abs() < 0.01, "{}", middle[500]);
+        assert!(fitted.pixels[..7 * 40].iter().all(|v| *v == 0.0));
+        assert_eq!(preprocess.fit_owned(image.clone()), fitted);
+        let darker = Image { pixels: image.pixels.iter().map(|v| v / 2.0).collect(), ..image };
+        assert!(preprocess.fit(&darker).pixels.iter().zip(&fitted.pixels).all(|(a, b)| (a - b).abs() < 1e-4));
+        let flat = Preprocess { percentiles: Some([0.01, 0.99]), ..to(8, 3) }.fit(&Image::filled(8, 8, 3, 0.7));
+        assert!(flat.pixels.iter().all(|v| *v == 0.0));
+    }
+
+    #[test]
     fn even_a_line_of_pixels_fits() {
         for (width, height) in [(1, 1), (5000, 1), (1, 5000)] {
             for channels in [1, 3] {
@@ -233,6 +313,7 @@ mod tests {
         let expected = [[0.25; 4], [0.0; 4], [-1.0; 4]].concat();
         assert_eq!(preprocess.apply(&image), expected);
         assert_eq!(preprocess.to_tensor(&preprocess.fit(&image)), expected);
+        assert_eq!(preprocess.to_image(&expected), image);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use image::{ImageFormat, Rgb, RgbImage};
 
 use crate::source::guarded;
 use crate::thumbnail::byte;
-use crate::{DataError, Image, Normalisation, Preprocess, Source};
+use crate::{DataError, Image, Loader, Normalisation, Preprocess, Source};
 
 /// Between cells and at the edge, in pixels.
 const GAP: u32 = 8;
@@ -48,6 +48,49 @@ pub fn groups_of(
         Ok(Group { caption: format!("{class} ({})", of_class(label).count()), images })
     };
     classes.iter().enumerate().map(group).collect()
+}
+
+/// What the model will see: of each class the first `per_class` samples of a loader's source, one row a sample and one column
+/// an epoch, augmented and mixed as in training, and put back into `[0, 1]`. Batches are those of the loader, so mixed images
+/// are mixed with whom they will be mixed with.
+///
+/// # Errors
+/// The first sample that cannot be read.
+pub fn augmented_groups(
+    loader: &Loader,
+    preprocess: &Preprocess,
+    classes: &[String],
+    per_class: usize,
+    columns: usize,
+    side: usize,
+) -> Result<Vec<Group>, DataError> {
+    let source = loader.source();
+    let of_class = |label: usize| (0..source.len()).filter(move |&index| source.label(index) == label);
+    let chosen: Vec<(usize, u64)> = (0..classes.len())
+        .flat_map(|label| of_class(label).take(per_class).map(move |index| (label, index as u64)))
+        .collect();
+    let fit = Preprocess::padded(side, 3, Normalisation::identity(3));
+    let mut rows: Vec<Vec<Image>> = vec![Vec::new(); chosen.len()];
+    for epoch in 0..columns as u64 {
+        for batch in loader.epoch(epoch, 0) {
+            let batch = batch?;
+            for (place, sample) in batch.samples.iter().enumerate() {
+                let row = chosen.iter().position(|(_, index)| index == sample);
+                // A sample that is drawn twice in an epoch is shown once.
+                if let Some(row) = row.and_then(|row| rows.get_mut(row)).filter(|row| row.len() as u64 <= epoch) {
+                    row.push(fit.fit(&preprocess.to_image(batch.images_of(place..place + 1))));
+                }
+            }
+            if rows.iter().all(|row| row.len() as u64 > epoch) {
+                break;
+            }
+        }
+    }
+    let group = |(label, class): (usize, &String)| {
+        let own = chosen.iter().zip(&rows).filter(|((of, _), _)| *of == label);
+        Group { caption: format!("{class}: an epoch a column"), images: own.flat_map(|(_, row)| row.clone()).collect() }
+    };
+    Ok(classes.iter().enumerate().map(group).collect())
 }
 
 /// Draws groups one below the other, `columns` images wide.

@@ -1,6 +1,7 @@
 //! Where samples come from.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use crate::{DataError, Image};
 
@@ -14,9 +15,39 @@ pub trait Source: Send + Sync {
         self.len() == 0
     }
 
-    /// The class of a sample, an index into [`Dataset::classes`](crate::Dataset::classes), without reading it. Panics
-    /// if `index >= len()`.
+    /// The class of a sample, an index into [`Dataset::classes`](crate::Dataset::classes), without reading it; of
+    /// several classes the first, of none 0. Panics if `index >= len()`.
     fn label(&self, index: usize) -> usize;
+
+    /// The classes of a sample where it may have several or none ([`Task::AnyOf`](crate::Task::AnyOf)), sorted and
+    /// without repetition. Panics if `index >= len()`.
+    fn labels(&self, index: usize) -> Vec<usize> {
+        vec![self.label(index)]
+    }
+
+    /// What the sample must not be parted from by a split: the patient, usually. Samples without a group are alone.
+    fn group(&self, index: usize) -> Option<String> {
+        let _ = index;
+        None
+    }
+
+    /// The file that holds this sample and nothing else, where there is one.
+    fn file(&self, index: usize) -> Option<&Path> {
+        let _ = index;
+        None
+    }
+
+    /// The lengths of the stretches of samples that are best read one after another: the shards. Empty where any order
+    /// is as good; otherwise they add up to `len()`.
+    fn stretches(&self) -> Vec<usize> {
+        Vec::new()
+    }
+
+    /// How often the sample is drawn relative to others where drawing is weighted: finite and not negative.
+    fn weight(&self, index: usize) -> f32 {
+        let _ = index;
+        1.0
+    }
 
     /// Reads a sample, always the same for the same index.
     ///
@@ -42,6 +73,14 @@ pub(crate) fn guarded<T>(
     index: usize,
     work: impl FnOnce() -> Result<T, DataError>,
 ) -> Result<T, DataError> {
+    caught(|| source.name_of(index), work)
+}
+
+/// Runs work on something that has a name; a panic becomes [`DataError::Panicked`].
+pub(crate) fn caught<T>(
+    name: impl FnOnce() -> String,
+    work: impl FnOnce() -> Result<T, DataError>,
+) -> Result<T, DataError> {
     // Sound to assert: what `work` was building is dropped with the panic.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
         let reason = payload
@@ -49,8 +88,8 @@ pub(crate) fn guarded<T>(
             .map(|text| (*text).to_owned())
             .or_else(|| payload.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "no reason given".to_owned());
-        // `name_of` is the source's code too, and the source has just shown that it may panic.
-        let name = catch_unwind(AssertUnwindSafe(|| source.name_of(index)));
-        Err(DataError::Panicked { name: name.unwrap_or_else(|_| format!("sample {index}")), reason })
+        // The name is the source's code too, and the source has just shown that it may panic.
+        let name = catch_unwind(AssertUnwindSafe(name)).unwrap_or_else(|_| "without a name".to_owned());
+        Err(DataError::Panicked { name, reason })
     })
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use image::{DynamicImage, GrayImage, Luma, Rgb, RgbImage};
-use kindling_data::{DataError, Dataset, Split, open_folder, sheet};
+use kindling_data::{DataError, Dataset, Opening, Split, open_folder, open_folder_with, sheet};
 
 /// Grey images whose value tells the class and whose width tells the number.
 fn fill(dir: &Path, class: &str, value: u8, count: u32) {
@@ -154,4 +154,49 @@ fn a_sheet_of_a_folder_shows_every_class() {
     assert_eq!(groups.iter().map(|group| &*group.caption).collect::<Vec<_>>(), ["bright (6)", "dark (6)"]);
     assert!(groups.iter().all(|group| group.images.len() == 4));
     assert!(matches!(sheet::groups_of(&*dataset.train, &[], 4, 32), Ok(groups) if groups.is_empty()));
+}
+
+#[test]
+fn folders_inside_a_class_stay_on_one_side_when_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    for class in ["ill", "well"] {
+        for patient in 0..12 {
+            fill(&dir.path().join(class), &format!("p{patient:02}"), 9, 1 + patient % 4);
+        }
+    }
+    let opening = Opening { split_by: Some("folder".parse().unwrap()), ..Opening::new(3) };
+    let opened = open_folder_with(dir.path(), &opening).unwrap();
+    let sides = Split::ALL.map(|split| {
+        let source = opened.dataset.source(split);
+        (0..source.len()).map(|index| source.group(index).unwrap()).collect::<HashSet<_>>()
+    });
+    assert_eq!(sides.iter().map(HashSet::len).sum::<usize>(), 12, "a patient is on two sides: {sides:?}");
+    assert!(sides.iter().all(|side| !side.is_empty()));
+    let deeper = Opening { split_by: Some("folder:2".parse().unwrap()), ..Opening::new(3) };
+    assert!(matches!(open_folder_with(dir.path(), &deeper), Err(DataError::NoGroup { .. })));
+    // Folders of a patient on two sides of a split that the folder brings.
+    let given = tempfile::tempdir().unwrap();
+    for split in ["train", "val", "test"] {
+        for class in ["ill", "well"] {
+            fill(&given.path().join(split).join(class), &format!("{split}-p1"), 9, 2);
+        }
+    }
+    let opening = Opening { split_by: Some("folder".parse().unwrap()), ..Opening::new(3) };
+    assert!(open_folder_with(given.path(), &opening).is_ok());
+    fill(&given.path().join("test/ill"), "train-p1", 9, 1);
+    assert!(matches!(open_folder_with(given.path(), &opening), Err(DataError::Leak { .. })));
+}
+
+#[cfg(unix)]
+#[test]
+fn links_that_lead_in_a_circle_end() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path(), "a", 1, 10);
+    fill(dir.path(), "b", 2, 10);
+    std::os::unix::fs::symlink(dir.path(), dir.path().join("a/up")).unwrap();
+    std::os::unix::fs::symlink("loop.png", dir.path().join("b/loop.png")).unwrap();
+    let error = open_folder(dir.path(), 1).unwrap_err().to_string();
+    assert!(error.contains("loop.png"), "a link to itself is an error with its path: {error}");
+    fs::remove_file(dir.path().join("b/loop.png")).unwrap();
+    assert_eq!(open_folder(dir.path(), 1).unwrap().train.len(), 12);
 }

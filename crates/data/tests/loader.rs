@@ -42,11 +42,11 @@ impl Source for Numbers {
 fn config(batch_size: usize, workers: usize) -> LoaderConfig {
     let normalisation = Normalisation { mean: vec![0.4], std: vec![0.2] };
     let preprocess = Preprocess::padded(8, 1, normalisation);
-    LoaderConfig { batch_size, workers, seed: 5, preprocess, augment: Augment::Light, shuffle: true }
+    LoaderConfig { workers, augment: Augment::Light, ..LoaderConfig::shuffled(batch_size, preprocess, 5) }
 }
 
 fn loader(source: Numbers, config: LoaderConfig) -> Loader {
-    Loader::new(Arc::new(source), config)
+    Loader::new(Arc::new(source), config).unwrap()
 }
 
 fn batches(loader: &Loader, epoch: u64, first: usize) -> Vec<HostBatch> {
@@ -97,7 +97,7 @@ fn resuming_at_a_batch_gives_the_batches_that_were_left() {
 #[test]
 fn resuming_reads_none_of_the_samples_before() {
     let source = Arc::new(Numbers { len: 100, ..Default::default() });
-    let loader = Loader::new(source.clone(), config(4, 2));
+    let loader = Loader::new(source.clone(), config(4, 2)).unwrap();
     assert_eq!(batches(&loader, 0, 24).len(), 1);
     assert_eq!(source.reads.load(Ordering::SeqCst), 4);
 }
@@ -154,7 +154,7 @@ fn a_decoder_that_panics_is_an_error_with_the_samples_name() {
 #[test]
 fn a_slow_consumer_never_grows_the_queue() {
     let source = Arc::new(Numbers { len: 1000, ..Default::default() });
-    let loader = Loader::new(source.clone(), config(4, 3));
+    let loader = Loader::new(source.clone(), config(4, 3)).unwrap();
     let mut epoch = loader.epoch(0, 0);
     epoch.next().unwrap().unwrap();
     std::thread::sleep(Duration::from_millis(200));
@@ -165,7 +165,7 @@ fn a_slow_consumer_never_grows_the_queue() {
 #[test]
 fn dropping_the_iterator_stops_and_joins_the_threads() {
     let source = Arc::new(Numbers { len: 10_000, slow: 5, ..Default::default() });
-    let loader = Loader::new(source.clone(), config(1000, 4));
+    let loader = Loader::new(source.clone(), config(1000, 4)).unwrap();
     let epoch = loader.epoch(0, 0);
     std::thread::sleep(Duration::from_millis(30));
     let start = Instant::now();

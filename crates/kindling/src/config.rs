@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use burn::module::Module;
 use burn::tensor::Device;
-use kindling_data::{Augment, Dataset, Normalisation, Preprocess};
+use kindling_data::{Augment, Dataset, MaxBad, Normalisation, OnBadSample, PREFETCH_BYTES, Preprocess, Sampling, Task};
 use kindling_layers::Freeze;
 use kindling_runs::RunDir;
 use kindling_trainer::TrainConfig;
@@ -13,6 +13,7 @@ use kindling_zoo::weights::{self, Adapt, Import};
 use kindling_zoo::{Model, ModelOptions, Network, find};
 use serde::{Deserialize, Serialize};
 
+use crate::dataset::HowToOpen;
 use crate::memory::MemoryBudget;
 use crate::pretrained;
 
@@ -24,6 +25,9 @@ pub(crate) struct RunConfig {
     pub(crate) device: String,
     /// Loader threads; without influence on the result.
     pub(crate) workers: usize,
+    /// The most bytes of batches made ahead; without influence on the result.
+    #[serde(default = "prefetch_bytes")]
+    pub(crate) prefetch_bytes: u64,
     /// The most memory to use; without influence on the result.
     #[serde(default, with = "as_optional_text", skip_serializing_if = "Option::is_none")]
     pub(crate) memory_budget: Option<MemoryBudget>,
@@ -64,10 +68,25 @@ pub(crate) enum StartingPoint {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DataConfig {
-    /// A named data set or the path of an image folder.
+    /// A named data set or the path of a folder, a manifest or shards.
     pub(crate) source: String,
+    /// How it was opened and split.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) opening: HowToOpen,
     pub(crate) classes: Vec<String>,
+    /// Whether a sample may have several classes.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) task: Task,
     pub(crate) augment: Augment,
+    /// How the samples of an epoch are chosen.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) sampling: Sampling,
+    /// What happens to a sample that cannot be read.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) on_bad_sample: OnBadSample,
+    /// How many may be skipped.
+    #[serde(default, with = "as_text", skip_serializing_if = "is_default")]
+    pub(crate) max_bad: MaxBad,
     pub(crate) preprocess: Preprocess,
 }
 
@@ -130,13 +149,22 @@ impl RunConfig {
 }
 
 /// How images of a data set become model input. Constants that are not known are measured on up to 64 training images.
-pub(crate) fn preprocess(dataset: &Dataset, size: usize) -> Result<Preprocess> {
+pub(crate) fn preprocess(dataset: &Dataset, size: usize, on_bad: OnBadSample) -> Result<Preprocess> {
     let channels = dataset.channels;
     let normalisation = match &dataset.normalisation {
         Some(known) => known.clone(),
-        None => Normalisation::measure(dataset.train.as_ref(), channels, size, 64)?,
+        None => measure(dataset, &Preprocess::padded(size, channels, Normalisation::identity(channels)), on_bad)?,
     };
     Ok(Preprocess::padded(size, channels, normalisation))
+}
+
+/// Mean and deviation of up to 64 training images, prepared as they will be.
+pub(crate) fn measure(dataset: &Dataset, fit: &Preprocess, on_bad: OnBadSample) -> Result<Normalisation> {
+    Ok(Normalisation::measure_fitted(dataset.train.as_ref(), fit, 64, on_bad)?)
+}
+
+fn prefetch_bytes() -> u64 {
+    PREFETCH_BYTES
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -144,21 +172,21 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// As [`as_text`], for values that may be absent.
-mod as_optional_text {
+pub(crate) mod as_optional_text {
     use std::fmt::Display;
     use std::str::FromStr;
 
     use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::Serializer;
 
-    pub(super) fn serialize<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
         match value {
             Some(value) => serializer.collect_str(value),
             None => serializer.serialize_none(),
         }
     }
 
-    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+    pub(crate) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
     where
         T: FromStr<Err: Display>,
         D: Deserializer<'de>,

@@ -8,8 +8,8 @@ use kindling_runs::{Environment, Event, EventLog, Metrics, Report, RunDir, Sampl
 use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Trainer, evaluate};
 use kindling_zoo::Network;
 
-use crate::commands::eval;
 use crate::config::RunConfig;
+use crate::loaders;
 
 /// Pictures in the report, and how many of them are mistakes where there are mistakes.
 const PICTURES: usize = 24;
@@ -33,6 +33,7 @@ impl Finished<'_> {
         let parameters = parameters::count(&network);
         let validation = self.evaluate(&network, Split::Val, observer)?.score;
         let test = self.evaluate(&network, Split::Test, observer)?;
+        trainer.note_bad(Split::Test, &test.bad, observer)?;
 
         let progress = trainer.progress().clone();
         let best_epoch = progress.best.map(|best| best.epoch);
@@ -57,6 +58,8 @@ impl Finished<'_> {
             seconds: progress.seconds,
             precision: self.config.train.precision.to_string(),
             skipped_updates: trainer.skipped_updates(),
+            waiting_share: progress.waiting_seconds / progress.seconds.max(1e-9),
+            bad_samples: trainer.bad_samples() as u64,
             recoveries: progress.recoveries,
             recovery_seconds: progress.recovery_seconds,
             test: Some(test.score.clone()),
@@ -67,7 +70,7 @@ impl Finished<'_> {
     }
 
     fn evaluate(&self, network: &Network, split: Split, observer: &mut dyn Observer) -> Result<Evaluation> {
-        let loader = eval::loader(self.config, self.dataset, split);
+        let loader = loaders::evaluation(self.config, self.dataset, split)?;
         let total = loader.samples_per_epoch();
         let name = split.to_string();
         let classes = self.config.data.classes.len();

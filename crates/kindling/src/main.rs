@@ -7,6 +7,7 @@ mod dataset;
 mod device;
 mod finish;
 mod interrupt;
+mod loaders;
 mod memory;
 mod noise;
 mod pretrained;

@@ -63,9 +63,12 @@ impl Console {
     }
 
     fn step(&mut self, step: u64, epoch: u64, loss: f64, images_per_second: f64, memory: u64) {
+        self.iteration(step, &format!("epoch {epoch} · loss {loss:.3}"), images_per_second, memory);
+    }
+
+    fn iteration(&mut self, step: u64, what: &str, images_per_second: f64, memory: u64) {
         self.rate = if self.rate == 0.0 { images_per_second } else { 0.9 * self.rate + 0.1 * images_per_second };
-        let message =
-            format!("epoch {epoch} · loss {loss:.3} · {:.1} images/s · peak {}", self.rate, HumanBytes(memory));
+        let message = format!("{what} · {:.1} images/s · peak {}", self.rate, HumanBytes(memory));
         if let Some(bar) = &self.bar {
             bar.set_message(message);
             bar.set_position(step);
@@ -91,6 +94,9 @@ impl Observer for Console {
                     "epoch {epoch} · {split}: accuracy {percent:.1} % · loss {loss:.3} · {samples} images"
                 ));
             }
+            Event::BadSample { split, path, reason, .. } => {
+                self.say(&format!("skipped a {split} sample that cannot be read: {path:?}: {reason}"));
+            }
             Event::Checkpoint { path, .. } if self.verbosity == Verbosity::Steps => {
                 self.say(&format!("saved {path}"));
             }
@@ -108,6 +114,22 @@ impl Observer for Console {
                     sizes.join(", ")
                 ));
             }
+            Event::Iteration {
+                step,
+                discriminator_loss,
+                generator_loss,
+                spread,
+                images_per_second,
+                peak_memory_bytes,
+                ..
+            } => {
+                let losses = format!("losses {discriminator_loss:.3} and {generator_loss:.3} · spread {spread:.2}");
+                self.iteration(*step, &losses, *images_per_second, *peak_memory_bytes);
+            }
+            Event::Compared { step, frechet, kernel, samples } => self.say(&format!(
+                "after iteration {step}: Frechet distance {frechet:.1}, kernel distance {kernel:.4} ({samples} images)"
+            )),
+            Event::Warned { step, text } => self.say(&format!("after step {step}: {text}")),
             Event::Resumed { step } => self.say(&format!("resumed after step {step}")),
             _ => {}
         }

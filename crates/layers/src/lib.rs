@@ -8,6 +8,7 @@
 //! read from that trace.
 
 mod activation;
+mod adversary;
 mod batch_norm;
 pub mod blocks;
 mod classifier;
@@ -37,6 +38,7 @@ pub mod tensors;
 pub mod trace;
 
 pub use activation::Activation;
+pub use adversary::{Critic, Generator, Judgement};
 pub use batch_norm::{BatchNorm, BatchNormConfig};
 pub use classifier::{Classifier, Cuts};
 pub use conv::{Conv, ConvConfig};

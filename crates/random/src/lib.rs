@@ -31,6 +31,22 @@ pub enum Purpose {
     DropPath = 8,
     /// Noise that a generator adds to one sample's feature maps; the layer selects the ChaCha stream.
     NoiseInjection = 9,
+    /// What a generator makes a training image of (epoch: iteration; index: row); the half of the iteration selects the ChaCha
+    /// stream.
+    Latent = 20,
+    /// How one image is changed before a discriminator sees it; the kind of image selects the
+    /// ChaCha stream.
+    DiffAugment = 21,
+    /// What a trained generator makes image `index` of (epoch 0).
+    Sample = 22,
+    /// The vectors that spectral normalisation begins with (index: the tensor's place in the model).
+    Spectral = 23,
+    /// Which sample is drawn at a place of an epoch that draws with replacement (index: the place).
+    Sampling = 30,
+    /// What stands in for a sample that cannot be read.
+    Replacement = 31,
+    /// Which samples of a batch are mixed, and how much of each.
+    Mix = 32,
 }
 
 /// The generator of one (seed, purpose, epoch, sample index).

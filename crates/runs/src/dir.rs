@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{Environment, Metrics, Report, RunError, write_atomically};
+use crate::{Environment, GanMetrics, GanReport, Metrics, Report, RunError, write_atomically};
 
 /// The folder of one run. Nothing here deletes anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,6 +116,16 @@ impl RunDir {
         self.path.join("report.html")
     }
 
+    /// `bad-samples.jsonl`: what could not be read.
+    pub fn bad_samples(&self) -> PathBuf {
+        self.path.join("bad-samples.jsonl")
+    }
+
+    /// `samples`: the folder of a generator's grids.
+    pub fn samples(&self) -> PathBuf {
+        self.path.join("samples")
+    }
+
     /// `checkpoints`: the folder of states to resume from.
     pub fn checkpoints(&self) -> PathBuf {
         self.path.join("checkpoints")
@@ -147,6 +157,22 @@ impl RunDir {
     /// [`RunError::Io`], [`RunError::DiskFull`].
     pub fn write_metrics(&self, metrics: &Metrics) -> Result<(), RunError> {
         write_json(&self.metrics(), metrics)
+    }
+
+    /// Writes `metrics.json` of two networks, atomically.
+    ///
+    /// # Errors
+    /// [`RunError::Io`], [`RunError::DiskFull`].
+    pub fn write_gan_metrics(&self, metrics: &GanMetrics) -> Result<(), RunError> {
+        write_json(&self.metrics(), metrics)
+    }
+
+    /// Writes `report.html` of two networks, atomically.
+    ///
+    /// # Errors
+    /// [`RunError::Io`], [`RunError::DiskFull`].
+    pub fn write_gan_report(&self, report: &GanReport<'_>) -> Result<(), RunError> {
+        write_atomically(&self.report(), report.html().as_bytes())
     }
 
     /// Reads `metrics.json` back.

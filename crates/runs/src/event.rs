@@ -67,6 +67,9 @@ pub enum Event {
         /// Norm of the whole gradient, before clipping.
         #[serde(with = "crate::number")]
         gradient_norm: f64,
+        /// Seconds of this step spent waiting for its batch.
+        #[serde(default, with = "crate::number")]
+        waiting_seconds: f64,
         /// Seconds of running time up to now, over all sittings.
         #[serde(with = "crate::number")]
         seconds: f64,
@@ -78,6 +81,82 @@ pub enum Event {
         /// What the loss is multiplied by from now on.
         #[serde(with = "crate::number")]
         loss_scale: f64,
+    },
+    /// A sample could not be read, and the run went on without it. Told once a sample.
+    BadSample {
+        /// The last step that was committed before.
+        step: u64,
+        /// `train`, `val` or `test`.
+        split: String,
+        /// Its path, or what its source calls it.
+        path: String,
+        /// Why it could not be read.
+        reason: String,
+    },
+    /// One iteration of two networks against each other was committed.
+    Iteration {
+        /// The iteration, from 1.
+        step: u64,
+        /// The pass over the images that it belongs to, from 1.
+        epoch: u64,
+        /// The discriminator's loss.
+        #[serde(with = "crate::number")]
+        discriminator_loss: f64,
+        /// The generator's loss.
+        #[serde(with = "crate::number")]
+        generator_loss: f64,
+        /// Norm of the discriminator's whole gradient, before clipping.
+        #[serde(with = "crate::number")]
+        discriminator_norm: f64,
+        /// Norm of the generator's whole gradient, before clipping.
+        #[serde(with = "crate::number")]
+        generator_norm: f64,
+        /// Share of real images that the discriminator took for real, 0 to 1.
+        #[serde(with = "crate::number")]
+        real_believed: f64,
+        /// Share of made images that it took for real, 0 to 1.
+        #[serde(with = "crate::number")]
+        made_believed: f64,
+        /// How much made images differ from each other, as a share of what real ones do.
+        #[serde(with = "crate::number")]
+        spread: f64,
+        /// Training speed, in real images.
+        #[serde(with = "crate::number")]
+        images_per_second: f64,
+        /// Images on the device at a time.
+        micro_batch: usize,
+        /// The most device memory used up to now; 0 where it cannot be measured.
+        peak_memory_bytes: u64,
+        /// Seconds of running time in this sitting up to now.
+        #[serde(with = "crate::number")]
+        seconds: f64,
+    },
+    /// Samples of a generator were drawn from noise that stays the same.
+    Sampled {
+        /// After which iteration.
+        step: u64,
+        /// The picture, relative to the run's folder.
+        path: String,
+    },
+    /// Made images were compared with real ones.
+    Compared {
+        /// After which iteration.
+        step: u64,
+        /// Frechet distance of their features; 0 is equal.
+        #[serde(with = "crate::number")]
+        frechet: f64,
+        /// Kernel distance of their features; around 0 is equal.
+        #[serde(with = "crate::number")]
+        kernel: f64,
+        /// Images of either kind.
+        samples: usize,
+    },
+    /// Something that a person should look at; the run goes on.
+    Warned {
+        /// After which step.
+        step: u64,
+        /// What.
+        text: String,
     },
     /// The model was evaluated.
     Evaluated {
@@ -145,6 +224,11 @@ impl Event {
             Self::Step { step, .. }
             | Self::WarmedUp { step, .. }
             | Self::Skipped { step, .. }
+            | Self::BadSample { step, .. }
+            | Self::Iteration { step, .. }
+            | Self::Sampled { step, .. }
+            | Self::Compared { step, .. }
+            | Self::Warned { step, .. }
             | Self::Evaluated { step, .. }
             | Self::Checkpoint { step, .. }
             | Self::Recovered { step, .. }

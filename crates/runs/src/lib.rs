@@ -10,6 +10,8 @@
 //! | `environment.json` | what it ran on | [`Environment`] |
 //! | `report.html` | all of it for a reader | [`Report`] |
 //! | `weights.safetensors`, `weights-last.safetensors` | the best and the last weights | written by the trainer |
+//! | `bad-samples.jsonl` | what could not be read, if there is any | appended |
+//! | `samples/` | grids of a generator's images over time | written by the command |
 //! | `checkpoints/` | states to resume from | written by the trainer |
 //!
 //! Benchmarks are files of their own: [`bench`].
@@ -19,6 +21,7 @@
 
 mod atomic;
 mod atomic_folder;
+mod bad_samples;
 pub mod bench;
 mod dir;
 mod environment;
@@ -26,15 +29,18 @@ mod error;
 mod event;
 mod log;
 mod metrics;
+mod multi_label;
 mod number;
 mod report;
 
 pub use atomic::write_atomically;
 pub use atomic_folder::{remove_unfinished_folders, write_folder_atomically};
+pub use bad_samples::{BadSampleLine, BadSamples};
 pub use dir::{RunDir, read_toml};
 pub use environment::{DeviceFacts, Environment};
 pub use error::RunError;
 pub use event::Event;
 pub use log::EventLog;
-pub use metrics::{Metrics, Score};
-pub use report::{Report, SamplePicture};
+pub use metrics::{GanMetrics, Metrics, Score};
+pub use multi_label::MultiLabel;
+pub use report::{GanReport, Grid, Report, SamplePicture};

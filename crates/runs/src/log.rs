@@ -148,6 +148,7 @@ mod tests {
             micro_batch: 4,
             peak_memory_bytes: 1 << 20,
             gradient_norm: 1.5,
+            waiting_seconds: 0.0,
             seconds: step as f64,
         }
     }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::MultiLabel;
+
 /// `metrics.json`: what came out. What it was measured on stands in `environment.json` beside it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -41,6 +43,55 @@ pub struct Metrics {
     pub precision: String,
     /// Updates that were left out because a gradient of a half format was not finite.
     pub skipped_updates: u64,
+    /// Share of the training time spent waiting for data, 0 to 1.
+    #[serde(with = "crate::number")]
+    pub waiting_share: f64,
+    /// Samples that could not be read.
+    pub bad_samples: u64,
+    /// How often memory ran out and the run went on.
+    pub recoveries: u64,
+    /// Seconds that cost.
+    #[serde(with = "crate::number")]
+    pub recovery_seconds: f64,
+}
+
+/// `metrics.json` of two networks that were trained against each other.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GanMetrics {
+    /// The run's folder.
+    pub run: String,
+    /// The pair's name in the zoo.
+    pub model: String,
+    /// The data set's name or path.
+    pub data: String,
+    /// Iterations done.
+    pub iterations: u64,
+    /// Passes over the images begun.
+    pub epochs: u64,
+    /// Trainable parameters of the generator.
+    pub generator_parameters: u64,
+    /// Trainable parameters of the discriminator.
+    pub discriminator_parameters: u64,
+    /// Frechet distance before the first iteration, if it was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_frechet: Option<f64>,
+    /// Frechet distance after the last iteration, measured the same way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frechet: Option<f64>,
+    /// Kernel distance after the last iteration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<f64>,
+    /// Images of either kind that were compared.
+    pub compared: usize,
+    /// Training speed over the whole run in real images, previews left out.
+    #[serde(with = "crate::number")]
+    pub images_per_second: f64,
+    /// The most device memory used; 0 where it cannot be measured.
+    pub peak_memory_bytes: u64,
+    /// Seconds in iterations, over all sittings.
+    #[serde(with = "crate::number")]
+    pub seconds: f64,
     /// How often memory ran out and the run went on.
     pub recoveries: u64,
     /// Seconds that cost.
@@ -60,8 +111,12 @@ pub struct Score {
     pub accuracy: f64,
     /// Mean recall of the classes that occur, 0 to 1; 0 without samples.
     pub balanced_accuracy: f64,
-    /// Counts as `[truth][prediction]`.
+    /// Counts as `[truth][prediction]`; empty where images may have several labels.
     pub confusion: Vec<Vec<u64>>,
+    /// Where images may have several labels: the scores of the labels. `accuracy` is then the share of images whose labels
+    /// are all right, and `balanced_accuracy` the mean area under the ROC curves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multi_label: Option<MultiLabel>,
 }
 
 impl Score {
@@ -75,12 +130,31 @@ impl Score {
             accuracy: share(right, samples).unwrap_or(0.0),
             balanced_accuracy: 0.0,
             confusion,
+            multi_label: None,
         };
         let recalls: Vec<f64> = score.per_class_recall().into_iter().flatten().collect();
         if !recalls.is_empty() {
             score.balanced_accuracy = recalls.iter().sum::<f64>() / recalls.len() as f64;
         }
         score
+    }
+
+    /// The score of labels that are answered one by one.
+    pub fn from_labels(loss: f64, samples: usize, labels: MultiLabel) -> Self {
+        Self {
+            samples,
+            loss,
+            accuracy: labels.subset_accuracy,
+            balanced_accuracy: labels.mean_auroc.unwrap_or(0.0),
+            confusion: Vec::new(),
+            multi_label: Some(labels),
+        }
+    }
+
+    /// What decides which of two sets of weights is the better: the accuracy, or the mean area under the ROC curves where
+    /// images may have several labels.
+    pub fn criterion(&self) -> f64 {
+        if self.multi_label.is_some() { self.balanced_accuracy } else { self.accuracy }
     }
 
     /// Of the images of each class, the share that was recognised; `None` for a class without images.

@@ -7,25 +7,94 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
+use burn::module::Module;
 use burn::tensor::Device;
-use kindling_layers::Classifier;
 use kindling_layers::tensors::{self, Tensors};
+use kindling_memory::panic_message;
 use kindling_runs::{RunError, remove_unfinished_folders, write_folder_atomically};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::TrainError;
-use crate::learner::Saved;
+use crate::fault::{Faults, Phase};
+use crate::learner::{Learner, Saved};
 use crate::loss_scale::LossScale;
 use crate::optimizer::Counters;
 use crate::policy::Policy;
+use crate::recovery::{Recovery, make_room};
 use crate::state::{Progress, TrainState};
 
 const WEIGHTS: &str = "weights.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const AVERAGE: &str = "average.safetensors";
+/// What learns in a run, as far as a checkpoint keeps it.
+pub(crate) trait Kept: Sized {
+    /// Reads everything to the host.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn store(&self) -> Result<Stored, String>;
+
+    /// This with a stored state.
+    ///
+    /// # Errors
+    /// A sentence about what does not fit.
+    fn restored(self, stored: Stored, device: &Device) -> Result<Self, String>;
+}
+
+/// What a checkpoint holds besides position and policy: documents of tensors by the name of their file, the optimizers'
+/// counters and other numbers by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stored {
+    pub(crate) files: BTreeMap<String, Tensors>,
+    pub(crate) counters: Counters,
+    pub(crate) numbers: BTreeMap<String, f64>,
+}
+
+impl Stored {
+    /// Puts a learner in, under names that begin with `prefix`.
+    pub(crate) fn put(&mut self, prefix: &str, saved: Saved) {
+        let Saved { weights, moments, average, counters } = saved;
+        self.files.insert(format!("{prefix}{WEIGHTS}"), weights);
+        self.files.insert(format!("{prefix}{OPTIMIZER}"), moments);
+        if let Some(average) = average {
+            self.files.insert(format!("{prefix}{AVERAGE}"), average);
+        }
+        self.counters.extend(counters.into_iter().map(|(name, value)| (format!("{prefix}{name}"), value)));
+    }
+
+    /// Takes out what [`Stored::put`] put in.
+    ///
+    /// # Errors
+    /// A sentence if there is none of it.
+    pub(crate) fn take(&mut self, prefix: &str) -> Result<Saved, String> {
+        let mut file = |name: &str| self.files.remove(&format!("{prefix}{name}"));
+        let missing = |name: &str| format!("it has no {prefix}{name}");
+        let weights = file(WEIGHTS).ok_or_else(|| missing(WEIGHTS))?;
+        let moments = file(OPTIMIZER).ok_or_else(|| missing(OPTIMIZER))?;
+        let average = file(AVERAGE);
+        let counters = self.counters.iter();
+        let counters = counters.filter_map(|(name, value)| Some((name.strip_prefix(prefix)?.to_string(), *value)));
+        Ok(Saved { weights, moments, average, counters: counters.collect() })
+    }
+}
+
+impl<M: Module> Kept for Learner<M> {
+    fn store(&self) -> Result<Stored, String> {
+        let mut stored = Stored::default();
+        stored.put("", self.save()?);
+        Ok(stored)
+    }
+
+    fn restored(self, mut stored: Stored, device: &Device) -> Result<Self, String> {
+        self.restore(stored.take("")?, device)
+    }
+}
+
 const STATE: &str = "state.toml";
 const PREFIX: &str = "step-";
 const KEPT: usize = 2;
@@ -48,6 +117,8 @@ struct StateFile {
     sha256: BTreeMap<String, String>,
     #[serde(default)]
     counters: Counters,
+    #[serde(default)]
+    numbers: BTreeMap<String, f64>,
 }
 
 impl Checkpoints {
@@ -72,19 +143,19 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
-    pub(crate) fn save<M: Classifier>(&self, state: &TrainState<M>) -> Result<PathBuf, TrainError> {
+    pub(crate) fn save<L: Kept>(&self, state: &TrainState<L>) -> Result<PathBuf, TrainError> {
         let step = state.progress.step;
         let name = format!("{PREFIX}{step:08}");
         let target = self.folder.join(&name);
-        let saved = state.learner.save().map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
-        let Saved { weights, moments, average, counters } = saved;
+        let stored = state.learner.store().map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
+        let Stored { files, counters, numbers } = stored;
 
         let write = || -> Result<PathBuf, RunError> {
-            let mut files = vec![(WEIGHTS, document(&weights, &target)?), (OPTIMIZER, document(&moments, &target)?)];
-            if let Some(average) = &average {
-                files.push((AVERAGE, document(average, &target)?));
+            let mut documents = Vec::with_capacity(files.len() + 1);
+            for (file, tensors) in &files {
+                documents.push((file.as_str(), document(tensors, &target)?));
             }
-            let sha256 = files.iter().map(|(file, bytes)| (file.to_string(), hex(bytes))).collect();
+            let sha256 = documents.iter().map(|(file, bytes)| (file.to_string(), hex(bytes))).collect();
             let contents = StateFile {
                 model: self.model.clone(),
                 progress: state.progress.clone(),
@@ -92,11 +163,12 @@ impl Checkpoints {
                 loss_scale: Some(state.loss_scale),
                 sha256,
                 counters,
+                numbers,
             };
             let text = toml::to_string(&contents)
                 .map_err(|error| RunError::Inexpressible { path: target.join(STATE), reason: error.to_string() })?;
-            files.push((STATE, text.into_bytes()));
-            write_folder_atomically(&self.folder, &name, &files)
+            documents.push((STATE, text.into_bytes()));
+            write_folder_atomically(&self.folder, &name, &documents)
         };
         write().map_err(|source| {
             let remains = match self.list().last() {
@@ -122,11 +194,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none, or if it is damaged or another model's.
-    pub(crate) fn load<M: Classifier>(
-        &self,
-        state: TrainState<M>,
-        device: &Device,
-    ) -> Result<TrainState<M>, TrainError> {
+    pub(crate) fn load<L: Kept>(&self, state: TrainState<L>, device: &Device) -> Result<TrainState<L>, TrainError> {
         let all = self.list();
         let Some(newest) = all.last() else {
             let reason =
@@ -143,7 +211,7 @@ impl Checkpoints {
         })
     }
 
-    fn read<M: Classifier>(&self, path: &Path, state: TrainState<M>, device: &Device) -> Result<TrainState<M>, String> {
+    fn read<L: Kept>(&self, path: &Path, state: TrainState<L>, device: &Device) -> Result<TrainState<L>, String> {
         let text = fs::read_to_string(path.join(STATE)).map_err(|error| format!("{STATE} is unreadable: {error}"))?;
         let contents: StateFile =
             toml::from_str(&text).map_err(|error| format!("{STATE} is damaged: {}", error.message()))?;
@@ -157,14 +225,48 @@ impl Checkpoints {
             }
             tensors::from_bytes(&bytes).map_err(|error| format!("{file} is damaged: {error}"))
         };
-        let average = contents.sha256.contains_key(AVERAGE).then(|| read(AVERAGE)).transpose()?;
-        let (weights, moments) = (read(WEIGHTS)?, read(OPTIMIZER)?);
-        let saved = Saved { weights, moments, average, counters: contents.counters.clone() };
-        let learner = state.learner.restore(saved, device)?;
+        let mut files = BTreeMap::new();
+        for file in contents.sha256.keys() {
+            files.insert(file.clone(), read(file)?);
+        }
+        let stored = Stored { files, counters: contents.counters.clone(), numbers: contents.numbers.clone() };
+        let learner = state.learner.restored(stored, device)?;
         let policy = contents.policy.unwrap_or(state.policy);
         let loss_scale = contents.loss_scale.unwrap_or(state.loss_scale);
         Ok(TrainState { learner, policy, loss_scale, progress: contents.progress })
     }
+}
+
+/// Saves a checkpoint. Reading tensors from a device may need memory too; what is read stays as it is.
+///
+/// # Errors
+/// As [`Checkpoints::save`], after a few tries.
+pub(crate) fn save_whatever_happens<L: Kept>(
+    checkpoints: &Checkpoints,
+    state: &TrainState<L>,
+    faults: &Faults,
+    device: &Device,
+    mut recovered: impl FnMut(Recovery),
+) -> Result<PathBuf, TrainError> {
+    const TRIES: usize = 3;
+    let step = state.progress.step;
+    for _ in 1..TRIES {
+        let began = Instant::now();
+        let attempt = || {
+            faults.at(step, Phase::Checkpoint, 0);
+            checkpoints.save(state)
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(attempt))
+            .unwrap_or_else(|panic| Err(TrainError::of_device(Some(step), 0, &panic_message(panic.as_ref()))));
+        let reason = match outcome {
+            Err(TrainError::OutOfMemory { reason, .. }) => reason,
+            done => return done,
+        };
+        make_room(device);
+        let (lever, seconds) = ("freed what was cached".to_string(), began.elapsed().as_secs_f64());
+        recovered(Recovery { reason, lever, seconds });
+    }
+    checkpoints.save(state)
 }
 
 fn document(tensors: &Tensors, path: &Path) -> Result<Vec<u8>, RunError> {

@@ -78,6 +78,14 @@ pub enum TrainError {
         /// The norm of its gradients.
         norm: f64,
     },
+    /// What a run was to be looked at with failed.
+    #[error("looking at the samples after step {step} failed: {reason}")]
+    Preview {
+        /// The step.
+        step: u64,
+        /// Why.
+        reason: String,
+    },
     /// A checkpoint cannot be used.
     #[error("the checkpoint {} cannot be used: {reason}", path.display())]
     Checkpoint {

@@ -4,10 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use burn::tensor::Device;
-use kindling_data::{HostBatch, Loader};
+use kindling_data::{BadSample, HostBatch, Loader, Task};
 use kindling_layers::{Classifier, Precision};
 use kindling_memory::panic_message;
-use kindling_runs::Score;
+use kindling_runs::{MultiLabel, Score};
 
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
@@ -19,9 +19,9 @@ use crate::step::upload;
 pub struct Prediction {
     /// The sample's index in its source.
     pub sample: u64,
-    /// Its true class.
+    /// Its true class; of several the first.
     pub truth: usize,
-    /// The probability of each class; they add up to 1.
+    /// The probability of each class; where a sample is of one class they add up to 1.
     pub probabilities: Vec<f64>,
 }
 
@@ -46,10 +46,12 @@ pub fn most_probable(probabilities: &[f64]) -> usize {
 /// A model's answers on a split.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
-    /// Loss (plain cross-entropy), accuracy and confusion.
+    /// Loss (plain cross-entropy, binary where samples may be of several classes), accuracy and confusion.
     pub score: Score,
-    /// One answer a sample, in the order of the source.
+    /// One answer a sample that could be read, in the order of the source.
     pub predictions: Vec<Prediction>,
+    /// What could not be read and was left out.
+    pub bad: Vec<BadSample>,
     /// What it took to make it fit.
     pub(crate) recoveries: Vec<Recovery>,
 }
@@ -65,6 +67,7 @@ pub fn predict<M: Classifier>(
     rows: std::ops::Range<usize>,
     device: &Device,
     precision: Precision,
+    task: Task,
 ) -> Result<Vec<Vec<f64>>, TrainError> {
     let count = rows.len();
     let failed = |text: &str| TrainError::of_device(None, count, text);
@@ -74,7 +77,11 @@ pub fn predict<M: Classifier>(
         .map_err(|error| failed(&error.to_string()))?;
     let classes = data.shape().as_slice().last().copied().unwrap_or(1);
     let logits = data.convert::<f64>().try_to_vec::<f64>().map_err(|error| failed(&format!("{error:?}")))?;
-    Ok(logits.chunks(classes.max(1)).map(softmax).collect())
+    let probabilities = match task {
+        Task::OneOf => softmax,
+        Task::AnyOf => sigmoids,
+    };
+    Ok(logits.chunks(classes.max(1)).map(probabilities).collect())
 }
 
 /// Softmax in float64, stable for large logits.
@@ -83,6 +90,11 @@ fn softmax(logits: &[f64]) -> Vec<f64> {
     let powers: Vec<f64> = logits.iter().map(|logit| (logit - largest).exp()).collect();
     let sum: f64 = powers.iter().sum();
     powers.into_iter().map(|power| power / sum).collect()
+}
+
+/// A sigmoid of each logit in float64.
+fn sigmoids(logits: &[f64]) -> Vec<f64> {
+    logits.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect()
 }
 
 /// How a split is evaluated.
@@ -120,34 +132,79 @@ pub fn evaluate<M: Classifier>(
     mut progress: impl FnMut(usize),
 ) -> Result<Evaluation, TrainError> {
     let mut predictions = Vec::with_capacity(loader.samples_per_epoch());
-    let mut confusion = vec![vec![0u64; classes]; classes];
-    let mut loss = 0.0;
-    let mut chunks = Chunks { inference, size: inference.micro_batch, count: 0, recoveries: Vec::new() };
+    let mut tally = Tally::new(loader.task(), classes);
+    let mut bad = Vec::new();
+    let mut chunks =
+        Chunks { inference, task: loader.task(), size: inference.micro_batch, count: 0, recoveries: Vec::new() };
     for batch in loader.epoch(0, 0) {
-        let batch = batch?;
+        let mut batch = batch?;
+        bad.append(&mut batch.bad);
         let mut start = 0;
         while start < batch.len() {
             let probabilities = chunks.predict(model, &batch, start)?;
             for (row, probabilities) in (start..).zip(probabilities) {
-                let truth = batch.labels[row];
-                // The smallest positive number keeps the loss of a certain mistake finite.
-                loss -= probabilities[truth].max(f64::MIN_POSITIVE).ln();
-                let prediction = Prediction { sample: batch.samples[row], truth, probabilities };
-                confusion[truth][prediction.class()] += 1;
-                predictions.push(prediction);
+                tally.add(&batch, row, &probabilities);
+                predictions.push(Prediction { sample: batch.samples[row], truth: batch.labels[row], probabilities });
                 start = row + 1;
             }
             progress(predictions.len());
         }
     }
-    let mean = loss / predictions.len().max(1) as f64;
-    let score = Score::from_confusion(mean, confusion);
-    Ok(Evaluation { score, predictions, recoveries: chunks.recoveries })
+    let score = tally.score(&predictions);
+    Ok(Evaluation { score, predictions, bad, recoveries: chunks.recoveries })
+}
+
+/// What is added up over a split.
+enum Tally {
+    /// The sum of the losses, and counts as `[truth][prediction]`.
+    OneOf(f64, Vec<Vec<u64>>),
+    /// The sum of the losses, and which classes each sample has.
+    AnyOf(f64, Vec<Vec<bool>>, usize),
+}
+
+impl Tally {
+    fn new(task: Task, classes: usize) -> Self {
+        match task {
+            Task::OneOf => Self::OneOf(0.0, vec![vec![0; classes]; classes]),
+            Task::AnyOf => Self::AnyOf(0.0, Vec::new(), classes),
+        }
+    }
+
+    fn add(&mut self, batch: &HostBatch, row: usize, probabilities: &[f64]) {
+        // The smallest positive number keeps the loss of a certain mistake finite.
+        let cost = |probability: f64| -probability.max(f64::MIN_POSITIVE).ln();
+        match self {
+            Self::OneOf(loss, confusion) => {
+                let truth = batch.labels[row];
+                *loss += cost(probabilities[truth]);
+                confusion[truth][most_probable(probabilities)] += 1;
+            }
+            Self::AnyOf(loss, truths, classes) => {
+                let has: Vec<bool> =
+                    batch.targets_of(row..row + 1).unwrap_or(&[]).iter().map(|one| *one > 0.5).collect();
+                let costs = has.iter().zip(probabilities).map(|(has, p)| cost(if *has { *p } else { 1.0 - p }));
+                *loss += costs.sum::<f64>() / *classes as f64;
+                truths.push(has);
+            }
+        }
+    }
+
+    fn score(self, predictions: &[Prediction]) -> Score {
+        let mean = |loss: f64| loss / predictions.len().max(1) as f64;
+        match self {
+            Self::OneOf(loss, confusion) => Score::from_confusion(mean(loss), confusion),
+            Self::AnyOf(loss, truths, classes) => {
+                let sure: Vec<Vec<f64>> = predictions.iter().map(|one| one.probabilities.clone()).collect();
+                Score::from_labels(mean(loss), truths.len(), MultiLabel::of(classes, &truths, &sure))
+            }
+        }
+    }
 }
 
 /// Batches in pieces that fit.
 struct Chunks<'a> {
     inference: &'a Inference<'a>,
+    task: Task,
     size: usize,
     /// Pieces begun.
     count: usize,
@@ -202,7 +259,7 @@ impl Chunks<'_> {
         };
         catch_unwind(AssertUnwindSafe(failing))
             .map_err(|panic| TrainError::of_device(None, count, &panic_message(panic.as_ref())))?;
-        predict(model, batch, rows, self.inference.device, self.inference.precision)
+        predict(model, batch, rows, self.inference.device, self.inference.precision, self.task)
     }
 }
 

@@ -18,9 +18,16 @@ pub(crate) enum Phase {
     Commit,
     Checkpoint,
     Eval,
+    /// The images that a discriminator is taught with are being made.
+    Imagine,
+    /// The generator's half of an iteration of two networks; the other names stand for the discriminator's.
+    GeneratorForward,
+    GeneratorBackward,
+    GeneratorGate,
+    GeneratorOptimizer,
 }
 
-const PHASES: [(&str, Phase); 8] = [
+const PHASES: [(&str, Phase); 13] = [
     ("upload", Phase::Upload),
     ("forward", Phase::Forward),
     ("backward", Phase::Backward),
@@ -29,6 +36,11 @@ const PHASES: [(&str, Phase); 8] = [
     ("commit", Phase::Commit),
     ("checkpoint", Phase::Checkpoint),
     ("eval", Phase::Eval),
+    ("imagine", Phase::Imagine),
+    ("generator-forward", Phase::GeneratorForward),
+    ("generator-backward", Phase::GeneratorBackward),
+    ("generator-gate", Phase::GeneratorGate),
+    ("generator-optimizer", Phase::GeneratorOptimizer),
 ];
 
 /// What happens there.

@@ -1,27 +1,27 @@
 //! The run: epochs of steps, each followed by validation and a checkpoint.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+mod keep;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use burn::tensor::Device;
-use kindling_data::{HostBatch, Loader};
-use kindling_layers::{Classifier, parameters, tensors};
-use kindling_memory::{Meter, panic_message};
-use kindling_runs::{Event, EventLog, RunDir, RunError, write_atomically};
+use kindling_data::{HostBatch, Loader, Split};
+use kindling_layers::Classifier;
+use kindling_memory::Meter;
+use kindling_runs::{BadSamples, Event, EventLog, RunDir};
 
 use crate::checkpoint::Checkpoints;
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::evaluate::{Inference, evaluate};
-use crate::fault::{Faults, Phase};
+use crate::fault::Faults;
 use crate::learner::Learner;
 use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Plan, Policy};
-use crate::recovery::{Recovery, abandon_graph, carry_out, make_room};
+use crate::recovery::{abandon_graph, carry_out};
 use crate::schedule::Schedule;
 use crate::state::{Best, Progress, TrainState};
 use crate::step::StepEngine;
@@ -76,8 +76,9 @@ pub struct Trainer<'a, M: Classifier> {
     schedule: Schedule,
     checkpoints: Checkpoints,
     log: EventLog,
+    bad_samples: BadSamples,
     meter: Meter,
-    state: TrainState<M>,
+    state: TrainState<Learner<M>>,
     /// The step of the newest checkpoint this process wrote.
     saved: Option<u64>,
     /// Whether the device's kernels are chosen: at once where there is nothing to choose.
@@ -96,7 +97,14 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let total_steps = config.max_steps.map_or(all, |most| most.min(all));
         let warmup_steps = (config.warmup * total_steps as f64).round() as u64;
         let schedule = Schedule { peak: config.lr, warmup_steps, total_steps };
-        let engine = StepEngine::new(&config, setup.classes, &setup.device, total_steps, setup.faults.clone());
+        let engine = StepEngine::new(
+            &config,
+            setup.train.task(),
+            setup.classes,
+            &setup.device,
+            total_steps,
+            setup.faults.clone(),
+        );
         let optimizer = Optimizer::new(config.optimizer);
         let state = TrainState {
             learner: Learner::new("model", model, optimizer, config.ema.is_some()),
@@ -106,11 +114,27 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         };
         let checkpoints = Checkpoints::new(setup.run.checkpoints(), setup.model_name);
         let log = EventLog::open(&setup.run.events())?;
+        let bad_samples = BadSamples::open(&setup.run.bad_samples())?;
+        setup.train.remember_bad(bad_samples.samples(Split::Train.name()));
+        setup.validation.remember_bad(bad_samples.samples(Split::Val.name()));
         let meter = Meter::new(&setup.device);
         let began = Instant::now();
         // Only devices that compile kernels have pools.
         let warm = setup.device.memory_pool_usage().is_none();
-        Ok(Self { config, setup, engine, schedule, checkpoints, log, meter, state, saved: None, warm, began })
+        Ok(Self {
+            config,
+            setup,
+            engine,
+            schedule,
+            checkpoints,
+            log,
+            bad_samples,
+            meter,
+            state,
+            saved: None,
+            warm,
+            began,
+        })
     }
 
     /// Continues from the newest checkpoint: the log forgets what came after it.
@@ -209,12 +233,15 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         }
         let mut started = Instant::now();
         for batch in self.setup.train.epoch(self.state.progress.epoch, self.state.progress.batch) {
+            let mut waiting = started.elapsed().as_secs_f64();
             let batch = batch?;
+            self.note_bad(Split::Train, &batch.bad, observer)?;
             if !self.warm {
                 self.warm_up(&batch, observer)?;
                 started = Instant::now();
+                waiting = 0.0;
             }
-            self.step(&batch, started, observer)?;
+            self.step(&batch, started, waiting, observer)?;
             let step = self.state.progress.step;
             if self.setup.stop.load(Ordering::Relaxed) {
                 self.checkpoint(observer)?;
@@ -242,8 +269,15 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         self.emit(Event::WarmedUp { step, micro_batches, too_large, seconds }, observer)
     }
 
-    /// One step: compute, commit, tell. `started` is when the wait for its batch began.
-    fn step(&mut self, batch: &HostBatch, started: Instant, observer: &mut dyn Observer) -> Result<(), TrainError> {
+    /// One step: compute, commit, tell. `started` is when the wait for its batch began,
+    /// `waiting_seconds` how long it took.
+    fn step(
+        &mut self,
+        batch: &HostBatch,
+        started: Instant,
+        waiting_seconds: f64,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainError> {
         let step = self.state.progress.step + 1;
         let lr = self.schedule.rate(step);
         let Self { engine, state, setup, .. } = &*self;
@@ -263,6 +297,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         }
         let (good, policy) = outcome?;
         self.state.commit(good.learner, policy, batch.len(), seconds);
+        self.state.progress.waiting_seconds += waiting_seconds;
         let event = Event::Step {
             step,
             epoch: self.state.progress.epoch + 1,
@@ -272,6 +307,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             micro_batch: good.micro_batch,
             peak_memory_bytes: self.meter.read().peak,
             gradient_norm: good.gradient_norm,
+            waiting_seconds,
             seconds: self.began.elapsed().as_secs_f64(),
         };
         self.emit(event, observer)
@@ -291,63 +327,15 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let evaluation = evaluate(&self.state.learner.judged(), loader, self.setup.classes, &inference, watch)?;
         let score = evaluation.score;
         self.tell("evaluation", evaluation.recoveries, observer)?;
-        if best.is_none_or(|best| best.is_beaten_by(score.accuracy, score.loss)) {
+        self.note_bad(Split::Val, &evaluation.bad, observer)?;
+        if best.is_none_or(|best| best.is_beaten_by(score.criterion(), score.loss)) {
             self.write_weights(&self.setup.run.weights())?;
-            self.state.progress.best = Some(Best { epoch, step, accuracy: score.accuracy, loss: score.loss });
+            self.state.progress.best = Some(Best { epoch, step, accuracy: score.criterion(), loss: score.loss });
         }
         self.state.progress.evaluated = step;
         let split = "validation".to_string();
         let (loss, accuracy, samples) = (score.loss, score.accuracy, score.samples);
         self.emit(Event::Evaluated { step, epoch, split, loss, accuracy, samples }, observer)
-    }
-
-    fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let path = self.save(observer)?;
-        self.saved = Some(self.state.progress.step);
-        let path = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.emit(Event::Checkpoint { step: self.state.progress.step, path }, observer)
-    }
-
-    /// Saves a checkpoint. Reading tensors from a device may need memory too; what is read stays as it is.
-    fn save(&mut self, observer: &mut dyn Observer) -> Result<PathBuf, TrainError> {
-        const TRIES: usize = 3;
-        let step = self.state.progress.step;
-        for _ in 1..TRIES {
-            let began = Instant::now();
-            let attempt = || {
-                self.engine.faults.at(step, Phase::Checkpoint, 0);
-                self.checkpoints.save(&self.state)
-            };
-            let outcome = catch_unwind(AssertUnwindSafe(attempt))
-                .unwrap_or_else(|panic| Err(TrainError::of_device(Some(step), 0, &panic_message(panic.as_ref()))));
-            let reason = match outcome {
-                Err(TrainError::OutOfMemory { reason, .. }) => reason,
-                done => return done,
-            };
-            make_room(&self.setup.device);
-            let (lever, seconds) = ("freed what was cached".to_string(), began.elapsed().as_secs_f64());
-            self.tell("checkpoint", vec![Recovery { reason, lever, seconds }], observer)?;
-        }
-        self.checkpoints.save(&self.state)
-    }
-
-    /// Counts recoveries and writes them down.
-    fn tell(&mut self, during: &str, recoveries: Vec<Recovery>, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        for Recovery { reason, lever, seconds } in recoveries {
-            self.state.recovered(seconds);
-            let (step, during) = (self.state.progress.step, during.to_string());
-            self.emit(Event::Recovered { step, during, reason, lever, seconds }, observer)?;
-        }
-        Ok(())
-    }
-
-    fn write_weights(&self, path: &std::path::Path) -> Result<(), TrainError> {
-        let step = self.state.progress.step;
-        let weights = parameters::read(&self.state.learner.judged())
-            .map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
-        let bytes = tensors::to_bytes(&weights, Some(&self.setup.note))
-            .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })?;
-        Ok(write_atomically(path, &bytes)?)
     }
 }
 

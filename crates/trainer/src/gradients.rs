@@ -47,6 +47,11 @@ impl GradientSum {
         self.of.remove(&id)
     }
 
+    /// Puts the gradient of one parameter, flattened, in place of what is there.
+    pub fn put(&mut self, id: ParamId, gradient: Tensor<1>) {
+        self.of.insert(id, gradient);
+    }
+
     /// The sum of the squares of all gradients, `[1]`: it depends on every one of them.
     pub fn squared_norm(&self) -> Option<Tensor<1>> {
         let of = |id| self.of.get(id).map(|gradient| gradient.clone().square().sum().reshape([1]));

@@ -55,6 +55,14 @@ impl Optimizer {
         }
     }
 
+    /// Adam (Kingma and Ba 2015) without decay and with betas of one's own: two networks against each other want less
+    /// momentum than a classifier.
+    pub(crate) fn adam(betas: [f64; 2]) -> Self {
+        let [first, second] = betas.map(|beta| beta as f32);
+        let rule = AdamWConfig::new().with_beta_1(first).with_beta_2(second).with_epsilon(1e-8).with_weight_decay(0.0);
+        Self::AdamW(Stateful { decayed: rule.build(), plain: rule.build(), states: BTreeMap::new() })
+    }
+
     /// One update of every parameter that has a gradient, each gradient multiplied by `scale` first.
     pub(crate) fn update<M: Module>(&self, model: M, gradients: GradientSum, rate: f64, scale: f64) -> (M, Self) {
         match self {

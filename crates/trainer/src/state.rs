@@ -2,15 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::learner::Learner;
 use crate::loss_scale::LossScale;
 use crate::policy::Policy;
 
 /// The state of a run between two steps.
 #[derive(Clone)]
-pub(crate) struct TrainState<M> {
-    /// The network with its optimizer.
-    pub(crate) learner: Learner<M>,
+pub(crate) struct TrainState<L> {
+    /// What learns: a network with its optimizer, or two of them.
+    pub(crate) learner: L,
     /// How much is computed at once, and what is known about what fits. Without influence on the result.
     pub(crate) policy: Policy,
     /// What the loss is multiplied by in the backward pass.
@@ -34,6 +33,9 @@ pub struct Progress {
     pub images: u64,
     /// Seconds spent in training steps, waiting for data included, evaluation and saving not.
     pub seconds: f64,
+    /// Seconds of these spent waiting for data.
+    #[serde(default)]
+    pub waiting_seconds: f64,
     /// The best validation so far.
     pub best: Option<Best>,
     /// How often memory ran out and the run went on.
@@ -51,7 +53,7 @@ pub struct Best {
     pub epoch: u64,
     /// The step it ended with.
     pub step: u64,
-    /// Its validation accuracy.
+    /// Its validation accuracy; where images may have several labels, the mean area under their ROC curves.
     pub accuracy: f64,
     /// Its validation loss, which decides between equal accuracies.
     pub loss: f64,
@@ -64,10 +66,10 @@ impl Best {
     }
 }
 
-impl<M> TrainState<M> {
+impl<L> TrainState<L> {
     /// Makes a good step's result the state of the run: parameters, running statistics, optimizer and data position
     /// together. Nothing else changes them.
-    pub(crate) fn commit(&mut self, learner: Learner<M>, policy: Policy, images: usize, seconds: f64) {
+    pub(crate) fn commit(&mut self, learner: L, policy: Policy, images: usize, seconds: f64) {
         self.learner = learner;
         self.policy = policy;
         self.loss_scale = self.loss_scale.after_good();

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kindling_data::HostBatch;
+use kindling_data::{HostBatch, Task};
 use kindling_layers::pass::{BatchStatistics, TrainingPass};
 use kindling_layers::{Classifier, Precision};
 use kindling_memory::panic_message;
@@ -13,7 +13,7 @@ use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
 use crate::gradients::GradientSum;
 use crate::learner::{Learner, Move, decay_at};
-use crate::loss::CrossEntropy;
+use crate::loss::Loss;
 use crate::micro_batch::{MicroBatch, micro_batches};
 use crate::norm_momentum::NormMomentum;
 use crate::policy::Plan;
@@ -24,7 +24,7 @@ use crate::recompute::{self, Moment, Work};
 pub(crate) struct StepEngine {
     /// The device, with gradients.
     pub(crate) device: Device,
-    pub(crate) loss: CrossEntropy,
+    pub(crate) loss: Loss,
     pub(crate) clip_norm: Option<f64>,
     pub(crate) norm_group: usize,
     /// The least weight of a step's statistics in the running ones.
@@ -48,10 +48,17 @@ pub(crate) struct GoodStep<M> {
 
 impl StepEngine {
     /// The engine of a run of `total_steps` steps on `device`, which is without gradients.
-    pub(crate) fn new(config: &TrainConfig, classes: usize, device: &Device, total_steps: u64, faults: Faults) -> Self {
+    pub(crate) fn new(
+        config: &TrainConfig,
+        task: Task,
+        classes: usize,
+        device: &Device,
+        total_steps: u64,
+        faults: Faults,
+    ) -> Self {
         Self {
             device: device.clone().autodiff(),
-            loss: CrossEntropy::new(classes, config.label_smoothing, config.class_weights.as_deref()),
+            loss: Loss::new(task, classes, config.label_smoothing, config.class_weights.as_deref()),
             clip_norm: config.clip_norm,
             norm_group: config.norm_group,
             norm_momentum: NormMomentum::new(config.norm_momentum, total_steps),
@@ -117,13 +124,12 @@ impl StepEngine {
         step: u64,
         loss_scale: f64,
     ) -> Sums {
-        let total_weight = self.loss.total_weight(&batch.labels);
+        let total_weight = self.loss.total_weight(batch);
         let plain = self.device.clone().without_autodiff();
         let mut sums = Sums::default();
         for (index, micro) in cuts.iter().enumerate() {
             self.faults.at(step, Phase::Upload, index);
             let images = self.precision.cast(upload(batch, micro.rows.clone(), &plain));
-            let labels = &batch.labels[micro.rows.clone()];
             let pass = TrainingPass {
                 groups: micro.groups.clone(),
                 seed: self.seed,
@@ -134,7 +140,7 @@ impl StepEngine {
                 Moment::Forward => self.faults.at(step, Phase::Forward, index),
                 Moment::Backward => self.faults.at(step, Phase::Backward, index),
             };
-            let loss = |logits| self.loss.part(logits, labels, total_weight);
+            let loss = |logits| self.loss.part(logits, batch, micro.rows.clone(), total_weight);
             let work = Work { images, pass, recompute: plan.recompute, loss_scale };
             let left = recompute::gradients(model, work, loss, &mut sums.gradients, reach);
             sums.statistics.merge(left.statistics);
@@ -176,13 +182,13 @@ impl Sums {
     }
 }
 
-fn read(values: Tensor<1>) -> Result<Vec<f64>, String> {
+pub(crate) fn read(values: Tensor<1>) -> Result<Vec<f64>, String> {
     let data = values.try_into_data().map_err(|error| error.to_string())?;
     data.convert::<f64>().try_to_vec::<f64>().map_err(|error| format!("{error:?}"))
 }
 
 /// Reads a number that depends on everything a step has made. Only whether it can be read counts: a weight that is not a
 /// number shows in the next step's loss, with its own message.
-fn read_any(number: Option<Tensor<1>>) -> Result<(), String> {
+pub(crate) fn read_any(number: Option<Tensor<1>>) -> Result<(), String> {
     number.map_or(Ok(()), |number| read(number).map(|_| ()))
 }

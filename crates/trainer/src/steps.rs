@@ -1,7 +1,7 @@
 //! Steps without a run: no folder, no log, no validation. For measuring what a step costs.
 
 use burn::tensor::Device;
-use kindling_data::HostBatch;
+use kindling_data::{HostBatch, Task};
 use kindling_layers::Classifier;
 
 use crate::config::TrainConfig;
@@ -51,7 +51,14 @@ impl<M: Classifier> Steps<M> {
     ) -> Result<Self, TrainError> {
         config.check(classes)?;
         Ok(Self {
-            engine: StepEngine::new(config, classes, device, config.max_steps.unwrap_or(u64::MAX), Faults::default()),
+            engine: StepEngine::new(
+                config,
+                Task::OneOf,
+                classes,
+                device,
+                config.max_steps.unwrap_or(u64::MAX),
+                Faults::default(),
+            ),
             device: device.clone(),
             rate: config.lr,
             step: 0,

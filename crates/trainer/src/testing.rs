@@ -65,7 +65,7 @@ pub(crate) fn batch(size: usize, index: usize) -> HostBatch {
         shape: [size, 1, SIZE, SIZE],
         labels: (0..size).map(|row| row % CLASSES).collect(),
         samples: (0..size).map(|row| (index * size + row) as u64).collect(),
-        epoch: 0,
         index,
+        ..HostBatch::default()
     }
 }

@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use burn::tensor::Device;
-use kindling_data::HostBatch;
+use kindling_data::{HostBatch, Task};
 use kindling_layers::Classifier;
 
 use crate::error::TrainError;
@@ -60,7 +60,7 @@ pub(crate) fn warm_up<M: Classifier>(
         }
     }
     if let Some(&largest) = micro_batches.last() {
-        match predict(&learner.judged(), batch, 0..largest, device, engine.precision) {
+        match predict(&learner.judged(), batch, 0..largest, device, engine.precision, Task::OneOf) {
             Ok(_) | Err(TrainError::InferenceOutOfMemory { .. }) => {}
             Err(other) => return Err(other),
         }
@@ -75,7 +75,9 @@ fn first_rows(batch: &HostBatch, count: usize) -> HostBatch {
         images: batch.images_of(0..count).to_vec(),
         shape: [count, channels, height, width],
         labels: batch.labels[..count].to_vec(),
+        targets: batch.targets_of(0..count).map(<[f32]>::to_vec),
         samples: batch.samples[..count].to_vec(),
+        bad: Vec::new(),
         epoch: batch.epoch,
         index: batch.index,
     }

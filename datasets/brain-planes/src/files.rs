@@ -4,10 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kindling_data::DataError;
+use kindling_scans::nifti::{ReadError, Volume, read_volume};
 
 use crate::BrainPlanesError;
-use crate::nifti_file::{ReadError, read_volume};
-use crate::volume::Volume;
 
 /// The sums that the fetch script checks too: one list for both.
 const SUMS: &str = include_str!("../SHA256SUMS");
@@ -73,7 +72,7 @@ fn load_checked(cache: &Path, stored: &Stored, wanted: Option<&str>) -> Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::ramp;
+    use kindling_scans::nifti::synthetic::ramp;
 
     fn sum_of(bytes: &[u8]) -> String {
         use sha2::{Digest, Sha256};

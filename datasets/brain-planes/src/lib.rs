@@ -9,27 +9,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kindling_data::{Augment, Dataset};
+use kindling_data::{Augment, Dataset, Task};
+use kindling_scans::nifti::Volume;
 
-mod axes;
 mod error;
 mod files;
-mod nifti_file;
-mod plane;
 mod slices;
 mod split;
-#[cfg(test)]
-mod synthetic;
-mod volume;
-mod voxels;
 
 pub use error::BrainPlanesError;
 pub use files::{folder, is_fetched};
-pub use plane::CLASSES;
+pub use kindling_scans::nifti::CLASSES;
 
 use slices::Slices;
 use split::{Part, part};
-use volume::Volume;
 
 const ABOUT: &str = "Slices of T1-weighted MR volumes of the human head: which plane is it, sagittal, coronal or \
     axial? Trained on one person (the Colin 27 average: ch2, ch2better, ch2bet), validated on held-back blocks of \
@@ -59,6 +52,7 @@ fn assemble(training: Vec<Volume>, test: Vec<Volume>) -> Dataset {
         name: "brain-planes".into(),
         about: ABOUT.into(),
         classes: CLASSES.map(String::from).into(),
+        task: Task::OneOf,
         channels: 1,
         train: of_part(Part::Train),
         val: of_part(Part::Val),
@@ -75,7 +69,7 @@ mod tests {
     use kindling_data::{Source, Split};
 
     use super::*;
-    use crate::synthetic::Nifti;
+    use kindling_scans::nifti::synthetic::Nifti;
 
     /// A ball in 96 mm of empty space, seen by a volume of `side` voxels. Its world coordinates run from -40 mm.
     fn ball(side: usize) -> Volume {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use kindling_data::{DataError, Image, Source};
-
-use crate::plane::{AXIS_NAMES, Plane};
-use crate::volume::Volume;
+use kindling_scans::nifti::{AXIS_NAMES, Plane, Volume};
 
 /// Emptier slices are left out: tips of the head look alike in every plane.
 const LEAST_FOREGROUND: f64 = 0.1;
@@ -79,7 +77,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::synthetic::Nifti;
+    use kindling_scans::nifti::synthetic::Nifti;
 
     /// 10 x 10 x 10 voxels, bright below z = 5.
     fn half_full() -> (Arc<[Volume]>, Vec<[Vec<f64>; 3]>) {

@@ -14,7 +14,7 @@ mod noise;
 
 use std::sync::Arc;
 
-use kindling_data::{Augment, DataError, Dataset, Image, Normalisation, Source};
+use kindling_data::{Augment, DataError, Dataset, Image, Normalisation, Source, Task};
 use kindling_random::{Purpose, rng_stream};
 
 use crate::canvas::Canvas;
@@ -108,6 +108,7 @@ pub fn dataset_with(seed: u64, train: usize, val: usize, test: usize) -> Dataset
              the task is to tell which. Nothing is real, nothing is downloaded."
         ),
         classes: CLASSES.map(str::to_owned).to_vec(),
+        task: Task::OneOf,
         channels: 1,
         train: part(0, train),
         val: part(1, val),

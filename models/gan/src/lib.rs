@@ -14,12 +14,14 @@ mod down;
 pub mod fastgan;
 mod glu;
 mod skip_layer_excitation;
+mod training;
 
 pub use dcgan::{DcganConfig, DcganDiscriminator, DcganGenerator, Upsampling};
 pub use down::DownConv;
 pub use fastgan::{FastGanConfig, FastGanDecoders, FastGanDiscriminator, FastGanGenerator};
 pub use glu::Glu;
 pub use skip_layer_excitation::SkipLayerExcitation;
+pub use training::FastGanCritic;
 
 use burn::tensor::Tensor;
 

@@ -1,8 +1,11 @@
 //! The generators with their discriminators.
 
 use burn::tensor::Device;
-use kindling_gan::{DcganConfig, FastGanConfig};
+use kindling_gan::{DcganConfig, FastGanConfig, FastGanCritic, Upsampling};
+use kindling_layers::init::initialise_adversarial;
 use kindling_layers::trace::{FeatureMap, Trace};
+
+use crate::adversaries::{GanCritic, GanGenerator};
 
 /// A generator and its discriminator.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +23,26 @@ pub struct GanEntry {
     /// Numbers of a latent vector.
     pub latent: usize,
     kind: Kind,
+}
+
+/// What is chosen about a GAN besides its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GanOptions {
+    /// Channels of the images: 1 for scans, 3 for colour.
+    pub channels: usize,
+    /// What every layer's width is a multiple of; 64 in both papers.
+    pub features: usize,
+    /// How DCGAN's generator doubles its maps; FastGAN always resizes.
+    pub upsampling: Upsampling,
+    /// Decides the initial weights.
+    pub seed: u64,
+}
+
+impl GanOptions {
+    /// The papers' width and upsampling.
+    pub fn new(channels: usize, seed: u64) -> Self {
+        Self { channels, features: 64, upsampling: Upsampling::Transposed, seed }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +73,17 @@ pub const GANS: &[GanEntry] = &[
     },
 ];
 
+/// A GAN by its name.
+///
+/// # Errors
+/// A sentence that names those there are.
+pub fn find_gan(name: &str) -> Result<&'static GanEntry, String> {
+    GANS.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let known: Vec<&str> = GANS.iter().map(|entry| entry.name).collect();
+        format!("there is no GAN `{name}`; those of the zoo are {}", known.join(" and "))
+    })
+}
+
 /// The layers of both networks.
 #[derive(Clone, Debug)]
 pub struct GanTraces {
@@ -60,6 +94,43 @@ pub struct GanTraces {
 }
 
 impl GanEntry {
+    /// The generator with the initial weights of the options' seed.
+    ///
+    /// # Panics
+    /// If a FastGAN's features are no multiple of 4.
+    pub fn generator(&self, options: &GanOptions, device: &Device) -> GanGenerator {
+        let network = match self.kind {
+            Kind::Dcgan => GanGenerator::Dcgan(self.dcgan(options).generator(device)),
+            Kind::FastGan => GanGenerator::FastGan(self.fastgan(options).generator(device)),
+        };
+        initialise_adversarial(network, options.seed, 0)
+    }
+
+    /// The discriminator with the initial weights of the options' seed; FastGAN's with its decoders.
+    ///
+    /// # Panics
+    /// As [`GanEntry::generator`].
+    pub fn critic(&self, options: &GanOptions, device: &Device) -> GanCritic {
+        let network = match self.kind {
+            Kind::Dcgan => GanCritic::Dcgan(self.dcgan(options).discriminator(device)),
+            Kind::FastGan => {
+                let config = self.fastgan(options);
+                GanCritic::FastGan(FastGanCritic::new(config.discriminator(device), config.decoders(device)))
+            }
+        };
+        initialise_adversarial(network, options.seed, 1)
+    }
+
+    fn dcgan(&self, options: &GanOptions) -> DcganConfig {
+        let &GanOptions { channels, features, upsampling, .. } = options;
+        DcganConfig { latent: self.latent, features, channels, upsampling }
+    }
+
+    fn fastgan(&self, options: &GanOptions) -> FastGanConfig {
+        let &GanOptions { channels, features, .. } = options;
+        FastGanConfig { latent: self.latent, features, channels, image_size: self.image_size }
+    }
+
     /// The layers of both networks for images of this many channels.
     pub fn traces(&self, channels: usize) -> GanTraces {
         let device = Device::flex();

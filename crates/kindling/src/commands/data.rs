@@ -4,13 +4,21 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Subcommand;
-use kindling_data::{Split, sheet};
+use kindling_data::{Dataset, Loader, LoaderConfig, OnBadSample, Split, sheet};
 use serde_json::json;
 
 use crate::Done;
-use crate::dataset::{self, NAMED};
+use crate::commands::train;
+use crate::config;
+use crate::dataset::{self, HowToOpen, NAMED};
 
-/// List data sets, describe one, or draw a sheet of its samples
+mod check;
+mod pack;
+
+/// Images are augmented at the side that training has by default, and then scaled down.
+const SHEET_SIZE: usize = 512;
+
+/// List data sets, describe or check one, draw a sheet of its samples, or pack it into shards
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -23,18 +31,22 @@ enum Command {
     List,
     /// Classes, splits and sizes of a data set or image folder
     Describe {
-        /// A name from `data list`, or an image folder
+        /// A name from `data list`, a folder, a manifest or shards
         data: String,
         /// Splits a folder that is not split yet
         #[arg(long, default_value_t = 0)]
         seed: u64,
+        #[command(flatten)]
+        opening: HowToOpen,
         /// One JSON object
         #[arg(long)]
         json: bool,
     },
+    Check(check::Args),
+    Pack(pack::Args),
     /// Draw samples of every class into one PNG
     Sheet {
-        /// A name from `data list`, or an image folder
+        /// A name from `data list`, a folder, a manifest or shards
         data: String,
         /// Where the PNG goes
         #[arg(long, value_name = "FILE", default_value = "sheet.png")]
@@ -48,9 +60,15 @@ enum Command {
         /// Side of a sample in pixels
         #[arg(long, value_name = "PIXELS", default_value_t = 192)]
         side: usize,
+        /// What the model will see in training: one row a sample, one column an epoch, under a policy [default: that of the
+        /// data set]
+        #[arg(long, value_name = "POLICY", num_args = 0..=1, default_missing_value = "")]
+        augmented: Option<String>,
         /// Splits a folder that is not split yet
         #[arg(long, default_value_t = 0)]
         seed: u64,
+        #[command(flatten)]
+        opening: HowToOpen,
     },
 }
 
@@ -62,14 +80,22 @@ impl Args {
                 for set in NAMED {
                     println!("{:<14} {:<38} {}", set.name, set.needs, set.about);
                 }
-                println!("\nAny folder of images works too: --data DIR, with one sub-folder a class.");
+                println!(
+                    "\nAny folder of images works too: --data DIR, with one sub-folder a class. So do manifests (.csv, .jsonl) and"
+                );
+                println!("shards (.tar). Images are PNG, JPEG, TIFF, DICOM (with DICOMDIR) and NIfTI.");
             }
-            Command::Describe { data, seed, json } => describe(&data, seed, json)?,
-            Command::Sheet { data, out, split, per_class, side, seed } => {
-                let dataset = dataset::open(&data, seed)?;
+            Command::Describe { data, seed, opening, json } => describe(&data, seed, &opening, json)?,
+            Command::Check(args) => return args.run(),
+            Command::Pack(args) => return args.run(),
+            Command::Sheet { data, out, split, per_class, side, augmented, seed, opening } => {
+                let dataset = dataset::open_with(&data, seed, &opening)?.dataset;
                 let source = dataset.source(split);
-                let groups =
-                    sheet::groups_of(source.as_ref(), &dataset.classes, per_class.max(1), side.clamp(16, 1024))?;
+                let side = side.clamp(16, 1024);
+                let groups = match augmented {
+                    None => sheet::groups_of(source.as_ref(), &dataset.classes, per_class.max(1), side)?,
+                    Some(policy) => augmented_groups(&dataset, split, &policy, per_class.clamp(1, 8), side, seed)?,
+                };
                 sheet::write_png(&sheet::draw(&groups, per_class.min(8)), &out)?;
                 println!("{}", out.display());
             }
@@ -78,8 +104,30 @@ impl Args {
     }
 }
 
-fn describe(data: &str, seed: u64, as_json: bool) -> Result<()> {
-    let dataset = dataset::open(data, seed)?;
+/// Samples as the loader of a run makes them, in this many epochs.
+fn augmented_groups(
+    dataset: &Dataset,
+    split: Split,
+    policy: &str,
+    epochs: usize,
+    side: usize,
+    seed: u64,
+) -> Result<Vec<sheet::Group>> {
+    let augment = if policy.is_empty() { dataset.augment.clone() } else { train::augment(policy)? };
+    let preprocess = config::preprocess(dataset, SHEET_SIZE, OnBadSample::Fail)?;
+    let loader = LoaderConfig {
+        workers: 2,
+        augment,
+        classes: dataset.classes.len(),
+        task: dataset.task,
+        ..LoaderConfig::shuffled(8, preprocess.clone(), seed)
+    };
+    let loader = Loader::new(dataset.source(split).clone(), loader)?;
+    Ok(sheet::augmented_groups(&loader, &preprocess, &dataset.classes, 2, epochs, side)?)
+}
+
+fn describe(data: &str, seed: u64, opening: &HowToOpen, as_json: bool) -> Result<()> {
+    let dataset = dataset::open_with(data, seed, opening)?.dataset;
     let counts = Split::ALL.map(|split| dataset.class_counts(split));
     if as_json {
         let splits: serde_json::Map<_, _> =

@@ -3,25 +3,26 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Split};
+use kindling_data::Split;
 use kindling_layers::Precision;
-use kindling_runs::{RunDir, Score};
+use kindling_runs::{MultiLabel, RunDir, Score};
 use kindling_trainer::{Inference, evaluate};
 use serde_json::json;
 
 use crate::Done;
 use crate::commands::Format;
 use crate::config::RunConfig;
-use crate::dataset;
+use crate::dataset::{self, HowToOpen};
 use crate::device::DeviceChoice;
+use crate::loaders;
 
 /// Score the weights of a run on a split of its data set, or of another with the same classes
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The run's folder
     run: PathBuf,
-    /// Another data set or image folder [default: the run's]
-    #[arg(long, value_name = "NAME|DIR")]
+    /// Another data set, folder, manifest or shards [default: the run's]
+    #[arg(long, value_name = "NAME|PATH")]
     data: Option<String>,
     /// train, val or test
     #[arg(long, default_value = "test")]
@@ -48,12 +49,15 @@ impl Args {
         let run = RunDir::open(&self.run)?;
         let config: RunConfig = run.read_config()?;
         let source = self.data.as_ref().unwrap_or(&config.data.source);
-        let dataset = dataset::open(source, config.train.seed)?;
+        // Another data set is split by what it says itself.
+        let split_by = config.data.opening.split_by.filter(|_| self.data.is_none());
+        let opening = HowToOpen { split_by, ..config.data.opening };
+        let dataset = dataset::open_with(source, config.train.seed, &opening)?.dataset;
         config.check_classes(&dataset)?;
         let chosen = self.device.open()?;
         let network = config.trained(&run, self.last, &chosen.device)?;
         let micro_batch = self.micro_batch.unwrap_or(config.inference_batch());
-        let loader = loader(&config, &dataset, self.split);
+        let loader = loaders::evaluation(&config, &dataset, self.split)?;
         let classes = config.data.classes.len();
         let precision = self.precision.unwrap_or(config.train.precision);
         chosen.check_precision(precision)?;
@@ -74,20 +78,10 @@ impl Args {
     }
 }
 
-/// The samples of a split, in order and as they are.
-pub(crate) fn loader(config: &RunConfig, dataset: &Dataset, split: Split) -> Loader {
-    let loader = LoaderConfig {
-        batch_size: config.train.batch_size.max(1),
-        workers: config.workers,
-        seed: config.train.seed,
-        preprocess: config.data.preprocess.clone(),
-        augment: Augment::None,
-        shuffle: false,
-    };
-    Loader::new(dataset.source(split).clone(), loader)
-}
-
 fn print_score(classes: &[String], score: &Score, chance: f64) {
+    if let Some(labels) = &score.multi_label {
+        return print_labels(classes, score, labels);
+    }
     println!(
         "accuracy {:.1} % of {} images (always the largest class: {:.1} %), balanced {:.1} %, loss {:.3}\n",
         score.accuracy * 100.0,
@@ -102,5 +96,24 @@ fn print_score(classes: &[String], score: &Score, chance: f64) {
     let rows = classes.iter().zip(score.per_class_recall()).zip(score.per_class_precision());
     for (index, ((class, recall), precision)) in rows.enumerate() {
         println!("{class:width$}  {:>7}  {:>7}  {:>9}", score.truths(index), percent(recall), percent(precision));
+    }
+}
+
+/// Labels that are answered one by one.
+fn print_labels(classes: &[String], score: &Score, labels: &MultiLabel) {
+    let number = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.3}"));
+    println!(
+        "mean AUROC {} and macro F1 {:.3} on {} images, all labels right on {:.1} %, loss {:.3}\n",
+        number(labels.mean_auroc),
+        labels.macro_f1,
+        score.samples,
+        labels.subset_accuracy * 100.0,
+        score.loss
+    );
+    let width = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max(16);
+    println!("{:width$}  {:>7}  {:>7}  {:>7}", "label", "images", "AUROC", "F1");
+    for (index, class) in classes.iter().enumerate() {
+        let (auroc, f1) = (number(labels.auroc[index]), labels.f1[index]);
+        println!("{class:width$}  {:>7}  {auroc:>7}  {f1:>7.3}", labels.positives[index]);
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod devices;
 pub(crate) mod eval;
 pub(crate) mod export;
 pub(crate) mod forward;
+pub(crate) mod gan;
 pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod predict;

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
-use kindling_data::{HostBatch, Preprocess, read_image};
+use kindling_data::{HostBatch, Part, Pictures, Preprocess, Task};
 use kindling_layers::Precision;
 use kindling_runs::RunDir;
 use kindling_trainer::{most_probable, predict};
@@ -16,7 +17,8 @@ use kindling_zoo::{ModelOptions, Network, find};
 use serde_json::{Map, Value, json};
 
 use crate::Done;
-use crate::config::RunConfig;
+use crate::config::{DataConfig, RunConfig};
+use crate::dataset::HowToOpen;
 use crate::device::DeviceChoice;
 use crate::pretrained;
 
@@ -26,7 +28,7 @@ use crate::pretrained;
 /// others are predicted all the same, and the exit code is 1.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The run's folder (not with --model), then PNG, JPEG or TIFF files
+    /// The run's folder (not with --model), then PNG, JPEG, TIFF, DICOM or NIfTI files
     #[arg(required = true, value_name = "RUN|IMAGE")]
     paths: Vec<PathBuf>,
     /// Use the pretrained weights of this model instead of a run; scripts/fetch-weights.sh brings them
@@ -59,8 +61,10 @@ enum Format {
 struct Predictor {
     network: Network,
     classes: Vec<String>,
+    task: Task,
     preprocess: Preprocess,
     precision: Precision,
+    opening: HowToOpen,
     device: Device,
 }
 
@@ -82,11 +86,19 @@ impl Args {
         }
         let mut done = Done::Complete;
         for path in images {
-            match predictor.probabilities(path) {
-                Ok(probabilities) => self.write(out.as_mut(), path, &predictor.classes, &probabilities)?,
-                Err(error) => {
-                    eprintln!("error: {error:#}");
-                    done = Done::SomeFailed;
+            let format = predictor.format_of(path);
+            let parts: Vec<Result<Part>> = match format.list(path) {
+                Ok(parts) => parts.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error.into())],
+            };
+            for part in parts {
+                let named = part.map(|part| (part.name(), part));
+                match named.and_then(|(name, part)| Ok((name, predictor.probabilities(format.as_ref(), &part)?))) {
+                    Ok((name, probabilities)) => self.write(out.as_mut(), &name, &predictor.classes, &probabilities)?,
+                    Err(error) => {
+                        eprintln!("error: {error:#}");
+                        done = Done::SomeFailed;
+                    }
                 }
             }
         }
@@ -102,23 +114,16 @@ impl Args {
         ["file", "class"].into_iter().map(str::to_string).chain(names).collect::<Vec<_>>().join(",")
     }
 
-    fn write(
-        &self,
-        out: &mut dyn Write,
-        path: &Path,
-        classes: &[String],
-        probabilities: &[f64],
-    ) -> std::io::Result<()> {
-        let file = path.display().to_string();
+    fn write(&self, out: &mut dyn Write, file: &str, classes: &[String], probabilities: &[f64]) -> std::io::Result<()> {
         let Some(top) = self.top else {
-            return write_row(out, self.format, &file, classes, probabilities);
+            return write_row(out, self.format, file, classes, probabilities);
         };
         let mut ranked: Vec<(&String, f64)> = classes.iter().zip(probabilities.iter().copied()).collect();
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
         ranked.truncate(top);
         match self.format {
             Format::Csv => {
-                ranked.into_iter().try_for_each(|(class, p)| writeln!(out, "{},{},{p:.6}", field(&file), field(class)))
+                ranked.into_iter().try_for_each(|(class, p)| writeln!(out, "{},{},{p:.6}", field(file), field(class)))
             }
             Format::Json => {
                 let ranked: Vec<Value> =
@@ -134,9 +139,9 @@ impl Predictor {
         let run = RunDir::open(run)?;
         let config: RunConfig = run.read_config()?;
         let network = config.trained(&run, last, &device)?;
-        let RunConfig { data, train, .. } = config;
-        let precision = train.precision;
-        Ok(Self { network, classes: data.classes, preprocess: data.preprocess, precision, device })
+        let precision = config.train.precision;
+        let DataConfig { classes, task, preprocess, opening, .. } = config.data;
+        Ok(Self { network, classes, task, preprocess, precision, opening, device })
     }
 
     fn pretrained(name: &str, device: Device) -> Result<Self> {
@@ -145,15 +150,29 @@ impl Predictor {
         let options = ModelOptions { classes: known.classes, ..ModelOptions::imagenet() };
         let network = model.build(&options, &device)?;
         let (network, _) = weights::load(network, &model.key(), &path, Adapt::Exactly)?;
-        let (classes, preprocess) = (known.class_names(), pretrained::preprocess(known));
-        Ok(Self { network, classes, preprocess, precision: Precision::F32, device })
+        Ok(Self {
+            network,
+            classes: known.class_names(),
+            task: Task::OneOf,
+            preprocess: pretrained::preprocess(known),
+            precision: Precision::F32,
+            opening: HowToOpen::default(),
+            device,
+        })
     }
 
-    fn probabilities(&self, path: &Path) -> Result<Vec<f64>> {
-        let images = self.preprocess.apply(&read_image(path)?);
+    /// Pictures are recognised by content, everything else by whoever claims the file.
+    fn format_of(&self, path: &Path) -> Arc<dyn kindling_data::Format> {
+        let claims = |format: &Arc<dyn kindling_data::Format>| format.claims(path);
+        self.opening.formats().into_iter().find(claims).unwrap_or_else(|| Arc::new(Pictures))
+    }
+
+    fn probabilities(&self, format: &dyn kindling_data::Format, part: &Part) -> Result<Vec<f64>> {
+        let images = self.preprocess.apply(&format.read(part)?);
         let shape = [1, self.preprocess.channels, self.preprocess.size, self.preprocess.size];
-        let batch = HostBatch { images, shape, labels: vec![0], samples: vec![0], epoch: 0, index: 0 };
-        Ok(predict(&self.network, &batch, 0..1, &self.device, self.precision)?.pop().unwrap_or_default())
+        let batch = HostBatch { images, shape, labels: vec![0], samples: vec![0], ..HostBatch::default() };
+        let found = predict(&self.network, &batch, 0..1, &self.device, self.precision, self.task)?.pop();
+        Ok(found.unwrap_or_default())
     }
 }
 

@@ -1,26 +1,32 @@
 //! `kindling train`: start a run, or continue one.
 
+mod data_args;
 mod resolve;
 mod words;
+
+pub(crate) use resolve::{changed, changed_option, default_workers};
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Split};
+use kindling_data::{Dataset, Split};
 use kindling_layers::{Freeze, Precision, parameters};
 use kindling_runs::{DeviceFacts, Environment, RunDir};
 use kindling_trainer::{Ended, Faults, Recompute, Setup, TrainError, Trainer};
 use kindling_zoo::Network;
 use kindling_zoo::weights::Import;
 
+use data_args::DataArgs;
+pub(crate) use data_args::augment;
+
 use crate::Done;
-use crate::commands::eval;
 use crate::config::RunConfig;
-use crate::dataset;
+use crate::dataset::{self, HowToOpen};
 use crate::device::{Chosen, DeviceChoice};
 use crate::finish::Finished;
 use crate::interrupt;
+use crate::loaders;
 use crate::memory::{Choice, MemoryBudget, does_not_fit, starting_plan};
 use crate::progress::{Console, Verbosity};
 use words::{closing, note, opening, result_line, started};
@@ -35,9 +41,12 @@ const BURN: &str = "0.22.1";
 /// standard output is one JSON object with run, steps, test_accuracy, images_per_second and peak_memory_bytes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Data set, or a folder with one sub-folder of images a class [default: phantoms]
-    #[arg(long, value_name = "NAME|DIR", help_heading = "What")]
+    /// Data set, a folder with one sub-folder of images a class, a manifest (.csv, .jsonl) or shards (.tar) [default:
+    /// phantoms]
+    #[arg(long, value_name = "NAME|PATH", help_heading = "What")]
     data: Option<String>,
+    #[command(flatten)]
+    opening: HowToOpen,
     /// Model of the zoo; `kindling models` lists them [default: mobilenet_v3_small]
     #[arg(long, value_name = "NAME", help_heading = "What")]
     model: Option<String>,
@@ -53,9 +62,8 @@ pub(crate) struct Args {
     /// Side of the square images, padded and never stretched [default: 512]
     #[arg(long, value_name = "PIXELS", help_heading = "What")]
     image_size: Option<usize>,
-    /// none or light (flip, small shifts, turns and scales, brightness, contrast) [default: the data set's]
-    #[arg(long, value_name = "POLICY", help_heading = "What")]
-    augment: Option<Augment>,
+    #[command(flatten)]
+    data_args: DataArgs,
 
     /// Samples of an optimizer step: the global batch [default: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
@@ -211,10 +219,14 @@ impl Args {
         }
         config.train.checkpoint_steps = self.checkpoint_steps.unwrap_or(config.train.checkpoint_steps);
         config.workers = self.workers.unwrap_or(config.workers);
+        config.prefetch_bytes = self.data_args.prefetch_bytes().unwrap_or(config.prefetch_bytes);
+        // Neither do these, as long as nothing is bad; what was replaced so far stays replaced.
+        config.data.on_bad_sample = self.data_args.on_bad_sample().unwrap_or(config.data.on_bad_sample);
+        config.data.max_bad = self.data_args.max_bad().unwrap_or(config.data.max_bad);
         if let Some(device) = self.device {
             config.device = device.to_string();
         }
-        let dataset = dataset::open(&config.data.source, config.train.seed)?;
+        let dataset = dataset::open_with(&config.data.source, config.train.seed, &config.data.opening)?.dataset;
         config.check_classes(&dataset)?;
         let chosen = self.open_device(&config)?;
         self.fit(config, &dataset, &run, chosen, Beginning::Resumed)
@@ -251,8 +263,8 @@ impl Args {
             note: note(&config),
             classes: config.data.classes.len(),
             device: device.clone(),
-            train: training_loader(&config, dataset),
-            validation: eval::loader(&config, dataset, Split::Val),
+            train: loaders::training(&config, dataset)?,
+            validation: loaders::evaluation(&config, dataset, Split::Val)?,
             run,
             stop: interrupt::flag()?,
             start: starting_plan(&config, &network, &device, budget),
@@ -297,18 +309,6 @@ impl Args {
             (false, false) => Verbosity::Normal,
         }
     }
-}
-
-fn training_loader(config: &RunConfig, dataset: &Dataset) -> Loader {
-    let loader = LoaderConfig {
-        batch_size: config.train.batch_size,
-        workers: config.workers,
-        seed: config.train.seed,
-        preprocess: config.data.preprocess.clone(),
-        augment: config.data.augment,
-        shuffle: true,
-    };
-    Loader::new(dataset.source(Split::Train).clone(), loader)
 }
 
 /// The machine, with the commit the command was built from.

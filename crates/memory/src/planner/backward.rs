@@ -19,11 +19,13 @@ impl Pass<'_> {
         let wants = graph.wants_gradient[input];
         match node.kind {
             Kind::Dense { .. } => self.dense(index, gradient),
+            Kind::Pointwise if !self.on_cuda() => self.dense(index, gradient),
             Kind::Pointwise => return self.pointwise(index, gradient, kept),
             Kind::Multiply => return self.multiply(index, gradient, kept),
             Kind::Activation(_) => return self.activation(index, gradient, kept),
             Kind::Depthwise => {
-                let copy = self.scratch(self.copy_of_view(gradient, node.output));
+                let widened = self.widened(&[input, node.output]);
+                let copy = self.scratch(self.copy_of_view(gradient, node.output) + widened);
                 if wants {
                     let made = self.make(self.map_bytes(input));
                     self.give(input, made, false);
@@ -34,7 +36,8 @@ impl Pass<'_> {
                 self.end_scratch(copy);
             }
             Kind::NormAct(_) => {
-                let copy = self.scratch(self.copy_of_view(gradient, node.output));
+                let widened = self.widened(&[input, input, node.output]);
+                let copy = self.scratch(self.copy_of_view(gradient, node.output) + widened);
                 let made = self.make(self.map_bytes(input));
                 if self.on_cuda() {
                     self.ledger.burst(cuda::NORM_SCRATCH * self.map_bytes(input));
@@ -53,6 +56,11 @@ impl Pass<'_> {
                     let shared = self.ledger.retain(gradient.buffer);
                     self.give(input, shared, view);
                 }
+            }
+            Kind::Mean if !self.on_cuda() => {
+                // One number a plane, spread out when it is read.
+                let made = self.make(self.map_bytes(node.output));
+                self.give(input, made, true);
             }
             Kind::Mean | Kind::MaxPool | Kind::Slice | Kind::Linear | Kind::Other => {
                 for &input in node.inputs.iter().filter(|input| graph.wants_gradient[**input]) {
@@ -74,18 +82,24 @@ impl Pass<'_> {
         let node = &self.graph.nodes[index];
         let (input, convolution) = (node.inputs[0], self.convolution(index));
         let padded = self.padded_bytes(index);
-        let copy = self.scratch(self.copy_of_view(gradient, node.output));
-        if self.graph.wants_gradient[input] {
-            let made = self.make(padded.unwrap_or(self.map_bytes(input)));
-            self.ledger.burst(if self.on_cuda() { 0 } else { convolution.input_gradient() });
-            self.give(input, made, padded.is_some());
-        }
+        let copy = self.scratch(self.copy_of_view(gradient, node.output) + self.widened(&[node.output]));
         if self.on_cuda() {
+            if self.graph.wants_gradient[input] {
+                let made = self.make(padded.unwrap_or(self.map_bytes(input)));
+                self.give(input, made, padded.is_some());
+            }
             self.ledger.burst(self.swapped(index));
             self.weight_gradients(index);
-        } else if !node.params.is_empty() {
-            self.make_gradient(convolution.uncut_gradient());
-            self.ledger.burst(convolution.weight_gradient());
+        } else {
+            if !node.params.is_empty() {
+                self.ledger.burst(convolution.weight_gradient() + self.widened(&[input]));
+                self.weight_gradients(index);
+            }
+            if self.graph.wants_gradient[input] {
+                let made = self.make(self.map_bytes(input));
+                self.ledger.burst(convolution.tiles() + self.widened(&[input]));
+                self.give(input, made, false);
+            }
         }
         self.end_scratch(copy);
     }
@@ -125,19 +139,21 @@ impl Pass<'_> {
     fn multiply(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
         let node = &self.graph.nodes[index];
         if let [first, second] = node.inputs[..] {
-            if self.graph.wants_gradient[first] {
-                let made = self.make(self.map_bytes(first));
-                self.give(first, made, false);
-            }
+            let widened = self.scratch(self.widened(&[first, node.output]));
             if self.graph.wants_gradient[second] {
-                // gradient * first, then summed: written over one of them if nobody else needs it.
+                // gradient * first, then summed: the CPU does both at once.
                 let first_is_free = kept.first().is_some_and(|held| self.ledger.unique(held.buffer));
-                if !self.ledger.unique(gradient.buffer) && !first_is_free {
+                if self.on_cuda() && !self.ledger.unique(gradient.buffer) && !first_is_free {
                     self.ledger.burst(self.map_bytes(node.output));
                 }
                 let made = self.make(self.map_bytes(second));
                 self.give(second, made, false);
             }
+            if self.graph.wants_gradient[first] {
+                let made = self.make(self.map_bytes(first));
+                self.give(first, made, false);
+            }
+            self.end_scratch(widened);
         }
         kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));
     }

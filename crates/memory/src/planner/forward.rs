@@ -25,7 +25,8 @@ impl Pass<'_> {
                 let convolution = self.convolution(index);
                 let padded = self.padded_bytes(index).map(|bytes| self.make(bytes));
                 let output = self.make(bytes);
-                self.ledger.burst(if self.on_cuda() { 0 } else { convolution.forward() });
+                let scratch = convolution.tiles() + self.widened(&[node.inputs[0], node.output]);
+                self.ledger.burst(if self.on_cuda() { 0 } else { scratch + self.copy_of_view(first, node.inputs[0]) });
                 match padded {
                     Some(padded) => {
                         keep.push(Held { buffer: self.ledger.retain(padded), view: false });
@@ -35,27 +36,21 @@ impl Pass<'_> {
                 }
                 output
             }
-            Kind::Pointwise if first.view => {
-                // A reshape of what does not lie in one piece copies it.
-                let copy = self.make(self.map_bytes(node.inputs[0]));
-                let output = self.make_product(bytes);
-                keep.push(Held { buffer: self.ledger.retain(copy), view: false });
-                self.ledger.release(copy);
-                output
-            }
-            Kind::Pointwise | Kind::Linear => {
+            Kind::Linear => {
                 keep.push(self.retained(first));
                 self.make_product(bytes)
             }
-            Kind::Depthwise => {
+            Kind::Pointwise | Kind::Depthwise => {
                 let output = self.make(bytes);
-                self.ledger.burst(self.copy_of_view(first, node.inputs[0]));
+                let widened = self.widened(&[node.inputs[0], node.output]);
+                self.ledger.burst(self.copy_of_view(first, node.inputs[0]) + widened);
                 keep.push(self.retained(first));
                 output
             }
             Kind::NormAct(activation) => {
                 let output = self.make(bytes);
-                self.ledger.burst(self.copy_of_view(first, node.inputs[0]));
+                let widened = self.widened(&[node.inputs[0], node.output]);
+                self.ledger.burst(self.copy_of_view(first, node.inputs[0]) + widened);
                 keep.push(self.retained(first));
                 if self.on_cuda() {
                     keep.extend((0..cuda::kept_by(activation)).map(|_| self.scratch_map(bytes)));
@@ -82,9 +77,10 @@ impl Pass<'_> {
                 }
             }
             Kind::Multiply => {
-                if !tracked && self.free_to_overwrite(node.inputs[0], first) {
+                if !tracked && self.on_cuda() && self.free_to_overwrite(node.inputs[0], first) {
                     self.ledger.retain(first.buffer)
                 } else {
+                    self.ledger.burst(self.widened(&[node.inputs[0], node.output]));
                     keep.extend(inputs.iter().map(|held| self.retained(*held)).collect::<Vec<_>>());
                     self.make(bytes)
                 }
@@ -140,11 +136,19 @@ impl Pass<'_> {
         if held.view { self.map_bytes(value) } else { 0 }
     }
 
+    /// Bytes of float32 copies of maps of a half format, which the CPU's own operations compute with.
+    pub(super) fn widened(&self, values: &[usize]) -> u64 {
+        if self.on_cuda() || self.situation.element_bytes >= size_of::<f32>() {
+            return 0;
+        }
+        values.iter().map(|value| 2 * self.map_bytes(*value)).sum()
+    }
+
     /// Where the zeros around a convolution's input differ from side to side, they are put there first: the bytes.
     pub(super) fn padded_bytes(&self, index: usize) -> Option<u64> {
         let node = &self.graph.nodes[index];
         let Kind::Dense { padding, .. } = node.kind else { return None };
-        if padding.before == padding.after {
+        if padding.before == padding.after || !self.on_cuda() {
             return None;
         }
         let convolution = self.convolution(index);
@@ -155,12 +159,10 @@ impl Pass<'_> {
     pub(super) fn convolution(&self, index: usize) -> Convolution {
         let node = &self.graph.nodes[index];
         let mut input = self.graph.maps[node.inputs[0]];
-        let (mut kernel, mut stride, mut inside) = (1, 1, 0);
-        if let Kind::Dense { kernel: side, stride: step, padding } = node.kind {
-            (kernel, stride) = (side as u64, step as u64);
-            if padding.before == padding.after {
-                inside = padding.before[0] as u64;
-            } else {
+        let mut kernel = 1;
+        if let Kind::Dense { kernel: side, padding, .. } = node.kind {
+            kernel = side as u64;
+            if padding.before != padding.after && self.on_cuda() {
                 input.height += padding.before[0] + padding.after[0];
                 input.width += padding.before[1] + padding.after[1];
             }
@@ -174,8 +176,6 @@ impl Pass<'_> {
             input,
             output: self.graph.maps[node.output],
             kernel,
-            stride,
-            padding: inside,
             threads,
             element_bytes: self.situation.element_bytes as u64,
         }

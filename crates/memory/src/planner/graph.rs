@@ -99,7 +99,7 @@ impl Graph {
             let kind = kind_of(described);
             let params = if frozen { Vec::new() } else { tensors_of(described) };
             let before = described.inputs.iter().map(|input| levels[*input]).max().unwrap_or(0);
-            levels[output] = before + depth_of(kind);
+            levels[output] = before + 1;
             let wants = !frozen && (!params.is_empty() || described.inputs.iter().any(|input| wants_gradient[*input]));
             wants_gradient[output] = wants;
             nodes.push(Node {
@@ -147,15 +147,6 @@ fn kind_of(layer: &LayerTrace) -> Kind {
         Op::Slice { .. } => Kind::Slice,
         Op::Concat => Kind::Concat,
         _ => Kind::Other,
-    }
-}
-
-/// Steps of Burn's gradient graph that an operation is made of.
-fn depth_of(kind: Kind) -> usize {
-    match kind {
-        Kind::Pointwise | Kind::Mean => 3, // reshape, operation, reshape
-        Kind::Multiply => 2,               // the gate is reshaped first
-        _ => 1,
     }
 }
 

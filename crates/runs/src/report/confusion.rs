@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{Report, words};
-use crate::Score;
+use crate::{MultiLabel, Score};
 
 /// Up to this many classes the matrix is a table with numbers, beyond it a heat map.
 const TABLE_UP_TO: usize = 20;
@@ -19,6 +19,9 @@ pub(super) fn section(report: &Report<'_>) -> Markup {
     if score.samples == 0 {
         return html! {};
     }
+    if let Some(labels) = &score.multi_label {
+        return multi_label(report, split, labels);
+    }
     let stacked = (BESIDE_UP_TO + 1..=TABLE_UP_TO).contains(&score.confusion.len());
     html! {
         section {
@@ -32,6 +35,36 @@ pub(super) fn section(report: &Report<'_>) -> Markup {
                 div {
                     @if score.confusion.len() > TABLE_UP_TO { (frequent(report, score)) }
                     (classes(report, score))
+                }
+            }
+        }
+    }
+}
+
+/// Labels that are answered one by one have no matrix.
+fn multi_label(report: &Report<'_>, split: &str, labels: &MultiLabel) -> Markup {
+    let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
+    html! {
+        section {
+            h2 { "Labels in the " (split) " split" }
+            p.note { (words::percent(labels.subset_accuracy)) " of the images have all labels right at a probability of one half." }
+            div.scroll {
+                table.numbers {
+                    thead { tr {
+                        th scope="col" { "label" } th scope="col" { "images" }
+                        th scope="col" { "AUROC" } th scope="col" { "F1" }
+                    } }
+                    tbody {
+                        @for (index, name) in report.classes.iter().enumerate() {
+                            tr {
+                                th scope="row" { (name) }
+                                td { (labels.positives.get(index).copied().unwrap_or(0)) }
+                                td { (number(labels.auroc.get(index).copied().flatten())) }
+                                td { (number(labels.f1.get(index).copied())) }
+                            }
+                        }
+                        tr { th scope="row" { "mean" } td {} td { (number(labels.mean_auroc)) } td { (number(Some(labels.macro_f1))) } }
+                    }
                 }
             }
         }

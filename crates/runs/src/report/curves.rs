@@ -160,6 +160,7 @@ mod tests {
             micro_batch,
             peak_memory_bytes: 0,
             gradient_norm: 1.0,
+            waiting_seconds: 0.0,
             seconds: 1.0,
         }
     }

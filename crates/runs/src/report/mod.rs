@@ -5,12 +5,15 @@ mod chart;
 mod confusion;
 mod curves;
 mod figures;
+mod gan;
 mod page;
 mod pictures;
 mod strokes;
 #[cfg(test)]
 mod tests;
 mod words;
+
+pub use gan::{GanReport, Grid};
 
 use crate::{Environment, Event, Metrics, Score};
 

@@ -4,12 +4,13 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::curves::Steps;
 use super::{Report, confusion, figures, pictures, words};
-use crate::{Event, Score};
+use crate::{Environment, Event, Score};
 
-const STYLE: &str = include_str!("report.css");
-const SCRIPT: &str = include_str!("report.js");
+pub(super) const STYLE: &str = include_str!("report.css");
+pub(super) const SCRIPT: &str = include_str!("report.js");
 /// The browser itself holds the page to its promise of asking nothing of the network.
-const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+pub(super) const POLICY: &str =
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 pub(super) fn page(report: &Report<'_>) -> Markup {
     let steps = Steps::of(report.events);
@@ -33,7 +34,7 @@ pub(super) fn page(report: &Report<'_>) -> Markup {
                     (pictures::section(report))
                     (figures::cost(&steps))
                     (happened(report, &steps))
-                    (environment(report))
+                    (environment(report.environment))
                     section {
                         h2 { "Configuration" }
                         details {
@@ -157,6 +158,12 @@ fn tiles(report: &Report<'_>) -> Markup {
         let images = words::plural(validation.samples as u64, "image", "images");
         tiles.push(("Validation accuracy", words::percent(validation.accuracy), format!("{images}{best}")));
     }
+    if let Some((split, score)) = report.score()
+        && let Some(labels) = &score.multi_label
+    {
+        let area = labels.mean_auroc.map_or_else(|| "–".into(), |area| words::number(round(area)));
+        tiles.push(("Mean AUROC", area, format!("{split} split, over the labels")));
+    }
     tiles.push(("Training speed", words::number(round(metrics.images_per_second)), "images per second".into()));
     tiles.push(match metrics.peak_memory_bytes {
         0 => ("Peak memory", "–".into(), "not measured on this device".into()),
@@ -201,6 +208,9 @@ fn happened(report: &Report<'_>, steps: &Steps) -> Markup {
             Event::WarmedUp { step, seconds, .. } => {
                 lines.push((*step, format!("kernels chosen in {}", words::duration(*seconds))));
             }
+            Event::BadSample { step, split, path, reason } => {
+                lines.push((*step, format!("{split} sample left out: {path} ({reason})")));
+            }
             Event::Interrupted { step } => lines.push((*step, "interrupted and saved".into())),
             Event::Resumed { step } => lines.push((*step, "resumed".into())),
             Event::Finished { step, seconds } => {
@@ -228,8 +238,7 @@ fn happened(report: &Report<'_>, steps: &Steps) -> Markup {
     }
 }
 
-fn environment(report: &Report<'_>) -> Markup {
-    let environment = report.environment;
+pub(super) fn environment(environment: &Environment) -> Markup {
     let facts = &environment.device;
     let memory = |bytes: Option<u64>| bytes.map(words::bytes);
     let version = match &environment.commit {

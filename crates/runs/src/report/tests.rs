@@ -13,6 +13,7 @@ fn step(step: u64, epoch: u64, loss: f64) -> Event {
         micro_batch: if step > 20 { 4 } else { 8 },
         peak_memory_bytes: 3 << 30,
         gradient_norm: 1.0,
+        waiting_seconds: 0.0,
         seconds: step as f64,
     }
 }

@@ -130,15 +130,15 @@ impl Bench {
     }
 
     fn loader(&self, count: usize, config: &TrainConfig, train: bool) -> Loader {
-        let loader = LoaderConfig {
-            batch_size: config.batch_size,
-            workers: 1,
-            seed: config.seed,
-            preprocess: Preprocess::padded(self.size, 1, Normalisation::identity(1)),
-            augment: if train { Augment::Light } else { Augment::None },
-            shuffle: train,
+        let preprocess = Preprocess::padded(self.size, 1, Normalisation::identity(1));
+        let loader = match train {
+            true => LoaderConfig {
+                augment: Augment::Light,
+                ..LoaderConfig::shuffled(config.batch_size, preprocess, config.seed)
+            },
+            false => LoaderConfig::in_order(config.batch_size, preprocess),
         };
-        Loader::new(Arc::new(Pictures { count, size: self.size }), loader)
+        Loader::new(Arc::new(Pictures { count, size: self.size }), loader).unwrap()
     }
 
     /// Trains a model, and says what became of it; `watch` sees every event.

@@ -74,6 +74,33 @@ impl FastGanGenerator {
         }
     }
 
+    /// Segments that [`FastGanGenerator::run_segment`] takes: the first map, the blocks, the image.
+    pub(crate) fn segments(&self) -> usize {
+        self.blocks.len() + 2
+    }
+
+    /// Runs a segment. What a segment hands on is its map, and behind it the earlier maps that are still to excite
+    /// later ones, oldest first.
+    pub(crate) fn run_segment(&self, index: usize, mut maps: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
+        let x = maps.remove(0);
+        let Some(block) = index.checked_sub(1) else {
+            return vec![Glu.forward(self.norm.forward(self.project.forward(x)))];
+        };
+        if block == self.blocks.len() {
+            return vec![Activation::Tanh.forward(self.image.forward(x))];
+        }
+        let mut early = maps;
+        if block < self.excitations.len() {
+            early.push(x.clone());
+        }
+        let mut x = self.blocks[block].forward(x);
+        if let Some(excited) = block.checked_sub(FIRST_EXCITED) {
+            x = self.excitations[excited].forward(early.remove(0), x);
+        }
+        early.insert(0, x);
+        early
+    }
+
     /// Latent vectors `[batch, latent]` to images `[batch, channels, image_size, image_size]` in `[-1, 1]`.
     pub fn forward(&self, latent: Tensor<2>) -> Tensor<4> {
         let mut x = Glu.forward(self.norm.forward(self.project.forward(pixel(latent))));

@@ -1,6 +1,7 @@
 //! `kindling bench`: how fast, and with how much memory.
 
 mod compare;
+mod data;
 mod gpu;
 mod isolate;
 mod list;
@@ -41,6 +42,7 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Compare(compare::Args),
+    Data(Box<data::Args>),
     #[command(hide = true)]
     Row(row::Args),
 }
@@ -134,6 +136,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<Done> {
         match self.command {
             Some(Command::Compare(args)) => args.run(),
+            Some(Command::Data(args)) => args.run(),
             Some(Command::Row(args)) => args.run(),
             None => self.measure.run(),
         }

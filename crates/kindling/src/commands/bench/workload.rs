@@ -129,8 +129,8 @@ fn host_batch(configuration: &Configuration, index: usize) -> HostBatch {
         shape,
         labels: (first..first + batch_size).map(|sample| sample % classes).collect(),
         samples: (first as u64..(first + batch_size) as u64).collect(),
-        epoch: 0,
         index,
+        ..HostBatch::default()
     }
 }
 

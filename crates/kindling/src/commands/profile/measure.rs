@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use kindling_data::{Augment, DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
+use kindling_data::{DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
 use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
 use kindling_layers::{Classifier, Cuts};
 use kindling_memory::planner;
@@ -108,8 +108,7 @@ fn run_in(folder: &std::path::Path, args: &Args, model: &Model, steps: usize) ->
         let Args { image_size: size, channels, classes, .. } = *args;
         let source = Noise { samples, size, channels, classes };
         let preprocess = Preprocess::padded(size, channels, Normalisation::identity(channels));
-        let (workers, seed, augment) = (1, 0, Augment::None);
-        Loader::new(Arc::new(source), LoaderConfig { batch_size, workers, seed, preprocess, augment, shuffle: false })
+        Loader::new(Arc::new(source), LoaderConfig::in_order(batch_size, preprocess))
     };
     let start = Plan {
         micro_batch: args.micro_batch(),
@@ -125,8 +124,8 @@ fn run_in(folder: &std::path::Path, args: &Args, model: &Model, steps: usize) ->
         classes: args.classes,
         device: device.clone(),
         // More than the steps use, so that the loader holds what it holds in a run.
-        train: loader(args.batch_size * (steps + 3), args.batch_size),
-        validation: loader(1, 1),
+        train: loader(args.batch_size * (steps + 3), args.batch_size)?,
+        validation: loader(1, 1)?,
         run: &run,
         stop: Arc::new(AtomicBool::new(false)),
         start,

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use anyhow::{Context, Result, bail};
-use kindling_data::{Dataset, Split};
+use kindling_data::{Dataset, PREFETCH_BYTES, Split};
 use kindling_layers::{Freeze, Precision};
 use kindling_runs::{RunDir, read_toml};
 use kindling_trainer::{OptimizerConfig, Recompute, TrainConfig};
@@ -75,16 +75,29 @@ impl Args {
         let seed = self.seed.or(file.map(|file| file.train.seed)).unwrap_or(0);
         let source = self.data.clone().or(file.map(|file| file.data.source.clone())).unwrap_or(PHANTOMS.to_string());
         let start = self.starting_point(file, &model)?;
-        let dataset = dataset::open(&source, seed)?;
-
+        let on_bad = self.data_args.on_bad_sample().or(file.map(|file| file.data.on_bad_sample)).unwrap_or_default();
         let same_data = file.filter(|file| file.data.source == source);
+        let mut opening = self.opening.or(same_data.map(|file| file.data.opening).unwrap_or_default());
+        let opened = dataset::open_with(&source, seed, &opening)?;
+        opening.split_by = opened.split_by;
+        let dataset = opened.dataset;
+
         let mut data = DataConfig {
             source,
+            opening,
             classes: dataset.classes.clone(),
-            augment: self.augment.or(same_data.map(|file| file.data.augment)).unwrap_or(dataset.augment),
+            task: dataset.task,
+            augment: match (self.data_args.augment()?, same_data) {
+                (Some(asked), _) => asked,
+                (None, Some(file)) => file.data.augment.clone(),
+                (None, None) => dataset.augment.clone(),
+            },
+            sampling: self.data_args.sampling().or(file.map(|file| file.data.sampling)).unwrap_or_default(),
+            on_bad_sample: on_bad,
+            max_bad: self.data_args.max_bad().or(file.map(|file| file.data.max_bad)).unwrap_or_default(),
             preprocess: match same_data {
                 Some(file) => file.data.preprocess.clone(),
-                None => preprocess(&dataset, size)?,
+                None => preprocess(&dataset, size, on_bad)?,
             },
         };
         data.preprocess.size = size;
@@ -93,6 +106,7 @@ impl Args {
         {
             data.preprocess.normalisation = pretrained::normalisation(known, dataset.channels);
         }
+        self.data_args.prepare(&mut data.preprocess, &dataset)?;
         let freeze = self.freeze.or(file.map(|file| file.model.freeze)).unwrap_or_default();
         let mut train = self.train_config(file, &dataset, batch_size, seed, freeze)?;
         if let Some(plan) = plan {
@@ -104,6 +118,11 @@ impl Args {
         let config = RunConfig {
             device: device.unwrap_or("auto".to_string()),
             workers: self.workers.or(file.map(|file| file.workers)).unwrap_or_else(default_workers),
+            prefetch_bytes: self
+                .data_args
+                .prefetch_bytes()
+                .or(file.map(|file| file.prefetch_bytes))
+                .unwrap_or(PREFETCH_BYTES),
             memory_budget: self
                 .memory_budget
                 .or(plan.map(|plan| MemoryBudget::Bytes(plan.memory_budget)))
@@ -240,8 +259,10 @@ impl Args {
         let changes = [
             changed("--model", model, config.model.name.clone()),
             changed("--data", self.data.clone(), config.data.source.clone()),
+            changed_option("--split-by", self.opening.split_by, config.data.opening.split_by),
+            changed_option("--window", self.opening.window, config.data.opening.window),
             changed("--image-size", self.image_size, config.data.preprocess.size),
-            changed("--augment", self.augment, config.data.augment),
+            self.data_args.refused_change(&config.data)?,
             changed("--batch-size", self.batch_size, train.batch_size),
             changed("--norm-group", self.norm_group, train.norm_group),
             changed("--precision", self.precision, train.precision),
@@ -274,12 +295,16 @@ impl Args {
     }
 }
 
-fn changed<T: PartialEq + Display>(flag: &str, given: Option<T>, stored: T) -> Option<String> {
+pub(crate) fn changed<T: PartialEq + Display>(flag: &str, given: Option<T>, stored: T) -> Option<String> {
     let given = given.filter(|given| *given != stored)?;
     Some(format!("{flag} is {given}, the run has {stored}"))
 }
 
-fn changed_option<T: PartialEq + Display>(flag: &str, given: Option<T>, stored: Option<T>) -> Option<String> {
+pub(crate) fn changed_option<T: PartialEq + Display>(
+    flag: &str,
+    given: Option<T>,
+    stored: Option<T>,
+) -> Option<String> {
     match stored {
         Some(stored) => changed(flag, given, stored),
         None => given.map(|given| format!("{flag} is {given}, the run has none")),
@@ -287,7 +312,7 @@ fn changed_option<T: PartialEq + Display>(flag: &str, given: Option<T>, stored: 
 }
 
 /// Half the cores, between one and four: the CPU device wants the others.
-fn default_workers() -> usize {
+pub(crate) fn default_workers() -> usize {
     (std::thread::available_parallelism().map_or(2, usize::from) / 2).clamp(1, 4)
 }
 

@@ -1,0 +1,312 @@
+//! The batches of one epoch, and the threads that make them.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use super::Loader;
+use super::row::Row;
+use crate::augment::{Draw, mix};
+use crate::sampling::{EpochOrder, Place};
+use crate::{DataError, HostBatch, Policy, Preprocess, Task};
+
+/// The batches of one epoch, in order. After an error it ends. Dropping it stops and joins its threads, which takes at
+/// most the time of one sample.
+pub struct EpochBatches {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    remaining: usize,
+    /// Why the threads could not be started, told at the first `next`.
+    refused: Option<DataError>,
+}
+
+/// What the threads and the consumer share.
+struct Shared {
+    loader: Loader,
+    epoch: u64,
+    order: EpochOrder,
+    policy: Policy,
+    /// One past the last batch.
+    end: usize,
+    state: Mutex<State>,
+    /// Something is to be done, or nothing will be any more.
+    work: Condvar,
+    /// A batch is complete, or will never be.
+    ready: Condvar,
+}
+
+struct State {
+    /// The place to be filled next: a batch and a row of it.
+    batch: usize,
+    row: usize,
+    /// Batches handed over, counted from the epoch's first.
+    taken: usize,
+    /// Begun and not yet handed over, in order.
+    making: VecDeque<Making>,
+    /// No batch is begun any more: one has failed, or nobody listens.
+    stop: bool,
+    /// A thread has ended that should not have.
+    lost: bool,
+}
+
+/// A batch in the making.
+struct Making {
+    index: usize,
+    /// The images, in their places.
+    images: Arc<Mutex<Vec<f32>>>,
+    rows: Vec<Option<Result<Row, DataError>>>,
+    left: usize,
+    done: Option<Result<HostBatch, DataError>>,
+}
+
+/// A place to be filled.
+struct Job {
+    batch: usize,
+    row: usize,
+    place: Place,
+    images: Arc<Mutex<Vec<f32>>>,
+}
+
+impl EpochBatches {
+    pub(super) fn start(loader: &Loader, epoch: u64, first_batch: usize) -> Self {
+        let end = loader.batches_per_epoch();
+        let remaining = end.saturating_sub(first_batch);
+        let places = loader.samples_per_epoch().saturating_sub(first_batch.saturating_mul(loader.config.batch_size));
+        let workers = loader.config.workers.max(1).min(places);
+        let state =
+            State { batch: first_batch, row: 0, taken: first_batch, making: VecDeque::new(), stop: false, lost: false };
+        let shared = Arc::new(Shared {
+            order: loader.order(epoch),
+            policy: loader.config.augment.policy(),
+            loader: loader.clone(),
+            epoch,
+            end,
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            ready: Condvar::new(),
+        });
+        let mut batches = Self { shared, threads: Vec::with_capacity(workers), remaining, refused: None };
+        for worker in 0..workers {
+            let shared = batches.shared.clone();
+            let spawned = std::thread::Builder::new().name(format!("loader-{worker}")).spawn(move || shared.work());
+            match spawned {
+                Ok(thread) => batches.threads.push(thread),
+                Err(cause) => {
+                    batches.refused = Some(DataError::Thread { cause });
+                    break;
+                }
+            }
+        }
+        batches
+    }
+
+    fn finish(&mut self) {
+        self.remaining = 0;
+        let mut state = self.shared.lock();
+        state.stop = true;
+        state.making.clear();
+        drop(state);
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // Panics are caught sample by sample; one beyond that has already been told as a lost batch.
+            let _ = thread.join();
+        }
+    }
+
+    /// Waits for the next batch.
+    fn take(&mut self) -> Result<HostBatch, DataError> {
+        if let Some(error) = self.refused.take() {
+            return Err(error);
+        }
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(done) = state.making.front_mut().and_then(|making| making.done.take()) {
+                state.making.pop_front();
+                state.taken += 1;
+                drop(state);
+                self.shared.work.notify_all();
+                let batch = done?;
+                self.shared.loader.count_bad(&batch.bad)?;
+                return Ok(batch);
+            }
+            if state.lost {
+                let reason = "a loader thread ended".to_owned();
+                return Err(DataError::Panicked { name: "unknown".to_owned(), reason });
+            }
+            state = self.shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Iterator for EpochBatches {
+    type Item = Result<HostBatch, DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.remaining == 0 {
+            return None;
+        }
+        let result = self.take();
+        self.remaining -= 1;
+        if result.is_err() || self.remaining == 0 {
+            self.finish();
+        }
+        Some(result)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        // Fewer after an error.
+        (0, Some(self.remaining))
+    }
+}
+
+impl Drop for EpochBatches {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code of a source runs under this lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a thread does: fill one place after the other, until there are no more.
+    fn work(&self) {
+        let _farewell = Farewell(self);
+        while let Some(job) = self.wait_for_job() {
+            let row = self.loader.make_row(self.epoch, job.place, &self.policy, |image| {
+                let mut images = job.images.lock().unwrap_or_else(PoisonError::into_inner);
+                let size = image.pixels.len();
+                self.preprocess().write_tensor(image, &mut images[job.row * size..(job.row + 1) * size]);
+            });
+            drop(job.images);
+            self.finish_row(job.batch, job.row, row);
+        }
+    }
+
+    fn preprocess(&self) -> &Preprocess {
+        &self.loader.config.preprocess
+    }
+
+    /// The next place, when there is room for its batch; none at the end.
+    fn wait_for_job(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if state.stop || state.batch >= self.end {
+                return None;
+            }
+            if state.row > 0 || state.batch < state.taken + self.loader.config.ahead() {
+                return self.claim(&mut state);
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn claim(&self, state: &mut State) -> Option<Job> {
+        let config = &self.loader.config;
+        let (batch, row) = (state.batch, state.row);
+        let first = batch * config.batch_size;
+        let rows = config.batch_size.min(self.loader.samples_per_epoch() - first);
+        if row == 0 {
+            let Preprocess { channels, size, .. } = self.preprocess();
+            state.making.push_back(Making {
+                index: batch,
+                images: Arc::new(Mutex::new(vec![0.0; rows * channels * size * size])),
+                rows: (0..rows).map(|_| None).collect(),
+                left: rows,
+                done: None,
+            });
+        }
+        let images = state.making.back()?.images.clone();
+        (state.batch, state.row) = if row + 1 < rows { (batch, row + 1) } else { (batch + 1, 0) };
+        Some(Job { batch, row, place: self.order.at(first + row)?, images })
+    }
+
+    /// Notes what became of a place, and puts the batch together after the last.
+    fn finish_row(&self, batch: usize, row: usize, outcome: Result<Row, DataError>) {
+        let mut state = self.lock();
+        // A batch that was begun is finished, so that its first error is the one that is told.
+        let Some(making) = state.making.iter_mut().find(|making| making.index == batch) else { return };
+        making.rows[row] = Some(outcome);
+        making.left -= 1;
+        if making.left > 0 {
+            return;
+        }
+        let (images, rows) = (std::mem::take(&mut making.images), std::mem::take(&mut making.rows));
+        drop(state);
+        let images = std::mem::take(&mut *images.lock().unwrap_or_else(PoisonError::into_inner));
+        let collate = || self.collate(batch, images, rows);
+        let done = catch_unwind(AssertUnwindSafe(collate)).unwrap_or_else(|_| {
+            Err(DataError::Panicked { name: format!("batch {batch}"), reason: "it could not be put together".into() })
+        });
+        let mut state = self.lock();
+        state.stop |= done.is_err();
+        if let Some(making) = state.making.iter_mut().find(|making| making.index == batch) {
+            making.done = Some(done);
+        }
+        drop(state);
+        self.ready.notify_all();
+        self.work.notify_all();
+    }
+
+    /// The batch of the rows that are there, mixed where the policy says so.
+    fn collate(
+        &self,
+        index: usize,
+        mut images: Vec<f32>,
+        rows: Vec<Option<Result<Row, DataError>>>,
+    ) -> Result<HostBatch, DataError> {
+        let config = &self.loader.config;
+        let rows = rows.into_iter().flatten().collect::<Result<Vec<Row>, _>>()?;
+        let Preprocess { channels, size, .. } = *self.preprocess();
+        let image = channels * size * size;
+        let draws: Vec<Draw> = rows.iter().filter_map(|row| row.draw).collect();
+        if draws.len() < rows.len() {
+            let there = rows.iter().zip(images.chunks_exact(image)).filter(|(row, _)| row.draw.is_some());
+            images = there.flat_map(|(_, image)| image.iter().copied()).collect();
+        }
+        let label = |draw: &Draw| self.loader.source.label(draw.sample as usize);
+        let mut labels: Vec<usize> = draws.iter().map(label).collect();
+        let mut targets = config.has_targets().then(|| vec![0.0; draws.len() * config.classes]);
+        if let Some(targets) = &mut targets {
+            for (draw, row) in draws.iter().zip(targets.chunks_exact_mut(config.classes)) {
+                self.loader.target(draw.sample, row);
+            }
+            if self.policy.mixes() {
+                mix::mix(&self.policy, &draws, &mut images, targets, (channels, size));
+                if config.task == Task::OneOf {
+                    labels = targets.chunks_exact(config.classes).zip(labels).map(major).collect();
+                }
+            }
+        }
+        Ok(HostBatch {
+            images,
+            shape: [draws.len(), channels, size, size],
+            labels,
+            targets,
+            samples: draws.iter().map(|draw| draw.sample).collect(),
+            bad: rows.into_iter().filter_map(|row| row.bad).collect(),
+            epoch: self.epoch,
+            index,
+        })
+    }
+}
+
+/// The class that a target has most of; its own among equals.
+fn major((target, own): (&[f32], usize)) -> usize {
+    (0..target.len()).fold(own, |most, class| if target[class] > target[most] { class } else { most })
+}
+
+/// Tells the consumer of a thread that panics, which would otherwise wait for ever.
+struct Farewell<'a>(&'a Shared);
+
+impl Drop for Farewell<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().lost = true;
+            self.0.ready.notify_all();
+        }
+    }
+}

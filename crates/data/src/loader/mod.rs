@@ -1,0 +1,179 @@
+//! The streaming loader: global batches in a fixed order, made by background threads.
+//!
+//! Workers take places of the epoch one after the other, whichever is free, and fill them in; a batch is handed over
+//! when all of its places are filled and those before it are gone. So the order cannot depend on timing. No more batches
+//! are begun than fit into [`LoaderConfig::prefetch_bytes`].
+
+mod epoch;
+mod row;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use epoch::EpochBatches;
+
+use crate::sampling::{EpochOrder, Weights};
+use crate::{Augment, BadSample, DataError, MaxBad, OnBadSample, Preprocess, Sampling, Source, Task};
+
+/// How batches are made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoaderConfig {
+    /// Samples in a global batch, at least 1. The last batch of an epoch may be smaller.
+    pub batch_size: usize,
+    /// Background threads; 0 is taken as 1. Has no influence on the batches.
+    pub workers: usize,
+    /// The seed of order and augmentation.
+    pub seed: u64,
+    /// How an image becomes model input.
+    pub preprocess: Preprocess,
+    /// What is done to the fitted image first.
+    pub augment: Augment,
+    /// Whether the order is drawn anew each epoch; otherwise it is that of the source.
+    pub shuffle: bool,
+    /// How the samples of a shuffled epoch are chosen.
+    pub sampling: Sampling,
+    /// The number of classes: the length of a row of [`HostBatch::targets`](crate::HostBatch::targets).
+    pub classes: usize,
+    /// Whether samples may be of several classes.
+    pub task: Task,
+    /// The most bytes of batches that are made ahead, besides the one that was taken last. One batch is always made
+    /// ahead, however large it is, and never more than two a worker, however small. What a worker needs for the one image
+    /// in its hands comes on top. Has no influence on the batches.
+    pub prefetch_bytes: u64,
+    /// What happens to a sample that cannot be read.
+    pub on_bad: OnBadSample,
+    /// How many samples may be bad before loading ends, where they are skipped.
+    pub max_bad: MaxBad,
+}
+
+/// What is made ahead if nothing else is said, in bytes.
+pub const PREFETCH_BYTES: u64 = 256 << 20;
+
+impl LoaderConfig {
+    /// In the source's order, as they are, by one worker: what an evaluation wants.
+    pub fn in_order(batch_size: usize, preprocess: Preprocess) -> Self {
+        Self {
+            batch_size,
+            workers: 1,
+            seed: 0,
+            preprocess,
+            augment: Augment::None,
+            shuffle: false,
+            sampling: Sampling::Even,
+            classes: 0,
+            task: Task::OneOf,
+            prefetch_bytes: PREFETCH_BYTES,
+            on_bad: OnBadSample::Fail,
+            max_bad: MaxBad::default(),
+        }
+    }
+
+    /// Shuffled with a seed and otherwise as they are: what training begins with.
+    pub fn shuffled(batch_size: usize, preprocess: Preprocess, seed: u64) -> Self {
+        Self { seed, shuffle: true, ..Self::in_order(batch_size, preprocess) }
+    }
+
+    /// The bytes of a full batch.
+    fn batch_bytes(&self) -> u64 {
+        let Preprocess { channels, size, .. } = &self.preprocess;
+        (self.batch_size * channels * size * size * size_of::<f32>()) as u64
+    }
+
+    /// How many batches may be there at once, besides the one that was taken last.
+    fn ahead(&self) -> usize {
+        let fit = self.prefetch_bytes / self.batch_bytes().max(1);
+        (fit.min(2 * self.workers.max(1) as u64) as usize).max(1)
+    }
+
+    /// Whether a label is not all there is to know of a sample.
+    fn has_targets(&self) -> bool {
+        self.task == Task::AnyOf || self.augment.policy().mixes()
+    }
+}
+
+/// Makes the batches of any epoch of a source.
+#[derive(Clone)]
+pub struct Loader {
+    source: Arc<dyn Source>,
+    config: Arc<LoaderConfig>,
+    weights: Option<Arc<Weights>>,
+    /// Every sample that was found bad so far.
+    bad: Arc<Mutex<BTreeSet<u64>>>,
+}
+
+impl Loader {
+    /// A loader of all samples of a source. Panics if the batch size is 0, or if there are targets and no classes.
+    ///
+    /// # Errors
+    /// [`DataError::Weight`] or [`DataError::NoSamples`] if samples are drawn by weights that cannot be.
+    pub fn new(source: Arc<dyn Source>, config: LoaderConfig) -> Result<Self, DataError> {
+        assert!(config.batch_size > 0, "a batch has at least one sample");
+        assert!(config.classes > 0 || !config.has_targets(), "targets have a row of classes");
+        let weights = match config.shuffle {
+            true => Weights::of(source.as_ref(), config.sampling)?.map(Arc::new),
+            false => None,
+        };
+        Ok(Self { source, config: Arc::new(config), weights, bad: Arc::default() })
+    }
+
+    /// Where its samples come from.
+    pub fn source(&self) -> &dyn Source {
+        self.source.as_ref()
+    }
+
+    /// Whether samples may be of several classes.
+    pub fn task(&self) -> Task {
+        self.config.task
+    }
+
+    /// The number of batches in an epoch, a smaller last one included.
+    pub fn batches_per_epoch(&self) -> usize {
+        self.source.len().div_ceil(self.config.batch_size)
+    }
+
+    /// The number of samples in an epoch: all of the source's.
+    pub fn samples_per_epoch(&self) -> usize {
+        self.source.len()
+    }
+
+    /// The batches of an epoch from `first_batch` on. Batches before it are neither read nor decoded.
+    pub fn epoch(&self, epoch: u64, first_batch: usize) -> EpochBatches {
+        EpochBatches::start(self, epoch, first_batch)
+    }
+
+    /// The samples of a batch, in order, without reading them. Empty beyond the epoch. What cannot be read is among them.
+    pub fn samples_of(&self, epoch: u64, batch: usize) -> Vec<u64> {
+        let (order, size) = (self.order(epoch), self.config.batch_size);
+        (batch * size..(batch + 1) * size).map_while(|place| order.at(place)).map(|place| place.sample).collect()
+    }
+
+    /// Counts samples as bad that an earlier sitting of the run found bad.
+    pub fn remember_bad(&self, samples: impl IntoIterator<Item = u64>) {
+        self.bad.lock().unwrap_or_else(PoisonError::into_inner).extend(samples);
+    }
+
+    fn order(&self, epoch: u64) -> EpochOrder {
+        let (seed, len) = (self.config.seed, self.source.len());
+        match &self.weights {
+            Some(weights) => EpochOrder::Drawn { seed, epoch, len, weights: weights.clone() },
+            None => EpochOrder::once(seed, epoch, self.source.as_ref(), self.config.shuffle),
+        }
+    }
+
+    /// Counts what a batch found bad.
+    fn count_bad(&self, found: &[BadSample]) -> Result<(), DataError> {
+        let Some(last) = found.last() else { return Ok(()) };
+        let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
+        bad.extend(found.iter().map(|bad| bad.sample));
+        let limit = self.config.max_bad.of(self.source.len());
+        if bad.len() as u64 <= limit {
+            return Ok(());
+        }
+        Err(DataError::TooManyBad {
+            bad: bad.len(),
+            of: self.source.len(),
+            limit: self.config.max_bad.to_string(),
+            reason: last.reason.clone(),
+        })
+    }
+}

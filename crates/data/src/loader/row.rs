@@ -1,0 +1,100 @@
+//! One row of a batch: a sample read, fitted, augmented and written to its place.
+
+use kindling_random::{Purpose, rng};
+use rand::RngExt;
+
+use super::Loader;
+use crate::augment::Draw;
+use crate::sampling::Place;
+use crate::source::guarded;
+use crate::{BadSample, DataError, Image, OnBadSample, Policy, Task};
+
+/// How many samples are tried in the place of a bad one before giving up.
+const REPLACEMENTS: usize = 16;
+/// How many are looked at for one of the same class.
+const LOOKS: usize = 64;
+/// The showing of a replacement is this and the sample it replaces: never that of a sample in its own place.
+const REPLACING: u64 = 1 << 59;
+
+/// What became of a row.
+pub(super) struct Row {
+    /// Whose image it is; none if the sample was left out.
+    pub(super) draw: Option<Draw>,
+    /// What could not be read.
+    pub(super) bad: Option<BadSample>,
+}
+
+impl Loader {
+    /// Makes one row. `write` gets the image, as the model is to see it but for the normalisation.
+    ///
+    /// # Errors
+    /// That of the sample, if bad samples are not skipped or nothing can take its place.
+    pub(super) fn make_row(
+        &self,
+        epoch: u64,
+        place: Place,
+        policy: &Policy,
+        mut write: impl FnMut(&Image),
+    ) -> Result<Row, DataError> {
+        let seed = self.config.seed;
+        let own = Draw { seed, epoch, sample: place.sample, showing: place.showing };
+        let error = match self.show(&own, policy, &mut write) {
+            Ok(()) => return Ok(Row { draw: Some(own), bad: None }),
+            Err(error) => error,
+        };
+        if self.config.on_bad == OnBadSample::Fail {
+            return Err(error);
+        }
+        let index = place.sample as usize;
+        let name = guarded(self.source.as_ref(), index, || Ok(self.source.name_of(index)));
+        let name = name.unwrap_or_else(|_| format!("sample {index}"));
+        let bad = |replacement| {
+            Some(BadSample { sample: place.sample, name: name.clone(), reason: error.to_string(), replacement })
+        };
+        if !self.config.shuffle {
+            return Ok(Row { draw: None, bad: bad(None) });
+        }
+        for sample in self.replacements(epoch, place.sample) {
+            let draw = Draw { seed, epoch, sample, showing: REPLACING | place.sample };
+            if self.show(&draw, policy, &mut write).is_ok() {
+                return Ok(Row { draw: Some(draw), bad: bad(Some(sample)) });
+            }
+        }
+        Err(error)
+    }
+
+    fn show(&self, draw: &Draw, policy: &Policy, write: &mut impl FnMut(&Image)) -> Result<(), DataError> {
+        let index = draw.sample as usize;
+        guarded(self.source.as_ref(), index, || {
+            let fitted = self.config.preprocess.fit_owned(self.source.read(index)?);
+            write(&policy.apply(fitted, draw));
+            Ok(())
+        })
+    }
+
+    /// What may stand in for a sample: others of its class as far as they can be found by looking at a few.
+    fn replacements(&self, epoch: u64, sample: u64) -> impl Iterator<Item = u64> {
+        let mut rng = rng(self.config.seed, Purpose::Replacement, epoch, sample);
+        let len = self.source.len() as u128;
+        let mut draw = move || ((u128::from(rng.random::<u64>()) * len) >> 64) as u64;
+        let label = self.source.label(sample as usize);
+        (0..REPLACEMENTS).map(move |_| {
+            let mut candidate = draw();
+            for _ in 1..LOOKS {
+                if candidate != sample && self.source.label(candidate as usize) == label {
+                    break;
+                }
+                candidate = draw();
+            }
+            candidate
+        })
+    }
+
+    /// The target of a sample: a row of [`HostBatch::targets`](crate::HostBatch::targets).
+    pub(super) fn target(&self, sample: u64, row: &mut [f32]) {
+        match self.config.task {
+            Task::OneOf => row[self.source.label(sample as usize)] = 1.0,
+            Task::AnyOf => self.source.labels(sample as usize).into_iter().for_each(|class| row[class] = 1.0),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! `kindling data check`: what is wrong with a data set, before a night is spent on it.
+
+use std::io::IsTerminal;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use kindling_data::Split;
+use kindling_data::check::{Report, check};
+use serde_json::{Value, json};
+
+use crate::Done;
+use crate::commands::Format;
+use crate::dataset::{self, HowToOpen};
+
+/// Lines of a list that the table shows; JSON has all.
+const SHOWN: usize = 20;
+
+/// Read every sample and say what is wrong: unreadable files, copies, patients and images on two sides of a split
+///
+/// Counts by class and split, sizes, bit depths, mean and deviation come with it. The exit code is 1 if a file cannot be
+/// read, a group or an image is on two sides, or one image has two classes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A name from `data list`, a folder, a manifest or shards
+    data: String,
+    /// Splits what is not split yet
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    #[command(flatten)]
+    opening: HowToOpen,
+    /// How the findings are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Done> {
+        let opened = dataset::inspect(&self.data, self.seed, &self.opening)?;
+        let total: usize = Split::ALL.iter().map(|split| opened.dataset.source(*split).len()).sum();
+        let bar = progress_bar(total, "samples read");
+        let report = check(&opened.dataset, &opened.problems, || bar.inc(1));
+        bar.finish_and_clear();
+        match self.format {
+            Format::Json => {
+                let mut value = serde_json::to_value(&report)?;
+                if let Value::Object(object) = &mut value {
+                    object.insert("sound".into(), json!(report.is_sound()));
+                    object.insert("split_by".into(), json!(opened.split_by));
+                }
+                println!("{value}");
+            }
+            Format::Table => print(&report),
+        }
+        Ok(if report.is_sound() { Done::Complete } else { Done::SomeFailed })
+    }
+}
+
+/// A bar on a terminal, nothing elsewhere.
+pub(super) fn progress_bar(total: usize, what: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(total as u64);
+    if let Ok(style) = ProgressStyle::with_template(&format!(
+        "{{bar:30.cyan/dim}} {{pos}}/{{len}} {what} · {{per_sec}} · {{eta}} left"
+    )) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn print(report: &Report) {
+    println!("{}\n{}\n", report.name, report.about);
+    let width = report.classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max(12);
+    let row = |name: &str, counts: [usize; 3]| {
+        println!("{name:width$}  {:>7} {:>7} {:>7}", counts[0], counts[1], counts[2]);
+    };
+    println!("{:width$}  {:>7} {:>7} {:>7}", "class", "train", "val", "test");
+    for (index, class) in report.classes.iter().enumerate() {
+        row(class, Split::ALL.map(|split| report.by_class[split.name()][index]));
+    }
+    row("samples", Split::ALL.map(|split| report.samples[split.name()]));
+    if !report.groups.is_empty() {
+        row("groups", Split::ALL.map(|split| report.groups.get(split.name()).copied().unwrap_or(0)));
+    }
+    let mut sizes: Vec<(&String, &usize)> = report.sizes.iter().collect();
+    sizes.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let of_sizes: Vec<String> = sizes.iter().take(8).map(|(size, count)| format!("{size} ({count})")).collect();
+    let others = sizes.len().saturating_sub(8);
+    println!(
+        "\nsizes   {}{}",
+        of_sizes.join(", "),
+        if others > 0 { format!(" and {others} others") } else { String::new() }
+    );
+    let depths: Vec<String> = report.depths.iter().map(|(depth, count)| format!("{depth} ({count})")).collect();
+    println!("bits    {}", depths.join(", "));
+    let numbers = |values: &[f64]| values.iter().map(|value| format!("{value:.4}")).collect::<Vec<_>>().join(" ");
+    println!("mean    {}\nstd     {}", numbers(&report.mean), numbers(&report.std));
+
+    list("cannot be read", &report.unreadable);
+    list("groups on two sides", &report.leaks);
+    let lines = |wanted: fn(bool, bool) -> bool| -> Vec<String> {
+        let of_kind = report.duplicates.iter().filter(|copies| wanted(copies.across_splits, copies.contradicting));
+        of_kind
+            .map(|copies| {
+                copies.samples.iter().map(|(name, split)| format!("{name:?} ({split})")).collect::<Vec<_>>().join(" = ")
+            })
+            .collect()
+    };
+    list("images with two classes", &lines(|_, contradicting| contradicting));
+    list("images on two sides", &lines(|across, contradicting| across && !contradicting));
+    list("images twice in a split (not counted as wrong)", &lines(|across, contradicting| !across && !contradicting));
+    println!("\n{}", if report.is_sound() { "nothing is wrong" } else { "something is wrong: see above" });
+}
+
+fn list(title: &str, lines: &[String]) {
+    if lines.is_empty() {
+        return;
+    }
+    println!("\n{title}: {}", lines.len());
+    for line in lines.iter().take(SHOWN) {
+        println!("  {line}");
+    }
+    if lines.len() > SHOWN {
+        println!("  ... and {} more: --format json has all", lines.len() - SHOWN);
+    }
+}

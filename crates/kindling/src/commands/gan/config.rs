@@ -1,0 +1,133 @@
+//! The resolved configuration of a GAN's run: `config.toml`.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use burn::module::Module;
+use burn::tensor::Device;
+use clap::ValueEnum;
+use kindling_data::{Dataset, Normalisation, Preprocess};
+use kindling_layers::{parameters, tensors};
+use kindling_runs::RunDir;
+use kindling_trainer::adversarial::{AdversarialConfig, Adversaries};
+use kindling_zoo::{GanCritic, GanEntry, GanGenerator, GanOptions, find_gan};
+use serde::{Deserialize, Serialize};
+
+use crate::config::as_optional_text;
+use crate::memory::MemoryBudget;
+
+/// Everything a run was asked to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GanRunConfig {
+    /// As given with `--device`.
+    pub(crate) device: String,
+    /// Loader threads; without influence on the result.
+    pub(crate) workers: usize,
+    /// The most memory to use; without influence on the result.
+    #[serde(default, with = "as_optional_text", skip_serializing_if = "Option::is_none")]
+    pub(crate) memory_budget: Option<MemoryBudget>,
+    /// Images of either kind that are compared with each grid; 0 for none. Without influence on the result.
+    pub(crate) compare: usize,
+    pub(crate) gan: GanConfig,
+    pub(crate) data: GanData,
+    pub(crate) train: AdversarialConfig,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GanConfig {
+    /// A name of the zoo.
+    pub(crate) name: String,
+    /// What every layer's width is a multiple of.
+    pub(crate) features: usize,
+    pub(crate) upsampling: Upsampling,
+}
+
+/// How a generator doubles its maps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Upsampling {
+    /// Transposed convolutions, as DCGAN's paper has it
+    #[default]
+    Transposed,
+    /// Nearest neighbours, then a convolution
+    Resize,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GanData {
+    /// A named data set or the path of an image folder.
+    pub(crate) source: String,
+    pub(crate) preprocess: Preprocess,
+}
+
+impl GanRunConfig {
+    /// The configuration of a run.
+    pub(crate) fn of(run: &RunDir) -> Result<Self> {
+        let text =
+            std::fs::read_to_string(run.config()).with_context(|| format!("reading {}", run.config().display()))?;
+        if text.parse::<toml::Table>().is_ok_and(|table| !table.contains_key("gan")) {
+            bail!("{} is the run of a classifier, not of a GAN", run.path().display());
+        }
+        Ok(run.read_config()?)
+    }
+
+    pub(crate) fn entry(&self) -> Result<&'static GanEntry> {
+        find_gan(&self.gan.name).map_err(anyhow::Error::msg)
+    }
+
+    fn options(&self) -> GanOptions {
+        let upsampling = match self.gan.upsampling {
+            Upsampling::Transposed => kindling_zoo::Upsampling::Transposed,
+            Upsampling::Resize => kindling_zoo::Upsampling::Resize,
+        };
+        let new = GanOptions::new(self.data.preprocess.channels, self.train.seed);
+        GanOptions { features: self.gan.features, upsampling, ..new }
+    }
+
+    /// Both networks with the initial weights of the seed.
+    pub(crate) fn networks(&self, device: &Device) -> Result<Adversaries<GanGenerator, GanCritic>> {
+        let (entry, options) = (self.entry()?, self.options());
+        Ok(Adversaries { generator: entry.generator(&options, device), critic: entry.critic(&options, device) })
+    }
+
+    /// The averaged generator of a run, without gradients.
+    pub(crate) fn trained(&self, run: &RunDir, device: &Device) -> Result<GanGenerator> {
+        let path = run.weights();
+        if !path.is_file() {
+            bail!(
+                "{} has no weights yet: they are written with its first checkpoint; \
+                 `kindling gan train --resume` continues the run",
+                run.path().display()
+            );
+        }
+        let generator = self.entry()?.generator(&self.options(), device);
+        Ok(filled(generator, &path)?.valid())
+    }
+}
+
+/// A generator with the weights of a file.
+fn filled(generator: GanGenerator, path: &Path) -> Result<GanGenerator> {
+    let name = || path.display().to_string();
+    let bytes = std::fs::read(path).with_context(|| format!("reading {}", name()))?;
+    let tensors = tensors::from_bytes(&bytes).map_err(anyhow::Error::msg).with_context(name)?;
+    parameters::write(generator, tensors).map_err(|mismatch| anyhow::anyhow!("{}: {mismatch}", name()))
+}
+
+/// Values in `[-1, 1]`, as generators make them.
+pub(crate) fn preprocess(dataset: &Dataset, size: usize, channels: Option<usize>) -> Result<Preprocess> {
+    let channels = channels.unwrap_or(dataset.channels);
+    if channels != 1 && channels != 3 {
+        bail!("images have 1 channel (grey) or 3 (RGB), not {channels}");
+    }
+    if channels > dataset.channels {
+        bail!(
+            "the images of {} are grey, and a generator with --channels {channels} makes RGB; leave --channels out",
+            dataset.name
+        );
+    }
+    let half = vec![0.5; channels];
+    Ok(Preprocess::padded(size, channels, Normalisation { mean: half.clone(), std: half }))
+}

@@ -1,0 +1,142 @@
+//! `kindling gan evaluate`: how far what a run makes is from what it was taught with.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use kindling_data::{Image, Split};
+use kindling_metrics::{frechet_distance, kernel_distance, precision_recall};
+use kindling_runs::{RunDir, write_atomically};
+use kindling_trainer::adversarial::sample_latent;
+use serde_json::json;
+
+use super::compare::{make, of_made, of_real};
+use super::config::{GanRunConfig, preprocess};
+use super::features::Extractor;
+use super::neighbours;
+use super::pictures;
+use crate::Done;
+use crate::commands::Format;
+use crate::dataset;
+use crate::device::DeviceChoice;
+
+/// The neighbour whose distance is an image's reach: the paper's.
+const NEIGHBOURS: usize = 3;
+/// Of every so many samples one is shown with its nearest training image, up to this many.
+const EVERY: usize = 10;
+const MOST_SHOWN: usize = 100;
+
+/// Compare what a run makes with its data set
+///
+/// Frechet and kernel distance, precision and recall in the features of the zoo's pretrained MobileNetV2
+/// (scripts/fetch-weights.sh brings it): they are no FID and no KID. For every tenth sample the nearest training image
+/// stands beside it in nearest.png, so that one sees whether images were learnt by heart. Everything goes into
+/// evaluation.json of the run as well.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The run's folder
+    run: PathBuf,
+    /// Images of either kind; fewer if the data set has fewer
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    samples: usize,
+    /// What the made ones are drawn with
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Another data set or image folder [default: the run's]
+    #[arg(long, value_name = "NAME|DIR")]
+    data: Option<String>,
+    /// Which real images they are compared with
+    #[arg(long, default_value = "train")]
+    split: Split,
+    /// Compare the generator as it was before training instead: what a distance has to be seen against
+    #[arg(long)]
+    untrained: bool,
+    /// Images computed at once; fewer where memory runs out
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    micro_batch: usize,
+    /// auto, cpu, cuda[:N] or wgpu
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+    /// How the result is printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Done> {
+        if self.samples <= NEIGHBOURS || self.micro_batch == 0 {
+            bail!("--samples must be above {NEIGHBOURS} and --micro-batch above 0");
+        }
+        let run = RunDir::open(&self.run)?;
+        let config = GanRunConfig::of(&run)?;
+        let source = self.data.as_ref().unwrap_or(&config.data.source);
+        let dataset = dataset::open_unlabelled(source, config.train.seed)?;
+        let asked = &config.data.preprocess;
+        // Says what is wrong if the images are of another kind than the generator's.
+        preprocess(&dataset, asked.size, Some(asked.channels))?;
+        let chosen = self.device.open()?;
+        let device = chosen.device;
+        let generator = match self.untrained {
+            true => burn::module::Module::valid(&config.networks(&device)?.generator),
+            false => config.trained(&run, &device)?,
+        };
+        let width = config.entry()?.latent;
+        let extractor = Extractor::new(asked.size, &device)?;
+        let real = of_real(&extractor, &dataset, self.split, asked, self.samples)?;
+        let samples = real.count();
+        let made = of_made(&extractor, &generator, (self.seed, samples, width), self.micro_batch, &device)?;
+        let frechet = frechet_distance(&real, &made)?;
+        let kernel = kernel_distance(&real, &made)?;
+        let shares = precision_recall(&real, &made, NEIGHBOURS)?;
+
+        let shown: Vec<u64> = (0..samples as u64).step_by(EVERY).take(MOST_SHOWN).collect();
+        let mut images: Vec<Image> = Vec::with_capacity(shown.len());
+        let latents = shown.iter().map(|&index| sample_latent(self.seed, index, width));
+        make(&generator, latents, self.micro_batch, &device, |made| {
+            images.extend(made);
+            Ok(())
+        })?;
+        let found = neighbours::find(&extractor, &dataset, asked, &images)?;
+        let pairs: Vec<Image> =
+            images.iter().zip(&found).flat_map(|(made, found)| [made.clone(), found.image.clone()]).collect();
+        let picture = run.path().join("nearest.png");
+        // Five pairs in a row.
+        pictures::write_grid(&pairs, 10.min(pairs.len()), &picture)?;
+        let nearest: Vec<_> = shown
+            .iter()
+            .zip(&found)
+            .map(|(index, it)| {
+                json!({ "image": index, "training_image": it.sample, "name": it.name, "distance": it.distance })
+            })
+            .collect();
+
+        let result = json!({
+            "run": run.path(), "data": dataset.name, "split": self.split.to_string(), "samples": samples,
+            "seed": self.seed, "untrained": self.untrained, "features": extractor.name(), "frechet_distance": frechet,
+            "kernel_distance": kernel, "precision": shares.precision, "recall": shares.recall,
+            "device": chosen.facts.device, "nearest": nearest,
+        });
+        if !self.untrained {
+            let text = serde_json::to_vec_pretty(&result)?;
+            write_atomically(&run.path().join("evaluation.json"), &text)?;
+        }
+        match self.format {
+            Format::Json => println!("{result}"),
+            Format::Table => {
+                println!(
+                    "{samples} made images and {samples} of {} ({}), in features of {}",
+                    dataset.name,
+                    self.split,
+                    extractor.name()
+                );
+                println!("Frechet distance  {frechet:.2}\nKernel distance   {kernel:.5}");
+                println!(
+                    "precision         {:.1} %\nrecall            {:.1} %",
+                    100.0 * shares.precision,
+                    100.0 * shares.recall
+                );
+                println!("every {EVERY}th image beside its nearest training image: {}", picture.display());
+            }
+        }
+        Ok(Done::Complete)
+    }
+}

@@ -1,0 +1,65 @@
+//! The end of a run: metrics and report.
+
+use anyhow::{Context, Result};
+use kindling_runs::{Environment, Event, EventLog, GanMetrics, GanReport, Grid, RunDir};
+
+use super::config::GanRunConfig;
+use super::train::Trainer;
+
+/// Writes metrics and report of a finished run.
+pub(super) fn conclude(
+    config: &GanRunConfig,
+    run: &RunDir,
+    environment: &Environment,
+    trainer: &mut Trainer<'_>,
+    [generator_parameters, discriminator_parameters]: [u64; 2],
+    features: Option<String>,
+) -> Result<GanMetrics> {
+    let events = EventLog::read(&run.events())?;
+    let compared: Vec<(f64, f64, usize)> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Compared { frechet, kernel, samples, .. } => Some((*frechet, *kernel, *samples)),
+            _ => None,
+        })
+        .collect();
+    let progress = trainer.progress().clone();
+    let metrics = GanMetrics {
+        run: run.path().display().to_string(),
+        model: config.gan.name.clone(),
+        data: config.data.source.clone(),
+        iterations: progress.step,
+        epochs: progress.epoch,
+        generator_parameters,
+        discriminator_parameters,
+        first_frechet: compared.first().map(|it| it.0),
+        frechet: compared.last().map(|it| it.0),
+        kernel: compared.last().map(|it| it.1),
+        compared: compared.last().map_or(0, |it| it.2),
+        images_per_second: progress.images as f64 / progress.seconds.max(1e-9),
+        peak_memory_bytes: trainer.peak_memory(),
+        seconds: progress.seconds,
+        recoveries: progress.recoveries,
+        recovery_seconds: progress.recovery_seconds,
+    };
+    run.write_gan_metrics(&metrics)?;
+    let config_toml = std::fs::read_to_string(run.config()).context("reading the run's configuration")?;
+    let grids = events.iter().filter_map(|event| match event {
+        // A picture that somebody removed is no reason to have no report.
+        Event::Sampled { step, path } => Some(Grid { step: *step, png: std::fs::read(run.path().join(path)).ok()? }),
+        _ => None,
+    });
+    let grids: Vec<Grid> = grids.collect();
+    let title = run.path().file_name().unwrap_or_default().to_string_lossy();
+    let report = GanReport {
+        title: &title,
+        config_toml: &config_toml,
+        events: &events,
+        metrics: &metrics,
+        environment,
+        grids: &grids,
+        features: features.as_deref().unwrap_or("no network: none were measured"),
+    };
+    run.write_gan_report(&report)?;
+    Ok(metrics)
+}

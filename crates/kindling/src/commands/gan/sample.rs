@@ -1,0 +1,91 @@
+//! `kindling gan sample`: images of a trained generator.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use kindling_data::Image;
+use kindling_runs::RunDir;
+use kindling_trainer::adversarial::{between, sample_latent};
+
+use super::compare::make;
+use super::config::GanRunConfig;
+use super::pictures;
+use crate::Done;
+use crate::device::DeviceChoice;
+
+/// Images of one way from latent vector to latent vector.
+const WAY: usize = 8;
+
+/// Make images: image i depends on the seed and i alone, and only as many as are computed at once are held
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The run's folder
+    run: PathBuf,
+    /// Images to make
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    count: u64,
+    /// What they are drawn with
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// A folder for one PNG an image, or a file ending in .png for a grid of them all
+    #[arg(long, value_name = "DIR|FILE.png")]
+    out: PathBuf,
+    /// Go from image to image in eight steps instead: every eight images are one way
+    #[arg(long)]
+    interpolate: bool,
+    /// Images computed at once; fewer where memory runs out
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    micro_batch: usize,
+    /// auto, cpu, cuda[:N] or wgpu
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+}
+
+/// More images do not make a grid that anybody can open.
+const MOST_IN_GRID: u64 = 4096;
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Done> {
+        let grid = self.out.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
+        if self.count == 0 || self.micro_batch == 0 {
+            bail!("there is nothing to make: --count and --micro-batch are at least 1");
+        }
+        if grid && self.count > MOST_IN_GRID {
+            bail!("a grid of {} images is too large to look at; give a folder as --out", self.count);
+        }
+        let run = RunDir::open(&self.run)?;
+        let config = GanRunConfig::of(&run)?;
+        let device = self.device.open()?.device;
+        let generator = config.trained(&run, &device)?;
+        let width = config.entry()?.latent;
+        let latents = (0..self.count).map(|index| self.latent(index, width));
+        let mut kept: Vec<Image> = Vec::new();
+        let mut number = 0u64;
+        make(&generator, latents, self.micro_batch, &device, |images| {
+            if grid {
+                kept.extend(images);
+                return Ok(());
+            }
+            for image in images {
+                pictures::write_png(&image, &self.out.join(format!("{number:05}.png")))?;
+                number += 1;
+            }
+            Ok(())
+        })?;
+        if grid {
+            let columns = if self.interpolate { WAY } else { pictures::columns(kept.len()) };
+            pictures::write_grid(&kept, columns, &self.out)?;
+        }
+        eprintln!("{} images: {}", self.count, self.out.display());
+        Ok(Done::Complete)
+    }
+
+    fn latent(&self, index: u64, width: usize) -> Vec<f32> {
+        if !self.interpolate {
+            return sample_latent(self.seed, index, width);
+        }
+        let (way, place) = (index / WAY as u64, index % WAY as u64);
+        let end = |number| sample_latent(self.seed, number, width);
+        between(&end(way), &end(way + 1), place as f64 / WAY as f64)
+    }
+}

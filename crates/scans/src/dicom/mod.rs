@@ -1,0 +1,134 @@
+//! DICOM files.
+
+mod codec;
+mod directory;
+mod elements;
+mod file;
+mod frames;
+mod header;
+mod present;
+mod rle;
+mod tags;
+
+use std::path::Path;
+
+use kindling_data::{DataError, Format, Image, Part};
+
+use self::file::{DicomFile, is_dicom, unreadable};
+use self::header::Header;
+use crate::Window;
+
+/// DICOM files and DICOMDIR: each image of a file is a sample, the patient its group.
+///
+/// Uncompressed, deflated, RLE, JPEG (8-bit lossy, lossless up to 16 bits) and JPEG 2000. Grey images go through the
+/// rescaling and then through [`Dicom::window`], or through the file's first window, or, where there is none, become 0
+/// to 1 over the range that the stored bits can hold. MONOCHROME1 is inverted; palettes and YBR become RGB.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dicom {
+    /// Instead of the windows in the files, in their units (Hounsfield's for CT).
+    pub window: Option<Window>,
+}
+
+/// The values of an image as they are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredValues {
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub columns: usize,
+    /// 1 or 3.
+    pub samples: usize,
+    /// `rows * columns * samples`, row by row, channels interleaved. YBR stays YBR, but every pixel has its chroma.
+    pub values: Vec<i64>,
+}
+
+impl Dicom {
+    /// How many images a file holds.
+    ///
+    /// # Errors
+    /// [`DataError::Io`], [`DataError::TooLarge`] and [`DataError::Unreadable`], with the path.
+    pub fn frames(path: &Path) -> Result<usize, DataError> {
+        Ok(Header::of(&DicomFile::open_header(path)?).map_err(|reason| unreadable(path, reason))?.frames)
+    }
+
+    /// The stored values of an image, before rescaling and windows.
+    ///
+    /// # Errors
+    /// As [`Dicom::frames`].
+    pub fn stored(path: &Path, frame: usize) -> Result<StoredValues, DataError> {
+        let file = DicomFile::open(path)?;
+        stored(&file, frame).map_err(|reason| unreadable(path, reason))
+    }
+
+    /// The image of a file's bytes: what [`Format::read`] does with a file. For tests that make up bytes.
+    ///
+    /// # Errors
+    /// What is wrong with them, in words.
+    pub fn parse(&self, bytes: &[u8], frame: usize) -> Result<Image, String> {
+        let file = DicomFile::parse(bytes.to_vec(), true).map_err(|failure| match failure {
+            elements::Failure::Nonsense(reason) => reason,
+            elements::Failure::TooShort => "it ends too early".to_owned(),
+        })?;
+        self.image(&file, frame)
+    }
+
+    fn image(&self, file: &DicomFile, frame: usize) -> Result<Image, String> {
+        let header = Header::of(file)?;
+        let stored = codec::decode(file, &header, frame)?;
+        present::present(file, &header, frame, &stored, self.window)
+    }
+}
+
+fn stored(file: &DicomFile, frame: usize) -> Result<StoredValues, String> {
+    let header = Header::of(file)?;
+    let values = codec::decode(file, &header, frame)?.values().collect();
+    Ok(StoredValues { rows: header.rows, columns: header.columns, samples: header.samples, values })
+}
+
+impl Format for Dicom {
+    fn claims(&self, path: &Path) -> bool {
+        let Some(extension) = path.extension() else {
+            return is_dicom(path);
+        };
+        let extension = extension.to_string_lossy().to_lowercase();
+        match extension.as_str() {
+            "dcm" | "dicom" => true,
+            "ima" => is_dicom(path),
+            // Files are often named after a UID, whose last number looks like an extension.
+            other => other.bytes().all(|byte| byte.is_ascii_digit()) && is_dicom(path),
+        }
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<Part>, DataError> {
+        let file = DicomFile::open_header(path)?;
+        if !directory::is_directory(&file) {
+            return list_file(path, &file);
+        }
+        let mut parts = Vec::new();
+        for image in directory::images(path, &file)? {
+            parts.extend(list_file(&image, &DicomFile::open_header(&image)?)?);
+        }
+        Ok(parts)
+    }
+
+    fn read(&self, part: &Part) -> Result<Image, DataError> {
+        let file = DicomFile::open(&part.path)?;
+        self.image(&file, part.frame.unwrap_or(0)).map_err(|reason| unreadable(&part.path, reason))
+    }
+}
+
+fn list_file(path: &Path, file: &DicomFile) -> Result<Vec<Part>, DataError> {
+    let header = Header::of(file).map_err(|reason| unreadable(path, reason))?;
+    let text = |tag| file.elements.text(&file.bytes, 0, tag);
+    let several = header.frames > 1;
+    // Images of one file stay together even where nobody is named.
+    let alone = || several.then(|| path.display().to_string());
+    let group = text(tags::PATIENT_ID).or_else(|| text(tags::STUDY_INSTANCE_UID)).or_else(alone);
+    let frames = (0..header.frames).map(|frame| Part {
+        path: path.to_owned(),
+        frame: several.then_some(frame),
+        channels: header.channels(),
+        group: group.clone(),
+    });
+    Ok(frames.collect())
+}

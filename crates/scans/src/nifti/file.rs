@@ -1,0 +1,275 @@
+//! Reads a NIfTI-1 file, trusting nothing it says: the header is checked before a single voxel is read.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::GzDecoder;
+use nifti::volume::inmem::InMemNiftiVolume;
+use nifti::{DataElement, NiftiHeader, NiftiType};
+use sha2::{Digest, Sha256};
+
+use crate::nifti::axes::anatomical_axes;
+use crate::nifti::volume::Volume;
+use crate::nifti::voxels::Voxels;
+
+/// Voxels along an axis.
+const MAX_SIDE: usize = 1024;
+/// Voxels in all, four times the largest of our volumes.
+const MAX_VOXELS: usize = 1 << 27;
+/// Bytes between header and voxels, and after the voxels.
+const MAX_EXTRA: u64 = 1 << 20;
+/// The header and the four bytes that say whether extensions follow.
+const HEADER_BYTES: u64 = 348;
+const FIRST_VOXEL: u64 = 352;
+
+/// A volume and the SHA-256 of its unpacked file, in hexadecimal.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The volume.
+    pub volume: Volume,
+    /// Of the unpacked file.
+    pub sha256: String,
+}
+
+/// Why a file is no volume of ours.
+#[derive(Debug)]
+pub enum ReadError {
+    /// It could not be opened or read.
+    Io(io::Error),
+    /// It was read, and makes no sense: the reason.
+    Nonsense(String),
+}
+
+/// Reads `path`, a `.nii` or `.nii.gz`, as the volume called `name`, to its very end.
+///
+/// # Errors
+/// [`ReadError`].
+pub fn read_volume(path: &Path, name: &str) -> Result<Loaded, ReadError> {
+    let mut file = BufReader::new(File::open(path).map_err(ReadError::Io)?);
+    let packed = file.fill_buf().map_err(ReadError::Io)?.starts_with(&[0x1f, 0x8b]);
+    // What is called packed and is not should say so, rather than that it is no NIfTI file.
+    if packed || path.extension().is_some_and(|have| have.eq_ignore_ascii_case("gz")) {
+        return read_from(GzDecoder::new(file), name);
+    }
+    read_from(file, name)
+}
+
+/// Reads the bytes of an unpacked file.
+pub(crate) fn read_from(stream: impl Read, name: &str) -> Result<Loaded, ReadError> {
+    let mut stream = Hashed { inner: stream, sha256: Sha256::new() };
+
+    let header = NiftiHeader::from_reader(&mut stream).map_err(nonsense)?;
+    let (dims, element, start) = check(&header).map_err(ReadError::Nonsense)?;
+    let axes = anatomical_axes(&header, dims).map_err(ReadError::Nonsense)?;
+
+    skip(&mut stream, start - HEADER_BYTES)?;
+    let stored = InMemNiftiVolume::from_reader(&mut stream, &header).map_err(nonsense)?;
+    // To the very end: the checksum of a gzip file is its last word.
+    if skip(&mut stream, MAX_EXTRA)? == MAX_EXTRA {
+        return Err(ReadError::Nonsense("much more data follows than its header announces".into()));
+    }
+
+    let voxels = typed(stored, element, &header).map_err(nonsense)?;
+    let volume = Volume::new(name, voxels, axes).map_err(ReadError::Nonsense)?;
+    let sha256 = stream.sha256.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Loaded { volume, sha256 })
+}
+
+/// The shape, the voxel type and the position of the first voxel.
+fn check(header: &NiftiHeader) -> Result<([usize; 3], NiftiType, u64), String> {
+    if header.sizeof_hdr != HEADER_BYTES as i32 || &header.magic != b"n+1\0" {
+        return Err("it is not a NIfTI-1 file with header and voxels in one".into());
+    }
+    let sides = header.dim().map_err(|error| error.to_string())?;
+    let dims = match sides {
+        [x, y, z, more @ ..] if more.iter().all(|&side| side == 1) => [*x, *y, *z].map(usize::from),
+        _ => return Err(format!("it has {sides:?} voxels, where a single 3-D volume is expected")),
+    };
+    let count: usize = dims.iter().product();
+    if dims.iter().any(|&side| side > MAX_SIDE) || count > MAX_VOXELS {
+        return Err(format!(
+            "it announces {dims:?} voxels; at most {MAX_SIDE} along a side and {MAX_VOXELS} in all are read"
+        ));
+    }
+    let element = header.data_type().map_err(|error| error.to_string())?;
+    if usize::try_from(header.bitpix) != Ok(element.size_of() * 8) {
+        return Err(format!("it announces {} bits a voxel for voxels of type {element:?}", header.bitpix));
+    }
+    let start = header.vox_offset;
+    if !((FIRST_VOXEL as f32)..=(MAX_EXTRA as f32)).contains(&start) || start.fract() != 0.0 {
+        return Err(format!("its voxels are said to start at byte {start}"));
+    }
+    Ok((dims, element, start as u64))
+}
+
+/// The voxels in the type they are kept in.
+fn typed(stored: InMemNiftiVolume, element: NiftiType, header: &NiftiHeader) -> nifti::Result<Voxels> {
+    // A negative slope turns dark into bright; any positive one is undone by the intensity window.
+    let inverted = header.scl_slope < 0.0;
+    let voxels = match element {
+        NiftiType::Uint8 if !inverted => Voxels::U8(stored.into_nifti_typed_data()?),
+        NiftiType::Int16 if !inverted => Voxels::I16(stored.into_nifti_typed_data()?),
+        NiftiType::Uint16 if !inverted => Voxels::U16(stored.into_nifti_typed_data()?),
+        NiftiType::Uint8 => floats::<u8>(stored, f32::from)?,
+        NiftiType::Int8 => floats::<i8>(stored, f32::from)?,
+        NiftiType::Int16 => floats::<i16>(stored, f32::from)?,
+        NiftiType::Uint16 => floats::<u16>(stored, f32::from)?,
+        NiftiType::Int32 => floats::<i32>(stored, |value| value as f32)?,
+        NiftiType::Uint32 => floats::<u32>(stored, |value| value as f32)?,
+        NiftiType::Float32 => floats::<f32>(stored, |value| value)?,
+        NiftiType::Float64 => floats::<f64>(stored, |value| value as f32)?,
+        other => return Err(nifti::NiftiError::UnsupportedDataType(other)),
+    };
+    Ok(match voxels {
+        Voxels::F32(mut values) if inverted => {
+            values.iter_mut().for_each(|value| *value = -*value);
+            Voxels::F32(values)
+        }
+        voxels => voxels,
+    })
+}
+
+fn floats<T: DataElement>(stored: InMemNiftiVolume, to_float: impl Fn(T) -> f32) -> nifti::Result<Voxels> {
+    Ok(Voxels::F32(stored.into_nifti_typed_data::<T>()?.into_iter().map(to_float).collect()))
+}
+
+/// Reads over at most `count` bytes; how many there were.
+fn skip(stream: &mut impl Read, count: u64) -> Result<u64, ReadError> {
+    io::copy(&mut stream.take(count), &mut io::sink()).map_err(|error| nonsense(error.into()))
+}
+
+/// The errors of a stream that could be opened: broken gzip, a file that ends too early, or a reader's complaint.
+fn nonsense(error: nifti::NiftiError) -> ReadError {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    match error {
+        nifti::NiftiError::Io(error) => match error.kind() {
+            UnexpectedEof => ReadError::Nonsense("it ends too early".into()),
+            InvalidData | InvalidInput => ReadError::Nonsense(error.to_string()),
+            _ => ReadError::Io(error),
+        },
+        error => ReadError::Nonsense(error.to_string()),
+    }
+}
+
+/// Computes the SHA-256 of what is read through it.
+struct Hashed<R> {
+    inner: R,
+    sha256: Sha256,
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.sha256.update(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nifti::plane::Plane;
+    use crate::nifti::synthetic::{Nifti, ramp};
+
+    fn reason(nifti: &Nifti) -> String {
+        reason_of(&nifti.packed())
+    }
+
+    fn reason_of(bytes: &[u8]) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.nii.gz");
+        std::fs::write(&path, bytes).unwrap();
+        match read_volume(&path, "a").unwrap_err() {
+            ReadError::Nonsense(reason) => reason,
+            ReadError::Io(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn every_voxel_type_gives_the_same_slices() {
+        let wanted = ramp().read();
+        for element in [256, 4, 512, 8, 768, 16, 64] {
+            let volume = Nifti { element, ..ramp() }.read();
+            for plane in Plane::ALL {
+                assert_eq!(volume.slice(plane, 1), wanted.slice(plane, 1), "type {element}");
+            }
+        }
+    }
+
+    #[test]
+    fn extensions_before_the_voxels_are_skipped() {
+        let with = Nifti { vox_offset: 384.0, ..ramp() }.read();
+        assert_eq!(with.slice(Plane::Axial, 2), ramp().read().slice(Plane::Axial, 2));
+    }
+
+    #[test]
+    fn a_negative_slope_inverts_the_intensities() {
+        for element in [2, 16] {
+            let inverted = Nifti { slope: -1.0, element, ..ramp() }.read();
+            let (up, down) = (ramp().read().slice(Plane::Axial, 1), inverted.slice(Plane::Axial, 1));
+            assert!(up.pixels[0] > up.pixels[up.pixels.len() - 1]);
+            assert!(down.pixels[0] < down.pixels[down.pixels.len() - 1]);
+        }
+    }
+
+    #[test]
+    fn headers_that_lie_are_refused_in_a_sentence() {
+        for (nifti, says) in [
+            (Nifti { dim: [3, 0, 4, 5, 1, 1, 1, 1], ..ramp() }, "dim"),
+            (Nifti { dim: [9, 3, 4, 5, 1, 1, 1, 1], ..ramp() }, ""),
+            (Nifti { dim: [2, 3, 4, 5, 1, 1, 1, 1], ..ramp() }, "3-D"),
+            (Nifti { dim: [4, 3, 4, 5, 2, 1, 1, 1], ..ramp() }, "3-D"),
+            (Nifti { dim: [3, 3, 4, 1025, 1, 1, 1, 1], ..ramp() }, "at most 1024"),
+            (Nifti { dim: [3, 65535, 65535, 65535, 1, 1, 1, 1], ..ramp() }, "at most 1024"),
+            (Nifti { dim: [3, 1024, 1024, 1024, 1, 1, 1, 1], ..ramp() }, "in all"),
+            (Nifti { dim: [3, 300, 300, 300, 1, 1, 1, 1], ..ramp() }, ""),
+            (Nifti { bits: Some(-8), ..ramp() }, "bits a voxel"),
+            (Nifti { bits: Some(64), ..ramp() }, "bits a voxel"),
+            (Nifti { element: 32, bits: Some(64), ..ramp() }, ""),
+            (Nifti { element: 7777, bits: Some(8), ..ramp() }, ""),
+            (Nifti { vox_offset: 0.0, ..ramp() }, "start at byte"),
+            (Nifti { vox_offset: f32::NAN, ..ramp() }, "start at byte"),
+            (Nifti { vox_offset: f32::INFINITY, ..ramp() }, "start at byte"),
+            (Nifti { magic: *b"ni1\0", ..ramp() }, "NIfTI-1"),
+            (Nifti { magic: *b"oops", ..ramp() }, ""),
+            (Nifti { sform_code: 0, ..ramp() }, "orientation"),
+            (Nifti { extra: 2 << 20, ..ramp() }, "more data follows"),
+            (Nifti { values: vec![3; 60], ..ramp() }, "same"),
+        ] {
+            let reason = reason(&nifti);
+            assert!(!reason.is_empty() && reason.contains(says), "{reason} ({says})");
+        }
+    }
+
+    #[test]
+    fn cut_and_flipped_files_are_refused_and_never_panic() {
+        let whole = ramp().packed();
+        let unpacked = ramp().unpacked();
+        assert!(reason_of(b"not gzip at all").contains("gzip"));
+        assert!(!reason_of(b"").is_empty());
+        for end in 1..whole.len() {
+            assert!(!reason_of(&whole[..end]).is_empty(), "cut at {end}");
+        }
+        let mut refused = 0;
+        for position in 0..unpacked.len() {
+            for flip in [0x01, 0x80, 0xff] {
+                let mut bytes = unpacked.clone();
+                bytes[position] ^= flip;
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("a.nii.gz");
+                std::fs::write(&path, crate::nifti::synthetic::pack(&bytes)).unwrap();
+                refused += usize::from(read_volume(&path, "a").is_err());
+            }
+        }
+        assert!(refused > 50, "{refused}");
+    }
+
+    #[test]
+    fn a_flipped_bit_in_the_packed_file_is_noticed() {
+        let mut packed = ramp().packed();
+        let checksum = packed.len() - 8;
+        packed[checksum] ^= 1;
+        assert!(!reason_of(&packed).is_empty());
+    }
+}

@@ -1,0 +1,201 @@
+//! A volume in memory, and the slices through it.
+
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::F32;
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
+use kindling_data::Image;
+
+use crate::nifti::axes::Axis;
+use crate::nifti::plane::Plane;
+use crate::nifti::voxels::{Voxels, Window};
+
+/// A voxel is foreground where its intensity, windowed to [0, 1], is above this.
+const FOREGROUND: f32 = 0.1;
+/// Spacings that differ by less are taken for equal.
+const SPACING_TOLERANCE: f64 = 0.01;
+
+/// A volume with named axes. It is kept as stored; slices are cut, turned and scaled when asked for.
+#[derive(Debug)]
+pub struct Volume {
+    name: String,
+    voxels: Voxels,
+    window: Window,
+    axes: [Axis; 3],
+    /// Distance in the stored array of neighbours along each anatomical axis.
+    strides: [usize; 3],
+}
+
+impl Volume {
+    /// `voxels` are stored with the first array axis fastest.
+    pub(crate) fn new(name: &str, voxels: Voxels, axes: [Axis; 3]) -> Result<Self, String> {
+        if voxels.len() != axes.iter().map(|axis| axis.len).product::<usize>() {
+            return Err(format!("it holds {} voxels, not as many as its header announces", voxels.len()));
+        }
+        let window = Window::of(&voxels).ok_or("its voxels are all the same")?;
+        let len_of = |array: usize| axes.iter().find(|axis| axis.array == array).map_or(1, |axis| axis.len);
+        let strides = axes.map(|axis| (0..axis.array).map(len_of).product());
+        Ok(Self { name: name.to_owned(), voxels, window, axes, strides })
+    }
+
+    /// As given when it was read.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many voxels it has.
+    pub(crate) fn voxels(&self) -> usize {
+        self.voxels.len()
+    }
+
+    /// The axis that the slices of a plane are stacked along.
+    pub fn normal(&self, plane: Plane) -> &Axis {
+        &self.axes[plane.normal()]
+    }
+
+    /// The windowed intensity at a point counted to the right, to the front and to the top.
+    fn at(&self, point: [usize; 3]) -> f32 {
+        let along = |r: usize| {
+            let axis = &self.axes[r];
+            let index = if axis.flipped { axis.len - 1 - point[r] } else { point[r] };
+            index * self.strides[r]
+        };
+        self.window.scale(self.voxels.get(along(0) + along(1) + along(2)))
+    }
+
+    /// The share of foreground in every slice, by axis.
+    pub fn foreground(&self) -> [Vec<f64>; 3] {
+        let [width, depth, height] = self.axes.map(|axis| axis.len);
+        let mut counts = self.axes.map(|axis| vec![0_usize; axis.len]);
+        for z in 0..height {
+            for y in 0..depth {
+                for x in 0..width {
+                    if self.at([x, y, z]) > FOREGROUND {
+                        counts[0][x] += 1;
+                        counts[1][y] += 1;
+                        counts[2][z] += 1;
+                    }
+                }
+            }
+        }
+        counts.map(|slices| {
+            let voxels = self.voxels.len() / slices.len();
+            slices.into_iter().map(|count| count as f64 / voxels as f64).collect()
+        })
+    }
+
+    /// A slice with square pixels, grey, in [0, 1], turned as [`Plane::in_plane`] says. Panics if there is no such
+    /// slice.
+    pub fn slice(&self, plane: Plane, index: usize) -> Image {
+        let (across, down) = plane.in_plane();
+        let (width, height) = (self.axes[across].len, self.axes[down].len);
+        let mut pixels = Vec::with_capacity(width * height);
+        let mut point = [0; 3];
+        point[plane.normal()] = index;
+        for row in (0..height).rev() {
+            point[down] = row;
+            for column in (0..width).rev() {
+                point[across] = column;
+                pixels.push(self.at(point));
+            }
+        }
+        squared(Image { width, height, channels: 1, pixels }, self.axes[across].spacing, self.axes[down].spacing)
+    }
+}
+
+/// The image with square pixels: the side with the coarser voxels is interpolated to the finer ones.
+fn squared(image: Image, across: f64, down: f64) -> Image {
+    let pixel = across.min(down);
+    if across.max(down) / pixel < 1.0 + SPACING_TOLERANCE {
+        return image;
+    }
+    let side = |voxels: usize, spacing: f64| (voxels as f64 * spacing / pixel).round() as usize;
+    let (width, height) = (side(image.width, across), side(image.height, down));
+    let source: Vec<F32> = image.pixels.iter().map(|&value| F32::new(value)).collect();
+    let mut target = TypedImage::<F32>::new(width as u32, height as u32);
+    let resized = TypedImageRef::new(image.width as u32, image.height as u32, &source).map(|source| {
+        let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear));
+        Resizer::new().resize_typed(&source, &mut target, &options)
+    });
+    debug_assert!(matches!(resized, Ok(Ok(()))), "buffers have the sizes they are described by");
+    let pixels = target.pixels().iter().map(|value| value.0.clamp(0.0, 1.0)).collect();
+    Image { width, height, channels: 1, pixels }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nifti::synthetic::{Nifti, ramp};
+
+    /// Every way to store the same volume: 6 orders of axes, each flipped or not.
+    fn stored_every_way() -> Vec<Nifti> {
+        let base = Nifti { spacing: [1.0, 2.0, 1.0], ..ramp() };
+        let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+        let flips = (0..8).map(|bits| [bits & 1 > 0, bits & 2 > 0, bits & 4 > 0]);
+        flips.flat_map(|flips| orders.map(|order| base.stored_as(order, flips))).collect()
+    }
+
+    #[test]
+    fn a_volume_with_permuted_or_flipped_axes_gives_the_same_slices() {
+        let ways = stored_every_way();
+        assert_eq!(ways.len(), 48);
+        let base = ways[0].read();
+        for way in &ways {
+            let volume = way.read();
+            assert_eq!(volume.foreground(), base.foreground());
+            for plane in Plane::ALL {
+                let (axis, wanted) = (volume.normal(plane), base.normal(plane));
+                assert_eq!(axis.len, wanted.len);
+                for index in 0..axis.len {
+                    assert!((axis.position(index) - wanted.position(index)).abs() < 1e-4);
+                    assert_eq!(volume.slice(plane, index), base.slice(plane, index), "{way:?} {plane:?} {index}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn slices_show_superior_or_anterior_up_and_the_right_or_the_nose_on_the_left() {
+        // Brighter to the right (x), to the front (y), to the top (z): 3 x 4 x 5 voxels.
+        let value = |weights: [u8; 3]| {
+            let value = move |[x, y, z]: [usize; 3]| weights[0] * x as u8 + weights[1] * y as u8 + weights[2] * z as u8;
+            Nifti::of([3, 4, 5], value).read()
+        };
+        let corners = |image: &Image| {
+            let (right, bottom) = (image.width - 1, image.height - 1);
+            [image.at(0, 0, 0), image.at(right, 0, 0), image.at(0, bottom, 0), image.at(right, bottom, 0)]
+        };
+        let [left, top] = [[1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]];
+        for (plane, size, across, down) in [
+            (Plane::Sagittal, (4, 5), [0, 9, 0], [0, 0, 9]),
+            (Plane::Coronal, (3, 5), [9, 0, 0], [0, 0, 9]),
+            (Plane::Axial, (3, 4), [9, 0, 0], [0, 9, 0]),
+        ] {
+            let image = value(across).slice(plane, 1);
+            assert_eq!((image.width, image.height), size, "{plane:?}");
+            assert_eq!(corners(&image), left, "{plane:?}");
+            assert_eq!(corners(&value(down).slice(plane, 1)), top, "{plane:?}");
+        }
+    }
+
+    #[test]
+    fn pixels_are_square_whatever_the_voxels_are() {
+        let volume = Nifti { spacing: [1.0, 1.0, 3.0], ..ramp() }.read();
+        let size = |plane: Plane| {
+            let image = volume.slice(plane, 0);
+            assert_eq!(image.pixels.len(), image.width * image.height);
+            (image.width, image.height)
+        };
+        assert_eq!(size(Plane::Sagittal), (4, 15));
+        assert_eq!(size(Plane::Coronal), (3, 15));
+        assert_eq!(size(Plane::Axial), (3, 4));
+    }
+
+    #[test]
+    fn foreground_is_counted_by_slice() {
+        // One bright voxel column at x = 1 in a dark volume.
+        let volume = Nifti::of([3, 4, 5], |[x, _, _]| if x == 1 { 200 } else { 10 }).read();
+        let [x, y, z] = volume.foreground();
+        assert_eq!(x, [0.0, 1.0, 0.0]);
+        assert!(y.iter().chain(&z).all(|share| (share - 1.0 / 3.0).abs() < 1e-9));
+    }
+}

@@ -1,0 +1,197 @@
+//! DICOM files that others published: what `scripts/fetch-test-files.sh` brings, against what pydicom reads.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use kindling_data::Format;
+use kindling_scans::Dicom;
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// What pydicom reads; `scripts/dicom-sums.py` wrote it.
+const SUMS: &str = include_str!("dicom-sums.json");
+/// What is not decoded, with the reason.
+const NOT_DECODED: &str = include_str!("not-decoded.txt");
+/// How far apart two decoders of a lossy stream may be: each rounds its own way.
+const LOSSY_TOLERANCE: i64 = 4;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let folder = folder();
+    let here = folder.join("pydicom").is_dir();
+    assert!(
+        here || std::env::var_os("KINDLING_REQUIRE_DATA").is_none(),
+        "KINDLING_REQUIRE_DATA is set, but {folder:?} is not there: run scripts/fetch-test-files.sh"
+    );
+    if !here {
+        eprintln!("not run: published DICOM files: run scripts/fetch-test-files.sh");
+    }
+    let tests: [(&str, fn(&Path)); 4] = [
+        ("stored_values_equal_pydicoms_or_the_file_is_listed_as_not_decoded", values_equal),
+        ("a_dicomdir_lists_the_images_of_its_patients", a_dicomdir),
+        ("every_published_file_ends_in_an_image_or_an_error_with_its_path", no_crash),
+        ("damaged_copies_of_published_files_never_crash", damaged_copies),
+    ];
+    let trials = tests.map(|(name, test)| {
+        let folder = folder.clone();
+        Trial::test(name, move || {
+            test(&folder);
+            Ok::<(), Failed>(())
+        })
+        .with_ignored_flag(!here)
+    });
+    libtest_mimic::run(&arguments, trials.into()).exit();
+}
+
+/// As the fetch script.
+fn folder() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).unwrap_or_default();
+    set("KINDLING_DATA").unwrap_or_else(|| cache().join("kindling")).join("test-files")
+}
+
+/// File names with the beginning of the reason.
+fn listed() -> BTreeMap<&'static str, &'static str> {
+    NOT_DECODED.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": ")).collect()
+}
+
+fn values_equal(folder: &Path) {
+    let sums: Value = serde_json::from_str(SUMS).unwrap();
+    let listed = listed();
+    let (mut wrong, mut refused, mut exact, mut close) = (Vec::new(), BTreeSet::new(), 0, 0);
+    for (name, entry) in sums["files"].as_object().unwrap() {
+        let path = folder.join(name);
+        if !path.exists() && name.starts_with("pydicom-data/") {
+            continue; // only fetched when asked for
+        }
+        let images = entry["images"].as_array().unwrap();
+        match Dicom::frames(&path) {
+            Ok(frames) if frames != images.len() => wrong.push(format!("{name}: {frames} images")),
+            _ => {}
+        }
+        for (frame, image) in images.iter().enumerate() {
+            let stored = match Dicom::stored(&path, frame) {
+                Ok(stored) => stored,
+                Err(error) => {
+                    refused.insert(name.as_str());
+                    let error = error.to_string();
+                    match listed.get(name.as_str()) {
+                        Some(reason) if error.contains(reason) && error.contains(path.to_str().unwrap()) => {}
+                        reason => wrong.push(format!("{name}: {error} (listed: {reason:?})")),
+                    }
+                    break;
+                }
+            };
+            let shape = [stored.rows, stored.columns, stored.samples];
+            if entry["shape"] != serde_json::json!(shape) {
+                wrong.push(format!("{name}: shape {shape:?}"));
+                break;
+            }
+            let bytes: Vec<u8> = stored.values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let sum: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            let total: i64 = stored.values.iter().sum();
+            if image["sha256"] == sum.as_str() && image["sum"] == total {
+                exact += 1;
+                continue;
+            }
+            let wanted = image["probe"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let probe = (0..wanted.len()).map(|place| stored.values[place * stored.values.len() / wanted.len()]);
+            let apart = probe.zip(wanted).map(|(a, b)| (a - b.as_i64().unwrap()).abs()).max().unwrap_or(i64::MAX);
+            let mean = (total - image["sum"].as_i64().unwrap()) as f64 / stored.values.len() as f64;
+            if entry["lossy"] == true && apart <= LOSSY_TOLERANCE && mean.abs() < 0.5 {
+                close += 1;
+                continue;
+            }
+            wrong.push(format!(
+                "{name}#{frame}: up to {apart} apart, in the mean {mean:.3}, {}",
+                entry["transfer_syntax"]
+            ));
+        }
+    }
+    for name in listed.keys().filter(|name| sums["files"].get(name).is_some() && !refused.contains(*name)) {
+        wrong.push(format!("{name} is listed as not decoded, but it is"));
+    }
+    println!(
+        "{exact} images equal pydicom's, {close} lossy ones to {LOSSY_TOLERANCE}, {} files refused",
+        refused.len()
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(exact >= 80, "only {exact} images were compared");
+}
+
+fn a_dicomdir(folder: &Path) {
+    let tests = folder.join("pydicom/dicomdirtests");
+    // 31 images of two patients, says pydicom's own test of these files.
+    for name in ["DICOMDIR", "DICOMDIR-bigEnd", "DICOMDIR-implicit", "DICOMDIR-nooffset", "DICOMDIR-reordered"] {
+        let parts = Dicom::default().list(&tests.join(name)).unwrap();
+        assert_eq!(parts.len(), 31, "{name}");
+        let groups: BTreeSet<_> = parts.iter().filter_map(|part| part.group.as_deref()).collect();
+        assert_eq!(groups, BTreeSet::from(["77654033", "98890234"]), "{name}");
+        assert!(parts.iter().all(|part| part.path.is_file() && part.path.starts_with(&tests)));
+    }
+    let error = Dicom::default().list(&tests.join("DICOMDIR-empty.dcm")).unwrap_err().to_string();
+    assert!(error.contains("DICOMDIR-empty.dcm") && error.contains("lists no images"), "{error}");
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
+    }
+}
+
+fn no_crash(folder: &Path) {
+    let mut paths = Vec::new();
+    files(&folder.join("pydicom"), &mut paths);
+    assert!(paths.len() > 80);
+    for path in paths {
+        let dicom = Dicom::default();
+        match dicom.list(&path).and_then(|parts| dicom.read(&parts[0])) {
+            Ok(image) => assert!(image.pixels.iter().all(|value| (0.0..=1.0).contains(value)), "{path:?}"),
+            // An error of a DICOMDIR may name a file that it lists.
+            Err(error) => {
+                let name = path.file_name().unwrap().to_str().unwrap();
+                let named = if name.starts_with("DICOMDIR") { "dicomdirtests" } else { name };
+                assert!(error.to_string().contains(named), "{path:?}: {error}");
+            }
+        }
+    }
+}
+
+/// Every file of less than 10 kB, cut off at many places and with bytes overwritten.
+fn damaged_copies(folder: &Path) {
+    let mut paths = Vec::new();
+    files(&folder.join("pydicom"), &mut paths);
+    paths.sort();
+    let (mut state, mut tried, mut images) = (0x9e37_79b9_7f4a_7c15u64, 0, 0);
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as usize
+    };
+    for path in paths {
+        let bytes = std::fs::read(&path).unwrap();
+        if bytes.len() > 10_000 || !bytes[128.min(bytes.len())..].starts_with(b"DICM") {
+            continue;
+        }
+        for round in 0..60 {
+            let mut copy = bytes.clone();
+            if round % 3 == 0 {
+                copy.truncate(132 + random() % (copy.len() - 132));
+            } else {
+                for _ in 0..1 + random() % 8 {
+                    let place = 132 + random() % (copy.len() - 132);
+                    copy[place] = [0, 0xFF, random() as u8][random() % 3];
+                }
+            }
+            tried += 1;
+            images += usize::from(Dicom::default().parse(&copy, 0).is_ok());
+        }
+    }
+    println!("{tried} damaged copies: {images} images, the others errors");
+    assert!(tried > 1000 && images > 0 && images < tried);
+}

@@ -1,0 +1,77 @@
+//! The two networks: what is committed together.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kindling_layers::{Critic, Generator};
+
+use super::config::AdversarialConfig;
+use super::lecam::LeCam;
+use super::spectral::SpectralNorm;
+use crate::checkpoint::{Kept, Stored};
+use crate::learner::Learner;
+use crate::optimizer::Optimizer;
+
+const GENERATOR: &str = "generator-";
+const CRITIC: &str = "discriminator-";
+const SPECTRAL: &str = "spectral.safetensors";
+const ANCHORS: [&str; 2] = ["lecam.real", "lecam.made"];
+
+/// Both networks with everything that training changes about them.
+#[derive(Clone)]
+pub(crate) struct Pair<G, D> {
+    pub(crate) generator: Learner<G>,
+    pub(crate) critic: Learner<D>,
+    /// Vectors of the critic's filters, if they are normalised.
+    pub(crate) spectral: Option<SpectralNorm>,
+    /// Where scores are held, once a step was done and if they are held.
+    pub(crate) anchors: Option<LeCam>,
+}
+
+impl<G: Generator, D: Critic> Pair<G, D> {
+    /// Both at their start, on the plain device.
+    pub(crate) fn new(generator: G, critic: D, config: &AdversarialConfig) -> Self {
+        let spectral = config.spectral_norm.then(|| SpectralNorm::new(&critic, config.seed));
+        let adam = || Optimizer::adam(config.betas);
+        Self {
+            generator: Learner::new("generator", generator, adam(), true),
+            critic: Learner::new("discriminator", critic, adam(), false),
+            spectral,
+            anchors: None,
+        }
+    }
+
+    /// A number that cannot be read unless all of both networks is there.
+    pub(crate) fn witness(&self) -> Option<Tensor<1>> {
+        let both = [self.generator.witness(), self.critic.witness()];
+        let both: Vec<Tensor<1>> = both.into_iter().flatten().collect();
+        (!both.is_empty()).then(|| Tensor::cat(both, 0).sum())
+    }
+}
+
+impl<G: Module, D: Module> Kept for Pair<G, D> {
+    fn store(&self) -> Result<Stored, String> {
+        let mut stored = Stored::default();
+        stored.put(GENERATOR, self.generator.save()?);
+        stored.put(CRITIC, self.critic.save()?);
+        if let Some(spectral) = &self.spectral {
+            stored.files.insert(SPECTRAL.to_string(), spectral.save()?);
+        }
+        if let Some(LeCam { real, made }) = self.anchors {
+            stored.numbers.extend(ANCHORS.iter().map(|name| name.to_string()).zip([real, made]));
+        }
+        Ok(stored)
+    }
+
+    fn restored(self, mut stored: Stored, device: &Device) -> Result<Self, String> {
+        let generator = self.generator.restore(stored.take(GENERATOR)?, device)?;
+        let critic = self.critic.restore(stored.take(CRITIC)?, device)?;
+        let spectral = match (self.spectral, stored.files.remove(SPECTRAL)) {
+            (Some(known), Some(saved)) => Some(known.restore(saved, device)?),
+            (None, None) => None,
+            _ => return Err("it was saved with another --spectral-norm".to_string()),
+        };
+        let [real, made] = ANCHORS.map(|name| stored.numbers.get(name).copied());
+        let anchors = real.zip(made).map(|(real, made)| LeCam { real, made });
+        Ok(Self { generator, critic, spectral, anchors })
+    }
+}

@@ -1,0 +1,325 @@
+//! The run: iteration after iteration, with previews and checkpoints.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use burn::tensor::Device;
+use kindling_data::{HostBatch, Loader};
+use kindling_layers::{Critic, Generator, Precision, parameters, tensors};
+use kindling_memory::Meter;
+use kindling_runs::{Event, EventLog, RunDir, RunError, write_atomically};
+
+use super::calibrate::calibrate;
+use super::config::AdversarialConfig;
+use super::guards::Guards;
+use super::pair::Pair;
+use super::step::AdversarialEngine;
+use crate::checkpoint::{Checkpoints, save_whatever_happens};
+use crate::error::TrainError;
+use crate::fault::Faults;
+use crate::fit::{Ended, Observer};
+use crate::loss_scale::LossScale;
+use crate::norm_momentum::NormMomentum;
+use crate::policy::{Limits, Plan, Policy, Recompute};
+use crate::recovery::{Recovery, abandon_graph, carry_out};
+use crate::state::{Progress, TrainState};
+
+/// The two networks, on the plain device, with their initial weights.
+#[derive(Clone, Debug)]
+pub struct Adversaries<G, D> {
+    /// Makes images.
+    pub generator: G,
+    /// Tells them apart.
+    pub critic: D,
+}
+
+/// What a run is made of besides its configuration.
+pub struct AdversarialSetup<'a> {
+    /// The zoo's name of the pair.
+    pub model_name: &'a str,
+    /// A note in the weights files: what they belong to.
+    pub note: String,
+    /// Numbers of a latent vector.
+    pub latent: usize,
+    /// The device, without gradients.
+    pub device: Device,
+    /// Real images, [`AdversarialConfig::images_per_iteration`] in a batch, shuffled.
+    pub train: Loader,
+    /// Where everything is written.
+    pub run: &'a RunDir,
+    /// Set from outside to end the run after the current iteration.
+    pub stop: Arc<AtomicBool>,
+    /// How much is computed at once in the first iteration.
+    pub start: Plan,
+    /// Failures to come, for tests.
+    pub faults: Faults,
+}
+
+/// Looks at a generator now and then. Nothing it does can change the run's result.
+pub trait Preview<G> {
+    /// Looks at the averaged generator after iteration `step`, and answers with what is to be told about it.
+    ///
+    /// # Errors
+    /// What ends the run.
+    fn look(&mut self, step: u64, generator: &G) -> Result<Vec<Event>, TrainError>;
+}
+
+/// A run in progress.
+pub struct AdversarialTrainer<'a, G: Generator, D: Critic> {
+    config: AdversarialConfig,
+    setup: AdversarialSetup<'a>,
+    engine: AdversarialEngine,
+    checkpoints: Checkpoints,
+    log: EventLog,
+    meter: Meter,
+    state: TrainState<Pair<G, D>>,
+    guards: Guards,
+    /// The iteration of the newest checkpoint this process wrote.
+    saved: Option<u64>,
+    began: Instant,
+}
+
+impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
+    /// A run at its start.
+    ///
+    /// # Errors
+    /// [`TrainError::Config`] for values that cannot be, [`TrainError::Run`] if the event log cannot be opened.
+    pub fn new(
+        networks: Adversaries<G, D>,
+        config: AdversarialConfig,
+        setup: AdversarialSetup<'a>,
+    ) -> Result<Self, TrainError> {
+        config.check()?;
+        if setup.train.samples_per_epoch() < 2 {
+            return Err(TrainError::Config(format!(
+                "the data set has {} training image; a discriminator needs at least two to tell them from made ones",
+                setup.train.samples_per_epoch()
+            )));
+        }
+        let engine = AdversarialEngine {
+            device: setup.device.clone().autodiff(),
+            config: config.clone(),
+            latent: setup.latent,
+            norm_momentum: NormMomentum::new(None, config.iterations),
+            faults: setup.faults.clone(),
+        };
+        let state = TrainState {
+            learner: Pair::new(networks.generator, networks.critic, &config),
+            policy: policy(&config, setup.start),
+            loss_scale: LossScale::new(Precision::F32),
+            progress: Progress::default(),
+        };
+        let checkpoints = Checkpoints::new(setup.run.checkpoints(), setup.model_name);
+        let log = EventLog::open(&setup.run.events())?;
+        let meter = Meter::new(&setup.device);
+        let (guards, began) = (Guards::default(), Instant::now());
+        Ok(Self { config, setup, engine, checkpoints, log, meter, state, guards, saved: None, began })
+    }
+
+    /// Continues from the newest checkpoint: the log forgets what came after it.
+    ///
+    /// # Errors
+    /// [`TrainError::Checkpoint`] if there is none that can be used.
+    pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let asked = self.state.policy.clone();
+        self.state = self.checkpoints.load(self.state.clone(), &self.engine.device)?;
+        // What was found out is kept, unless something else is asked for now.
+        if asked.limits() != self.state.policy.limits() {
+            self.state.policy = asked;
+        }
+        let step = self.state.progress.step;
+        self.log.rewind_to(step)?;
+        self.emit(Event::Resumed { step }, observer)
+    }
+
+    /// Where the run is; steps are iterations.
+    pub fn progress(&self) -> &Progress {
+        &self.state.progress
+    }
+
+    /// The most memory in use so far, in bytes.
+    pub fn peak_memory(&mut self) -> u64 {
+        self.meter.read().peak
+    }
+
+    /// The averaged generator, without gradients, and with running statistics of its own: those that were averaged with
+    /// its weights are other networks'.
+    ///
+    /// # Errors
+    /// [`TrainError::InferenceOutOfMemory`] or [`TrainError::Device`].
+    pub fn generator(&self) -> Result<G, TrainError> {
+        let AdversarialConfig { seed, norm_group, .. } = self.config;
+        calibrate(self.state.learner.generator.judged(), seed, self.setup.latent, norm_group, &self.setup.device)
+    }
+
+    /// How much is computed at once now.
+    pub fn plan(&self) -> Plan {
+        self.state.policy.plan()
+    }
+
+    /// Writes an event to the run's log and shows it to the observer.
+    ///
+    /// # Errors
+    /// [`TrainError::Run`] if the log cannot be written.
+    pub fn emit(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        self.log.append(&event)?;
+        observer.event(&event);
+        Ok(())
+    }
+
+    /// Trains to the end, or until asked to stop.
+    ///
+    /// # Errors
+    /// The first thing that went wrong. The state is that of the last good iteration, and the last checkpoint is intact.
+    pub fn fit(&mut self, preview: &mut dyn Preview<G>, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
+        let outcome = self.iterations(preview, observer);
+        // As with one network: what was good need not be lost, and the first error is the one to report.
+        let step = self.state.progress.step;
+        if outcome.is_err() && self.saved != Some(step) && step > 0 {
+            let _ = self.checkpoint(observer);
+        }
+        outcome
+    }
+
+    fn iterations(&mut self, preview: &mut dyn Preview<G>, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
+        if self.state.progress.step == 0 {
+            self.look(preview, observer)?;
+        }
+        while self.state.progress.step < self.config.iterations {
+            let mut started = Instant::now();
+            for batch in self.setup.train.epoch(self.state.progress.epoch, self.state.progress.batch) {
+                self.iteration(&batch?, started, observer)?;
+                let step = self.state.progress.step;
+                let last = step >= self.config.iterations;
+                if last || step.is_multiple_of(self.config.sample_iterations) {
+                    self.look(preview, observer)?;
+                }
+                if self.setup.stop.load(Ordering::Relaxed) && !last {
+                    self.checkpoint(observer)?;
+                    self.emit(Event::Interrupted { step }, observer)?;
+                    return Ok(Ended::Interrupted);
+                }
+                if last {
+                    break;
+                }
+                if step.is_multiple_of(self.config.checkpoint_iterations) {
+                    self.checkpoint(observer)?;
+                }
+                started = Instant::now();
+            }
+            if self.state.progress.batch >= self.setup.train.batches_per_epoch() {
+                self.state.end_epoch();
+            }
+        }
+        if self.saved != Some(self.state.progress.step) {
+            self.checkpoint(observer)?;
+        }
+        Ok(Ended::Finished)
+    }
+
+    /// One iteration: compute, commit, tell. `started` is when the wait for its batch began.
+    fn iteration(
+        &mut self,
+        batch: &HostBatch,
+        started: Instant,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainError> {
+        let step = self.state.progress.step + 1;
+        let Self { engine, state, setup, .. } = &*self;
+        let mut recoveries = Vec::new();
+        let outcome = carry_out(
+            &state.policy,
+            &setup.device,
+            || abandon_graph(&state.learner.generator.model, &setup.device),
+            |recovery| recoveries.push(recovery.clone()),
+            |plan| engine.compute(&state.learner, batch, plan, step),
+        );
+        self.tell("training", recoveries, observer)?;
+        let (good, policy) = outcome?;
+        let seconds = started.elapsed().as_secs_f64();
+        self.state.commit(good.pair, policy, batch.len(), seconds);
+        let event = Event::Iteration {
+            step,
+            epoch: self.state.progress.epoch + 1,
+            discriminator_loss: good.critic_loss,
+            generator_loss: good.generator_loss,
+            discriminator_norm: good.critic_norm,
+            generator_norm: good.generator_norm,
+            real_believed: good.indicators.real_believed,
+            made_believed: good.indicators.made_believed,
+            spread: good.indicators.spread,
+            images_per_second: batch.len() as f64 / seconds.max(1e-9),
+            micro_batch: good.micro_batch,
+            peak_memory_bytes: self.meter.read().peak,
+            seconds: self.began.elapsed().as_secs_f64(),
+        };
+        self.emit(event, observer)?;
+        for text in self.guards.after(&good.indicators) {
+            self.emit(Event::Warned { step, text }, observer)?;
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, preview: &mut dyn Preview<G>, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let step = self.state.progress.step;
+        for event in preview.look(step, &self.generator()?)? {
+            self.emit(event, observer)?;
+        }
+        self.state.progress.evaluated = step;
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let mut recoveries = Vec::new();
+        let saved = save_whatever_happens(
+            &self.checkpoints,
+            &self.state,
+            &self.engine.faults,
+            &self.setup.device,
+            |recovery| recoveries.push(recovery),
+        );
+        self.tell("checkpoint", recoveries, observer)?;
+        let path = saved?.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let step = self.state.progress.step;
+        self.saved = Some(step);
+        self.write_weights(&self.setup.run.weights())?;
+        self.emit(Event::Checkpoint { step, path }, observer)
+    }
+
+    /// Counts recoveries and writes them down.
+    fn tell(&mut self, during: &str, recoveries: Vec<Recovery>, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        for Recovery { reason, lever, seconds } in recoveries {
+            self.state.recovered(seconds);
+            let (step, during) = (self.state.progress.step, during.to_string());
+            self.emit(Event::Recovered { step, during, reason, lever, seconds }, observer)?;
+        }
+        Ok(())
+    }
+
+    fn write_weights(&self, path: &std::path::Path) -> Result<(), TrainError> {
+        let step = self.state.progress.step;
+        let weights =
+            parameters::read(&self.generator()?).map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
+        let bytes = tensors::to_bytes(&weights, Some(&self.setup.note))
+            .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })?;
+        Ok(write_atomically(path, &bytes)?)
+    }
+}
+
+/// Which plans a run chooses from, and where it starts. A generator has one kind of cuts, so that there are two levels
+/// of recomputation.
+fn policy(config: &AdversarialConfig, start: Plan) -> Policy {
+    let level = |recompute: Recompute| recompute.min(Recompute::Stages);
+    let mut limits = Limits::new(config.largest_group(), config.batch_size);
+    if let Some(most) = config.micro_batch {
+        limits = limits.with_largest(most);
+    }
+    limits = match config.recompute.map(level) {
+        Some(fixed) => limits.with_recompute(fixed, fixed),
+        None => limits.with_recompute(Recompute::None, Recompute::Stages),
+    };
+    let micro_batch = config.micro_batch.unwrap_or(start.micro_batch);
+    let recompute = level(config.recompute.unwrap_or(start.recompute));
+    Policy::new(limits, Plan { micro_batch, recompute })
+}

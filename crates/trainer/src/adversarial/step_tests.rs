@@ -1,0 +1,212 @@
+//! What an iteration promises.
+
+use burn::tensor::Device;
+use kindling_layers::tensors::Tensors;
+
+use super::augment::DiffAugment;
+use super::config::AdversarialConfig;
+use super::losses::AdversarialLoss;
+use super::pair::Pair;
+use super::step::{AdversarialEngine, GoodIteration};
+use super::testing::{LATENT, ToyCritic, ToyGenerator, batch};
+use crate::checkpoint::{Kept, Stored};
+use crate::error::TrainError;
+use crate::norm_momentum::NormMomentum;
+use crate::policy::{Plan, Recompute};
+
+type Toys = Pair<ToyGenerator, ToyCritic>;
+
+/// Everything that is there: two rounds, spectral norm, average, augmentation, both regularisers.
+fn config() -> AdversarialConfig {
+    AdversarialConfig {
+        iterations: 10,
+        batch_size: 8,
+        rounds: 2,
+        micro_batch: None,
+        recompute: None,
+        norm_group: 2,
+        loss: AdversarialLoss::Hinge,
+        lr: 0.01,
+        lr_discriminator: 0.01,
+        cooldown: 0.0,
+        betas: [0.5, 0.99],
+        ema: 0.9,
+        spectral_norm: true,
+        lecam: 0.1,
+        reconstruction: 0.5,
+        diff_augment: DiffAugment::ALL,
+        clip_norm: Some(5.0),
+        seed: 4,
+        checkpoint_iterations: 5,
+        sample_iterations: 5,
+    }
+}
+
+fn engine(config: &AdversarialConfig, faults: &str) -> AdversarialEngine {
+    AdversarialEngine {
+        device: Device::flex().autodiff(),
+        config: config.clone(),
+        latent: LATENT,
+        norm_momentum: NormMomentum::Fixed(0.1),
+        faults: faults.parse().unwrap(),
+    }
+}
+
+fn start(config: &AdversarialConfig) -> Toys {
+    let device = Device::flex();
+    Pair::new(ToyGenerator::new(&device), ToyCritic::new(&device), config)
+}
+
+fn plan(micro_batch: usize, recompute: Recompute) -> Plan {
+    Plan { micro_batch, recompute }
+}
+
+type Good = GoodIteration<ToyGenerator, ToyCritic>;
+
+fn compute(pair: &Toys, step: u64, plan: Plan, faults: &str) -> Result<Good, TrainError> {
+    engine(&config(), faults).compute(pair, &batch(16, step as usize), &plan, step)
+}
+
+fn train(steps: u64, plan: Plan) -> Toys {
+    (1..=steps).fold(start(&config()), |pair, step| compute(&pair, step, plan, "").unwrap().pair)
+}
+
+type Everything = (Vec<(String, Tensors)>, Vec<(String, i64)>, Vec<(String, f64)>);
+
+/// Everything that is committed with an iteration, in host memory.
+fn everything(pair: &Toys) -> Everything {
+    let Stored { files, counters, numbers } = pair.store().unwrap();
+    (files.into_iter().collect(), counters.into_iter().collect(), numbers.into_iter().collect())
+}
+
+/// The largest difference between two sets of tensors, as a share of the largest element.
+fn distance(a: &Tensors, b: &Tensors) -> f64 {
+    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
+    let values = |tensors: &Tensors| -> Vec<f64> {
+        tensors.values().flat_map(|data| data.clone().convert::<f64>().try_to_vec::<f64>().unwrap()).collect()
+    };
+    let (a, b) = (values(a), values(b));
+    let largest = a.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
+    a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / largest
+}
+
+#[test]
+fn an_iteration_moves_everything_and_repeated_gives_the_same_bits() {
+    let (before, after) = (everything(&start(&config())), everything(&train(2, plan(4, Recompute::None))));
+    let names: Vec<&str> = after.0.iter().map(|(name, _)| name.as_str()).collect();
+    let expected = [
+        "discriminator-optimizer.safetensors",
+        "discriminator-weights.safetensors",
+        "generator-average.safetensors",
+        "generator-optimizer.safetensors",
+        "generator-weights.safetensors",
+        "spectral.safetensors",
+    ];
+    assert_eq!(names, expected);
+    assert!(before.0.iter().zip(&after.0).all(|(before, after)| before != after));
+    assert_eq!(after.2.len(), 2, "LeCam's anchors");
+    assert_eq!(after, everything(&train(2, plan(4, Recompute::None))));
+}
+
+#[test]
+fn the_micro_batch_changes_an_iteration_by_rounding_only() {
+    // Without Adam's division by tiny moments a rounding stays one: the moments are the gradients.
+    let whole = everything(&train(1, plan(8, Recompute::None)));
+    for micro in [2, 4] {
+        let parts = everything(&train(1, plan(micro, Recompute::None)));
+        for ((name, whole), (_, parts)) in whole.0.iter().zip(&parts.0) {
+            // Two rounds follow each other: what rounding did to the first is in the second.
+            let limit = if name.contains("optimizer") || name.contains("spectral") { 2e-4 } else { 2e-3 };
+            assert!(distance(whole, parts) < limit, "{name}, micro-batch {micro}: {}", distance(whole, parts));
+        }
+    }
+}
+
+#[test]
+fn recomputing_the_generators_maps_gives_the_same_bits() {
+    let kept = everything(&train(3, plan(4, Recompute::None)));
+    assert_eq!(kept, everything(&train(3, plan(4, Recompute::Stages))));
+}
+
+#[test]
+fn an_oom_in_either_half_changes_nothing_and_the_iteration_tried_again_is_the_same() {
+    let pair = train(2, plan(4, Recompute::None));
+    let before = everything(&pair);
+    let places = [
+        "imagine,micro=1",
+        "upload,micro=0",
+        "forward,micro=1",
+        "backward,micro=1",
+        "gate",
+        "optimizer",
+        "generator-forward,micro=1",
+        "generator-backward,micro=0",
+        "generator-gate",
+        "generator-optimizer",
+        "commit",
+    ];
+    for place in places {
+        for (kind, is_too_large) in [("oom", false), ("panic", false), ("toolarge", true)] {
+            let faults = format!("{kind}@step=3,phase={place}");
+            let error = compute(&pair, 3, plan(4, Recompute::None), &faults).err().expect("it was made to fail");
+            let told = matches!(
+                error,
+                TrainError::OutOfMemory { step: 3, micro_batch: 4, too_large, .. } if too_large == is_too_large
+            );
+            assert!(told, "{faults}: {error}");
+            assert_eq!(everything(&pair), before, "{faults}");
+        }
+    }
+    let good = compute(&pair, 3, plan(4, Recompute::None), "").unwrap();
+    assert_eq!(everything(&good.pair), everything(&train(3, plan(4, Recompute::None))));
+}
+
+#[test]
+fn a_pair_goes_on_from_its_stored_state_and_another_kind_of_state_is_refused() {
+    let pair = train(3, plan(8, Recompute::None));
+    let device = Device::flex().autodiff();
+    let restored = start(&config()).restored(pair.store().unwrap(), &device).unwrap();
+    let after = |pair: &Toys| everything(&compute(pair, 4, plan(8, Recompute::None), "").unwrap().pair);
+    assert_eq!(after(&pair), after(&restored));
+
+    let without = AdversarialConfig { spectral_norm: false, ..config() };
+    let refused = start(&without).restored(pair.store().unwrap(), &device).err().expect("another kind");
+    assert!(refused.contains("--spectral-norm"), "{refused}");
+}
+
+#[test]
+fn a_loss_that_is_not_a_number_stops_before_anything_changes() {
+    let pair = train(1, plan(8, Recompute::None));
+    let mut poisoned = batch(16, 2);
+    poisoned.images[7] = f32::NAN;
+    let plan = plan(8, Recompute::None);
+    let error = engine(&config(), "").compute(&pair, &poisoned, &plan, 2).err().expect("the loss is NaN");
+    assert!(matches!(error, TrainError::NotFinite { step: 2, .. }), "{error}");
+}
+
+#[test]
+fn every_loss_trains_with_and_without_everything_else() {
+    for loss in AdversarialLoss::ALL {
+        for bare in [false, true] {
+            let full = AdversarialConfig { loss, ..config() };
+            let config = match bare {
+                true => AdversarialConfig {
+                    rounds: 1,
+                    spectral_norm: false,
+                    lecam: 0.0,
+                    reconstruction: 0.0,
+                    diff_augment: DiffAugment::NONE,
+                    clip_norm: None,
+                    ..full
+                },
+                false => full,
+            };
+            let pair = start(&config);
+            let good = engine(&config, "").compute(&pair, &batch(16, 0), &plan(8, Recompute::None), 1).unwrap();
+            let told = good.indicators;
+            assert!((0.0..=1.0).contains(&told.real_believed) && (0.0..=1.0).contains(&told.made_believed));
+            assert!(told.spread > 0.0 && good.critic_norm > 0.0 && good.generator_norm > 0.0);
+            assert_ne!(everything(&pair), everything(&good.pair));
+        }
+    }
+}

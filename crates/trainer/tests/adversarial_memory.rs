@@ -1,0 +1,172 @@
+//! What the discriminator's half keeps of the generator, by the meter: nothing but its images.
+#![allow(clippy::unwrap_used)]
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kindling_data::{DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
+use kindling_layers::{Critic, Generator, Judgement};
+use kindling_memory::{CountingAllocator, host_usage};
+use kindling_runs::{Event, RunDir};
+use kindling_trainer::adversarial::{
+    AdversarialConfig, AdversarialLoss, AdversarialSetup, AdversarialTrainer, Adversaries, DiffAugment, Preview,
+};
+use kindling_trainer::{Faults, Observer, Plan, Recompute, TrainError};
+use kindling_zoo::{GanCritic, GanGenerator, GanOptions, find_gan};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
+
+thread_local! {
+    /// Live bytes each time a network began: of the generator, and of the discriminator.
+    static SEEN: RefCell<Vec<(Who, usize)>> = const { RefCell::new(Vec::new()) };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    Generator,
+    CriticOfReal,
+    CriticOfMade,
+}
+
+fn see(who: Who) {
+    SEEN.with_borrow_mut(|seen| seen.push((who, host_usage().current)));
+}
+
+#[derive(Module, Debug)]
+struct WatchedGenerator {
+    network: GanGenerator,
+}
+
+impl Generator for WatchedGenerator {
+    fn forward(&self, latent: Tensor<2>) -> Tensor<4> {
+        see(Who::Generator);
+        self.network.forward(latent)
+    }
+}
+
+#[derive(Module, Debug)]
+struct WatchedCritic {
+    network: GanCritic,
+}
+
+impl Critic for WatchedCritic {
+    fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+        see(Who::CriticOfMade);
+        self.network.forward(images)
+    }
+
+    fn judge(&self, images: Tensor<4>, choice: u64) -> Judgement {
+        see(Who::CriticOfReal);
+        self.network.judge(images, choice)
+    }
+}
+
+struct Grey;
+
+impl Source for Grey {
+    fn len(&self) -> usize {
+        64
+    }
+    fn label(&self, _: usize) -> usize {
+        0
+    }
+    fn read(&self, index: usize) -> Result<Image, DataError> {
+        Ok(Image::filled(64, 64, 1, index as f32 / 64.0))
+    }
+    fn name_of(&self, index: usize) -> String {
+        index.to_string()
+    }
+}
+
+struct Nobody;
+
+impl Preview<WatchedGenerator> for Nobody {
+    fn look(&mut self, _: u64, _: &WatchedGenerator) -> Result<Vec<Event>, TrainError> {
+        Ok(Vec::new())
+    }
+}
+
+impl Observer for Nobody {
+    fn event(&mut self, _: &Event) {}
+    fn evaluating(&mut self, _: &str, _: usize, _: usize) {}
+}
+
+/// Bytes between the beginning of the generator and that of the discriminator, in the halves of the second iteration.
+fn kept(features: usize, batch: usize) -> (usize, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunDir::create(Some(&folder.path().join("run")), "dcgan_64", "grey").unwrap();
+    let config = AdversarialConfig {
+        iterations: 2,
+        batch_size: batch,
+        rounds: 1,
+        micro_batch: None,
+        recompute: Some(Recompute::None),
+        norm_group: batch,
+        loss: AdversarialLoss::Hinge,
+        lr: 2e-4,
+        lr_discriminator: 2e-4,
+        cooldown: 0.0,
+        betas: [0.5, 0.999],
+        ema: 0.999,
+        spectral_norm: true,
+        lecam: 0.1,
+        reconstruction: 0.0,
+        diff_augment: DiffAugment::ALL,
+        clip_norm: None,
+        seed: 1,
+        checkpoint_iterations: 100,
+        sample_iterations: 100,
+    };
+    let half = || vec![0.5];
+    let preprocess = Preprocess::padded(64, 1, Normalisation { mean: half(), std: half() });
+    let loader = LoaderConfig::shuffled(batch, preprocess, 1);
+    let (device, entry) = (Device::flex(), find_gan("dcgan_64").unwrap());
+    let options = GanOptions { features, ..GanOptions::new(1, 1) };
+    let setup = AdversarialSetup {
+        model_name: entry.name,
+        note: String::new(),
+        latent: entry.latent,
+        device: device.clone(),
+        train: Loader::new(Arc::new(Grey), loader).unwrap(),
+        run: &run,
+        stop: Arc::new(AtomicBool::new(false)),
+        start: Plan { micro_batch: batch, recompute: Recompute::None },
+        faults: Faults::default(),
+    };
+    let networks = Adversaries {
+        generator: WatchedGenerator { network: entry.generator(&options, &device) },
+        critic: WatchedCritic { network: entry.critic(&options, &device) },
+    };
+    SEEN.take();
+    let mut trainer = AdversarialTrainer::new(networks, config, setup).unwrap();
+    trainer.fit(&mut Nobody, &mut Nobody).unwrap();
+    let seen = SEEN.take();
+    let who: Vec<Who> = seen.iter().map(|it| it.0).collect();
+    let iteration = [Who::Generator, Who::CriticOfReal, Who::CriticOfMade, Who::Generator, Who::CriticOfMade];
+    assert_eq!(who, [iteration, iteration].concat());
+    let grown = |from: usize, to: usize| seen[to].1.saturating_sub(seen[from].1);
+    (grown(5, 6), grown(8, 9))
+}
+
+#[test]
+fn nothing_of_the_generator_is_alive_while_the_discriminator_trains() {
+    let (features, batch) = (16, 16);
+    let images = batch * 64 * 64 * 4;
+    let (discriminator, generator) = kept(features, batch);
+    // The made images, the real ones as they are and as they are changed; the rest is smaller than one of these.
+    assert!(discriminator < 4 * images, "{discriminator} bytes beside images of {images}");
+    // Where the graph is recorded the meter sees it: what a layer makes, for every layer.
+    assert!(generator > 12 * images, "{generator} bytes beside images of {images}");
+}
+
+/// For the README: `cargo test --release -p kindling-cli -p kindling-trainer --test adversarial_memory -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures, and takes a minute"]
+fn what_a_graph_of_64_images_would_hold() {
+    let (discriminator, generator) = kept(64, 64);
+    println!("without a graph {discriminator} bytes, with one {generator} bytes");
+}

@@ -1,0 +1,8 @@
+//! IDX arrays.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = kindling_data::parse_idx(bytes);
+});

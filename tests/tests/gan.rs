@@ -1,0 +1,303 @@
+//! Two networks against each other: faults and kills through both halves, samples, refusals.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kindling_tests::{
+    Outcome, Started, checkpoints, events, json_of, kindling, picture, picture_folder, read_tensors, train,
+};
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+/// Everything on, small: two rounds of the discriminator, micro-batches, spectral norm, average, augmentation, LeCam.
+const FLAGS: &str = "--model dcgan_64 --features 4 --iterations 12 --batch-size 8 --discriminator-steps 2 --norm-group 4 \
+                     --micro-batch 4 --diff-augment colour,translation,cutout --spectral-norm on --lecam 0.1 --ema 0.9 \
+                     --checkpoint-iterations 3 --sample-iterations 6 --compare 0 --seed 5 --device cpu";
+
+fn gan(data: &Path, run: &Path, flags: &str) -> Command {
+    let mut command = kindling();
+    command.env_remove("RUST_BACKTRACE").args(["gan", "train", "--quiet", "--data"]).arg(data);
+    command.arg("--out").arg(run).args(flags.split_whitespace());
+    command
+}
+
+fn resume(run: &Path) -> Command {
+    let mut command = kindling();
+    command.env_remove("RUST_BACKTRACE").args(["gan", "train", "--quiet", "--resume"]).arg(run);
+    command
+}
+
+/// A folder of images and a finished run on it.
+struct Place {
+    folder: TempDir,
+    data: PathBuf,
+    run: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempdir().unwrap();
+        let (data, run) = (folder.path().join("data"), folder.path().join("run"));
+        picture_folder(&data, 12);
+        Self { folder, data, run }
+    }
+
+    fn trained() -> Self {
+        let place = Self::new();
+        Outcome::of(&mut gan(&place.data, &place.run, FLAGS)).succeeded();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Tries to train, expects a refusal before anything was written, and returns the sentence.
+    fn refused(&self, data: &Path, flags: &str) -> String {
+        let run = self.path("refused");
+        let sentence = Outcome::of(&mut gan(data, &run, flags)).refused();
+        assert!(!run.exists(), "a run that was refused left a folder; {sentence}");
+        sentence
+    }
+}
+
+fn iterations(run: &Path) -> Vec<Value> {
+    events(run).into_iter().filter(|event| event["event"] == "iteration").collect()
+}
+
+/// Fails unless two runs went through the same iterations and ended with the same bits.
+fn assert_same(run: &Path, other: &Path, when: &str) {
+    let (steps, others) = (iterations(run), iterations(other));
+    assert_eq!(steps.len(), others.len(), "{when}: every iteration once");
+    for (step, other) in steps.iter().zip(&others) {
+        let keys = ["step", "epoch", "discriminator_loss", "generator_loss", "discriminator_norm", "generator_norm"];
+        for key in keys.into_iter().chain(["real_believed", "made_believed", "spread"]) {
+            assert_eq!(step[key], other[key], "{when}: {key} of iteration {}", step["step"]);
+        }
+    }
+    let last = |run: &Path| checkpoints(run).pop().unwrap();
+    let (last, other_last) = (last(run), last(other));
+    let mut names: Vec<String> =
+        fs::read_dir(&last).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    let expected = [
+        "discriminator-optimizer.safetensors",
+        "discriminator-weights.safetensors",
+        "generator-average.safetensors",
+        "generator-optimizer.safetensors",
+        "generator-weights.safetensors",
+        "spectral.safetensors",
+        "state.toml",
+    ];
+    assert_eq!(names, expected, "{when}");
+    let same =
+        |a: PathBuf, b: PathBuf| assert!(fs::read(&a).unwrap() == fs::read(&b).unwrap(), "{when}: {}", a.display());
+    for name in expected.iter().filter(|name| **name != "state.toml") {
+        same(last.join(name), other_last.join(name));
+    }
+    for name in ["weights.safetensors", "samples/step-00000006.png", "samples/step-00000012.png"] {
+        same(run.join(name), other.join(name));
+    }
+    // Counters, LeCam's anchors and the position; not the clock and what is known about memory.
+    let stated = |folder: &Path| -> Vec<String> {
+        let text = fs::read_to_string(folder.join("state.toml")).unwrap();
+        let kept = |line: &&str| {
+            ["generator-", "discriminator-", "lecam.", "step =", "epoch =", "batch =", "\"generator-", "\"lecam"]
+                .iter()
+                .any(|begin| line.starts_with(begin))
+        };
+        text.lines().filter(kept).map(str::to_string).collect()
+    };
+    assert!(stated(&last).len() > 10, "{when}: {:?}", stated(&last));
+    assert_eq!(stated(&last), stated(&other_last), "{when}");
+}
+
+#[test]
+fn faults_in_both_halves_leave_the_bits_of_a_gan() {
+    let place = Place::trained();
+    let phases = [
+        "imagine",
+        "upload",
+        "forward",
+        "backward",
+        "gate",
+        "optimizer",
+        "generator-forward",
+        "generator-backward",
+        "generator-gate",
+        "generator-optimizer",
+        "commit",
+    ];
+    // One fault an iteration, so that cached memory is given back and the same micro-batch is tried again.
+    let schedule: Vec<String> = phases
+        .iter()
+        .zip(1..)
+        .map(|(phase, step)| {
+            let kind = if step % 2 == 0 { "oom" } else { "panic" };
+            // An epoch's last batch is small: only the generator's half always has two micro-batches.
+            let second = ["generator-forward", "generator-backward"].contains(phase);
+            let micro = if second { ",micro=1" } else { "" };
+            format!("{kind}@step={step},phase={phase}{micro}")
+        })
+        .chain(["oom@step=6,phase=checkpoint".to_string()])
+        .collect();
+    let run = place.path("faults");
+    let mut command = gan(&place.data, &run, FLAGS);
+    Outcome::of(command.env("KINDLING_FAULT", schedule.join(";"))).succeeded();
+    let recovered = events(&run).into_iter().filter(|event| event["event"] == "recovered").count();
+    assert_eq!(recovered, schedule.len(), "every fault was met");
+    assert_same(&place.run, &run, "with faults");
+    assert_eq!(json_of(&run.join("metrics.json"))["recoveries"], schedule.len());
+}
+
+#[test]
+fn a_gan_killed_again_and_again_and_resumed_ends_with_the_same_bits() {
+    let place = Place::trained();
+    let run = place.path("killed");
+    let mut started = Started::new(gan(&place.data, &run, FLAGS), &run);
+    // In the middle between checkpoints, right after one, and before the end.
+    for step in [4, 6, 8, 11] {
+        started.until(&format!(r#""event":"iteration","step":{step},"#), 1);
+        started.kill();
+        started = Started::new(resume(&run), &run);
+    }
+    started.end().succeeded();
+    assert_same(&place.run, &run, "killed four times");
+}
+
+#[test]
+fn a_gan_that_runs_out_of_memory_for_good_goes_on_with_smaller_micro_batches() {
+    let place = Place::new();
+    let flags = FLAGS.replace("--micro-batch 4", "--micro-batch 8");
+    // Twice in one iteration: freeing memory was no use.
+    let faults = "oom@step=2,phase=forward;oom@step=2,phase=generator-backward";
+    Outcome::of(gan(&place.data, &place.run, &flags).env("KINDLING_FAULT", faults)).succeeded();
+    let steps = iterations(&place.run);
+    assert_eq!((steps[0]["micro_batch"].as_u64(), steps[1]["micro_batch"].as_u64()), (Some(8), Some(4)));
+    let whole = place.path("whole");
+    Outcome::of(&mut gan(&place.data, &whole, &flags)).succeeded();
+    // Micro-batches change a sum's rounding only; twelve iterations of Adam later that is still little.
+    for (step, other) in steps.iter().zip(iterations(&whole)) {
+        let (a, b) = (step["discriminator_loss"].as_f64().unwrap(), other["discriminator_loss"].as_f64().unwrap());
+        assert!((a - b).abs() < 0.02 * b.abs().max(1.0), "iteration {}: {a} and {b}", step["step"]);
+    }
+}
+
+#[test]
+fn a_run_shows_what_it_made() {
+    let place = Place::trained();
+    let report = fs::read_to_string(place.run.join("report.html")).unwrap();
+    assert_eq!(report.matches("data:image/png").count(), 3, "grids before, on the way and at the end");
+    let grid = image::open(place.run.join("samples/step-00000012.png")).unwrap();
+    // Eight by eight images of 64, and lines between them.
+    assert_eq!((grid.width(), grid.height()), (8 * 66 + 2, 8 * 66 + 2));
+    let told = iterations(&place.run);
+    assert_eq!(told.len(), 12);
+    assert!(told.iter().all(|event| event["spread"].as_f64().is_some_and(|spread| spread > 0.0)));
+    let metrics = json_of(&place.run.join("metrics.json"));
+    assert_eq!((metrics["iterations"].as_u64(), metrics["model"].as_str()), (Some(12), Some("dcgan_64")));
+}
+
+#[test]
+fn a_sample_depends_on_seed_and_number_alone() {
+    let place = Place::trained();
+    let sample = |name: &str, flags: &str| {
+        let out = place.path(name);
+        let mut command = kindling();
+        command.args(["gan", "sample"]).arg(&place.run).args(["--device", "cpu", "--out"]).arg(&out);
+        Outcome::of(command.args(flags.split_whitespace())).succeeded();
+        out
+    };
+    let [one, many, other] = [
+        ("one", "--seed 7 --count 5 --micro-batch 1"),
+        ("many", "--seed 7 --count 11 --micro-batch 8"),
+        ("other", "--seed 8 --count 5"),
+    ]
+    .map(|(name, flags)| sample(name, flags));
+    assert_eq!(fs::read_dir(&many).unwrap().count(), 11);
+    for index in 0..5 {
+        let name = format!("{index:05}.png");
+        let read = |folder: &Path| fs::read(folder.join(&name)).unwrap();
+        assert_eq!(read(&one), read(&many), "{name}");
+        assert_ne!(read(&one), read(&other), "{name}");
+    }
+    let grid = image::open(sample("grid.png", "--seed 7 --count 16 --interpolate")).unwrap().to_luma8();
+    assert_eq!(grid.dimensions(), (8 * 66 + 2, 2 * 66 + 2));
+    // The first image of a way is the image of its number.
+    let first = image::open(one.join("00000.png")).unwrap().to_luma8();
+    let corner = image::imageops::crop_imm(&grid, 2, 2, 64, 64).to_image();
+    assert_eq!(first.as_raw(), corner.as_raw());
+    let refused = Outcome::of(kindling().args(["gan", "sample"]).arg(&place.run).args(["--count", "0", "--out", "x"]));
+    assert!(refused.refused().contains("--count"));
+}
+
+#[test]
+fn a_generator_is_exported() {
+    let place = Place::trained();
+    let out = place.path("generator.safetensors");
+    let mut command = kindling();
+    Outcome::of(command.args(["gan", "export"]).arg(&place.run).arg("--output").arg(&out)).succeeded();
+    let (exported, kept) = (read_tensors(&out), read_tensors(&place.run.join("weights.safetensors")));
+    assert_eq!(exported.len(), kept.len());
+    assert!(exported.contains_key("image.weight"));
+    let onnx = place.path("generator.onnx");
+    let mut command = kindling();
+    command.args(["gan", "export", "--format", "onnx"]).arg(&place.run).arg("--output").arg(&onnx);
+    Outcome::of(&mut command).succeeded();
+    assert!(fs::metadata(&onnx).unwrap().len() > 20_000);
+}
+
+#[test]
+fn images_that_cannot_be_learnt_from_are_one_sentence() {
+    let place = Place::new();
+    let single = place.path("single");
+    fs::create_dir_all(&single).unwrap();
+    picture("dark", 0).save(single.join("a.png")).unwrap();
+    let told = place.refused(&single, "--model dcgan_64 --device cpu");
+    assert!(told.contains("1 training image") && told.contains("two"), "{told}");
+
+    fs::write(single.join("a.png"), "no picture").unwrap();
+    let told = place.refused(&single, "--model dcgan_64 --device cpu");
+    assert!(told.contains("a.png"), "{told}");
+
+    let told = place.refused(&place.data, "--channels 3 --device cpu");
+    assert!(told.contains("grey") && told.contains("--channels"), "{told}");
+    let told = place.refused(&place.data, "--model dcgan_64 --image-size 128 --device cpu");
+    assert!(told.contains("64x64") && told.contains("128"), "{told}");
+    let told = place.refused(&place.data, "--model stylegan --device cpu");
+    assert!(told.contains("dcgan_64") && told.contains("fastgan_512"), "{told}");
+    let told = place.refused(&place.data, "--model fastgan_512 --upsampling transposed --device cpu");
+    assert!(told.contains("--upsampling"), "{told}");
+    let told = place.refused(&place.data, "--batch-size 1 --device cpu");
+    assert!(told.contains("batch"), "{told}");
+    let told = place.refused(&place.data, "--diff-augment colours --device cpu");
+    assert!(told.contains("colour"), "{told}");
+    let told = place.refused(&place.path("nowhere"), "--device cpu");
+    assert!(told.contains("nowhere"), "{told}");
+}
+
+#[test]
+fn a_run_is_not_resumed_as_something_else() {
+    let place = Place::trained();
+    let refused = |run: &Path, flags: &str| Outcome::of(resume(run).args(flags.split_whitespace())).refused();
+    for (flags, told) in [
+        ("--model fastgan_512", "dcgan_64"),
+        ("--features 8", "--features"),
+        ("--spectral-norm off", "--spectral-norm"),
+        ("--loss least-squares", "hinge"),
+        ("--iterations 99", "12"),
+        ("--micro-batch 2", "--norm-group"),
+    ] {
+        let sentence = refused(&place.run, flags);
+        assert!(sentence.contains(told), "{flags}: {sentence}");
+    }
+    // A classifier's run, and the other way round.
+    let classifier = place.path("classifier");
+    let flags = "--model mobilenet_v3_small --max-steps 1 --batch-size 4";
+    Outcome::of(&mut train(&place.data, &classifier, flags)).succeeded();
+    assert!(refused(&classifier, "").contains("classifier"));
+    let other = Outcome::of(kindling().args(["train", "--resume"]).arg(&place.run)).refused();
+    assert!(other.contains("config.toml"), "{other}");
+}
