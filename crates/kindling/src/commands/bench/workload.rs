@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use kindling_data::HostBatch;
+use kindling_data::{HostBatch, Task};
 use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
 use kindling_layers::{Classifier, Precision};
 use kindling_runs::bench::{Configuration, What};
@@ -186,7 +186,7 @@ impl Workload for Infer {
         while start < batch.len() {
             let rows = start..(start + *micro_batch).min(batch.len());
             let end = rows.end;
-            match predict(network, batch, rows, device, *precision) {
+            match predict(network, batch, rows, device, *precision, Task::OneOf) {
                 Ok(_) => start = end,
                 Err(TrainError::InferenceOutOfMemory { .. }) if *micro_batch > 1 => {
                     *micro_batch = micro_batch.div_ceil(2);
