@@ -44,6 +44,12 @@ def bench(args, model: str, precision: str, batch: int, budget=None) -> dict:
         return json.loads(out.read_text())["rows"][0]
 
 
+def peak_of(row: dict):
+    """What the device's allocator held at most; on the CPU what was live. None for a row without figures."""
+    memory = row.get("measured", {}).get("memory", {})
+    return memory.get("peak_reserved_bytes") or memory.get("peak_in_use_bytes")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kindling", default="target/release/kindling")
@@ -62,8 +68,7 @@ def main() -> None:
     heavy = bench(args, args.heavy, "f32", args.batch_size)
     if "failed" in heavy:
         sys.exit(f"error: {args.heavy} itself cannot be measured: {heavy['failed']['reason']}")
-    memory = heavy["measured"]["memory"]
-    budget = max(memory["peak_reserved_bytes"] or 0, memory["peak_in_use_bytes"])
+    budget = peak_of(heavy)
     planned, light_plan = plan(args, args.light, "bf16", str(budget))
     if not planned:
         sys.exit(f"error: not one image of {args.light} fits into {budget} bytes by the planner")
@@ -72,8 +77,8 @@ def main() -> None:
     batch, tried = planned, []
     while True:
         light = bench(args, args.light, "bf16", batch, limit)
-        peak = light.get("measured", {}).get("memory", {}).get("peak_in_use_bytes")
-        tried.append({"batch": batch, "peak_in_use_bytes": peak, "failed": light.get("failed")})
+        peak = peak_of(light)
+        tried.append({"batch": batch, "peak_bytes": peak, "failed": light.get("failed")})
         if (peak is not None and peak <= budget) or batch == 1:
             break
         batch = max(1, batch * 15 // 16 if batch > 16 else batch - 1)

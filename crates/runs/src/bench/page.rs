@@ -158,15 +158,20 @@ fn bars(rows: &[Row], groups: &[String], series: &[String]) -> Markup {
 fn scatter(rows: &[Row], groups: &[String], series: &[String]) -> Markup {
     const BOX: (f64, f64) = (840.0, 420.0);
     const INSIDE: (f64, f64, f64, f64) = (64.0, 20.0, 40.0, 50.0); // left, top, right, bottom
-    // Live tensors of one engine beside the whole process of another would say nothing.
-    let all_counted = rows.iter().filter_map(Row::measured).all(|it| it.memory.peak_in_use_bytes.is_some());
-    let of = if all_counted { "peak memory in use, MiB" } else { "peak memory of the whole process, MiB" };
+    // The first figure that every engine counts: live tensors of one beside the whole process of another say nothing.
+    type Figure = fn(&super::MemoryUsed) -> Option<u64>;
+    let figures: [(&str, Figure); 3] = [
+        ("peak memory reserved, MiB", |memory| memory.peak_reserved_bytes),
+        ("peak memory in use, MiB", |memory| memory.peak_in_use_bytes),
+        ("peak memory of the whole process, MiB", |memory| memory.peak_process_bytes),
+    ];
+    let counted = |figure: Figure| rows.iter().filter_map(Row::measured).all(|it| figure(&it.memory).is_some());
+    let (of, figure) = figures.into_iter().find(|(_, figure)| counted(*figure)).unwrap_or(figures[2]);
     let points: Vec<(&Row, f64, f64)> = rows
         .iter()
         .filter_map(|row| {
             let measured = row.measured()?;
-            let memory = &measured.memory;
-            let bytes = if all_counted { memory.peak_in_use_bytes } else { memory.peak_process_bytes }?;
+            let bytes = figure(&measured.memory)?;
             Some((row, bytes as f64 / MEBIBYTE, measured.images_per_second.median))
         })
         .filter(|point| point.1 > 0.0 && point.2 > 0.0)
@@ -256,12 +261,15 @@ mod tests {
 
     #[test]
     fn memory_is_drawn_as_what_every_engine_counts() {
-        let a = row("kindling", example(), &[10.0]);
-        let mut b = row("pytorch", example(), &[8.0]);
-        assert!(page("both", &[a.clone(), b.clone()], None).contains("peak memory in use"));
-        let super::super::Outcome::Measured(measured) = &mut b.outcome else { unreachable!() };
-        measured.memory.peak_in_use_bytes = None;
-        assert!(page("one", &[a, b], None).contains("whole process"));
+        let with = |in_use: Option<u64>| {
+            let mut row = row("kindling", example(), &[10.0]);
+            let super::super::Outcome::Measured(measured) = &mut row.outcome else { unreachable!() };
+            measured.memory.peak_in_use_bytes = in_use;
+            measured.memory.peak_process_bytes = Some(900 << 20);
+            row
+        };
+        assert!(page("both", &[with(Some(5 << 20)), with(Some(6 << 20))], None).contains("peak memory in use"));
+        assert!(page("one", &[with(Some(5 << 20)), with(None)], None).contains("whole process"));
     }
 
     #[test]
