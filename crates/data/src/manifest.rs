@@ -50,7 +50,7 @@ pub fn parse_manifest(text: &[u8], json_lines: bool) -> Result<(Vec<Row>, BTreeS
         }
     }
     let several = rows.iter().any(|row| row.several);
-    for row in rows.iter().filter(|row| !several && row.labels.is_empty()) {
+    if let Some(row) = rows.iter().find(|row| !several && row.labels.is_empty()) {
         return Err((row.line, "the label is empty (where samples may have no class, write `;`)".to_owned()));
     }
     if let Some(with) = rows.iter().find(|row| row.split.is_some())

@@ -50,7 +50,7 @@ impl NpyHeader {
     ///
     /// # Errors
     /// In words, if it is beyond all reason.
-    pub fn len(&self) -> Result<usize, String> {
+    pub fn count(&self) -> Result<usize, String> {
         let product = self.shape.iter().try_fold(1usize, |all, &side| all.checked_mul(side));
         product.filter(|&all| all < 1 << 48).ok_or_else(|| format!("it says that its shape is {:?}", self.shape))
     }
@@ -93,11 +93,11 @@ mod tests {
         let bytes = file("{'descr': '|u1', 'fortran_order': False, 'shape': (5, 28, 28, 3), }          \n");
         let header = NpyHeader::parse(&bytes).unwrap();
         assert_eq!((header.kind.as_str(), header.shape.as_slice()), ("|u1", &[5, 28, 28, 3][..]));
-        assert_eq!((header.start, header.len().unwrap()), (bytes.len(), 5 * 28 * 28 * 3));
+        assert_eq!((header.start, header.count().unwrap()), (bytes.len(), 5 * 28 * 28 * 3));
         let one = NpyHeader::parse(&file("{'descr': '<i8', 'fortran_order': False, 'shape': (7,), }\n")).unwrap();
         assert_eq!(one.shape, [7]);
         let none = NpyHeader::parse(&file("{'descr': '<i8', 'fortran_order': False, 'shape': (), }\n")).unwrap();
-        assert_eq!(none.len().unwrap(), 1);
+        assert_eq!(none.count().unwrap(), 1);
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
             assert!(NpyHeader::parse(&file(bad)).is_err(), "{bad}");
         }
         let huge = file("{'descr': '|u1', 'fortran_order': False, 'shape': (999999999999, 999999999999), }");
-        assert!(NpyHeader::parse(&huge).unwrap().len().is_err());
+        assert!(NpyHeader::parse(&huge).unwrap().count().is_err());
         assert!(NpyHeader::parse(b"\x93NUMPY\x02\x00\xff\xff\xff\xff").is_err());
     }
 }

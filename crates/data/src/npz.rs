@@ -56,7 +56,7 @@ impl Npz {
             [rows, columns] if *columns > 0 => (*rows, *columns),
             other => return Err(wrong(format!("its shape is {other:?}, where rows and columns are expected"))),
         };
-        let count = header.len().map_err(&wrong)?;
+        let count = header.count().map_err(&wrong)?;
         if count > most {
             return Err(wrong(format!("it has {count} values, where at most {most} are expected")));
         }
@@ -105,7 +105,7 @@ impl Npz {
         if header.kind != "|u1" {
             return Err(wrong(format!("its values are of type {:?}, not bytes", header.kind)));
         }
-        let count = header.len().map_err(&wrong)? as u64;
+        let count = header.count().map_err(&wrong)? as u64;
         if (header.start as u64).checked_add(count).is_none_or(|needed| needed > place.unpacked) {
             return Err(wrong(format!("{count} values do not fit into its {} bytes", place.unpacked)));
         }

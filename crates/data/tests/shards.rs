@@ -94,7 +94,10 @@ fn the_index_is_built_once_and_anew_when_a_shard_changes() {
     assert_ne!(open_path(&out, &Opening::new(1)).unwrap().dataset.train.len(), first.len());
 }
 
-fn shard(path: &Path, members: &[(&str, &[u8])]) {
+/// Names and bytes.
+type Members<'a> = &'a [(&'a str, &'a [u8])];
+
+fn shard(path: &Path, members: Members) {
     let mut tar = Builder::new(fs::File::create(path).unwrap());
     for (name, bytes) in members {
         let mut header = Header::new_gnu();
@@ -149,7 +152,7 @@ fn damaged_shards_are_errors_that_name_the_shard_and_the_sample() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a\nb.tar");
     let image = png(7);
-    let cases: [(&[(&str, &[u8])], &str); 8] = [
+    let cases: [(Members, &str); 8] = [
         (&[("a.png", &image)], "neither a .cls nor a .json"),
         (&[("a.png", &image), ("a.cls", b"")], "empty"),
         (&[("a.png", &image), ("a.json", b"{")], ".json of \"a\" is none"),

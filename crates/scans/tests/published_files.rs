@@ -18,6 +18,9 @@ const NOT_DECODED: &str = include_str!("not-decoded.txt");
 /// How far apart two decoders of a lossy stream may be: each rounds its own way.
 const LOSSY_TOLERANCE: i64 = 4;
 
+/// A test of the fetched files, in their folder.
+type Test = fn(&Path);
+
 fn main() {
     let arguments = Arguments::from_args();
     let folder = folder();
@@ -29,7 +32,7 @@ fn main() {
     if !here {
         eprintln!("not run: published DICOM files: run scripts/fetch-test-files.sh");
     }
-    let tests: [(&str, fn(&Path)); 4] = [
+    let tests: [(&str, Test); 4] = [
         ("stored_values_equal_pydicoms_or_the_file_is_listed_as_not_decoded", values_equal),
         ("a_dicomdir_lists_the_images_of_its_patients", a_dicomdir),
         ("every_published_file_ends_in_an_image_or_an_error_with_its_path", no_crash),

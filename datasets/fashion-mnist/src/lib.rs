@@ -160,7 +160,7 @@ mod tests {
     use std::io::Write;
 
     use flate2::{Compression, write::GzEncoder};
-    use kindling_data::{Source, Split};
+    use kindling_data::Split;
 
     use super::*;
 
