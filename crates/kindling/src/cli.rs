@@ -22,12 +22,12 @@ enum Command {
     Predict(predict::Args),
     Plan(Box<plan::Args>),
     Profile(profile::Args),
+    Bench(Box<bench::Args>),
     Models(models::Args),
     Forward(forward::Args),
     Export(export::Args),
     Gan(gan::Args),
     Data(data::Args),
-    Bench(Box<bench::Args>),
     Devices(devices::Args),
 }
 
@@ -39,12 +39,12 @@ impl Cli {
             Command::Predict(args) => args.run(),
             Command::Plan(args) => args.run(),
             Command::Profile(args) => args.run(),
+            Command::Bench(args) => args.run(),
             Command::Models(args) => args.run(),
             Command::Forward(args) => args.run(),
             Command::Export(args) => args.run(),
             Command::Gan(args) => args.run(),
             Command::Data(args) => args.run(),
-            Command::Bench(args) => args.run(),
             Command::Devices(args) => args.run(),
         }
     }

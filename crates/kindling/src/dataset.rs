@@ -117,7 +117,7 @@ pub(crate) fn open_unlabelled(name: &str, seed: u64) -> Result<Dataset> {
         let opening = Opening { formats: HowToOpen::default().formats(), ..Opening::new(seed) };
         return Ok(open_images(path, &opening)?);
     }
-    open(name, seed)
+    Ok(open_with(name, seed, &HowToOpen::default())?.dataset)
 }
 
 /// The folder fetched data sets lie in: `KINDLING_DATA`, or `kindling` in the user's cache folder.
