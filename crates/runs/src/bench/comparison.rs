@@ -62,13 +62,17 @@ impl Pair {
         Some(b.images_per_second.median / a.images_per_second.median)
     }
 
-    /// Peak memory of the second row over that of the first, and what it is of: live tensors where both engines count them,
-    /// otherwise the processes.
+    /// Peak memory of the second row over that of the first, and what it is of: what both engines' allocators held on the
+    /// device where both say it, for what one had in use within a step another may not see; then live bytes; then the
+    /// processes.
     pub fn memory_ratio(&self) -> Option<(f64, &'static str)> {
         let (a, b) = (&self.a.measured()?.memory, &self.b.measured()?.memory);
-        let ratio = |a: Option<u64>, b: Option<u64>| Some(b? as f64 / a.filter(|&bytes| bytes > 0)? as f64);
-        let in_use = ratio(a.peak_in_use_bytes, b.peak_in_use_bytes).map(|ratio| (ratio, "in use"));
-        in_use.or_else(|| ratio(a.peak_process_bytes, b.peak_process_bytes).map(|ratio| (ratio, "process")))
+        let figures = [
+            (a.peak_reserved_bytes, b.peak_reserved_bytes, "reserved"),
+            (a.peak_in_use_bytes, b.peak_in_use_bytes, "in use"),
+            (a.peak_process_bytes, b.peak_process_bytes, "process"),
+        ];
+        figures.into_iter().find_map(|(a, b, of)| Some((b? as f64 / a.filter(|&bytes| bytes > 0)? as f64, of)))
     }
 
     /// Whether the difference in speed exceeds the noise of the windows.
@@ -223,6 +227,12 @@ mod tests {
         let mut b = row("pytorch", example(), &[4.0]);
         let pair = |a: &Row, b: &Row| Pair { a: a.clone(), b: b.clone(), differences: Vec::new() };
         assert_eq!(pair(&a, &b).memory_ratio(), Some((1.0, "in use")));
+        let (mut on_gpu, mut other) = (a.clone(), b.clone());
+        for (row, reserved) in [(&mut on_gpu, 100), (&mut other, 150)] {
+            let super::super::Outcome::Measured(measured) = &mut row.outcome else { unreachable!() };
+            measured.memory.peak_reserved_bytes = Some(reserved);
+        }
+        assert_eq!(pair(&on_gpu, &other).memory_ratio(), Some((1.5, "reserved")));
         let super::super::Outcome::Measured(measured) = &mut b.outcome else { unreachable!() };
         measured.memory.peak_in_use_bytes = None;
         assert_eq!(pair(&a, &b).memory_ratio(), None);

@@ -66,8 +66,18 @@ fn quoted(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_string() }
 }
 
-const HEADINGS: [&str; 9] =
-    ["engine", "what", "images/s", "q1 to q3", "step ms", "peak in use", "reserved", "micro-batch", "recoveries"];
+const HEADINGS: [&str; 10] = [
+    "engine",
+    "what",
+    "images/s",
+    "q1 to q3",
+    "step ms",
+    "peak in use",
+    "reserved",
+    "process",
+    "micro-batch",
+    "recoveries",
+];
 
 /// The cells that people read; a failed row says why in its third.
 fn cells(row: &Row) -> Vec<String> {
@@ -83,8 +93,9 @@ fn cells(row: &Row) -> Vec<String> {
         digits(speed.median),
         format!("{} to {}", digits(speed.q1), digits(speed.q3)),
         digits(1e3 * measured.step_seconds.median),
-        bytes(memory.peak_in_use_bytes.or(memory.peak_process_bytes)),
+        bytes(memory.peak_in_use_bytes),
         bytes(memory.peak_reserved_bytes),
+        bytes(memory.peak_process_bytes),
         measured.micro_batch.to_string(),
         measured.recoveries.to_string(),
     ]);
