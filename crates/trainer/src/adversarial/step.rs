@@ -145,6 +145,8 @@ impl AdversarialEngine {
         let mut last = None;
         for rows in parts(batch.len(), self.config.rounds) {
             let (network, back) = normalise(&critic.model, &mut spectral);
+            // A backward pass has freed the graphs of the round before.
+            critics.clear();
             critics.push(network.clone());
             let mut sums = self.teach(&plain, &network, batch, rows.clone(), plan, anchors, step);
             sums.gradients = back.carry_over(sums.gradients);
@@ -160,6 +162,7 @@ impl AdversarialEngine {
             last = Some(round);
         }
         let Some(round) = last else { return Err(failed("the batch is empty")) };
+        critics.clear();
         drop(plain);
 
         let (network, _) = normalise(&critic.model, &mut spectral);
