@@ -170,10 +170,11 @@ fn waiting_share(path: &std::path::Path) -> Result<f64> {
             Event::Started { global_batch: size, .. } => global_batch = *size,
             Event::Resumed { .. } => first = true,
             Event::Step { waiting_seconds, images_per_second, .. } => {
-                if !std::mem::take(&mut first) && *images_per_second > 0.0 {
-                    waited += waiting_seconds;
-                    total += global_batch as f64 / images_per_second;
-                }
+                // The first step of a sitting waits for the loader to start.
+                let counts = !std::mem::take(&mut first) && *images_per_second > 0.0;
+                let (share, seconds) = if counts { (1.0, global_batch as f64 / images_per_second) } else { (0.0, 0.0) };
+                waited += share * waiting_seconds;
+                total += seconds;
             }
             _ => {}
         }
