@@ -25,7 +25,7 @@ const FIRST: u64 = 1 << 62;
 ///
 /// # Errors
 /// [`TrainError::InferenceOutOfMemory`] if a group does not fit, [`TrainError::Device`].
-pub(crate) fn calibrate<G: Generator>(
+pub fn calibrate<G: Generator>(
     generator: G,
     seed: u64,
     latent: usize,

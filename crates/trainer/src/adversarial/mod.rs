@@ -34,6 +34,7 @@ mod step_tests;
 mod testing;
 
 pub use augment::{Change, DiffAugment};
+pub use calibrate::calibrate;
 pub use config::AdversarialConfig;
 pub use generate::{Images, generate};
 pub use latent::{between, sample_latent};

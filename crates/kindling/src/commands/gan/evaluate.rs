@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use burn::module::Module;
 use kindling_data::{Image, Split};
 use kindling_metrics::{frechet_distance, kernel_distance, precision_recall};
 use kindling_runs::{RunDir, write_atomically};
-use kindling_trainer::adversarial::sample_latent;
+use kindling_trainer::adversarial::{AdversarialConfig, calibrate, sample_latent};
 use serde_json::json;
 
 use super::compare::{make, of_made, of_real};
@@ -75,11 +76,14 @@ impl Args {
         preprocess(&dataset, asked.size, Some(asked.channels))?;
         let chosen = self.device.open()?;
         let device = chosen.device;
+        let width = config.entry()?.latent;
         let generator = match self.untrained {
-            true => burn::module::Module::valid(&config.networks(&device)?.generator),
+            true => {
+                let AdversarialConfig { seed, norm_group, .. } = config.train;
+                calibrate(config.networks(&device)?.generator.valid(), seed, width, norm_group, &device)?
+            }
             false => config.trained(&run, &device)?,
         };
-        let width = config.entry()?.latent;
         let extractor = Extractor::new(asked.size, &device)?;
         let real = of_real(&extractor, &dataset, self.split, asked, self.samples)?;
         let samples = real.count();
