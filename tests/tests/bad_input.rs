@@ -74,7 +74,7 @@ fn a_missing_folder_is_named() {
     let place = Place::new();
     assert_says(&place.refused_on(&place.folder.path().join("nowhere"), ""), &["nowhere", "is not a folder"]);
     let sentence = place.refused_on(&place.data.join("dark/00.png"), "");
-    assert_says(&sentence, &["00.png", "is not a folder"]);
+    assert_says(&sentence, &["00.png", "is no data set", "give a folder", "a manifest", "shards"]);
 }
 
 #[test]

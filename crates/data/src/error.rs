@@ -34,7 +34,7 @@ pub enum DataError {
         class: String,
     },
     /// A class has no images.
-    #[error("class {class:?} is empty: {dir:?} holds no images that are understood; add images or remove the folder")]
+    #[error("class {class:?} is empty: {dir:?} holds no PNG, JPEG, TIFF or scan; add images or remove the folder")]
     EmptyClass {
         /// The class.
         class: String,

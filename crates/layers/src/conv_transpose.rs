@@ -6,6 +6,7 @@ use burn::tensor::{Device, Tensor, module};
 
 use crate::cpu::{self, Places};
 use crate::precision;
+use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 
 /// Configuration of a [`ConvTranspose`]: square kernel, all channels to all, no bias.
@@ -56,7 +57,9 @@ impl ConvTranspose {
         if cpu::serves(&x) {
             let side = |size: usize| (size - 1) * self.stride + self.weight.lazy_shape()[2] - 2 * self.padding;
             let places = Places { stride: self.stride, before: [self.padding; 2], out: [height, width] };
-            return cpu::transposed(x, self.weight.val(), places, [side(height), side(width)]);
+            let size = [side(height), side(width)];
+            room::announce_like(&x, x.dims()[0] * self.weight.lazy_shape()[1] * size[0] * size[1]);
+            return cpu::transposed(x, self.weight.val(), places, size);
         }
         if height * width == 1 && self.padding == 0 { self.project(x) } else { self.convolve(x) }
     }

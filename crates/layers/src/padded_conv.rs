@@ -6,6 +6,7 @@ use burn::tensor::{Device, Tensor, module};
 
 use crate::cpu::{self, Places};
 use crate::precision;
+use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
 
 /// Configuration of a [`PaddedConv`]: square kernel of any side, all channels to all, no bias.
@@ -67,6 +68,8 @@ impl PaddedConv {
         if cpu::serves(&x) {
             let side = |size: usize| (size + 2 * self.padding - kernel) / self.stride + 1;
             let places = Places { stride: self.stride, before: [self.padding; 2], out: [side(height), side(width)] };
+            let output = x.dims()[0] * self.weight.lazy_shape()[0] * places.out[0] * places.out[1];
+            room::announce_like(&x, output);
             return cpu::dense(x, self.weight.val(), places);
         }
         if self.padding == 0 && [height, width] == [kernel; 2] { self.reduce(x) } else { self.convolve(x) }

@@ -3,6 +3,7 @@
 use burn::tensor::ops::{AvgPoolOptions, InterpolateMode, InterpolateOptions};
 use burn::tensor::{Tensor, module};
 
+use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 
 /// Every pixel becomes a square of equal pixels (nearest neighbour).
@@ -17,6 +18,7 @@ impl Upsample {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let [_, _, height, width] = x.dims();
         let size = [self.factor * height, self.factor * width];
+        room::announce_like(&x, x.shape().num_elements() * self.factor * self.factor);
         let options = InterpolateOptions::new(InterpolateMode::Nearest).with_align_corners(false);
         module::interpolate(x, options.with_output_size(size))
     }
