@@ -62,6 +62,7 @@ def measure(kindling: str, data: pathlib.Path, run: pathlib.Path, case: dict) ->
         raise RuntimeError(done.stderr.strip()[-300:])
     result = json.loads(done.stdout.strip().splitlines()[-1])
     environment = json.loads((run / "environment.json").read_text())
+    del environment["command"]  # its paths are this machine's, and the case says the rest
     shutil.rmtree(run)
     return {**case, "peak": result["peak_memory_bytes"], "environment": environment}
 

@@ -14,7 +14,7 @@ use crate::norm_momentum::NormMomentum;
 use crate::optimizer::{Counters, Optimizer};
 use crate::policy::{Limits, Plan, Policy, Recompute};
 use crate::step::{GoodStep, StepEngine};
-use crate::testing::{CLASSES, Toy, batch};
+use crate::testing::{CLASSES, Toy, batch, distance};
 use crate::warm_up::warm_up;
 
 const ADAMW: OptimizerConfig = OptimizerConfig::AdamW { weight_decay: 0.02 };
@@ -54,17 +54,6 @@ fn start(config: OptimizerConfig) -> Learner<Toy> {
 /// Takes `steps` steps from the start.
 fn train(config: OptimizerConfig, steps: u64, micro: usize) -> Learner<Toy> {
     (1..=steps).fold(start(config), |learner, step| compute(&learner, step, micro, "").unwrap().learner)
-}
-
-/// The largest difference between two sets of tensors, as a share of the largest element.
-fn distance(a: &Tensors, b: &Tensors) -> f64 {
-    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
-    let values = |tensors: &Tensors| -> Vec<f64> {
-        tensors.values().flat_map(|data| data.clone().convert::<f64>().try_to_vec::<f64>().unwrap()).collect()
-    };
-    let (a, b) = (values(a), values(b));
-    let largest = a.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
-    a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / largest
 }
 
 #[test]

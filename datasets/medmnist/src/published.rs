@@ -2,6 +2,21 @@
 
 use kindling_data::Task;
 
+/// What the three views of the same CT scans are told apart by.
+const ORGANS: [&str; 11] = [
+    "bladder",
+    "femur-left",
+    "femur-right",
+    "heart",
+    "kidney-left",
+    "kidney-right",
+    "liver",
+    "lung-left",
+    "lung-right",
+    "pancreas",
+    "spleen",
+];
+
 /// The sides of the images, in pixels, in the order of the sums.
 pub(crate) const SIZES: [usize; 4] = [28, 64, 128, 224];
 
@@ -216,19 +231,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
         ordered: false,
         channels: 1,
         samples: [34561, 6491, 17778],
-        classes: &[
-            "bladder",
-            "femur-left",
-            "femur-right",
-            "heart",
-            "kidney-left",
-            "kidney-right",
-            "liver",
-            "lung-left",
-            "lung-right",
-            "pancreas",
-            "spleen",
-        ],
+        classes: &ORGANS,
         md5: [
             "68e3f8846a6bd62f0c9bf841c0d9eacc",
             "2dcccc29b88e6da5a01161ef20cda288",
@@ -243,19 +246,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
         ordered: false,
         channels: 1,
         samples: [12975, 2392, 8216],
-        classes: &[
-            "bladder",
-            "femur-left",
-            "femur-right",
-            "heart",
-            "kidney-left",
-            "kidney-right",
-            "liver",
-            "lung-left",
-            "lung-right",
-            "pancreas",
-            "spleen",
-        ],
+        classes: &ORGANS,
         md5: [
             "b9ceb9546e10131b32923c5bbeaea2b1",
             "3ce34a8724ea6f548e6db4744d03b6a9",
@@ -270,19 +261,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
         ordered: false,
         channels: 1,
         samples: [13932, 2452, 8827],
-        classes: &[
-            "bladder",
-            "femur-left",
-            "femur-right",
-            "heart",
-            "kidney-left",
-            "kidney-right",
-            "liver",
-            "lung-left",
-            "lung-right",
-            "pancreas",
-            "spleen",
-        ],
+        classes: &ORGANS,
         md5: [
             "9ab87b696fb54e2a387ebe992d6ed5f1",
             "53a6d115339d874c25e309a994ff46d3",

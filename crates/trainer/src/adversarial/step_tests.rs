@@ -13,6 +13,7 @@ use crate::checkpoint::{Kept, Stored};
 use crate::error::TrainError;
 use crate::norm_momentum::NormMomentum;
 use crate::policy::{Plan, Recompute};
+use crate::testing::distance;
 
 type Toys = Pair<ToyGenerator, ToyCritic>;
 
@@ -77,17 +78,6 @@ type Everything = (Vec<(String, Tensors)>, Vec<(String, i64)>, Vec<(String, f64)
 fn everything(pair: &Toys) -> Everything {
     let Stored { files, counters, numbers } = pair.store().unwrap();
     (files.into_iter().collect(), counters.into_iter().collect(), numbers.into_iter().collect())
-}
-
-/// The largest difference between two sets of tensors, as a share of the largest element.
-fn distance(a: &Tensors, b: &Tensors) -> f64 {
-    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
-    let values = |tensors: &Tensors| -> Vec<f64> {
-        tensors.values().flat_map(|data| data.clone().convert::<f64>().try_to_vec::<f64>().unwrap()).collect()
-    };
-    let (a, b) = (values(a), values(b));
-    let largest = a.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
-    a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / largest
 }
 
 #[test]
