@@ -12,7 +12,8 @@ use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Device, Tensor, module};
 
 use crate::activation::Activation;
-use crate::cpu;
+use crate::cpu::{self, Normalisation, Unread};
+use crate::map::Map;
 use crate::pass;
 use crate::precision::{self, full};
 use crate::room;
@@ -83,8 +84,18 @@ impl BatchNorm {
     /// # Panics
     /// As [`BatchNorm::forward`].
     pub fn forward_then(&self, x: Tensor<4>, activation: Activation) -> Tensor<4> {
+        self.then(x, activation).whole()
+    }
+
+    /// [`BatchNorm::forward_then`], left to be applied by the next layer where the device has operations that do so.
+    ///
+    /// # Panics
+    /// As [`BatchNorm::forward`].
+    pub fn then(&self, x: Tensor<4>, activation: Activation) -> Map {
         let own = cpu::serves(&x);
-        room::announce_like(&x, x.shape().num_elements());
+        if !own {
+            room::announce_like(&x, x.shape().num_elements());
+        }
         match pass::current() {
             Some(pass) => {
                 let batch = x.dims()[0];
@@ -95,14 +106,14 @@ impl BatchNorm {
                     "normalisation groups {groups:?} for a batch of {batch}"
                 );
                 if own {
-                    self.train_with_own_operation(x, groups, activation)
+                    self.train_with_own_operation(x, groups, activation).into()
                 } else {
-                    activation.forward(self.train_with_burns_operation(x, &groups))
+                    activation.forward(self.train_with_burns_operation(x, &groups)).into()
                 }
             }
             // The own operation's gradient takes the statistics for the batch's.
-            None if own && !x.is_autodiff() => self.infer_with_own_operation(x, activation),
-            None => activation.forward(self.infer(x)),
+            None if own && !x.is_autodiff() => self.infer_with_own_operation(x, activation).into(),
+            None => activation.forward(self.infer(x)).into(),
         }
     }
 
@@ -113,14 +124,13 @@ impl BatchNorm {
         precision::like(y, &like)
     }
 
-    fn infer_with_own_operation(&self, x: Tensor<4>, activation: Activation) -> Tensor<4> {
-        let channels = x.dims()[1];
+    fn infer_with_own_operation(&self, x: Tensor<4>, activation: Activation) -> Unread {
+        let [batch, channels, ..] = x.dims();
         let statistics = Tensor::cat(vec![self.running_mean.val(), self.running_var.val()], 0);
-        let (statistics, groups) = (statistics.reshape([2, 1, channels]), vec![x.dims()[0]]);
-        cpu::norm_act(x, self.weight.val(), self.bias.val(), statistics, groups, self.epsilon, activation)
+        self.unread(x, statistics.reshape([2, 1, channels]), vec![batch], activation)
     }
 
-    fn train_with_own_operation(&self, x: Tensor<4>, groups: Vec<usize>, activation: Activation) -> Tensor<4> {
+    fn train_with_own_operation(&self, x: Tensor<4>, groups: Vec<usize>, activation: Activation) -> Unread {
         let [_, channels, height, width] = x.dims();
         let statistics = cpu::statistics(plain(x.clone()), groups.clone());
 
@@ -130,7 +140,12 @@ impl BatchNorm {
         let sum = |of_groups: Tensor<2>| of_groups.sum_dim(0).reshape([channels]);
         self.observe(sum(of(0)), sum(of(1) * unbiased), groups.len());
 
-        cpu::norm_act(x, self.weight.val(), self.bias.val(), statistics, groups, self.epsilon, activation)
+        self.unread(x, statistics, groups, activation)
+    }
+
+    fn unread(&self, x: Tensor<4>, statistics: Tensor<3>, groups: Vec<usize>, activation: Activation) -> Unread {
+        let how = Normalisation { groups, epsilon: self.epsilon, activation };
+        Unread { x, weight: self.weight.val(), bias: self.bias.val(), statistics, how, gate: None }
     }
 
     /// Burn's operation on each group.
@@ -212,7 +227,7 @@ mod tests {
         let norm = BatchNormConfig::default().init(2, &device);
         let groups = vec![3, 2];
         let (own, own_statistics) = training(pass(&groups), || {
-            norm.train_with_own_operation(images(&device), groups.clone(), Activation::Relu6)
+            cpu::norm_act(norm.train_with_own_operation(images(&device), groups.clone(), Activation::Relu6))
         });
         let (burns, burns_statistics) = training(pass(&groups), || {
             Activation::Relu6.forward(norm.train_with_burns_operation(images(&device), &groups))
@@ -229,7 +244,7 @@ mod tests {
         let norm = BatchNormConfig::default().init(2, &device);
         let (_, statistics) = training(pass(&[5]), || norm.forward(images(&device)));
         let norm = statistics.commit(norm, 0.7);
-        let own = norm.infer_with_own_operation(images(&device), Activation::HardSwish);
+        let own = cpu::norm_act(norm.infer_with_own_operation(images(&device), Activation::HardSwish));
         assert_close(own, Activation::HardSwish.forward(norm.infer(images(&device))));
     }
 

@@ -4,7 +4,8 @@ use burn::module::{Module, Param};
 use burn::tensor::ops::{ConvOptions, PadMode};
 use burn::tensor::{Device, Tensor, module};
 
-use crate::cpu::{self, Places};
+use crate::cpu::{self, Convolution, Places};
+use crate::map::{Content, Map};
 use crate::padding::Padding;
 use crate::precision;
 use crate::room;
@@ -79,25 +80,53 @@ pub struct Conv {
 impl Conv {
     /// Convolves a batch. The output has the format of `x`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let weight = self.weight.val();
-        let [channels, _, kernel, _] = weight.dims();
-        let [batch, _, height, width] = x.dims();
-        let zeros = self.padding.of_map(height, width, kernel, self.stride);
-        let out = [height.div_ceil(self.stride), width.div_ceil(self.stride)];
-        let output = batch * channels * out[0] * out[1];
-        if cpu::serves(&x) && (!self.depthwise || cpu::depthwise_kernel(kernel)) {
-            room::announce_like(&x, output);
-            return match self.depthwise {
-                true => cpu::depthwise(x, weight, self.stride, zeros.before),
-                false => cpu::dense(x, weight, Places { stride: self.stride, before: zeros.before, out }),
-            };
+        self.read(x.into())
+    }
+
+    /// The same for a map that need not be whole.
+    pub fn read(&self, x: Map) -> Tensor<4> {
+        let own = !self.depthwise || cpu::depthwise_kernel(self.weight.dims()[2]);
+        match x.0 {
+            Content::Unread(map) if own => {
+                self.announce(&map.x, 1);
+                let convolution = self.convolution(map.x.dims());
+                cpu::norm_act_conv(*map, self.weight.val(), convolution)
+            }
+            Content::Whole(x) if own && cpu::serves(&x) => {
+                self.announce(&x, 1);
+                let convolution = self.convolution(x.dims());
+                cpu::conv(x, self.weight.val(), convolution)
+            }
+            other => self.forward_with_burns_operation(Map(other).whole()),
         }
-        // Burn's CPU backend makes it, and then copies it.
-        room::announce_like(&x, 2 * output);
-        let weight = precision::like(weight, &x);
+    }
+
+    fn forward_with_burns_operation(&self, x: Tensor<4>) -> Tensor<4> {
+        // Burn's CPU backend makes the output, and then copies it.
+        self.announce(&x, 2);
+        let weight = precision::like(self.weight.val(), &x);
+        let [channels, _, kernel, _] = weight.dims();
+        let [.., height, width] = x.dims();
+        let zeros = self.padding.of_map(height, width, kernel, self.stride);
         let groups = if self.depthwise { channels } else { 1 };
         let (x, padding) = if zeros.before == zeros.after { (x, zeros.before) } else { (pad(x, zeros), [0; 2]) };
         module::conv2d(x, weight, None, ConvOptions::new([self.stride; 2], padding, [1, 1], groups))
+    }
+
+    fn convolution(&self, [.., height, width]: [usize; 4]) -> Convolution {
+        let before = self.padding.of_map(height, width, self.weight.dims()[2], self.stride).before;
+        let (stride, out) = (self.stride, [height.div_ceil(self.stride), width.div_ceil(self.stride)]);
+        match self.depthwise {
+            true => Convolution::Depthwise { stride, before },
+            false => Convolution::Dense(Places { stride, before, out }),
+        }
+    }
+
+    /// Announces some maps of the output's shape.
+    fn announce(&self, x: &Tensor<4>, maps: usize) {
+        let ([channels, ..], [batch, _, height, width]) = (self.weight.dims(), x.dims());
+        let pixels = height.div_ceil(self.stride) * width.div_ceil(self.stride);
+        room::announce_like(x, maps * batch * channels * pixels);
     }
 }
 

@@ -6,6 +6,7 @@ use burn::tensor::{Device, Tensor};
 use crate::activation::Activation;
 use crate::batch_norm::{BatchNorm, BatchNormConfig};
 use crate::conv::{Conv, ConvConfig};
+use crate::map::Map;
 use crate::trace::{Describe, Trace, Value};
 
 /// Configuration of a [`ConvNorm`].
@@ -44,7 +45,12 @@ pub struct ConvNorm {
 impl ConvNorm {
     /// Shapes as in [`Conv::forward`].
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        self.norm.forward_then(self.conv.forward(x), self.activation)
+        self.pass(x.into()).whole()
+    }
+
+    /// The same from and to a map that need not be whole.
+    pub fn pass(&self, x: Map) -> Map {
+        self.norm.then(self.conv.read(x), self.activation)
     }
 }
 

@@ -4,10 +4,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::activation::Activation;
-use crate::cpu;
-use crate::linear::{Linear, global_average_pool};
-use crate::precision;
-use crate::room;
+use crate::linear::Linear;
+use crate::map::Map;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 
 /// Configuration of a [`SqueezeExcite`].
@@ -53,15 +51,13 @@ pub struct SqueezeExcite {
 impl SqueezeExcite {
     /// `[batch, channels, height, width]` in and out.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let [batch, channels, ..] = x.dims();
-        room::announce_like(&x, x.shape().num_elements());
-        let squeezed = self.activation.forward(self.reduce.forward(global_average_pool(x.clone())));
-        let gate = self.gate.forward(self.expand.forward(squeezed));
-        if cpu::serves(&x) {
-            return cpu::scale(x, gate);
-        }
-        let gate = precision::like(gate, &x);
-        x * gate.reshape([batch, channels, 1, 1])
+        self.gate(x.into()).whole()
+    }
+
+    /// The same for a map that may not be whole.
+    pub fn gate(&self, x: Map) -> Map {
+        let squeezed = self.activation.forward(self.reduce.forward(x.means()));
+        x.gated(self.gate.forward(self.expand.forward(squeezed)))
     }
 }
 

@@ -5,7 +5,7 @@ use burn::tensor::{Device, Tensor};
 use kindling_layers::blocks::{Block, BlockConfig};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, Trace, Value};
-use kindling_layers::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath};
+use kindling_layers::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Map};
 
 /// Configuration of a [`ResidualBlock`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,7 +84,7 @@ impl Block for ResidualBlock {
     type Config = ResidualBlockConfig;
 
     fn forward(&self, input: Tensor<4>) -> Tensor<4> {
-        let x = self.convs.iter().fold(input.clone(), |x, conv| conv.forward(x));
+        let x = self.convs.iter().fold(Map::from(input.clone()), |x, conv| conv.pass(x)).whole();
         let shortcut = match &self.downsample {
             Some(downsample) => downsample.forward(input),
             None => input,

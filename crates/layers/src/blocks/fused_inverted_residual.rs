@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use crate::blocks::join;
 use crate::names::Names;
 use crate::trace::{Describe, Trace, Value};
-use crate::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Padding};
+use crate::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding};
 
 /// Configuration of a [`FusedInvertedResidual`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,12 +65,13 @@ impl FusedInvertedResidual {
     /// `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let shortcut = self.residual.then(|| x.clone());
-        let x = self.expand.forward(x);
+        let x = Map::from(x);
+        let x = self.expand.pass(x);
         let x = match &self.project {
-            Some(project) => project.forward(x),
+            Some(project) => project.pass(x),
             None => x,
         };
-        join(shortcut, x, self.drop_path)
+        join(shortcut, x.whole(), self.drop_path)
     }
 
     /// timm's names; it calls the block `EdgeResidual`, and `ConvBnAct` without expansion.

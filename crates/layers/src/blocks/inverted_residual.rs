@@ -8,7 +8,7 @@ use crate::blocks::join;
 use crate::names::Names;
 use crate::trace::{Describe, Trace, Value};
 use crate::{
-    Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Padding, SqueezeExcite,
+    Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding, SqueezeExcite,
     SqueezeExciteConfig,
 };
 
@@ -79,16 +79,17 @@ impl InvertedResidual {
     /// `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let shortcut = self.residual.then(|| x.clone());
+        let x = Map::from(x);
         let x = match &self.expand {
-            Some(expand) => expand.forward(x),
+            Some(expand) => expand.pass(x),
             None => x,
         };
-        let x = self.depthwise.forward(x);
+        let x = self.depthwise.pass(x);
         let x = match &self.squeeze_excite {
-            Some(squeeze_excite) => squeeze_excite.forward(x),
+            Some(squeeze_excite) => squeeze_excite.gate(x),
             None => x,
         };
-        join(shortcut, self.project.forward(x), self.drop_path)
+        join(shortcut, self.project.pass(x).whole(), self.drop_path)
     }
 
     /// timm's names; it calls the block without expansion `DepthwiseSeparableConv` and counts its layers otherwise.

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use crate::blocks::join;
 use crate::names::Names;
 use crate::trace::{Describe, Trace, Value};
-use crate::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath};
+use crate::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Map};
 
 /// Configuration of a [`UniversalInvertedBottleneck`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,8 +80,9 @@ impl UniversalInvertedBottleneck {
     /// `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let shortcut = self.residual.then(|| x.clone());
-        let x = self.layers().fold(x, |x, (_, _, layer)| layer.forward(x));
-        join(shortcut, x, self.drop_path)
+        let x = Map::from(x);
+        let x = self.layers().fold(x, |x, (_, _, layer)| layer.pass(x));
+        join(shortcut, x.whole(), self.drop_path)
     }
 
     pub(super) fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {

@@ -14,42 +14,50 @@ use burn_flex::FlexTensor;
 
 use super::conv::{self, Dense};
 use super::depthwise::{self, Geometry};
-use super::norm_act::NormAct;
-use super::{CpuOps, Places, dims, gate, tensor, values};
-use crate::activation::Activation;
+use super::{
+    Convolution, CpuOps, Normalisation, Places, Source, after_norm, dims, gate, norm_act, owned, tensor, values,
+};
 use crate::room;
 
 type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
 
+/// Runs an operation on `state`, which is kept for backward if one of the nodes wants a gradient.
+macro_rules! on_graph {
+    ($checkpoint:ty, $backward:expr, $nodes:expr, $state:expr, $forward:expr) => {{
+        let (state, forward) = ($state, $forward);
+        match $backward.prepare::<$checkpoint>($nodes).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish(state.clone(), forward(state)),
+            OpsKind::UnTracked(prep) => prep.finish(forward(state)),
+        }
+    }};
+}
+
 impl<C: CheckpointStrategy> CpuOps for Autodiff<Flex, C> {
     fn depthwise(x: Tracked<C>, weight: Tracked<C>, stride: usize, before: [usize; 2]) -> Tracked<C> {
         let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
-        match DepthwiseBackward.prepare::<C>([x_node, weight_node]).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => {
-                let state = (x.clone(), weight.clone(), stride, before);
-                prep.finish(state, Flex::depthwise(x, weight, stride, before))
-            }
-            OpsKind::UnTracked(prep) => prep.finish(Flex::depthwise(x, weight, stride, before)),
-        }
+        on_graph!(C, DepthwiseBackward, [x_node, weight_node], (x, weight, stride, before), |state| {
+            let (x, weight, stride, before) = state;
+            Flex::depthwise(x, weight, stride, before)
+        })
     }
 
     fn dense(x: Tracked<C>, weight: Tracked<C>, places: Places) -> Tracked<C> {
         let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
-        match DenseBackward.prepare::<C>([x_node, weight_node]).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => prep.finish((x.clone(), weight.clone(), places), Flex::dense(x, weight, places)),
-            OpsKind::UnTracked(prep) => prep.finish(Flex::dense(x, weight, places)),
-        }
+        on_graph!(C, DenseBackward, [x_node, weight_node], (x, weight, places), |(x, weight, places)| {
+            Flex::dense(x, weight, places)
+        })
     }
 
     fn transposed(x: Tracked<C>, weight: Tracked<C>, places: Places, size: [usize; 2]) -> Tracked<C> {
         let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
-        match TransposedBackward.prepare::<C>([x_node, weight_node]).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => {
-                let state = (x.clone(), weight.clone(), places, size);
-                prep.finish(state, Flex::transposed(x, weight, places, size))
-            }
-            OpsKind::UnTracked(prep) => prep.finish(Flex::transposed(x, weight, places, size)),
-        }
+        on_graph!(C, TransposedBackward, [x_node, weight_node], (x, weight, places, size), |(
+            x,
+            weight,
+            places,
+            size,
+        )| {
+            Flex::transposed(x, weight, places, size)
+        })
     }
 
     fn norm_act(
@@ -57,31 +65,53 @@ impl<C: CheckpointStrategy> CpuOps for Autodiff<Flex, C> {
         weight: Tracked<C>,
         bias: Tracked<C>,
         statistics: Tracked<C>,
-        groups: Vec<usize>,
-        epsilon: f64,
-        activation: Activation,
+        how: Normalisation,
     ) -> Tracked<C> {
         let ((x, x_node), (weight, weight_node), (bias, bias_node)) =
             (x.into_parts(), weight.into_parts(), bias.into_parts());
+        let source = Source { x, weight, bias, statistics: statistics.into_primitive(), how, gate: None };
+        on_graph!(C, NormActBackward, [x_node, weight_node, bias_node], source, |source: Source| {
+            Flex::norm_act(source.x, source.weight, source.bias, source.statistics, source.how)
+        })
+    }
+
+    fn norm_act_conv(
+        x: Tracked<C>,
+        norm_weight: Tracked<C>,
+        norm_bias: Tracked<C>,
+        statistics: Tracked<C>,
+        gate: Tracked<C>,
+        weight: Tracked<C>,
+        how: Normalisation,
+        convolution: Convolution,
+    ) -> Tracked<C> {
+        let ((x, x_node), (norm_weight, norm_weight_node), (norm_bias, norm_bias_node)) =
+            (x.into_parts(), norm_weight.into_parts(), norm_bias.into_parts());
+        let ((gate, gate_node), (weight, weight_node)) = (gate.into_parts(), weight.into_parts());
         let statistics = statistics.into_primitive();
-        let forward = |x, weight, bias, statistics, groups| {
-            Flex::norm_act(x, weight, bias, statistics, groups, epsilon, activation)
-        };
-        match NormActBackward.prepare::<C>([x_node, weight_node, bias_node]).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => {
-                let state = NormActState {
-                    x: x.clone(),
-                    weight: weight.clone(),
-                    bias: bias.clone(),
-                    statistics: statistics.clone(),
-                    groups: groups.clone(),
-                    epsilon,
-                    activation,
-                };
-                prep.finish(state, forward(x, weight, bias, statistics, groups))
-            }
-            OpsKind::UnTracked(prep) => prep.finish(forward(x, weight, bias, statistics, groups)),
-        }
+        let source = Source { x, weight: norm_weight, bias: norm_bias, statistics, how, gate: Some(gate) };
+        let nodes = [x_node, norm_weight_node, norm_bias_node, gate_node, weight_node];
+        on_graph!(C, NormActConvBackward(convolution), nodes, (source, weight), |(source, weight): (
+            Source,
+            FlexTensor
+        )| {
+            source.convolved(&weight, convolution)
+        })
+    }
+
+    fn norm_act_means(
+        x: Tracked<C>,
+        weight: Tracked<C>,
+        bias: Tracked<C>,
+        statistics: Tracked<C>,
+        how: Normalisation,
+    ) -> Tracked<C> {
+        let ((x, x_node), (weight, weight_node), (bias, bias_node)) =
+            (x.into_parts(), weight.into_parts(), bias.into_parts());
+        let source = Source { x, weight, bias, statistics: statistics.into_primitive(), how, gate: None };
+        on_graph!(C, NormActMeansBackward, [x_node, weight_node, bias_node], source, |source: Source| {
+            Flex::norm_act_means(source.x, source.weight, source.bias, source.statistics, source.how)
+        })
     }
 
     fn statistics(x: Tracked<C>, groups: Vec<usize>) -> Tracked<C> {
@@ -98,10 +128,7 @@ impl<C: CheckpointStrategy> CpuOps for Autodiff<Flex, C> {
 
     fn scale(x: Tracked<C>, gate: Tracked<C>) -> Tracked<C> {
         let ((x, x_node), (gate, gate_node)) = (x.into_parts(), gate.into_parts());
-        match ScaleBackward.prepare::<C>([x_node, gate_node]).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => prep.finish((x.clone(), gate.clone()), Flex::scale(x, gate)),
-            OpsKind::UnTracked(prep) => prep.finish(Flex::scale(x, gate)),
-        }
+        on_graph!(C, ScaleBackward, [x_node, gate_node], (x, gate), |(x, gate)| Flex::scale(x, gate))
     }
 }
 
@@ -210,36 +237,60 @@ impl Backward<Flex, 2> for ScaleBackward {
 #[derive(Debug)]
 struct NormActBackward;
 
-#[derive(Clone, Debug)]
-struct NormActState {
-    x: FlexTensor,
-    weight: FlexTensor,
-    bias: FlexTensor,
-    statistics: FlexTensor,
-    groups: Vec<usize>,
-    epsilon: f64,
-    activation: Activation,
+impl Backward<Flex, 3> for NormActBackward {
+    type State = Source;
+
+    fn backward(self, ops: Ops<Source, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let dy = owned(grads.consume::<Flex>(&ops.node));
+        announce_gradient(&ops.state.x);
+        let gradients = ops.state.read(|reading| reading.backward(dy));
+        register_norm(grads, &ops.parents.map(|node| node.map(|node| node.id)), &ops.state.x, gradients);
+    }
 }
 
-impl Backward<Flex, 3> for NormActBackward {
-    type State = NormActState;
+#[derive(Debug)]
+struct NormActMeansBackward;
 
-    fn backward(self, ops: Ops<Self::State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let NormActState { x, weight, bias, statistics, groups, epsilon, activation } = ops.state;
-        let shape = dims(&x);
-        let norm = NormAct::new(shape, &values(&weight), &values(&bias), &values(&statistics), groups, epsilon);
-        let dy = grads.consume::<Flex>(&ops.node);
-        announce_gradient(&x);
-        let gradients = norm.backward(&values(&x), &values(&dy), activation);
-        let of_channels = |values: Vec<f32>| {
-            let shape = [values.len()];
-            tensor(values, shape, DType::F32)
-        };
-        let [x_node, weight_node, bias_node] = ops.parents.map(|node| node.map(|node| node.id));
-        register(grads, x_node, || tensor(gradients.x, shape, x.dtype()));
-        register(grads, weight_node, || of_channels(gradients.weight));
-        register(grads, bias_node, || of_channels(gradients.bias));
+impl Backward<Flex, 3> for NormActMeansBackward {
+    type State = Source;
+
+    fn backward(self, ops: Ops<Source, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let dy = values(&grads.consume::<Flex>(&ops.node));
+        announce_gradient(&ops.state.x);
+        let gradients = ops.state.read(|reading| after_norm::backward_means(reading, &dy));
+        register_norm(grads, &ops.parents.map(|node| node.map(|node| node.id)), &ops.state.x, gradients);
     }
+}
+
+/// Parents: map, scale, shift, gate, filters.
+#[derive(Debug)]
+struct NormActConvBackward(Convolution);
+
+impl Backward<Flex, 5> for NormActConvBackward {
+    type State = (Source, FlexTensor);
+
+    fn backward(self, ops: Ops<Self::State, 5>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let (source, weight) = ops.state;
+        let shape = self.0.shape(&source.x, &weight);
+        let dy = values(&grads.consume::<Flex>(&ops.node));
+        announce_gradient(&source.x);
+        let (mut gradients, of_weight) =
+            source.read(|reading| after_norm::backward(reading, &values(&weight), &dy, &shape));
+        let [batch, channels, ..] = dims(&source.x);
+        let of_gate = std::mem::take(&mut gradients.gate);
+        let nodes = ops.parents.map(|node| node.map(|node| node.id));
+        register(grads, nodes[3], || tensor(of_gate, [batch, channels], DType::F32));
+        register(grads, nodes[4], || tensor(of_weight, dims(&weight), DType::F32));
+        register_norm(grads, &nodes, &source.x, gradients);
+    }
+}
+
+/// Registers the gradients of a normalisation's map, scale and shift, the first three of `parents`.
+fn register_norm(grads: &mut Gradients, parents: &[Option<NodeId>], x: &FlexTensor, gradients: norm_act::Gradients) {
+    let channels = [gradients.weight.len()];
+    register(grads, parents[0], || tensor(gradients.x, dims(x), x.dtype()));
+    register(grads, parents[1], || tensor(gradients.weight, channels, DType::F32));
+    register(grads, parents[2], || tensor(gradients.bias, channels, DType::F32));
 }
 
 /// Says that a gradient of this map's shape is about to be made.

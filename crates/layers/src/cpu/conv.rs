@@ -31,7 +31,7 @@ pub(super) struct Dense {
 }
 
 impl Dense {
-    fn pointwise(&self) -> bool {
+    pub(super) fn pointwise(&self) -> bool {
         self.kernel == 1 && self.stride == 1 && self.before == [0; 2] && self.out == [self.height, self.width]
     }
 
@@ -43,16 +43,16 @@ impl Dense {
         [self.batch, self.output, self.out[0], self.out[1]]
     }
 
-    fn in_sample(&self) -> usize {
+    pub(super) fn in_sample(&self) -> usize {
         self.input * self.height * self.width
     }
 
-    fn out_plane(&self) -> usize {
+    pub(super) fn out_plane(&self) -> usize {
         self.out[0] * self.out[1]
     }
 
     /// Rows of a tile, and of the filters: input values under the kernel.
-    fn fan(&self) -> usize {
+    pub(super) fn fan(&self) -> usize {
         self.input * self.kernel * self.kernel
     }
 
@@ -62,7 +62,7 @@ impl Dense {
     }
 
     /// Samples are spread over the threads where there are enough of them, and computed by all threads otherwise.
-    fn threads(&self) -> Threads {
+    pub(super) fn threads(&self) -> Threads {
         if self.batch < rayon::current_num_threads() { Threads::All } else { Threads::One }
     }
 
@@ -144,85 +144,101 @@ impl Dense {
 }
 
 /// Runs `work` for each sample: on all threads at once, or one after the other with all threads inside.
-fn over_samples<T: Send>(threads: Threads, samples: Vec<T>, work: impl Fn(T) + Send + Sync) {
+pub(super) fn over_samples<T: Send>(threads: Threads, samples: Vec<T>, work: impl Fn(T) + Send + Sync) {
     match threads {
         Threads::One => samples.into_par_iter().for_each(work),
         Threads::All => samples.into_iter().for_each(work),
     }
 }
 
-/// `[batch, input, height, width]` and `[output, input, k, k]` to the output.
-pub(super) fn forward(x: &[f32], weight: &[f32], shape: &Dense) -> Vec<f32> {
-    let (plane, threads) = (shape.out_plane(), shape.threads());
-    let filters = Matrix::of(weight, shape.output, shape.fan());
-    let mut y = vec![0.0; shape.batch * shape.output * plane];
-    let samples = y.chunks_exact_mut(shape.output * plane).zip(x.chunks_exact(shape.in_sample())).collect();
-    over_samples(threads, samples, |(y, x): (&mut [f32], &[f32])| {
-        if shape.pointwise() {
-            return multiply(y, plane, Mode::Replace, filters, Matrix::of(x, shape.input, plane), threads);
+/// One sample.
+impl Dense {
+    /// The output.
+    pub(super) fn forward(&self, x: &[f32], weight: &[f32], y: &mut [f32]) {
+        let (plane, threads) = (self.out_plane(), self.threads());
+        let filters = Matrix::of(weight, self.output, self.fan());
+        if self.pointwise() {
+            return multiply(y, plane, Mode::Replace, filters, Matrix::of(x, self.input, plane), threads);
         }
         let mut tile = Vec::new();
-        shape.tiles(|first, rows, start, pixels| {
-            tile.resize(shape.fan() * pixels, 0.0);
-            shape.gather(x, first, rows, &mut tile, threads);
-            let columns = Matrix::of(&tile, shape.fan(), pixels);
+        self.tiles(|first, rows, start, pixels| {
+            tile.resize(self.fan() * pixels, 0.0);
+            self.gather(x, first, rows, &mut tile, threads);
+            let columns = Matrix::of(&tile, self.fan(), pixels);
             multiply(&mut y[start..], plane, Mode::Replace, filters, columns, threads);
         });
-    });
+    }
+
+    /// The gradient of the input, to be added to zeros.
+    pub(super) fn backward_input(&self, dy: &[f32], weight: &[f32], dx: &mut [f32]) {
+        let (plane, threads) = (self.out_plane(), self.threads());
+        let filters = Matrix::of(weight, self.output, self.fan()).transposed();
+        if self.pointwise() {
+            return multiply(dx, plane, Mode::Replace, filters, Matrix::of(dy, self.output, plane), threads);
+        }
+        let mut tile = Vec::new();
+        self.tiles(|first, rows, start, pixels| {
+            tile.resize(self.fan() * pixels, 0.0);
+            let of_pixels = Matrix::of_rows(&dy[start..], self.output, pixels, plane);
+            multiply(&mut tile, pixels, Mode::Replace, filters, of_pixels, threads);
+            self.scatter(dx, first, rows, &tile, threads);
+        });
+    }
+
+    /// The gradient of the weight, added to `dw`.
+    pub(super) fn backward_weight(&self, x: &[f32], dy: &[f32], dw: &mut [f32]) {
+        let (plane, threads) = (self.out_plane(), self.threads());
+        if self.pointwise() {
+            for start in (0..plane).step_by(PIXELS) {
+                let pixels = PIXELS.min(plane - start);
+                let of_output = Matrix::of_rows(&dy[start..], self.output, pixels, plane);
+                let of_input = Matrix::of_rows(&x[start..], self.input, pixels, plane);
+                multiply(dw, self.fan(), Mode::Add, of_output, of_input.transposed(), threads);
+            }
+            return;
+        }
+        let mut tile = Vec::new();
+        self.tiles(|first, rows, start, pixels| {
+            tile.resize(self.fan() * pixels, 0.0);
+            self.gather(x, first, rows, &mut tile, threads);
+            let of_output = Matrix::of_rows(&dy[start..], self.output, pixels, plane);
+            let columns = Matrix::of(&tile, self.fan(), pixels).transposed();
+            multiply(dw, self.fan(), Mode::Add, of_output, columns, threads);
+        });
+    }
+}
+
+/// `[batch, input, height, width]` and `[output, input, k, k]` to the output.
+pub(super) fn forward(x: &[f32], weight: &[f32], shape: &Dense) -> Vec<f32> {
+    let of_sample = shape.output * shape.out_plane();
+    let mut y = vec![0.0; shape.batch * of_sample];
+    let samples = y.chunks_exact_mut(of_sample).zip(x.chunks_exact(shape.in_sample())).collect();
+    over_samples(shape.threads(), samples, |(y, x)| shape.forward(x, weight, y));
     y
 }
 
 /// The gradient of the input for the gradient `dy` of the output.
 pub(super) fn backward_input(dy: &[f32], weight: &[f32], shape: &Dense) -> Vec<f32> {
-    let (plane, threads) = (shape.out_plane(), shape.threads());
-    let filters = Matrix::of(weight, shape.output, shape.fan()).transposed();
     let mut dx = vec![0.0; shape.batch * shape.in_sample()];
-    let samples = dx.chunks_exact_mut(shape.in_sample()).zip(dy.chunks_exact(shape.output * plane)).collect();
-    over_samples(threads, samples, |(dx, dy): (&mut [f32], &[f32])| {
-        if shape.pointwise() {
-            return multiply(dx, plane, Mode::Replace, filters, Matrix::of(dy, shape.output, plane), threads);
-        }
-        let mut tile = Vec::new();
-        shape.tiles(|first, rows, start, pixels| {
-            tile.resize(shape.fan() * pixels, 0.0);
-            let of_pixels = Matrix::of_rows(&dy[start..], shape.output, pixels, plane);
-            multiply(&mut tile, pixels, Mode::Replace, filters, of_pixels, threads);
-            shape.scatter(dx, first, rows, &tile, threads);
-        });
-    });
+    let of_outputs = dy.chunks_exact(shape.output * shape.out_plane());
+    let samples = dx.chunks_exact_mut(shape.in_sample()).zip(of_outputs).collect();
+    over_samples(shape.threads(), samples, |(dx, dy)| shape.backward_input(dy, weight, dx));
     dx
 }
 
 /// The gradient of the weight for the gradient `dy` of the output: `[output, input, k, k]`.
 pub(super) fn backward_weight(x: &[f32], dy: &[f32], shape: &Dense) -> Vec<f32> {
-    let (plane, threads) = (shape.out_plane(), shape.threads());
     let size = shape.output * shape.fan();
     let mut of_samples = vec![0.0; shape.batch * size];
-    let samples = of_samples
-        .chunks_exact_mut(size)
-        .zip(x.chunks_exact(shape.in_sample()))
-        .zip(dy.chunks_exact(shape.output * plane))
-        .collect();
-    over_samples(threads, samples, |((dw, x), dy): ((&mut [f32], &[f32]), &[f32])| {
-        if shape.pointwise() {
-            for start in (0..plane).step_by(PIXELS) {
-                let pixels = PIXELS.min(plane - start);
-                let of_output = Matrix::of_rows(&dy[start..], shape.output, pixels, plane);
-                let of_input = Matrix::of_rows(&x[start..], shape.input, pixels, plane);
-                multiply(dw, shape.fan(), Mode::Add, of_output, of_input.transposed(), threads);
-            }
-            return;
-        }
-        let mut tile = Vec::new();
-        shape.tiles(|first, rows, start, pixels| {
-            tile.resize(shape.fan() * pixels, 0.0);
-            shape.gather(x, first, rows, &mut tile, threads);
-            let of_output = Matrix::of_rows(&dy[start..], shape.output, pixels, plane);
-            let columns = Matrix::of(&tile, shape.fan(), pixels).transposed();
-            multiply(dw, shape.fan(), Mode::Add, of_output, columns, threads);
-        });
-    });
-    // Added up in the order of the samples, whatever thread made them.
+    let inputs = x.chunks_exact(shape.in_sample());
+    let of_outputs = dy.chunks_exact(shape.output * shape.out_plane());
+    let samples = of_samples.chunks_exact_mut(size).zip(inputs).zip(of_outputs).collect();
+    over_samples(shape.threads(), samples, |((dw, x), dy)| shape.backward_weight(x, dy, dw));
+    in_order(&of_samples, size)
+}
+
+/// Adds gradients up in the order of the samples, whatever thread made them.
+pub(super) fn in_order(of_samples: &[f32], size: usize) -> Vec<f32> {
     let mut sum = of_samples[..size].to_vec();
     for of_sample in of_samples[size..].chunks_exact(size) {
         for (sum, value) in sum.iter_mut().zip(of_sample) {

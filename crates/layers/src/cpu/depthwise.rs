@@ -37,11 +37,11 @@ impl Geometry {
         [self.batch, self.channels, self.height.div_ceil(self.stride), self.width.div_ceil(self.stride)]
     }
 
-    fn in_plane(&self) -> usize {
+    pub(super) fn in_plane(&self) -> usize {
         self.height * self.width
     }
 
-    fn out_plane(&self) -> usize {
+    pub(super) fn out_plane(&self) -> usize {
         let [.., height, width] = self.output();
         height * width
     }
@@ -113,24 +113,64 @@ macro_rules! for_kernel {
     };
 }
 
+/// Memory that a thread uses again from plane to plane.
+#[derive(Default)]
+pub(super) struct Scratch {
+    phases: Vec<f32>,
+    rows: Vec<f32>,
+    /// A plane of the input, for whoever has to compute it.
+    pub(super) read: Vec<f32>,
+}
+
+/// One plane; `index` counts over samples and channels.
+impl Geometry {
+    /// The output.
+    pub(super) fn forward(&self, index: usize, x: &[f32], weight: &[f32], y: &mut [f32], scratch: &mut Vec<f32>) {
+        let taps = self.taps(weight, index);
+        vectorised(
+            #[inline(always)]
+            || for_kernel!(self.kernel, forward_plane(x, taps, y, self, scratch)),
+        );
+    }
+
+    /// The gradient of the input.
+    pub(super) fn backward_input(
+        &self,
+        index: usize,
+        dy: &[f32],
+        weight: &[f32],
+        dx: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
+        let taps = self.taps(weight, index);
+        vectorised(
+            #[inline(always)]
+            || for_kernel!(self.kernel, backward_input_plane(dy, taps, dx, self, &mut scratch.rows)),
+        );
+    }
+
+    /// The gradient of the filter.
+    pub(super) fn backward_weight(&self, x: &[f32], dy: &[f32], scratch: &mut Scratch) -> Vec<f64> {
+        let Scratch { phases, rows, .. } = scratch;
+        vectorised(
+            #[inline(always)]
+            || for_kernel!(self.kernel, backward_weight_plane(x, dy, self, phases, rows)),
+        )
+    }
+
+    /// The filter of a plane.
+    fn taps<'a>(&self, weight: &'a [f32], index: usize) -> &'a [f32] {
+        let taps = self.kernel * self.kernel;
+        &weight[(index % self.channels) * taps..][..taps]
+    }
+}
+
 /// `[batch, channels, height, width]` and `[channels, 1, kernel, kernel]` to the output.
 pub(super) fn forward(x: &[f32], weight: &[f32], geometry: &Geometry) -> Vec<f32> {
     let mut y = vec![0.0; geometry.batch * geometry.channels * geometry.out_plane()];
     let planes = y.par_chunks_mut(geometry.out_plane()).zip(x.par_chunks(geometry.in_plane())).enumerate();
-    planes.for_each_init(Vec::new, |phases, (index, (y, x))| {
-        let taps = taps(weight, index % geometry.channels, geometry);
-        vectorised(
-            #[inline(always)]
-            || for_kernel!(geometry.kernel, forward_plane(x, taps, y, geometry, phases)),
-        );
-    });
+    planes.for_each_init(Vec::new, |scratch, (index, (y, x))| geometry.forward(index, x, weight, y, scratch));
     y
-}
-
-/// The filter of a channel.
-fn taps<'a>(weight: &'a [f32], channel: usize, geometry: &Geometry) -> &'a [f32] {
-    let taps = geometry.kernel * geometry.kernel;
-    &weight[channel * taps..][..taps]
 }
 
 #[inline(always)]
@@ -166,12 +206,8 @@ fn accumulate(sums: &mut [f32; LANES], factor: f32, values: &[f32]) {
 pub(super) fn backward_input(dy: &[f32], weight: &[f32], geometry: &Geometry) -> Vec<f32> {
     let mut dx = vec![0.0; geometry.batch * geometry.channels * geometry.in_plane()];
     let planes = dx.par_chunks_mut(geometry.in_plane()).zip(dy.par_chunks(geometry.out_plane())).enumerate();
-    planes.for_each_init(Vec::new, |rows, (index, (dx, dy))| {
-        let taps = taps(weight, index % geometry.channels, geometry);
-        vectorised(
-            #[inline(always)]
-            || for_kernel!(geometry.kernel, backward_input_plane(dy, taps, dx, geometry, rows)),
-        );
+    planes.for_each_init(Scratch::default, |scratch, (index, (dx, dy))| {
+        geometry.backward_input(index, dy, weight, dx, scratch);
     });
     dx
 }
@@ -224,23 +260,17 @@ fn backward_input_plane<const K: usize>(
 
 /// The gradient of the weight for the gradient `dy` of the output: `[channels, 1, kernel, kernel]`.
 pub(super) fn backward_weight(x: &[f32], dy: &[f32], geometry: &Geometry) -> Vec<f32> {
+    let planes = x.par_chunks(geometry.in_plane()).zip(dy.par_chunks(geometry.out_plane()));
+    let of_planes: Vec<Vec<f64>> =
+        planes.map_init(Scratch::default, |scratch, (x, dy)| geometry.backward_weight(x, dy, scratch)).collect();
+    in_order(of_planes.iter(), geometry)
+}
+
+/// Adds filters' gradients up in the order of the samples, whatever thread made them.
+pub(super) fn in_order<'a>(of_planes: impl Iterator<Item = &'a Vec<f64>>, geometry: &Geometry) -> Vec<f32> {
     let taps = geometry.kernel * geometry.kernel;
-    let of_planes: Vec<Vec<f64>> = x
-        .par_chunks(geometry.in_plane())
-        .zip(dy.par_chunks(geometry.out_plane()))
-        .map_init(
-            || (Vec::new(), Vec::new()),
-            |(phases, rows), (x, dy)| {
-                vectorised(
-                    #[inline(always)]
-                    || for_kernel!(geometry.kernel, backward_weight_plane(x, dy, geometry, phases, rows)),
-                )
-            },
-        )
-        .collect();
-    // Added up in the order of the samples, whatever thread made them.
     let mut sums = vec![0.0f64; geometry.channels * taps];
-    for (index, of_plane) in of_planes.iter().enumerate() {
+    for (index, of_plane) in of_planes.enumerate() {
         let of_channel = &mut sums[(index % geometry.channels) * taps..][..taps];
         for (sum, value) in of_channel.iter_mut().zip(of_plane) {
             *sum += value;

@@ -59,3 +59,34 @@ pub(super) fn sum_pairs(a: &[f32], b: &[f32], terms: impl Fn(f32, f32) -> (f32, 
     }
     totals
 }
+
+/// Replaces each element of `b` by a function of it and its neighbour in `a`, and adds up three more, as [`sum`] does.
+#[inline(always)]
+pub(super) fn replace_and_sum(a: &[f32], b: &mut [f32], terms: impl Fn(f32, f32) -> (f32, [f32; 3])) -> [f64; 3] {
+    const BLOCK: usize = 64 * LANES;
+    let mut totals = [0.0f64; 3];
+    for (block_a, block_b) in a.chunks(BLOCK).zip(b.chunks_mut(BLOCK)) {
+        let mut sums = [[0.0f32; LANES]; 3];
+        let ((chunks_a, rest_a), (chunks_b, rest_b)) = (block_a.as_chunks::<LANES>(), block_b.as_chunks_mut::<LANES>());
+        for (chunk_a, chunk_b) in chunks_a.iter().zip(chunks_b) {
+            for lane in 0..LANES {
+                let (new, [one, two, three]) = terms(chunk_a[lane], chunk_b[lane]);
+                chunk_b[lane] = new;
+                sums[0][lane] += one;
+                sums[1][lane] += two;
+                sums[2][lane] += three;
+            }
+        }
+        for (total, sums) in totals.iter_mut().zip(&sums) {
+            *total += sums.iter().map(|lane| f64::from(*lane)).sum::<f64>();
+        }
+        for (a, b) in rest_a.iter().zip(rest_b) {
+            let (new, values) = terms(*a, *b);
+            *b = new;
+            for (total, value) in totals.iter_mut().zip(values) {
+                *total += f64::from(value);
+            }
+        }
+    }
+    totals
+}

@@ -1,12 +1,9 @@
-//! Normalisation and activation in one pass over the data.
-//!
-//! For backward only the input and per-channel numbers are needed: what the activation saw is computed again from them.
+//! The statistics and the numbers of a normalisation; [`super::reading`] applies them.
 
 use rayon::prelude::*;
 
-use super::activation::{ForActivation, Function, dispatch};
-use super::lanes::{sum, sum_pairs, vectorised};
-use crate::activation::Activation;
+use super::lanes::{sum, vectorised};
+use super::reading::Sums;
 
 /// Mean and biased variance of each channel of each group of samples: `[2, groups, channels]`.
 pub(super) fn statistics(x: &[f32], [_, channels, height, width]: [usize; 4], groups: &[usize]) -> Vec<f32> {
@@ -54,7 +51,8 @@ fn starts(groups: &[usize]) -> Vec<usize> {
 /// Normalisation with known statistics.
 pub(super) struct NormAct {
     channels: usize,
-    plane: usize,
+    /// Pixels of a plane.
+    pub(super) plane: usize,
     groups: Vec<usize>,
     /// The group of each sample.
     group_of: Vec<usize>,
@@ -64,18 +62,22 @@ pub(super) struct NormAct {
 
 /// `z = x * scale + shift` is the normalised value with scale and shift; `(x - mean) * inverse` the one without.
 #[derive(Clone, Copy)]
-struct PerChannel {
-    scale: f32,
-    shift: f32,
-    mean: f32,
-    inverse: f32,
+pub(super) struct PerChannel {
+    pub(super) scale: f32,
+    pub(super) shift: f32,
+    pub(super) mean: f32,
+    pub(super) inverse: f32,
 }
 
-/// What [`NormAct::backward`] returns.
+/// What a normalisation and the reading of its output hand back.
 pub(super) struct Gradients {
+    /// Of the map, in its shape.
     pub(super) x: Vec<f32>,
+    /// Of scale and shift, `[channels]`.
     pub(super) weight: Vec<f32>,
     pub(super) bias: Vec<f32>,
+    /// Of the factor of each plane, if there were factors.
+    pub(super) gate: Vec<f32>,
 }
 
 impl NormAct {
@@ -84,7 +86,7 @@ impl NormAct {
         weight: &[f32],
         bias: &[f32],
         statistics: &[f32],
-        groups: Vec<usize>,
+        groups: &[usize],
         epsilon: f64,
     ) -> Self {
         let (means, variances) = statistics.split_at(groups.len() * channels);
@@ -101,112 +103,43 @@ impl NormAct {
             .collect();
         let group_of = groups.iter().enumerate().flat_map(|(group, &size)| std::iter::repeat_n(group, size)).collect();
         debug_assert_eq!(groups.iter().sum::<usize>(), batch);
-        Self { channels, plane: height * width, groups, group_of, per_channel }
+        Self { channels, plane: height * width, groups: groups.to_vec(), group_of, per_channel }
     }
 
     /// The numbers of plane `index`, counted over samples and channels.
-    fn of_plane(&self, index: usize) -> PerChannel {
-        self.per_channel[self.group_of[index / self.channels] * self.channels + index % self.channels]
+    pub(super) fn of_plane(&self, index: usize) -> PerChannel {
+        self.per_channel[self.slot(index)]
     }
 
-    /// The output for `x`.
-    pub(super) fn forward(&self, x: &[f32], activation: Activation) -> Vec<f32> {
-        dispatch(activation, Forward { norm: self, x })
+    /// Where the numbers of a plane's group and channel are.
+    fn slot(&self, index: usize) -> usize {
+        self.group_of[index / self.channels] * self.channels + index % self.channels
     }
 
-    /// The gradients for the gradient `dy` of the output.
-    pub(super) fn backward(&self, x: &[f32], dy: &[f32], activation: Activation) -> Gradients {
-        dispatch(activation, Backward { norm: self, x, dy })
-    }
-}
-
-struct Forward<'a> {
-    norm: &'a NormAct,
-    x: &'a [f32],
-}
-
-impl ForActivation for Forward<'_> {
-    type Output = Vec<f32>;
-
-    fn run<F: Function>(self, _: F) -> Vec<f32> {
-        let plane = self.norm.plane;
-        let mut y = vec![0.0; self.x.len()];
-        y.par_chunks_mut(plane).zip(self.x.par_chunks(plane)).enumerate().for_each(|(index, (y, x))| {
-            let PerChannel { scale, shift, .. } = self.norm.of_plane(index);
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (y, x) in y.iter_mut().zip(x) {
-                        *y = F::value(*x * scale + shift);
-                    }
-                },
-            );
-        });
-        y
-    }
-}
-
-struct Backward<'a> {
-    norm: &'a NormAct,
-    x: &'a [f32],
-    dy: &'a [f32],
-}
-
-impl ForActivation for Backward<'_> {
-    type Output = Gradients;
-
-    fn run<F: Function>(self, _: F) -> Gradients {
-        let Self { norm, x, dy } = self;
-        let (plane, channels) = (norm.plane, norm.channels);
-        // Sums over each plane of dz and of dz times the normalised value.
-        let of_planes: Vec<(f64, f64)> = x
-            .par_chunks(plane)
-            .zip(dy.par_chunks(plane))
-            .enumerate()
-            .map(|(index, (x, dy))| {
-                let PerChannel { scale, shift, mean, inverse } = norm.of_plane(index);
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        sum_pairs(x, dy, |x, dy| {
-                            let dz = dy * F::derivative(x * scale + shift);
-                            (dz, dz * (x - mean) * inverse)
-                        })
-                    },
-                )
-            })
-            .collect();
-        // Added up in the order of the samples, whatever thread made them.
-        let mut of_channels = vec![(0.0f64, 0.0f64); norm.per_channel.len()];
+    /// Sums of planes added up over the samples of a group, in their order: for each group and channel.
+    pub(super) fn over_samples(&self, of_planes: &[Sums]) -> Vec<Sums> {
+        let mut of_channels = vec![Sums::default(); self.per_channel.len()];
         for (index, sums) in of_planes.iter().enumerate() {
-            let slot = &mut of_channels[norm.group_of[index / channels] * channels + index % channels];
-            *slot = (slot.0 + sums.0, slot.1 + sums.1);
+            of_channels[self.slot(index)] += *sums;
         }
+        of_channels
+    }
 
-        let mut dx = vec![0.0; x.len()];
-        dx.par_chunks_mut(plane).zip(x.par_chunks(plane)).zip(dy.par_chunks(plane)).enumerate().for_each(
-            |(index, ((dx, x), dy))| {
-                let PerChannel { scale, shift, mean, inverse } = norm.of_plane(index);
-                let group = norm.group_of[index / channels];
-                let count = (norm.groups[group] * plane) as f64;
-                let (sum, weighted) = of_channels[group * channels + index % channels];
-                let (centre, slope) = ((sum / count) as f32, (weighted / count) as f32);
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        for ((dx, x), dy) in dx.iter_mut().zip(x).zip(dy) {
-                            let dz = *dy * F::derivative(*x * scale + shift);
-                            *dx = scale * (dz - centre - (*x - mean) * inverse * slope);
-                        }
-                    },
-                );
-            },
-        );
-        let over_groups = |part: fn(&(f64, f64)) -> f64| {
-            (0..channels)
-                .map(|channel| of_channels.iter().skip(channel).step_by(channels).map(part).sum::<f64>() as f32)
+    /// The means behind the gradient of plane `index`.
+    pub(super) fn means(&self, index: usize, of_channels: &[Sums]) -> (f32, f32) {
+        let count = (self.groups[self.group_of[index / self.channels]] * self.plane) as f64;
+        let (sum, weighted) = of_channels[self.slot(index)].normalised;
+        ((sum / count) as f32, (weighted / count) as f32)
+    }
+
+    /// The gradients, with those of the parameters from the sums of each group and channel.
+    pub(super) fn gradients(&self, x: Vec<f32>, of_channels: &[Sums], gate: Vec<f32>) -> Gradients {
+        let over_groups = |part: fn(&Sums) -> f64| {
+            (0..self.channels)
+                .map(|channel| of_channels.iter().skip(channel).step_by(self.channels).map(part).sum::<f64>() as f32)
                 .collect()
         };
-        Gradients { x: dx, weight: over_groups(|sums| sums.1), bias: over_groups(|sums| sums.0) }
+        let (weight, bias) = (over_groups(|sums| sums.normalised.1), over_groups(|sums| sums.normalised.0));
+        Gradients { x, weight, bias, gate }
     }
 }

@@ -306,54 +306,213 @@ fn norm_act_and_its_gradients_equal_the_naive_sums() {
     }
 }
 
-fn check_norm_act(shape: [usize; 4], group: usize, activation: Activation, case: u64) {
-    let [batch, channels, height, width] = shape;
-    let (plane, epsilon) = (height * width, 1e-3);
-    let groups = normalisation_groups(batch, group);
-    let mut rng = rng(case);
-    let x = random(&mut rng, batch * channels * plane);
-    let dy = random(&mut rng, x.len());
-    let (w, b) = (random(&mut rng, channels), random(&mut rng, channels));
+/// A normalisation with random parameters, computed naively in float64.
+struct NaiveNorm {
+    shape: [usize; 4],
+    groups: Vec<usize>,
+    x: Vec<f32>,
+    weight: Vec<f32>,
+    bias: Vec<f32>,
+    activation: Activation,
+}
 
-    let (mut y_naive, mut dx_naive) = (vec![0.0f64; x.len()], vec![0.0f64; x.len()]);
-    let (mut dw_naive, mut db_naive) = (vec![0.0f64; channels], vec![0.0f64; channels]);
-    let mut start = 0;
-    for size in &groups {
-        for channel in 0..channels {
-            let places: Vec<usize> = (start..start + size)
-                .flat_map(|sample| (0..plane).map(move |at| (sample * channels + channel) * plane + at))
-                .collect();
-            let count = places.len() as f64;
-            let mean = places.iter().map(|&at| f64::from(x[at])).sum::<f64>() / count;
-            let variance = places.iter().map(|&at| (f64::from(x[at]) - mean).powi(2)).sum::<f64>() / count;
-            let inverse = 1.0 / (variance + epsilon).sqrt();
-            let normal = |at: usize| (f64::from(x[at]) - mean) * inverse;
-            let (weight, bias) = (f64::from(w[channel]), f64::from(b[channel]));
-            let dz = |at: usize| f64::from(dy[at]) * reference(activation, normal(at) * weight + bias).1;
-            let sum = places.iter().map(|&at| dz(at)).sum::<f64>();
-            let weighted = places.iter().map(|&at| dz(at) * normal(at)).sum::<f64>();
-            dw_naive[channel] += weighted;
-            db_naive[channel] += sum;
-            for &at in &places {
-                y_naive[at] = reference(activation, normal(at) * weight + bias).0;
-                dx_naive[at] = weight * inverse * (dz(at) - sum / count - normal(at) * weighted / count);
-            }
-        }
-        start += size;
+const EPSILON: f64 = 1e-3;
+
+impl NaiveNorm {
+    fn random(shape: [usize; 4], group: usize, activation: Activation, rng: &mut kindling_random::Rng) -> Self {
+        let [batch, channels, ..] = shape;
+        let x = random(rng, shape.iter().product());
+        let (weight, bias) = (random(rng, channels), random(rng, channels));
+        Self { shape, groups: normalisation_groups(batch, group), x, weight, bias, activation }
     }
 
+    /// Calls `visit(places, channel, normal)` for the pixels of each channel of each group, with the values before scale and shift.
+    fn channels(&self, mut visit: impl FnMut(&[usize], usize, &dyn Fn(usize) -> f64, f64)) {
+        let [_, channels, height, width] = self.shape;
+        let (plane, mut start) = (height * width, 0);
+        for size in &self.groups {
+            for channel in 0..channels {
+                let places: Vec<usize> = (start..start + size)
+                    .flat_map(|sample| (0..plane).map(move |at| (sample * channels + channel) * plane + at))
+                    .collect();
+                let (count, x) = (places.len() as f64, |at: usize| f64::from(self.x[at]));
+                let mean = places.iter().map(|&at| x(at)).sum::<f64>() / count;
+                let variance = places.iter().map(|&at| (x(at) - mean).powi(2)).sum::<f64>() / count;
+                let inverse = 1.0 / (variance + EPSILON).sqrt();
+                visit(&places, channel, &|at| (x(at) - mean) * inverse, inverse);
+            }
+            start += size;
+        }
+    }
+
+    fn output(&self) -> Vec<f64> {
+        let mut y = vec![0.0; self.x.len()];
+        self.channels(|places, channel, normal, _| {
+            let (weight, bias) = (f64::from(self.weight[channel]), f64::from(self.bias[channel]));
+            places.iter().for_each(|&at| y[at] = reference(self.activation, normal(at) * weight + bias).0);
+        });
+        y
+    }
+
+    /// The gradients of the map, scale and shift for the gradient of the output.
+    fn gradients(&self, dy: &[f64]) -> [Vec<f64>; 3] {
+        let mut dx = vec![0.0; self.x.len()];
+        let (mut dw, mut db) = (vec![0.0; self.weight.len()], vec![0.0; self.bias.len()]);
+        self.channels(|places, channel, normal, inverse| {
+            let (weight, bias) = (f64::from(self.weight[channel]), f64::from(self.bias[channel]));
+            let dz = |at: usize| dy[at] * reference(self.activation, normal(at) * weight + bias).1;
+            let sum = places.iter().map(|&at| dz(at)).sum::<f64>();
+            let weighted = places.iter().map(|&at| dz(at) * normal(at)).sum::<f64>();
+            (dw[channel], db[channel]) = (dw[channel] + weighted, db[channel] + sum);
+            let count = places.len() as f64;
+            for &at in places {
+                dx[at] = weight * inverse * (dz(at) - sum / count - normal(at) * weighted / count);
+            }
+        });
+        [dx, dw, db]
+    }
+
+    /// The same as tensors that want gradients.
+    fn unread(&self, device: &Device) -> Unread {
+        let vector = |values: &[f32]| Tensor::<1>::from_floats(values, device).require_grad();
+        let x = Tensor::<4>::from_data(TensorData::new(self.x.clone(), self.shape), device).require_grad();
+        let statistics = statistics(x.clone().inner(), self.groups.clone());
+        let how = Normalisation { groups: self.groups.clone(), epsilon: EPSILON, activation: self.activation };
+        Unread { x, weight: vector(&self.weight), bias: vector(&self.bias), statistics, how, gate: None }
+    }
+}
+
+/// Compares the gradients of a map's tensors with the naive ones.
+fn check_norm_gradients(what: &str, map: &Unread, grads: &burn::tensor::Gradients, expected: [Vec<f64>; 3]) {
+    let [dx, dw, db] = expected;
+    close(&format!("{what} dx"), &vec(map.x.grad(grads).unwrap()), &dx);
+    close(&format!("{what} dw"), &vec(map.weight.grad(grads).unwrap()), &dw);
+    close(&format!("{what} db"), &vec(map.bias.grad(grads).unwrap()), &db);
+}
+
+fn check_norm_act(shape: [usize; 4], group: usize, activation: Activation, case: u64) {
     let device = Device::flex().autodiff();
-    let tensor = |values: &[f32]| Tensor::<4>::from_data(TensorData::new(values.to_vec(), shape), &device);
-    let vector = |values: &[f32]| Tensor::<1>::from_floats(values, &device).require_grad();
-    let (xt, wt, bt) = (tensor(&x).require_grad(), vector(&w), vector(&b));
-    let statistics = statistics(xt.clone().inner(), groups.clone());
-    let y = norm_act(xt.clone(), wt.clone(), bt.clone(), statistics, groups, epsilon, activation);
-    let grads = (y.clone() * tensor(&dy)).sum().backward();
-    let what = |part: &str| format!("{activation:?} {shape:?} {part}");
-    close(&what("y"), &vec(y), &y_naive);
-    close(&what("dx"), &vec(xt.grad(&grads).unwrap()), &dx_naive);
-    close(&what("dw"), &vec(wt.grad(&grads).unwrap()), &dw_naive);
-    close(&what("db"), &vec(bt.grad(&grads).unwrap()), &db_naive);
+    let mut rng = rng(case);
+    let naive = NaiveNorm::random(shape, group, activation, &mut rng);
+    let dy = random(&mut rng, naive.x.len());
+    let map = naive.unread(&device);
+    let y = norm_act(map.clone());
+    let grads = (y.clone() * Tensor::<4>::from_data(TensorData::new(dy.clone(), shape), &device)).sum().backward();
+    let what = format!("{activation:?} {shape:?}");
+    close(&format!("{what} y"), &vec(y), &naive.output());
+    let dy: Vec<f64> = dy.into_iter().map(f64::from).collect();
+    check_norm_gradients(&what, &map, &grads, naive.gradients(&dy));
+}
+
+/// With and without a gate, with every activation, on planes that make several pieces and on odd ones.
+#[test]
+fn convolutions_that_normalise_while_they_read_and_their_gradients_equal_the_naive_sums() {
+    let pointwise = |input, output, side: usize| ([2, input, side, side], output, 1, 1, 0);
+    let cases = [
+        (pointwise(3, 5, 7), None),
+        (pointwise(300, 4, 33), None),
+        (([3, 4, 9, 8], 6, 3, 2, 1), None),
+        (([1, 17, 5, 5], 3, 3, 1, 1), None),
+        (([5, 3, 10, 9], 3, 3, 1, 1), Some(())),
+        (([2, 5, 17, 33], 5, 5, 2, 2), Some(())),
+    ];
+    let mut case = 4000;
+    for (index, (of, depthwise)) in cases.into_iter().enumerate() {
+        for gated in [false, true] {
+            for (number, activation) in ACTIVATIONS.into_iter().enumerate() {
+                // The large one once.
+                if index != 1 || number == 3 {
+                    check_norm_act_conv(of, depthwise.is_some(), gated, activation, case);
+                    case += 1;
+                }
+            }
+        }
+    }
+}
+
+fn check_norm_act_conv(
+    (shape, output, kernel, stride, padding): ([usize; 4], usize, usize, usize, usize),
+    depthwise: bool,
+    gated: bool,
+    activation: Activation,
+    case: u64,
+) {
+    let device = Device::flex().autodiff();
+    let mut rng = rng(case);
+    let [batch, input, height, width] = shape;
+    let naive = NaiveNorm::random(shape, 2, activation, &mut rng);
+    let gate: Vec<f32> = match gated {
+        true => random(&mut rng, batch * input),
+        false => vec![1.0; batch * input],
+    };
+    let out = [height, width].map(|size| (size + 2 * padding - kernel) / stride + 1);
+    let before = [padding; 2];
+    let geometry = Geometry { batch, channels: input, height, width, kernel, stride, before };
+    let dense = Dense { batch, input, output, height, width, kernel, stride, before, out };
+    let fan = if depthwise { 1 } else { input };
+    let weight = random(&mut rng, output * fan * kernel * kernel);
+    let dy = random(&mut rng, batch * output * out[0] * out[1]);
+
+    let of_plane = |at: usize| at / (height * width);
+    let whole = naive.output();
+    let read: Vec<f64> = whole.iter().enumerate().map(|(at, y)| y * f64::from(gate[of_plane(at)])).collect();
+    let (mut y_naive, mut dw_naive) = (vec![0.0; dy.len()], vec![0.0; weight.len()]);
+    let (mut of_read, mut of_gate) = (vec![0.0; read.len()], vec![0.0; gate.len()]);
+    let visit = |o: usize, i: usize, k: usize| {
+        y_naive[o] += read[i] * f64::from(weight[k]);
+        of_read[i] += f64::from(dy[o]) * f64::from(weight[k]);
+        dw_naive[k] += f64::from(dy[o]) * read[i];
+    };
+    if depthwise {
+        products(&geometry, visit)
+    } else {
+        dense_products(&dense, visit)
+    }
+    for (at, of_read) in of_read.iter_mut().enumerate() {
+        of_gate[of_plane(at)] += *of_read * whole[at];
+        *of_read *= f64::from(gate[of_plane(at)]);
+    }
+
+    let mut map = naive.unread(&device);
+    let gates = Tensor::<2>::from_data(TensorData::new(gate, [batch, input]), &device).require_grad();
+    map.gate = gated.then(|| gates.clone());
+    let filters =
+        Tensor::<4>::from_data(TensorData::new(weight, [output, fan, kernel, kernel]), &device).require_grad();
+    let convolution = match depthwise {
+        true => Convolution::Depthwise { stride, before },
+        false => Convolution::Dense(Places { stride, before, out }),
+    };
+    let y = norm_act_conv(map.clone(), filters.clone(), convolution);
+    let dy = Tensor::<4>::from_data(TensorData::new(dy, [batch, output, out[0], out[1]]), &device);
+    let grads = (y.clone() * dy).sum().backward();
+    let what = format!("{convolution:?} of {shape:?}, {activation:?}, gated {gated}");
+    close(&format!("{what} y"), &vec(y), &y_naive);
+    close(&format!("{what} dweight"), &vec(filters.grad(&grads).unwrap()), &dw_naive);
+    if gated {
+        close(&format!("{what} dgate"), &vec(gates.grad(&grads).unwrap()), &of_gate);
+    }
+    check_norm_gradients(&what, &map, &grads, naive.gradients(&of_read));
+}
+
+#[test]
+fn means_that_normalise_while_they_read_and_their_gradients_equal_the_naive_sums() {
+    let device = Device::flex().autodiff();
+    for (case, activation) in ACTIVATIONS.into_iter().enumerate() {
+        let mut rng = rng(5000 + case as u64);
+        let shape @ [batch, channels, height, width] = [5, 3, 11, 7];
+        let naive = NaiveNorm::random(shape, 2, activation, &mut rng);
+        let dm = random(&mut rng, batch * channels);
+        let map = naive.unread(&device);
+        let means = norm_act_means(map.clone());
+        let weights = Tensor::<2>::from_data(TensorData::new(dm.clone(), [batch, channels]), &device);
+        let grads = (means.clone() * weights).sum().backward();
+        let plane = height * width;
+        let of_plane = |plane: &[f64]| plane.iter().sum::<f64>() / plane.len() as f64;
+        let expected: Vec<f64> = naive.output().chunks(plane).map(of_plane).collect();
+        close("means", &vec(means), &expected);
+        let dy: Vec<f64> = (0..naive.x.len()).map(|at| f64::from(dm[at / plane]) / plane as f64).collect();
+        check_norm_gradients(&format!("means {activation:?}"), &map, &grads, naive.gradients(&dy));
+    }
 }
 
 #[test]

@@ -44,6 +44,15 @@ pub(super) fn values(tensor: &FlexTensor) -> Values {
     Values::Own(tensor)
 }
 
+/// The same to write to: the tensor's own memory if nobody else refers to it.
+pub(super) fn owned(tensor: FlexTensor) -> Vec<f32> {
+    match tensor.dtype() {
+        // Float32 data is a vector of float32.
+        DType::F32 => tensor.into_data().try_into_vec().unwrap_or_default(),
+        _ => values(&tensor).to_vec(),
+    }
+}
+
 fn is_slice(tensor: &FlexTensor) -> bool {
     match tensor.dtype() {
         DType::BF16 => tensor.as_slice::<bf16>().is_some(),

@@ -1,0 +1,202 @@
+//! Convolutions, and the mean of each plane, of maps that are only read ([`Reading`]).
+
+use rayon::prelude::*;
+
+use super::conv::{self, Dense};
+use super::depthwise::{self, Geometry, Scratch};
+use super::gemm::{Matrix, Mode, Threads, multiply};
+use super::lanes::{sum, vectorised};
+use super::norm_act::Gradients;
+use super::reading::{Reading, Sums};
+
+/// Bytes of a piece of the map that is read at a time: it stays in the second cache.
+const PIECE: usize = 1 << 20;
+/// Pixels of a piece at least, and in multiples.
+const PIXELS: usize = 256;
+
+/// A convolution with its shapes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Shape {
+    Depthwise(Geometry),
+    Dense(Dense),
+}
+
+/// The output.
+pub(super) fn forward(reading: &Reading<'_>, weight: &[f32], shape: &Shape) -> Vec<f32> {
+    match shape {
+        Shape::Depthwise(geometry) => depthwise_forward(reading, weight, geometry),
+        Shape::Dense(dense) => dense_forward(reading, weight, dense),
+    }
+}
+
+/// The gradients of what was read, and of the weight.
+pub(super) fn backward(reading: &Reading<'_>, weight: &[f32], dy: &[f32], shape: &Shape) -> (Gradients, Vec<f32>) {
+    match shape {
+        Shape::Depthwise(geometry) => depthwise_backward(reading, weight, dy, geometry),
+        Shape::Dense(dense) => dense_backward(reading, weight, dy, dense),
+    }
+}
+
+fn depthwise_forward(reading: &Reading<'_>, weight: &[f32], geometry: &Geometry) -> Vec<f32> {
+    let mut y = vec![0.0; geometry.batch * geometry.channels * geometry.out_plane()];
+    let planes = y.par_chunks_mut(geometry.out_plane()).enumerate();
+    planes.for_each_init(
+        || (vec![0.0; geometry.in_plane()], Vec::new()),
+        |(read, scratch), (index, y)| {
+            reading.fill(index, 0, read);
+            geometry.forward(index, read, weight, y, scratch);
+        },
+    );
+    y
+}
+
+fn depthwise_backward(reading: &Reading<'_>, weight: &[f32], dy: &[f32], geometry: &Geometry) -> (Gradients, Vec<f32>) {
+    let mut dx = vec![0.0; reading.x.len()];
+    let planes = dx.par_chunks_mut(geometry.in_plane()).zip(dy.par_chunks(geometry.out_plane())).enumerate();
+    let (of_filters, sums): (Vec<Vec<f64>>, Vec<Sums>) = planes
+        .map_init(Scratch::default, |scratch, (index, (dx, dy))| {
+            let mut read = std::mem::take(&mut scratch.read);
+            read.resize(geometry.in_plane(), 0.0);
+            reading.fill(index, 0, &mut read);
+            let of_filter = geometry.backward_weight(&read, dy, scratch);
+            scratch.read = read;
+            geometry.backward_input(index, dy, weight, dx, scratch);
+            (of_filter, reading.absorb(index, 0, dx))
+        })
+        .unzip();
+    (reading.finish(dx, &sums), depthwise::in_order(of_filters.iter(), geometry))
+}
+
+fn dense_forward(reading: &Reading<'_>, weight: &[f32], shape: &Dense) -> Vec<f32> {
+    let of_sample = shape.output * shape.out_plane();
+    let mut y = vec![0.0; shape.batch * of_sample];
+    let threads = shape.threads();
+    conv::over_samples(threads, y.chunks_exact_mut(of_sample).enumerate().collect(), |(sample, y)| {
+        let mut read = Vec::new();
+        if !shape.pointwise() {
+            read_piece(reading, sample, shape, 0..reading.plane(), threads, &mut read);
+            return shape.forward(&read, weight, y);
+        }
+        let filters = Matrix::of(weight, shape.output, shape.input);
+        for pixels in pieces(shape) {
+            read_piece(reading, sample, shape, pixels.clone(), threads, &mut read);
+            let columns = Matrix::of(&read, shape.input, pixels.len());
+            multiply(&mut y[pixels.start..], reading.plane(), Mode::Replace, filters, columns, threads);
+        }
+    });
+    y
+}
+
+fn dense_backward(reading: &Reading<'_>, weight: &[f32], dy: &[f32], shape: &Dense) -> (Gradients, Vec<f32>) {
+    let (size, threads) = (shape.output * shape.fan(), shape.threads());
+    let mut dx = vec![0.0; reading.x.len()];
+    let mut of_samples = vec![0.0; shape.batch * size];
+    let mut sums = vec![Sums::default(); shape.batch * shape.input];
+    let samples = dx
+        .chunks_exact_mut(shape.in_sample())
+        .zip(of_samples.chunks_exact_mut(size))
+        .zip(sums.chunks_exact_mut(shape.input))
+        .zip(dy.chunks_exact(shape.output * shape.out_plane()))
+        .enumerate()
+        .collect();
+    conv::over_samples(threads, samples, |(sample, (((dx, dw), sums), dy))| {
+        let mut read = Vec::new();
+        if !shape.pointwise() {
+            let all = 0..reading.plane();
+            read_piece(reading, sample, shape, all.clone(), threads, &mut read);
+            shape.backward_weight(&read, dy, dw);
+            shape.backward_input(dy, weight, dx);
+            return absorb_piece(reading, sample, shape, all, threads, dx, sums);
+        }
+        let filters = Matrix::of(weight, shape.output, shape.input).transposed();
+        for pixels in pieces(shape) {
+            read_piece(reading, sample, shape, pixels.clone(), threads, &mut read);
+            let of_output = Matrix::of_rows(&dy[pixels.start..], shape.output, pixels.len(), reading.plane());
+            let columns = Matrix::of(&read, shape.input, pixels.len()).transposed();
+            multiply(dw, shape.input, Mode::Add, of_output, columns, threads);
+            multiply(&mut dx[pixels.start..], reading.plane(), Mode::Replace, filters, of_output, threads);
+            absorb_piece(reading, sample, shape, pixels, threads, dx, sums);
+        }
+    });
+    (reading.finish(dx, &sums), conv::in_order(&of_samples, size))
+}
+
+/// The pixels that a pointwise convolution reads at a time. They do not depend on batch or threads.
+fn pieces(shape: &Dense) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let plane = shape.out_plane();
+    let pixels = PIECE / size_of::<f32>() / shape.input.max(1);
+    let each = (pixels - pixels % PIXELS).max(PIXELS);
+    (0..plane).step_by(each).map(move |start| start..(start + each).min(plane))
+}
+
+/// Reads some pixels of all channels of a sample, `[channels, pixels]`.
+fn read_piece(
+    reading: &Reading<'_>,
+    sample: usize,
+    shape: &Dense,
+    pixels: std::ops::Range<usize>,
+    threads: Threads,
+    read: &mut Vec<f32>,
+) {
+    read.resize(shape.input * pixels.len(), 0.0);
+    let fill = |(channel, out): (usize, &mut [f32])| {
+        reading.fill(sample * shape.input + channel, pixels.start, out);
+    };
+    match threads {
+        Threads::All => read.par_chunks_exact_mut(pixels.len()).enumerate().for_each(fill),
+        Threads::One => read.chunks_exact_mut(pixels.len()).enumerate().for_each(fill),
+    }
+}
+
+/// [`Reading::absorb`] for some pixels of all channels of a sample, adding to each channel's sums.
+fn absorb_piece(
+    reading: &Reading<'_>,
+    sample: usize,
+    shape: &Dense,
+    pixels: std::ops::Range<usize>,
+    threads: Threads,
+    dx: &mut [f32],
+    sums: &mut [Sums],
+) {
+    let plane = reading.plane();
+    let absorb = |(channel, (dx, sums)): (usize, (&mut [f32], &mut Sums))| {
+        *sums += reading.absorb(sample * shape.input + channel, pixels.start, &mut dx[pixels.clone()]);
+    };
+    match threads {
+        Threads::All => dx.par_chunks_exact_mut(plane).zip(sums).enumerate().for_each(absorb),
+        Threads::One => dx.chunks_exact_mut(plane).zip(sums).enumerate().for_each(absorb),
+    }
+}
+
+/// The mean of each plane.
+pub(super) fn means(reading: &Reading<'_>) -> Vec<f32> {
+    let plane = reading.plane();
+    (0..reading.x.len() / plane)
+        .into_par_iter()
+        .map_init(
+            || vec![0.0; plane],
+            |read, index| {
+                reading.fill(index, 0, read);
+                let total = vectorised(
+                    #[inline(always)]
+                    || sum(read, |value| value),
+                );
+                (total / plane as f64) as f32
+            },
+        )
+        .collect()
+}
+
+/// The gradients of what was read, for the gradient of each plane's mean.
+pub(super) fn backward_means(reading: &Reading<'_>, dy: &[f32]) -> Gradients {
+    let plane = reading.plane();
+    let mut dx = vec![0.0; reading.x.len()];
+    let planes = dx.par_chunks_exact_mut(plane).zip(dy).enumerate();
+    let sums: Vec<Sums> = planes
+        .map(|(index, (dx, dy))| {
+            dx.fill(dy / plane as f32);
+            reading.absorb(index, 0, dx)
+        })
+        .collect();
+    reading.finish(dx, &sums)
+}

@@ -1,0 +1,70 @@
+//! What one layer hands to the next.
+
+use burn::tensor::Tensor;
+
+use crate::cpu::{self, Unread};
+use crate::linear::global_average_pool;
+use crate::precision;
+use crate::room;
+
+/// A feature map `[batch, channels, height, width]` between two layers of a block.
+///
+/// It may be whole, or be what a convolution made with the normalisation, activation and gate still to come: a
+/// convolution that reads it applies them on the way, and the map with all of them applied never exists. [`Map::whole`] makes it.
+#[derive(Clone, Debug)]
+pub struct Map(pub(crate) Content);
+
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    Whole(Tensor<4>),
+    Unread(Box<Unread>),
+}
+
+impl From<Tensor<4>> for Map {
+    fn from(x: Tensor<4>) -> Self {
+        Self(Content::Whole(x))
+    }
+}
+
+impl From<Unread> for Map {
+    fn from(map: Unread) -> Self {
+        Self(Content::Unread(Box::new(map)))
+    }
+}
+
+impl Map {
+    /// The map with everything applied.
+    pub fn whole(self) -> Tensor<4> {
+        match self.0 {
+            Content::Whole(x) => x,
+            Content::Unread(map) => {
+                room::announce_like(&map.x, map.x.shape().num_elements());
+                cpu::norm_act(*map)
+            }
+        }
+    }
+
+    /// The mean of each plane, `[batch, channels]`, float32 for maps of a half format.
+    pub(crate) fn means(&self) -> Tensor<2> {
+        match &self.0 {
+            Content::Whole(x) => global_average_pool(x.clone()),
+            Content::Unread(map) => cpu::norm_act_means(map.as_ref().clone()),
+        }
+    }
+
+    /// Each plane times its number in `gate`, `[batch, channels]`.
+    pub(crate) fn gated(self, gate: Tensor<2>) -> Self {
+        match self.0 {
+            Content::Unread(map) => Unread { gate: Some(gate), ..*map }.into(),
+            Content::Whole(x) => {
+                room::announce_like(&x, x.shape().num_elements());
+                if cpu::serves(&x) {
+                    return cpu::scale(x, gate).into();
+                }
+                let [batch, channels] = gate.dims();
+                let gate = precision::like(gate, &x);
+                (x * gate.reshape([batch, channels, 1, 1])).into()
+            }
+        }
+    }
+}
