@@ -15,6 +15,7 @@ use crate::room;
 pub struct Map(pub(crate) Content);
 
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // a handful of them at a time, on the stack
 pub(crate) enum Content {
     Whole(Tensor<4>),
     Unread(Box<Unread>),

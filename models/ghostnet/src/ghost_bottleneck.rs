@@ -6,8 +6,8 @@ use kindling_layers::blocks::{Block, BlockConfig};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, Trace, Value};
 use kindling_layers::{
-    Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, SqueezeExcite, SqueezeExciteConfig,
-    make_divisible,
+    Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Map, SqueezeExcite,
+    SqueezeExciteConfig, make_divisible,
 };
 
 use crate::ghost_module::GhostModule;
@@ -89,15 +89,15 @@ impl Block for GhostBottleneck {
     type Config = GhostBottleneckConfig;
 
     fn forward(&self, input: Tensor<4>) -> Tensor<4> {
-        let mut x = self.expand.forward(input.clone());
+        let mut x = Map::from(self.expand.forward(input.clone().into()));
         if let Some(depthwise) = &self.depthwise {
-            x = depthwise.forward(x);
+            x = depthwise.pass(x);
         }
         if let Some(squeeze_excite) = &self.squeeze_excite {
-            x = squeeze_excite.forward(x);
+            x = squeeze_excite.gate(x);
         }
         let shortcut = match &self.shortcut {
-            Some(GhostShortcut { depthwise, project }) => project.forward(depthwise.forward(input)),
+            Some(GhostShortcut { depthwise, project }) => project.pass(depthwise.pass(input.into())).whole(),
             None => input,
         };
         self.drop_path.forward(self.project.forward(x)) + shortcut

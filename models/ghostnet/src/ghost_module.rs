@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
-use kindling_layers::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig};
+use kindling_layers::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, Map};
 
 /// A pointwise convolution to half of the channels and a depthwise 3x3 convolution of those to the other half (section
 /// 3.1, ratio 2).
@@ -27,8 +27,8 @@ impl GhostModule {
     }
 
     /// `[batch, input, height, width]` to `[batch, output, height, width]`.
-    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let primary = self.primary.forward(x);
+    pub fn forward(&self, x: Map) -> Tensor<4> {
+        let primary = self.primary.pass(x).whole();
         let cheap = self.cheap.forward(primary.clone());
         Tensor::cat(vec![primary, cheap], 1)
     }

@@ -99,15 +99,18 @@ impl Block for MixBlock {
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let shortcut = self.residual.then(|| x.clone());
         let x = match &self.expand {
-            Some(expand) => expand.forward(x),
-            None => x,
+            Some(expand) => expand.pass(x.into()),
+            None => x.into(),
         };
-        let x = self.depthwise.forward(x);
+        let mut x = self.depthwise.pass(x);
+        if self.project.needs_whole() {
+            x = x.whole().into();
+        }
         let x = match &self.squeeze_excite {
-            Some(squeeze_excite) => squeeze_excite.forward(x),
+            Some(squeeze_excite) => squeeze_excite.gate(x),
             None => x,
         };
-        let x = self.project.forward(x);
+        let x = self.project.pass(x).whole();
         match shortcut {
             Some(shortcut) => self.drop_path.forward(x) + shortcut,
             None => x,

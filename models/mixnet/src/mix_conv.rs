@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
-use kindling_layers::{Activation, BatchNorm, BatchNormConfig, Conv, ConvConfig, Padding};
+use kindling_layers::{Activation, BatchNorm, BatchNormConfig, Conv, ConvConfig, Map, Padding};
 
 /// Configuration of a [`MixConv`].
 #[derive(Clone, Debug, PartialEq)]
@@ -67,11 +67,11 @@ pub struct MixConv {
 
 impl MixConv {
     /// `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`.
-    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+    pub fn pass(&self, x: Map) -> Map {
         let x = match self.parts.as_slice() {
-            [single] => single.forward(x),
+            [single] => single.read(x),
             parts => {
-                let mut start = 0;
+                let (x, mut start) = (x.whole(), 0);
                 let mut part = |(conv, &channels): (&Conv, &usize)| {
                     let input = x.clone().narrow(1, start, channels);
                     start += channels;
@@ -80,7 +80,12 @@ impl MixConv {
                 Tensor::cat(parts.iter().zip(&self.inputs).map(&mut part).collect(), 1)
             }
         };
-        self.norm.forward_then(x, self.activation)
+        self.norm.then(x, self.activation)
+    }
+
+    /// Whether the input has to be whole, because parts are taken out of it.
+    pub(crate) fn needs_whole(&self) -> bool {
+        self.parts.len() > 1
     }
 
     /// timm's names: parts are numbered if there are several.

@@ -241,8 +241,12 @@ impl Backward<Flex, 3> for NormActBackward {
     type State = Source;
 
     fn backward(self, ops: Ops<Source, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let dy = owned(grads.consume::<Flex>(&ops.node));
-        announce_gradient(&ops.state.x);
+        let dy = grads.consume::<Flex>(&ops.node);
+        // The result is written over a gradient that nobody else has.
+        if !(dy.is_unique() && dy.dtype() == DType::F32) {
+            announce_gradient(&ops.state.x);
+        }
+        let dy = owned(dy);
         let gradients = ops.state.read(|reading| reading.backward(dy));
         register_norm(grads, &ops.parents.map(|node| node.map(|node| node.id)), &ops.state.x, gradients);
     }

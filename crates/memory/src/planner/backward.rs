@@ -17,6 +17,9 @@ impl Pass<'_> {
         };
         let input = node.inputs[0];
         let wants = graph.wants_gradient[input];
+        if node.reads {
+            return self.read_backward(index, gradient, kept);
+        }
         match node.kind {
             Kind::Dense { .. } => self.dense(index, gradient),
             Kind::Pointwise if !self.on_cuda() => self.dense(index, gradient),
@@ -36,11 +39,17 @@ impl Pass<'_> {
                 self.end_scratch(copy);
             }
             Kind::NormAct(_) => {
-                let widened = self.widened(&[input, input, node.output]);
-                let copy = self.scratch(self.copy_of_view(gradient, node.output) + widened);
-                let made = self.make(self.map_bytes(input));
+                let copy = self.scratch(self.widened(&[input, node.output]));
+                let whole = !self.on_cuda() && self.situation.element_bytes == size_of::<f32>();
+                // On the CPU it is written over the output's gradient if nobody else has that.
+                let made = if whole && !gradient.view && self.ledger.unique(gradient.buffer) {
+                    self.ledger.retain(gradient.buffer)
+                } else {
+                    self.make(self.map_bytes(input))
+                };
                 if self.on_cuda() {
-                    self.ledger.burst(cuda::NORM_SCRATCH * self.map_bytes(input));
+                    let views = self.copy_of_view(gradient, node.output);
+                    self.ledger.burst(cuda::NORM_SCRATCH * self.map_bytes(input) + views);
                 }
                 self.weight_gradients(index);
                 if wants {
@@ -62,7 +71,7 @@ impl Pass<'_> {
                 let made = self.make(self.map_bytes(node.output));
                 self.give(input, made, true);
             }
-            Kind::Mean | Kind::MaxPool | Kind::Slice | Kind::Linear | Kind::Other => {
+            Kind::Unread | Kind::Mean | Kind::MaxPool | Kind::Slice | Kind::Linear | Kind::Other => {
                 for &input in node.inputs.iter().filter(|input| graph.wants_gradient[**input]) {
                     let bytes = self.map_bytes(input);
                     let made = if node.kind == Kind::Slice { self.make_product(bytes) } else { self.make(bytes) };
@@ -75,6 +84,29 @@ impl Pass<'_> {
                 }
             }
         }
+        kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));
+    }
+
+    /// An operation that read its input through a normalisation: the gradients of both at once.
+    fn read_backward(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
+        let node = &self.graph.nodes[index];
+        let input = node.inputs[0];
+        let widened = self.widened(&[input, input, node.output]);
+        let scratch = self.scratch(self.copy_of_view(gradient, node.output) + widened);
+        let made = self.make(self.map_bytes(input));
+        let convolution = self.convolution(index);
+        self.ledger.burst(match node.kind {
+            Kind::Mean => 0,
+            Kind::Depthwise => convolution.planes(),
+            _ => self.read(index) + convolution.weight_gradient(),
+        });
+        self.weight_gradients(index);
+        self.give(input, made, false);
+        for &gate in &node.inputs[1..] {
+            let made = self.make(self.map_bytes(gate));
+            self.give(gate, made, false);
+        }
+        self.end_scratch(scratch);
         kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));
     }
 

@@ -1,6 +1,7 @@
-//! Scratch memory of convolutions on the CPU: the tiles of `crates/layers/src/cpu/conv.rs`.
+//! Scratch memory of convolutions on the CPU: the tiles of `crates/layers/src/cpu/conv.rs`, and what
+//! `crates/layers/src/cpu/after_norm.rs` reads at a time.
 //!
-//! Pointwise and depthwise convolutions need next to none: they read maps as they lie.
+//! Pointwise and depthwise convolutions of whole maps need next to none: they read maps as they lie.
 
 use kindling_layers::trace::FeatureMap;
 
@@ -25,6 +26,30 @@ impl Convolution {
         self.input.channels as u64 * self.kernel * self.kernel
     }
 
+    /// Samples computed at a time.
+    fn parallel(&self) -> u64 {
+        if self.batch < self.threads { 1 } else { self.threads }
+    }
+
+    /// What a pointwise convolution reads at a time: some pixels of all channels.
+    pub(super) fn pieces(&self) -> u64 {
+        const MULTIPLE: u64 = 256;
+        let of_pixel = self.input.channels as u64 * NUMBER;
+        let most = TILE / of_pixel.max(1);
+        let pixels = (most - most % MULTIPLE).max(MULTIPLE).min((self.input.height * self.input.width) as u64);
+        pixels * of_pixel * self.parallel()
+    }
+
+    /// What a convolution with a larger kernel reads at a time: a sample.
+    pub(super) fn samples(&self) -> u64 {
+        self.input.elements() * NUMBER * self.parallel()
+    }
+
+    /// What a depthwise convolution or a mean reads at a time: a plane.
+    pub(super) fn planes(&self) -> u64 {
+        (self.input.height * self.input.width) as u64 * NUMBER * self.threads
+    }
+
     /// Tiles of columns, one for each sample that is computed at a time.
     pub(super) fn tiles(&self) -> u64 {
         if self.kernel == 1 && (self.input.height, self.input.width) == (self.output.height, self.output.width) {
@@ -32,7 +57,7 @@ impl Convolution {
         }
         let row = self.fan() * self.output.width as u64 * NUMBER;
         let rows = (TILE / row.max(1)).clamp(1, self.output.height as u64);
-        row * rows * if self.batch < self.threads { 1 } else { self.threads }
+        row * rows * self.parallel()
     }
 
     /// Beside the weight's gradient: one for each sample, and tiles.

@@ -17,15 +17,15 @@ impl Pass<'_> {
         if inputs.len() != node.inputs.len() {
             return; // a trace that reads what nothing made
         }
+        let Some(&first) = inputs.first() else { return };
         let bytes = self.map_bytes(node.output);
-        let first = inputs[0];
         let mut keep = Vec::new();
         let output = match node.kind {
             Kind::Dense { .. } => {
                 let convolution = self.convolution(index);
                 let padded = self.padded_bytes(index).map(|bytes| self.make(bytes));
                 let output = self.make(bytes);
-                let scratch = convolution.tiles() + self.widened(&[node.inputs[0], node.output]);
+                let scratch = convolution.tiles() + self.read(index) + self.widened(&[node.inputs[0], node.output]);
                 self.ledger.burst(if self.on_cuda() { 0 } else { scratch + self.copy_of_view(first, node.inputs[0]) });
                 match padded {
                     Some(padded) => {
@@ -43,7 +43,7 @@ impl Pass<'_> {
             Kind::Pointwise | Kind::Depthwise => {
                 let output = self.make(bytes);
                 let widened = self.widened(&[node.inputs[0], node.output]);
-                self.ledger.burst(self.copy_of_view(first, node.inputs[0]) + widened);
+                self.ledger.burst(self.copy_of_view(first, node.inputs[0]) + self.read(index) + widened);
                 keep.push(self.retained(first));
                 output
             }
@@ -86,7 +86,12 @@ impl Pass<'_> {
                 }
             }
             Kind::Slice => self.ledger.retain(first.buffer),
-            Kind::Mean | Kind::Concat => self.make(bytes),
+            Kind::Mean if node.reads => {
+                self.ledger.burst(self.read(index) + self.widened(&[node.inputs[0]]));
+                keep.push(self.retained(first));
+                self.make(bytes)
+            }
+            Kind::Unread | Kind::Mean | Kind::Concat => self.make(bytes),
             Kind::MaxPool => {
                 let output = self.make(bytes);
                 // The places the maxima came from.
@@ -142,6 +147,17 @@ impl Pass<'_> {
             return 0;
         }
         values.iter().map(|value| 2 * self.map_bytes(*value)).sum()
+    }
+
+    /// Bytes of the pieces of a map that an operation reads through a normalisation.
+    pub(super) fn read(&self, index: usize) -> u64 {
+        let node = &self.graph.nodes[index];
+        match node.kind {
+            _ if !node.reads => 0,
+            Kind::Pointwise => self.convolution(index).pieces(),
+            Kind::Dense { .. } => self.convolution(index).samples(),
+            _ => self.convolution(index).planes(),
+        }
     }
 
     /// Where the zeros around a convolution's input differ from side to side, they are put there first: the bytes.

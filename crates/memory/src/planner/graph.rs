@@ -4,6 +4,8 @@
 use kindling_layers::trace::{FeatureMap, LayerTrace, Op, Trace, Zeros};
 use kindling_layers::{Activation, Freeze};
 
+use super::{Target, reading};
+
 /// An operation with its gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
@@ -27,6 +29,8 @@ pub(super) enum Kind {
     MaxPool,
     Slice,
     Concat,
+    /// Nothing: those behind it do it while they read.
+    Unread,
     /// Anything else: keeps what it reads and makes a map.
     Other,
 }
@@ -57,6 +61,8 @@ pub(super) struct Node {
     pub(super) level: usize,
     pub(super) place: Place,
     pub(super) frozen: bool,
+    /// Whether it normalises its input while it reads it.
+    pub(super) reads: bool,
 }
 
 /// The operations in the order they run forward.
@@ -72,6 +78,12 @@ pub(super) struct Graph {
 }
 
 impl Graph {
+    /// The operations on `target`.
+    pub(super) fn on(target: Target, trace: &Trace, freeze: Freeze) -> Self {
+        let graph = Self::of(trace, freeze);
+        if target == Target::Cuda { graph } else { graph.with_unread_maps() }
+    }
+
     pub(super) fn of(trace: &Trace, freeze: Freeze) -> Self {
         let maps: Vec<FeatureMap> =
             std::iter::once(trace.input).chain(trace.layers.iter().map(|layer| layer.output)).collect();
@@ -111,9 +123,21 @@ impl Graph {
                 level: levels[output],
                 place,
                 frozen,
+                reads: false,
             });
         }
         Self { nodes, maps, wants_gradient, weights }
+    }
+
+    /// The same as the CPU's operations run it.
+    fn with_unread_maps(mut self) -> Self {
+        reading::without_unread_maps(&mut self.nodes);
+        let mut levels = vec![0; self.maps.len()];
+        for node in &mut self.nodes {
+            node.level = 1 + node.inputs.iter().map(|input| levels[*input]).max().unwrap_or(0);
+            levels[node.output] = node.level;
+        }
+        self
     }
 
     /// Elements of the tensors that train, in the order of the network.
