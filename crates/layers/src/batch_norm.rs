@@ -144,7 +144,7 @@ impl BatchNorm {
     }
 
     fn unread(&self, x: Tensor<4>, statistics: Tensor<3>, groups: Vec<usize>, activation: Activation) -> Unread {
-        let how = Normalisation { groups, epsilon: self.epsilon, activation };
+        let how = Normalisation { groups, epsilon: self.epsilon, activation, again: None };
         Unread { x, weight: self.weight.val(), bias: self.bias.val(), statistics, how, gate: None }
     }
 
@@ -227,7 +227,7 @@ mod tests {
         let norm = BatchNormConfig::default().init(2, &device);
         let groups = vec![3, 2];
         let (own, own_statistics) = training(pass(&groups), || {
-            cpu::norm_act(norm.train_with_own_operation(images(&device), groups.clone(), Activation::Relu6))
+            norm.train_with_own_operation(images(&device), groups.clone(), Activation::Relu6).whole()
         });
         let (burns, burns_statistics) = training(pass(&groups), || {
             Activation::Relu6.forward(norm.train_with_burns_operation(images(&device), &groups))
@@ -244,7 +244,7 @@ mod tests {
         let norm = BatchNormConfig::default().init(2, &device);
         let (_, statistics) = training(pass(&[5]), || norm.forward(images(&device)));
         let norm = statistics.commit(norm, 0.7);
-        let own = cpu::norm_act(norm.infer_with_own_operation(images(&device), Activation::HardSwish));
+        let own = norm.infer_with_own_operation(images(&device), Activation::HardSwish).whole();
         assert_close(own, Activation::HardSwish.forward(norm.infer(images(&device))));
     }
 

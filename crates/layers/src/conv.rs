@@ -1,10 +1,12 @@
 //! Convolution without bias.
 
+use std::sync::Arc;
+
 use burn::module::{Module, Param};
 use burn::tensor::ops::{ConvOptions, PadMode};
 use burn::tensor::{Device, Tensor, module};
 
-use crate::cpu::{self, Convolution, Places};
+use crate::cpu::{self, Again, Convolution, Places};
 use crate::map::{Content, Map};
 use crate::padding::Padding;
 use crate::precision;
@@ -90,7 +92,7 @@ impl Conv {
             Content::Unread(map) if own => {
                 self.announce(&map.x, 1);
                 let convolution = self.convolution(map.x.dims());
-                cpu::norm_act_conv(*map, self.weight.val(), convolution)
+                map.convolved(self.weight.val(), convolution)
             }
             Content::Whole(x) if own && cpu::serves(&x) => {
                 self.announce(&x, 1);
@@ -99,6 +101,14 @@ impl Conv {
             }
             other => self.forward_with_burns_operation(Map(other).whole()),
         }
+    }
+
+    /// How the convolution of this map is made again, outside any gradient graph.
+    pub(crate) fn again(&self, x: &Map) -> Again {
+        let (x, weight) = (x.detached(), self.weight.val());
+        let weight = if weight.is_autodiff() { weight.inner() } else { weight };
+        let conv = Self { weight: Param::from_tensor(weight), ..self.clone() };
+        Again(Arc::new(move || conv.read(x.clone())))
     }
 
     fn forward_with_burns_operation(&self, x: Tensor<4>) -> Tensor<4> {

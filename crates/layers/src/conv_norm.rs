@@ -52,12 +52,31 @@ impl ConvNorm {
     pub fn pass(&self, x: Map) -> Map {
         self.norm.then(self.conv.read(x), self.activation)
     }
+
+    /// The same, but what the convolution made is made again in the backward pass instead of being kept: for a convolution
+    /// that is cheap beside the size of its output.
+    pub fn pass_again(&self, x: Map) -> Map {
+        let conv = self.conv.again(&x);
+        self.pass(x).made_again(conv)
+    }
+}
+
+impl ConvNorm {
+    /// What [`ConvNorm::pass_again`] does.
+    pub fn describe_again(&self, input: Value, trace: &mut Trace) -> Value {
+        self.describe_with(input, trace, Trace::again)
+    }
+
+    fn describe_with(&self, input: Value, trace: &mut Trace, note: impl FnOnce(&mut Trace, Value)) -> Value {
+        let output = trace.scope("conv", |trace| self.conv.describe(input, trace));
+        note(trace, output);
+        let output = trace.scope("norm", |trace| self.norm.describe(output, trace));
+        trace.activation(self.activation, output)
+    }
 }
 
 impl Describe for ConvNorm {
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
-        let output = trace.scope("conv", |trace| self.conv.describe(input, trace));
-        let output = trace.scope("norm", |trace| self.norm.describe(output, trace));
-        trace.activation(self.activation, output)
+        self.describe_with(input, trace, |_, _| ())
     }
 }

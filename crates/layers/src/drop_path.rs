@@ -25,21 +25,30 @@ impl DropPath {
     /// # Panics
     /// If the running pass has another number of samples than the batch.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        if self.probability == 0.0 {
-            return x;
-        }
-        let Some(pass) = pass::current() else { return x };
         let batch = x.dims()[0];
+        match self.factors(batch) {
+            Some(factors) => {
+                let mask = Tensor::<4>::from_data(TensorData::new(factors, [batch, 1, 1, 1]), &x.device());
+                let mask = precision::like(mask, &x);
+                x * mask
+            }
+            None => x,
+        }
+    }
+
+    /// What each sample of the batch is multiplied with, unless it is 1 for all.
+    ///
+    /// # Panics
+    /// As [`DropPath::forward`].
+    pub(crate) fn factors(&self, batch: usize) -> Option<Vec<f32>> {
+        let pass = pass::current().filter(|_| self.probability > 0.0)?;
         assert_eq!(pass.samples.len(), batch, "a pass over {} samples for a batch of {batch}", pass.samples.len());
         let keep = 1.0 - self.probability;
         let of_sample = |&sample: &u64| {
             let mut rng = rng_stream(pass.seed, Purpose::DropPath, pass.epoch, sample, self.layer);
             if rng.random::<f64>() < keep { (1.0 / keep) as f32 } else { 0.0 }
         };
-        let mask: Vec<f32> = pass.samples.iter().map(of_sample).collect();
-        let mask = Tensor::<4>::from_data(TensorData::new(mask, [batch, 1, 1, 1]), &x.device());
-        let mask = precision::like(mask, &x);
-        x * mask
+        Some(pass.samples.iter().map(of_sample).collect())
     }
 }
 

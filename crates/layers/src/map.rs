@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 
-use crate::cpu::{self, Unread};
+use crate::cpu::{self, Again, Unread};
 use crate::linear::global_average_pool;
 use crate::precision;
 use crate::room;
@@ -40,8 +40,27 @@ impl Map {
             Content::Whole(x) => x,
             Content::Unread(map) => {
                 room::announce_like(&map.x, map.x.shape().num_elements());
-                cpu::norm_act(*map)
+                map.whole()
             }
+        }
+    }
+
+    /// The same, keeping for backward how the map is made instead of what it is made from.
+    pub(crate) fn made_again(self, again: Again) -> Self {
+        match self.0 {
+            Content::Unread(mut map) => {
+                map.how.again = Some(again);
+                Self(Content::Unread(map))
+            }
+            whole => Self(whole),
+        }
+    }
+
+    /// The same outside any gradient graph.
+    pub(crate) fn detached(&self) -> Self {
+        match &self.0 {
+            Content::Unread(map) => map.detached().into(),
+            Content::Whole(x) => if x.is_autodiff() { x.clone().inner() } else { x.clone() }.into(),
         }
     }
 
@@ -49,7 +68,7 @@ impl Map {
     pub(crate) fn means(&self) -> Tensor<2> {
         match &self.0 {
             Content::Whole(x) => global_average_pool(x.clone()),
-            Content::Unread(map) => cpu::norm_act_means(map.as_ref().clone()),
+            Content::Unread(map) => map.as_ref().clone().means(),
         }
     }
 

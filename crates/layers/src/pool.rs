@@ -2,6 +2,9 @@
 
 use burn::tensor::{Tensor, module, ops::MaxPoolOptions};
 
+use crate::cpu::Pooling;
+use crate::map::{Content, Map};
+use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 
 /// The largest value of each window, with `kernel / 2` rows and columns around the map that no maximum comes from.
@@ -18,6 +21,19 @@ impl MaxPool {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let options = MaxPoolOptions::new([self.kernel; 2]).with_stride([self.stride; 2]);
         module::max_pool2d(x, options.with_padding([self.kernel / 2; 2]))
+    }
+
+    /// The same for a map that need not be whole.
+    pub fn read(&self, x: Map) -> Tensor<4> {
+        match x.0 {
+            Content::Unread(map) => {
+                let [batch, channels, height, width] = map.x.dims();
+                let pixels = height.div_ceil(self.stride) * width.div_ceil(self.stride);
+                room::announce_like(&map.x, batch * channels * pixels);
+                map.max_pooled(Pooling { kernel: self.kernel, stride: self.stride, padding: self.kernel / 2 })
+            }
+            Content::Whole(x) => self.forward(x),
+        }
     }
 }
 

@@ -185,7 +185,7 @@ impl<B: Block> Staged<B> {
     /// See [`crate::Classifier::run_segment`].
     pub fn run_segment(&self, cuts: Cuts, index: usize, x: Tensor<4>) -> Tensor<4> {
         let Some(index) = index.checked_sub(1) else {
-            return self.run_pool(self.run_stem(x));
+            return self.run_stem_and_pool(x);
         };
         let found = match cuts {
             Cuts::Stages => self.stages.get(index).map(|blocks| (index, blocks.as_slice())),
@@ -211,6 +211,14 @@ impl<B: Block> Staged<B> {
 
     fn run_stem(&self, images: Tensor<4>) -> Tensor<4> {
         maybe_frozen(self.frozen > 0, &self.stem, images, ConvNorm::forward)
+    }
+
+    /// Both at once: the map between them need not be made.
+    fn run_stem_and_pool(&self, images: Tensor<4>) -> Tensor<4> {
+        maybe_frozen(self.frozen > 0, &self.stem, images, |stem, images| match &self.pool {
+            Some(pool) => pool.read(stem.pass(images.into())),
+            None => stem.forward(images),
+        })
     }
 
     fn run_pool(&self, x: Tensor<4>) -> Tensor<4> {

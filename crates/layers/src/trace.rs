@@ -173,6 +173,9 @@ pub struct LayerTrace {
     pub macs: u64,
     /// Elements of the outputs of convolutions and linear layers.
     pub activations: u64,
+    /// Whether the CPU makes the output again in the backward pass instead of keeping it
+    /// ([`crate::ConvNorm::pass_again`]).
+    pub again: bool,
 }
 
 /// The layers of a model in the order they run, for one image of a given shape.
@@ -227,7 +230,8 @@ impl Trace {
             _ => (0, 0),
         };
         let inputs = inputs.iter().map(|input| input.id).collect();
-        self.layers.push(LayerTrace { name: self.here(), op, inputs, output, params, macs, activations });
+        let name = self.here();
+        self.layers.push(LayerTrace { name, op, inputs, output, params, macs, activations, again: false });
         Value { map: output, id: self.layers.len() }
     }
 
@@ -247,6 +251,13 @@ impl Trace {
     /// Adds a sum.
     pub fn add(&mut self, a: Value, b: Value) -> Value {
         self.apply("add", Op::Add, &[a, b], a.map)
+    }
+
+    /// Notes that the layer that made a value makes it again in the backward pass.
+    pub fn again(&mut self, value: Value) {
+        if let Some(layer) = value.id.checked_sub(1).and_then(|index| self.layers.get_mut(index)) {
+            layer.again = true;
+        }
     }
 
     /// Notes that the network can return this value as a stage's feature map. A later one of the same size takes the

@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kindling_layers::blocks::{Block, BlockConfig};
+use kindling_layers::blocks::{Block, BlockConfig, join};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, Trace, Value};
 use kindling_layers::{Activation, BatchNormConfig, DropPath, Padding, SqueezeExcite, SqueezeExciteConfig};
@@ -110,11 +110,7 @@ impl Block for MixBlock {
             Some(squeeze_excite) => squeeze_excite.gate(x),
             None => x,
         };
-        let x = self.project.pass(x).whole();
-        match shortcut {
-            Some(shortcut) => self.drop_path.forward(x) + shortcut,
-            None => x,
-        }
+        join(shortcut, self.project.pass(x), self.drop_path, Activation::Identity)
     }
 
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {

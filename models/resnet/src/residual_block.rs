@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kindling_layers::blocks::{Block, BlockConfig};
+use kindling_layers::blocks::{Block, BlockConfig, join};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, Trace, Value};
 use kindling_layers::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Map};
@@ -67,6 +67,11 @@ pub struct ResidualBlock {
 }
 
 impl ResidualBlock {
+    /// Whether the last convolution is a bottleneck's 1x1: making its output again costs less than the memory it takes.
+    fn ends_cheaply(&self) -> bool {
+        self.convs.len() == 3
+    }
+
     /// torchvision's and timm's names.
     pub(crate) fn names(&self, own: &str, reference: &str, names: &mut Names) {
         for index in 0..self.convs.len() {
@@ -84,12 +89,14 @@ impl Block for ResidualBlock {
     type Config = ResidualBlockConfig;
 
     fn forward(&self, input: Tensor<4>) -> Tensor<4> {
-        let x = self.convs.iter().fold(Map::from(input.clone()), |x, conv| conv.pass(x)).whole();
+        let (last, first) = self.convs.split_last().expect("a block has convolutions");
+        let x = first.iter().fold(Map::from(input.clone()), |x, conv| conv.pass(x));
+        let x = if self.ends_cheaply() { last.pass_again(x) } else { last.pass(x) };
         let shortcut = match &self.downsample {
-            Some(downsample) => downsample.forward(input),
+            Some(downsample) => downsample.pass_again(input.into()).whole(),
             None => input,
         };
-        Activation::Relu.forward(self.drop_path.forward(x) + shortcut)
+        join(Some(shortcut), x, self.drop_path, Activation::Relu)
     }
 
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
@@ -101,10 +108,14 @@ impl Describe for ResidualBlock {
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
         let mut x = input;
         for (index, conv) in self.convs.iter().enumerate() {
-            x = trace.scope(format!("convs.{index}"), |trace| conv.describe(x, trace));
+            let again = self.ends_cheaply() && index + 1 == self.convs.len();
+            x = trace.scope(format!("convs.{index}"), |trace| match again {
+                true => conv.describe_again(x, trace),
+                false => conv.describe(x, trace),
+            });
         }
         let shortcut = match &self.downsample {
-            Some(downsample) => trace.scope("downsample", |trace| downsample.describe(input, trace)),
+            Some(downsample) => trace.scope("downsample", |trace| downsample.describe_again(input, trace)),
             None => input,
         };
         let sum = trace.add(x, shortcut);

@@ -71,7 +71,7 @@ impl FusedInvertedResidual {
             Some(project) => project.pass(x),
             None => x,
         };
-        join(shortcut, x.whole(), self.drop_path)
+        join(shortcut, x, self.drop_path, Activation::Identity)
     }
 
     /// timm's names; it calls the block `EdgeResidual`, and `ConvBnAct` without expansion.

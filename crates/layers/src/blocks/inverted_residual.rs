@@ -89,7 +89,7 @@ impl InvertedResidual {
             Some(squeeze_excite) => squeeze_excite.gate(x),
             None => x,
         };
-        join(shortcut, self.project.pass(x).whole(), self.drop_path)
+        join(shortcut, self.project.pass(x), self.drop_path, Activation::Identity)
     }
 
     /// timm's names; it calls the block without expansion `DepthwiseSeparableConv` and counts its layers otherwise.

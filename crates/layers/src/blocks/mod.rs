@@ -6,9 +6,12 @@ mod mobile;
 mod universal_inverted_bottleneck;
 
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Tensor, TensorData};
 
+use crate::activation::Activation;
+use crate::cpu::{Unread, join_serves};
 use crate::drop_path::DropPath;
+use crate::map::{Content, Map};
 use crate::names::Names;
 use crate::room;
 use crate::trace::Describe;
@@ -45,13 +48,24 @@ pub trait BlockConfig: Clone {
     fn stride(&self) -> usize;
 }
 
-/// Adds a shortcut to what a branch made of it.
-pub(crate) fn join(shortcut: Option<Tensor<4>>, branch: Tensor<4>, drop_path: DropPath) -> Tensor<4> {
-    match shortcut {
-        Some(shortcut) => {
-            room::announce_like(&branch, branch.shape().num_elements());
-            drop_path.forward(branch) + shortcut
+/// The end of a residual block: an activation of a branch, dropped as `drop_path` says, plus a shortcut; of the branch alone
+/// where there is none.
+pub fn join(shortcut: Option<Tensor<4>>, branch: Map, drop_path: DropPath, activation: Activation) -> Tensor<4> {
+    let Some(shortcut) = shortcut else { return activation.forward(branch.whole()) };
+    match branch.0 {
+        Content::Unread(map) if map.gate.is_none() && join_serves(activation) => {
+            room::announce_like(&map.x, map.x.shape().num_elements());
+            let [batch, channels, ..] = map.x.dims();
+            let gate = drop_path.factors(batch).map(|factors| {
+                let factors = TensorData::new(factors, [batch, 1]);
+                Tensor::<2>::from_data(factors, &map.statistics.device()).expand([batch, channels])
+            });
+            Unread { gate, ..*map }.added_to(shortcut, activation)
         }
-        None => branch,
+        branch => {
+            let branch = Map(branch).whole();
+            room::announce_like(&branch, branch.shape().num_elements());
+            activation.forward(drop_path.forward(branch) + shortcut)
+        }
     }
 }

@@ -82,7 +82,7 @@ impl UniversalInvertedBottleneck {
         let shortcut = self.residual.then(|| x.clone());
         let x = Map::from(x);
         let x = self.layers().fold(x, |x, (_, _, layer)| layer.pass(x));
-        join(shortcut, x.whole(), self.drop_path)
+        join(shortcut, x, self.drop_path, Activation::Identity)
     }
 
     pub(super) fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {

@@ -14,104 +14,42 @@ use burn_flex::FlexTensor;
 
 use super::conv::{self, Dense};
 use super::depthwise::{self, Geometry};
-use super::{
-    Convolution, CpuOps, Normalisation, Places, Source, after_norm, dims, gate, norm_act, owned, tensor, values,
-};
+use super::{CpuOps, Places, dims, gate, tensor, values};
 use crate::room;
 
-type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
+pub(super) type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
 
-/// Runs an operation on `state`, which is kept for backward if one of the nodes wants a gradient.
+/// Puts an operation on the graph: its state, made only if one of the nodes wants a gradient, and its output.
 macro_rules! on_graph {
-    ($checkpoint:ty, $backward:expr, $nodes:expr, $state:expr, $forward:expr) => {{
-        let (state, forward) = ($state, $forward);
+    ($checkpoint:ty, $backward:expr, $nodes:expr, $state:expr, $output:expr) => {
         match $backward.prepare::<$checkpoint>($nodes).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => prep.finish(state.clone(), forward(state)),
-            OpsKind::UnTracked(prep) => prep.finish(forward(state)),
+            OpsKind::Tracked(prep) => {
+                let state = $state;
+                prep.finish(state, $output)
+            }
+            OpsKind::UnTracked(prep) => prep.finish($output),
         }
-    }};
+    };
 }
+pub(super) use on_graph;
 
 impl<C: CheckpointStrategy> CpuOps for Autodiff<Flex, C> {
     fn depthwise(x: Tracked<C>, weight: Tracked<C>, stride: usize, before: [usize; 2]) -> Tracked<C> {
         let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
-        on_graph!(C, DepthwiseBackward, [x_node, weight_node], (x, weight, stride, before), |state| {
-            let (x, weight, stride, before) = state;
-            Flex::depthwise(x, weight, stride, before)
-        })
+        let state = (x.clone(), weight.clone(), stride, before);
+        on_graph!(C, DepthwiseBackward, [x_node, weight_node], state, Flex::depthwise(x, weight, stride, before))
     }
 
     fn dense(x: Tracked<C>, weight: Tracked<C>, places: Places) -> Tracked<C> {
         let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
-        on_graph!(C, DenseBackward, [x_node, weight_node], (x, weight, places), |(x, weight, places)| {
-            Flex::dense(x, weight, places)
-        })
+        let state = (x.clone(), weight.clone(), places);
+        on_graph!(C, DenseBackward, [x_node, weight_node], state, Flex::dense(x, weight, places))
     }
 
     fn transposed(x: Tracked<C>, weight: Tracked<C>, places: Places, size: [usize; 2]) -> Tracked<C> {
         let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
-        on_graph!(C, TransposedBackward, [x_node, weight_node], (x, weight, places, size), |(
-            x,
-            weight,
-            places,
-            size,
-        )| {
-            Flex::transposed(x, weight, places, size)
-        })
-    }
-
-    fn norm_act(
-        x: Tracked<C>,
-        weight: Tracked<C>,
-        bias: Tracked<C>,
-        statistics: Tracked<C>,
-        how: Normalisation,
-    ) -> Tracked<C> {
-        let ((x, x_node), (weight, weight_node), (bias, bias_node)) =
-            (x.into_parts(), weight.into_parts(), bias.into_parts());
-        let source = Source { x, weight, bias, statistics: statistics.into_primitive(), how, gate: None };
-        on_graph!(C, NormActBackward, [x_node, weight_node, bias_node], source, |source: Source| {
-            Flex::norm_act(source.x, source.weight, source.bias, source.statistics, source.how)
-        })
-    }
-
-    fn norm_act_conv(
-        x: Tracked<C>,
-        norm_weight: Tracked<C>,
-        norm_bias: Tracked<C>,
-        statistics: Tracked<C>,
-        gate: Tracked<C>,
-        weight: Tracked<C>,
-        how: Normalisation,
-        convolution: Convolution,
-    ) -> Tracked<C> {
-        let ((x, x_node), (norm_weight, norm_weight_node), (norm_bias, norm_bias_node)) =
-            (x.into_parts(), norm_weight.into_parts(), norm_bias.into_parts());
-        let ((gate, gate_node), (weight, weight_node)) = (gate.into_parts(), weight.into_parts());
-        let statistics = statistics.into_primitive();
-        let source = Source { x, weight: norm_weight, bias: norm_bias, statistics, how, gate: Some(gate) };
-        let nodes = [x_node, norm_weight_node, norm_bias_node, gate_node, weight_node];
-        on_graph!(C, NormActConvBackward(convolution), nodes, (source, weight), |(source, weight): (
-            Source,
-            FlexTensor
-        )| {
-            source.convolved(&weight, convolution)
-        })
-    }
-
-    fn norm_act_means(
-        x: Tracked<C>,
-        weight: Tracked<C>,
-        bias: Tracked<C>,
-        statistics: Tracked<C>,
-        how: Normalisation,
-    ) -> Tracked<C> {
-        let ((x, x_node), (weight, weight_node), (bias, bias_node)) =
-            (x.into_parts(), weight.into_parts(), bias.into_parts());
-        let source = Source { x, weight, bias, statistics: statistics.into_primitive(), how, gate: None };
-        on_graph!(C, NormActMeansBackward, [x_node, weight_node, bias_node], source, |source: Source| {
-            Flex::norm_act_means(source.x, source.weight, source.bias, source.statistics, source.how)
-        })
+        let state = (x.clone(), weight.clone(), places, size);
+        on_graph!(C, TransposedBackward, [x_node, weight_node], state, Flex::transposed(x, weight, places, size))
     }
 
     fn statistics(x: Tracked<C>, groups: Vec<usize>) -> Tracked<C> {
@@ -120,15 +58,13 @@ impl<C: CheckpointStrategy> CpuOps for Autodiff<Flex, C> {
 
     fn means(x: Tracked<C>) -> Tracked<C> {
         let (x, node) = x.into_parts();
-        match MeansBackward.prepare::<C>([node]).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => prep.finish((dims(&x), x.dtype()), Flex::means(x)),
-            OpsKind::UnTracked(prep) => prep.finish(Flex::means(x)),
-        }
+        on_graph!(C, MeansBackward, [node], (dims(&x), x.dtype()), Flex::means(x))
     }
 
     fn scale(x: Tracked<C>, gate: Tracked<C>) -> Tracked<C> {
         let ((x, x_node), (gate, gate_node)) = (x.into_parts(), gate.into_parts());
-        on_graph!(C, ScaleBackward, [x_node, gate_node], (x, gate), |(x, gate)| Flex::scale(x, gate))
+        let state = (x.clone(), gate.clone());
+        on_graph!(C, ScaleBackward, [x_node, gate_node], state, Flex::scale(x, gate))
     }
 }
 
@@ -140,7 +76,7 @@ impl Backward<Flex, 2> for DepthwiseBackward {
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
         let (x, weight, stride, before) = ops.state;
-        let geometry = Geometry::of(&x, &weight, stride, before);
+        let geometry = Geometry::of(dims(&x), &weight, stride, before);
         let dy = values(&grads.consume::<Flex>(&ops.node));
         announce_gradient(&x);
         let [x_node, weight_node] = ops.parents.map(|node| node.map(|node| node.id));
@@ -234,75 +170,17 @@ impl Backward<Flex, 2> for ScaleBackward {
     }
 }
 
-#[derive(Debug)]
-struct NormActBackward;
-
-impl Backward<Flex, 3> for NormActBackward {
-    type State = Source;
-
-    fn backward(self, ops: Ops<Source, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let dy = grads.consume::<Flex>(&ops.node);
-        // The result is written over a gradient that nobody else has.
-        if !(dy.is_unique() && dy.dtype() == DType::F32) {
-            announce_gradient(&ops.state.x);
-        }
-        let dy = owned(dy);
-        let gradients = ops.state.read(|reading| reading.backward(dy));
-        register_norm(grads, &ops.parents.map(|node| node.map(|node| node.id)), &ops.state.x, gradients);
-    }
-}
-
-#[derive(Debug)]
-struct NormActMeansBackward;
-
-impl Backward<Flex, 3> for NormActMeansBackward {
-    type State = Source;
-
-    fn backward(self, ops: Ops<Source, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let dy = values(&grads.consume::<Flex>(&ops.node));
-        announce_gradient(&ops.state.x);
-        let gradients = ops.state.read(|reading| after_norm::backward_means(reading, &dy));
-        register_norm(grads, &ops.parents.map(|node| node.map(|node| node.id)), &ops.state.x, gradients);
-    }
-}
-
-/// Parents: map, scale, shift, gate, filters.
-#[derive(Debug)]
-struct NormActConvBackward(Convolution);
-
-impl Backward<Flex, 5> for NormActConvBackward {
-    type State = (Source, FlexTensor);
-
-    fn backward(self, ops: Ops<Self::State, 5>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let (source, weight) = ops.state;
-        let shape = self.0.shape(&source.x, &weight);
-        let dy = values(&grads.consume::<Flex>(&ops.node));
-        announce_gradient(&source.x);
-        let (mut gradients, of_weight) =
-            source.read(|reading| after_norm::backward(reading, &values(&weight), &dy, &shape));
-        let [batch, channels, ..] = dims(&source.x);
-        let of_gate = std::mem::take(&mut gradients.gate);
-        let nodes = ops.parents.map(|node| node.map(|node| node.id));
-        register(grads, nodes[3], || tensor(of_gate, [batch, channels], DType::F32));
-        register(grads, nodes[4], || tensor(of_weight, dims(&weight), DType::F32));
-        register_norm(grads, &nodes, &source.x, gradients);
-    }
-}
-
-/// Registers the gradients of a normalisation's map, scale and shift, the first three of `parents`.
-fn register_norm(grads: &mut Gradients, parents: &[Option<NodeId>], x: &FlexTensor, gradients: norm_act::Gradients) {
-    let channels = [gradients.weight.len()];
-    register(grads, parents[0], || tensor(gradients.x, dims(x), x.dtype()));
-    register(grads, parents[1], || tensor(gradients.weight, channels, DType::F32));
-    register(grads, parents[2], || tensor(gradients.bias, channels, DType::F32));
-}
-
 /// Says that a gradient of this map's shape is about to be made.
 fn announce_gradient(x: &FlexTensor) {
-    room::announce(x.dtype().size() * x.shape().num_elements());
+    announce(x.shape().num_elements(), x.dtype());
 }
 
-fn register(grads: &mut Gradients, node: Option<NodeId>, gradient: impl FnOnce() -> FlexTensor) {
+/// Says that a map of so many elements is about to be made.
+pub(super) fn announce(elements: usize, dtype: DType) {
+    room::announce(dtype.size() * elements);
+}
+
+pub(super) fn register(grads: &mut Gradients, node: Option<NodeId>, gradient: impl FnOnce() -> FlexTensor) {
     if let Some(node) = node {
         grads.register::<Flex>(node, gradient());
     }

@@ -23,8 +23,12 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    pub(super) fn of(x: &FlexTensor, weight: &FlexTensor, stride: usize, before: [usize; 2]) -> Self {
-        let [batch, channels, height, width] = super::dims(x);
+    pub(super) fn of(
+        [batch, channels, height, width]: [usize; 4],
+        weight: &FlexTensor,
+        stride: usize,
+        before: [usize; 2],
+    ) -> Self {
         let [.., kernel] = super::dims(weight);
         Self { batch, channels, height, width, kernel, stride, before }
     }

@@ -16,25 +16,28 @@ mod conv;
 mod depthwise;
 mod gate;
 mod gemm;
+mod join;
 mod lanes;
+mod max_pool;
 mod norm_act;
 mod reading;
 #[cfg(test)]
 mod tests;
+mod unread;
+mod unread_autodiff;
 mod values;
 
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, Dispatch, DispatchDevice, Flex, TensorMetadata, backend_extension};
+use burn::backend::{Backend, Dispatch, DispatchDevice, Flex, backend_extension};
 use burn::tensor::{DType, Tensor};
 use burn_flex::FlexTensor;
 
-use crate::activation::Activation;
 use after_norm::Shape;
 use conv::Dense;
 use depthwise::Geometry;
-use norm_act::NormAct;
-use reading::Reading;
-use values::{dims, owned, tensor, values};
+use values::{dims, tensor, values};
+
+pub(crate) use unread::{Again, Normalisation, Pooling, Unread, join_serves};
 
 /// What the CPU device can do beyond Burn's operations.
 #[backend_extension(Autodiff, Flex)]
@@ -60,39 +63,6 @@ pub(crate) trait CpuOps: Backend {
         size: [usize; 2],
     ) -> FloatTensor<Self>;
 
-    /// Normalisation with given statistics, then the activation; `weight` and `bias` `[c]`, `statistics`
-    /// `[2, groups, c]` (means, then biased variances). Its backward pass takes the statistics for functions of `x`.
-    fn norm_act(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        statistics: FloatTensor<Self>,
-        how: Normalisation,
-    ) -> FloatTensor<Self>;
-
-    /// What [`CpuOps::norm_act`] gives for the first four, each plane times its number in `gate`, `[n, c]` in float32, or in
-    /// no gate, `[0, 0]`, convolved. Only `x` and small tensors are kept for backward.
-    #[allow(clippy::too_many_arguments)] // an operation on Burn's graph names its tensors one by one
-    fn norm_act_conv(
-        x: FloatTensor<Self>,
-        norm_weight: FloatTensor<Self>,
-        norm_bias: FloatTensor<Self>,
-        statistics: FloatTensor<Self>,
-        gate: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        how: Normalisation,
-        convolution: Convolution,
-    ) -> FloatTensor<Self>;
-
-    /// The mean of each plane of what [`CpuOps::norm_act`] gives, `[n, c]`, float32. Only `x` and small tensors are kept.
-    fn norm_act_means(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        statistics: FloatTensor<Self>,
-        how: Normalisation,
-    ) -> FloatTensor<Self>;
-
     /// Mean and biased variance of each channel of each group, `[2, groups, c]`, float32. Has no gradient.
     fn statistics(x: FloatTensor<Self>, groups: Vec<usize>) -> FloatTensor<Self>;
 
@@ -101,17 +71,6 @@ pub(crate) trait CpuOps: Backend {
 
     /// Each plane of `x` times its number in `gate`, `[n, c]`, float32.
     fn scale(x: FloatTensor<Self>, gate: FloatTensor<Self>) -> FloatTensor<Self>;
-}
-
-/// How a map is normalised.
-#[derive(Clone, Debug)]
-pub(crate) struct Normalisation {
-    /// Sizes of the normalisation groups, in order.
-    pub(crate) groups: Vec<usize>,
-    /// Added to the variance.
-    pub(crate) epsilon: f64,
-    /// What follows.
-    pub(crate) activation: Activation,
 }
 
 /// Which convolution.
@@ -172,56 +131,6 @@ pub(crate) fn depthwise_kernel(kernel: usize) -> bool {
     matches!(kernel, 3 | 5 | 7 | 9 | 11)
 }
 
-/// A map before its normalisation, with what is to become of it. `statistics` is `[2, groups, c]` on the plain device.
-#[derive(Clone, Debug)]
-pub(crate) struct Unread {
-    pub(crate) x: Tensor<4>,
-    pub(crate) weight: Tensor<1>,
-    pub(crate) bias: Tensor<1>,
-    pub(crate) statistics: Tensor<3>,
-    pub(crate) how: Normalisation,
-    /// Factors of the planes, `[n, c]`.
-    pub(crate) gate: Option<Tensor<2>>,
-}
-
-/// The map itself: see [`CpuOps::norm_act`].
-pub(crate) fn norm_act(map: Unread) -> Tensor<4> {
-    let Unread { x, weight, bias, statistics, how, gate } = map;
-    let (x, weight, bias) = (x.into_dispatch(), weight.into_dispatch(), bias.into_dispatch());
-    let y = Tensor::from_dispatch(<Dispatch as CpuOps>::norm_act(x, weight, bias, statistics.into_dispatch(), how));
-    match gate {
-        Some(gate) => scale(y, gate),
-        None => y,
-    }
-}
-
-/// See [`CpuOps::norm_act_conv`].
-pub(crate) fn norm_act_conv(map: Unread, weight: Tensor<4>, convolution: Convolution) -> Tensor<4> {
-    // Burn's extensions have no optional tensors.
-    let gate = map.gate.unwrap_or_else(|| Tensor::empty([0, 0], &map.statistics.device()));
-    Tensor::from_dispatch(<Dispatch as CpuOps>::norm_act_conv(
-        map.x.into_dispatch(),
-        map.weight.into_dispatch(),
-        map.bias.into_dispatch(),
-        map.statistics.into_dispatch(),
-        gate.into_dispatch(),
-        weight.into_dispatch(),
-        map.how,
-        convolution,
-    ))
-}
-
-/// See [`CpuOps::norm_act_means`]; the map has no gate yet.
-pub(crate) fn norm_act_means(map: Unread) -> Tensor<2> {
-    Tensor::from_dispatch(<Dispatch as CpuOps>::norm_act_means(
-        map.x.into_dispatch(),
-        map.weight.into_dispatch(),
-        map.bias.into_dispatch(),
-        map.statistics.into_dispatch(),
-        map.how,
-    ))
-}
-
 /// See [`CpuOps::statistics`]; `x` is on the device without gradients.
 pub(crate) fn statistics(x: Tensor<4>, groups: Vec<usize>) -> Tensor<3> {
     Tensor::from_dispatch(<Dispatch as CpuOps>::statistics(x.into_dispatch(), groups))
@@ -239,7 +148,7 @@ pub(crate) fn scale(x: Tensor<4>, gate: Tensor<2>) -> Tensor<4> {
 
 impl CpuOps for Flex {
     fn depthwise(x: FlexTensor, weight: FlexTensor, stride: usize, before: [usize; 2]) -> FlexTensor {
-        let geometry = Geometry::of(&x, &weight, stride, before);
+        let geometry = Geometry::of(dims(&x), &weight, stride, before);
         tensor(depthwise::forward(&values(&x), &values(&weight), &geometry), geometry.output(), x.dtype())
     }
 
@@ -251,44 +160,6 @@ impl CpuOps for Flex {
     fn transposed(x: FlexTensor, weight: FlexTensor, places: Places, size: [usize; 2]) -> FlexTensor {
         let shape = Dense::backwards(&x, &weight, places, size);
         tensor(conv::backward_input(&values(&x), &values(&weight), &shape), shape.input_shape(), x.dtype())
-    }
-
-    fn norm_act(
-        x: FlexTensor,
-        weight: FlexTensor,
-        bias: FlexTensor,
-        statistics: FlexTensor,
-        how: Normalisation,
-    ) -> FlexTensor {
-        let (shape, dtype) = (dims(&x), x.dtype());
-        let y = Source { x, weight, bias, statistics, how, gate: None }.read(|reading| reading.whole());
-        tensor(y, shape, dtype)
-    }
-
-    fn norm_act_conv(
-        x: FlexTensor,
-        norm_weight: FlexTensor,
-        norm_bias: FlexTensor,
-        statistics: FlexTensor,
-        gate: FlexTensor,
-        weight: FlexTensor,
-        how: Normalisation,
-        convolution: Convolution,
-    ) -> FlexTensor {
-        let gate = Some(gate);
-        Source { x, weight: norm_weight, bias: norm_bias, statistics, how, gate }.convolved(&weight, convolution)
-    }
-
-    fn norm_act_means(
-        x: FlexTensor,
-        weight: FlexTensor,
-        bias: FlexTensor,
-        statistics: FlexTensor,
-        how: Normalisation,
-    ) -> FlexTensor {
-        let [batch, channels, ..] = dims(&x);
-        let means = Source { x, weight, bias, statistics, how, gate: None }.read(after_norm::means);
-        tensor(means, [batch, channels], DType::F32)
     }
 
     fn statistics(x: FlexTensor, groups: Vec<usize>) -> FlexTensor {
@@ -308,39 +179,11 @@ impl CpuOps for Flex {
     }
 }
 
-/// The tensors of a map that is only read: what its operations keep for backward.
-#[derive(Clone, Debug)]
-struct Source {
-    x: FlexTensor,
-    weight: FlexTensor,
-    bias: FlexTensor,
-    statistics: FlexTensor,
-    how: Normalisation,
-    gate: Option<FlexTensor>,
-}
-
-impl Source {
-    fn read<R>(&self, work: impl FnOnce(&Reading<'_>) -> R) -> R {
-        let Normalisation { groups, epsilon, activation } = &self.how;
-        let (weight, bias, statistics) = (values(&self.weight), values(&self.bias), values(&self.statistics));
-        let norm = NormAct::new(dims(&self.x), &weight, &bias, &statistics, groups, *epsilon);
-        let gate = self.gate.as_ref().filter(|gate| gate.shape().num_elements() > 0);
-        let (x, gate) = (values(&self.x), gate.map(values));
-        work(&Reading { x: &x, norm, activation: *activation, gate: gate.as_deref() })
-    }
-
-    fn convolved(&self, weight: &FlexTensor, convolution: Convolution) -> FlexTensor {
-        let shape = convolution.shape(&self.x, weight);
-        let y = self.read(|reading| after_norm::forward(reading, &values(weight), &shape));
-        tensor(y, shape.output(), self.x.dtype())
-    }
-}
-
 impl Convolution {
-    fn shape(self, x: &FlexTensor, weight: &FlexTensor) -> Shape {
+    fn shape(self, x: [usize; 4], weight: &FlexTensor) -> Shape {
         match self {
             Self::Depthwise { stride, before } => Shape::Depthwise(Geometry::of(x, weight, stride, before)),
-            Self::Dense(places) => Shape::Dense(Dense::of(dims(x), weight, places)),
+            Self::Dense(places) => Shape::Dense(Dense::of(x, weight, places)),
         }
     }
 }

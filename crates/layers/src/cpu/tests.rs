@@ -4,7 +4,10 @@
 use burn::tensor::{Device, Tensor, TensorData};
 use rand::RngExt;
 
+use super::norm_act;
+use super::unread::Normalisation;
 use super::*;
+use crate::activation::Activation;
 use crate::padding::Padding;
 use crate::pass::normalisation_groups;
 
@@ -377,7 +380,8 @@ impl NaiveNorm {
         let vector = |values: &[f32]| Tensor::<1>::from_floats(values, device).require_grad();
         let x = Tensor::<4>::from_data(TensorData::new(self.x.clone(), self.shape), device).require_grad();
         let statistics = statistics(x.clone().inner(), self.groups.clone());
-        let how = Normalisation { groups: self.groups.clone(), epsilon: EPSILON, activation: self.activation };
+        let how =
+            Normalisation { groups: self.groups.clone(), epsilon: EPSILON, activation: self.activation, again: None };
         Unread { x, weight: vector(&self.weight), bias: vector(&self.bias), statistics, how, gate: None }
     }
 }
@@ -396,7 +400,7 @@ fn check_norm_act(shape: [usize; 4], group: usize, activation: Activation, case:
     let naive = NaiveNorm::random(shape, group, activation, &mut rng);
     let dy = random(&mut rng, naive.x.len());
     let map = naive.unread(&device);
-    let y = norm_act(map.clone());
+    let y = map.clone().whole();
     let grads = (y.clone() * Tensor::<4>::from_data(TensorData::new(dy.clone(), shape), &device)).sum().backward();
     let what = format!("{activation:?} {shape:?}");
     close(&format!("{what} y"), &vec(y), &naive.output());
@@ -482,7 +486,7 @@ fn check_norm_act_conv(
         true => Convolution::Depthwise { stride, before },
         false => Convolution::Dense(Places { stride, before, out }),
     };
-    let y = norm_act_conv(map.clone(), filters.clone(), convolution);
+    let y = map.clone().convolved(filters.clone(), convolution);
     let dy = Tensor::<4>::from_data(TensorData::new(dy, [batch, output, out[0], out[1]]), &device);
     let grads = (y.clone() * dy).sum().backward();
     let what = format!("{convolution:?} of {shape:?}, {activation:?}, gated {gated}");
@@ -503,7 +507,7 @@ fn means_that_normalise_while_they_read_and_their_gradients_equal_the_naive_sums
         let naive = NaiveNorm::random(shape, 2, activation, &mut rng);
         let dm = random(&mut rng, batch * channels);
         let map = naive.unread(&device);
-        let means = norm_act_means(map.clone());
+        let means = map.clone().means();
         let weights = Tensor::<2>::from_data(TensorData::new(dm.clone(), [batch, channels]), &device);
         let grads = (means.clone() * weights).sum().backward();
         let plane = height * width;
@@ -512,6 +516,77 @@ fn means_that_normalise_while_they_read_and_their_gradients_equal_the_naive_sums
         close("means", &vec(means), &expected);
         let dy: Vec<f64> = (0..naive.x.len()).map(|at| f64::from(dm[at / plane]) / plane as f64).collect();
         check_norm_gradients(&format!("means {activation:?}"), &map, &grads, naive.gradients(&dy));
+    }
+}
+
+/// With a factor for each sample, as dropped branches have; with `x` kept, and with `x` made again.
+#[test]
+fn sums_with_a_shortcut_and_their_gradients_equal_the_naive_sums() {
+    let device = Device::flex().autodiff();
+    for (case, activation) in [Activation::Identity, Activation::Relu].into_iter().enumerate() {
+        for again in [false, true] {
+            let mut rng = rng(6000 + case as u64);
+            let shape @ [batch, channels, height, width] = [5, 3, 6, 7];
+            let naive = NaiveNorm::random(shape, 2, Activation::Identity, &mut rng);
+            let (other, dy) = (random(&mut rng, naive.x.len()), random(&mut rng, naive.x.len()));
+            let factor = |at: usize| [0.0, 1.25, 1.25, 0.5, 1.0][at / (channels * height * width)];
+            let tensor = |values: &[f32]| Tensor::<4>::from_data(TensorData::new(values.to_vec(), shape), &device);
+            let shortcut = tensor(&other).require_grad();
+            let mut map = naive.unread(&device);
+            let factors: Vec<f32> = (0..batch).map(|at| factor(at * channels * height * width) as f32).collect();
+            let factors = Tensor::<2>::from_data(TensorData::new(factors, [batch, 1]), &Device::flex());
+            map.gate = Some(factors.expand([batch, channels]));
+            let x = map.x.clone().inner();
+            map.how.again = again.then(|| Again(std::sync::Arc::new(move || x.clone())));
+            let y = map.clone().added_to(shortcut.clone(), activation);
+            let grads = (y.clone() * tensor(&dy)).sum().backward();
+
+            let branch = naive.output();
+            let sum = |at: usize| branch[at] * factor(at) + f64::from(other[at]);
+            let expected: Vec<f64> = (0..branch.len()).map(|at| reference(activation, sum(at)).0).collect();
+            let of_sum: Vec<f64> =
+                (0..branch.len()).map(|at| f64::from(dy[at]) * reference(activation, sum(at)).1).collect();
+            let of_branch: Vec<f64> = of_sum.iter().enumerate().map(|(at, of)| of * factor(at)).collect();
+            let what = format!("sum {activation:?}, again {again}");
+            close(&format!("{what} y"), &vec(y), &expected);
+            close(&format!("{what} dshortcut"), &vec(shortcut.grad(&grads).unwrap()), &of_sum);
+            check_norm_gradients(&what, &map, &grads, naive.gradients(&of_branch));
+        }
+    }
+}
+
+#[test]
+fn maxima_that_normalise_while_they_read_and_their_gradients_equal_the_naive_ones() {
+    let device = Device::flex().autodiff();
+    for (case, (height, width, kernel, stride)) in [(9, 8, 3, 2), (5, 5, 3, 1), (8, 6, 2, 2)].into_iter().enumerate() {
+        let mut rng = rng(7000 + case as u64);
+        let shape = [3, 2, height, width];
+        let naive = NaiveNorm::random(shape, 2, Activation::HardSwish, &mut rng);
+        let padding = usize::from(kernel == 3);
+        let out = [height, width].map(|size| (size + 2 * padding - kernel) / stride + 1);
+        let dy = random(&mut rng, 3 * 2 * out[0] * out[1]);
+        let map = naive.unread(&device);
+        let y = map.clone().max_pooled(Pooling { kernel, stride, padding });
+        let shape = [3, 2, out[0], out[1]];
+        assert_eq!(y.dims(), shape);
+        let grads = (y.clone() * Tensor::<4>::from_data(TensorData::new(dy.clone(), shape), &device)).sum().backward();
+
+        let whole = naive.output();
+        let (mut expected, mut of_whole) = (vec![f64::NEG_INFINITY; dy.len()], vec![0.0; whole.len()]);
+        for (at, expected) in expected.iter_mut().enumerate() {
+            let (plane, row, column) = (at / (out[0] * out[1]), at / out[1] % out[0], at % out[1]);
+            let mut best = 0;
+            for (y, x) in (0..kernel).flat_map(|y| (0..kernel).map(move |x| (y, x))) {
+                let (y, x) = ((row * stride + y).wrapping_sub(padding), (column * stride + x).wrapping_sub(padding));
+                if y < height && x < width && whole[(plane * height + y) * width + x] > *expected {
+                    best = (plane * height + y) * width + x;
+                    *expected = whole[best];
+                }
+            }
+            of_whole[best] += f64::from(dy[at]);
+        }
+        close("maxima", &vec(y), &expected);
+        check_norm_gradients("maxima", &map, &grads, naive.gradients(&of_whole));
     }
 }
 

@@ -1,5 +1,7 @@
 //! What an operation makes and frees on its way backward.
 
+use kindling_layers::Activation;
+
 use super::cuda;
 use super::graph::Kind;
 use super::ledger::{BufferId, Part};
@@ -17,8 +19,10 @@ impl Pass<'_> {
         };
         let input = node.inputs[0];
         let wants = graph.wants_gradient[input];
-        if node.reads {
-            return self.read_backward(index, gradient, kept);
+        match node.kind {
+            Kind::Add(_) if node.reads => return self.add_backward(index, gradient, kept),
+            _ if node.reads => return self.read_backward(index, gradient, kept),
+            _ => {}
         }
         match node.kind {
             Kind::Dense { .. } => self.dense(index, gradient),
@@ -39,14 +43,8 @@ impl Pass<'_> {
                 self.end_scratch(copy);
             }
             Kind::NormAct(_) => {
-                let copy = self.scratch(self.widened(&[input, node.output]));
-                let whole = !self.on_cuda() && self.situation.element_bytes == size_of::<f32>();
-                // On the CPU it is written over the output's gradient if nobody else has that.
-                let made = if whole && !gradient.view && self.ledger.unique(gradient.buffer) {
-                    self.ledger.retain(gradient.buffer)
-                } else {
-                    self.make(self.map_bytes(input))
-                };
+                let copy = self.scratch(self.widened(&[input, node.output]) + self.made_again(index));
+                let made = self.own(gradient, input);
                 if self.on_cuda() {
                     let views = self.copy_of_view(gradient, node.output);
                     self.ledger.burst(cuda::NORM_SCRATCH * self.map_bytes(input) + views);
@@ -59,7 +57,7 @@ impl Pass<'_> {
                 }
                 self.end_scratch(copy);
             }
-            Kind::Add | Kind::Concat => {
+            Kind::Add(_) | Kind::Concat => {
                 let view = gradient.view || (node.kind == Kind::Concat && self.situation.micro_batch > 1);
                 for &input in node.inputs.iter().filter(|input| graph.wants_gradient[**input]) {
                     let shared = self.ledger.retain(gradient.buffer);
@@ -97,7 +95,7 @@ impl Pass<'_> {
         let convolution = self.convolution(index);
         self.ledger.burst(match node.kind {
             Kind::Mean => 0,
-            Kind::Depthwise => convolution.planes(),
+            Kind::Depthwise | Kind::MaxPool => convolution.planes(),
             _ => self.read(index) + convolution.weight_gradient(),
         });
         self.weight_gradients(index);
@@ -108,6 +106,46 @@ impl Pass<'_> {
         }
         self.end_scratch(scratch);
         kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));
+    }
+
+    /// A sum of a branch, normalised while it is read, and a shortcut.
+    fn add_backward(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
+        let graph = self.graph;
+        let node = &graph.nodes[index];
+        let (branch, shortcut) = (node.inputs[0], node.inputs[1]);
+        let mut of_sum = gradient;
+        if node.kind != Kind::Add(Activation::Identity) {
+            let widened = self.scratch(self.widened(&[node.output, node.output, node.output]));
+            of_sum = Held { buffer: self.make(self.map_bytes(node.output)), view: false };
+            self.end_scratch(widened);
+            self.ledger.release(gradient.buffer);
+        }
+        if graph.wants_gradient[shortcut] {
+            let shared = self.ledger.retain(of_sum.buffer);
+            self.give(shortcut, shared, of_sum.view);
+        }
+        let scratch = self.scratch(self.widened(&[branch, branch]) + self.made_again(index));
+        let made = self.own(of_sum, node.output);
+        self.weight_gradients(index);
+        self.give(branch, made, false);
+        self.end_scratch(scratch);
+        kept.into_iter().chain([of_sum]).for_each(|held| self.ledger.release(held.buffer));
+    }
+
+    /// A gradient to write to: itself if nobody else has it and it is float32 in one piece, otherwise another map.
+    fn own(&mut self, gradient: Held, value: usize) -> BufferId {
+        let whole = !self.on_cuda() && self.situation.element_bytes == size_of::<f32>();
+        if whole && !gradient.view && self.ledger.unique(gradient.buffer) {
+            self.ledger.retain(gradient.buffer)
+        } else {
+            self.make(self.map_bytes(value))
+        }
+    }
+
+    /// The bytes of an operation's input that is made again, and of what making it takes.
+    fn made_again(&self, index: usize) -> u64 {
+        let input = self.graph.nodes[index].inputs[0];
+        self.maker(index).map_or(0, |maker| self.map_bytes(input) + self.read(maker) + self.convolution(maker).tiles())
     }
 
     fn dense(&mut self, index: usize, gradient: Held) {

@@ -1,5 +1,7 @@
 //! What an operation makes and keeps on its way forward.
 
+use kindling_layers::Activation;
+
 use super::Target;
 use super::cpu::Convolution;
 use super::cuda;
@@ -51,7 +53,7 @@ impl Pass<'_> {
                 let output = self.make(bytes);
                 let widened = self.widened(&[node.inputs[0], node.output]);
                 self.ledger.burst(self.copy_of_view(first, node.inputs[0]) + widened);
-                keep.push(self.retained(first));
+                keep.extend(self.kept_raw(index, first));
                 if self.on_cuda() {
                     keep.extend((0..cuda::kept_by(activation)).map(|_| self.scratch_map(bytes)));
                 }
@@ -68,7 +70,16 @@ impl Pass<'_> {
                     self.ledger.retain(first.buffer)
                 }
             }
-            Kind::Add => {
+            Kind::Add(activation) if node.reads => {
+                let output = self.make(bytes);
+                self.ledger.burst(self.widened(&[node.inputs[0], node.inputs[1], node.output]));
+                keep.extend(self.kept_raw(index, first));
+                if activation != Activation::Identity {
+                    keep.push(self.retained(Held { buffer: output, view: false }));
+                }
+                output
+            }
+            Kind::Add(_) => {
                 let reused =
                     node.inputs.iter().zip(&inputs).find(|(value, held)| self.free_to_overwrite(**value, **held));
                 match reused.map(|(_, held)| held.buffer) {
@@ -92,6 +103,11 @@ impl Pass<'_> {
                 self.make(bytes)
             }
             Kind::Unread | Kind::Mean | Kind::Concat => self.make(bytes),
+            Kind::MaxPool if node.reads => {
+                self.ledger.burst(self.read(index) + self.widened(&[node.inputs[0], node.output]));
+                keep.push(self.retained(first));
+                self.make(bytes)
+            }
             Kind::MaxPool => {
                 let output = self.make(bytes);
                 // The places the maxima came from.
@@ -120,6 +136,18 @@ impl Pass<'_> {
         } else {
             keep.into_iter().for_each(|held| self.ledger.release(held.buffer));
         }
+    }
+
+    /// What a normalisation keeps: its input, unless that is made again.
+    fn kept_raw(&mut self, index: usize, input: Held) -> Option<Held> {
+        self.maker(index).is_none().then(|| self.retained(input))
+    }
+
+    /// The operation that makes the input of another again in the backward pass.
+    pub(super) fn maker(&self, index: usize) -> Option<usize> {
+        let nodes = &self.graph.nodes;
+        let input = nodes[index].inputs[0];
+        (0..nodes.len()).find(|maker| !self.on_cuda() && nodes[*maker].again && nodes[*maker].output == input)
     }
 
     fn retained(&mut self, held: Held) -> Held {

@@ -22,7 +22,8 @@ pub(super) enum Kind {
     /// Normalisation and activation.
     NormAct(Activation),
     Activation(Activation),
-    Add,
+    /// A sum, with the activation behind it where that runs inside.
+    Add(Activation),
     Multiply,
     Mean,
     Linear,
@@ -61,8 +62,10 @@ pub(super) struct Node {
     pub(super) level: usize,
     pub(super) place: Place,
     pub(super) frozen: bool,
-    /// Whether it normalises its input while it reads it.
+    /// Whether it normalises its (first) input while it reads it.
     pub(super) reads: bool,
+    /// Whether its output is made again where backward needs it.
+    pub(super) again: bool,
 }
 
 /// The operations in the order they run forward.
@@ -124,6 +127,7 @@ impl Graph {
                 place,
                 frozen,
                 reads: false,
+                again: described.again,
             });
         }
         Self { nodes, maps, wants_gradient, weights }
@@ -133,7 +137,7 @@ impl Graph {
     fn with_unread_maps(mut self) -> Self {
         reading::without_unread_maps(&mut self.nodes);
         let mut levels = vec![0; self.maps.len()];
-        for node in &mut self.nodes {
+        for node in self.nodes.iter_mut().filter(|node| node.kind != Kind::Unread) {
             node.level = 1 + node.inputs.iter().map(|input| levels[*input]).max().unwrap_or(0);
             levels[node.output] = node.level;
         }
@@ -164,7 +168,7 @@ fn kind_of(layer: &LayerTrace) -> Kind {
         Op::BatchNorm { .. } => Kind::NormAct(Activation::Identity),
         Op::Linear => Kind::Linear,
         Op::Activation(activation) => Kind::Activation(activation),
-        Op::Add => Kind::Add,
+        Op::Add => Kind::Add(Activation::Identity),
         Op::Multiply => Kind::Multiply,
         Op::GlobalAveragePool => Kind::Mean,
         Op::MaxPool { .. } => Kind::MaxPool,

@@ -3,9 +3,12 @@
 //!
 //! A map between two blocks is always made, because blocks are what can be computed again.
 
+use kindling_layers::Activation;
+
 use super::graph::{Kind, Node};
 
-/// Takes the maps out that are only read by convolutions of the same block, or by the mean and the gate in front of one.
+/// Takes the maps out that are only read inside the same block: by convolutions, by the mean and the gate in front of one, by
+/// the sum with a shortcut, by a pooling.
 pub(super) fn without_unread_maps(nodes: &mut [Node]) {
     for index in 0..nodes.len() {
         if matches!(nodes[index].kind, Kind::NormAct(_))
@@ -16,13 +19,21 @@ pub(super) fn without_unread_maps(nodes: &mut [Node]) {
     }
 }
 
-/// Who reads what a normalisation makes, if none of them needs it whole: convolutions and means.
+/// Who reads what a normalisation makes, if none of them needs it whole.
 fn readers(nodes: &[Node], index: usize) -> Option<Vec<usize>> {
-    let direct = readers_of(nodes, nodes[index].output);
+    let (made, place) = (nodes[index].output, nodes[index].place);
+    let direct = readers_of(nodes, made);
+    if let [only] = direct[..]
+        && nodes[only].place == place
+        && matches!(nodes[only].kind, Kind::Add(_) | Kind::MaxPool)
+    {
+        let fits = nodes[only].kind == Kind::MaxPool || nodes[index].kind == Kind::NormAct(Activation::Identity);
+        return (fits && nodes[only].inputs[0] == made).then_some(direct);
+    }
     let mut found = Vec::new();
     for reader in direct {
         match nodes[reader].kind {
-            Kind::Multiply if nodes[reader].inputs[0] == nodes[index].output => {
+            Kind::Multiply if nodes[reader].inputs[0] == made => {
                 let behind = readers_of(nodes, nodes[reader].output);
                 found.extend(behind.iter().all(|at| convolves(&nodes[*at])).then_some(behind)?);
             }
@@ -31,7 +42,7 @@ fn readers(nodes: &[Node], index: usize) -> Option<Vec<usize>> {
             _ => return None,
         }
     }
-    let near = found.iter().all(|reader| nodes[*reader].place == nodes[index].place);
+    let near = found.iter().all(|reader| nodes[*reader].place == place);
     (near && found.iter().any(|reader| convolves(&nodes[*reader]))).then_some(found)
 }
 
@@ -62,8 +73,23 @@ fn skip(nodes: &mut [Node], index: usize, readers: &[usize]) {
         node.reads = true;
     }
     let params = leave_out(&mut nodes[index]);
-    if let Some(first) = readers.iter().find(|reader| convolves(&nodes[**reader])) {
-        nodes[*first].params.extend(params);
+    // Of several readers the last: the first whose gradient comes.
+    if let Some(last) = readers.last() {
+        nodes[*last].params.extend(params);
+        activate(nodes, *last);
+    }
+}
+
+/// Lets a sum apply the activation that is all that reads it.
+fn activate(nodes: &mut [Node], sum: usize) {
+    let readers = readers_of(nodes, nodes[sum].output);
+    if let (Kind::Add(_), [only]) = (nodes[sum].kind, &readers[..])
+        && let Kind::Activation(activation @ Activation::Relu) = nodes[*only].kind
+        && nodes[*only].place == nodes[sum].place
+    {
+        nodes[sum].kind = Kind::Add(activation);
+        nodes[sum].output = nodes[*only].output;
+        leave_out(&mut nodes[*only]);
     }
 }
 

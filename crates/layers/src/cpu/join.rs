@@ -1,0 +1,61 @@
+//! The end of a residual block: a normalised branch and a shortcut added, and an activation, in one pass.
+
+use rayon::prelude::*;
+
+use super::activation::{ForActivation, Function, dispatch};
+use super::lanes::vectorised;
+use super::reading::Reading;
+use crate::activation::Activation;
+
+/// `activation(branch + shortcut)`.
+pub(super) fn forward(branch: &Reading<'_>, shortcut: &[f32], activation: Activation) -> Vec<f32> {
+    let plane = branch.plane();
+    let mut y = vec![0.0; branch.x.len()];
+    y.par_chunks_mut(plane).zip(shortcut.par_chunks(plane)).enumerate().for_each(|(index, (y, shortcut))| {
+        branch.fill(index, 0, y);
+        dispatch(activation, Add { y, shortcut });
+    });
+    y
+}
+
+struct Add<'a> {
+    y: &'a mut [f32],
+    shortcut: &'a [f32],
+}
+
+impl ForActivation for Add<'_> {
+    type Output = ();
+
+    fn run<F: Function>(self, _: F) {
+        vectorised(
+            #[inline(always)]
+            || {
+                for (y, shortcut) in self.y.iter_mut().zip(self.shortcut) {
+                    *y = F::value(*y + *shortcut);
+                }
+            },
+        );
+    }
+}
+
+/// Whether the derivative of an activation can be read from its output, as [`of_sum`] does.
+pub(crate) fn serves(activation: Activation) -> bool {
+    matches!(activation, Activation::Identity | Activation::Relu)
+}
+
+/// The gradient of the sum behind a ReLU, from that of its output `y`.
+pub(super) fn of_sum(y: &[f32], dy: &[f32]) -> Vec<f32> {
+    const PIECE: usize = 1 << 15;
+    let mut sum = vec![0.0; dy.len()];
+    sum.par_chunks_mut(PIECE).zip(y.par_chunks(PIECE)).zip(dy.par_chunks(PIECE)).for_each(|((sum, y), dy)| {
+        vectorised(
+            #[inline(always)]
+            || {
+                for ((sum, y), dy) in sum.iter_mut().zip(y).zip(dy) {
+                    *sum = if *y > 0.0 { *dy } else { 0.0 };
+                }
+            },
+        );
+    });
+    sum
+}
