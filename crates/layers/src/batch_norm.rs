@@ -117,6 +117,13 @@ impl BatchNorm {
         }
     }
 
+    /// What inference does to each channel: a factor and a summand, both `[channels]`.
+    pub(crate) fn scale_and_shift(&self) -> (Tensor<1>, Tensor<1>) {
+        let scale = self.weight.val() / self.running_var.val().add_scalar(self.epsilon).sqrt();
+        let shift = self.bias.val() - self.running_mean.val() * scale.clone();
+        (scale, shift)
+    }
+
     fn infer(&self, x: Tensor<4>) -> Tensor<4> {
         let (mean, var) = (self.running_mean.val(), self.running_var.val());
         let like = x.clone();

@@ -99,7 +99,7 @@ impl Conv {
                 let convolution = self.convolution(x.dims());
                 cpu::conv(x, self.weight.val(), convolution)
             }
-            other => self.forward_with_burns_operation(Map(other).whole()),
+            other => self.forward_with_burns_operation(Map(other).whole(), self.weight.val(), None),
         }
     }
 
@@ -111,16 +111,23 @@ impl Conv {
         Again(Arc::new(move || conv.read(x.clone())))
     }
 
-    fn forward_with_burns_operation(&self, x: Tensor<4>) -> Tensor<4> {
+    /// The convolution by Burn's operation, each output channel times its `scale` plus its `shift`, both `[output]`.
+    pub(crate) fn forward_scaled(&self, x: Tensor<4>, scale: Tensor<1>, shift: Tensor<1>) -> Tensor<4> {
+        let [channels, ..] = self.weight.dims();
+        let weight = self.weight.val() * scale.reshape([channels, 1, 1, 1]);
+        self.forward_with_burns_operation(x, weight, Some(shift))
+    }
+
+    fn forward_with_burns_operation(&self, x: Tensor<4>, weight: Tensor<4>, bias: Option<Tensor<1>>) -> Tensor<4> {
         // Burn's CPU backend makes the output, and then copies it.
         self.announce(&x, 2);
-        let weight = precision::like(self.weight.val(), &x);
+        let (weight, bias) = (precision::like(weight, &x), bias.map(|bias| precision::like(bias, &x)));
         let [channels, _, kernel, _] = weight.dims();
         let [.., height, width] = x.dims();
         let zeros = self.padding.of_map(height, width, kernel, self.stride);
         let groups = if self.depthwise { channels } else { 1 };
         let (x, padding) = if zeros.before == zeros.after { (x, zeros.before) } else { (pad(x, zeros), [0; 2]) };
-        module::conv2d(x, weight, None, ConvOptions::new([self.stride; 2], padding, [1, 1], groups))
+        module::conv2d(x, weight, bias, ConvOptions::new([self.stride; 2], padding, [1, 1], groups))
     }
 
     fn convolution(&self, [.., height, width]: [usize; 4]) -> Convolution {

@@ -6,7 +6,9 @@ use burn::tensor::{Device, Tensor};
 use crate::activation::Activation;
 use crate::batch_norm::{BatchNorm, BatchNormConfig};
 use crate::conv::{Conv, ConvConfig};
-use crate::map::Map;
+use crate::cpu;
+use crate::map::{Content, Map};
+use crate::pass;
 use crate::trace::{Describe, Trace, Value};
 
 /// Configuration of a [`ConvNorm`].
@@ -50,7 +52,21 @@ impl ConvNorm {
 
     /// The same from and to a map that need not be whole.
     pub fn pass(&self, x: Map) -> Map {
-        self.norm.then(self.conv.read(x), self.activation)
+        match self.infer_folded(&x) {
+            Some(y) => y.into(),
+            None => self.norm.then(self.conv.read(x), self.activation),
+        }
+    }
+
+    /// Outside training a normalisation is a factor and a summand for each filter, and convolution and normalisation are one
+    /// operation. `None` while training, and on the device whose operations normalise while they read.
+    fn infer_folded(&self, x: &Map) -> Option<Tensor<4>> {
+        let Content::Whole(x) = &x.0 else { return None };
+        if pass::is_training() || cpu::serves(x) {
+            return None;
+        }
+        let (scale, shift) = self.norm.scale_and_shift();
+        Some(self.activation.forward(self.conv.forward_scaled(x.clone(), scale, shift)))
     }
 
     /// The same, but what the convolution made is made again in the backward pass instead of being kept: for a convolution
@@ -78,5 +94,29 @@ impl ConvNorm {
 impl Describe for ConvNorm {
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
         self.describe_with(input, trace, |_, _| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pass::{TrainingPass, training};
+    use burn::tensor::{Distribution, Tolerance};
+
+    #[test]
+    fn a_folded_normalisation_is_the_convolution_and_then_the_normalisation() {
+        let device = Device::flex();
+        let config = ConvNormConfig {
+            conv: ConvConfig::dense(3, 5, 3, 2),
+            norm: BatchNormConfig::default(),
+            activation: Activation::HardSwish,
+        };
+        let layer = crate::init::initialise(config.init(&device), 7);
+        let images = Tensor::<4>::random([4, 3, 9, 8], Distribution::Normal(1.0, 2.0), &device);
+        let (_, statistics) = training(TrainingPass::whole_batch(4), || layer.forward(images.clone()));
+        let layer = statistics.commit(layer, 0.9);
+        let (scale, shift) = layer.norm.scale_and_shift();
+        let folded = Activation::HardSwish.forward(layer.conv.forward_scaled(images.clone(), scale, shift));
+        folded.into_data().assert_approx_eq::<f32>(&layer.forward(images).into_data(), Tolerance::absolute(1e-4));
     }
 }

@@ -155,6 +155,11 @@ pub(crate) fn current() -> Option<TrainingPass> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(pass, _)| pass.clone()))
 }
 
+/// Whether one is running.
+pub(crate) fn is_training() -> bool {
+    CURRENT.with_borrow(Option::is_some)
+}
+
 /// Leaves the sum over `groups` groups of a statistic whose running value is the parameter `id`.
 ///
 /// `sum` is on the plain device: statistics never belong to a gradient graph.

@@ -13,6 +13,9 @@ impl Pass<'_> {
     pub(super) fn backward(&mut self, index: usize) {
         let graph = self.graph;
         let node = &graph.nodes[index];
+        if node.kind == Kind::Unread {
+            return;
+        }
         let kept = std::mem::take(&mut self.kept[index]);
         let Some(gradient) = self.gradients[node.output].take() else {
             return kept.into_iter().for_each(|held| self.ledger.release(held.buffer));
