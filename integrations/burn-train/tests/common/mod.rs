@@ -13,7 +13,6 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::AdamWConfig;
 use burn::optim::lr_scheduler::exponential::ExponentialLrSchedulerConfig;
 use burn::tensor::{Device, Tensor};
-use burn_pack::Reader;
 use burn::train::logger::{InMemoryMetricLogger, MetricLogger};
 use burn::train::metric::store::{Aggregate, Direction, EpochSummary, MetricsUpdate, Split as Part};
 use burn::train::metric::{AccuracyMetric, LossMetric, MetricDefinition, NumericEntry};
@@ -21,6 +20,7 @@ use burn::train::{
     ExecutionStrategy, Interrupter, Learner, MetricEarlyStoppingStrategy, StoppingCondition, SupervisedTraining,
     TrainingStrategy,
 };
+use burn_pack::Reader;
 use kindling_burn_train::OomProofStrategy;
 
 use net::{Batch, CLASSES, Memory, SIZE};
