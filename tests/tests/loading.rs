@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kindling_tests::{Outcome, events, files_differ, json_of, kindling, losses, picture_folder, train};
+use kindling_tests::{
+    Outcome, Started, assert_same_bits, events, files_differ, json_of, kindling, losses, picture_folder, resume, train,
+};
 use tempfile::tempdir;
 
 const WEIGHTS: [&str; 2] = ["weights.safetensors", "weights-last.safetensors"];
@@ -60,6 +62,24 @@ fn a_damaged_image_ends_a_run_with_its_path_unless_it_is_skipped() {
         let told = events(&run(name)).iter().filter(|event| event["event"] == "bad_sample").count();
         assert_eq!(told, 2, "each is told once, not in every epoch");
     }
+}
+
+/// What stands in for a bad sample, and what is already listed, are the same in a run that was killed on the way.
+#[test]
+fn a_killed_run_with_bad_samples_ends_with_the_same_bits() {
+    let folder = tempdir().unwrap();
+    let data = folder.path().join("data");
+    damaged_folder(&data);
+    let run = |name: &str| folder.path().join(name);
+    let flags =
+        "--batch-size 4 --epochs 3 --augment light --checkpoint-steps 2 --seed 5 --on-bad-sample skip --max-bad 2";
+    Outcome::of(&mut train(&data, &run("straight"), flags)).succeeded();
+    let mut killed = Started::new(train(&data, &run("killed"), flags), &run("killed"));
+    killed.until_step(12);
+    killed.kill();
+    Outcome::of(&mut resume(&run("killed"))).succeeded();
+    assert_same_bits(&run("straight"), &run("killed"), "killed in the second epoch");
+    assert_eq!(bad_samples(&run("straight")), bad_samples(&run("killed")), "each listed once");
 }
 
 #[test]

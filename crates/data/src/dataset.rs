@@ -1,5 +1,6 @@
 //! A data set: classes, three sources, and what is known about them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -65,10 +66,15 @@ impl Dataset {
         counts
     }
 
-    /// The accuracy of always naming the largest class of a split, in `[0, 1]`; 0 for an empty split.
+    /// The accuracy of always giving the same answer, the most frequent one of a split, in `[0, 1]`; 0 for an empty split. Of
+    /// samples with several labels an answer is the whole set.
     pub fn chance(&self, split: Split) -> f64 {
-        let largest = self.class_counts(split).into_iter().max().unwrap_or(0);
-        largest as f64 / self.source(split).len().max(1) as f64
+        let source = self.source(split);
+        let mut counts: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+        for index in 0..source.len() {
+            *counts.entry(source.labels(index)).or_default() += 1;
+        }
+        counts.values().max().map_or(0.0, |largest| *largest as f64 / source.len() as f64)
     }
 }
 

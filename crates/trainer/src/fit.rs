@@ -291,13 +291,13 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         );
         self.tell("training", recoveries, observer)?;
         let seconds = started.elapsed().as_secs_f64();
+        self.state.progress.waiting_seconds += waiting_seconds;
         if let (Err(TrainError::NotFinite { .. }), Some(next)) = (&outcome, self.state.loss_scale.after_overflow()) {
             self.state.skip(next, batch.len(), seconds);
             return self.emit(Event::Skipped { step, loss_scale: next.factor() }, observer);
         }
         let (good, policy) = outcome?;
         self.state.commit(good.learner, policy, batch.len(), seconds);
-        self.state.progress.waiting_seconds += waiting_seconds;
         let event = Event::Step {
             step,
             epoch: self.state.progress.epoch + 1,

@@ -92,7 +92,8 @@ fn verdict(split: &str, score: &Score, chance: f64) -> Markup {
         }
         p.note {
             (right) " of " (words::plural(score.samples as u64, "image", "images"))
-            " right. Chance is the share of the largest class: what always answering it would reach."
+            @if score.multi_label.is_some() { " with all labels right" } @else { " right" }
+            ". Chance is the share of the most frequent answer: what always giving it would reach."
         }
     }
 }

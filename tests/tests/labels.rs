@@ -1,0 +1,61 @@
+//! Samples with several labels, or none: from a manifest to the report.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use image::{GrayImage, Luma};
+use kindling_tests::{Outcome, json_of, kindling, train};
+use tempfile::tempdir;
+
+/// Images with a bright square, with stripes, with both or with neither, a quarter each, and a manifest of them.
+fn findings(dir: &Path) {
+    let mut rows = String::from("path,label,split\n");
+    for index in 0..80u32 {
+        let (square, stripes) = (index % 2 == 0, index / 2 % 2 == 0);
+        let picture = GrayImage::from_fn(32, 32, |x, y| {
+            let noise = (x * 31 + y * 17 + index * 13) % 29;
+            let bright = square && (4..16).contains(&x) && (4..16).contains(&y);
+            let striped = stripes && y >= 20 && y % 3 == 0;
+            Luma([if bright || striped { 220 } else { noise as u8 }])
+        });
+        picture.save(dir.join(format!("{index}.png"))).unwrap();
+        let labels: Vec<&str> = [(square, "square"), (stripes, "stripes")]
+            .into_iter()
+            .filter_map(|(there, name)| there.then_some(name))
+            .collect();
+        let split = match index {
+            0..48 => "train",
+            48..64 => "val",
+            _ => "test",
+        };
+        rows.push_str(&format!("{index}.png,{},{split}\n", labels.join(";")));
+    }
+    fs::write(dir.join("list.csv"), rows).unwrap();
+}
+
+#[test]
+fn labels_are_learned_one_by_one_and_scored_so() {
+    let dir = tempdir().unwrap();
+    findings(dir.path());
+    let (data, run) = (dir.path().join("list.csv"), dir.path().join("run"));
+    let flags = "--batch-size 8 --epochs 8 --seed 1";
+    let outcome = Outcome::of(&mut train(&data, &run, flags)).succeeded();
+    let result = outcome.result();
+    assert_eq!(result["chance"], 0.25, "four sets of labels, a quarter each: {result}");
+    let auroc = result["test_mean_auroc"].as_f64().unwrap();
+    assert!(auroc > 0.9, "learned: {result}");
+
+    let metrics = json_of(&run.join("metrics.json"));
+    let labels = &metrics["test"]["multi_label"];
+    assert_eq!(metrics["classes"].as_array().unwrap().len(), 2);
+    assert_eq!(labels["positives"], serde_json::json!([8, 8]));
+    assert_eq!(labels["mean_auroc"].as_f64(), Some(auroc));
+    assert_eq!(labels["subset_accuracy"], metrics["test"]["accuracy"]);
+    let report = fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(report.contains("with all labels right") && report.contains("AUROC"));
+
+    let mut eval = kindling();
+    let table = Outcome::of(eval.arg("eval").arg(&run)).succeeded().stdout;
+    assert!(table.contains("mean AUROC") && table.contains("square") && table.contains("stripes"), "{table}");
+}
