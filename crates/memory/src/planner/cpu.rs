@@ -60,8 +60,8 @@ impl Convolution {
         row * rows * self.parallel()
     }
 
-    /// Beside the weight's gradient: one for each sample, and tiles.
+    /// While the weight's gradient is made: one for each sample, their sum, and tiles.
     pub(super) fn weight_gradient(&self) -> u64 {
-        self.tiles() + self.batch * self.output.channels as u64 * self.fan() * NUMBER
+        self.tiles() + (self.batch + 1) * self.output.channels as u64 * self.fan() * NUMBER
     }
 }
