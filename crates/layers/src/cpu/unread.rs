@@ -13,6 +13,7 @@ use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension};
 use burn::tensor::{DType, Tensor};
 use burn_flex::FlexTensor;
 
+use super::autodiff::announce;
 use super::max_pool::{self, Windows};
 use super::norm_act::NormAct;
 use super::reading::Reading;
@@ -218,7 +219,10 @@ impl Source {
     fn x(&self) -> FlexTensor {
         match (&self.x, &self.how.again) {
             (Some(x), _) => x.clone(),
-            (None, Some(Again(make))) => FlexTensor::from_data(make().into_data()),
+            (None, Some(Again(make))) => {
+                announce(self.shape.iter().product(), self.dtype);
+                FlexTensor::from_data(make().into_data())
+            }
             // `kept` leaves it out only if it can be made.
             (None, None) => unreachable!("a map that is neither kept nor made again"),
         }
