@@ -54,6 +54,10 @@ fn labels_are_learned_one_by_one_and_scored_so() {
     assert_eq!(labels["subset_accuracy"], metrics["test"]["accuracy"]);
     let report = fs::read_to_string(run.join("report.html")).unwrap();
     assert!(report.contains("with all labels right") && report.contains("AUROC"));
+    // All sixteen test images are shown, each with all its labels or none.
+    let wrong = 16.0 * (1.0 - labels["subset_accuracy"].as_f64().unwrap());
+    assert_eq!(report.matches("picture wrong").count(), wrong.round() as usize);
+    assert!(report.contains("square + stripes") && report.contains("<b>none</b>"));
 
     let mut eval = kindling();
     let table = Outcome::of(eval.arg("eval").arg(&run)).succeeded().stdout;

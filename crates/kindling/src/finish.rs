@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use burn::tensor::Device;
-use kindling_data::{Dataset, Preprocess, Split, png_of};
+use kindling_data::{Dataset, Preprocess, Split, Task, png_of};
 use kindling_layers::parameters;
 use kindling_runs::{Environment, Event, EventLog, Metrics, Report, RunDir, SamplePicture, Score};
 use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Trainer, evaluate};
@@ -102,26 +102,50 @@ impl Finished<'_> {
 
 /// Test samples to look at: evenly spaced ones, and the surest of the mistakes.
 fn pictures(dataset: &Dataset, preprocess: &Preprocess, predictions: &[Prediction]) -> Result<Vec<SamplePicture>> {
-    let sure = |prediction: &Prediction| prediction.probabilities[prediction.class()];
-    let mut mistakes: Vec<&Prediction> = predictions.iter().filter(|p| p.class() != p.truth).collect();
-    mistakes.sort_by(|a, b| sure(b).total_cmp(&sure(a)));
+    let answers: Vec<Answer> = predictions.iter().map(|prediction| Answer::of(dataset, prediction)).collect();
+    let mut mistakes: Vec<&Answer> = answers.iter().filter(|answer| answer.classes != answer.truth).collect();
+    mistakes.sort_by(|a, b| b.probability.total_cmp(&a.probability));
     mistakes.truncate(MISTAKES);
     let spaced = PICTURES - mistakes.len();
-    let step = predictions.len().div_ceil(spaced).max(1);
-    let mut shown: Vec<&Prediction> = predictions.iter().step_by(step).collect();
-    shown.extend(mistakes.into_iter().filter(|mistake| mistake.sample % step as u64 != 0));
+    let step = answers.len().div_ceil(spaced).max(1);
+    let mut shown: Vec<&Answer> = answers.iter().step_by(step).collect();
+    shown.extend(mistakes.into_iter().filter(|mistake| mistake.sample % step != 0));
     shown
         .into_iter()
-        .map(|prediction| {
-            let index = prediction.sample as usize;
-            let image = preprocess.fit(&dataset.test.read(index)?);
+        .map(|answer| {
+            let image = preprocess.fit(&dataset.test.read(answer.sample)?);
             Ok(SamplePicture {
                 png: png_of(&image, PICTURE_SIDE)?,
-                name: dataset.test.name_of(index),
-                truth: prediction.truth,
-                prediction: prediction.class(),
-                probability: sure(prediction),
+                name: dataset.test.name_of(answer.sample),
+                truth: answer.truth.clone(),
+                prediction: answer.classes.clone(),
+                probability: answer.probability,
             })
         })
         .collect()
+}
+
+/// What a model says of a sample.
+struct Answer {
+    sample: usize,
+    truth: Vec<usize>,
+    classes: Vec<usize>,
+    /// Of several labels that of the one it is least sure of.
+    probability: f64,
+}
+
+impl Answer {
+    fn of(dataset: &Dataset, prediction: &Prediction) -> Self {
+        let (sample, probabilities) = (prediction.sample as usize, &prediction.probabilities);
+        let (classes, probability) = match dataset.task {
+            Task::OneOf => (vec![prediction.class()], probabilities[prediction.class()]),
+            Task::AnyOf => {
+                let there = (0..probabilities.len()).filter(|class| probabilities[*class] >= 0.5).collect();
+                (there, probabilities.iter().map(|p| p.max(1.0 - p)).fold(1.0, f64::min))
+            }
+        };
+        let mut truth = dataset.test.labels(sample);
+        truth.sort_unstable();
+        Self { sample, truth, classes, probability }
+    }
 }

@@ -193,11 +193,13 @@ impl GanReport<'_> {
                 section {
                     h2 { "Samples over time" }
                     p.note { "The same noise every time, made by the moving average of the generator." }
-                    @for grid in shown.filter_map(|index| self.grids.get(index)) {
-                        figure {
-                            img src={ "data:image/png;base64," (STANDARD.encode(&grid.png)) } style="max-width:100%"
-                                loading="lazy" alt={ "samples after iteration " (grid.step) };
-                            figcaption.note { "after iteration " (grid.step) }
+                    div.charts.small {
+                        @for grid in shown.filter_map(|index| self.grids.get(index)) {
+                            figure {
+                                img src={ "data:image/png;base64," (STANDARD.encode(&grid.png)) } style="width:100%"
+                                    loading="lazy" alt={ "samples after iteration " (grid.step) };
+                                figcaption.note { "after iteration " (grid.step) }
+                            }
                         }
                     }
                 }

@@ -24,11 +24,11 @@ pub struct SamplePicture {
     pub png: Vec<u8>,
     /// Its name in the data set.
     pub name: String,
-    /// Index of the true class.
-    pub truth: usize,
-    /// Index of the answered class.
-    pub prediction: usize,
-    /// The model's probability for its answer, 0 to 1.
+    /// Indices of the true classes, ascending: one, or any number where samples have several labels.
+    pub truth: Vec<usize>,
+    /// Indices of the answered classes.
+    pub prediction: Vec<usize>,
+    /// The model's probability for its answer, 0 to 1; of several labels for the one it is least sure of.
     pub probability: f64,
 }
 

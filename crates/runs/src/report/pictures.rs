@@ -28,7 +28,7 @@ pub(super) fn section(report: &Report<'_>) -> Markup {
 
 fn figure(report: &Report<'_>, picture: &SamplePicture) -> Markup {
     let right = picture.truth == picture.prediction;
-    let (answer, truth) = (report.class(picture.prediction), report.class(picture.truth));
+    let (answer, truth) = (names(report, &picture.prediction), names(report, &picture.truth));
     html! {
         figure.picture.wrong[!right] {
             img src={ "data:image/png;base64," (STANDARD.encode(&picture.png)) } loading="lazy"
@@ -43,5 +43,12 @@ fn figure(report: &Report<'_>, picture: &SamplePicture) -> Markup {
                 span.name title=(picture.name) { (picture.name) }
             }
         }
+    }
+}
+
+fn names(report: &Report<'_>, classes: &[usize]) -> String {
+    match classes {
+        [] => "none".to_string(),
+        some => some.iter().map(|class| report.class(*class)).collect::<Vec<_>>().join(" + "),
     }
 }

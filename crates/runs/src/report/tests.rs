@@ -44,8 +44,8 @@ impl Run {
         let picture = |prediction| SamplePicture {
             png: vec![0x89, b'P', b'N', b'G'],
             name: format!("scan-{prediction}"),
-            truth: 0,
-            prediction,
+            truth: vec![0],
+            prediction: vec![prediction],
             probability: 0.9,
         };
         let environment = Environment::collect("0.22.1", DeviceFacts::default());
