@@ -64,6 +64,28 @@ fn a_damaged_image_ends_a_run_with_its_path_unless_it_is_skipped() {
     }
 }
 
+#[test]
+fn a_file_that_cannot_even_be_listed_is_skipped_too() {
+    let folder = tempdir().unwrap();
+    let data = folder.path().join("data");
+    for (split, each) in [("train", 12), ("val", 3), ("test", 3)] {
+        picture_folder(&data.join(split), each);
+    }
+    let bad = data.join("train/bright/03.png");
+    fs::write(&bad, &fs::read(&bad).unwrap()[..10]).unwrap();
+    let run = |name: &str| folder.path().join(name);
+    let flags = "--batch-size 4 --epochs 2";
+    let refused = Outcome::of(&mut train(&data, &run("failing"), flags)).refused();
+    assert!(refused.contains("bright/03.png"), "{refused}");
+
+    let skipping = format!("{flags} --on-bad-sample skip --max-bad 1");
+    Outcome::of(&mut train(&data, &run("skipping"), &skipping)).succeeded();
+    let listed = bad_samples(&run("skipping"));
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(listed[0]["path"], bad.to_str().unwrap());
+    Outcome::of(kindling().arg("eval").arg(run("skipping"))).succeeded();
+}
+
 /// What stands in for a bad sample, and what is already listed, are the same in a run that was killed on the way.
 #[test]
 fn a_killed_run_with_bad_samples_ends_with_the_same_bits() {

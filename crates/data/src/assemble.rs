@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::carve::{Member, carve_class, carve_groups};
 use crate::source::caught;
-use crate::{DataError, Dataset, Format, Image, Part, Pictures, Source, Split, SplitBy, Task};
+use crate::{DataError, Dataset, Format, Image, OnBadSample, Part, Pictures, Source, Split, SplitBy, Task};
 
 /// How a folder, a manifest or shards are opened.
 #[derive(Clone)]
@@ -21,6 +21,9 @@ pub struct Opening {
     pub formats: Vec<Arc<dyn Format>>,
     /// Go on after a file that cannot be read or a group on two sides, and list it in [`Opened::problems`].
     pub keep_going: bool,
+    /// What becomes of a file that cannot even be listed. To be skipped it counts as one image, whose reading fails when its
+    /// turn comes.
+    pub on_bad: OnBadSample,
     /// Where indexes of shards may be kept if their own folder cannot be written to.
     pub cache: Option<PathBuf>,
 }
@@ -28,7 +31,7 @@ pub struct Opening {
 impl Opening {
     /// Pictures, split by what the data says; the first problem is an error.
     pub fn new(seed: u64) -> Self {
-        Self { seed, split_by: None, formats: Vec::new(), keep_going: false, cache: None }
+        Self { seed, split_by: None, formats: Vec::new(), keep_going: false, on_bad: OnBadSample::Fail, cache: None }
     }
 
     /// The format of a file: the first that claims it. `None` if nobody does.
@@ -86,7 +89,7 @@ pub(crate) struct Named {
 /// Lists the images of many files, on all cores. In the order of the files; problems too.
 pub(crate) fn list_all(
     files: Vec<Named>,
-    keep_going: bool,
+    opening: &Opening,
     name_error: impl Fn(usize, DataError) -> DataError,
 ) -> Result<(Vec<Entry>, Vec<DataError>), DataError> {
     let lists: Vec<_> = files
@@ -95,6 +98,11 @@ pub(crate) fn list_all(
         .collect();
     let (mut entries, mut problems) = (Vec::with_capacity(files.len()), Vec::new());
     for (index, (file, list)) in files.into_iter().zip(lists).enumerate() {
+        let unread = || Part { path: file.path.clone(), frame: None, channels: 1, group: None };
+        let list = match opening.on_bad {
+            OnBadSample::Skip if !opening.keep_going => list.or_else(|_| Ok(vec![unread()])),
+            _ => list,
+        };
         match list {
             Ok(parts) => entries.extend(parts.into_iter().map(|mut part| {
                 part.group = file.group.clone().or(part.group);
@@ -107,7 +115,7 @@ pub(crate) fn list_all(
                     split: file.split,
                 }
             })),
-            Err(error) if keep_going => problems.push(name_error(index, error)),
+            Err(error) if opening.keep_going => problems.push(name_error(index, error)),
             Err(error) => return Err(name_error(index, error)),
         }
     }

@@ -76,7 +76,7 @@ pub fn open_folder_with(dir: &Path, opening: &Opening) -> Result<Opened, DataErr
             files.extend(paths.into_iter().map(|found| found.named(&class_dir, label, split_of(split))));
         }
     }
-    let (entries, problems) = list_all(files, opening.keep_going, |_, error| error)?;
+    let (entries, problems) = list_all(files, opening, |_, error| error)?;
     let about = format!("Images in {}, one sub-folder a class", dir.display());
     let listed = Listed { path: dir.to_owned(), about, classes, task: Task::OneOf, entries, problems };
     assemble(listed, opening)

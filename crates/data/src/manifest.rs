@@ -122,8 +122,7 @@ pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError
             split: row.split,
         });
     }
-    let (entries, unreadable) =
-        list_all(files, opening.keep_going, |index, error| at((lines[index], error.to_string())))?;
+    let (entries, unreadable) = list_all(files, opening, |index, error| at((lines[index], error.to_string())))?;
     problems.extend(unreadable);
     let mut about = format!("Images listed in {}", path.display());
     if !strangers.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
-use kindling_data::{Dataset, Format, Opened, Opening, SplitBy, open_images, open_path};
+use kindling_data::{Dataset, Format, OnBadSample, Opened, Opening, SplitBy, open_images, open_path};
 use kindling_scans::{Dicom, Nifti, Window};
 use serde::{Deserialize, Serialize};
 
@@ -77,15 +77,20 @@ impl HowToOpen {
 
 /// Opens a data set by its name, or a folder, a manifest or shards by their path.
 pub(crate) fn open_with(name: &str, seed: u64, how: &HowToOpen) -> Result<Opened> {
-    open_any(name, seed, how, false)
+    open_to(name, seed, how, OnBadSample::Fail)
+}
+
+/// As [`open_with`], for a run that may skip what cannot be read.
+pub(crate) fn open_to(name: &str, seed: u64, how: &HowToOpen, on_bad: OnBadSample) -> Result<Opened> {
+    open_any(name, how, Opening { on_bad, ..Opening::new(seed) })
 }
 
 /// As [`open_with`], but goes on after what is wrong and lists it.
 pub(crate) fn inspect(name: &str, seed: u64, how: &HowToOpen) -> Result<Opened> {
-    open_any(name, seed, how, true)
+    open_any(name, how, Opening { keep_going: true, ..Opening::new(seed) })
 }
 
-fn open_any(name: &str, seed: u64, how: &HowToOpen, keep_going: bool) -> Result<Opened> {
+fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<Opened> {
     let named = match name {
         PHANTOMS => Some(kindling_phantoms::dataset(PHANTOM_SEED)),
         BRAIN_PLANES => Some(kindling_brain_planes::dataset(&cache()?)?),
@@ -106,7 +111,7 @@ fn open_any(name: &str, seed: u64, how: &HowToOpen, keep_going: bool) -> Result<
         let known: Vec<&str> = NAMED.iter().map(|set| set.name).collect();
         bail!("there is no data set `{name}` and no such folder; known sets are {}", known.join(", "));
     }
-    let opening = Opening { seed, split_by: how.split_by, formats: how.formats(), keep_going, cache: cache().ok() };
+    let opening = Opening { split_by: how.split_by, formats: how.formats(), cache: cache().ok(), ..opening };
     Ok(open_path(path, &opening)?)
 }
 

@@ -52,7 +52,7 @@ impl Args {
         // Another data set is split by what it says itself.
         let split_by = config.data.opening.split_by.filter(|_| self.data.is_none());
         let opening = HowToOpen { split_by, ..config.data.opening };
-        let dataset = dataset::open_with(source, config.train.seed, &opening)?.dataset;
+        let dataset = dataset::open_to(source, config.train.seed, &opening, config.data.on_bad_sample)?.dataset;
         config.check_classes(&dataset)?;
         let chosen = self.device.open()?;
         let network = config.trained(&run, self.last, &chosen.device)?;

@@ -226,7 +226,8 @@ impl Args {
         if let Some(device) = self.device {
             config.device = device.to_string();
         }
-        let dataset = dataset::open_with(&config.data.source, config.train.seed, &config.data.opening)?.dataset;
+        let data = &config.data;
+        let dataset = dataset::open_to(&data.source, config.train.seed, &data.opening, data.on_bad_sample)?.dataset;
         config.check_classes(&dataset)?;
         let chosen = self.open_device(&config)?;
         self.fit(config, &dataset, &run, chosen, Beginning::Resumed)

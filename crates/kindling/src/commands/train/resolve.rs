@@ -78,7 +78,7 @@ impl Args {
         let on_bad = self.data_args.on_bad_sample().or(file.map(|file| file.data.on_bad_sample)).unwrap_or_default();
         let same_data = file.filter(|file| file.data.source == source);
         let mut opening = self.opening.or(same_data.map(|file| file.data.opening).unwrap_or_default());
-        let opened = dataset::open_with(&source, seed, &opening)?;
+        let opened = dataset::open_to(&source, seed, &opening, on_bad)?;
         opening.split_by = opened.split_by;
         let dataset = opened.dataset;
 
