@@ -91,7 +91,7 @@ fn memory_that_is_not_enough_is_a_reason_and_memory_that_is_scarce_a_recovery() 
     let folder = tempdir().unwrap();
     let out = folder.path().join("rows.json");
     let flags = format!(
-        "train --models {MODEL} --image-size 128 --batch-size 4 --recompute auto --no-isolate --out {}",
+        "train --models {MODEL} --image-size 256 --batch-size 4 --recompute auto --no-isolate --out {}",
         out.display()
     );
     bench(&flags).succeeded();

@@ -264,7 +264,7 @@ fn mobilenet_v2_in_half_the_memory_it_wants_ends_within_it_and_with_the_same_res
 
 #[test]
 fn efficientnet_b0_in_half_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
-    half_the_memory_is_enough("efficientnet_b0", 128);
+    half_the_memory_is_enough("efficientnet_b0", 224);
 }
 
 #[test]
