@@ -178,8 +178,9 @@ impl Bench {
         let mut trainer = Trainer::new(model, config.clone(), setup).unwrap();
         let ended = trainer.fit(&mut watch);
         drop(trainer);
-        let mut checkpoints: Vec<_> =
-            fs::read_dir(run.checkpoints()).unwrap().flatten().map(|entry| entry.path()).collect();
+        // A run that gives up in its first step has no folder of them.
+        let entries = fs::read_dir(run.checkpoints()).into_iter().flatten().flatten();
+        let mut checkpoints: Vec<_> = entries.map(|entry| entry.path()).collect();
         checkpoints.sort();
         let mut state = BTreeMap::new();
         if let Some(last) = checkpoints.last() {
