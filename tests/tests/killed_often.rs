@@ -64,7 +64,7 @@ fn a_run_killed_fifty_times_at_any_moment_ends_with_the_same_bits() {
     // 24 images to train on: batches of 10, 10 and 4. Every step is saved, and the end of an epoch once more.
     let flags = "--model mobilenet_v3_small --image-size 32 --batch-size 10 --norm-group 4 --micro-batch 4 --ema 0.9 \
                  --augment light --drop-rate 0.2 --drop-path-rate 0.2 --clip-norm 1 --checkpoint-steps 1 --epochs 1000 \
-                 --max-steps 100 --seed 8";
+                 --max-steps 400 --seed 8";
     Outcome::of(&mut train(&data, &straight, flags)).succeeded();
 
     let mut chance = Chance(0x005E_ED0F_4B11);
@@ -74,7 +74,7 @@ fn a_run_killed_fifty_times_at_any_moment_ends_with_the_same_bits() {
         let known = newest(&run);
         match chance.below(3) {
             // Anywhere: starting, loading, rewinding the log, a step. Not before there is something to go on from.
-            0 if kill > 0 => std::thread::sleep(Duration::from_millis(chance.below(500))),
+            0 if kill > 0 => std::thread::sleep(Duration::from_millis(chance.below(250))),
             // While a checkpoint is written.
             1 => {
                 wait_until("the next checkpoint", || newest(&run) > known);
