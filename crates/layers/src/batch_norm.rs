@@ -15,6 +15,7 @@ use crate::activation::Activation;
 use crate::cpu::{self, Normalisation, Unread};
 use crate::map::Map;
 use crate::pass;
+use crate::plain::plain;
 use crate::precision::{self, full};
 use crate::room;
 use crate::trace::{Describe, Op, Trace, Value};
@@ -191,11 +192,6 @@ impl BatchNorm {
 fn bessel(count: usize) -> f64 {
     let count = count as f64;
     count / (count - 1.0).max(1.0)
-}
-
-/// The tensor outside any gradient graph.
-fn plain<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
-    if tensor.is_autodiff() { tensor.inner() } else { tensor }
 }
 
 impl Describe for BatchNorm {

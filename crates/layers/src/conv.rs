@@ -9,6 +9,7 @@ use burn::tensor::{Device, Tensor, module};
 use crate::cpu::{self, Again, Convolution, Places};
 use crate::map::{Content, Map};
 use crate::padding::Padding;
+use crate::plain::plain;
 use crate::precision;
 use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
@@ -105,9 +106,8 @@ impl Conv {
 
     /// How the convolution of this map is made again, outside any gradient graph.
     pub(crate) fn again(&self, x: &Map) -> Again {
-        let (x, weight) = (x.detached(), self.weight.val());
-        let weight = if weight.is_autodiff() { weight.inner() } else { weight };
-        let conv = Self { weight: Param::from_tensor(weight), ..self.clone() };
+        let x = x.detached();
+        let conv = Self { weight: Param::from_tensor(plain(self.weight.val())), ..self.clone() };
         Again(Arc::new(move || conv.read(x.clone())))
     }
 

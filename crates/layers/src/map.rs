@@ -4,6 +4,7 @@ use burn::tensor::Tensor;
 
 use crate::cpu::{self, Again, Unread};
 use crate::linear::global_average_pool;
+use crate::plain::plain;
 use crate::precision;
 use crate::room;
 
@@ -60,7 +61,7 @@ impl Map {
     pub(crate) fn detached(&self) -> Self {
         match &self.0 {
             Content::Unread(map) => map.detached().into(),
-            Content::Whole(x) => if x.is_autodiff() { x.clone().inner() } else { x.clone() }.into(),
+            Content::Whole(x) => plain(x.clone()).into(),
         }
     }
 

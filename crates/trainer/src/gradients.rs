@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Gradients, Tensor};
+use kindling_layers::plain;
 
 /// The gradient of every parameter that has one, flattened, on the plain device.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +26,7 @@ impl GradientSum {
         impl ModuleVisitor for Add<'_> {
             fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
                 let Some(gradient) = self.from.remove::<D>(param.id) else { return };
-                let gradient = if gradient.is_autodiff() { gradient.inner() } else { gradient };
+                let gradient = plain(gradient);
                 let length = gradient.shape().num_elements();
                 let gradient = gradient.reshape([length]);
                 let sum = match self.to.of.remove(&param.id) {

@@ -8,6 +8,7 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Tensor};
 use kindling_layers::parameters;
 use kindling_layers::pass::BatchStatistics;
+use kindling_layers::plain;
 use kindling_layers::tensors::Tensors;
 
 use crate::gradients::GradientSum;
@@ -117,8 +118,7 @@ struct FirstElements(Vec<Tensor<1>>);
 
 impl ModuleVisitor for FirstElements {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let value = param.val();
-        let value = if value.is_autodiff() { value.inner() } else { value };
+        let value = plain(param.val());
         let length = value.shape().num_elements();
         self.0.push(value.reshape([length]).narrow(0, 0, 1));
     }

@@ -20,6 +20,7 @@ use super::reading::Reading;
 use super::values::{dims, tensor, values};
 use super::{Convolution, after_norm, join};
 use crate::activation::Activation;
+use crate::plain::plain;
 
 /// See the module.
 #[backend_extension(Autodiff, Flex)]
@@ -168,18 +169,8 @@ impl Unread {
 
     /// The same outside any gradient graph.
     pub(crate) fn detached(&self) -> Self {
-        fn plain<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
-            let tensor = tensor.clone();
-            if tensor.is_autodiff() { tensor.inner() } else { tensor }
-        }
-        Self {
-            x: plain(&self.x),
-            weight: plain(&self.weight),
-            bias: plain(&self.bias),
-            statistics: self.statistics.clone(),
-            how: self.how.clone(),
-            gate: self.gate.as_ref().map(plain),
-        }
+        let Self { x, weight, bias, statistics, how, gate } = self.clone();
+        Self { x: plain(x), weight: plain(weight), bias: plain(bias), statistics, how, gate: gate.map(plain) }
     }
 }
 

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_layers::parameters::ModulePath;
+use kindling_layers::plain;
 use kindling_layers::tensors::Tensors;
 use kindling_random::{Purpose, rng};
 use rand::distr::Distribution;
@@ -133,10 +134,6 @@ fn matrix<const D: usize>(weight: Tensor<D>) -> Tensor<2> {
     let rows = weight.dims()[0];
     let columns = weight.shape().num_elements() / rows.max(1);
     weight.reshape([rows, columns])
-}
-
-fn plain<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
-    if tensor.is_autodiff() { tensor.inner() } else { tensor }
 }
 
 fn normalised(vector: Tensor<2>) -> Tensor<1> {

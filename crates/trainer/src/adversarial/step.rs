@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
-use kindling_layers::{Critic, Generator};
+use kindling_layers::{Critic, Generator, plain};
 use kindling_memory::panic_message;
 use kindling_random::{Purpose, rng};
 use rand::RngExt;
@@ -79,7 +79,7 @@ struct Sums {
 impl Sums {
     /// Adds to the numbers, which are as many every time.
     fn count<const N: usize>(&mut self, numbers: [Tensor<1>; N]) {
-        let numbers = numbers.map(|number| if number.is_autodiff() { number.inner() } else { number });
+        let numbers = numbers.map(plain);
         if self.numbers.is_empty() {
             self.numbers = numbers.into();
             return;
