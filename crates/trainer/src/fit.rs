@@ -21,6 +21,7 @@ use crate::learner::Learner;
 use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Plan, Policy};
+use crate::records;
 use crate::recovery::{abandon_graph, carry_out};
 use crate::schedule::Schedule;
 use crate::state::{Best, Progress, TrainState};
@@ -188,9 +189,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// # Errors
     /// [`TrainError::Run`] if the log cannot be written.
     pub fn emit(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        self.log.append(&event)?;
-        observer.event(&event);
-        Ok(())
+        records::emit(&mut self.log, event, observer)
     }
 
     /// Trains to the end, or until asked to stop.

@@ -27,6 +27,7 @@ mod norm_momentum;
 mod optimizer;
 mod policy;
 mod recompute;
+mod records;
 mod recovery;
 mod schedule;
 mod state;

@@ -6,23 +6,24 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader};
-use kindling_layers::{Critic, Generator, Precision, parameters, tensors};
+use kindling_layers::{Critic, Generator, Precision};
 use kindling_memory::Meter;
-use kindling_runs::{Event, EventLog, RunDir, RunError, write_atomically};
+use kindling_runs::{Event, EventLog, RunDir};
 
 use super::calibrate::calibrate;
 use super::config::AdversarialConfig;
 use super::guards::Guards;
 use super::pair::Pair;
 use super::step::AdversarialEngine;
-use crate::checkpoint::{Checkpoints, save_whatever_happens};
+use crate::checkpoint::Checkpoints;
 use crate::error::TrainError;
 use crate::fault::Faults;
 use crate::fit::{Ended, Observer};
 use crate::loss_scale::LossScale;
 use crate::norm_momentum::NormMomentum;
 use crate::policy::{Limits, Plan, Policy, Recompute};
-use crate::recovery::{Recovery, abandon_graph, carry_out};
+use crate::records;
+use crate::recovery::{abandon_graph, carry_out};
 use crate::state::{Progress, TrainState};
 
 /// The two networks, on the plain device, with their initial weights.
@@ -163,9 +164,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     /// # Errors
     /// [`TrainError::Run`] if the log cannot be written.
     pub fn emit(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        self.log.append(&event)?;
-        observer.event(&event);
-        Ok(())
+        records::emit(&mut self.log, event, observer)
     }
 
     /// Trains to the end, or until asked to stop.
@@ -235,7 +234,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
             |recovery| recoveries.push(recovery.clone()),
             |plan| engine.compute(&state.learner, batch, plan, step),
         );
-        self.tell("training", recoveries, observer)?;
+        records::tell(&mut self.state, &mut self.log, "training", recoveries, observer)?;
         let (good, policy) = outcome?;
         let seconds = started.elapsed().as_secs_f64();
         self.state.commit(good.pair, policy, batch.len(), seconds);
@@ -271,39 +270,12 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     }
 
     fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let mut recoveries = Vec::new();
-        let saved = save_whatever_happens(
-            &self.checkpoints,
-            &self.state,
-            &self.engine.faults,
-            &self.setup.device,
-            |recovery| recoveries.push(recovery),
-        );
-        self.tell("checkpoint", recoveries, observer)?;
-        let path = saved?.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let run = (&self.engine.faults, &self.setup.device);
+        let path = records::save(&self.checkpoints, &mut self.state, &mut self.log, run, observer)?;
         let step = self.state.progress.step;
         self.saved = Some(step);
-        self.write_weights(&self.setup.run.weights())?;
+        records::write_weights(&self.generator()?, &self.setup.note, step, &self.setup.run.weights())?;
         self.emit(Event::Checkpoint { step, path }, observer)
-    }
-
-    /// Counts recoveries and writes them down.
-    fn tell(&mut self, during: &str, recoveries: Vec<Recovery>, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        for Recovery { reason, lever, seconds } in recoveries {
-            self.state.recovered(seconds);
-            let (step, during) = (self.state.progress.step, during.to_string());
-            self.emit(Event::Recovered { step, during, reason, lever, seconds }, observer)?;
-        }
-        Ok(())
-    }
-
-    fn write_weights(&self, path: &std::path::Path) -> Result<(), TrainError> {
-        let step = self.state.progress.step;
-        let weights =
-            parameters::read(&self.generator()?).map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
-        let bytes = tensors::to_bytes(&weights, Some(&self.setup.note))
-            .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })?;
-        Ok(write_atomically(path, &bytes)?)
     }
 }
 

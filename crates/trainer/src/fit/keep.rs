@@ -1,14 +1,14 @@
 //! What a run keeps: checkpoints, weights, and notes of what went wrong.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use kindling_data::{BadSample, Split};
-use kindling_layers::{Classifier, parameters, tensors};
-use kindling_runs::{BadSampleLine, Event, RunError, write_atomically};
+use kindling_layers::Classifier;
+use kindling_runs::{BadSampleLine, Event};
 
 use super::{Observer, Trainer};
-use crate::checkpoint::save_whatever_happens;
 use crate::error::TrainError;
+use crate::records;
 use crate::recovery::Recovery;
 
 impl<M: Classifier> Trainer<'_, M> {
@@ -34,23 +34,11 @@ impl<M: Classifier> Trainer<'_, M> {
     }
 
     pub(super) fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let path = self.save(observer)?;
-        self.saved = Some(self.state.progress.step);
-        let path = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.emit(Event::Checkpoint { step: self.state.progress.step, path }, observer)
-    }
-
-    fn save(&mut self, observer: &mut dyn Observer) -> Result<PathBuf, TrainError> {
-        let mut recoveries = Vec::new();
-        let saved = save_whatever_happens(
-            &self.checkpoints,
-            &self.state,
-            &self.engine.faults,
-            &self.setup.device,
-            |recovery| recoveries.push(recovery),
-        );
-        self.tell("checkpoint", recoveries, observer)?;
-        saved
+        let run = (&self.engine.faults, &self.setup.device);
+        let path = records::save(&self.checkpoints, &mut self.state, &mut self.log, run, observer)?;
+        let step = self.state.progress.step;
+        self.saved = Some(step);
+        self.emit(Event::Checkpoint { step, path }, observer)
     }
 
     /// Counts recoveries and writes them down.
@@ -60,20 +48,10 @@ impl<M: Classifier> Trainer<'_, M> {
         recoveries: Vec<Recovery>,
         observer: &mut dyn Observer,
     ) -> Result<(), TrainError> {
-        for Recovery { reason, lever, seconds } in recoveries {
-            self.state.recovered(seconds);
-            let (step, during) = (self.state.progress.step, during.to_string());
-            self.emit(Event::Recovered { step, during, reason, lever, seconds }, observer)?;
-        }
-        Ok(())
+        records::tell(&mut self.state, &mut self.log, during, recoveries, observer)
     }
 
-    pub(super) fn write_weights(&self, path: &std::path::Path) -> Result<(), TrainError> {
-        let step = self.state.progress.step;
-        let weights = parameters::read(&self.state.learner.judged())
-            .map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
-        let bytes = tensors::to_bytes(&weights, Some(&self.setup.note))
-            .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })?;
-        Ok(write_atomically(path, &bytes)?)
+    pub(super) fn write_weights(&self, path: &Path) -> Result<(), TrainError> {
+        records::write_weights(&self.state.learner.judged(), &self.setup.note, self.state.progress.step, path)
     }
 }
