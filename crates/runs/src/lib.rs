@@ -27,6 +27,7 @@ mod dir;
 mod environment;
 mod error;
 mod event;
+pub mod html;
 mod log;
 mod metrics;
 mod multi_label;

@@ -1,12 +1,12 @@
 //! Rows as a page: bars of speed, and speed against memory. One file that asks nothing of the network.
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::tables::machine;
 use super::{Comparison, Row, comparison_table};
+use crate::html::{DRAWINGS_ONLY, frame};
 
 const STYLE: &str = include_str!("bench.css");
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// Colours of the style sheet, and marks that tell series apart without them.
 const SERIES: [(&str, Mark); 6] = [
     ("first", Mark::Circle),
@@ -30,32 +30,19 @@ enum Mark {
 pub fn page(title: &str, rows: &[Row], comparison: Option<&Comparison>) -> String {
     let groups = groups(rows);
     let series = series(rows);
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="color-scheme" content="light dark";
-                title { (title) " – Kindling" }
-                style { (PreEscaped(STYLE)) }
+    let body = html! {
+        header { p.brand { "Kindling bench" } h1 { (title) } (machines(rows)) }
+        main {
+            section { h2 { "Images a second" } (legend(&series)) (bars(rows, &groups, &series)) }
+            section { h2 { "Speed against memory" } (legend(&series)) (scatter(rows, &groups, &series)) }
+            @if let Some(comparison) = comparison {
+                section { h2 { "Compared" } pre { (comparison_table(comparison)) } }
             }
-            body {
-                header { p.brand { "Kindling bench" } h1 { (title) } (machines(rows)) }
-                main {
-                    section { h2 { "Images a second" } (legend(&series)) (bars(rows, &groups, &series)) }
-                    section { h2 { "Speed against memory" } (legend(&series)) (scatter(rows, &groups, &series)) }
-                    @if let Some(comparison) = comparison {
-                        section { h2 { "Compared" } pre { (comparison_table(comparison)) } }
-                    }
-                    (failures(rows))
-                }
-                footer { "This page is one file and loads nothing." }
-            }
+            (failures(rows))
         }
-    }
-    .into_string()
+        footer { "This page is one file and loads nothing." }
+    };
+    frame(&format!("{title} – Kindling"), STYLE, DRAWINGS_ONLY, &body).into_string()
 }
 
 /// The configurations, in order, by their labels.

@@ -2,11 +2,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::chart::{Chart, Unit};
 use super::curves::{Point, smooth, thin};
-use super::page::{POLICY, SCRIPT, STYLE, environment};
+use super::page;
 use super::strokes::{Series, Stroke};
 use super::words;
 use crate::{Environment, Event, GanMetrics};
@@ -100,39 +100,13 @@ impl GanReport<'_> {
     /// The page: one file that asks nothing of the network.
     pub fn html(&self) -> String {
         let curves = Curves::of(self.events);
-        let page = html! {
-            (DOCTYPE)
-            html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta http-equiv="Content-Security-Policy" content=(POLICY);
-                    meta name="color-scheme" content="light dark";
-                    title { (self.title) " – Kindling" }
-                    style { (PreEscaped(STYLE)) }
-                }
-                body {
-                    (self.header())
-                    main {
-                        (self.tiles())
-                        (self.samples())
-                        (charts(&curves))
-                        (self.happened())
-                        (environment(self.environment))
-                        section {
-                            h2 { "Configuration" }
-                            details {
-                                summary { "config.toml, as it was resolved" }
-                                pre { code { (self.config_toml) } }
-                            }
-                        }
-                    }
-                    footer { "Made by Kindling " (self.environment.kindling) ". This page is one file and loads nothing." }
-                    script { (PreEscaped(SCRIPT)) }
-                }
-            }
+        let content = html! {
+            (self.tiles())
+            (self.samples())
+            (charts(&curves))
+            (self.happened())
         };
-        page.into_string()
+        page::of_run(self.title, &self.header(), &content, self.environment, self.config_toml).into_string()
     }
 
     fn header(&self) -> Markup {

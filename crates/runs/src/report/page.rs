@@ -1,53 +1,55 @@
 //! The page as a whole: what stands where.
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::curves::Steps;
 use super::{Report, confusion, figures, pictures, words};
+use crate::html::frame;
 use crate::{Environment, Event, Score};
 
-pub(super) const STYLE: &str = include_str!("report.css");
-pub(super) const SCRIPT: &str = include_str!("report.js");
+const STYLE: &str = include_str!("report.css");
+const SCRIPT: &str = include_str!("report.js");
 /// The browser itself holds the page to its promise of asking nothing of the network.
-pub(super) const POLICY: &str =
-    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 pub(super) fn page(report: &Report<'_>) -> Markup {
     let steps = Steps::of(report.events);
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="color-scheme" content="light dark";
-                title { (report.title) " – Kindling" }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                (header(report))
-                main {
-                    (tiles(report))
-                    (figures::curves(report, &steps))
-                    (confusion::section(report))
-                    (pictures::section(report))
-                    (figures::cost(&steps))
-                    (happened(report, &steps))
-                    (environment(report.environment))
-                    section {
-                        h2 { "Configuration" }
-                        details {
-                            summary { "config.toml, as it was resolved" }
-                            pre { code { (report.config_toml) } }
-                        }
-                    }
+    let content = html! {
+        (tiles(report))
+        (figures::curves(report, &steps))
+        (confusion::section(report))
+        (pictures::section(report))
+        (figures::cost(&steps))
+        (happened(report, &steps))
+    };
+    of_run(report.title, &header(report), &content, report.environment, report.config_toml)
+}
+
+/// The page of a run: header, what is particular, then where it ran and with what.
+pub(super) fn of_run(
+    title: &str,
+    header: &Markup,
+    content: &Markup,
+    ran_on: &Environment,
+    config_toml: &str,
+) -> Markup {
+    let body = html! {
+        (header)
+        main {
+            (content)
+            (environment(ran_on))
+            section {
+                h2 { "Configuration" }
+                details {
+                    summary { "config.toml, as it was resolved" }
+                    pre { code { (config_toml) } }
                 }
-                footer { "Made by Kindling " (report.environment.kindling) ". This page is one file and loads nothing." }
-                script { (PreEscaped(SCRIPT)) }
             }
         }
-    }
+        footer { "Made by Kindling " (ran_on.kindling) ". This page is one file and loads nothing." }
+        script { (PreEscaped(SCRIPT)) }
+    };
+    frame(&format!("{title} – Kindling"), STYLE, POLICY, &body)
 }
 
 /// What a score must beat: the test split's chance was handed in, another split has its own.
@@ -239,7 +241,7 @@ fn happened(report: &Report<'_>, steps: &Steps) -> Markup {
     }
 }
 
-pub(super) fn environment(environment: &Environment) -> Markup {
+fn environment(environment: &Environment) -> Markup {
     let facts = &environment.device;
     let memory = |bytes: Option<u64>| bytes.map(words::bytes);
     let version = match &environment.commit {

@@ -5,13 +5,12 @@
 use std::collections::BTreeMap;
 
 use kindling_memory::MemorySize;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use kindling_runs::html::{DRAWINGS_ONLY, frame};
+use maud::{Markup, html};
 
 use super::{Profile, segment_of};
 
 const STYLE: &str = include_str!("flame.css");
-/// The browser itself holds the page to its promise of asking nothing of the network.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// Narrower parts, as shares of the whole, are drawn without their name.
 const LEGIBLE: f64 = 0.02;
 
@@ -25,30 +24,18 @@ struct Bar {
 pub(super) fn page(profile: &Profile) -> Markup {
     let seconds = |amount: f64| format!("{:.1} ms", amount * 1e3);
     let bytes = |amount: f64| MemorySize(amount as u64).to_string();
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="color-scheme" content="light dark";
-                title { "Profile of " (profile.title) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                h1 { (profile.title) }
-                h2 { "Time" }
-                p { "Measured on one micro-batch, part by part: forward with a gradient graph, and backward." }
-                (picture(&time(profile), &seconds))
-                h2 { "Memory kept for backward" }
-                p { "From the network's description, layer by layer; each map is counted where it is first kept." }
-                (picture(&memory(profile), &bytes))
-                h2 { "Peak" }
-                pre { (profile.summary().join("\n")) }
-            }
-        }
-    }
+    let body = html! {
+        h1 { (profile.title) }
+        h2 { "Time" }
+        p { "Measured on one micro-batch, part by part: forward with a gradient graph, and backward." }
+        (picture(&time(profile), &seconds))
+        h2 { "Memory kept for backward" }
+        p { "From the network's description, layer by layer; each map is counted where it is first kept." }
+        (picture(&memory(profile), &bytes))
+        h2 { "Peak" }
+        pre { (profile.summary().join("\n")) }
+    };
+    frame(&format!("Profile of {}", profile.title), STYLE, DRAWINGS_ONLY, &body)
 }
 
 /// Step, stage, block, direction.
