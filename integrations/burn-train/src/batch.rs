@@ -60,40 +60,27 @@ impl Join for () {
     fn join(_parts: Vec<(Self, f64)>) -> Self {}
 }
 
-impl Join for ClassificationOutput {
-    fn join(parts: Vec<(Self, f64)>) -> Self {
-        let loss = total(parts.iter().map(|(part, share)| (&part.loss, *share)));
-        let (output, targets) = parts.into_iter().map(|(part, _)| (part.output, part.targets)).unzip();
-        Self { loss, output: rows(output), targets: rows_of_int(targets) }
-    }
+/// Outputs of a loss, rows of numbers and targets.
+macro_rules! join_rows {
+    ($($output:ty, $rows_of_targets:path, $sum_of_targets:path;)+) => {$(
+        impl Join for $output {
+            fn join(parts: Vec<(Self, f64)>) -> Self {
+                let loss = total(parts.iter().map(|(part, share)| (&part.loss, *share)));
+                let (output, targets) = parts.into_iter().map(|(part, _)| (part.output, part.targets)).unzip();
+                Self { loss, output: rows(output), targets: $rows_of_targets(targets) }
+            }
 
-    fn witness(&self) -> Option<Tensor<1>> {
-        Some(sum(&self.loss) + sum(&self.output) + sum_of_int(&self.targets))
-    }
+            fn witness(&self) -> Option<Tensor<1>> {
+                Some(sum(&self.loss) + sum(&self.output) + $sum_of_targets(&self.targets))
+            }
+        }
+    )+};
 }
 
-impl Join for MultiLabelClassificationOutput {
-    fn join(parts: Vec<(Self, f64)>) -> Self {
-        let loss = total(parts.iter().map(|(part, share)| (&part.loss, *share)));
-        let (output, targets) = parts.into_iter().map(|(part, _)| (part.output, part.targets)).unzip();
-        Self { loss, output: rows(output), targets: rows_of_int(targets) }
-    }
-
-    fn witness(&self) -> Option<Tensor<1>> {
-        Some(sum(&self.loss) + sum(&self.output) + sum_of_int(&self.targets))
-    }
-}
-
-impl Join for RegressionOutput {
-    fn join(parts: Vec<(Self, f64)>) -> Self {
-        let loss = total(parts.iter().map(|(part, share)| (&part.loss, *share)));
-        let (output, targets) = parts.into_iter().map(|(part, _)| (part.output, part.targets)).unzip();
-        Self { loss, output: rows(output), targets: rows(targets) }
-    }
-
-    fn witness(&self) -> Option<Tensor<1>> {
-        Some(sum(&self.loss) + sum(&self.output) + sum(&self.targets))
-    }
+join_rows! {
+    ClassificationOutput, rows_of_int, sum_of_int;
+    MultiLabelClassificationOutput, rows_of_int, sum_of_int;
+    RegressionOutput, rows, sum;
 }
 
 impl Join for SequenceOutput {
