@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes what pydicom reads from its test files: the reference of crates/scans/tests/published_files.rs.
 
-    python3 -m venv /tmp/reference
-    /tmp/reference/bin/pip install numpy pydicom==3.0.2 pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg pylibjpeg-rle
+    python3 -m venv .venv
+    .venv/bin/pip install numpy pydicom==3.0.2 pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg pylibjpeg-rle
     scripts/fetch-test-files.sh --large
-    /tmp/reference/bin/python scripts/dicom-sums.py FOLDER > crates/scans/tests/dicom-sums.json
+    .venv/bin/python scripts/dicom-sums.py FOLDER > crates/scans/tests/dicom-sums.json
 
 FOLDER is the folder `test-files` that the fetch script names. For each DICOM file with pixels: its transfer syntax, the
 shape of an image, and for each image the sum of its stored values, the SHA-256 of the values as little-endian int64,

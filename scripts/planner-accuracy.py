@@ -6,7 +6,7 @@ is also the normalisation group; measured is the peak of the whole run as its la
 test and checkpoint. Measurements are kept in a file of lines, so that an interrupted comparison goes on where it stopped.
 
     scripts/planner-accuracy.py --models mobilenet_v2,resnet18 --sizes 224,512 --batches 1,2,4,8 \\
-        --measurements /tmp/measured.jsonl --out benchmarks/DATE-planner-accuracy-cpu.json
+        --measurements measured.jsonl --out benchmarks/DATE-planner-accuracy-cpu.json
 
 Needs nothing but Python and a built `kindling`.
 """

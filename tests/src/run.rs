@@ -139,6 +139,21 @@ impl Started {
         }
     }
 
+    /// The folder of its run.
+    pub fn run(&self) -> &Path {
+        &self.run
+    }
+
+    /// # Panics
+    /// If it has ended, with all it said.
+    pub fn assert_running(&mut self) {
+        if self.child().try_wait().expect("a child can be asked whether it has ended").is_some() {
+            let child = self.child.take().expect("it ends once");
+            let output = child.wait_with_output().expect("a child can be waited for");
+            panic!("it ended by itself\n{}", Outcome::new(self.what.clone(), &output).all());
+        }
+    }
+
     /// Ends it as `kill -9` does.
     ///
     /// # Panics

@@ -14,6 +14,10 @@ use tempfile::tempdir;
 const KILLS: usize = 50;
 /// How many of them must have hit a checkpoint that was being written, or the test has not tested that.
 const INSIDE_A_CHECKPOINT: usize = 5;
+/// A process is killed after so many checkpoints at the latest, or a fast machine ends the run before its last kill.
+const LIFETIME: u64 = 4;
+/// What all lifetimes take at the most, and some more.
+const STEPS: u64 = KILLS as u64 * (LIFETIME + 1);
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn train(data: &Path, run: &Path, flags: &str) -> Command {
@@ -48,12 +52,20 @@ fn newest(run: &Path) -> u64 {
     entries.filter_map(|entry| step(entry.file_name().to_string_lossy().into_owned())).max().unwrap_or(0)
 }
 
-fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
+/// Waits until something holds, or the process that went on from step `known` has lived its time.
+fn wait_until(started: &mut Started, known: u64, mut reached: impl FnMut() -> bool) {
     let began = Instant::now();
-    while !reached() {
-        assert!(began.elapsed() < PATIENCE, "{what} takes too long");
+    while !reached() && newest(started.run()) < known + LIFETIME {
+        started.assert_running();
+        assert!(began.elapsed() < PATIENCE, "nothing is saved any more after step {}", newest(started.run()));
         std::thread::sleep(Duration::from_micros(200));
     }
+}
+
+/// Waits so long, or until the process that went on from step `known` has lived its time.
+fn wait_for(time: Duration, started: &mut Started, known: u64) {
+    let began = Instant::now();
+    wait_until(started, known, || began.elapsed() >= time);
 }
 
 #[test]
@@ -62,30 +74,32 @@ fn a_run_killed_fifty_times_at_any_moment_ends_with_the_same_bits() {
     let [data, straight, run] = ["data", "straight", "killed"].map(|name| folder.path().join(name));
     picture_folder(&data, 12);
     // 24 images to train on: batches of 10, 10 and 4. Every step is saved, and the end of an epoch once more.
-    let flags = "--model mobilenet_v3_small --image-size 32 --batch-size 10 --norm-group 4 --micro-batch 4 --ema 0.9 \
-                 --augment light --drop-rate 0.2 --drop-path-rate 0.2 --clip-norm 1 --checkpoint-steps 1 --epochs 1000 \
-                 --max-steps 400 --seed 8";
-    Outcome::of(&mut train(&data, &straight, flags)).succeeded();
+    let flags = format!(
+        "--model mobilenet_v3_small --image-size 32 --batch-size 10 --norm-group 4 --micro-batch 4 --ema 0.9 \
+         --augment light --drop-rate 0.2 --drop-path-rate 0.2 --clip-norm 1 --checkpoint-steps 1 --epochs 1000 \
+         --max-steps {STEPS} --seed 8"
+    );
+    Outcome::of(&mut train(&data, &straight, &flags)).succeeded();
 
     let mut chance = Chance(0x005E_ED0F_4B11);
     let mut inside = 0;
-    let mut started = Started::new(train(&data, &run, flags), &run);
+    let mut started = Started::new(train(&data, &run, &flags), &run);
     for kill in 0..KILLS {
         let known = newest(&run);
         match chance.below(3) {
             // Anywhere: starting, loading, rewinding the log, a step. Not before there is something to go on from.
-            0 if kill > 0 => std::thread::sleep(Duration::from_millis(chance.below(250))),
+            0 if kill > 0 => wait_for(Duration::from_millis(chance.below(250)), &mut started, known),
             // While a checkpoint is written.
             1 => {
-                wait_until("the next checkpoint", || newest(&run) > known);
-                wait_until("a checkpoint", || unfinished(&run));
+                wait_until(&mut started, known, || newest(&run) > known);
+                wait_until(&mut started, known, || unfinished(&run));
                 std::thread::sleep(Duration::from_micros(chance.below(4000)));
             }
             // A step or two later.
             _ => {
                 let more = 1 + chance.below(2);
-                wait_until("a step", || newest(&run) >= known + more);
-                std::thread::sleep(Duration::from_millis(chance.below(60)));
+                wait_until(&mut started, known, || newest(&run) >= known + more);
+                wait_for(Duration::from_millis(chance.below(60)), &mut started, known);
             }
         }
         started.kill();

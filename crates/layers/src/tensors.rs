@@ -1,9 +1,11 @@
 //! Tensors by name as safetensors documents.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
 
 use burn::tensor::{DType, TensorData};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 
 /// Tensors by name, in host memory.
 pub type Tensors = BTreeMap<String, TensorData>;
@@ -11,27 +13,67 @@ pub type Tensors = BTreeMap<String, TensorData>;
 /// The key of a document's metadata that is ours.
 const NOTE: &str = "kindling";
 
-/// Writes tensors, and a note about what they are, as one safetensors document.
+/// Tensors, and a note about what they are, as a safetensors document that has yet to be written.
 ///
 /// The same tensors and note give the same bytes: names are written in order, and there is one metadata key, for the
-/// format's library writes several in any order.
+/// format's library writes several in any order. It borrows the tensors: writing it takes no second copy of them.
+#[derive(Debug)]
+pub struct Document<'a> {
+    header: Vec<u8>,
+    tensors: Vec<&'a TensorData>,
+}
+
+impl<'a> Document<'a> {
+    /// The document of these tensors.
+    ///
+    /// # Errors
+    /// A sentence if a tensor has a type that files of Kindling do not hold: they hold f32, f64, and i64 for counters.
+    pub fn new(tensors: &'a Tensors, note: Option<&str>) -> Result<Self, String> {
+        let mut typed = Vec::with_capacity(tensors.len());
+        for (name, data) in tensors {
+            let dtype = match data.dtype() {
+                DType::F32 => Dtype::F32,
+                DType::F64 => Dtype::F64,
+                DType::I64 => Dtype::I64,
+                other => return Err(format!("`{name}` is {other:?}, not f32, f64 or i64")),
+            };
+            typed.push((dtype, name, data));
+        }
+        // The format wants the widest numbers first, so that all are aligned.
+        typed.sort_by_key(|(dtype, name, _)| (Reverse(*dtype), *name));
+        let mut end = 0;
+        let infos = typed.iter().map(|(dtype, name, data)| {
+            let start = end;
+            end += data.as_bytes().len();
+            let shape = data.shape().as_slice().to_vec();
+            (name.to_string(), TensorInfo { dtype: *dtype, shape, data_offsets: (start, end) })
+        });
+        let metadata = note.map(|note| HashMap::from([(NOTE.to_string(), note.to_string())]));
+        let metadata = Metadata::new(metadata, infos.collect()).map_err(|error| error.to_string())?;
+        let mut header = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
+        header.resize(header.len().next_multiple_of(size_of::<u64>()), b' ');
+        Ok(Self { header, tensors: typed.into_iter().map(|(.., data)| data).collect() })
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(&(self.header.len() as u64).to_le_bytes())?;
+        out.write_all(&self.header)?;
+        self.tensors.iter().try_for_each(|data| out.write_all(data.as_bytes()))
+    }
+}
+
+/// The [`Document`] in memory.
 ///
 /// # Errors
-/// A sentence if a tensor has a type that files of Kindling do not hold: they hold f32, f64, and i64 for counters.
+/// As [`Document::new`].
 pub fn to_bytes(tensors: &Tensors, note: Option<&str>) -> Result<Vec<u8>, String> {
-    let mut views = Vec::with_capacity(tensors.len());
-    for (name, data) in tensors {
-        let dtype = match data.dtype() {
-            DType::F32 => Dtype::F32,
-            DType::F64 => Dtype::F64,
-            DType::I64 => Dtype::I64,
-            other => return Err(format!("`{name}` is {other:?}, not f32, f64 or i64")),
-        };
-        let view = TensorView::new(dtype, data.shape().as_slice().to_vec(), data.as_bytes());
-        views.push((name.as_str(), view.map_err(|error| format!("`{name}`: {error}"))?));
-    }
-    let metadata = note.map(|note| HashMap::from([(NOTE.to_string(), note.to_string())]));
-    safetensors::serialize(views, metadata).map_err(|error| error.to_string())
+    let mut bytes = Vec::new();
+    Document::new(tensors, note)?.write_to(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
 }
 
 /// Reads a safetensors document.
@@ -59,6 +101,8 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Tensors, String> {
 
 #[cfg(test)]
 mod tests {
+    use safetensors::tensor::TensorView;
+
     use super::*;
 
     #[test]
@@ -69,6 +113,28 @@ mod tests {
         let bytes = to_bytes(&tensors, Some("of no model")).expect("writable");
         assert_eq!(from_bytes(&bytes).expect("readable"), tensors);
         assert_eq!(bytes, to_bytes(&tensors, Some("of no model")).expect("writable"));
+    }
+
+    #[test]
+    fn a_document_is_the_format_library_s_byte_for_byte() {
+        let mut tensors = Tensors::new();
+        tensors.insert("steps".into(), TensorData::new(vec![7i64], [1]));
+        tensors.insert("b".into(), TensorData::new(vec![1.5f32, -2.0, 0.25], [3]));
+        tensors.insert("a".into(), TensorData::new(vec![1.0f32; 4], [2, 2]));
+        tensors.insert("wide".into(), TensorData::new(vec![1.0f64 / 3.0; 4], [2, 2]));
+        for note in [None, Some("of no model")] {
+            let views = tensors.iter().map(|(name, data)| {
+                let dtype = match data.dtype() {
+                    DType::F64 => Dtype::F64,
+                    DType::I64 => Dtype::I64,
+                    _ => Dtype::F32,
+                };
+                (name, TensorView::new(dtype, data.shape().as_slice().to_vec(), data.as_bytes()).expect("a view"))
+            });
+            let metadata = note.map(|note: &str| HashMap::from([(NOTE.to_string(), note.to_string())]));
+            let expected = safetensors::serialize(views, metadata).expect("writable");
+            assert_eq!(to_bytes(&tensors, note).expect("writable"), expected);
+        }
     }
 
     #[test]

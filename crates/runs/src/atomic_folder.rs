@@ -1,7 +1,7 @@
 //! Folders that are there whole or not at all.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::RunError;
@@ -9,52 +9,83 @@ use crate::atomic::sync_folder;
 
 /// How the folders of writes that were killed begin.
 const UNFINISHED: &str = ".unfinished-";
+/// How a folder begins that makes way for a new one of its name.
+const REPLACED: &str = ".replaced-";
 
-/// Writes a folder of files so that its name never shows an incomplete one.
+/// A folder that is being written and has no name yet.
+#[derive(Debug)]
+pub struct NewFolder {
+    path: PathBuf,
+}
+
+impl NewFolder {
+    /// Writes a file into it and forces it to the disk.
+    ///
+    /// # Errors
+    /// [`RunError::DiskFull`] or [`RunError::Io`], naming the file.
+    pub fn file(&self, name: &str, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), RunError> {
+        let path = self.path.join(name);
+        let mut file = File::create(&path).map_err(RunError::on("write", &path))?;
+        write(&mut file).and_then(|()| file.sync_all()).map_err(RunError::on("write", &path))
+    }
+}
+
+/// Writes a folder so that its name never shows an incomplete one; `fill` writes its files.
 ///
 /// The files go to a hidden folder beside it, are forced to the disk, and the folder takes its name by a rename.
-/// Killed, with a full disk or without power at any moment, `parent/name` is therefore either absent (or the old one)
-/// or complete. An older folder of the same name is replaced; that alone is not atomic, and between its removal and
-/// the rename a kill leaves neither, so give every version a name of its own.
+/// Killed, with a full disk or without power at any moment, `parent/name` is therefore either absent or complete. An older
+/// folder of the same name is moved aside first, and [`tidy_folders`] moves it back if the kill came between the two
+/// renames.
 ///
 /// # Errors
-/// [`RunError::DiskFull`] or [`RunError::Io`], naming the file; nothing of the new folder is left.
-pub fn write_folder_atomically(parent: &Path, name: &str, files: &[(&str, Vec<u8>)]) -> Result<PathBuf, RunError> {
-    let hidden = parent.join(format!("{UNFINISHED}{name}"));
+/// What `fill` returns, or [`RunError::DiskFull`] or [`RunError::Io`], naming the file; nothing of the new folder is left.
+pub fn write_folder_atomically(
+    parent: &Path,
+    name: &str,
+    fill: impl FnOnce(&NewFolder) -> Result<(), RunError>,
+) -> Result<PathBuf, RunError> {
+    let hidden = NewFolder { path: parent.join(format!("{UNFINISHED}{name}")) };
     let target = parent.join(name);
-    let written = fill(&hidden, files)
-        .and_then(|()| take_name(&hidden, &target))
+    let written = create(&hidden.path)
+        .and_then(|()| fill(&hidden))
+        .and_then(|()| sync_folder(&hidden.path).map_err(RunError::on("write", &hidden.path)))
+        .and_then(|()| take_name(&hidden.path, parent, name))
         .and_then(|()| sync_folder(parent).map_err(RunError::on("write", parent)));
     if written.is_err() {
         // The error above is the one to report; that this fails as well would add nothing.
-        let _ = fs::remove_dir_all(&hidden);
+        let _ = fs::remove_dir_all(&hidden.path);
     }
+    tidy_folders(parent);
     written.map(|()| target)
 }
 
-/// Removes what killed writes left in a folder. That one cannot be removed is no reason to stop.
-pub fn remove_unfinished_folders(parent: &Path) {
+/// Puts in order what killed writes left in a folder: what is incomplete is removed, and what had made way for it takes its
+/// name again. That one cannot be removed is no reason to stop.
+pub fn tidy_folders(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some(name) = name.strip_prefix(REPLACED)
+            && !parent.join(name).exists()
+        {
+            let _ = fs::rename(entry.path(), parent.join(name));
+        } else if name.starts_with(REPLACED) || name.starts_with(UNFINISHED) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-fn fill(hidden: &Path, files: &[(&str, Vec<u8>)]) -> Result<(), RunError> {
-    remove_if_there(hidden)?;
-    fs::create_dir_all(hidden).map_err(RunError::on("create", hidden))?;
-    for (name, bytes) in files {
-        let path = hidden.join(name);
-        let mut file = File::create(&path).map_err(RunError::on("write", &path))?;
-        file.write_all(bytes).and_then(|()| file.sync_all()).map_err(RunError::on("write", &path))?;
-    }
-    sync_folder(hidden).map_err(RunError::on("write", hidden))
+fn create(folder: &Path) -> Result<(), RunError> {
+    remove_if_there(folder)?;
+    fs::create_dir_all(folder).map_err(RunError::on("create", folder))
 }
 
-fn take_name(hidden: &Path, target: &Path) -> Result<(), RunError> {
-    remove_if_there(target)?;
-    fs::rename(hidden, target).map_err(RunError::on("write", target))
+fn take_name(hidden: &Path, parent: &Path, name: &str) -> Result<(), RunError> {
+    let (target, aside) = (parent.join(name), parent.join(format!("{REPLACED}{name}")));
+    if target.exists() {
+        remove_if_there(&aside)?;
+        fs::rename(&target, &aside).map_err(RunError::on("replace", &target))?;
+    }
+    fs::rename(hidden, &target).map_err(RunError::on("write", &target))
 }
 
 fn remove_if_there(path: &Path) -> Result<(), RunError> {
@@ -66,28 +97,43 @@ fn remove_if_there(path: &Path) -> Result<(), RunError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
+
+    fn write(parent: &Path, name: &str, files: &[(&str, &str)]) -> Result<PathBuf, RunError> {
+        write_folder_atomically(parent, name, |folder| {
+            files.iter().try_for_each(|(file, text)| folder.file(file, |out| out.write_all(text.as_bytes())))
+        })
+    }
+
+    fn names(parent: &Path) -> Vec<String> {
+        let entries = fs::read_dir(parent).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
 
     #[test]
     fn a_folder_appears_whole_and_replaces_the_old_one_of_its_name() {
         let parent = tempfile::tempdir().unwrap();
         for text in ["first", "second"] {
-            let files = [("a", text.as_bytes().to_vec()), ("b", vec![1, 2, 3])];
-            let path = write_folder_atomically(parent.path(), "step-1", &files).unwrap();
+            let path = write(parent.path(), "step-1", &[("a", text), ("b", "123")]).unwrap();
             assert_eq!(fs::read_to_string(path.join("a")).unwrap(), text);
         }
-        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1, "nothing hidden is left");
+        assert_eq!(names(parent.path()), ["step-1"], "nothing hidden is left");
     }
 
     #[test]
     fn a_write_that_fails_leaves_nothing_and_the_others_alone() {
         let parent = tempfile::tempdir().unwrap();
-        write_folder_atomically(parent.path(), "step-1", &[("a", vec![7])]).unwrap();
+        write(parent.path(), "step-1", &[("a", "7")]).unwrap();
         // A name with a folder that is not there cannot be created.
-        let failed = write_folder_atomically(parent.path(), "step-2", &[("a", vec![1]), ("no/b", vec![2])]);
-        assert!(failed.is_err());
-        let names: Vec<_> = fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["step-1"]);
+        for name in ["step-1", "step-2"] {
+            assert!(write(parent.path(), name, &[("a", "1"), ("no/b", "2")]).is_err());
+            assert_eq!(names(parent.path()), ["step-1"]);
+            assert_eq!(fs::read_to_string(parent.path().join("step-1/a")).unwrap(), "7");
+        }
     }
 
     #[test]
@@ -95,8 +141,23 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         fs::create_dir(parent.path().join(".unfinished-step-3")).unwrap();
         fs::create_dir(parent.path().join("step-2")).unwrap();
-        remove_unfinished_folders(parent.path());
-        let names: Vec<_> = fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["step-2"]);
+        tidy_folders(parent.path());
+        assert_eq!(names(parent.path()), ["step-2"]);
+    }
+
+    /// Between the two renames, and after the second.
+    #[test]
+    fn a_kill_while_a_folder_is_replaced_leaves_the_old_one_or_the_new_one() {
+        let parent = tempfile::tempdir().unwrap();
+        write(parent.path(), ".replaced-step-1", &[("a", "old")]).unwrap();
+        fs::create_dir(parent.path().join(".unfinished-step-1")).unwrap();
+        tidy_folders(parent.path());
+        assert_eq!(names(parent.path()), ["step-1"]);
+        assert_eq!(fs::read_to_string(parent.path().join("step-1/a")).unwrap(), "old");
+
+        fs::create_dir(parent.path().join(".replaced-step-1")).unwrap();
+        tidy_folders(parent.path());
+        assert_eq!(names(parent.path()), ["step-1"]);
+        assert_eq!(fs::read_to_string(parent.path().join("step-1/a")).unwrap(), "old");
     }
 }

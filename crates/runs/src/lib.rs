@@ -35,7 +35,7 @@ mod number;
 mod report;
 
 pub use atomic::write_atomically;
-pub use atomic_folder::{remove_unfinished_folders, write_folder_atomically};
+pub use atomic_folder::{NewFolder, tidy_folders, write_folder_atomically};
 pub use bad_samples::{BadSampleLine, BadSamples};
 pub use dir::{RunDir, read_toml};
 pub use environment::{DeviceFacts, Environment};

@@ -6,16 +6,17 @@
 //! kept.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use kindling_layers::tensors::{self, Tensors};
+use kindling_layers::tensors::{self, Document, Tensors};
 use kindling_memory::panic_message;
-use kindling_runs::{RunError, remove_unfinished_folders, write_folder_atomically};
+use kindling_runs::{NewFolder, RunError, tidy_folders, write_folder_atomically};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -31,6 +32,7 @@ use crate::state::{Progress, TrainState};
 const WEIGHTS: &str = "weights.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const AVERAGE: &str = "average.safetensors";
+
 /// What learns in a run, as far as a checkpoint keeps it.
 pub(crate) trait Kept: Sized {
     /// Reads everything to the host.
@@ -150,12 +152,15 @@ impl Checkpoints {
         let stored = state.learner.store().map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
         let Stored { files, counters, numbers } = stored;
 
-        let write = || -> Result<PathBuf, RunError> {
-            let mut documents = Vec::with_capacity(files.len() + 1);
-            for (file, tensors) in &files {
-                documents.push((file.as_str(), document(tensors, &target)?));
+        let fill = |folder: &NewFolder| -> Result<(), RunError> {
+            let inexpressible = |reason: String| RunError::Inexpressible { path: target.clone(), reason };
+            let mut sha256 = BTreeMap::new();
+            for (file, tensors) in files {
+                let document = Document::new(&tensors, None).map_err(inexpressible)?;
+                let mut sum = Sha256::new();
+                folder.file(&file, |out| document.write_to(&mut Summed { out, sum: &mut sum }))?;
+                sha256.insert(file, hex(sum));
             }
-            let sha256 = documents.iter().map(|(file, bytes)| (file.to_string(), hex(bytes))).collect();
             let contents = StateFile {
                 model: self.model.clone(),
                 progress: state.progress.clone(),
@@ -165,12 +170,10 @@ impl Checkpoints {
                 counters,
                 numbers,
             };
-            let text = toml::to_string(&contents)
-                .map_err(|error| RunError::Inexpressible { path: target.join(STATE), reason: error.to_string() })?;
-            documents.push((STATE, text.into_bytes()));
-            write_folder_atomically(&self.folder, &name, &documents)
+            let text = toml::to_string(&contents).map_err(|error| inexpressible(error.to_string()))?;
+            folder.file(STATE, |out| out.write_all(text.as_bytes()))
         };
-        write().map_err(|source| {
+        write_folder_atomically(&self.folder, &name, fill).map_err(|source| {
             let remains = match self.list().last() {
                 Some(path) => format!("{} is intact", path.display()),
                 None => "there was none before it".to_string(),
@@ -181,13 +184,12 @@ impl Checkpoints {
         Ok(target)
     }
 
-    /// Removes all but the last two and what interrupted writes left. Failing to is no reason to stop a run.
+    /// Removes all but the last two. Failing to is no reason to stop a run.
     fn prune(&self) {
         let all = self.list();
         for old in all.iter().take(all.len().saturating_sub(KEPT)) {
             let _ = fs::remove_dir_all(old);
         }
-        remove_unfinished_folders(&self.folder);
     }
 
     /// Reads the newest checkpoint into a state made for the same run.
@@ -195,6 +197,7 @@ impl Checkpoints {
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none, or if it is damaged or another model's.
     pub(crate) fn load<L: Kept>(&self, state: TrainState<L>, device: &Device) -> Result<TrainState<L>, TrainError> {
+        tidy_folders(&self.folder);
         let all = self.list();
         let Some(newest) = all.last() else {
             let reason =
@@ -220,7 +223,7 @@ impl Checkpoints {
         }
         let read = |file: &str| -> Result<Tensors, String> {
             let bytes = fs::read(path.join(file)).map_err(|error| format!("{file} is unreadable: {error}"))?;
-            if contents.sha256.get(file) != Some(&hex(&bytes)) {
+            if contents.sha256.get(file) != Some(&hex(Sha256::new_with_prefix(&bytes))) {
                 return Err(format!("{file} is damaged (its checksum does not match)"));
             }
             tensors::from_bytes(&bytes).map_err(|error| format!("{file} is damaged: {error}"))
@@ -250,7 +253,9 @@ pub(crate) fn save_whatever_happens<L: Kept>(
 ) -> Result<PathBuf, TrainError> {
     const TRIES: usize = 3;
     let step = state.progress.step;
-    for _ in 1..TRIES {
+    let mut tries = 0;
+    loop {
+        tries += 1;
         let began = Instant::now();
         let attempt = || {
             faults.at(step, Phase::Checkpoint, 0);
@@ -259,20 +264,33 @@ pub(crate) fn save_whatever_happens<L: Kept>(
         let outcome = catch_unwind(AssertUnwindSafe(attempt))
             .unwrap_or_else(|panic| Err(TrainError::of_device(Some(step), 0, &panic_message(panic.as_ref()))));
         let reason = match outcome {
-            Err(TrainError::OutOfMemory { reason, .. }) => reason,
+            Err(TrainError::OutOfMemory { reason, .. }) if tries < TRIES => reason,
             done => return done,
         };
         make_room(device);
         let (lever, seconds) = ("freed what was cached".to_string(), began.elapsed().as_secs_f64());
         recovered(Recovery { reason, lever, seconds });
     }
-    checkpoints.save(state)
 }
 
-fn document(tensors: &Tensors, path: &Path) -> Result<Vec<u8>, RunError> {
-    tensors::to_bytes(tensors, None).map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })
+/// A file and the checksum of what is written to it.
+struct Summed<'a> {
+    out: &'a mut File,
+    sum: &'a mut Sha256,
 }
 
-fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+impl Write for Summed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.sum.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+fn hex(sum: Sha256) -> String {
+    sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
