@@ -2,6 +2,7 @@
 //! made to happen (`KINDLING_FAULT`), and against memory that is really short.
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -265,6 +266,28 @@ fn mobilenet_v2_in_half_the_memory_it_wants_ends_within_it_and_with_the_same_res
 #[test]
 fn efficientnet_b0_in_half_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
     half_the_memory_is_enough("efficientnet_b0", 224);
+}
+
+/// Weights, moments, their average and the copies that an update makes do not get smaller with the micro-batch.
+#[test]
+fn a_budget_below_what_an_update_takes_ends_with_the_report_and_within_it() {
+    let bench = Bench::new();
+    let flags = format!("{SHRINKING} --image-size 128 --model efficientnet_b0");
+    let straight = bench.run("straight", &flags, "");
+    let weights = fs::metadata(straight.path.join("weights.safetensors")).unwrap().len();
+    // Weights, two moments and the average, twice.
+    for copies in [4, 6, 8] {
+        let budget = copies * weights;
+        let name = format!("{copies}-copies");
+        let refused = Outcome::of(&mut bench.command(&name, &format!("{flags} --memory-budget {budget}"), ""));
+        assert!(refused.stderr.contains("what would fit into"), "{}", refused.all());
+        let sentence = refused.refused();
+        assert!(sentence.contains("do not fit") && sentence.contains("memory budget"), "{sentence}");
+        let peaks = events(&bench.path(&name)).into_iter().filter_map(|event| event["peak_memory_bytes"].as_u64());
+        for peak in peaks {
+            assert!(peak as f64 <= 1.05 * budget as f64, "it took {peak} of {budget}");
+        }
+    }
 }
 
 #[test]

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Tensor, TensorData};
 
+use crate::room;
+
 /// Whether a tensor of this name is state rather than a parameter.
 pub fn is_state(name: &str) -> bool {
     name.ends_with("running_mean") || name.ends_with("running_var")
@@ -85,7 +87,7 @@ pub fn count<M: Module>(model: &M) -> u64 {
 /// Reads every float tensor of a model to the host.
 ///
 /// # Errors
-/// What the device says if a tensor cannot be read.
+/// What the device says if a tensor cannot be read, or that the copy would exceed a memory budget (see [`room`]).
 pub fn read<M: Module>(model: &M) -> Result<BTreeMap<String, TensorData>, String> {
     struct Read {
         path: ModulePath,
@@ -100,11 +102,12 @@ pub fn read<M: Module>(model: &M) -> Result<BTreeMap<String, TensorData>, String
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let Ok(found) = &mut self.found else { return };
-            match param.val().try_into_data() {
+            let value = param.val();
+            match room::ask_for_copy(&value).and_then(|()| value.try_into_data().map_err(|error| error.to_string())) {
                 Ok(data) => {
                     found.insert(self.path.to_string(), data);
                 }
-                Err(error) => self.found = Err(error.to_string()),
+                Err(error) => self.found = Err(error),
             }
         }
     }

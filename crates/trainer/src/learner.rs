@@ -8,8 +8,8 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Tensor};
 use kindling_layers::parameters;
 use kindling_layers::pass::BatchStatistics;
-use kindling_layers::plain;
 use kindling_layers::tensors::Tensors;
+use kindling_layers::{plain, room};
 
 use crate::gradients::GradientSum;
 use crate::optimizer::{Counters, Optimizer};
@@ -82,7 +82,7 @@ impl<M: Module> Learner<M> {
     /// # Errors
     /// What the device says.
     pub(crate) fn save(&self) -> Result<Saved, String> {
-        let (moments, counters) = self.optimizer.save();
+        let (moments, counters) = self.optimizer.save()?;
         Ok(Saved {
             weights: parameters::read(&self.model)?,
             moments,
@@ -124,6 +124,9 @@ impl ModuleVisitor for FirstElements {
     }
 }
 
+/// Numbers made for each one of an average: itself, and two on the way to it.
+const NEW_NUMBERS: usize = 3;
+
 /// `average + (1 - decay) * (model - average)`, tensor by tensor; both on the plain device. Written so, what does not
 /// change in the model (a frozen backbone) keeps its bits in the average.
 fn follow<M: Module>(average: M, model: &M, decay: f64) -> M {
@@ -144,6 +147,7 @@ fn follow<M: Module>(average: M, model: &M, decay: f64) -> M {
             let Some(target) = self.to.remove(&param.id) else { return param };
             param.map(|value| {
                 let shape = value.shape();
+                room::announce_like(&value, NEW_NUMBERS * shape.num_elements());
                 let way = target.reshape(shape) - value.clone();
                 value + way.mul_scalar(1.0 - self.decay)
             })

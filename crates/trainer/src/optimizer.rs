@@ -13,10 +13,15 @@ use burn::optim::{AdamW, AdamWConfig, Optimizer as Rule, RecordState, Sgd, SgdCo
 use burn::tensor::{Device, Tensor};
 use burn_pack::Scalar;
 use kindling_layers::parameters::ModulePath;
+use kindling_layers::room;
 use kindling_layers::tensors::Tensors;
 
 use crate::config::OptimizerConfig;
 use crate::gradients::GradientSum;
+
+/// Numbers that an update makes for each weight beside the old ones: the weight, two moments, and in between AdamW's two
+/// corrected moments. SGD makes three at the most.
+const NEW_NUMBERS: usize = 5;
 
 /// An optimizer and its state.
 #[derive(Clone)]
@@ -78,7 +83,10 @@ impl Optimizer {
     }
 
     /// The state in host memory.
-    pub(crate) fn save(&self) -> (Tensors, Counters) {
+    ///
+    /// # Errors
+    /// That the copy exceeds a memory budget.
+    pub(crate) fn save(&self) -> Result<(Tensors, Counters), String> {
         match self {
             Self::AdamW(rule) => rule.save(),
             Self::Sgd(rule) => rule.save(),
@@ -109,17 +117,19 @@ impl<R: Rule + Clone> Stateful<R> {
         (model, Self { decayed: self.decayed.clone(), plain: self.plain.clone(), states })
     }
 
-    fn save(&self) -> (Tensors, Counters) {
+    fn save(&self) -> Result<(Tensors, Counters), String> {
         let mut sink = StateSink::default();
         for (name, state) in &self.states {
             state.state_flatten(name, &mut sink);
+            // How large a state is shows when it is there, and one is small beside all.
+            room::ask_afterwards()?;
         }
         let counters = sink.scalars.into_iter().filter_map(|(name, scalar)| match scalar {
             Scalar::Int(value) => Some((name, value)),
             Scalar::UInt(value) => Some((name, value as i64)),
             Scalar::Float(_) | Scalar::Bool(_) => None, // neither rule has any
         });
-        (sink.tensors.into_iter().collect(), counters.collect())
+        Ok((sink.tensors.into_iter().collect(), counters.collect()))
     }
 
     fn load(&self, names: &[String], tensors: Tensors, counters: &Counters, device: &Device) -> Option<Self> {
@@ -166,6 +176,7 @@ impl<R: Rule> ModuleMapper for Update<'_, R> {
         let param = param.map(|weight| {
             let shape = weight.shape();
             let flat = weight.inner().reshape([shape.num_elements()]);
+            room::announce_like(&flat, NEW_NUMBERS * shape.num_elements());
             let (flat, state) = rule.step(self.rate, flat, gradient, state);
             new_state = state;
             Tensor::from_inner(flat.reshape(shape)).require_grad()

@@ -88,18 +88,17 @@ fn dense_forward(reading: &Reading<'_>, weight: &[f32], shape: &Dense) -> Vec<f3
 }
 
 fn dense_backward(reading: &Reading<'_>, weight: &[f32], dy: &[f32], shape: &Dense) -> (Gradients, Vec<f32>) {
-    let (size, threads) = (shape.output * shape.fan(), shape.threads());
+    let threads = shape.threads();
     let mut dx = vec![0.0; reading.x.len()];
-    let mut of_samples = vec![0.0; shape.batch * size];
     let mut sums = vec![Sums::default(); shape.batch * shape.input];
     let samples = dx
         .chunks_exact_mut(shape.in_sample())
-        .zip(of_samples.chunks_exact_mut(size))
         .zip(sums.chunks_exact_mut(shape.input))
         .zip(dy.chunks_exact(shape.output * shape.out_plane()))
         .enumerate()
         .collect();
-    conv::over_samples(threads, samples, |(sample, (((dx, dw), sums), dy))| {
+    let size = shape.output * shape.fan();
+    let dw = conv::sum_over_samples(threads, size, samples, |(sample, ((dx, sums), dy)), dw| {
         let mut read = Vec::new();
         if !shape.pointwise() {
             let all = 0..reading.plane();
@@ -118,7 +117,7 @@ fn dense_backward(reading: &Reading<'_>, weight: &[f32], dy: &[f32], shape: &Den
             absorb_piece(reading, sample, shape, pixels, threads, dx, sums);
         }
     });
-    (reading.finish(dx, &sums), conv::in_order(&of_samples, size))
+    (reading.finish(dx, &sums), dw)
 }
 
 /// The pixels that a pointwise convolution reads at a time. They do not depend on batch or threads.

@@ -5,8 +5,10 @@
 //! of gradients that is added back to where its values came from; and the product of the output's gradient with the
 //! tile's transpose is the filters' gradient. A tile stays in the second cache.
 
+use burn::tensor::DType;
 use rayon::prelude::*;
 
+use super::autodiff::announce;
 use super::gemm::{Matrix, Mode, Threads, multiply};
 
 /// Bytes a tile should not exceed.
@@ -228,21 +230,37 @@ pub(super) fn backward_input(dy: &[f32], weight: &[f32], shape: &Dense) -> Vec<f
 
 /// The gradient of the weight for the gradient `dy` of the output: `[output, input, k, k]`.
 pub(super) fn backward_weight(x: &[f32], dy: &[f32], shape: &Dense) -> Vec<f32> {
-    let size = shape.output * shape.fan();
-    let mut of_samples = vec![0.0; shape.batch * size];
     let inputs = x.chunks_exact(shape.in_sample());
-    let of_outputs = dy.chunks_exact(shape.output * shape.out_plane());
-    let samples = of_samples.chunks_exact_mut(size).zip(inputs).zip(of_outputs).collect();
-    over_samples(shape.threads(), samples, |((dw, x), dy)| shape.backward_weight(x, dy, dw));
-    in_order(&of_samples, size)
+    let samples = inputs.zip(dy.chunks_exact(shape.output * shape.out_plane()));
+    sum_over_samples(shape.threads(), shape.output * shape.fan(), samples.collect(), |(x, dy), dw| {
+        shape.backward_weight(x, dy, dw);
+    })
 }
 
-/// Adds gradients up in the order of the samples, whatever thread made them.
-pub(super) fn in_order(of_samples: &[f32], size: usize) -> Vec<f32> {
-    let mut sum = of_samples[..size].to_vec();
-    for of_sample in of_samples[size..].chunks_exact(size) {
-        for (sum, value) in sum.iter_mut().zip(of_sample) {
-            *sum += value;
+/// The sum of `size` numbers that `work` adds to zeros for each sample.
+///
+/// They are added in the order of the samples, whatever thread made them; only as many are held as are made at once.
+pub(super) fn sum_over_samples<T: Send>(
+    threads: Threads,
+    size: usize,
+    samples: Vec<T>,
+    work: impl Fn(T, &mut [f32]) + Send + Sync,
+) -> Vec<f32> {
+    let at_once = match threads {
+        Threads::One => rayon::current_num_threads().min(samples.len()),
+        Threads::All => 1,
+    };
+    announce((at_once + 1) * size, DType::F32);
+    let mut sum = vec![0.0; size];
+    let mut parts = vec![0.0; at_once * size];
+    let mut samples = samples.into_iter().peekable();
+    while samples.peek().is_some() {
+        parts.fill(0.0);
+        let wave: Vec<_> = parts.chunks_exact_mut(size).zip(samples.by_ref().take(at_once)).collect();
+        let made = wave.len() * size;
+        over_samples(threads, wave, |(part, sample)| work(sample, part));
+        for part in parts[..made].chunks_exact(size) {
+            sum.iter_mut().zip(part).for_each(|(sum, value)| *sum += value);
         }
     }
     sum

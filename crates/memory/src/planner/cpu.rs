@@ -60,8 +60,8 @@ impl Convolution {
         row * rows * self.parallel()
     }
 
-    /// While the weight's gradient is made: one for each sample, their sum, and tiles.
+    /// While the weight's gradient is made: one for each sample that is computed at a time, their sum, and tiles.
     pub(super) fn weight_gradient(&self) -> u64 {
-        self.tiles() + (self.batch + 1) * self.output.channels as u64 * self.fan() * NUMBER
+        self.tiles() + (self.parallel() + 1) * self.output.channels as u64 * self.fan() * NUMBER
     }
 }

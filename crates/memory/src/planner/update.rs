@@ -70,8 +70,8 @@ pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut L
 
     if matches!(situation.target, Target::Cpu { .. }) {
         ledger.moment = Moment::Checkpoint;
-        // The batch that was trained on is gone. Every tensor is read, and then written into a document.
+        // The batch that was trained on is gone. Every tensor is read, and written from there.
         ledger.remove(Part::Overhead, host_batch(graph, situation));
-        ledger.burst(2 * (weights(graph, situation) + moments(graph, situation)));
+        ledger.burst(weights(graph, situation) + moments(graph, situation));
     }
 }
