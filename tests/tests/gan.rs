@@ -45,8 +45,12 @@ impl Place {
     }
 
     fn trained() -> Self {
+        Self::trained_with(FLAGS)
+    }
+
+    fn trained_with(flags: &str) -> Self {
         let place = Self::new();
-        Outcome::of(&mut gan(&place.data, &place.run, FLAGS)).succeeded();
+        Outcome::of(&mut gan(&place.data, &place.run, flags)).succeeded();
         place
     }
 
@@ -114,9 +118,8 @@ fn assert_same(run: &Path, other: &Path, when: &str) {
     assert_eq!(stated(&last), stated(&other_last), "{when}");
 }
 
-#[test]
-fn faults_in_both_halves_leave_the_bits_of_a_gan() {
-    let place = Place::trained();
+fn faults_in_both_halves_leave_the_bits(flags: &str) {
+    let place = Place::trained_with(flags);
     let phases = [
         "imagine",
         "upload",
@@ -144,12 +147,51 @@ fn faults_in_both_halves_leave_the_bits_of_a_gan() {
         .chain(["oom@step=6,phase=checkpoint".to_string()])
         .collect();
     let run = place.path("faults");
-    let mut command = gan(&place.data, &run, FLAGS);
+    let mut command = gan(&place.data, &run, flags);
     Outcome::of(command.env("KINDLING_FAULT", schedule.join(";"))).succeeded();
     let recovered = events(&run).into_iter().filter(|event| event["event"] == "recovered").count();
     assert_eq!(recovered, schedule.len(), "every fault was met");
     assert_same(&place.run, &run, "with faults");
     assert_eq!(json_of(&run.join("metrics.json"))["recoveries"], schedule.len());
+}
+
+#[test]
+fn faults_in_both_halves_leave_the_bits_of_a_gan() {
+    faults_in_both_halves_leave_the_bits(FLAGS);
+}
+
+#[test]
+fn faults_in_both_halves_leave_the_bits_of_a_gan_in_half_formats() {
+    for precision in ["bf16", "f16"] {
+        for recompute in ["none", "stages"] {
+            faults_in_both_halves_leave_the_bits(&format!("{FLAGS} --precision {precision} --recompute {recompute}"));
+        }
+    }
+}
+
+#[test]
+fn a_gan_in_a_half_format_keeps_float32_weights_and_begins_where_float32_does() {
+    let first = |precision: &str| -> Vec<f64> {
+        let place = Place::trained_with(&format!("{FLAGS} --precision {precision}"));
+        let newest = checkpoints(&place.run).pop().unwrap();
+        for file in ["generator-weights", "generator-average", "discriminator-weights", "discriminator-optimizer"] {
+            let tensors = read_tensors(&newest.join(file).with_extension("safetensors"));
+            assert!(tensors.values().all(|tensor| tensor.dtype == "F32"), "{precision}: {file} is float32");
+        }
+        let metrics = json_of(&place.run.join("metrics.json"));
+        assert_eq!(metrics["precision"], precision);
+        let skipped = events(&place.run).into_iter().filter(|event| event["event"] == "skipped").count();
+        assert_eq!(metrics["skipped_iterations"], skipped);
+        let first = iterations(&place.run).swap_remove(0);
+        ["discriminator_loss", "generator_loss", "spread"].map(|key| first[key].as_f64().unwrap()).to_vec()
+    };
+    let full = first("f32");
+    let half = first("bf16");
+    assert!(half != full, "bf16 rounds somewhere");
+    let near = half.iter().zip(&full).all(|(half, full)| (half - full).abs() < 2e-2 * full.abs().max(1.0));
+    assert!(near, "{half:?} in bf16, {full:?} in f32");
+    // The first iterations of f16 are left out until the loss scale has been found, so its first is another.
+    assert!(first("f16").iter().all(|number| number.is_finite()));
 }
 
 #[test]
@@ -288,6 +330,7 @@ fn a_run_is_not_resumed_as_something_else() {
         ("--spectral-norm off", "--spectral-norm"),
         ("--loss least-squares", "hinge"),
         ("--iterations 99", "12"),
+        ("--precision bf16", "f32"),
         ("--micro-batch 2", "--norm-group"),
     ] {
         let sentence = refused(&place.run, flags);

@@ -84,6 +84,12 @@ pub struct GanMetrics {
     pub kernel: Option<f64>,
     /// Images of either kind that were compared.
     pub compared: usize,
+    /// The format of feature maps.
+    #[serde(default)]
+    pub precision: String,
+    /// Iterations left out because gradients were not finite in a half format.
+    #[serde(default)]
+    pub skipped_iterations: u64,
     /// Training speed over the whole run in real images, previews left out.
     #[serde(with = "crate::number")]
     pub images_per_second: f64,

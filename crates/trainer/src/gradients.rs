@@ -7,6 +7,14 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Gradients, Tensor};
 use kindling_layers::plain;
 
+/// The backward pass of a loss that is multiplied by `scale` for it.
+pub(crate) fn backward(loss: &Tensor<1>, scale: f64) -> Gradients {
+    match scale {
+        1.0 => loss.backward(),
+        factor => loss.clone().mul_scalar(factor).backward(),
+    }
+}
+
 /// The gradient of every parameter that has one, flattened, on the plain device.
 #[derive(Clone, Debug, Default)]
 pub struct GradientSum {

@@ -10,7 +10,7 @@ use burn::tensor::Tensor;
 use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
 use kindling_layers::{Classifier, Cuts};
 
-use crate::gradients::GradientSum;
+use crate::gradients::{GradientSum, backward};
 use crate::policy::Recompute;
 
 /// What a micro-batch leaves besides its gradients.
@@ -46,10 +46,6 @@ pub(crate) fn gradients<M: Classifier>(
     mut reach: impl FnMut(Moment),
 ) -> Left {
     let Work { images, pass, recompute, loss_scale } = work;
-    let backward = |loss: &Tensor<1>| match loss_scale {
-        1.0 => loss.backward(),
-        factor => loss.clone().mul_scalar(factor).backward(),
-    };
     let cuts = match recompute {
         Recompute::None => None,
         Recompute::Stages => Some(Cuts::Stages),
@@ -60,7 +56,7 @@ pub(crate) fn gradients<M: Classifier>(
         let images = Tensor::from_inner(images);
         let (loss, statistics) = pass::training(pass, || loss(model.forward(images)));
         reach(Moment::Backward);
-        gradients.add(backward(&loss), model);
+        gradients.add(backward(&loss, loss_scale), model);
         return Left { loss: loss.inner(), statistics };
     };
 
@@ -81,7 +77,7 @@ pub(crate) fn gradients<M: Classifier>(
     reach(Moment::Backward);
 
     // Backward: the head, then segment by segment.
-    let mut found = backward(&loss);
+    let mut found = backward(&loss, loss_scale);
     let mut gradient = last.grad_remove(&mut found);
     gradients.add(found, model);
     for index in (model.frozen_segments(cuts)..inputs.len()).rev() {

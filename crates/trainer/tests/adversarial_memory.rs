@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::{DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
-use kindling_layers::{Critic, Generator, Judgement};
+use kindling_layers::{Critic, Generator, Judgement, Precision};
 use kindling_memory::{CountingAllocator, host_usage};
 use kindling_runs::{Event, RunDir};
 use kindling_trainer::adversarial::{
@@ -115,6 +115,7 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         spectral_norm: true,
         lecam: 0.1,
         reconstruction: 0.0,
+        precision: Precision::F32,
         diff_augment: DiffAugment::ALL,
         clip_norm: None,
         seed: 1,

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use kindling_layers::precision::full;
 use kindling_layers::{AveragePool, Critic, Generator, Judgement};
 
 use crate::dcgan::{DcganDiscriminator, DcganGenerator};
@@ -83,7 +84,7 @@ impl Critic for FastGanCritic {
 fn difference(made: Tensor<4>, real: Tensor<4>) -> Tensor<1> {
     let kernel = real.dims()[2] / DECODED;
     let real = if kernel > 1 { AveragePool { kernel }.forward(real) } else { real };
-    (made - real).abs().mean()
+    (full(made) - full(real)).abs().mean()
 }
 
 impl DcganGenerator {

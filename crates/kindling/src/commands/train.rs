@@ -29,6 +29,7 @@ use crate::interrupt;
 use crate::loaders;
 use crate::memory::{Choice, MemoryBudget, does_not_fit, starting_plan};
 use crate::progress::{Console, Verbosity};
+pub(crate) use words::in_half;
 use words::{closing, note, opening, result_line, started};
 
 /// The Burn release this build stands on.

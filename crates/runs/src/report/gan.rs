@@ -6,9 +6,9 @@ use maud::{Markup, html};
 
 use super::chart::{Chart, Unit};
 use super::curves::{Point, smooth, thin};
-use super::page;
 use super::strokes::{Series, Stroke};
 use super::words;
+use super::{happened, page};
 use crate::{Environment, Event, GanMetrics};
 
 /// Samples of the generator at one moment.
@@ -104,7 +104,7 @@ impl GanReport<'_> {
             (self.tiles())
             (self.samples())
             (charts(&curves))
-            (self.happened())
+            (happened::section(self.events, Vec::new()))
         };
         page::of_run(self.title, &self.header(), &content, self.environment, self.config_toml).into_string()
     }
@@ -175,32 +175,6 @@ impl GanReport<'_> {
                                 figcaption.note { "after iteration " (grid.step) }
                             }
                         }
-                    }
-                }
-            }
-        }
-    }
-
-    /// What happened besides iterations.
-    fn happened(&self) -> Markup {
-        let line = |event: &Event| match event {
-            Event::Warned { step, text } => Some((*step, text.clone())),
-            Event::Recovered { step, during, lever, seconds, .. } => {
-                let cost = words::duration(*seconds);
-                Some((*step, format!("memory ran out in {during}: {lever}; it cost {cost} and changed nothing")))
-            }
-            Event::Interrupted { step } => Some((*step, "interrupted and saved".into())),
-            Event::Resumed { step } => Some((*step, "resumed".into())),
-            Event::Finished { step, seconds } => Some((*step, format!("finished after {}", words::duration(*seconds)))),
-            _ => None,
-        };
-        let lines: Vec<(u64, String)> = self.events.iter().filter_map(line).collect();
-        html! {
-            @if !lines.is_empty() {
-                section {
-                    h2 { "What happened" }
-                    ol.happened {
-                        @for (step, text) in lines.iter().take(100) { li { span { "step " (step) } (text) } }
                     }
                 }
             }

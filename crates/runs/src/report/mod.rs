@@ -6,6 +6,7 @@ mod confusion;
 mod curves;
 mod figures;
 mod gan;
+mod happened;
 mod page;
 mod pictures;
 mod strokes;

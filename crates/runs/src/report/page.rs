@@ -3,7 +3,7 @@
 use maud::{Markup, PreEscaped, html};
 
 use super::curves::Steps;
-use super::{Report, confusion, figures, pictures, words};
+use super::{Report, confusion, figures, happened, pictures, words};
 use crate::html::frame;
 use crate::{Environment, Event, Score};
 
@@ -14,13 +14,17 @@ const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inlin
 
 pub(super) fn page(report: &Report<'_>) -> Markup {
     let steps = Steps::of(report.events);
+    let resized = |(step, before, after): &(u64, usize, usize)| {
+        (*step, format!("micro-batch {before} → {after}, same global batch"))
+    };
+    let resized = steps.micro_batches.iter().map(resized).collect();
     let content = html! {
         (tiles(report))
         (figures::curves(report, &steps))
         (confusion::section(report))
         (pictures::section(report))
         (figures::cost(&steps))
-        (happened(report, &steps))
+        (happened::section(report.events, resized))
     };
     of_run(report.title, &header(report), &content, report.environment, report.config_toml)
 }
@@ -192,52 +196,6 @@ fn device_memory(report: &Report<'_>) -> String {
     match report.environment.device.device_memory_bytes {
         Some(memory) => format!("of {}", words::bytes(memory)),
         None => "while training".into(),
-    }
-}
-
-/// What happened besides steps. Nothing that a reader should know is only in the log.
-fn happened(report: &Report<'_>, steps: &Steps) -> Markup {
-    let mut lines: Vec<(u64, String)> = Vec::new();
-    let mut checkpoints = 0;
-    for event in report.events {
-        match event {
-            Event::Recovered { step, during, lever, seconds, .. } => {
-                let cost = words::duration(*seconds);
-                lines.push((*step, format!("memory ran out in {during}: {lever}; it cost {cost} and changed nothing")));
-            }
-            Event::Skipped { step, loss_scale } => {
-                lines.push((*step, format!("gradients not finite: update left out, loss scale {loss_scale}")));
-            }
-            Event::WarmedUp { step, seconds, .. } => {
-                lines.push((*step, format!("kernels chosen in {}", words::duration(*seconds))));
-            }
-            Event::BadSample { step, split, path, reason } => {
-                lines.push((*step, format!("{split} sample left out: {path} ({reason})")));
-            }
-            Event::Interrupted { step } => lines.push((*step, "interrupted and saved".into())),
-            Event::Resumed { step } => lines.push((*step, "resumed".into())),
-            Event::Finished { step, seconds } => {
-                lines.push((*step, format!("finished after {}", words::duration(*seconds))));
-            }
-            Event::Checkpoint { .. } => checkpoints += 1,
-            _ => {}
-        }
-    }
-    for (step, before, after) in &steps.micro_batches {
-        lines.push((*step, format!("micro-batch {before} → {after}, same global batch")));
-    }
-    lines.sort_by_key(|line| line.0);
-    html! {
-        @if !lines.is_empty() {
-            section {
-                h2 { "What happened" }
-                ol.happened {
-                    @for (step, text) in lines.iter().take(100) { li { span { "step " (step) } (text) } }
-                }
-                @if lines.len() > 100 { p.note { "And " (lines.len() - 100) " more, in events.jsonl." } }
-                @if checkpoints > 0 { p.note { (words::plural(checkpoints, "checkpoint", "checkpoints")) " saved." } }
-            }
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a run of two networks is told.
 
+use kindling_layers::Precision;
 use kindling_layers::pass::normalisation_groups;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,9 @@ pub struct AdversarialConfig {
     pub lecam: f64,
     /// Strength of the discriminator's self-supervision where it has one.
     pub reconstruction: f64,
+    /// The format of feature maps; weights, statistics, scores and updates are float32.
+    #[serde(default)]
+    pub precision: Precision,
     /// Changes of images that gradients pass through.
     pub diff_augment: DiffAugment,
     /// Gradients of either network whose global norm is larger are scaled down to it.

@@ -30,6 +30,7 @@ mod spectral;
 mod step;
 #[cfg(test)]
 mod step_tests;
+mod sums;
 #[cfg(test)]
 mod testing;
 

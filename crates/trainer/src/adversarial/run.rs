@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader};
-use kindling_layers::{Critic, Generator, Precision};
+use kindling_layers::{Critic, Generator};
 use kindling_memory::Meter;
 use kindling_runs::{Event, EventLog, RunDir};
 
@@ -108,7 +108,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         let state = TrainState {
             learner: Pair::new(networks.generator, networks.critic, &config),
             policy: policy(&config, setup.start),
-            loss_scale: LossScale::new(Precision::F32),
+            loss_scale: LossScale::new(config.precision),
             progress: Progress::default(),
         };
         let checkpoints = Checkpoints::new(setup.run.checkpoints(), setup.model_name);
@@ -132,6 +132,11 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         let step = self.state.progress.step;
         self.log.rewind_to(step)?;
         self.emit(Event::Resumed { step }, observer)
+    }
+
+    /// How many iterations were left out because gradients were not finite in a half format.
+    pub fn skipped_iterations(&self) -> u64 {
+        self.state.loss_scale.skipped()
     }
 
     /// Where the run is; steps are iterations.
@@ -232,11 +237,15 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
             &setup.device,
             || abandon_graph(&state.learner.generator.model, &setup.device),
             |recovery| recoveries.push(recovery.clone()),
-            |plan| engine.compute(&state.learner, batch, plan, step),
+            |plan| engine.compute(&state.learner, batch, plan, step, state.loss_scale.factor()),
         );
         records::tell(&mut self.state, &mut self.log, "training", recoveries, observer)?;
-        let (good, policy) = outcome?;
         let seconds = started.elapsed().as_secs_f64();
+        if let (Err(TrainError::NotFinite { .. }), Some(next)) = (&outcome, self.state.loss_scale.after_overflow()) {
+            self.state.skip(next, batch.len(), seconds);
+            return self.emit(Event::Skipped { step, loss_scale: next.factor() }, observer);
+        }
+        let (good, policy) = outcome?;
         self.state.commit(good.pair, policy, batch.len(), seconds);
         let event = Event::Iteration {
             step,

@@ -5,8 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
-use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
-use kindling_layers::{Critic, Generator, plain};
+use kindling_layers::pass::{self, TrainingPass};
+use kindling_layers::precision::full;
+use kindling_layers::{Critic, Generator};
 use kindling_memory::panic_message;
 use kindling_random::{Purpose, rng};
 use rand::RngExt;
@@ -18,15 +19,16 @@ use super::lecam::LeCam;
 use super::pair::Pair;
 use super::segments;
 use super::spectral::{Normalised, SpectralNorm};
+use super::sums::Sums;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
-use crate::gradients::GradientSum;
+use crate::gradients::backward;
 use crate::learner::{Move, decay_at};
 use crate::micro_batch::{MicroBatch, micro_batches};
 use crate::norm_momentum::NormMomentum;
 use crate::policy::{Plan, Recompute};
 use crate::recovery::abandon_graph;
-use crate::step::{read, read_any, upload};
+use crate::step::{read_any, upload};
 
 /// Kinds of images, for their changes.
 const REAL: u64 = 0;
@@ -67,42 +69,9 @@ struct Round {
     made_believed: f64,
 }
 
-/// Sums over the micro-batches of a half.
-#[derive(Default)]
-struct Sums {
-    gradients: GradientSum,
-    statistics: BatchStatistics,
-    /// Numbers to read at the gate, in an order of the half's own, `[1]` each.
-    numbers: Vec<Tensor<1>>,
-}
-
-impl Sums {
-    /// Adds to the numbers, which are as many every time.
-    fn count<const N: usize>(&mut self, numbers: [Tensor<1>; N]) {
-        let numbers = numbers.map(plain);
-        if self.numbers.is_empty() {
-            self.numbers = numbers.into();
-            return;
-        }
-        let known = std::mem::take(&mut self.numbers);
-        self.numbers = known.into_iter().zip(numbers).map(|(known, number)| known + number).collect();
-    }
-
-    /// Reads the numbers, and last the norm of all gradients, in one transfer that depends on everything.
-    fn gate(&mut self) -> Result<Vec<f64>, String> {
-        let squares = self.gradients.squared_norm().ok_or("the network has no parameters")?;
-        let mut all: Vec<Tensor<1>> = self.numbers.drain(..).map(|number| number.reshape([1])).collect();
-        all.push(squares.reshape([1]));
-        let mut read = read(Tensor::cat(all, 0))?;
-        if let Some(norm) = read.last_mut() {
-            *norm = norm.sqrt();
-        }
-        Ok(read)
-    }
-}
-
 impl AdversarialEngine {
-    /// Computes iteration `step` from a pair, which stays as it is.
+    /// Computes iteration `step` from a pair, which stays as it is. Losses are multiplied by `loss_scale` for their
+    /// backward passes, and gradients divided by it.
     ///
     /// # Errors
     /// As [`crate::step::StepEngine::compute`].
@@ -112,13 +81,14 @@ impl AdversarialEngine {
         batch: &HostBatch,
         plan: &Plan,
         step: u64,
+        loss_scale: f64,
     ) -> Result<GoodIteration<G, D>, TrainError> {
         let cuts = micro_batches(self.config.batch_size, self.config.norm_group, plan.micro_batch);
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
         // Normalised critics have graphs of their own, which an attempt that fails may leave behind.
         let mut critics = Vec::new();
-        let attempt = || self.attempt(pair, batch, plan, step, &mut critics, &failed, micro_batch);
+        let attempt = || self.attempt(pair, batch, plan, step, loss_scale, &mut critics, &failed, micro_batch);
         let outcome =
             catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|panic| Err(failed(&panic_message(panic.as_ref()))));
         if outcome.is_err() {
@@ -136,6 +106,7 @@ impl AdversarialEngine {
         batch: &HostBatch,
         plan: &Plan,
         step: u64,
+        loss_scale: f64,
         critics: &mut Vec<D>,
         failed: &dyn Fn(&str) -> TrainError,
         micro_batch: usize,
@@ -148,15 +119,15 @@ impl AdversarialEngine {
             // A backward pass has freed the graphs of the round before.
             critics.clear();
             critics.push(network.clone());
-            let mut sums = self.teach(&plain, &network, batch, rows.clone(), plan, anchors, step);
+            let mut sums = self.teach(&plain, &network, batch, rows.clone(), plan, anchors, step, loss_scale);
             sums.gradients = back.carry_over(sums.gradients);
             self.faults.at(step, Phase::Gate, 0);
-            let round = Round::of(&sums.gate().map_err(|text| failed(&text))?);
+            let round = Round::of(&sums.gate(loss_scale).map_err(|text| failed(&text))?);
             finite(step, round.loss, round.norm)?;
             if self.config.lecam > 0.0 {
                 anchors = Some(LeCam::after(anchors, round.real, round.made));
             }
-            let by = self.movement(step, self.config.lr_discriminator, round.norm);
+            let by = self.movement(step, self.config.lr_discriminator, round.norm, loss_scale);
             self.faults.at(step, Phase::Optimizer, 0);
             critic = critic.moved(sums.gradients, sums.statistics, &by);
             last = Some(round);
@@ -166,12 +137,12 @@ impl AdversarialEngine {
         drop(plain);
 
         let (network, _) = normalise(&critic.model, &mut spectral);
-        let mut sums = self.learn(&pair.generator.model, network.no_grad(), plan, step);
+        let mut sums = self.learn(&pair.generator.model, network.no_grad(), plan, step, loss_scale);
         self.faults.at(step, Phase::GeneratorGate, 0);
-        let gate = sums.gate().map_err(|text| failed(&text))?;
+        let gate = sums.gate(loss_scale).map_err(|text| failed(&text))?;
         let [loss, spread, norm] = gate.as_slice() else { return Err(failed("the gate is incomplete")) };
         finite(step, *loss, *norm)?;
-        let by = self.movement(step, self.config.lr, *norm);
+        let by = self.movement(step, self.config.lr, *norm, loss_scale);
         self.faults.at(step, Phase::GeneratorOptimizer, 0);
         let generator = pair.generator.moved(sums.gradients, sums.statistics, &by);
         let pair = Pair { generator, critic, spectral, anchors };
@@ -202,6 +173,7 @@ impl AdversarialEngine {
         plan: &Plan,
         anchors: Option<LeCam>,
         step: u64,
+        loss_scale: f64,
     ) -> Sums {
         let device = self.device.clone().without_autodiff();
         let total = rows.len();
@@ -221,28 +193,30 @@ impl AdversarialEngine {
             let judge = || critic.judge(Tensor::from_inner(real), choice);
             let (judgement, statistics) = pass::training(pass.clone(), judge);
             sums.statistics.merge(statistics);
-            let share = 1.0 / (total * judgement.scores.dims()[1]) as f64;
-            let mut lost = loss.of_real(judgement.scores.clone());
+            let scores = full(judgement.scores);
+            let share = 1.0 / (total * scores.dims()[1]) as f64;
+            let mut lost = loss.of_real(scores.clone());
             if let Some(anchors) = anchors {
-                lost = lost + anchors.of_real(judgement.scores.clone()).mul_scalar(lecam);
+                lost = lost + anchors.of_real(scores.clone()).mul_scalar(lecam);
             }
             let mut lost = lost.sum().mul_scalar(share);
             if let Some(difference) = judgement.reconstruction.filter(|_| reconstruction > 0.0) {
-                lost = lost + difference.mul_scalar(reconstruction * rows.len() as f64 / total as f64);
+                lost = lost + full(difference).mul_scalar(reconstruction * rows.len() as f64 / total as f64);
             }
             self.faults.at(step, Phase::Backward, index);
-            sums.gradients.add(lost.backward(), critic);
-            let real = (lost, judgement.scores);
+            sums.gradients.add(backward(&lost, loss_scale), critic);
+            let real = (lost, scores);
 
             let made = self.change(made, rows, MADE_FOR_CRITIC, step);
             let (scores, statistics) = pass::training(pass, || critic.forward(Tensor::from_inner(made)));
             sums.statistics.merge(statistics);
+            let scores = full(scores);
             let mut lost = loss.of_made(scores.clone());
             if let Some(anchors) = anchors {
                 lost = lost + anchors.of_made(scores.clone()).mul_scalar(lecam);
             }
             let lost = lost.sum().mul_scalar(share);
-            sums.gradients.add(lost.backward(), critic);
+            sums.gradients.add(backward(&lost, loss_scale), critic);
 
             let believed = |scores: &Tensor<2>| {
                 let believed = scores.clone().inner().greater_scalar(loss.threshold()).float();
@@ -263,11 +237,12 @@ impl AdversarialEngine {
         let half = Half::Discriminator;
         let latent = latents(self.config.seed, step, half, rows.clone(), self.latent, &device);
         // What these images do to the statistics is not kept: the generator's come from its own half.
+        let latent = self.config.precision.cast(latent);
         pass::training(self.pass(micro, rows, half, step), || plain.forward(latent)).0
     }
 
     /// The generator's half. `critic` passes gradients on and keeps none.
-    fn learn<G: Generator, D: Critic>(&self, model: &G, critic: D, plan: &Plan, step: u64) -> Sums {
+    fn learn<G: Generator, D: Critic>(&self, model: &G, critic: D, plan: &Plan, step: u64, loss_scale: f64) -> Sums {
         let device = self.device.clone().without_autodiff();
         let batch = self.config.batch_size;
         let loss = self.config.loss;
@@ -279,11 +254,13 @@ impl AdversarialEngine {
             let rows = micro.rows.clone();
             let pass = self.pass(micro, rows.clone(), Half::Generator, step);
             let latent = latents(self.config.seed, step, Half::Generator, rows.clone(), self.latent, &device);
+            let latent = self.config.precision.cast(latent);
             self.faults.at(step, Phase::GeneratorForward, index);
             let judge = |images: Tensor<4>, pass| {
                 let changed = self.change(images, rows.clone(), MADE_FOR_GENERATOR, step);
                 // The discriminator's statistics are those of its own half: these are not kept.
                 let (scores, _) = pass::training(pass, || critic.forward(changed));
+                let scores = full(scores);
                 let share = 1.0 / (batch * scores.dims()[1]) as f64;
                 loss.of_generator(scores).sum().mul_scalar(share)
             };
@@ -294,7 +271,7 @@ impl AdversarialEngine {
                     sums.statistics.merge(statistics);
                     let lost = judge(images.clone(), pass);
                     self.faults.at(step, Phase::GeneratorBackward, index);
-                    sums.gradients.add(lost.backward(), model);
+                    sums.gradients.add(backward(&lost, loss_scale), model);
                     (lost, images.inner())
                 }
                 Some(valid) => {
@@ -303,7 +280,7 @@ impl AdversarialEngine {
                     let images = Tensor::from_inner(made.images.clone()).require_grad();
                     let lost = judge(images.clone(), pass);
                     self.faults.at(step, Phase::GeneratorBackward, index);
-                    let mut found = lost.backward();
+                    let mut found = backward(&lost, loss_scale);
                     if let Some(gradient) = images.grad_remove(&mut found) {
                         drop(found);
                         let images = made.images.clone();
@@ -315,6 +292,7 @@ impl AdversarialEngine {
                 }
             };
             sums.count([lost]);
+            let images = full(images);
             let now = [images.clone().sum_dim(0), images.square().sum_dim(0)];
             pixels = Some(match pixels.take() {
                 None => now,
@@ -332,11 +310,12 @@ impl AdversarialEngine {
         sums
     }
 
-    /// Images as the discriminator sees them.
+    /// Images as the discriminator sees them. What is changed is changed in float32.
     fn change(&self, images: Tensor<4>, rows: Range<usize>, kind: u64, step: u64) -> Tensor<4> {
         let augment = self.config.diff_augment;
         let size = images.dims()[2];
-        augment.apply(images, &augment.draw(self.config.seed, step, rows, kind, size))
+        let changes = augment.draw(self.config.seed, step, rows, kind, size);
+        self.config.precision.cast(augment.apply(full(images), &changes))
     }
 
     fn pass(&self, micro: &MicroBatch, rows: Range<usize>, half: Half, step: u64) -> TrainingPass {
@@ -350,10 +329,10 @@ impl AdversarialEngine {
         }
     }
 
-    fn movement(&self, step: u64, rate: f64, norm: f64) -> Move {
+    fn movement(&self, step: u64, rate: f64, norm: f64, loss_scale: f64) -> Move {
         let scale = match self.config.clip_norm {
-            Some(limit) if norm > limit => limit / norm,
-            _ => 1.0,
+            Some(limit) if norm > limit => limit / norm / loss_scale,
+            _ => 1.0 / loss_scale,
         };
         let rate = rate * self.config.rate_at(step);
         Move { rate, scale, momentum: self.norm_momentum.at(step), decay: decay_at(self.config.ema, step) }

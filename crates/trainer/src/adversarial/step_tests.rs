@@ -1,6 +1,7 @@
 //! What an iteration promises.
 
 use burn::tensor::Device;
+use kindling_layers::Precision;
 use kindling_layers::tensors::Tensors;
 
 use super::augment::DiffAugment;
@@ -35,6 +36,7 @@ fn config() -> AdversarialConfig {
         spectral_norm: true,
         lecam: 0.1,
         reconstruction: 0.5,
+        precision: Precision::F32,
         diff_augment: DiffAugment::ALL,
         clip_norm: Some(5.0),
         seed: 4,
@@ -65,7 +67,7 @@ fn plan(micro_batch: usize, recompute: Recompute) -> Plan {
 type Good = GoodIteration<ToyGenerator, ToyCritic>;
 
 fn compute(pair: &Toys, step: u64, plan: Plan, faults: &str) -> Result<Good, TrainError> {
-    engine(&config(), faults).compute(pair, &batch(16, step as usize), &plan, step)
+    engine(&config(), faults).compute(pair, &batch(16, step as usize), &plan, step, 1.0)
 }
 
 fn train(steps: u64, plan: Plan) -> Toys {
@@ -110,6 +112,26 @@ fn the_micro_batch_changes_an_iteration_by_rounding_only() {
             assert!(distance(whole, parts) < limit, "{name}, micro-batch {micro}: {}", distance(whole, parts));
         }
     }
+}
+
+/// The loss scale cancels: a power of two changes no digit that float32 holds.
+#[test]
+fn an_iteration_in_a_half_format_is_float32s_to_its_digits_whatever_the_loss_scale() {
+    let of = |precision: Precision, scale: f64| {
+        let config = AdversarialConfig { precision, diff_augment: DiffAugment::ALL, ..config() };
+        let plan = plan(4, Recompute::None);
+        let good = engine(&config, "").compute(&start(&config), &batch(16, 1), &plan, 1, scale).unwrap();
+        [good.critic_loss, good.generator_loss, good.critic_norm, good.generator_norm, good.indicators.spread]
+    };
+    let near = |found: [f64; 5], expected: [f64; 5], digits: f64, what: &str| {
+        let far = found.iter().zip(&expected).any(|(a, b)| (a - b).abs() > digits * b.abs().max(0.1));
+        assert!(!far, "{what}: {found:?}, {expected:?} in float32");
+        assert!(found != expected, "{what}: it rounds somewhere");
+    };
+    let full = of(Precision::F32, 1.0);
+    near(of(Precision::Bf16, 1.0), full, 5e-2, "bf16");
+    near(of(Precision::F16, 256.0), full, 5e-3, "f16");
+    assert_eq!(of(Precision::F32, 256.0), full);
 }
 
 #[test]
@@ -170,7 +192,7 @@ fn a_loss_that_is_not_a_number_stops_before_anything_changes() {
     let mut poisoned = batch(16, 2);
     poisoned.images[7] = f32::NAN;
     let plan = plan(8, Recompute::None);
-    let error = engine(&config(), "").compute(&pair, &poisoned, &plan, 2).err().expect("the loss is NaN");
+    let error = engine(&config(), "").compute(&pair, &poisoned, &plan, 2, 1.0).err().expect("the loss is NaN");
     assert!(matches!(error, TrainError::NotFinite { step: 2, .. }), "{error}");
 }
 
@@ -192,7 +214,7 @@ fn every_loss_trains_with_and_without_everything_else() {
                 false => full,
             };
             let pair = start(&config);
-            let good = engine(&config, "").compute(&pair, &batch(16, 0), &plan(8, Recompute::None), 1).unwrap();
+            let good = engine(&config, "").compute(&pair, &batch(16, 0), &plan(8, Recompute::None), 1, 1.0).unwrap();
             let told = good.indicators;
             assert!((0.0..=1.0).contains(&told.real_believed) && (0.0..=1.0).contains(&told.made_believed));
             assert!(told.spread > 0.0 && good.critic_norm > 0.0 && good.generator_norm > 0.0);

@@ -36,6 +36,8 @@ pub(super) fn conclude(
         frechet: compared.last().map(|it| it.0),
         kernel: compared.last().map(|it| it.1),
         compared: compared.last().map_or(0, |it| it.2),
+        precision: config.train.precision.to_string(),
+        skipped_iterations: trainer.skipped_iterations(),
         images_per_second: progress.images as f64 / progress.seconds.max(1e-9),
         peak_memory_bytes: trainer.peak_memory(),
         seconds: progress.seconds,

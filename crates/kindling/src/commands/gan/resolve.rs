@@ -104,6 +104,7 @@ impl Args {
                 Choice::Auto => 0.0,
             },
             reconstruction: self.reconstruction.unwrap_or(1.0),
+            precision: self.precision.unwrap_or_default(),
             diff_augment: match self.diff_augment.unwrap_or(Choice::Auto) {
                 Choice::Fixed(augment) => augment,
                 Choice::Auto if few => DiffAugment::ALL,
@@ -146,6 +147,7 @@ impl Args {
             ),
             changed("--lecam", self.lecam.and_then(Choice::fixed), train.lecam),
             changed("--reconstruction", self.reconstruction, train.reconstruction),
+            changed("--precision", self.precision, train.precision),
             changed("--diff-augment", self.diff_augment.and_then(Choice::fixed), train.diff_augment),
             changed_option("--clip-norm", self.clip_norm, train.clip_norm),
             changed("--seed", self.seed, train.seed),

@@ -1,10 +1,12 @@
 //! `kindling gan sample`: images of a trained generator.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use burn::tensor::TensorData;
 use kindling_data::Image;
-use kindling_runs::RunDir;
+use kindling_layers::tensors::to_bytes;
+use kindling_runs::{RunDir, write_atomically};
 use kindling_trainer::adversarial::{between, sample_latent};
 
 use super::compare::make;
@@ -30,6 +32,10 @@ pub(crate) struct Args {
     /// A folder for one PNG an image, or a file ending in .png for a grid of them all
     #[arg(long, value_name = "DIR|FILE.png")]
     out: PathBuf,
+    /// Also write the vectors that the images are made from, `latents` of [images, width], to a safetensors file: what an
+    /// exported generator is given to make the same images
+    #[arg(long, value_name = "FILE")]
+    latents: Option<PathBuf>,
     /// Go from image to image in eight steps instead: every eight images are one way
     #[arg(long)]
     interpolate: bool,
@@ -76,8 +82,18 @@ impl Args {
             let columns = if self.interpolate { WAY } else { pictures::columns(kept.len()) };
             pictures::write_grid(&kept, columns, &self.out)?;
         }
+        if let Some(path) = &self.latents {
+            self.write_latents(path, width)?;
+        }
         eprintln!("{} images: {}", self.count, self.out.display());
         Ok(Done::Complete)
+    }
+
+    fn write_latents(&self, path: &Path, width: usize) -> Result<()> {
+        let all: Vec<f32> = (0..self.count).flat_map(|index| self.latent(index, width)).collect();
+        let all = TensorData::new(all, [self.count as usize, width]);
+        let bytes = to_bytes(&[("latents".to_string(), all)].into(), None).map_err(anyhow::Error::msg)?;
+        Ok(write_atomically(path, &bytes)?)
     }
 
     fn latent(&self, index: u64, width: usize) -> Vec<f32> {

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{Dataset, Loader, LoaderConfig};
-use kindling_layers::parameters;
+use kindling_layers::{Precision, parameters};
 use kindling_runs::{DeviceFacts, Environment, Event, RunDir};
 use kindling_trainer::adversarial::{AdversarialLoss, AdversarialSetup, AdversarialTrainer, DiffAugment};
 use kindling_trainer::{Ended, Faults, Observer, Plan, Recompute};
@@ -18,7 +18,7 @@ use super::features::Extractor;
 use super::finish::conclude;
 use super::preview::{Looker, Ruler, grid_path};
 use crate::Done;
-use crate::commands::train::environment;
+use crate::commands::train::{environment, in_half};
 use crate::dataset;
 use crate::device::{Chosen, DeviceChoice};
 use crate::interrupt;
@@ -93,6 +93,9 @@ pub(crate) struct Args {
     /// Strength of fastgan_512's self-supervision of the discriminator [default: 1]
     #[arg(long, value_name = "STRENGTH", help_heading = "Training")]
     pub(super) reconstruction: Option<f64>,
+    /// Format of feature maps: f32, bf16 or f16; weights, statistics, scores and updates are always f32 [default: f32]
+    #[arg(long, value_name = "FORMAT", help_heading = "Training")]
+    pub(super) precision: Option<Precision>,
     /// Changes of images that gradients pass through: none, or some of colour,translation,cutout; auto is all of them for
     /// less than 10,000 images, otherwise none [default: auto]
     #[arg(long, value_name = "auto|CHANGES", help_heading = "Training")]
@@ -204,6 +207,7 @@ impl Args {
         chosen: Chosen,
         resumed: bool,
     ) -> Result<Done> {
+        chosen.check_precision(config.train.precision)?;
         let Chosen { device, facts } = chosen;
         let networks = config.networks(&device)?;
         let parameters = [parameters::count(&networks.generator), parameters::count(&networks.critic)];
@@ -358,8 +362,8 @@ fn opening(
 ) -> String {
     let train = &config.train;
     format!(
-        "{} ({:.2} M parameters against {:.2} M) on {} ({} images), batch {}, augmentation {}, spectral norm {}, device \
-         {}\nrun {}",
+        "{} ({:.2} M parameters against {:.2} M) on {} ({} images), batch {}, augmentation {}, spectral norm {}{}, \
+         device {}\nrun {}",
         config.gan.name,
         generator as f64 / 1e6,
         critic as f64 / 1e6,
@@ -368,6 +372,7 @@ fn opening(
         train.batch_size,
         train.diff_augment,
         if train.spectral_norm { "on" } else { "off" },
+        in_half(train.precision),
         device.device,
         run.path().display()
     )

@@ -52,10 +52,7 @@ pub(super) fn opening(
     let size = config.data.preprocess.size;
     let batch = config.train.batch_size;
     let micro = plan.micro_batch;
-    let precision = match config.train.precision {
-        Precision::F32 => String::new(),
-        half => format!(", feature maps in {half}"),
-    };
+    let precision = in_half(config.train.precision);
     format!(
         "{} ({:.2} M parameters) on {} ({} train, {} val, {} test images, {size}x{size}), batch {batch} in \
          micro-batches of {micro}{precision}, device {}\nrun {}",
@@ -113,4 +110,12 @@ pub(super) fn result_line(metrics: &Metrics) -> serde_json::Value {
         "peak_memory_bytes": metrics.peak_memory_bytes,
         "recoveries": metrics.recoveries,
     })
+}
+
+/// What an opening line says of the precision.
+pub(crate) fn in_half(precision: Precision) -> String {
+    match precision {
+        Precision::F32 => String::new(),
+        half => format!(", feature maps in {half}"),
+    }
 }
