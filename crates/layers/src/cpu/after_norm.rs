@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::conv::{self, Dense};
+use super::conv_input::InputGradient;
 use super::depthwise::{self, Geometry, Scratch};
 use super::gemm::{Matrix, Mode, Threads, multiply};
 use super::lanes::{sum, vectorised};
@@ -98,13 +99,14 @@ fn dense_backward(reading: &Reading<'_>, weight: &[f32], dy: &[f32], shape: &Den
         .enumerate()
         .collect();
     let size = shape.output * shape.fan();
+    let to_input = InputGradient::new(shape, weight);
     let dw = conv::sum_over_samples(threads, size, samples, |(sample, ((dx, sums), dy)), dw| {
         let mut read = Vec::new();
         if !shape.pointwise() {
             let all = 0..reading.plane();
             read_piece(reading, sample, shape, all.clone(), threads, &mut read);
             shape.backward_weight(&read, dy, dw);
-            shape.backward_input(dy, weight, dx);
+            to_input.of_sample(dy, dx);
             return absorb_piece(reading, sample, shape, all, threads, dx, sums);
         }
         let filters = Matrix::of(weight, shape.output, shape.input).transposed();

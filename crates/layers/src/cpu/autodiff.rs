@@ -13,6 +13,7 @@ use burn::tensor::{DType, Shape};
 use burn_flex::FlexTensor;
 
 use super::conv::{self, Dense};
+use super::conv_input;
 use super::depthwise::{self, Geometry};
 use super::{CpuOps, Places, dims, gate, tensor, values};
 use crate::room;
@@ -107,7 +108,7 @@ impl Backward<Flex, 2> for DenseBackward {
         let dtype = x.dtype();
         drop(x);
         register(grads, x_node, || {
-            tensor(conv::backward_input(&dy, &values(&weight), &shape), shape.input_shape(), dtype)
+            tensor(conv_input::backward_input(&dy, &values(&weight), &shape), shape.input_shape(), dtype)
         });
     }
 }

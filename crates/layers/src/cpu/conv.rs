@@ -1,18 +1,20 @@
 //! Dense convolution as matrix products: pointwise on the maps as they lie, larger kernels on tiles of columns.
 //!
 //! A tile holds, for some rows of output pixels, the input values under each kernel position: `[input * k * k, pixels]`.
-//! Its product with the filters is the output; the product of the filters' transpose with the output's gradient is a tile
-//! of gradients that is added back to where its values came from; and the product of the output's gradient with the
-//! tile's transpose is the filters' gradient. A tile stays in the second cache.
+//! Its product with the filters is the output, and the product of the output's gradient with the tile's transpose is the
+//! filters' gradient. A tile stays in the second cache.
 
 use burn::tensor::DType;
 use rayon::prelude::*;
 
 use super::autodiff::announce;
 use super::gemm::{Matrix, Mode, Threads, multiply};
+use super::lanes::vectorised;
 
 /// Bytes a tile should not exceed.
 const TILE: usize = 1 << 20;
+/// Pixels that the matrix product's kernel for the widest registers takes at a time.
+const BLOCK: usize = 64;
 /// Pixels of a product that adds up a pointwise filter's gradient.
 const PIXELS: usize = 8192;
 
@@ -58,9 +60,13 @@ impl Dense {
         self.input * self.kernel * self.kernel
     }
 
-    /// Rows of output pixels in a tile.
+    /// Rows of output pixels in a tile: as many as it should hold, and up to three more where that makes whole blocks of
+    /// pixels, for what is left over is slower.
     fn tile_rows(&self) -> usize {
-        (TILE / size_of::<f32>() / (self.fan() * self.out[1]).max(1)).clamp(1, self.out[0].max(1))
+        let [height, width] = self.out.map(|size| size.max(1));
+        let fitting = (TILE / size_of::<f32>() / (self.fan() * width).max(1)).max(1);
+        let whole = (fitting..fitting + 4).find(|rows| (rows * width).is_multiple_of(BLOCK));
+        whole.unwrap_or(fitting).min(height)
     }
 
     /// Samples are spread over the threads where there are enough of them, and computed by all threads otherwise.
@@ -70,46 +76,57 @@ impl Dense {
 
     /// Fills a tile for `rows` rows of output pixels from `first` on.
     fn gather(&self, x: &[f32], first: usize, rows: usize, tile: &mut [f32], threads: Threads) {
-        let width = self.out[1];
+        let (taps, plane) = (self.kernel * self.kernel, self.height * self.width);
         let fill = |(index, row): (usize, &mut [f32])| {
-            let (channel, tap) = (index / (self.kernel * self.kernel), index % (self.kernel * self.kernel));
-            let plane = &x[channel * self.height * self.width..][..self.height * self.width];
-            for (line, out) in row.chunks_exact_mut(width).enumerate() {
-                self.gather_line(plane, first + line, tap, out);
-            }
+            let (channel, tap) = (index / taps, index % taps);
+            self.gather_tap(&x[channel * plane..][..plane], first, tap, row);
         };
-        let lines = rows * width;
+        let lines = rows * self.out[1];
         match threads {
             Threads::All => tile.par_chunks_exact_mut(lines).enumerate().for_each(fill),
             Threads::One => tile.chunks_exact_mut(lines).enumerate().for_each(fill),
         }
     }
 
-    /// The values of one row of output pixels under one kernel position.
-    fn gather_line(&self, plane: &[f32], row: usize, tap: usize, out: &mut [f32]) {
-        let Some((line, columns, first)) = self.meeting(row, tap, out.len()) else { return out.fill(0.0) };
-        let source = &plane[line * self.width + first..(line + 1) * self.width];
-        out[..columns.start].fill(0.0);
-        out[columns.end..].fill(0.0);
-        let inside = &mut out[columns];
-        if self.stride == 1 {
-            let length = inside.len();
-            inside.copy_from_slice(&source[..length]);
+    /// The values of some rows of output pixels, from `first` on, under one kernel position.
+    fn gather_tap(&self, plane: &[f32], first: usize, tap: usize, out: &mut [f32]) {
+        let width = self.out[1];
+        let (tap_row, tap_column) = (tap / self.kernel, tap % self.kernel);
+        let columns = self.columns(tap_column);
+        let line_of = |row: usize| {
+            ((first + row) * self.stride + tap_row).checked_sub(self.before[0]).filter(|line| *line < self.height)
+        };
+        let rows = out.len() / width;
+        let inside = (0..rows).find(|row| line_of(*row).is_some()).unwrap_or(rows);
+        let outside = (inside..rows).find(|row| line_of(*row).is_none()).unwrap_or(rows);
+        out[..inside * width].fill(0.0);
+        out[outside * width..].fill(0.0);
+        let out = &mut out[inside * width..outside * width];
+        let Some(line) = line_of(inside).filter(|_| !columns.is_empty()) else { return out.fill(0.0) };
+        let begin = line * self.width + columns.start * self.stride + tap_column - self.before[1];
+        if self.stride == 1 && width == self.width {
+            // All rows at once; what comes from the row before or after is written over with zeros.
+            let count = out.len() - columns.start - (width - columns.end);
+            out[columns.start..][..count].copy_from_slice(&plane[begin..][..count]);
         } else {
-            for (out, value) in inside.iter_mut().zip(source.iter().step_by(self.stride)) {
-                *out = *value;
+            for (row, out) in out.chunks_exact_mut(width).enumerate() {
+                every(self.stride, &plane[begin + row * self.stride * self.width..], &mut out[columns.clone()]);
             }
+        }
+        for out in out.chunks_exact_mut(width) {
+            out[..columns.start].fill(0.0);
+            out[columns.end..].fill(0.0);
         }
     }
 
     /// Adds a tile of gradients back to where its values came from.
-    fn scatter(&self, dx: &mut [f32], first: usize, rows: usize, tile: &[f32], threads: Threads) {
+    pub(super) fn scatter(&self, dx: &mut [f32], first: usize, rows: usize, tile: &[f32], threads: Threads) {
         let width = self.out[1];
         let taps = self.kernel * self.kernel;
         let add = |(plane, tile): (&mut [f32], &[f32])| {
             for (tap, row) in tile.chunks_exact(rows * width).enumerate() {
                 for (line, values) in row.chunks_exact(width).enumerate() {
-                    let Some((at, columns, begin)) = self.meeting(first + line, tap, width) else { continue };
+                    let Some((at, columns, begin)) = self.meeting(first + line, tap) else { continue };
                     let target = &mut plane[at * self.width + begin..(at + 1) * self.width];
                     for (target, value) in target.iter_mut().step_by(self.stride).zip(&values[columns]) {
                         *target += *value;
@@ -124,24 +141,51 @@ impl Dense {
         }
     }
 
+    /// The output columns that meet the input under a column of the kernel.
+    fn columns(&self, tap_column: usize) -> std::ops::Range<usize> {
+        let start = self.before[1].saturating_sub(tap_column).div_ceil(self.stride);
+        let end = (self.width + self.before[1]).saturating_sub(tap_column).div_ceil(self.stride).min(self.out[1]);
+        start..end.max(start)
+    }
+
     /// Where output row `row` and kernel position `tap` meet the input: its line, the output columns that meet it, and the
     /// input column of the first of them.
-    fn meeting(&self, row: usize, tap: usize, width: usize) -> Option<(usize, std::ops::Range<usize>, usize)> {
+    fn meeting(&self, row: usize, tap: usize) -> Option<(usize, std::ops::Range<usize>, usize)> {
         let (tap_row, tap_column) = (tap / self.kernel, tap % self.kernel);
         let line = (row * self.stride + tap_row).checked_sub(self.before[0]).filter(|line| *line < self.height)?;
-        let start = self.before[1].saturating_sub(tap_column).div_ceil(self.stride);
-        let end = (self.width + self.before[1]).saturating_sub(tap_column).div_ceil(self.stride).min(width);
-        (start < end).then(|| (line, start..end, start * self.stride + tap_column - self.before[1]))
+        let columns = self.columns(tap_column);
+        let first = columns.start * self.stride + tap_column;
+        (!columns.is_empty()).then(|| (line, columns, first - self.before[1]))
     }
 
     /// Calls `work` for each tile of a sample: first row, rows, pixels before it, pixels in it.
-    fn tiles(&self, mut work: impl FnMut(usize, usize, usize, usize)) {
+    pub(super) fn tiles(&self, mut work: impl FnMut(usize, usize, usize, usize)) {
         let [height, width] = self.out;
         let each = self.tile_rows();
         for first in (0..height).step_by(each) {
             let rows = each.min(height - first);
             work(first, rows, first * width, rows * width);
         }
+    }
+}
+
+/// Every `stride`th of the values.
+fn every(stride: usize, values: &[f32], out: &mut [f32]) {
+    match stride {
+        1 => out.copy_from_slice(&values[..out.len()]),
+        2 => vectorised(
+            #[inline(always)]
+            || {
+                let (pairs, rest) = values.as_chunks::<2>();
+                for (out, pair) in out.iter_mut().zip(pairs) {
+                    *out = pair[0];
+                }
+                if let (Some(out), Some(value)) = (out.get_mut(pairs.len()), rest.first()) {
+                    *out = *value;
+                }
+            },
+        ),
+        _ => out.iter_mut().zip(values.iter().step_by(stride)).for_each(|(out, value)| *out = *value),
     }
 }
 
@@ -168,22 +212,6 @@ impl Dense {
             self.gather(x, first, rows, &mut tile, threads);
             let columns = Matrix::of(&tile, self.fan(), pixels);
             multiply(&mut y[start..], plane, Mode::Replace, filters, columns, threads);
-        });
-    }
-
-    /// The gradient of the input, to be added to zeros.
-    pub(super) fn backward_input(&self, dy: &[f32], weight: &[f32], dx: &mut [f32]) {
-        let (plane, threads) = (self.out_plane(), self.threads());
-        let filters = Matrix::of(weight, self.output, self.fan()).transposed();
-        if self.pointwise() {
-            return multiply(dx, plane, Mode::Replace, filters, Matrix::of(dy, self.output, plane), threads);
-        }
-        let mut tile = Vec::new();
-        self.tiles(|first, rows, start, pixels| {
-            tile.resize(self.fan() * pixels, 0.0);
-            let of_pixels = Matrix::of_rows(&dy[start..], self.output, pixels, plane);
-            multiply(&mut tile, pixels, Mode::Replace, filters, of_pixels, threads);
-            self.scatter(dx, first, rows, &tile, threads);
         });
     }
 
@@ -217,15 +245,6 @@ pub(super) fn forward(x: &[f32], weight: &[f32], shape: &Dense) -> Vec<f32> {
     let samples = y.chunks_exact_mut(of_sample).zip(x.chunks_exact(shape.in_sample())).collect();
     over_samples(shape.threads(), samples, |(y, x)| shape.forward(x, weight, y));
     y
-}
-
-/// The gradient of the input for the gradient `dy` of the output.
-pub(super) fn backward_input(dy: &[f32], weight: &[f32], shape: &Dense) -> Vec<f32> {
-    let mut dx = vec![0.0; shape.batch * shape.in_sample()];
-    let of_outputs = dy.chunks_exact(shape.output * shape.out_plane());
-    let samples = dx.chunks_exact_mut(shape.in_sample()).zip(of_outputs).collect();
-    over_samples(shape.threads(), samples, |(dx, dy)| shape.backward_input(dy, weight, dx));
-    dx
 }
 
 /// The gradient of the weight for the gradient `dy` of the output: `[output, input, k, k]`.

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::lanes::vectorised;
 use super::norm_act::Gradients;
 use super::reading::{Reading, Sums};
 
@@ -30,25 +31,63 @@ impl Windows {
         start.saturating_sub(self.padding)..(start + self.kernel - self.padding).min(size)
     }
 
-    /// Calls `visit` with each pixel of the output and where in `plane` its maximum is: the first of equals, as PyTorch has it.
-    fn maxima(&self, plane: &[f32], mut visit: impl FnMut(usize, usize)) {
-        let [rows, columns] = self.out();
+    /// Calls `visit` with each pixel of the output, its maximum and where in `plane` that is: the first of equals, as PyTorch
+    /// has it. Once a value is not a number, so is the maximum.
+    fn maxima(&self, plane: &[f32], columns: &mut Columns, mut visit: impl FnMut(usize, f32, usize)) {
+        let [rows, width] = self.out();
         for row in 0..rows {
-            for column in 0..columns {
-                let (down, across) = (self.span(row, self.height), self.span(column, self.width));
-                let mut best = down.start * self.width + across.start;
-                for line in down {
-                    for at in line * self.width + across.start..line * self.width + across.end {
-                        // Once a value is not a number, so is the maximum.
-                        if plane[at] > plane[best] || plane[at].is_nan() && !plane[best].is_nan() {
-                            best = at;
-                        }
+            let lines = self.span(row, self.height);
+            columns.largest_of(plane, self.width, lines.clone());
+            for column in 0..width {
+                let across = self.span(column, self.width);
+                let mut at = across.start;
+                let (mut best, mut line) = (columns.best[at], columns.line[at]);
+                for next in across.skip(1) {
+                    let (value, of_line) = (columns.best[next], columns.line[next]);
+                    let equal = value == best || value.is_nan() && best.is_nan();
+                    if larger(value, best) || equal && of_line < line {
+                        (at, best, line) = (next, value, of_line);
                     }
                 }
-                visit(row * columns + column, best);
+                visit(row * width + column, best, (lines.start + line as usize) * self.width + at);
             }
         }
     }
+}
+
+/// The maximum of each column of a row of windows, and the line that it is in, counted from the first.
+#[derive(Default)]
+struct Columns {
+    best: Vec<f32>,
+    line: Vec<u32>,
+}
+
+impl Columns {
+    fn largest_of(&mut self, plane: &[f32], width: usize, lines: Range<usize>) {
+        self.best.clear();
+        self.best.extend_from_slice(&plane[lines.start * width..][..width]);
+        self.line.clear();
+        self.line.resize(width, 0);
+        for (number, line) in (1..).zip(lines.skip(1)) {
+            let values = &plane[line * width..][..width];
+            vectorised(
+                #[inline(always)]
+                || {
+                    for ((best, line), value) in self.best.iter_mut().zip(&mut self.line).zip(values) {
+                        let larger = larger(*value, *best);
+                        *best = if larger { *value } else { *best };
+                        *line = if larger { number } else { *line };
+                    }
+                },
+            );
+        }
+    }
+}
+
+/// Whether a value takes the place of the largest so far.
+#[inline(always)]
+fn larger(value: f32, best: f32) -> bool {
+    value > best || value.is_nan() && !best.is_nan()
 }
 
 /// The output, planes one after the other.
@@ -57,10 +96,10 @@ pub(super) fn forward(reading: &Reading<'_>, windows: &Windows) -> Vec<f32> {
     let pixels = windows.out().iter().product::<usize>();
     let mut y = vec![0.0; reading.x.len() / plane * pixels];
     y.par_chunks_exact_mut(pixels).enumerate().for_each_init(
-        || vec![0.0; plane],
-        |read, (index, y)| {
+        || (vec![0.0; plane], Columns::default()),
+        |(read, columns), (index, y)| {
             reading.fill(index, 0, read);
-            windows.maxima(read, |to, from| y[to] = read[from]);
+            windows.maxima(read, columns, |to, value, _| y[to] = value);
         },
     );
     y
@@ -74,13 +113,56 @@ pub(super) fn backward(reading: &Reading<'_>, dy: &[f32], windows: &Windows) -> 
     let planes = dx.par_chunks_exact_mut(plane).zip(dy.par_chunks_exact(pixels)).enumerate();
     let sums: Vec<Sums> = planes
         .map_init(
-            || vec![0.0; plane],
-            |read, (index, (dx, dy))| {
+            || (vec![0.0; plane], Columns::default()),
+            |(read, columns), (index, (dx, dy))| {
                 reading.fill(index, 0, read);
-                windows.maxima(read, |from, to| dx[to] += dy[from]);
+                windows.maxima(read, columns, |from, _, to| dx[to] += dy[from]);
                 reading.absorb(index, 0, dx)
             },
         )
         .collect();
     reading.finish(dx, &sums)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::RngExt;
+
+    /// Where the first of the largest values of a window is in the order of reading, and a value that is not a number counts
+    /// as larger than all.
+    fn naive(plane: &[f32], windows: &Windows, row: usize, column: usize) -> usize {
+        let places = windows.span(row, windows.height);
+        let places =
+            places.flat_map(|line| windows.span(column, windows.width).map(move |at| line * windows.width + at));
+        places.reduce(|best, at| if larger(plane[at], plane[best]) { at } else { best }).expect("no window is empty")
+    }
+
+    #[test]
+    fn the_first_of_equals_is_the_maximum_and_what_is_no_number_wins() {
+        let mut rng = kindling_random::rng(3, kindling_random::Purpose::Display, 0, 0);
+        for case in 0..300 {
+            let kernel = 2 + case % 4;
+            let windows = Windows {
+                height: kernel + rng.random_range(0..20),
+                width: kernel + rng.random_range(0..20),
+                kernel,
+                stride: 1 + case % 3,
+                padding: case % 2 * (kernel / 2),
+            };
+            let mut value = || match rng.random_range(0..12) {
+                0 if case % 5 == 0 => f32::NAN,
+                draw => (draw % 3) as f32,
+            };
+            let plane: Vec<f32> = (0..windows.height * windows.width).map(|_| value()).collect();
+            let mut met = 0;
+            windows.maxima(&plane, &mut Columns::default(), |to, value, from| {
+                let width = windows.out()[1];
+                assert_eq!(from, naive(&plane, &windows, to / width, to % width), "{windows:?}, pixel {to}");
+                assert_eq!(value.to_bits(), plane[from].to_bits());
+                met += 1;
+            });
+            assert_eq!(met, windows.out().iter().product::<usize>());
+        }
+    }
 }

@@ -13,6 +13,7 @@ mod activation;
 mod after_norm;
 mod autodiff;
 mod conv;
+mod conv_input;
 mod depthwise;
 mod gate;
 mod gemm;
@@ -159,7 +160,7 @@ impl CpuOps for Flex {
 
     fn transposed(x: FlexTensor, weight: FlexTensor, places: Places, size: [usize; 2]) -> FlexTensor {
         let shape = Dense::backwards(&x, &weight, places, size);
-        tensor(conv::backward_input(&values(&x), &values(&weight), &shape), shape.input_shape(), x.dtype())
+        tensor(conv_input::backward_input(&values(&x), &values(&weight), &shape), shape.input_shape(), x.dtype())
     }
 
     fn statistics(x: FlexTensor, groups: Vec<usize>) -> FlexTensor {

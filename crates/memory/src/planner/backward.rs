@@ -99,7 +99,7 @@ impl Pass<'_> {
         self.ledger.burst(match node.kind {
             Kind::Mean => 0,
             Kind::Depthwise | Kind::MaxPool => convolution.planes(),
-            _ => self.read(index) + convolution.weight_gradient(),
+            _ => self.read(index) + convolution.weight_gradient() + convolution.turned_filters(),
         });
         self.weight_gradients(index);
         self.give(input, made, false);
@@ -170,7 +170,7 @@ impl Pass<'_> {
             }
             if self.graph.wants_gradient[input] {
                 let made = self.make(self.map_bytes(input));
-                self.ledger.burst(convolution.tiles() + self.widened(&[input]));
+                self.ledger.burst(convolution.input_gradient() + self.widened(&[input]));
                 self.give(input, made, false);
             }
         }

@@ -55,9 +55,31 @@ impl Convolution {
         if self.kernel == 1 && (self.input.height, self.input.width) == (self.output.height, self.output.width) {
             return 0;
         }
-        let row = self.fan() * self.output.width as u64 * NUMBER;
-        let rows = (TILE / row.max(1)).clamp(1, self.output.height as u64);
-        row * rows * self.parallel()
+        self.tiles_of(self.fan(), self.output)
+    }
+
+    /// Tiles of `fan` numbers for each pixel of the map that is made.
+    fn tiles_of(&self, fan: u64, made: FeatureMap) -> u64 {
+        const BLOCK: u64 = 64;
+        let (height, width) = (made.height as u64, made.width as u64);
+        let row = fan * width * NUMBER;
+        let fitting = (TILE / row.max(1)).max(1);
+        let whole = (fitting..fitting + 4).find(|rows| (rows * width).is_multiple_of(BLOCK));
+        row * whole.unwrap_or(fitting).min(height) * self.parallel()
+    }
+
+    /// Turned filters, with which the input's gradient is made where the stride is 1.
+    pub(super) fn turned_filters(&self) -> u64 {
+        let one = (self.input.height, self.input.width) == (self.output.height, self.output.width);
+        if self.kernel > 1 && one { self.fan() * self.output.channels as u64 * NUMBER } else { 0 }
+    }
+
+    /// While the input's gradient is made.
+    pub(super) fn input_gradient(&self) -> u64 {
+        match self.turned_filters() {
+            0 => self.tiles(),
+            filters => filters + self.tiles_of(self.output.channels as u64 * self.kernel * self.kernel, self.input),
+        }
     }
 
     /// While the weight's gradient is made: one for each sample that is computed at a time, their sum, and tiles.
