@@ -11,6 +11,7 @@
 //!
 //! State changes only in `TrainState::commit`. All device work happens on the thread that calls [`Trainer::fit`].
 
+mod adamw;
 pub mod adversarial;
 mod checkpoint;
 mod config;

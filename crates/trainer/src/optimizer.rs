@@ -9,24 +9,25 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, Param};
 use burn::optim::decay::WeightDecayConfig;
 use burn::optim::momentum::MomentumConfig;
-use burn::optim::{AdamW, AdamWConfig, Optimizer as Rule, RecordState, Sgd, SgdConfig, StateSink, StateSource};
+use burn::optim::{Optimizer as Rule, RecordState, Sgd, SgdConfig, StateSink, StateSource};
 use burn::tensor::{Device, Tensor};
 use burn_pack::Scalar;
 use kindling_layers::parameters::ModulePath;
 use kindling_layers::room;
 use kindling_layers::tensors::Tensors;
 
+use crate::adamw::OnePassAdamW;
 use crate::config::OptimizerConfig;
 use crate::gradients::GradientSum;
 
-/// Numbers that an update makes for each weight beside the old ones: the weight, two moments, and in between AdamW's two
-/// corrected moments. SGD makes three at the most.
-const NEW_NUMBERS: usize = 5;
+/// Numbers that an update makes for each weight beside the old ones: with AdamW the weight and two moments, with SGD
+/// the weight, its velocity and what will be subtracted.
+const NEW_NUMBERS: usize = 3;
 
 /// An optimizer and its state.
 #[derive(Clone)]
 pub(crate) enum Optimizer {
-    AdamW(Stateful<AdamW>),
+    AdamW(Stateful<OnePassAdamW>),
     Sgd(Stateful<Sgd>),
 }
 
@@ -45,7 +46,7 @@ impl Optimizer {
     pub(crate) fn new(config: OptimizerConfig) -> Self {
         match config {
             OptimizerConfig::AdamW { weight_decay } => {
-                let rule = |decay: f64| AdamWConfig::new().with_epsilon(1e-8).with_weight_decay(decay as f32).build();
+                let rule = |decay: f64| OnePassAdamW::new([0.9, 0.999], 1e-8, decay as f32);
                 Self::AdamW(Stateful { decayed: rule(weight_decay), plain: rule(0.0), states: BTreeMap::new() })
             }
             OptimizerConfig::Sgd { momentum, weight_decay } => {
@@ -63,9 +64,8 @@ impl Optimizer {
     /// Adam (Kingma and Ba 2015) without decay and with betas of one's own: two networks against each other want less
     /// momentum than a classifier.
     pub(crate) fn adam(betas: [f64; 2]) -> Self {
-        let [first, second] = betas.map(|beta| beta as f32);
-        let rule = AdamWConfig::new().with_beta_1(first).with_beta_2(second).with_epsilon(1e-8).with_weight_decay(0.0);
-        Self::AdamW(Stateful { decayed: rule.build(), plain: rule.build(), states: BTreeMap::new() })
+        let rule = OnePassAdamW::new(betas.map(|beta| beta as f32), 1e-8, 0.0);
+        Self::AdamW(Stateful { decayed: rule.clone(), plain: rule, states: BTreeMap::new() })
     }
 
     /// One update of every parameter that has a gradient, each gradient multiplied by `scale` first.

@@ -10,6 +10,7 @@
 //! depend on the number of threads: a plane is computed by one thread, and sums over planes are added in order.
 
 mod activation;
+mod adamw;
 mod after_norm;
 mod autodiff;
 mod conv;
@@ -38,6 +39,7 @@ use conv::Dense;
 use depthwise::Geometry;
 use values::{dims, tensor, values};
 
+pub use adamw::{AdamWStep, adamw};
 pub(crate) use unread::{Again, Normalisation, Pooling, Unread, join_serves};
 
 /// What the CPU device can do beyond Burn's operations.

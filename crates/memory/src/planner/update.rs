@@ -46,9 +46,10 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
 /// The optimizer's update beside the old state, and then the copy for a checkpoint.
 pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     ledger.moment = Moment::Update;
-    // New numbers for each weight: itself and its moments. Its gradient goes away with it. In between AdamW holds both
-    // corrected moments and SGD what it will subtract.
+    // New numbers for each weight: itself and its moments. Its gradient goes away with it. In between Burn's AdamW holds
+    // both corrected moments and SGD what it will subtract; on the CPU AdamW goes over the weights once.
     let (made, scratch) = match situation.optimizer {
+        OptimizerKind::AdamW if matches!(situation.target, Target::Cpu { .. }) => (3, 0),
         OptimizerKind::AdamW => (3, 2),
         OptimizerKind::Sgd { momentum } => (1 + u64::from(momentum), 1),
     };
