@@ -102,7 +102,9 @@ impl Dense {
         out[..inside * width].fill(0.0);
         out[outside * width..].fill(0.0);
         let out = &mut out[inside * width..outside * width];
-        let Some(line) = line_of(inside).filter(|_| !columns.is_empty()) else { return out.fill(0.0) };
+        let Some(line) = line_of(inside).filter(|_| !out.is_empty() && !columns.is_empty()) else {
+            return out.fill(0.0);
+        };
         let begin = line * self.width + columns.start * self.stride + tap_column - self.before[1];
         if self.stride == 1 && width == self.width {
             // All rows at once; what comes from the row before or after is written over with zeros.
@@ -283,4 +285,39 @@ pub(super) fn sum_over_samples<T: Send>(
         }
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tiles of one row too, as wide networks have them: all of it may be outside.
+    #[test]
+    fn a_tile_holds_the_values_under_each_kernel_position_whatever_rows_it_has() {
+        for (case, (height, width)) in [(5, 7), (1, 1), (2, 9), (8, 3), (6, 6)].into_iter().enumerate() {
+            for (kernel, stride) in [(1, 2), (2, 1), (3, 1), (3, 2), (5, 1), (5, 2), (7, 2), (3, 3)] {
+                let before = [(kernel - 1) / 2, kernel / 2];
+                let out = [height, width].map(|size: usize| size.div_ceil(stride));
+                let shape = Dense { batch: 1, input: 2, output: 1, height, width, kernel, stride, before, out };
+                let x: Vec<f32> = (0..2 * height * width).map(|at| (at + case + 1) as f32).collect();
+                let value = |channel: usize, row: usize, column: usize, tap: usize| {
+                    let line = (row * stride + tap / kernel).checked_sub(before[0]).filter(|line| *line < height);
+                    let at = (column * stride + tap % kernel).checked_sub(before[1]).filter(|at| *at < width);
+                    line.zip(at).map_or(0.0, |(line, at)| x[(channel * height + line) * width + at])
+                };
+                for first in 0..out[0] {
+                    for rows in 1..=out[0] - first {
+                        let mut tile = vec![f32::NAN; shape.fan() * rows * out[1]];
+                        shape.gather(&x, first, rows, &mut tile, Threads::One);
+                        for (place, found) in tile.iter().enumerate() {
+                            let (index, pixel) = (place / (rows * out[1]), place % (rows * out[1]));
+                            let (channel, tap) = (index / (kernel * kernel), index % (kernel * kernel));
+                            let expected = value(channel, first + pixel / out[1], pixel % out[1], tap);
+                            assert_eq!(*found, expected, "{shape:?}, {rows} rows from {first}, place {place}");
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
