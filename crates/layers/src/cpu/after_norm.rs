@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use super::conv::{self, Dense};
 use super::conv_input::InputGradient;
 use super::depthwise::{self, Geometry, Scratch};
+use super::filters::Filters;
 use super::gemm::{Matrix, Mode, Threads, multiply};
 use super::lanes::{sum, vectorised};
 use super::norm_act::Gradients;
@@ -72,11 +73,12 @@ fn dense_forward(reading: &Reading<'_>, weight: &[f32], shape: &Dense) -> Vec<f3
     let of_sample = shape.output * shape.out_plane();
     let mut y = vec![0.0; shape.batch * of_sample];
     let threads = shape.threads();
+    let prepared = Filters::new(shape, weight);
     conv::over_samples(threads, y.chunks_exact_mut(of_sample).enumerate().collect(), |(sample, y)| {
         let mut read = Vec::new();
         if !shape.pointwise() {
             read_piece(reading, sample, shape, 0..reading.plane(), threads, &mut read);
-            return shape.forward(&read, weight, y);
+            return shape.forward(&read, &prepared, y);
         }
         let filters = Matrix::of(weight, shape.output, shape.input);
         for pixels in pieces(shape) {

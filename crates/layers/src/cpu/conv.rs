@@ -1,4 +1,5 @@
-//! Dense convolution as matrix products: pointwise on the maps as they lie, larger kernels on tiles of columns.
+//! Dense convolution as matrix products: pointwise on the maps as they lie, 3x3 filters by [`super::winograd`], others on tiles
+//! of columns.
 //!
 //! A tile holds, for some rows of output pixels, the input values under each kernel position: `[input * k * k, pixels]`.
 //! Its product with the filters is the output, and the product of the output's gradient with the tile's transpose is the
@@ -8,8 +9,10 @@ use burn::tensor::DType;
 use rayon::prelude::*;
 
 use super::autodiff::announce;
+use super::filters::Filters;
 use super::gemm::{Matrix, Mode, Threads, multiply};
 use super::lanes::vectorised;
+use super::winograd;
 
 /// Bytes a tile should not exceed.
 const TILE: usize = 1 << 20;
@@ -202,9 +205,12 @@ pub(super) fn over_samples<T: Send>(threads: Threads, samples: Vec<T>, work: imp
 /// One sample.
 impl Dense {
     /// The output.
-    pub(super) fn forward(&self, x: &[f32], weight: &[f32], y: &mut [f32]) {
+    pub(super) fn forward(&self, x: &[f32], filters: &Filters<'_>, y: &mut [f32]) {
         let (plane, threads) = (self.out_plane(), self.threads());
-        let filters = Matrix::of(weight, self.output, self.fan());
+        let filters = match filters {
+            Filters::Transformed(filters) => return winograd::forward(self, x, filters, y),
+            Filters::Rows(rows) => Matrix::of(rows, self.output, self.fan()),
+        };
         if self.pointwise() {
             return multiply(y, plane, Mode::Replace, filters, Matrix::of(x, self.input, plane), threads);
         }
@@ -219,6 +225,9 @@ impl Dense {
 
     /// The gradient of the weight, added to `dw`.
     pub(super) fn backward_weight(&self, x: &[f32], dy: &[f32], dw: &mut [f32]) {
+        if winograd::serves(self) {
+            return winograd::backward_weight(self, x, dy, dw);
+        }
         let (plane, threads) = (self.out_plane(), self.threads());
         if self.pointwise() {
             for start in (0..plane).step_by(PIXELS) {
@@ -245,7 +254,8 @@ pub(super) fn forward(x: &[f32], weight: &[f32], shape: &Dense) -> Vec<f32> {
     let of_sample = shape.output * shape.out_plane();
     let mut y = vec![0.0; shape.batch * of_sample];
     let samples = y.chunks_exact_mut(of_sample).zip(x.chunks_exact(shape.in_sample())).collect();
-    over_samples(shape.threads(), samples, |(y, x)| shape.forward(x, weight, y));
+    let filters = Filters::new(shape, weight);
+    over_samples(shape.threads(), samples, |(y, x)| shape.forward(x, &filters, y));
     y
 }
 

@@ -4,41 +4,40 @@
 //! and output channels exchanged. It is computed as one. With larger strides the gradients of a tile of columns are added
 //! back to where its values came from.
 
-use std::borrow::Cow;
-
-use burn::tensor::DType;
-
-use super::autodiff::announce;
 use super::conv::{Dense, over_samples};
+use super::filters::Filters;
 use super::gemm::{Matrix, Mode, multiply};
 
 /// How the gradient is computed, prepared for all samples.
 pub(super) struct InputGradient<'a> {
     shape: Dense,
-    /// The convolution of the output's gradient, if it is one; then the filters are its own.
-    turned: Option<Dense>,
-    filters: Cow<'a, [f32]>,
+    how: How<'a>,
+}
+
+enum How<'a> {
+    /// As a convolution of the output's gradient, with filters of its own.
+    Convolution(Dense, Filters<'a>),
+    /// By the products with these filters' columns.
+    Columns(&'a [f32]),
 }
 
 impl<'a> InputGradient<'a> {
     /// For filters `[output, input, k, k]`.
     pub(super) fn new(shape: &Dense, weight: &'a [f32]) -> Self {
-        match shape.turned() {
-            Some(turned) => {
-                announce(weight.len(), DType::F32);
-                let filters = turn(weight, shape.output, shape.input, shape.kernel * shape.kernel);
-                Self { shape: *shape, turned: Some(turned), filters: filters.into() }
-            }
-            None => Self { shape: *shape, turned: None, filters: weight.into() },
-        }
+        let how = match shape.turned() {
+            Some(turned) => How::Convolution(turned, Filters::turned(shape, weight)),
+            None => How::Columns(weight),
+        };
+        Self { shape: *shape, how }
     }
 
     /// Of one sample, written over the zeros in `dx`.
     pub(super) fn of_sample(&self, dy: &[f32], dx: &mut [f32]) {
-        let Self { shape, turned, filters } = self;
-        if let Some(turned) = turned {
-            return turned.forward(dy, filters, dx);
-        }
+        let shape = &self.shape;
+        let filters = match &self.how {
+            How::Convolution(turned, filters) => return turned.forward(dy, filters, dx),
+            How::Columns(filters) => *filters,
+        };
         let (plane, threads) = (shape.out_plane(), shape.threads());
         let filters = Matrix::of(filters, shape.output, shape.fan()).transposed();
         if shape.pointwise() {
@@ -70,19 +69,6 @@ impl Dense {
             out: [self.height, self.width],
         })
     }
-}
-
-/// `[output, input, taps]` to `[input, output, taps]`, the taps of each filter in reverse.
-fn turn(weight: &[f32], output: usize, input: usize, taps: usize) -> Vec<f32> {
-    let mut turned = vec![0.0; weight.len()];
-    for (index, filter) in weight.chunks_exact(taps).enumerate() {
-        let (of_output, of_input) = (index / input, index % input);
-        let place = (of_input * output + of_output) * taps;
-        for (to, from) in turned[place..place + taps].iter_mut().rev().zip(filter) {
-            *to = *from;
-        }
-    }
-    turned
 }
 
 /// The gradient of the input for the gradient `dy` of the output.

@@ -16,6 +16,7 @@ mod autodiff;
 mod conv;
 mod conv_input;
 mod depthwise;
+mod filters;
 mod gate;
 mod gemm;
 mod join;
@@ -28,6 +29,8 @@ mod tests;
 mod unread;
 mod unread_autodiff;
 mod values;
+mod winograd;
+mod winograd_tiles;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, DispatchDevice, Flex, backend_extension};

@@ -118,9 +118,28 @@ fn dense_cases() -> Vec<Dense> {
             }
         }
     }
+    cases.extend(winograd_cases());
     // TensorFlow's padding: fewer zeros before than after.
     let (before, out) = ([0; 2], [4; 2]);
     cases.push(Dense { batch: 2, input: 3, output: 4, height: 8, width: 8, kernel: 3, stride: 2, before, out });
+    cases
+}
+
+/// 3x3 filters between many channels, on maps of one place and of several blocks of them, with zeros on either side, on both
+/// or on none.
+fn winograd_cases() -> Vec<Dense> {
+    let mut cases = Vec::new();
+    let sizes = [(1, 1), (2, 5), (4, 4), (7, 16), (17, 33), (70, 9)].map(|size| (size, 2, 16, 20));
+    for ((height, width), batch, input, output) in sizes.into_iter().chain([((37, 40), 1, 70, 150)]) {
+        for (before, after) in [(1, 1), (0, 1), (0, 2), (2, 0), (2, 2)] {
+            let out = [height, width].map(|size: usize| size + before + after - 2);
+            let before = [before, before.min(1)];
+            let shape = Dense { batch, input, output, height, width, kernel: 3, stride: 1, before, out };
+            assert!(winograd::serves(&shape));
+            // One pixel and no zeros on a side make no output.
+            cases.extend((!out.contains(&0)).then_some(shape));
+        }
+    }
     cases
 }
 

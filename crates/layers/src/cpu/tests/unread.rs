@@ -42,6 +42,7 @@ fn convolutions_that_normalise_while_they_read_and_their_gradients_equal_the_nai
         (pointwise(300, 4, 33), None),
         (([3, 4, 9, 8], 6, 3, 2, 1), None),
         (([1, 17, 5, 5], 3, 3, 1, 1), None),
+        (([2, 18, 9, 12], 21, 3, 1, 1), None),
         (([5, 3, 10, 9], 3, 3, 1, 1), Some(())),
         (([2, 5, 17, 33], 5, 5, 2, 2), Some(())),
     ];
