@@ -124,12 +124,15 @@ fn dense_backward(reading: &Reading<'_>, weight: &[f32], dy: &[f32], shape: &Den
     (reading.finish(dx, &sums), dw)
 }
 
-/// The pixels that a pointwise convolution reads at a time. They do not depend on batch or threads.
-fn pieces(shape: &Dense) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let plane = shape.out_plane();
+/// How many pixels a pointwise convolution reads at a time. It does not depend on batch or threads.
+pub(super) fn piece(shape: &Dense) -> usize {
     let pixels = PIECE / size_of::<f32>() / shape.input.max(1);
-    let each = (pixels - pixels % PIXELS).max(PIXELS);
-    (0..plane).step_by(each).map(move |start| start..(start + each).min(plane))
+    (pixels - pixels % PIXELS).max(PIXELS).min(shape.out_plane())
+}
+
+fn pieces(shape: &Dense) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let (plane, each) = (shape.out_plane(), piece(shape));
+    (0..plane).step_by(each.max(1)).map(move |start| start..(start + each).min(plane))
 }
 
 /// Reads some pixels of all channels of a sample, `[channels, pixels]`.

@@ -72,6 +72,11 @@ impl Dense {
         whole.unwrap_or(fitting).min(height)
     }
 
+    /// Numbers in a tile.
+    pub(super) fn tile(&self) -> usize {
+        if self.pointwise() { 0 } else { self.fan() * self.tile_rows() * self.out[1] }
+    }
+
     /// Samples are spread over the threads where there are enough of them, and computed by all threads otherwise.
     pub(super) fn threads(&self) -> Threads {
         if self.batch < rayon::current_num_threads() { Threads::All } else { Threads::One }

@@ -55,7 +55,7 @@ impl<'a> InputGradient<'a> {
 
 impl Dense {
     /// The convolution that makes the input's gradient of the output's.
-    fn turned(&self) -> Option<Self> {
+    pub(super) fn turned(&self) -> Option<Self> {
         let whole = self.before.iter().all(|before| *before < self.kernel);
         (self.kernel > 1 && self.stride == 1 && whole).then(|| Self {
             batch: self.batch,

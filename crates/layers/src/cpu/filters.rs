@@ -22,20 +22,29 @@ impl<'a> Filters<'a> {
         if !winograd::serves(shape) {
             return Self::Rows(weight.into());
         }
-        announce(winograd::Filters::size(shape.output, shape.input), DType::F32);
+        announce(Self::size(shape), DType::F32);
         Self::Transformed(winograd::Filters::new(weight, shape.output, shape.input))
+    }
+
+    /// Numbers that [`Filters::new`] makes.
+    pub(super) fn size(shape: &Dense) -> usize {
+        if winograd::serves(shape) { winograd::Filters::size(shape.output, shape.input) } else { 0 }
     }
 
     /// Of the convolution that makes the input's gradient of the output's, with the same `weight`: input and output channels
     /// are exchanged, and the filters turned by half a circle.
     pub(super) fn turned(shape: &Dense, weight: &[f32]) -> Self {
         let (output, input) = (shape.output, shape.input);
+        announce(Self::turned_size(shape), DType::F32);
         if winograd::serves(shape) {
-            announce(winograd::Filters::size(output, input), DType::F32);
             return Self::Transformed(winograd::Filters::new(weight, output, input).turned());
         }
-        announce(weight.len(), DType::F32);
         Self::Rows(turn(weight, output, input, shape.kernel * shape.kernel).into())
+    }
+
+    /// Numbers that [`Filters::turned`] makes.
+    pub(super) fn turned_size(shape: &Dense) -> usize {
+        if winograd::serves(shape) { Self::size(shape) } else { shape.output * shape.fan() }
     }
 }
 

@@ -24,6 +24,7 @@ mod lanes;
 mod max_pool;
 mod norm_act;
 mod reading;
+mod scratch;
 #[cfg(test)]
 mod tests;
 mod unread;
@@ -43,6 +44,7 @@ use depthwise::Geometry;
 use values::{dims, tensor, values};
 
 pub use adamw::{AdamWStep, adamw};
+pub use scratch::ConvScratch;
 pub(crate) use unread::{Again, Normalisation, Pooling, Unread, join_serves};
 
 /// What the CPU device can do beyond Burn's operations.

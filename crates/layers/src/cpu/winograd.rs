@@ -35,6 +35,19 @@ pub(super) fn serves(shape: &Dense) -> bool {
     shape.kernel == 3 && shape.stride == 1 && !few && shape.before.iter().all(|before| *before < 3)
 }
 
+/// Numbers that [`forward`] holds for `at_once` samples, on so many threads.
+pub(super) fn forward_scratch(shape: &Dense, at_once: usize, threads: usize) -> usize {
+    let places = Places::of(shape);
+    let blocks = if places.blocks().count() >= threads { threads } else { at_once };
+    blocks.max(at_once) * (shape.input + shape.output) * places.of_channel()
+}
+
+/// Numbers that [`backward_weight`] holds beside what it adds to.
+pub(super) fn weight_scratch(shape: &Dense) -> usize {
+    let (places, outputs) = (Places::of(shape), Places::of(shape).outputs_at_once());
+    (shape.input + outputs) * places.of_channel() + outputs * Filters::pitch(shape.input)
+}
+
 /// Transformed filters: for each output channel 16 rows of input channels.
 pub(super) struct Filters {
     values: Vec<f32>,
@@ -46,12 +59,17 @@ pub(super) struct Filters {
 impl Filters {
     /// Numbers that are held.
     pub(super) fn size(output: usize, input: usize) -> usize {
-        output * (VALUES * input + GAP)
+        output * Self::pitch(input)
+    }
+
+    /// Numbers for an output channel.
+    fn pitch(input: usize) -> usize {
+        VALUES * input + GAP
     }
 
     /// Of `[output, input, 3, 3]`.
     pub(super) fn new(weight: &[f32], output: usize, input: usize) -> Self {
-        let pitch = VALUES * input + GAP;
+        let pitch = Self::pitch(input);
         let mut values = vec![0.0; Self::size(output, input)];
         let of_outputs = values.par_chunks_exact_mut(pitch).zip(weight.par_chunks_exact(TAPS * input));
         of_outputs.for_each_init(Vec::new, |taps, (to, filters)| {
@@ -78,7 +96,7 @@ impl Filters {
         let exchanged = [3, 1, 2, 0];
         let (row, column) = (value / 4, value % 4);
         let value = if self.turned { exchanged[row] * 4 + exchanged[column] } else { value };
-        let (from, pitch) = (&self.values[value * self.input..], VALUES * self.input + GAP);
+        let (from, pitch) = (&self.values[value * self.input..], Self::pitch(self.input));
         let matrix = Matrix::of_rows(from, self.output, self.input, pitch);
         if self.turned { matrix.transposed() } else { matrix }
     }
@@ -114,6 +132,12 @@ impl Places {
 
     fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
         (0..self.down).step_by(self.rows).map(|first| Block { first, rows: self.rows.min(self.down - first) })
+    }
+
+    /// Output channels whose filters' gradients are summed up at a time: where all places are one block, they are many filters.
+    fn outputs_at_once(&self) -> usize {
+        let all = self.shape.output;
+        if self.rows == self.down { OUTPUTS.min(all) } else { all }
     }
 
     /// From one plane of transformed values to the next.
@@ -308,10 +332,8 @@ pub(super) fn forward(shape: &Dense, x: &[f32], filters: &Filters, y: &mut [f32]
 /// The gradient of the filters from one sample, added to `dw`.
 pub(super) fn backward_weight(shape: &Dense, x: &[f32], dy: &[f32], dw: &mut [f32]) {
     let (places, threads) = (Places::of(shape), shape.threads());
-    let Dense { input, output, .. } = *shape;
-    let pitch = VALUES * input + GAP;
-    let alone = places.rows == places.down;
-    let at_once = if alone { OUTPUTS.min(output) } else { output };
+    let input = shape.input;
+    let (pitch, at_once) = (Filters::pitch(input), places.outputs_at_once());
     let mut scratch = Scratch::default();
     let mut sums = Vec::new();
     let outputs = dy.chunks(at_once * shape.out_plane()).zip(dw.chunks_mut(at_once * shape.fan()));
@@ -336,7 +358,7 @@ pub(super) fn backward_weight(shape: &Dense, x: &[f32], dy: &[f32], dw: &mut [f3
 
 /// Adds the gradients of the taps, from the sums for each output channel.
 fn give_filters(sums: &[f32], input: usize, threads: Threads, dw: &mut [f32]) {
-    let pitch = VALUES * input + GAP;
+    let pitch = Filters::pitch(input);
     let begin = std::array::from_fn(|row| std::array::from_fn(|column| (row * 4 + column) * input));
     let outputs = sums.chunks_exact(pitch).zip(dw.chunks_exact_mut(TAPS * input)).collect();
     each(threads, outputs, |lines, (sums, dw): (&[f32], &mut [f32])| {

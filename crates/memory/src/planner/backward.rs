@@ -95,11 +95,10 @@ impl Pass<'_> {
         let widened = self.widened(&[input, input, node.output]);
         let scratch = self.scratch(self.copy_of_view(gradient, node.output) + widened);
         let made = self.make(self.map_bytes(input));
-        let convolution = self.convolution(index);
         self.ledger.burst(match node.kind {
             Kind::Mean => 0,
-            Kind::Depthwise | Kind::MaxPool => convolution.planes(),
-            _ => self.read(index) + convolution.weight_gradient() + convolution.turned_filters(),
+            Kind::Depthwise | Kind::MaxPool => self.planes(index),
+            _ => self.convolution(index).gradients_of_reading() as u64,
         });
         self.weight_gradients(index);
         self.give(input, made, false);
@@ -148,7 +147,8 @@ impl Pass<'_> {
     /// The bytes of an operation's input that is made again, and of what making it takes.
     fn made_again(&self, index: usize) -> u64 {
         let input = self.graph.nodes[index].inputs[0];
-        self.maker(index).map_or(0, |maker| self.map_bytes(input) + self.read(maker) + self.convolution(maker).tiles())
+        self.maker(index)
+            .map_or(0, |maker| self.map_bytes(input) + self.read(maker) + self.convolution(maker).forward() as u64)
     }
 
     fn dense(&mut self, index: usize, gradient: Held) {
@@ -165,12 +165,12 @@ impl Pass<'_> {
             self.weight_gradients(index);
         } else {
             if !node.params.is_empty() {
-                self.ledger.burst(convolution.weight_gradient() + self.widened(&[input]));
+                self.ledger.burst(convolution.weight_gradient() as u64 + self.widened(&[input]));
                 self.weight_gradients(index);
             }
             if self.graph.wants_gradient[input] {
                 let made = self.make(self.map_bytes(input));
-                self.ledger.burst(convolution.input_gradient() + self.widened(&[input]));
+                self.ledger.burst(convolution.input_gradient() as u64 + self.widened(&[input]));
                 self.give(input, made, false);
             }
         }

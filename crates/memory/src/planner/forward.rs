@@ -1,9 +1,9 @@
 //! What an operation makes and keeps on its way forward.
 
-use kindling_layers::Activation;
+use kindling_layers::trace::FeatureMap;
+use kindling_layers::{Activation, ConvScratch};
 
 use super::Target;
-use super::cpu::Convolution;
 use super::cuda;
 use super::graph::Kind;
 use super::ledger::Part;
@@ -24,10 +24,11 @@ impl Pass<'_> {
         let mut keep = Vec::new();
         let output = match node.kind {
             Kind::Dense { .. } => {
-                let convolution = self.convolution(index);
                 let padded = self.padded_bytes(index).map(|bytes| self.make(bytes));
                 let output = self.make(bytes);
-                let scratch = convolution.tiles() + self.read(index) + self.widened(&[node.inputs[0], node.output]);
+                let scratch = self.convolution(index).forward() as u64
+                    + self.read(index)
+                    + self.widened(&[node.inputs[0], node.output]);
                 self.ledger.burst(if self.on_cuda() { 0 } else { scratch + self.copy_of_view(first, node.inputs[0]) });
                 match padded {
                     Some(padded) => {
@@ -182,10 +183,15 @@ impl Pass<'_> {
         let node = &self.graph.nodes[index];
         match node.kind {
             _ if !node.reads => 0,
-            Kind::Pointwise => self.convolution(index).pieces(),
-            Kind::Dense { .. } => self.convolution(index).samples(),
-            _ => self.convolution(index).planes(),
+            Kind::Pointwise | Kind::Dense { .. } => self.convolution(index).reading() as u64,
+            _ => self.planes(index),
         }
+    }
+
+    /// What a depthwise convolution or a mean reads at a time: a plane for each thread.
+    pub(super) fn planes(&self, index: usize) -> u64 {
+        let FeatureMap { height, width, .. } = self.graph.maps[self.graph.nodes[index].inputs[0]];
+        (self.threads() * height * width * size_of::<f32>()) as u64
     }
 
     /// Where the zeros around a convolution's input differ from side to side, they are put there first: the bytes.
@@ -195,33 +201,39 @@ impl Pass<'_> {
         if padding.before == padding.after || !self.on_cuda() {
             return None;
         }
-        let convolution = self.convolution(index);
-        Some(convolution.input.elements() * convolution.batch * convolution.element_bytes)
+        let FeatureMap { channels, height, width } = self.graph.maps[node.inputs[0]];
+        let (height, width) =
+            (height + padding.before[0] + padding.after[0], width + padding.before[1] + padding.after[1]);
+        Some((self.situation.micro_batch * channels * height * width * self.situation.element_bytes) as u64)
     }
 
-    /// A dense convolution with its shapes.
-    pub(super) fn convolution(&self, index: usize) -> Convolution {
+    /// A dense convolution on the CPU.
+    pub(super) fn convolution(&self, index: usize) -> ConvScratch {
         let node = &self.graph.nodes[index];
-        let mut input = self.graph.maps[node.inputs[0]];
-        let mut kernel = 1;
-        if let Kind::Dense { kernel: side, padding, .. } = node.kind {
-            kernel = side as u64;
-            if padding.before != padding.after && self.on_cuda() {
-                input.height += padding.before[0] + padding.after[0];
-                input.width += padding.before[1] + padding.after[1];
-            }
-        }
-        let threads = match self.situation.target {
-            Target::Cpu { threads } => threads.max(1) as u64,
-            Target::Cuda => 1,
+        let of = |value: usize| {
+            let FeatureMap { channels, height, width } = self.graph.maps[value];
+            [channels, height, width]
         };
-        Convolution {
-            batch: self.situation.micro_batch as u64,
+        let (kernel, stride, before) = match node.kind {
+            Kind::Dense { kernel, stride, padding } => (kernel, stride, padding.before),
+            _ => (1, 1, [0; 2]),
+        };
+        let (input, output) = (of(node.inputs[0]), of(node.output));
+        ConvScratch {
+            batch: self.situation.micro_batch,
             input,
-            output: self.graph.maps[node.output],
+            output,
             kernel,
-            threads,
-            element_bytes: self.situation.element_bytes as u64,
+            stride,
+            before,
+            threads: self.threads(),
+        }
+    }
+
+    fn threads(&self) -> usize {
+        match self.situation.target {
+            Target::Cpu { threads } => threads.max(1),
+            Target::Cuda => 1,
         }
     }
 }

@@ -7,7 +7,6 @@
 //! [`kindling_layers`], and `benchmarks/` says how close that comes. For CUDA no measurement stands behind it yet.
 
 mod backward;
-mod cpu;
 mod cuda;
 mod forward;
 mod graph;
