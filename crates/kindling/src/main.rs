@@ -1,5 +1,6 @@
 //! The `kindling` command: parse, call, print. The work is done by the libraries under it.
 
+mod allocator;
 mod cli;
 mod commands;
 mod config;
@@ -18,13 +19,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::Parser;
-use kindling_memory::{CountingAllocator, panic_message};
-use mimalloc::MiMalloc;
-
-/// mimalloc keeps the pages of large tensors, which glibc returns to the kernel: half of a CPU step otherwise goes into
-/// page faults. Around it, live bytes are counted for the peak every run reports.
-#[global_allocator]
-static ALLOCATOR: CountingAllocator<MiMalloc> = CountingAllocator(MiMalloc);
+use kindling_memory::panic_message;
 
 /// The exit code of a run that was interrupted: 128 + SIGINT, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -40,6 +35,7 @@ pub(crate) enum Done {
 }
 
 fn main() -> ExitCode {
+    allocator::keep_pages();
     let cli = cli::Cli::parse();
     quiet_panics();
     let outcome = catch_unwind(AssertUnwindSafe(|| cli.run())).unwrap_or_else(|panic| {
