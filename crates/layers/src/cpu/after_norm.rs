@@ -43,7 +43,7 @@ fn depthwise_forward(reading: &Reading<'_>, weight: &[f32], geometry: &Geometry)
     let mut y = vec![0.0; geometry.batch * geometry.channels * geometry.out_plane()];
     let planes = y.par_chunks_mut(geometry.out_plane()).enumerate();
     planes.for_each_init(
-        || (vec![0.0; geometry.in_plane()], Vec::new()),
+        || (vec![0.0; geometry.in_plane()], Scratch::default()),
         |(read, scratch), (index, y)| {
             reading.fill(index, 0, read);
             geometry.forward(index, read, weight, y, scratch);

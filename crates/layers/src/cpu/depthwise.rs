@@ -1,13 +1,14 @@
 //! Depthwise convolution and its two gradients, plane by plane.
 //!
 //! A plane is first copied into rows with zeros around them, split by column modulo the stride ("phases"): output column
-//! `o` and kernel column `k` then meet at position `o + k / stride` of phase `k % stride`, so every inner loop runs over
-//! neighbouring elements without conditions, at any stride.
+//! `o` and kernel column `k` then meet at position `o + k / stride` of phase `k % stride`. So every kernel place is a distance in
+//! memory that is the same for all output pixels, at any stride, and [`super::correlate`] does the rest.
 
 use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
-use super::lanes::{LANES, padded, vectorised};
+use super::correlate::{Rows, SLACK, Tap, correlate, products};
+use super::lanes::vectorised;
 
 /// The shapes of one convolution.
 #[derive(Clone, Copy, Debug)]
@@ -50,78 +51,44 @@ impl Geometry {
         height * width
     }
 
-    /// Length of a phase of a row, zeros included.
-    fn phase(&self) -> usize {
-        padded(self.output()[3]) + (self.kernel - 1) / self.stride
+    fn taps(&self) -> usize {
+        self.kernel * self.kernel
     }
 
-    /// The input row that output row `row` and kernel row `tap` meet at, if it is inside.
-    #[inline(always)]
-    fn input_row(&self, row: usize, tap: usize) -> Option<usize> {
-        (row * self.stride + tap).checked_sub(self.before[0]).filter(|row| *row < self.height)
+    /// How far the kernel reaches in a phase.
+    fn reach(&self) -> usize {
+        (self.kernel - 1) / self.stride
     }
 
-    /// The output row that input row `row` reaches through kernel row `tap`, if there is one.
-    #[inline(always)]
-    fn output_row(&self, row: usize, tap: usize) -> Option<usize> {
-        let scaled = (row + self.before[0]).checked_sub(tap)?;
-        (scaled.is_multiple_of(self.stride) && scaled / self.stride < self.output()[2]).then(|| scaled / self.stride)
-    }
-
-    /// Splits an input plane into phases: `[height, stride, phase]`.
-    #[inline(always)]
-    fn split(&self, plane: &[f32], phases: &mut Vec<f32>) {
-        let (stride, length, padding) = (self.stride, self.phase(), self.before[1]);
-        phases.clear();
-        phases.resize(self.height * stride * length, 0.0);
-        for (row, out) in plane.chunks_exact(self.width).zip(phases.chunks_exact_mut(stride * length)) {
-            if stride == 1 {
-                let kept = self.width.min(length - padding);
-                out[padding..padding + kept].copy_from_slice(&row[..kept]);
-                continue;
-            }
-            for (phase, out) in out.chunks_exact_mut(length).enumerate() {
-                // Padded column = position * stride + phase; the first that is not padding:
-                let first = (padding.saturating_sub(phase)).div_ceil(stride);
-                let column = first * stride + phase - padding;
-                let source = row.iter().skip(column).step_by(stride);
-                for (out, value) in out[first..].iter_mut().zip(source) {
-                    *out = *value;
-                }
-            }
-        }
-    }
-
-    /// Copies an output plane into rows with `before` zeros in front and zeros to whole lanes behind.
-    #[inline(always)]
-    fn pad_output(&self, plane: &[f32], before: usize, length: usize, rows: &mut Vec<f32>) {
-        let [.., height, width] = self.output();
-        rows.clear();
-        rows.resize(height * length, 0.0);
-        for (row, out) in plane.chunks_exact(width).zip(rows.chunks_exact_mut(length)) {
-            out[before..before + width].copy_from_slice(row);
-        }
+    /// Where the output's gradient is put among zeros, for the gradient of the input: as far as the kernel reaches before it, and
+    /// behind it up to the last position that holds input.
+    fn padded_output(&self) -> Padded {
+        let [.., out_height, out_width] = self.output();
+        let positions = |size: usize, before: usize| (size - 1 + before) / self.stride + 1;
+        let height = out_height.max(positions(self.height, self.before[0]));
+        let width = out_width.max(positions(self.width, self.before[1]));
+        Padded { before: self.reach(), rows: self.reach() + height, pitch: self.reach() + width }
     }
 }
 
-/// Runs the version of a function for a kernel side; [`super::depthwise_kernel`] names the sides there are.
-macro_rules! for_kernel {
-    ($kernel:expr, $function:ident($($argument:expr),*)) => {
-        match $kernel {
-            3 => $function::<3>($($argument),*),
-            5 => $function::<5>($($argument),*),
-            7 => $function::<7>($($argument),*),
-            9 => $function::<9>($($argument),*),
-            _ => $function::<11>($($argument),*),
-        }
-    };
+/// A plane among zeros.
+#[derive(Clone, Copy)]
+struct Padded {
+    /// Zeros above and to the left.
+    before: usize,
+    rows: usize,
+    pitch: usize,
 }
 
-/// Memory that a thread uses again from plane to plane.
+/// Memory that a thread uses again from plane to plane of one convolution. Zeros once put around a plane stay.
 #[derive(Default)]
 pub(super) struct Scratch {
+    /// An input plane in phases.
     phases: Vec<f32>,
-    rows: Vec<f32>,
+    /// An output plane among zeros.
+    output: Vec<f32>,
+    /// An input plane's gradient, phase by phase.
+    apart: Vec<f32>,
     /// A plane of the input, for whoever has to compute it.
     pub(super) read: Vec<f32>,
 }
@@ -129,12 +96,13 @@ pub(super) struct Scratch {
 /// One plane; `index` counts over samples and channels.
 impl Geometry {
     /// The output.
-    pub(super) fn forward(&self, index: usize, x: &[f32], weight: &[f32], y: &mut [f32], scratch: &mut Vec<f32>) {
-        let taps = self.taps(weight, index);
-        vectorised(
-            #[inline(always)]
-            || for_kernel!(self.kernel, forward_plane(x, taps, y, self, scratch)),
-        );
+    pub(super) fn forward(&self, index: usize, x: &[f32], weight: &[f32], y: &mut [f32], scratch: &mut Scratch) {
+        let [.., height, width] = self.output();
+        let source = self.split(x, &mut scratch.phases);
+        let factors = self.filter(weight, index);
+        let taps: Vec<Tap> =
+            self.places().zip(factors).map(|(offset, factor)| Tap { offset, factor: *factor }).collect();
+        correlate(&taps, (&scratch.phases, source), (y, Rows { first: 0, pitch: width }), [height, width]);
     }
 
     /// The gradient of the input.
@@ -146,64 +114,181 @@ impl Geometry {
         dx: &mut [f32],
         scratch: &mut Scratch,
     ) {
-        let taps = self.taps(weight, index);
-        vectorised(
-            #[inline(always)]
-            || for_kernel!(self.kernel, backward_input_plane(dy, taps, dx, self, &mut scratch.rows)),
-        );
+        let padded = self.padded_output();
+        self.surround(dy, &padded, &mut scratch.output);
+        let ([top, left], factors) = (self.before, self.filter(weight, index));
+        if self.stride == 1 {
+            let source = Rows { first: top * padded.pitch + left, pitch: padded.pitch };
+            let target = Rows { first: 0, pitch: self.width };
+            let taps = self.backward_taps(factors, [0, 0], &padded);
+            return correlate(&taps, (&scratch.output, source), (dx, target), [self.height, self.width]);
+        }
+        // Each phase of the rows and of the columns is a correlation with a part of the filter; then they are joined.
+        let positions = (self.width - 1 + left) / self.stride + 1;
+        scratch.apart.resize(self.height * self.stride * positions, 0.0);
+        for phase in 0..self.stride {
+            // The first row of this phase, and its position.
+            let first = (phase + self.stride - top % self.stride) % self.stride;
+            let rows = self.height.saturating_sub(first).div_ceil(self.stride);
+            for column in 0..self.stride {
+                let taps = self.backward_taps(factors, [phase, column], &padded);
+                let source = Rows { first: (first + top) / self.stride * padded.pitch, pitch: padded.pitch };
+                let pitch = self.stride * positions;
+                let target = Rows { first: first * pitch + column * positions, pitch: self.stride * pitch };
+                correlate(&taps, (&scratch.output, source), (&mut scratch.apart, target), [rows, positions]);
+            }
+        }
+        for (apart, row) in scratch.apart.chunks_exact(self.stride * positions).zip(dx.chunks_exact_mut(self.width)) {
+            join(self.stride, left, apart, row);
+        }
     }
 
     /// The gradient of the filter.
     pub(super) fn backward_weight(&self, x: &[f32], dy: &[f32], scratch: &mut Scratch) -> Vec<f64> {
-        let Scratch { phases, rows, .. } = scratch;
-        vectorised(
-            #[inline(always)]
-            || for_kernel!(self.kernel, backward_weight_plane(x, dy, self, phases, rows)),
-        )
+        let [.., height, width] = self.output();
+        let source = self.split(x, &mut scratch.phases);
+        let places: Vec<usize> = self.places().collect();
+        let (from, size) = ((&scratch.phases[..], source), [height, width]);
+        match self.kernel {
+            3 => in_groups::<9>(&places, |group| products(group, from, dy, size)),
+            5 => in_groups::<5>(&places, |group| products(group, from, dy, size)),
+            7 => in_groups::<7>(&places, |group| products(group, from, dy, size)),
+            _ => in_groups::<1>(&places, |group| products(group, from, dy, size)),
+        }
     }
 
     /// The filter of a plane.
-    fn taps<'a>(&self, weight: &'a [f32], index: usize) -> &'a [f32] {
-        let taps = self.kernel * self.kernel;
-        &weight[(index % self.channels) * taps..][..taps]
+    fn filter<'a>(&self, weight: &'a [f32], index: usize) -> &'a [f32] {
+        &weight[(index % self.channels) * self.taps()..][..self.taps()]
     }
+
+    /// From one row of [`Geometry::split`] to the next, and the length of a phase.
+    fn pitch(&self) -> [usize; 2] {
+        let phase = self.output()[3] + self.reach();
+        [self.stride * phase, phase]
+    }
+
+    /// How far from an output pixel's first input each kernel place is, in what [`Geometry::split`] makes.
+    fn places(&self) -> impl Iterator<Item = usize> + '_ {
+        let [pitch, phase] = self.pitch();
+        let across = move |column: usize| (column % self.stride) * phase + column / self.stride;
+        (0..self.taps()).map(move |tap| tap / self.kernel * pitch + across(tap % self.kernel))
+    }
+
+    /// The part of a filter that input pixels of a phase are reached through, and how far from a pixel's position the output is
+    /// that it reaches.
+    fn backward_taps(&self, factors: &[f32], [row, column]: [usize; 2], padded: &Padded) -> Vec<Tap> {
+        let part = |phase: usize| (phase..self.kernel).step_by(self.stride);
+        let tap = |(down, across): (usize, usize)| Tap {
+            offset: (padded.before - down / self.stride) * padded.pitch + padded.before - across / self.stride,
+            factor: factors[down * self.kernel + across],
+        };
+        part(row).flat_map(|down| part(column).map(move |across| (down, across))).map(tap).collect()
+    }
+
+    /// Splits an input plane into phases, with zeros around it: `[rows, stride, phase]`. Returns the rows that output rows begin in.
+    fn split(&self, plane: &[f32], phases: &mut Vec<f32>) -> Rows {
+        let ([.., height, _], [pitch, phase], [top, left]) = (self.output(), self.pitch(), self.before);
+        let rows = (height - 1) * self.stride + self.kernel;
+        phases.resize(rows * pitch + SLACK, 0.0);
+        let inside = phases.chunks_exact_mut(pitch).skip(top).zip(plane.chunks_exact(self.width)).take(rows - top);
+        for (to, row) in inside {
+            match self.stride {
+                1 => {
+                    let kept = self.width.min(phase - left);
+                    to[left..left + kept].copy_from_slice(&row[..kept]);
+                }
+                2 => part(left, row, to.split_at_mut(phase)),
+                stride => {
+                    for (column, value) in row.iter().enumerate().map(|(column, value)| (column + left, value)) {
+                        if let Some(to) = to[column % stride * phase..][..phase].get_mut(column / stride) {
+                            *to = *value;
+                        }
+                    }
+                }
+            }
+        }
+        Rows { first: 0, pitch: self.stride * pitch }
+    }
+
+    /// Copies an output plane into the middle of zeros.
+    fn surround(&self, plane: &[f32], padded: &Padded, output: &mut Vec<f32>) {
+        let Padded { before, rows, pitch } = *padded;
+        let width = self.output()[3];
+        output.resize(rows * pitch + SLACK, 0.0);
+        for (row, to) in plane.chunks_exact(width).zip(output.chunks_exact_mut(pitch).skip(before)) {
+            to[before..before + width].copy_from_slice(row);
+        }
+    }
+}
+
+/// Even and odd columns of a row that begins `left` columns in; what does not fit is left out.
+fn part(left: usize, row: &[f32], (even, odd): (&mut [f32], &mut [f32])) {
+    // The row's first column is an even one if `left` is.
+    let (first, second, row) = match (left % 2, row.split_first()) {
+        (0, _) | (_, None) => (&mut even[left / 2..], &mut odd[left / 2..], row),
+        (_, Some((single, rest))) => {
+            odd[left / 2] = *single;
+            (&mut even[left / 2 + 1..], &mut odd[left / 2 + 1..], rest)
+        }
+    };
+    vectorised(
+        #[inline(always)]
+        || {
+            let (pairs, single) = row.as_chunks::<2>();
+            let (n, m) = (pairs.len().min(first.len()), pairs.len().min(second.len()));
+            for ((pair, first), second) in pairs.iter().zip(&mut first[..n]).zip(&mut second[..m]) {
+                [*first, *second] = *pair;
+            }
+            if let (Some(first), Some(single)) = (first.get_mut(pairs.len()), single.first()) {
+                *first = *single;
+            }
+        },
+    );
+}
+
+/// A row of its phases, of which the first `left` columns are left out.
+fn join(stride: usize, left: usize, apart: &[f32], row: &mut [f32]) {
+    let phase = apart.len() / stride;
+    if stride != 2 {
+        for (column, to) in row.iter_mut().enumerate().map(|(column, to)| (column + left, to)) {
+            *to = apart[column % stride * phase + column / stride];
+        }
+        return;
+    }
+    let (even, odd) = apart.split_at(phase);
+    let (first, second, row) = match (left % 2, row) {
+        (1, [single, rest @ ..]) => {
+            *single = odd[left / 2];
+            (&even[left / 2 + 1..], &odd[left / 2 + 1..], rest)
+        }
+        (_, row) => (&even[left / 2..], &odd[left / 2..], row),
+    };
+    vectorised(
+        #[inline(always)]
+        || {
+            let (pairs, single) = row.as_chunks_mut::<2>();
+            for ((pair, first), second) in pairs.iter_mut().zip(first).zip(second) {
+                *pair = [*first, *second];
+            }
+            if let (Some(single), Some(first)) = (single.first_mut(), first.get(pairs.len())) {
+                *single = *first;
+            }
+        },
+    );
+}
+
+/// Calls `work` for `N` places at a time.
+fn in_groups<const N: usize>(places: &[usize], work: impl Fn([usize; N]) -> [f64; N]) -> Vec<f64> {
+    places.as_chunks::<N>().0.iter().flat_map(|group| work(*group)).collect()
 }
 
 /// `[batch, channels, height, width]` and `[channels, 1, kernel, kernel]` to the output.
 pub(super) fn forward(x: &[f32], weight: &[f32], geometry: &Geometry) -> Vec<f32> {
     let mut y = vec![0.0; geometry.batch * geometry.channels * geometry.out_plane()];
     let planes = y.par_chunks_mut(geometry.out_plane()).zip(x.par_chunks(geometry.in_plane())).enumerate();
-    planes.for_each_init(Vec::new, |scratch, (index, (y, x))| geometry.forward(index, x, weight, y, scratch));
+    planes.for_each_init(Scratch::default, |scratch, (index, (y, x))| geometry.forward(index, x, weight, y, scratch));
     y
-}
-
-#[inline(always)]
-fn forward_plane<const K: usize>(x: &[f32], taps: &[f32], y: &mut [f32], geometry: &Geometry, phases: &mut Vec<f32>) {
-    geometry.split(x, phases);
-    let (stride, length) = (geometry.stride, geometry.phase());
-    let width = geometry.output()[3];
-    for (row, out) in y.chunks_exact_mut(width).enumerate() {
-        for (start, out) in (0..width).step_by(LANES).zip(out.chunks_mut(LANES)) {
-            let mut sums = [0.0f32; LANES];
-            for (tap_row, taps) in taps.chunks_exact(K).enumerate() {
-                let Some(source) = geometry.input_row(row, tap_row) else { continue };
-                let source = &phases[source * stride * length..][..stride * length];
-                for (column, tap) in taps.iter().enumerate() {
-                    let at = (column % stride) * length + column / stride + start;
-                    accumulate(&mut sums, *tap, &source[at..at + LANES]);
-                }
-            }
-            let kept = out.len();
-            out.copy_from_slice(&sums[..kept]);
-        }
-    }
-}
-
-#[inline(always)]
-fn accumulate(sums: &mut [f32; LANES], factor: f32, values: &[f32]) {
-    for (sum, value) in sums.iter_mut().zip(values) {
-        *sum += factor * *value;
-    }
 }
 
 /// The gradient of the input for the gradient `dy` of the output.
@@ -214,52 +299,6 @@ pub(super) fn backward_input(dy: &[f32], weight: &[f32], geometry: &Geometry) ->
         geometry.backward_input(index, dy, weight, dx, scratch);
     });
     dx
-}
-
-#[inline(always)]
-fn backward_input_plane<const K: usize>(
-    dy: &[f32],
-    taps: &[f32],
-    dx: &mut [f32],
-    geometry: &Geometry,
-    rows: &mut Vec<f32>,
-) {
-    let (stride, padding) = (geometry.stride, geometry.before[1]);
-    let before = (K - 1) / stride;
-    // Positions of a phase that hold input columns.
-    let positions = (geometry.width - 1 + padding) / stride + 1;
-    let length = before + padded(positions.max(geometry.output()[3]));
-    geometry.pad_output(dy, before, length, rows);
-    for (row, out) in dx.chunks_exact_mut(geometry.width).enumerate() {
-        for phase in 0..stride.min(K) {
-            for start in (0..positions).step_by(LANES) {
-                let mut sums = [0.0f32; LANES];
-                for (tap_row, taps) in taps.chunks_exact(K).enumerate() {
-                    let Some(source) = geometry.output_row(row, tap_row) else { continue };
-                    let source = &rows[source * length..][..length];
-                    for column in (phase..K).step_by(stride) {
-                        let at = before - column / stride + start;
-                        accumulate(&mut sums, taps[column], &source[at..at + LANES]);
-                    }
-                }
-                // Position p of this phase is input column p * stride + phase - padding.
-                if stride == 1 {
-                    let first = start.max(padding);
-                    let last = (start + LANES).min(geometry.width + padding);
-                    if first < last {
-                        out[first - padding..last - padding].copy_from_slice(&sums[first - start..last - start]);
-                    }
-                } else {
-                    for (lane, sum) in sums.iter().enumerate() {
-                        let column = ((start + lane) * stride + phase).wrapping_sub(padding);
-                        if let Some(out) = out.get_mut(column) {
-                            *out = *sum;
-                        }
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// The gradient of the weight for the gradient `dy` of the output: `[channels, 1, kernel, kernel]`.
@@ -281,49 +320,4 @@ pub(super) fn in_order<'a>(of_planes: impl Iterator<Item = &'a Vec<f64>>, geomet
         }
     }
     sums.into_iter().map(|sum| sum as f32).collect()
-}
-
-#[inline(always)]
-fn backward_weight_plane<const K: usize>(
-    x: &[f32],
-    dy: &[f32],
-    geometry: &Geometry,
-    phases: &mut Vec<f32>,
-    rows: &mut Vec<f32>,
-) -> Vec<f64> {
-    geometry.split(x, phases);
-    let (stride, length) = (geometry.stride, geometry.phase());
-    let [.., height, width] = geometry.output();
-    let row_length = padded(width);
-    geometry.pad_output(dy, 0, row_length, rows);
-    let mut gradient = vec![0.0f64; K * K];
-    for (tap_row, gradient) in gradient.chunks_exact_mut(K).enumerate() {
-        let mut sums = [[0.0f32; LANES]; K];
-        for (row, dy) in rows.chunks_exact(row_length).enumerate().take(height) {
-            let Some(source) = geometry.input_row(row, tap_row) else { continue };
-            let source = &phases[source * stride * length..][..stride * length];
-            for (start, dy) in (0..row_length).step_by(LANES).zip(dy.as_chunks::<LANES>().0) {
-                for (column, sums) in sums.iter_mut().enumerate() {
-                    let at = (column % stride) * length + column / stride + start;
-                    for ((sum, x), dy) in sums.iter_mut().zip(&source[at..at + LANES]).zip(dy) {
-                        *sum += x * dy;
-                    }
-                }
-            }
-            // Float32 only within 16 rows: long sums lose digits.
-            if row % 16 == 15 {
-                flush(&mut sums, gradient);
-            }
-        }
-        flush(&mut sums, gradient);
-    }
-    gradient
-}
-
-#[inline(always)]
-fn flush<const K: usize>(sums: &mut [[f32; LANES]; K], totals: &mut [f64]) {
-    for (sums, total) in sums.iter_mut().zip(totals) {
-        *total += sums.iter().map(|sum| f64::from(*sum)).sum::<f64>();
-        *sums = [0.0; LANES];
-    }
 }

@@ -10,11 +10,6 @@ pub(super) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(work)
 }
 
-/// `length` rounded up to whole [`LANES`].
-pub(super) fn padded(length: usize) -> usize {
-    length.next_multiple_of(LANES)
-}
-
 /// Adds up a function of each element: in float32 within blocks, in float64 between them.
 #[inline(always)]
 pub(super) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f64 {

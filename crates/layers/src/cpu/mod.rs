@@ -15,6 +15,7 @@ mod after_norm;
 mod autodiff;
 mod conv;
 mod conv_input;
+mod correlate;
 mod depthwise;
 mod filters;
 mod gate;
