@@ -146,13 +146,17 @@ fn exp(x: f32) -> f32 {
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
     let x = x.clamp(-87.0, 87.0);
-    let n = (x * std::f32::consts::LOG2_E).round_ties_even();
+    // A float32 of this size has no places behind the point, so adding rounds; and its last digits are n + 127, the exponent of
+    // 2^n. Converting to an integer would be done lane by lane.
+    const ROUNDING: f32 = 12_582_912.0 + 127.0;
+    let rounded = x * std::f32::consts::LOG2_E + ROUNDING;
+    let n = rounded - ROUNDING;
     let r = x - n * LN_2_HIGH - n * LN_2_LOW;
     let mut polynomial = 1.0 / 5040.0;
     for factor in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
         polynomial = polynomial * r + factor;
     }
-    polynomial * f32::from_bits(((n as i32 + 127) << 23) as u32)
+    polynomial * f32::from_bits(rounded.to_bits() << 23)
 }
 
 /// Work that is compiled once for each activation.

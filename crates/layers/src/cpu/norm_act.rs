@@ -13,18 +13,23 @@ pub(super) fn statistics(x: &[f32], [_, channels, height, width]: [usize; 4], gr
         .into_par_iter()
         .map(|index| {
             let (group, channel) = (index / channels, index % channels);
-            let planes = || {
-                (starts[group]..starts[group] + groups[group])
-                    .map(move |sample| &x[(sample * channels + channel) * plane..][..plane])
-            };
+            let samples = starts[group]..starts[group] + groups[group];
             let count = (groups[group] * plane) as f64;
             vectorised(
                 #[inline(always)]
                 || {
-                    let mean = planes().map(|plane| sum(plane, |value| value)).sum::<f64>() / count;
+                    // Loops: an iterator's own loop keeps the instructions of the build.
+                    let (mut total, mut about_centre) = (0.0, 0.0);
+                    for sample in samples.clone() {
+                        total += sum(&x[(sample * channels + channel) * plane..][..plane], |value| value);
+                    }
+                    let mean = total / count;
                     let centre = mean as f32;
-                    let square = |value: f32| (value - centre) * (value - centre);
-                    let about_centre = planes().map(|plane| sum(plane, square)).sum::<f64>() / count;
+                    for sample in samples {
+                        let plane = &x[(sample * channels + channel) * plane..][..plane];
+                        about_centre += sum(plane, |value| (value - centre) * (value - centre));
+                    }
+                    about_centre /= count;
                     // The centre is the mean rounded to float32; its error is known.
                     let error = mean - f64::from(centre);
                     (centre, (about_centre - error * error).max(0.0) as f32)
