@@ -15,7 +15,8 @@ use burn_cubecl::ops::{permute, permute_nchw_to_nhwc, permute_nhwc_to_nchw};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::zspace::metadata::Metadata;
 
-use super::layout::{Flat, dims, empty_map};
+use super::layout::{Flat, Spread, dims, empty, empty_map};
+use super::unread::over_blocks;
 use crate::ops::Places;
 
 /// The output.
@@ -45,6 +46,9 @@ pub(super) fn of_input(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, places
 
 /// The gradient of the filters, in float32.
 pub(super) fn of_filters(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, places: Places) -> CubeTensor {
+    if is_pointwise(&x, &weight, places) {
+        return of_pointwise_filters(pixels(x), pixels(dy));
+    }
     let options = options(&x, &weight, places);
     let weight = cast(weight, x.dtype);
     cast(CubeBackend::conv2d_weight_backward(x, weight, dy, options), DType::F32)
@@ -57,6 +61,39 @@ pub(super) fn cast(x: CubeTensor, dtype: DType) -> CubeTensor {
         _ => FloatDType::F32,
     };
     if x.dtype == dtype { x } else { CubeBackend::float_cast(x, to) }
+}
+
+/// Products that add up a 1x1 filter's gradient should fill the device: so many tiles of a matrix product.
+const TILES: usize = 256;
+/// Rows and columns of such a tile.
+const TILE: usize = 64;
+
+/// The gradient of 1x1 filters, from the pixels of the input and of the output's gradient: stretches of pixels are
+/// multiplied beside each other, and their products, which are float32 whatever the maps are, added up.
+fn of_pointwise_filters(x: CubeTensor, dy: CubeTensor) -> CubeTensor {
+    let ([pixels, input], [_, output]) = (x.meta.shape().dims(), dy.meta.shape().dims());
+    let at_once = (TILES / (input.div_ceil(TILE) * output.div_ceil(TILE))).clamp(1, TILE);
+    let parts = (1..=at_once).rev().find(|parts| pixels.is_multiple_of(*parts)).unwrap_or(1);
+    let (x, dy) = (stretches(x, parts), permute(stretches(dy, parts), &[0, 2, 1]));
+    let products = empty(&x, [parts, output, input], DType::F32);
+    matmul(dy, x, Some(products.clone()), MatmulStrategy::default(), DType::F32)
+        .expect("a matrix product of whole rows");
+    let size = input * output;
+    let mut sums = products;
+    *sums.meta = Metadata::new([1, parts, size], [parts * size, size, 1]);
+    let mut dw = empty(&sums, [size], DType::F32);
+    let width = if size.is_multiple_of(4) { 4 } else { 1 };
+    over_blocks(&sums, &dw, 0..1, Spread::of(size, width, parts, 1), width, 1.0);
+    *dw.meta = Metadata::new([output, input, 1, 1], [input, 1, 1, 1]);
+    dw
+}
+
+/// A matrix as stretches of rows: `[parts, rows, columns]`.
+fn stretches(mut x: CubeTensor, parts: usize) -> CubeTensor {
+    let [rows, columns] = x.meta.shape().dims();
+    let row = x.meta.strides()[0];
+    *x.meta = Metadata::new([parts, rows / parts, columns], [rows / parts * row, row, 1]);
+    x
 }
 
 /// Burn's options for these places.
