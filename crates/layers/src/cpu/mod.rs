@@ -56,7 +56,7 @@ pub(crate) trait CpuOps: Backend {
     ) -> FloatTensor<Self>;
 }
 
-/// Whether a tensor is one that [`transposed`] serves.
+/// Whether a tensor is one that [`transposed`] serves. Elsewhere the layers of GANs are Burn's.
 pub(crate) fn serves<const D: usize>(x: &Tensor<D>) -> bool {
     ops::on_cpu(x) && ops::serves(x)
 }

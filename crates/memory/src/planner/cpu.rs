@@ -18,7 +18,6 @@ pub(super) struct Convolution {
     pub(super) output: FeatureMap,
     pub(super) kernel: u64,
     pub(super) threads: u64,
-    pub(super) element_bytes: u64,
 }
 
 impl Convolution {

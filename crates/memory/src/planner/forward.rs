@@ -24,18 +24,11 @@ impl Pass<'_> {
         let mut keep = Vec::new();
         let output = match node.kind {
             Kind::Dense { .. } => {
-                let convolution = self.convolution(index);
-                let padded = self.padded_bytes(index).map(|bytes| self.make(bytes));
                 let output = self.make(bytes);
-                let scratch = convolution.tiles() + self.read(index) + self.widened(&[node.inputs[0], node.output]);
-                self.ledger.burst(if self.on_cuda() { 0 } else { scratch + self.copy_of_view(first, node.inputs[0]) });
-                match padded {
-                    Some(padded) => {
-                        keep.push(Held { buffer: self.ledger.retain(padded), view: false });
-                        self.ledger.release(padded);
-                    }
-                    None => keep.push(self.retained(first)),
-                }
+                let tiles = if self.on_cuda() { 0 } else { self.convolution(index).tiles() };
+                let scratch = tiles + self.read(index) + self.widened(&[node.inputs[0], node.output]);
+                self.ledger.burst(scratch + self.copy_of_view(first, node.inputs[0]));
+                keep.push(self.retained(first));
                 output
             }
             Kind::Linear => {
@@ -49,14 +42,11 @@ impl Pass<'_> {
                 keep.push(self.retained(first));
                 output
             }
-            Kind::NormAct(activation) => {
+            Kind::NormAct(_) => {
                 let output = self.make(bytes);
                 let widened = self.widened(&[node.inputs[0], node.output]);
                 self.ledger.burst(self.copy_of_view(first, node.inputs[0]) + widened);
                 keep.extend(self.kept_raw(index, first));
-                if self.on_cuda() {
-                    keep.extend((0..cuda::kept_by(activation)).map(|_| self.scratch_map(bytes)));
-                }
                 output
             }
             Kind::Activation(activation) => {
@@ -88,13 +78,9 @@ impl Pass<'_> {
                 }
             }
             Kind::Multiply => {
-                if !tracked && self.on_cuda() && self.free_to_overwrite(node.inputs[0], first) {
-                    self.ledger.retain(first.buffer)
-                } else {
-                    self.ledger.burst(self.widened(&[node.inputs[0], node.output]));
-                    keep.extend(inputs.iter().map(|held| self.retained(*held)).collect::<Vec<_>>());
-                    self.make(bytes)
-                }
+                self.ledger.burst(self.widened(&[node.inputs[0], node.output]));
+                keep.extend(inputs.iter().map(|held| self.retained(*held)).collect::<Vec<_>>());
+                self.make(bytes)
             }
             Kind::Slice => self.ledger.retain(first.buffer),
             Kind::Mean if node.reads => {
@@ -147,7 +133,7 @@ impl Pass<'_> {
     pub(super) fn maker(&self, index: usize) -> Option<usize> {
         let nodes = &self.graph.nodes;
         let input = nodes[index].inputs[0];
-        (0..nodes.len()).find(|maker| !self.on_cuda() && nodes[*maker].again && nodes[*maker].output == input)
+        (0..nodes.len()).find(|maker| nodes[*maker].again && nodes[*maker].output == input)
     }
 
     fn retained(&mut self, held: Held) -> Held {
@@ -177,40 +163,24 @@ impl Pass<'_> {
         values.iter().map(|value| 2 * self.map_bytes(*value)).sum()
     }
 
-    /// Bytes of the pieces of a map that an operation reads through a normalisation.
+    /// Bytes of the pieces of a map that an operation reads through a normalisation; on CUDA of all of it, where it is made.
     pub(super) fn read(&self, index: usize) -> u64 {
         let node = &self.graph.nodes[index];
         match node.kind {
             _ if !node.reads => 0,
+            Kind::Pointwise | Kind::Dense { .. } | Kind::MaxPool if self.on_cuda() => self.map_bytes(node.inputs[0]),
+            _ if self.on_cuda() => 0,
             Kind::Pointwise => self.convolution(index).pieces(),
             Kind::Dense { .. } => self.convolution(index).samples(),
             _ => self.convolution(index).planes(),
         }
     }
 
-    /// Where the zeros around a convolution's input differ from side to side, they are put there first: the bytes.
-    pub(super) fn padded_bytes(&self, index: usize) -> Option<u64> {
-        let node = &self.graph.nodes[index];
-        let Kind::Dense { padding, .. } = node.kind else { return None };
-        if padding.before == padding.after || !self.on_cuda() {
-            return None;
-        }
-        let convolution = self.convolution(index);
-        Some(convolution.input.elements() * convolution.batch * convolution.element_bytes)
-    }
-
     /// A dense convolution with its shapes.
     pub(super) fn convolution(&self, index: usize) -> Convolution {
         let node = &self.graph.nodes[index];
-        let mut input = self.graph.maps[node.inputs[0]];
-        let mut kernel = 1;
-        if let Kind::Dense { kernel: side, padding, .. } = node.kind {
-            kernel = side as u64;
-            if padding.before != padding.after && self.on_cuda() {
-                input.height += padding.before[0] + padding.after[0];
-                input.width += padding.before[1] + padding.after[1];
-            }
-        }
+        let input = self.graph.maps[node.inputs[0]];
+        let kernel = if let Kind::Dense { kernel } = node.kind { kernel as u64 } else { 1 };
         let threads = match self.situation.target {
             Target::Cpu { threads } => threads.max(1) as u64,
             Target::Cuda => 1,
@@ -221,7 +191,6 @@ impl Pass<'_> {
             output: self.graph.maps[node.output],
             kernel,
             threads,
-            element_bytes: self.situation.element_bytes as u64,
         }
     }
 }
