@@ -5,7 +5,7 @@ use std::fmt;
 use burn::tensor::{Tensor, activation};
 
 /// An activation function, applied element by element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// `x`.
     Identity,

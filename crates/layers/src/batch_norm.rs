@@ -12,8 +12,8 @@ use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Device, Tensor, module};
 
 use crate::activation::Activation;
-use crate::cpu::{self, Normalisation, Unread};
 use crate::map::Map;
+use crate::ops::{self, Normalisation, Unread};
 use crate::pass;
 use crate::plain::plain;
 use crate::precision::{self, full};
@@ -93,11 +93,12 @@ impl BatchNorm {
     /// # Panics
     /// As [`BatchNorm::forward`].
     pub fn then(&self, x: Tensor<4>, activation: Activation) -> Map {
-        let own = cpu::serves(&x);
+        let pass = pass::current();
+        let own = ops::serves(&x) && pass.as_ref().is_none_or(|pass| ops::serves_groups(&x, &pass.groups));
         if !own {
             room::announce_like(&x, x.shape().num_elements());
         }
-        match pass::current() {
+        match pass {
             Some(pass) => {
                 let batch = x.dims()[0];
                 let groups = pass.groups;
@@ -140,7 +141,7 @@ impl BatchNorm {
 
     fn train_with_own_operation(&self, x: Tensor<4>, groups: Vec<usize>, activation: Activation) -> Unread {
         let [_, channels, height, width] = x.dims();
-        let statistics = cpu::statistics(plain(x.clone()), groups.clone());
+        let statistics = ops::statistics(plain(x.clone()), groups.clone());
 
         let of = |index| statistics.clone().narrow(0, index, 1).reshape([groups.len(), channels]);
         let unbiased: Vec<f32> = groups.iter().map(|size| bessel(size * height * width) as f32).collect();

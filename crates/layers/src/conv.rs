@@ -6,8 +6,8 @@ use burn::module::{Module, Param};
 use burn::tensor::ops::{ConvOptions, PadMode};
 use burn::tensor::{Device, Tensor, module};
 
-use crate::cpu::{self, Again, Convolution, Places};
 use crate::map::{Content, Map};
+use crate::ops::{self, Again, Convolution, Places};
 use crate::padding::Padding;
 use crate::plain::plain;
 use crate::precision;
@@ -88,17 +88,17 @@ impl Conv {
 
     /// The same for a map that need not be whole.
     pub fn read(&self, x: Map) -> Tensor<4> {
-        let own = !self.depthwise || cpu::depthwise_kernel(self.weight.dims()[2]);
+        let own = !self.depthwise || ops::depthwise_kernel(self.weight.dims()[2]);
         match x.0 {
             Content::Unread(map) if own => {
                 self.announce(&map.x, 1);
                 let convolution = self.convolution(map.x.dims());
                 map.convolved(self.weight.val(), convolution)
             }
-            Content::Whole(x) if own && cpu::serves(&x) => {
+            Content::Whole(x) if own && ops::serves(&x) => {
                 self.announce(&x, 1);
                 let convolution = self.convolution(x.dims());
-                cpu::conv(x, self.weight.val(), convolution)
+                ops::conv(x, self.weight.val(), convolution)
             }
             other => self.forward_with_burns_operation(Map(other).whole(), self.weight.val(), None),
         }

@@ -6,8 +6,8 @@ use burn::tensor::{Device, Tensor};
 use crate::activation::Activation;
 use crate::batch_norm::{BatchNorm, BatchNormConfig};
 use crate::conv::{Conv, ConvConfig};
-use crate::cpu;
 use crate::map::{Content, Map};
+use crate::ops;
 use crate::pass;
 use crate::trace::{Describe, Trace, Value};
 
@@ -62,7 +62,7 @@ impl ConvNorm {
     /// operation. `None` while training, and on the device whose operations normalise while they read.
     fn infer_folded(&self, x: &Map) -> Option<Tensor<4>> {
         let Content::Whole(x) = &x.0 else { return None };
-        if pass::is_training() || cpu::serves(x) {
+        if pass::is_training() || ops::serves(x) {
             return None;
         }
         let (scale, shift) = self.norm.scale_and_shift();

@@ -4,7 +4,8 @@ use burn::module::{Module, Param};
 use burn::tensor::ops::ConvTransposeOptions;
 use burn::tensor::{Device, Tensor, module};
 
-use crate::cpu::{self, Places};
+use crate::cpu;
+use crate::ops::Places;
 use crate::precision;
 use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};

@@ -16,6 +16,8 @@ mod conv;
 mod conv_norm;
 mod conv_transpose;
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 mod drop_path;
 mod dropout;
 mod head;
@@ -24,6 +26,7 @@ mod linear;
 mod map;
 pub mod names;
 mod noise_injection;
+pub mod ops;
 mod padded_conv;
 mod padding;
 pub mod parameters;

@@ -3,15 +3,15 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, module};
 
-use crate::cpu;
+use crate::ops;
 use crate::precision::full;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 
 /// The mean of each channel, `[batch, channels, height, width]` to `[batch, channels]`: from here on a network computes in
 /// float32, whatever its maps were.
 pub fn global_average_pool(x: Tensor<4>) -> Tensor<2> {
-    if cpu::serves(&x) {
-        return cpu::means(x);
+    if ops::serves(&x) {
+        return ops::means(x);
     }
     let [batch, channels, height, width] = x.dims();
     full(x.reshape([batch, channels, height * width])).mean_dim(2).reshape([batch, channels])

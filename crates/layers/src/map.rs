@@ -2,8 +2,8 @@
 
 use burn::tensor::Tensor;
 
-use crate::cpu::{self, Again, Unread};
 use crate::linear::global_average_pool;
+use crate::ops::{self, Again, Unread};
 use crate::plain::plain;
 use crate::precision;
 use crate::room;
@@ -79,8 +79,8 @@ impl Map {
             Content::Unread(map) => Unread { gate: Some(gate), ..*map }.into(),
             Content::Whole(x) => {
                 room::announce_like(&x, x.shape().num_elements());
-                if cpu::serves(&x) {
-                    return cpu::scale(x, gate).into();
+                if ops::serves(&x) {
+                    return ops::scale(x, gate).into();
                 }
                 let [batch, channels] = gate.dims();
                 let gate = precision::like(gate, &x);

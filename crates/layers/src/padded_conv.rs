@@ -4,7 +4,8 @@ use burn::module::{Module, Param};
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, module};
 
-use crate::cpu::{self, Places};
+use crate::cpu;
+use crate::ops::{self, Places};
 use crate::precision;
 use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
@@ -70,7 +71,7 @@ impl PaddedConv {
             let places = Places { stride: self.stride, before: [self.padding; 2], out: [side(height), side(width)] };
             let output = x.dims()[0] * self.weight.lazy_shape()[0] * places.out[0] * places.out[1];
             room::announce_like(&x, output);
-            return cpu::dense(x, self.weight.val(), places);
+            return ops::dense(x, self.weight.val(), places);
         }
         if self.padding == 0 && [height, width] == [kernel; 2] { self.reduce(x) } else { self.convolve(x) }
     }

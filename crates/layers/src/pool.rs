@@ -2,8 +2,8 @@
 
 use burn::tensor::{Tensor, module, ops::MaxPoolOptions};
 
-use crate::cpu::Pooling;
 use crate::map::{Content, Map};
+use crate::ops::Pooling;
 use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 

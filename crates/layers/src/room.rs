@@ -31,7 +31,7 @@ fn ask(bytes: usize) -> Result<(), String> {
 /// # Errors
 /// The keeper's refusal.
 pub fn ask_for_copy<const D: usize>(x: &Tensor<D>) -> Result<(), String> {
-    if KEEPER.get().is_some() && crate::cpu::on_cpu(x) {
+    if KEEPER.get().is_some() && crate::ops::on_cpu(x) {
         ask(x.shape().num_elements() * bytes_of(x.dtype()))
     } else {
         Ok(())
@@ -63,7 +63,7 @@ pub(crate) fn announce(bytes: usize) {
 /// # Panics
 /// If the keeper refuses, with its text.
 pub fn announce_like<const D: usize>(x: &Tensor<D>, elements: usize) {
-    if KEEPER.get().is_some() && crate::cpu::on_cpu(x) {
+    if KEEPER.get().is_some() && crate::ops::on_cpu(x) {
         announce(elements * bytes_of(x.dtype()));
     }
 }

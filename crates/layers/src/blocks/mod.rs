@@ -9,10 +9,10 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::activation::Activation;
-use crate::cpu::{Unread, join_serves};
 use crate::drop_path::DropPath;
 use crate::map::{Content, Map};
 use crate::names::Names;
+use crate::ops::{Unread, join_serves};
 use crate::room;
 use crate::trace::Describe;
 

@@ -11,8 +11,8 @@ use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::lanes::vectorised;
-use super::on_cpu;
 use super::values::{tensor, values};
+use crate::ops::on_cpu;
 
 /// Weights that one thread updates at a time.
 const PIECE: usize = 1 << 14;

@@ -38,11 +38,6 @@ impl ForActivation for Add<'_> {
     }
 }
 
-/// Whether the derivative of an activation can be read from its output, as [`of_sum`] does.
-pub(crate) fn serves(activation: Activation) -> bool {
-    matches!(activation, Activation::Identity | Activation::Relu)
-}
-
 /// The gradient of the sum behind a ReLU, from that of its output `y`.
 pub(super) fn of_sum(y: &[f32], dy: &[f32]) -> Vec<f32> {
     const PIECE: usize = 1 << 15;

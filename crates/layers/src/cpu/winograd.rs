@@ -372,3 +372,42 @@ fn give_filters(sums: &[f32], input: usize, threads: Threads, dw: &mut [f32]) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(input: usize, output: usize, kernel: usize, stride: usize) -> Dense {
+        Dense { batch: 1, input, output, height: 9, width: 9, kernel, stride, before: [1; 2], out: [9 / stride; 2] }
+    }
+
+    /// What `tests/operations.rs` compares with naive sums is computed here.
+    #[test]
+    fn only_3x3_filters_between_many_channels_with_stride_1_are_transformed() {
+        assert!(serves(&shape(16, 20, 3, 1)) && serves(&shape(70, 150, 3, 1)));
+        let others =
+            [shape(15, 20, 3, 1), shape(16, 8, 3, 1), shape(16, 20, 5, 1), shape(16, 20, 1, 1), shape(16, 20, 3, 2)];
+        assert!(others.iter().all(|shape| !serves(shape)));
+    }
+
+    /// A half turn of a filter is a half turn of its transform's places.
+    #[test]
+    fn turned_filters_are_the_transform_of_filters_turned() {
+        let weight: Vec<f32> = (0..2 * 3 * TAPS).map(|at| (at * 37 % 19) as f32).collect();
+        let turned = Filters::new(&weight, 2, 3).turned();
+        // Output and input exchanged, each filter in reverse.
+        let mut by_hand = vec![0.0; weight.len()];
+        for (index, filter) in weight.chunks_exact(TAPS).enumerate() {
+            let to = &mut by_hand[(index % 3 * 2 + index / 3) * TAPS..][..TAPS];
+            to.iter_mut().rev().zip(filter).for_each(|(to, from)| *to = *from);
+        }
+        let by_hand = Filters::new(&by_hand, 3, 2);
+        let one = [1.0, 0.0, 0.0, 1.0];
+        for value in 0..VALUES {
+            let (mut found, mut expected) = (vec![0.0; 6], vec![0.0; 6]);
+            multiply(&mut found, 2, Mode::Replace, turned.of_value(value), Matrix::of(&one, 2, 2), Threads::One);
+            multiply(&mut expected, 2, Mode::Replace, by_hand.of_value(value), Matrix::of(&one, 2, 2), Threads::One);
+            assert_eq!(found, expected, "value {value}");
+        }
+    }
+}

@@ -28,9 +28,7 @@ impl Pass<'_> {
             _ => {}
         }
         match node.kind {
-            Kind::Dense { .. } => self.dense(index, gradient),
-            Kind::Pointwise if !self.on_cuda() => self.dense(index, gradient),
-            Kind::Pointwise => return self.pointwise(index, gradient, kept),
+            Kind::Dense { .. } | Kind::Pointwise => self.dense(index, gradient),
             Kind::Multiply => return self.multiply(index, gradient, kept),
             Kind::Activation(_) => return self.activation(index, gradient, kept),
             Kind::Depthwise => {
@@ -41,17 +39,14 @@ impl Pass<'_> {
                     self.give(input, made, false);
                 }
                 let copied = kept.first().map_or(0, |held| self.copy_of_view(*held, input));
-                self.ledger.burst(copied + if self.on_cuda() { self.swapped(index) } else { 0 });
+                self.ledger.burst(copied + self.parts(index));
                 self.weight_gradients(index);
                 self.end_scratch(copy);
             }
             Kind::NormAct(_) => {
                 let copy = self.scratch(self.widened(&[input, node.output]) + self.made_again(index));
                 let made = self.own(gradient, input);
-                if self.on_cuda() {
-                    let views = self.copy_of_view(gradient, node.output);
-                    self.ledger.burst(cuda::NORM_SCRATCH * self.map_bytes(input) + views);
-                }
+                self.ledger.burst(self.sums(input));
                 self.weight_gradients(index);
                 if wants {
                     self.give(input, made, false);
@@ -67,12 +62,12 @@ impl Pass<'_> {
                     self.give(input, shared, view);
                 }
             }
-            Kind::Mean if !self.on_cuda() => {
+            Kind::Mean => {
                 // One number a plane, spread out when it is read.
                 let made = self.make(self.map_bytes(node.output));
                 self.give(input, made, true);
             }
-            Kind::Unread | Kind::Mean | Kind::MaxPool | Kind::Slice | Kind::Linear | Kind::Other => {
+            Kind::Unread | Kind::MaxPool | Kind::Slice | Kind::Linear | Kind::Other => {
                 for &input in node.inputs.iter().filter(|input| graph.wants_gradient[**input]) {
                     let bytes = self.map_bytes(input);
                     let made = if node.kind == Kind::Slice { self.make_product(bytes) } else { self.make(bytes) };
@@ -94,8 +89,9 @@ impl Pass<'_> {
         let input = node.inputs[0];
         let widened = self.widened(&[input, input, node.output]);
         let scratch = self.scratch(self.copy_of_view(gradient, node.output) + widened);
-        let made = self.make(self.map_bytes(input));
+        let made = if self.on_cuda() { self.read_backward_on_cuda(index) } else { self.make(self.map_bytes(input)) };
         self.ledger.burst(match node.kind {
+            _ if self.on_cuda() => 0,
             Kind::Mean => 0,
             Kind::Depthwise | Kind::MaxPool => self.planes(index),
             _ => self.convolution(index).gradients_of_reading() as u64,
@@ -108,6 +104,25 @@ impl Pass<'_> {
         }
         self.end_scratch(scratch);
         kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));
+    }
+
+    /// The filters' gradient first, for which a dense convolution makes what it read once more; then the gradient of what
+    /// was read, and from it that of the map, which is returned.
+    fn read_backward_on_cuda(&mut self, index: usize) -> BufferId {
+        let node = &self.graph.nodes[index];
+        let input = node.inputs[0];
+        self.ledger.burst(self.read(index) + self.parts(index) + self.swapped(index));
+        let of_read = match node.kind {
+            Kind::Mean => 0, // a number for each plane, spread out while it is read
+            // The map, and which of its pixels were the largest.
+            Kind::MaxPool => 2 * self.map_bytes(input) + 3 * self.map_bytes(node.output),
+            _ => self.map_bytes(input),
+        };
+        let of_read = self.scratch(of_read);
+        let made = self.make(self.map_bytes(input));
+        self.ledger.burst(self.sums(input));
+        self.end_scratch(of_read);
+        made
     }
 
     /// A sum of a branch, normalised while it is read, and a shortcut.
@@ -154,15 +169,14 @@ impl Pass<'_> {
     fn dense(&mut self, index: usize, gradient: Held) {
         let node = &self.graph.nodes[index];
         let (input, convolution) = (node.inputs[0], self.convolution(index));
-        let padded = self.padded_bytes(index);
         let copy = self.scratch(self.copy_of_view(gradient, node.output) + self.widened(&[node.output]));
         if self.on_cuda() {
-            if self.graph.wants_gradient[input] {
-                let made = self.make(padded.unwrap_or(self.map_bytes(input)));
-                self.give(input, made, padded.is_some());
-            }
-            self.ledger.burst(self.swapped(index));
+            self.ledger.burst(self.swapped(index) + self.parts(index));
             self.weight_gradients(index);
+            if self.graph.wants_gradient[input] {
+                let made = self.make(self.map_bytes(input));
+                self.give(input, made, false);
+            }
         } else {
             if !node.params.is_empty() {
                 self.ledger.burst(convolution.weight_gradient() as u64 + self.widened(&[input]));
@@ -177,48 +191,12 @@ impl Pass<'_> {
         self.end_scratch(copy);
     }
 
-    fn pointwise(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
-        let node = &self.graph.nodes[index];
-        let input = node.inputs[0];
-        let mut gradient = gradient;
-        if gradient.view {
-            let copy = self.make(self.map_bytes(node.output));
-            self.ledger.release(gradient.buffer);
-            gradient = Held { buffer: copy, view: false };
-        }
-        if !node.params.is_empty() {
-            // One for each image, then their sum.
-            let batch = self.situation.micro_batch as u64;
-            let each = self.scratch(node.params[0] * WEIGHT_BYTES * batch);
-            self.ledger.burst(self.zeros(each));
-            if batch > 1 {
-                self.weight_gradients(index);
-                self.end_scratch(each);
-            } else {
-                self.end_scratch(each);
-                self.weight_gradients(index);
-            }
-        }
-        kept.into_iter().for_each(|held| self.ledger.release(held.buffer));
-        if self.graph.wants_gradient[input] {
-            let made = self.make_product(self.map_bytes(input));
-            self.ledger.release(gradient.buffer);
-            self.give(input, made, false);
-        } else {
-            self.ledger.release(gradient.buffer);
-        }
-    }
-
     fn multiply(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
         let node = &self.graph.nodes[index];
         if let [first, second] = node.inputs[..] {
             let widened = self.scratch(self.widened(&[first, node.output]));
             if self.graph.wants_gradient[second] {
-                // gradient * first, then summed: the CPU does both at once.
-                let first_is_free = kept.first().is_some_and(|held| self.ledger.unique(held.buffer));
-                if self.on_cuda() && !self.ledger.unique(gradient.buffer) && !first_is_free {
-                    self.ledger.burst(self.map_bytes(node.output));
-                }
+                self.ledger.burst(self.sums(first));
                 let made = self.make(self.map_bytes(second));
                 self.give(second, made, false);
             }
@@ -254,10 +232,26 @@ impl Pass<'_> {
         }
     }
 
-    /// Input and output's gradient in another layout.
+    /// Input and output's gradient of a convolution by Burn's kernels on CUDA, in another layout.
     fn swapped(&self, index: usize) -> u64 {
         let node = &self.graph.nodes[index];
-        self.map_bytes(node.inputs[0]) + self.map_bytes(node.output)
+        let burns = self.on_cuda() && matches!(node.kind, Kind::Dense { .. });
+        if burns { self.map_bytes(node.inputs[0]) + self.map_bytes(node.output) } else { 0 }
+    }
+
+    /// What the filters' gradient is added up from on CUDA.
+    fn parts(&self, index: usize) -> u64 {
+        let node = &self.graph.nodes[index];
+        let own = self.on_cuda() && matches!(node.kind, Kind::Pointwise | Kind::Depthwise);
+        if own { node.params.first().map_or(0, |weights| cuda::parts(*weights)) } else { 0 }
+    }
+
+    /// What a normalisation's gradients, or a gate's, are made from on CUDA.
+    fn sums(&self, value: usize) -> u64 {
+        if !self.on_cuda() {
+            return 0;
+        }
+        cuda::sums(self.graph.maps[value], self.situation.micro_batch as u64)
     }
 
     /// Adds a gradient to a value's, over whichever of the two nobody else needs.

@@ -1,22 +1,38 @@
-//! What is different on CUDA, read from the sources of Burn 0.22.1 and CubeCL 0.11.3 and not yet measured: meant to be
-//! an upper bound.
+//! What is different on CUDA, read from the sources of Burn 0.22.1, CubeCL 0.11.3 and `crates/layers/src/cube/` and not yet
+//! measured: meant to be an upper bound.
 //!
-//! Maps lie with channels last, and the innermost row of what a convolution makes is padded (`cubecl-runtime`'s
-//! `src/memory_management/handle.rs`). Normalisation and activation are operations of their own there, so that what
-//! lies between them is kept as well. Not counted: the driver's context, and the kernels that autotuning tries when
-//! there is room for them.
+//! Maps lie with channels last, and the innermost row of what Burn's kernels make is padded (`cubecl-runtime`'s
+//! `src/memory_management/handle.rs`); own operations leave nothing between the rows. Dense convolutions read whole maps: one that
+//! is only read is made for them and freed behind them, and its gradient is a map of its own before it is that of what was
+//! normalised. Not counted: the driver's context, and the kernels that autotuning tries when there is room for them.
 
 use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;
 
-/// Bytes of a map of `batch` images.
-pub(super) fn map_bytes(map: FeatureMap, batch: u64, element_bytes: u64) -> u64 {
+use super::graph::{Graph, Kind};
+
+/// Bytes of a map of `batch` images, with padded rows or without.
+pub(super) fn map_bytes(map: FeatureMap, batch: u64, element_bytes: u64, padded: bool) -> u64 {
     let row = map.channels as u64 * element_bytes;
-    let pitch = row.next_power_of_two().clamp(16, 512);
+    let pitch = if padded { row.next_power_of_two().clamp(16, 512) } else { 1 };
     row.next_multiple_of(pitch) * batch * (map.height * map.width) as u64
 }
 
-/// Maps that an activation keeps between forward and backward, its input included.
+/// For each value, whether its map or the map's gradient is made by one of Burn's kernels, and therefore padded.
+pub(super) fn padded(graph: &Graph) -> Vec<bool> {
+    let mut padded = vec![false; graph.maps.len()];
+    padded[0] = true; // the images
+    let of_burn = |kind: Kind| {
+        matches!(kind, Kind::Dense { .. } | Kind::MaxPool | Kind::Linear | Kind::Slice | Kind::Concat | Kind::Other)
+    };
+    for node in graph.nodes.iter().filter(|node| of_burn(node.kind)) {
+        padded[node.output] = true;
+        node.inputs.iter().for_each(|input| padded[*input] = true);
+    }
+    padded
+}
+
+/// Maps that an activation of its own keeps between forward and backward, its input included.
 pub(super) fn kept_by(activation: Activation) -> u64 {
     match activation {
         Activation::Identity => 0,
@@ -26,9 +42,18 @@ pub(super) fn kept_by(activation: Activation) -> u64 {
     }
 }
 
-/// Maps that the backward pass of a normalisation needs beside its input and both gradients: it is composed of
-/// elementwise operations and sums.
-pub(super) const NORM_SCRATCH: u64 = 2;
+/// Bytes of the sums over blocks of a map's pixels, from which a normalisation's gradients are made: three float32 numbers
+/// for 128 pixels of a channel, and three for each plane.
+pub(super) fn sums(map: FeatureMap, batch: u64) -> u64 {
+    let blocks = ((map.height * map.width) as u64).div_ceil(128) + 1;
+    3 * 4 * blocks * map.channels as u64 * batch
+}
+
+/// Bytes of the parts that a filter's gradient is added up from, at most 64 of them and 256 tiles of a matrix product.
+pub(super) fn parts(weights: u64) -> u64 {
+    const TILE: u64 = 64 * 64;
+    4 * weights * (256 / weights.div_ceil(TILE).max(1)).clamp(1, 64)
+}
 
 /// What the pools hold beyond what is asked for, when `live` bytes are in use and the largest piece is `largest`: pages
 /// are of the largest piece's size and a last one is partly empty; small pieces have a page of their own.

@@ -24,19 +24,11 @@ impl Pass<'_> {
         let mut keep = Vec::new();
         let output = match node.kind {
             Kind::Dense { .. } => {
-                let padded = self.padded_bytes(index).map(|bytes| self.make(bytes));
                 let output = self.make(bytes);
-                let scratch = self.convolution(index).forward() as u64
-                    + self.read(index)
-                    + self.widened(&[node.inputs[0], node.output]);
-                self.ledger.burst(if self.on_cuda() { 0 } else { scratch + self.copy_of_view(first, node.inputs[0]) });
-                match padded {
-                    Some(padded) => {
-                        keep.push(Held { buffer: self.ledger.retain(padded), view: false });
-                        self.ledger.release(padded);
-                    }
-                    None => keep.push(self.retained(first)),
-                }
+                let tiles = if self.on_cuda() { 0 } else { self.convolution(index).forward() as u64 };
+                let scratch = tiles + self.read(index) + self.widened(&[node.inputs[0], node.output]);
+                self.ledger.burst(scratch + self.copy_of_view(first, node.inputs[0]));
+                keep.push(self.retained(first));
                 output
             }
             Kind::Linear => {
@@ -50,14 +42,11 @@ impl Pass<'_> {
                 keep.push(self.retained(first));
                 output
             }
-            Kind::NormAct(activation) => {
+            Kind::NormAct(_) => {
                 let output = self.make(bytes);
                 let widened = self.widened(&[node.inputs[0], node.output]);
                 self.ledger.burst(self.copy_of_view(first, node.inputs[0]) + widened);
                 keep.extend(self.kept_raw(index, first));
-                if self.on_cuda() {
-                    keep.extend((0..cuda::kept_by(activation)).map(|_| self.scratch_map(bytes)));
-                }
                 output
             }
             Kind::Activation(activation) => {
@@ -89,13 +78,9 @@ impl Pass<'_> {
                 }
             }
             Kind::Multiply => {
-                if !tracked && self.on_cuda() && self.free_to_overwrite(node.inputs[0], first) {
-                    self.ledger.retain(first.buffer)
-                } else {
-                    self.ledger.burst(self.widened(&[node.inputs[0], node.output]));
-                    keep.extend(inputs.iter().map(|held| self.retained(*held)).collect::<Vec<_>>());
-                    self.make(bytes)
-                }
+                self.ledger.burst(self.widened(&[node.inputs[0], node.output]));
+                keep.extend(inputs.iter().map(|held| self.retained(*held)).collect::<Vec<_>>());
+                self.make(bytes)
             }
             Kind::Slice => self.ledger.retain(first.buffer),
             Kind::Mean if node.reads => {
@@ -148,7 +133,7 @@ impl Pass<'_> {
     pub(super) fn maker(&self, index: usize) -> Option<usize> {
         let nodes = &self.graph.nodes;
         let input = nodes[index].inputs[0];
-        (0..nodes.len()).find(|maker| !self.on_cuda() && nodes[*maker].again && nodes[*maker].output == input)
+        (0..nodes.len()).find(|maker| nodes[*maker].again && nodes[*maker].output == input)
     }
 
     fn retained(&mut self, held: Held) -> Held {
@@ -178,11 +163,13 @@ impl Pass<'_> {
         values.iter().map(|value| 2 * self.map_bytes(*value)).sum()
     }
 
-    /// Bytes of the pieces of a map that an operation reads through a normalisation.
+    /// Bytes of the pieces of a map that an operation reads through a normalisation; on CUDA of all of it, where it is made.
     pub(super) fn read(&self, index: usize) -> u64 {
         let node = &self.graph.nodes[index];
         match node.kind {
             _ if !node.reads => 0,
+            Kind::Pointwise | Kind::Dense { .. } | Kind::MaxPool if self.on_cuda() => self.map_bytes(node.inputs[0]),
+            _ if self.on_cuda() => 0,
             Kind::Pointwise | Kind::Dense { .. } => self.convolution(index).reading() as u64,
             _ => self.planes(index),
         }
@@ -194,19 +181,6 @@ impl Pass<'_> {
         (self.threads() * height * width * size_of::<f32>()) as u64
     }
 
-    /// Where the zeros around a convolution's input differ from side to side, they are put there first: the bytes.
-    pub(super) fn padded_bytes(&self, index: usize) -> Option<u64> {
-        let node = &self.graph.nodes[index];
-        let Kind::Dense { padding, .. } = node.kind else { return None };
-        if padding.before == padding.after || !self.on_cuda() {
-            return None;
-        }
-        let FeatureMap { channels, height, width } = self.graph.maps[node.inputs[0]];
-        let (height, width) =
-            (height + padding.before[0] + padding.after[0], width + padding.before[1] + padding.after[1]);
-        Some((self.situation.micro_batch * channels * height * width * self.situation.element_bytes) as u64)
-    }
-
     /// A dense convolution on the CPU.
     pub(super) fn convolution(&self, index: usize) -> ConvScratch {
         let node = &self.graph.nodes[index];
@@ -215,7 +189,7 @@ impl Pass<'_> {
             [channels, height, width]
         };
         let (kernel, stride, before) = match node.kind {
-            Kind::Dense { kernel, stride, padding } => (kernel, stride, padding.before),
+            Kind::Dense { kernel, stride, before } => (kernel, stride, before),
             _ => (1, 1, [0; 2]),
         };
         let (input, output) = (of(node.inputs[0]), of(node.output));

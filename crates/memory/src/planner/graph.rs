@@ -1,10 +1,10 @@
 //! The trace as the operations that really run: normalisation and the activation behind it are one, and each operation
 //! knows where Burn's backward pass comes to it.
 
-use kindling_layers::trace::{FeatureMap, LayerTrace, Op, Trace, Zeros};
+use kindling_layers::trace::{FeatureMap, LayerTrace, Op, Trace};
 use kindling_layers::{Activation, Freeze};
 
-use super::{Target, reading};
+use super::reading;
 
 /// An operation with its gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub(super) enum Kind {
     Dense {
         kernel: usize,
         stride: usize,
-        padding: Zeros,
+        before: [usize; 2],
     },
     /// One filter a channel.
     Depthwise,
@@ -81,10 +81,9 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// The operations on `target`.
-    pub(super) fn on(target: Target, trace: &Trace, freeze: Freeze) -> Self {
-        let graph = Self::of(trace, freeze);
-        if target == Target::Cuda { graph } else { graph.with_unread_maps() }
+    /// The operations as they run, on every device that a plan can be made for.
+    pub(super) fn of_run(trace: &Trace, freeze: Freeze) -> Self {
+        Self::of(trace, freeze).with_unread_maps()
     }
 
     pub(super) fn of(trace: &Trace, freeze: Freeze) -> Self {
@@ -133,7 +132,7 @@ impl Graph {
         Self { nodes, maps, wants_gradient, weights }
     }
 
-    /// The same as the CPU's operations run it.
+    /// The same as own operations run it: maps that are only read are not made.
     fn with_unread_maps(mut self) -> Self {
         reading::without_unread_maps(&mut self.nodes);
         let mut levels = vec![0; self.maps.len()];
@@ -163,7 +162,7 @@ fn fused(last: &Node, layer: &LayerTrace) -> Option<Activation> {
 fn kind_of(layer: &LayerTrace) -> Kind {
     match layer.op {
         Op::Conv { kernel: 1, stride: 1, groups: 1, .. } => Kind::Pointwise,
-        Op::Conv { kernel, stride, groups: 1, padding } => Kind::Dense { kernel, stride, padding },
+        Op::Conv { kernel, stride, groups: 1, padding } => Kind::Dense { kernel, stride, before: padding.before },
         Op::Conv { .. } => Kind::Depthwise,
         Op::BatchNorm { .. } => Kind::NormAct(Activation::Identity),
         Op::Linear => Kind::Linear,

@@ -201,7 +201,7 @@ pub struct LayerMemory {
 
 /// The memory a step needs.
 pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
-    let graph = Graph::on(situation.target, trace, situation.freeze);
+    let graph = Graph::of_run(trace, situation.freeze);
     let mut ledger = Ledger::default();
     update::hold_state(&graph, situation, &mut ledger);
     pass::micro_batch(&graph, situation, &mut ledger);
@@ -281,7 +281,7 @@ fn last_that_fits(count: usize, memory: u64, predicted: impl Fn(usize) -> Predic
 
 /// What each layer keeps for backward when nothing is computed again, in the order they run.
 pub fn by_layer(trace: &Trace, situation: &Situation) -> Vec<LayerMemory> {
-    let graph = Graph::on(situation.target, trace, situation.freeze);
+    let graph = Graph::of_run(trace, situation.freeze);
     let situation = Situation { recompute: Recompute::None, ..*situation };
     let of_layers = pass::kept_by_layer(&graph, &situation);
     let describe = |(layer, (kept, workspace)): (usize, (u64, u64))| {

@@ -28,6 +28,8 @@ pub(super) struct Pass<'a> {
     pub(super) gradients: Vec<Option<Held>>,
     /// Gradients of weights that this pass made, before they are added up.
     new_gradients: u64,
+    /// The values whose rows are padded on CUDA.
+    padded: Vec<bool>,
 }
 
 /// Plays a micro-batch through, on top of what the ledger already holds. Its gradients stay.
@@ -88,6 +90,7 @@ impl<'a> Pass<'a> {
             kept: vec![Vec::new(); graph.nodes.len()],
             gradients: vec![None; count],
             new_gradients: 0,
+            padded: cuda::padded(graph),
         };
         for node in &graph.nodes {
             node.inputs.iter().for_each(|input| pass.reads[*input] += 1);
@@ -245,7 +248,7 @@ impl<'a> Pass<'a> {
         let (batch, element) = (self.situation.micro_batch as u64, self.situation.element_bytes as u64);
         match self.situation.target {
             Target::Cpu { .. } => map.elements() * batch * element,
-            Target::Cuda => cuda::map_bytes(map, batch, element),
+            Target::Cuda => cuda::map_bytes(map, batch, element, self.padded[value]),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Maps that the CPU's operations never make: a convolution behind a normalisation reads what the normalisation was given
+//! Maps that own operations never keep: a convolution behind a normalisation reads what the normalisation was given
 //! (`crates/layers/src/map.rs`).
 //!
 //! A map between two blocks is always made, because blocks are what can be computed again.

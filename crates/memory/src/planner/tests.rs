@@ -175,20 +175,34 @@ fn layers_keep_what_the_forward_pass_keeps() {
 /// Expansion, depthwise and linear convolution of a block: only what each of them made, the block's input, and its output behind
 /// the last activation.
 #[test]
-fn maps_that_are_only_read_are_not_kept_on_the_cpu() {
-    let layers = by_layer(&trace(), &Situation::whole_batch(1, CPU));
-    let of_block: u64 =
-        layers.iter().filter(|layer| layer.name.starts_with("stages.0.1")).map(|layer| layer.kept).sum();
-    let map = |channels: u64| 4 * channels * 32 * 32;
-    let small = 4 * 128; // the mean of each channel, kept for the gate's activation
-    assert_eq!(of_block, map(32) + map(128) + map(128) + map(32) + map(32) + small);
+fn maps_that_are_only_read_are_not_kept() {
+    // The mean of each channel, kept for the gate's activation, which keeps a second number on CUDA.
+    for (target, small) in [(CPU, 4 * 128), (Target::Cuda, 2 * 4 * 128)] {
+        let layers = by_layer(&trace(), &Situation::whole_batch(1, target));
+        let of_block: u64 =
+            layers.iter().filter(|layer| layer.name.starts_with("stages.0.1")).map(|layer| layer.kept).sum();
+        let map = |channels: u64| 4 * channels * 32 * 32;
+        assert_eq!(of_block, map(32) + map(128) + map(128) + map(32) + map(32) + small, "on {target:?}");
+    }
+}
+
+/// Where a dense convolution reads through a normalisation, CUDA makes the map for as long as it is read: the linear
+/// convolution of a block reads 128 channels.
+#[test]
+fn maps_that_are_made_to_be_read_are_workspace_on_cuda() {
+    let layers = by_layer(&trace(), &Situation::whole_batch(1, Target::Cuda));
+    let of_block = layers.iter().filter(|layer| layer.name.starts_with("stages.0.1") && layer.kind == "pointwise");
+    let workspace = of_block.map(|layer| layer.workspace).max();
+    assert!(workspace >= Some(4 * 128 * 32 * 32), "{workspace:?} in {layers:?}");
 }
 
 #[test]
 fn bytes_lost_to_padded_rows_are_counted_on_cuda() {
     // 24 channels of float32 take 96 bytes and are padded to 128; 32 fill their rows.
-    let bytes = |channels| cuda::map_bytes(FeatureMap::square(channels, 8), 1, 4);
-    assert_eq!(bytes(24), 128 * 64);
-    assert_eq!(bytes(32), 128 * 64);
-    assert_eq!(bytes(320), 1536 * 64);
+    let bytes = |channels, padded| cuda::map_bytes(FeatureMap::square(channels, 8), 1, 4, padded);
+    assert_eq!(bytes(24, true), 128 * 64);
+    assert_eq!(bytes(32, true), 128 * 64);
+    assert_eq!(bytes(320, true), 1536 * 64);
+    // Own operations leave nothing between the rows.
+    assert_eq!(bytes(24, false), 96 * 64);
 }

@@ -1,15 +1,15 @@
 //! Normalisation and activation in float64, from their definitions.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::Gradients;
+use kindling_layers::Activation;
+use kindling_layers::ops::{Normalisation, Unread, statistics};
+use kindling_layers::pass::normalisation_groups;
+use kindling_random::Rng;
 
-use super::super::unread::Normalisation;
-use super::super::*;
-use super::{close, random, vec};
-use crate::activation::Activation;
-use crate::pass::normalisation_groups;
+use super::{Ground, close, random, vec};
 
 /// The activation and its derivative in float64, from their definitions.
-pub(super) fn reference(activation: Activation, x: f64) -> (f64, f64) {
+pub(crate) fn reference(activation: Activation, x: f64) -> (f64, f64) {
     let sigmoid = 1.0 / (1.0 + (-x).exp());
     let inside = |low: f64, high: f64| if x > low && x < high { 1.0 } else { 0.0 };
     match activation {
@@ -34,7 +34,8 @@ pub(super) fn reference(activation: Activation, x: f64) -> (f64, f64) {
     }
 }
 
-pub(super) const ACTIVATIONS: [Activation; 9] = [
+/// All of them.
+pub(crate) const ACTIVATIONS: [Activation; 9] = [
     Activation::Identity,
     Activation::Relu,
     Activation::Relu6,
@@ -47,10 +48,10 @@ pub(super) const ACTIVATIONS: [Activation; 9] = [
 ];
 
 /// A normalisation with random parameters, computed naively in float64.
-pub(super) struct NaiveNorm {
-    pub(super) shape: [usize; 4],
+pub(crate) struct NaiveNorm {
+    pub(crate) shape: [usize; 4],
     groups: Vec<usize>,
-    pub(super) x: Vec<f32>,
+    pub(crate) x: Vec<f32>,
     weight: Vec<f32>,
     bias: Vec<f32>,
     activation: Activation,
@@ -59,12 +60,8 @@ pub(super) struct NaiveNorm {
 const EPSILON: f64 = 1e-3;
 
 impl NaiveNorm {
-    pub(super) fn random(
-        shape: [usize; 4],
-        group: usize,
-        activation: Activation,
-        rng: &mut kindling_random::Rng,
-    ) -> Self {
+    /// With random numbers.
+    pub(crate) fn random(shape: [usize; 4], group: usize, activation: Activation, rng: &mut Rng) -> Self {
         let [batch, channels, ..] = shape;
         let x = random(rng, shape.iter().product());
         let (weight, bias) = (random(rng, channels), random(rng, channels));
@@ -90,7 +87,8 @@ impl NaiveNorm {
         }
     }
 
-    pub(super) fn output(&self) -> Vec<f64> {
+    /// The normalised, activated map.
+    pub(crate) fn output(&self) -> Vec<f64> {
         let mut y = vec![0.0; self.x.len()];
         self.channels(|places, channel, normal, _| {
             let (weight, bias) = (f64::from(self.weight[channel]), f64::from(self.bias[channel]));
@@ -100,7 +98,7 @@ impl NaiveNorm {
     }
 
     /// The gradients of the map, scale and shift for the gradient of the output.
-    pub(super) fn gradients(&self, dy: &[f64]) -> [Vec<f64>; 3] {
+    pub(crate) fn gradients(&self, dy: &[f64]) -> [Vec<f64>; 3] {
         let mut dx = vec![0.0; self.x.len()];
         let (mut dw, mut db) = (vec![0.0; self.weight.len()], vec![0.0; self.bias.len()]);
         self.channels(|places, channel, normal, inverse| {
@@ -118,9 +116,9 @@ impl NaiveNorm {
     }
 
     /// The same as tensors that want gradients.
-    pub(super) fn unread(&self, device: &Device) -> Unread {
-        let vector = |values: &[f32]| Tensor::<1>::from_floats(values, device).require_grad();
-        let x = Tensor::<4>::from_data(TensorData::new(self.x.clone(), self.shape), device).require_grad();
+    pub(crate) fn unread(&self, ground: &Ground) -> Unread {
+        let vector = |values: &[f32]| ground.tensor(values, [values.len()]).require_grad();
+        let x = ground.map(&self.x, self.shape).require_grad();
         let statistics = statistics(x.clone().inner(), self.groups.clone());
         let how =
             Normalisation { groups: self.groups.clone(), epsilon: EPSILON, activation: self.activation, again: None };
@@ -129,7 +127,7 @@ impl NaiveNorm {
 }
 
 /// Compares the gradients of a map's tensors with the naive ones.
-pub(super) fn check_norm_gradients(what: &str, map: &Unread, grads: &burn::tensor::Gradients, expected: [Vec<f64>; 3]) {
+pub(crate) fn check_norm_gradients(what: &str, map: &Unread, grads: &Gradients, expected: [Vec<f64>; 3]) {
     let [dx, dw, db] = expected;
     close(&format!("{what} dx"), &vec(map.x.grad(grads).unwrap()), &dx);
     close(&format!("{what} dw"), &vec(map.weight.grad(grads).unwrap()), &dw);

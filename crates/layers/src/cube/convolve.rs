@@ -1,0 +1,142 @@
+//! Dense convolutions, by Burn's kernels.
+//!
+//! A 1x1 convolution is a matrix product of the pixels, which lie beside each other, with the filters. Its output is made
+//! without the padding that Burn gives the rows of its own (up to 78 % of a map): it is what is kept for backward. Larger
+//! kernels are Burn's convolutions.
+
+use burn::backend::ops::{FloatTensorOps, ModuleOps};
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{DType, FloatDType};
+use burn_cubecl::CubeBackend;
+use burn_cubecl::cubecl;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::kernel::matmul::{MatmulStrategy, matmul};
+use burn_cubecl::ops::{permute, permute_nchw_to_nhwc, permute_nhwc_to_nchw};
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::zspace::metadata::Metadata;
+
+use super::layout::{Flat, Spread, dims, empty, empty_map};
+use super::unread::over_blocks;
+use crate::ops::Places;
+
+/// The output.
+pub(super) fn forward(x: CubeTensor, weight: CubeTensor, places: Places) -> CubeTensor {
+    let ([batch, _, height, width], [output, ..]) = (dims(&x), dims(&weight));
+    let weight = cast(weight, x.dtype);
+    if is_pointwise(&x, &weight, places) {
+        let y = empty_map(&x, [batch, output, height, width], x.dtype);
+        product(pixels(x), permute(matrix(weight), &[1, 0]), &y);
+        return y;
+    }
+    let options = options(&x, &weight, places);
+    CubeBackend::conv2d(x, weight, None, options)
+}
+
+/// The gradient of the input, whose shape `x` has.
+pub(super) fn of_input(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, places: Places) -> CubeTensor {
+    let options = options(&x, &weight, places);
+    let (shape, weight) = (dims(&x), cast(weight, x.dtype));
+    if is_pointwise(&x, &weight, places) {
+        let dx = empty_map(&x, shape, x.dtype);
+        product(pixels(dy), matrix(weight), &dx);
+        return dx;
+    }
+    CubeBackend::conv2d_x_backward(x, weight, dy, options)
+}
+
+/// The gradient of the filters, in float32.
+pub(super) fn of_filters(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, places: Places) -> CubeTensor {
+    if is_pointwise(&x, &weight, places) {
+        return of_pointwise_filters(pixels(x), pixels(dy));
+    }
+    let options = options(&x, &weight, places);
+    let weight = cast(weight, x.dtype);
+    cast(CubeBackend::conv2d_weight_backward(x, weight, dy, options), DType::F32)
+}
+
+pub(super) fn cast(x: CubeTensor, dtype: DType) -> CubeTensor {
+    let to = match dtype {
+        DType::F16 => FloatDType::F16,
+        DType::BF16 => FloatDType::BF16,
+        _ => FloatDType::F32,
+    };
+    if x.dtype == dtype { x } else { CubeBackend::float_cast(x, to) }
+}
+
+/// Products that add up a 1x1 filter's gradient should fill the device: so many tiles of a matrix product.
+const TILES: usize = 256;
+/// Rows and columns of such a tile.
+const TILE: usize = 64;
+
+/// The gradient of 1x1 filters, from the pixels of the input and of the output's gradient: stretches of pixels are
+/// multiplied beside each other, and their products, which are float32 whatever the maps are, added up.
+fn of_pointwise_filters(x: CubeTensor, dy: CubeTensor) -> CubeTensor {
+    let ([pixels, input], [_, output]) = (x.meta.shape().dims(), dy.meta.shape().dims());
+    let at_once = (TILES / (input.div_ceil(TILE) * output.div_ceil(TILE))).clamp(1, TILE);
+    let parts = (1..=at_once).rev().find(|parts| pixels.is_multiple_of(*parts)).unwrap_or(1);
+    let (x, dy) = (stretches(x, parts), permute(stretches(dy, parts), &[0, 2, 1]));
+    let products = empty(&x, [parts, output, input], DType::F32);
+    matmul(dy, x, Some(products.clone()), MatmulStrategy::default(), DType::F32)
+        .expect("a matrix product of whole rows");
+    let size = input * output;
+    let mut sums = products;
+    *sums.meta = Metadata::new([1, parts, size], [parts * size, size, 1]);
+    let mut dw = empty(&sums, [size], DType::F32);
+    let width = if size.is_multiple_of(4) { 4 } else { 1 };
+    over_blocks(&sums, &dw, 0..1, Spread::of(size, width, parts, 1), width, 1.0);
+    *dw.meta = Metadata::new([output, input, 1, 1], [input, 1, 1, 1]);
+    dw
+}
+
+/// A matrix as stretches of rows: `[parts, rows, columns]`.
+fn stretches(mut x: CubeTensor, parts: usize) -> CubeTensor {
+    let [rows, columns] = x.meta.shape().dims();
+    let row = x.meta.strides()[0];
+    *x.meta = Metadata::new([parts, rows / parts, columns], [rows / parts * row, row, 1]);
+    x
+}
+
+/// Burn's options for these places.
+fn options(x: &CubeTensor, weight: &CubeTensor, Places { stride, before, out }: Places) -> ConvOptions<2> {
+    let ([.., height, width], [.., kernel]) = (dims(x), dims(weight));
+    // Where the last rows are under no kernel, there are none behind them.
+    let after = |out: usize, before: usize, size: usize| ((out - 1) * stride + kernel).saturating_sub(before + size);
+    let padding = [(before[0], after(out[0], before[0], height)), (before[1], after(out[1], before[1], width))];
+    ConvOptions::new_with_padding([stride; 2], padding, [1; 2], 1)
+}
+
+fn is_pointwise(x: &CubeTensor, weight: &CubeTensor, Places { stride, before, out }: Places) -> bool {
+    let ([.., height, width], [.., kernel]) = (dims(x), dims(weight));
+    kernel == 1 && stride == 1 && before == [0; 2] && out == [height, width]
+}
+
+/// The product of pixels `[m, k]` and filters `[k, n]`, written to a map.
+fn product(pixels: CubeTensor, filters: CubeTensor, to: &CubeTensor) {
+    let (out, dtype) = (rows_of(to.clone()), to.dtype);
+    // Burn's own convolutions end a run in the same way: all strategies failed, or a device is lost.
+    matmul(pixels, filters, Some(out), MatmulStrategy::default(), dtype).expect("a matrix product of whole rows");
+}
+
+/// A map as a matrix with a row for each pixel; a copy where its pixels do not lie so.
+fn pixels(x: CubeTensor) -> CubeTensor {
+    if Flat::of(x.clone()).is_matrix() {
+        return rows_of(x);
+    }
+    rows_of(permute_nhwc_to_nchw(into_contiguous(permute_nchw_to_nhwc(x))))
+}
+
+/// A map of which [`Flat::is_matrix`] holds.
+fn rows_of(mut x: CubeTensor) -> CubeTensor {
+    let flat = Flat::of(x.clone());
+    let shape = [flat.samples * flat.pixels, flat.channels];
+    *x.meta = Metadata::new(shape, [flat.row(), 1]);
+    x
+}
+
+/// Filters `[output, input, 1, 1]` as a matrix.
+fn matrix(weight: CubeTensor) -> CubeTensor {
+    let [output, input, ..] = dims(&weight);
+    let mut weight = into_contiguous(weight);
+    *weight.meta = Metadata::new([output, input], [input, 1]);
+    weight
+}

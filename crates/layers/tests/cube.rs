@@ -1,0 +1,216 @@
+//! The own operations of CubeCL's devices compute what their definitions say, on whatever device is here: a GPU, or Vulkan
+//! in software.
+
+mod naive;
+
+use std::process::ExitCode;
+
+use burn::backend::{Dispatch, DispatchDeviceId};
+use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance};
+use kindling_layers::Activation;
+use kindling_layers::ops::{Places, Pooling, dense, depthwise, means, scale};
+use libtest_mimic::{Arguments, Trial};
+
+use naive::convolutions::{Case, check_convolution};
+use naive::gates::check_squeeze_and_scale;
+use naive::norm::ACTIVATIONS;
+use naive::unread::{
+    check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
+};
+use naive::{Ground, random, rng};
+
+/// A test and its name.
+type Test = (&'static str, fn(&Device));
+
+const TESTS: [Test; 9] = [
+    ("norm_act_on_a_device_and_its_gradients_equal_the_naive_sums", norm_act),
+    ("means_and_scale_on_a_device_and_their_gradients_equal_the_naive_sums", means_and_scale),
+    ("sums_with_a_shortcut_on_a_device_and_their_gradients_equal_the_naive_sums", sums_with_a_shortcut),
+    ("maxima_on_a_device_and_their_gradients_equal_the_naive_ones", maxima),
+    ("dense_convolutions_on_a_device_and_their_gradients_equal_the_naive_sums", dense_convolutions),
+    ("depthwise_convolutions_on_a_device_and_their_gradients_equal_the_naive_sums", depthwise_convolutions),
+    ("convolutions_on_a_device_that_normalise_and_their_gradients_equal_the_naive_sums", unread_convolutions),
+    ("half_formats_on_a_device_are_near_the_float32_result", half_formats),
+    ("the_variance_on_a_device_survives_a_large_mean", large_means),
+];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let device = Dispatch::enumerate(DispatchDeviceId::Cube).into_iter().next().map(Device::new);
+    let required = std::env::var("KINDLING_REQUIRE_WGPU").is_ok_and(|value| value == "1");
+    let missing = "needs a GPU with a driver, or Debian's mesa-vulkan-drivers";
+    let trial = |(name, test): Test| match device.clone() {
+        Some(device) => Trial::test(name, move || {
+            test(&device.autodiff());
+            Ok(())
+        }),
+        None => Trial::test(name, move || Err(format!("this test {missing}").into())).with_ignored_flag(!required),
+    };
+    let conclusion = libtest_mimic::run(&arguments, TESTS.map(trial).into());
+    if device.is_none() && !required && !arguments.list {
+        println!("not run: {} tests, each {missing}\n", conclusion.num_ignored);
+    }
+    conclusion.exit_code()
+}
+
+/// Maps in both layouts.
+fn grounds(device: &Device) -> [Ground; 2] {
+    [Ground::channels_last(device), Ground::planes(device)]
+}
+
+/// Every activation, channels that are taken one, two and four at a time, more pixels than a cube takes, and groups of
+/// different sizes. A kernel is compiled for each activation and number of channels, so not all are combined.
+fn norm_act(device: &Device) {
+    let shapes = [([2, 4, 5, 7], 8), ([5, 6, 3, 4], 2), ([1, 3, 1, 5], 8), ([7, 1, 40, 33], 3), ([3, 300, 2, 2], 2)];
+    for (case, activation) in ACTIVATIONS.into_iter().enumerate() {
+        let (shape, group) = shapes[case % shapes.len()];
+        check_norm_act(&grounds(device)[case % 2], shape, group, activation, 1000 + case as u64);
+    }
+    for (case, (shape, group)) in shapes.into_iter().enumerate() {
+        for ground in grounds(device) {
+            check_norm_act(&ground, shape, group, Activation::Relu6, 1100 + case as u64);
+        }
+    }
+}
+
+fn means_and_scale(device: &Device) {
+    for ground in grounds(device) {
+        for (case, shape) in [[1, 1, 1, 1], [2, 3, 5, 7], [3, 16, 16, 16], [1, 4, 33, 40]].into_iter().enumerate() {
+            check_squeeze_and_scale(&ground, shape, case as u64);
+        }
+        for (case, activation) in [Activation::Silu, Activation::HardSwish].into_iter().enumerate() {
+            check_norm_act_means(&ground, [5, 4, 11, 7], activation, case as u64);
+        }
+    }
+}
+
+fn sums_with_a_shortcut(device: &Device) {
+    let cases = [(4, Activation::Identity, false), (3, Activation::Relu, false), (4, Activation::Relu, true)];
+    for (case, (channels, activation, again)) in cases.into_iter().enumerate() {
+        for ground in grounds(device) {
+            check_norm_act_add(&ground, channels, activation, again, case as u64);
+        }
+    }
+}
+
+fn maxima(device: &Device) {
+    let pooling = Pooling { kernel: 3, stride: 2, padding: 1 };
+    check_norm_act_max_pool(&Ground::channels_last(device), [9, 8], pooling, 0);
+}
+
+fn dense_convolutions(device: &Device) {
+    let [channels_last, planes] = grounds(device);
+    let cases = [
+        (&channels_last, Case::dense([2, 4, 5, 7], 8, 1, 1, 0)),
+        (&planes, Case::dense([2, 3, 5, 7], 5, 1, 1, 0)),
+        (&channels_last, Case::dense([2, 3, 9, 8], 6, 3, 2, 1)),
+        // TensorFlow's padding: fewer zeros before than after.
+        (&planes, Case { before: [0; 2], ..Case::dense([2, 3, 8, 8], 4, 3, 2, 1) }),
+        (&channels_last, Case::dense([1, 4, 7, 9], 4, 1, 2, 0)),
+    ];
+    for (number, (ground, case)) in cases.into_iter().enumerate() {
+        check_convolution(ground, &case, 1000 + number as u64);
+    }
+}
+
+/// Every kernel side, strides 1, 2 and 3, maps smaller than the kernel, both layouts, and TensorFlow's padding.
+fn depthwise_convolutions(device: &Device) {
+    let [channels_last, planes] = grounds(device);
+    let same = |kernel: usize| [(kernel - 1) / 2; 2];
+    let cases = [
+        (&channels_last, Case::depthwise([2, 8, 9, 13], 3, 1, same(3))),
+        (&channels_last, Case::depthwise([1, 8, 10, 12], 3, 2, same(3))),
+        (&planes, Case::depthwise([2, 3, 7, 6], 3, 1, same(3))),
+        (&planes, Case::depthwise([2, 3, 7, 6], 3, 2, same(3))),
+        (&channels_last, Case::depthwise([2, 4, 8, 8], 3, 2, [0, 0])),
+        (&channels_last, Case::depthwise([2, 8, 11, 9], 5, 1, same(5))),
+        (&channels_last, Case::depthwise([3, 6, 11, 14], 5, 2, same(5))),
+        (&planes, Case::depthwise([2, 3, 2, 3], 5, 2, [1, 1])),
+        (&channels_last, Case::depthwise([1, 4, 17, 16], 7, 1, same(7))),
+        (&channels_last, Case::depthwise([2, 4, 5, 3], 7, 2, same(7))),
+        (&channels_last, Case::depthwise([1, 4, 13, 21], 9, 1, same(9))),
+        (&planes, Case::depthwise([1, 2, 12, 11], 11, 2, same(11))),
+        (&channels_last, Case::depthwise([1, 4, 10, 11], 3, 3, same(3))),
+        (&channels_last, Case::depthwise([2, 300, 3, 3], 3, 1, same(3))),
+    ];
+    for (number, (ground, case)) in cases.into_iter().enumerate() {
+        check_convolution(ground, &case, number as u64);
+    }
+}
+
+fn unread_convolutions(device: &Device) {
+    let [channels_last, planes] = grounds(device);
+    let cases = [
+        (&channels_last, Case::dense([2, 8, 7, 7], 4, 1, 1, 0), false, Activation::Relu6),
+        (&channels_last, Case::dense([3, 8, 7, 7], 4, 1, 1, 0), true, Activation::HardSwish),
+        (&planes, Case::dense([3, 4, 9, 8], 6, 3, 2, 1), false, Activation::Relu),
+        (&channels_last, Case::depthwise([5, 4, 10, 9], 3, 1, [1, 1]), false, Activation::Relu6),
+        (&channels_last, Case::depthwise([2, 8, 17, 33], 5, 2, [2, 2]), true, Activation::Silu),
+        (&planes, Case::depthwise([2, 3, 8, 7], 3, 2, [1, 1]), true, Activation::HardSwish),
+        (&channels_last, Case::depthwise([3, 2, 6, 5], 7, 1, [3, 3]), false, Activation::Identity),
+    ];
+    for (number, (ground, case, gated, activation)) in cases.into_iter().enumerate() {
+        check_norm_act_conv(ground, &case, gated, activation, 4000 + number as u64);
+    }
+}
+
+/// Maps of a half format, where the device has one: sums are float32, so the result is the float32 one to the format's
+/// digits, and the gradient of a weight is float32.
+fn half_formats(device: &Device) {
+    let ground = Ground::channels_last(device);
+    let mut rng = rng(3000);
+    let mut of = |shape: [usize; 4]| {
+        let values = random(&mut rng, shape.iter().product());
+        ground.map(&values, shape)
+    };
+    let (x, w, d) = (of([2, 8, 9, 9]), of([4, 8, 1, 1]), of([8, 1, 3, 3]));
+    let places = Places { stride: 1, before: [0; 2], out: [9; 2] };
+    type Operation = fn(Tensor<4>, Tensor<4>, Places) -> Tensor<4>;
+    let operations: [(&Tensor<4>, Operation); 3] = [
+        (&w, dense),
+        (&d, |x, d, _| depthwise(x, d, 1, [1; 2])),
+        (&d, |x, d, _| scale(x.clone(), means(x) * d.reshape([8, 9]).sum_dim(1).reshape([1, 8]))),
+    ];
+    let plain = device.clone().without_autodiff();
+    for (format, digits) in [(FloatDType::F16, 1.0 / 512.0), (FloatDType::BF16, 1.0 / 64.0)] {
+        if !plain.supports_dtype(format) {
+            println!("   {format:?} is not a format of this device");
+            continue;
+        }
+        for (weight, operation) in &operations {
+            let half = x.clone().cast(format);
+            let run = |x: Tensor<4>| {
+                let (x, weight) = (x.detach().require_grad(), (*weight).clone().detach().require_grad());
+                let y = operation(x.clone(), weight.clone(), places);
+                let mut grads = y.clone().sum().backward();
+                (y, x.grad_remove(&mut grads).unwrap(), weight.grad_remove(&mut grads).unwrap())
+            };
+            let (y, dx, dw) = run(half.clone());
+            let (full_y, full_dx, full_dw) = run(half.cast(FloatDType::F32));
+            assert_eq!([y.dtype(), dx.dtype(), dw.dtype()], [format.into(), format.into(), DType::F32]);
+            let near = Tolerance::<f32>::relative(digits).set_absolute(digits);
+            y.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_y.into_data(), near);
+            dx.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_dx.into_data(), near);
+            dw.into_data().assert_approx_eq::<f32>(&full_dw.into_data(), near);
+        }
+    }
+}
+
+/// A difference of squares would leave nothing of a variance of 1 beside a mean of 1000.
+fn large_means(device: &Device) {
+    let ground = Ground::channels_last(&device.clone().without_autodiff());
+    let shape = [2, 4, 30, 31];
+    let values: Vec<f32> = random(&mut rng(9), shape.iter().product()).iter().map(|value| value + 1000.0).collect();
+    let found = kindling_layers::ops::statistics(ground.map(&values, shape), vec![2]);
+    let found = found.into_data().try_to_vec::<f32>().unwrap();
+    for channel in 0..4 {
+        let plane = 30 * 31;
+        let of_channel: Vec<f64> = (0..2)
+            .flat_map(|sample| values[(sample * 4 + channel) * plane..][..plane].iter().map(|value| f64::from(*value)))
+            .collect();
+        let mean = of_channel.iter().sum::<f64>() / of_channel.len() as f64;
+        let variance = of_channel.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / of_channel.len() as f64;
+        assert!((f64::from(found[channel]) - mean).abs() < 1e-3, "mean {} for {mean}", found[channel]);
+        assert!((f64::from(found[4 + channel]) / variance - 1.0).abs() < 1e-4, "{} for {variance}", found[4 + channel]);
+    }
+}
