@@ -133,20 +133,20 @@ fn piece<S: Simd, T: Matrix<N, M>, const N: usize, const M: usize>(
 ) {
     // Loops instead of `array::map`, which is not always inlined and would lose the registers.
     let zero = simd.splat_f32s(0.0);
-    let mut by_columns = [[zero; N]; M];
-    for column in 0..N {
+    let mut columns = [[zero; M]; N];
+    for (column, made) in columns.iter_mut().enumerate() {
         let mut values = [zero; N];
         for (row, value) in values.iter_mut().enumerate() {
             *value = load(row, column);
         }
-        let made = T::times(simd, values);
-        for row in 0..M {
-            by_columns[row][column] = made[row];
-        }
+        *made = T::times(simd, values);
     }
-    for (row, values) in by_columns.into_iter().enumerate() {
-        let made = T::times(simd, values);
-        for (column, made) in made.into_iter().enumerate() {
+    for row in 0..M {
+        let mut values = [zero; N];
+        for (value, made) in values.iter_mut().zip(&columns) {
+            *value = made[row];
+        }
+        for (column, made) in T::times(simd, values).into_iter().enumerate() {
             store(row * M + column, made);
         }
     }
