@@ -183,7 +183,7 @@ fn half_formats(device: &Device) {
                 let (x, weight) = (x.detach().require_grad(), (*weight).clone().detach().require_grad());
                 let y = operation(x.clone(), weight.clone(), places);
                 let mut grads = y.clone().sum().backward();
-                (y, x.grad_remove(&mut grads).unwrap(), weight.grad_remove(&mut grads).unwrap())
+                (y, x.grad_remove(&mut grads).expect("a gradient"), weight.grad_remove(&mut grads).expect("a gradient"))
             };
             let (y, dx, dw) = run(half.clone());
             let (full_y, full_dx, full_dw) = run(half.cast(FloatDType::F32));
@@ -202,7 +202,7 @@ fn large_means(device: &Device) {
     let shape = [2, 4, 30, 31];
     let values: Vec<f32> = random(&mut rng(9), shape.iter().product()).iter().map(|value| value + 1000.0).collect();
     let found = kindling_layers::ops::statistics(ground.map(&values, shape), vec![2]);
-    let found = found.into_data().try_to_vec::<f32>().unwrap();
+    let found = found.into_data().try_to_vec::<f32>().expect("float32");
     for channel in 0..4 {
         let plane = 30 * 31;
         let of_channel: Vec<f64> = (0..2)

@@ -107,8 +107,8 @@ fn check_transposed(ground: &Ground, case: &Case, number: u64) {
     let out = layer.forward(yt.clone());
     let grads = (out.clone() * ground.map(&naive.x, case.input_shape())).sum().backward();
     close(&format!("{case:?} transposed y"), &vec(out), &naive.of_y);
-    close(&format!("{case:?} transposed dx"), &vec(yt.grad(&grads).unwrap()), &naive.of_x);
-    close(&format!("{case:?} transposed dw"), &vec(layer.weight.val().grad(&grads).unwrap()), &naive.of_w);
+    close(&format!("{case:?} transposed dx"), &vec(yt.grad(&grads).expect("a gradient")), &naive.of_x);
+    close(&format!("{case:?} transposed dw"), &vec(layer.weight.val().grad(&grads).expect("a gradient")), &naive.of_w);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn half_formats_are_the_float32_result_rounded_once() {
                 let (x, weight) = (x.detach().require_grad(), (*weight).clone().detach().require_grad());
                 let y = operation(x.clone(), weight.clone(), places);
                 let mut grads = y.clone().sum().backward();
-                (y, x.grad_remove(&mut grads).unwrap(), weight.grad_remove(&mut grads).unwrap())
+                (y, x.grad_remove(&mut grads).expect("a gradient"), weight.grad_remove(&mut grads).expect("a gradient"))
             };
             let (y, dx, dw) = run(half.clone());
             let (full_y, full_dx, full_dw) = run(half.cast(FloatDType::F32));

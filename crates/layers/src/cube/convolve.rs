@@ -11,11 +11,11 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::cubecl;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::kernel::matmul::{MatmulStrategy, matmul};
-use burn_cubecl::ops::{permute, permute_nchw_to_nhwc, permute_nhwc_to_nchw};
+use burn_cubecl::ops::permute;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::zspace::metadata::Metadata;
 
-use super::layout::{Flat, Spread, dims, empty, empty_map};
+use super::layout::{Flat, Spread, dims, empty, empty_map, turned};
 use super::unread::over_blocks;
 use crate::ops::Places;
 
@@ -122,7 +122,7 @@ fn pixels(x: CubeTensor) -> CubeTensor {
     if Flat::of(x.clone()).is_matrix() {
         return rows_of(x);
     }
-    rows_of(permute_nhwc_to_nchw(into_contiguous(permute_nchw_to_nhwc(x))))
+    rows_of(turned(x))
 }
 
 /// A map of which [`Flat::is_matrix`] holds.

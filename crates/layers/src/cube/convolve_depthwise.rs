@@ -8,7 +8,7 @@ use cubecl::prelude::*;
 use cubecl::zspace::metadata::Metadata;
 
 use super::depthwise::{self, Window};
-use super::layout::{Spread, addresses, dims, element, empty, empty_map, width_of_maps};
+use super::layout::{Spread, addresses, alongside, dims, element, empty, empty_map, width_of_maps};
 use super::unread::{Arguments, Source, over_blocks};
 
 /// Pixels of a row that a unit takes.
@@ -67,7 +67,7 @@ pub(super) fn forward(source: &Source, filters: CubeTensor, steps: Steps) -> Cub
 /// The gradient of what was read, whose shape `x` has.
 pub(super) fn of_input(x: &CubeTensor, filters: CubeTensor, dy: CubeTensor, steps: Steps) -> CubeTensor {
     let (shape @ [batch, channels, height, width], [.., side]) = (dims(x), dims(&filters));
-    let dx = empty_map(x, shape, x.dtype);
+    let (dx, dy) = (empty_map(x, shape, x.dtype), alongside(dy, x));
     let vector = width_of_maps(&[&dy, &dx]);
     // Whole strides, so that each place of a tile meets the same columns of the filters in every tile.
     let tile = steps.stride * (TILE / steps.stride).max(1);
@@ -92,6 +92,7 @@ pub(super) fn of_input(x: &CubeTensor, filters: CubeTensor, dy: CubeTensor, step
 /// The gradient of the filters `[channels, 1, side, side]`, in float32.
 pub(super) fn of_filters(source: &Source, side: usize, dy: CubeTensor, steps: Steps) -> CubeTensor {
     let ([batch, channels, ..], [_, _, rows, columns]) = (dims(&source.x), dims(&dy));
+    let dy = alongside(dy, &source.x);
     let vector = width_of_maps(&[&source.x, &dy]);
     let stretches = columns.div_ceil(TILE * TILES);
     let tiles = columns.div_ceil(stretches * TILE);

@@ -103,7 +103,7 @@ pub(super) fn forward<F: Float, N: Size>(
                     for place in 0..window.tile {
                         let tap = comptime!(window.tap(column, place));
                         if comptime!(tap.is_some()) {
-                            sums[place] = sums[place] + value * taps[comptime!(tap.unwrap_or(0))];
+                            sums[place] += value * taps[comptime!(tap.unwrap_or(0))];
                         }
                     }
                 }
@@ -144,17 +144,22 @@ pub(super) fn backward_input<F: Float, N: Size>(
         }
         let plane = sample * dy.stride(0) + vector * N::value() * dy.stride(1);
         for tap_row in 0..window.side {
+            // The output row that reaches this one through this row of the filters, if there is one.
             let below = row + window.before[0];
-            if below >= tap_row
-                && (below - tap_row) % window.stride == 0
-                && (below - tap_row) / window.stride < dy.shape(2)
-            {
+            let mut line = dy.shape(2);
+            if below >= tap_row {
+                let reaching = (below - tap_row) / window.stride;
+                if reaching * window.stride + tap_row == below {
+                    line = reaching;
+                }
+            }
+            if line < dy.shape(2) {
                 let mut taps = Array::<Vector<f32, N>>::new(window.side);
                 #[unroll]
                 for tap in 0..window.side {
                     taps[tap] = filters[(tap_row * window.side + tap) * vectors + vector];
                 }
-                let line = plane + (below - tap_row) / window.stride * dy.stride(2);
+                let line = plane + line * dy.stride(2);
                 #[unroll]
                 for column in 0..comptime!(window.reaching()) {
                     let at = first / window.stride + column;
@@ -168,7 +173,7 @@ pub(super) fn backward_input<F: Float, N: Size>(
                     for place in 0..window.tile {
                         let tap = comptime!(window.tap_back(column, place));
                         if comptime!(tap.is_some()) {
-                            sums[place] = sums[place] + value * taps[comptime!(tap.unwrap_or(0))];
+                            sums[place] += value * taps[comptime!(tap.unwrap_or(0))];
                         }
                     }
                 }
@@ -249,7 +254,7 @@ pub(super) fn backward_filters<F: Float, N: Size>(
                                 let tap = comptime!(window.tap(column, place));
                                 if comptime!(tap.is_some()) {
                                     let tap = comptime!(tap.unwrap_or(0));
-                                    sums[tap] = sums[tap] + value * of_places[place];
+                                    sums[tap] += value * of_places[place];
                                 }
                             }
                         }

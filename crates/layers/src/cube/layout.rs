@@ -65,7 +65,7 @@ impl Flat {
         let (of_sample, of_channel, of_row, of_pixel) = (strides[0], strides[1], strides[2], strides[3]);
         let one_row = height == 1 || width == 1 || of_row == width * of_pixel;
         if !one_row {
-            return Self::of(permute_nhwc_to_nchw(into_contiguous(permute_nchw_to_nhwc(x))));
+            return Self::of(turned(x));
         }
         // The stride of an axis of length one means nothing.
         let strides = [
@@ -145,6 +145,20 @@ fn takes<const D: usize>(map: &CubeTensor, width: usize, of_channel: usize, othe
         && of_channel == 1
         && channels.is_multiple_of(width)
         && others.iter().all(|stride| stride.is_multiple_of(width))
+}
+
+/// A map to be read together with `x`: as it lies, or a copy with channels last where `x` lies so and this one plane by
+/// plane, which Burn's fused operations may make. Reading it across would cost more than the copy.
+pub(super) fn alongside(map: CubeTensor, x: &CubeTensor) -> CubeTensor {
+    let [.., height, width] = dims(&map);
+    let strides = map.meta.strides();
+    let planes = strides[1] > 1 && strides[3] <= 1 && height * width > 1;
+    if planes && width_of_maps(&[x]) > 1 { turned(map) } else { map }
+}
+
+/// A copy with channels last.
+pub(super) fn turned(map: CubeTensor) -> CubeTensor {
+    permute_nhwc_to_nchw(into_contiguous(permute_nchw_to_nhwc(map)))
 }
 
 /// The address type for these tensors.

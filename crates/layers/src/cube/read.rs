@@ -49,8 +49,8 @@ pub(super) fn numbers<N: Size>(
     group: usize,
     #[comptime] read: Read,
 ) -> Numbers<N> {
-    let one = Vector::<f32, N>::new(1.0);
-    let mut of = Numbers::<N> { mean: one - one, inverse: one, scale: one, shift: one - one, gate: one };
+    let (zero, one) = (Vector::<f32, N>::new(0.0), Vector::<f32, N>::new(1.0));
+    let mut of = Numbers::<N> { mean: zero, inverse: one, scale: one, shift: zero, gate: one };
     if comptime!(read.norm) {
         let groups = statistics.shape(1);
         let variance = statistics[(groups + group) * vectors + vector];
@@ -118,10 +118,10 @@ pub(super) fn over_rows_in<N: Size>(shared: &mut Shared<[Vector<f32, N>]>, mine:
     let mut rows = CUBE_DIM_Y;
     while rows > 1 {
         // The upper half is added to the lower; a row in the middle waits.
-        let half = (rows + 1) / 2;
+        let half = rows.div_ceil(2);
         if UNIT_POS_Y + half < rows {
             let other = shared[at + (half * CUBE_DIM_X) as usize];
-            shared[at] = shared[at] + other;
+            shared[at] += other;
         }
         rows = half;
         sync_cube();

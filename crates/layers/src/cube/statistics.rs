@@ -84,7 +84,7 @@ fn merge_rows<N: Size>(mine: Seen<N>) -> Seen<N> {
     sync_cube();
     let mut rows = CUBE_DIM_Y;
     while rows > 1 {
-        let half = (rows + 1) / 2;
+        let half = rows.div_ceil(2);
         if UNIT_POS_Y + half < rows {
             let other = at + (half * CUBE_DIM_X) as usize;
             let lower = Seen::<N> { count: counts[at], mean: means[at], squares: squares[at] };

@@ -8,7 +8,7 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::layout::{Flat, Groups, Spread, addresses, dims, element, empty, empty_map, nothing, width_of};
+use super::layout::{Flat, Groups, Spread, addresses, alongside, dims, element, empty, empty_map, nothing, width_of};
 use super::norm;
 use super::read::Read;
 use crate::activation::Activation;
@@ -105,7 +105,7 @@ impl Source {
     fn launch_apply(&self, shortcut: Option<CubeTensor>, join: Option<Activation>) -> CubeTensor {
         let y = empty_map(&self.x, dims(&self.x), self.x.dtype);
         let (x, out) = (Flat::of(self.x.clone()), Flat::of(y.clone()));
-        let shortcut = shortcut.map_or_else(|| x.clone(), Flat::of);
+        let shortcut = shortcut.map_or_else(|| x.clone(), |shortcut| Flat::of(alongside(shortcut, &self.x)));
         let width = width_of(&[&x, &out, &shortcut]);
         let spread = Spread::of(x.channels, width, x.pixels, EACH_WRITTEN);
         let Arguments { weight, bias, statistics, gate } = self.arguments();
@@ -167,14 +167,14 @@ impl Source {
 
     /// The gradient of the gate, `[n, c]` float32, from that of what was read.
     pub(super) fn of_gate(&self, dy: CubeTensor) -> CubeTensor {
-        let (x, dy) = (Flat::of(self.x.clone()), Flat::of(dy));
+        let (x, dy) = (Flat::of(self.x.clone()), Flat::of(alongside(dy, &self.x)));
         let (_, of_gate) = self.sums_of_gradients(&x, &dy, true);
         of_gate
     }
 
     /// The gradients of map, scale, shift and gate, from that of what was read.
     pub(super) fn backward(&self, dy: CubeTensor, wanted: [bool; 4]) -> OfMap {
-        let (x, dy) = (Flat::of(self.x.clone()), Flat::of(dy));
+        let (x, dy) = (Flat::of(self.x.clone()), Flat::of(alongside(dy, &self.x)));
         let (sums, of_gate) = self.sums_of_gradients(&x, &dy, wanted[3]);
         let of_groups = empty(&x.tensor, [2, self.groups.count, x.channels], DType::F32);
         let of_shift = empty(&x.tensor, [x.channels], DType::F32);
@@ -294,6 +294,7 @@ pub(super) fn over_blocks(
 /// The gradient of a sum behind a ReLU, from that of its output `y`.
 pub(super) fn of_sum(y: CubeTensor, dy: CubeTensor) -> CubeTensor {
     let sum = empty_map(&y, dims(&y), y.dtype);
+    let dy = alongside(dy, &y);
     let (y, dy, out) = (Flat::of(y), Flat::of(dy), Flat::of(sum.clone()));
     let width = width_of(&[&y, &dy, &out]);
     let spread = Spread::of(y.channels, width, y.pixels, EACH_WRITTEN);

@@ -51,7 +51,7 @@ pub(crate) trait MapGradients: Backend {
 
 /// See the module. Each begins with the gradients of map, scale, shift and gate.
 #[backend_extension(Flex, Cube: cfg(feature = "cube"), Fusion: cfg(feature = "cube"))]
-#[allow(clippy::too_many_arguments)] // an operation on Burn's graph names its tensors one by one
+#[allow(clippy::too_many_arguments, clippy::type_complexity)] // an operation on Burn's graph names its tensors one by one
 pub(crate) trait UnreadGradients: Backend {
     /// Of [`super::UnreadOps::norm_act`].
     #[fusion(meta = |x, weight, bias, _, gate, _, _, wanted| of_map([x, weight, bias, gate], *wanted))]

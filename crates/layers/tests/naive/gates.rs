@@ -27,7 +27,7 @@ pub(crate) fn check_squeeze_and_scale(ground: &Ground, shape: [usize; 4], case: 
         (0..x.len()).map(|i| f64::from(dy[i]) * f64::from(gate[of(i)]) + f64::from(dm[of(i)]) / plane as f64).collect();
     close(&format!("mean of {shape:?}"), &vec(mean), &naive_mean);
     close(&format!("scaled {shape:?}"), &vec(y), &naive_y);
-    close(&format!("dx of {shape:?}"), &vec(xt.grad(&grads).unwrap()), &naive_dx);
+    close(&format!("dx of {shape:?}"), &vec(xt.grad(&grads).expect("a gradient")), &naive_dx);
     let naive_dgate = sums(&|i| f64::from(x[i]) * f64::from(dy[i]));
-    close(&format!("dgate of {shape:?}"), &vec(gt.grad(&grads).unwrap()), &naive_dgate);
+    close(&format!("dgate of {shape:?}"), &vec(gt.grad(&grads).expect("a gradient")), &naive_dgate);
 }

@@ -62,7 +62,7 @@ pub(crate) fn random(rng: &mut Rng, count: usize) -> Vec<f32> {
 
 /// The values of a tensor, row-major.
 pub(crate) fn vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().try_to_vec::<f32>().unwrap()
+    tensor.into_data().try_to_vec::<f32>().expect("float32")
 }
 
 /// Compares with the naive numbers, to 2e-5 of the largest of them.

@@ -129,7 +129,7 @@ impl NaiveNorm {
 /// Compares the gradients of a map's tensors with the naive ones.
 pub(crate) fn check_norm_gradients(what: &str, map: &Unread, grads: &Gradients, expected: [Vec<f64>; 3]) {
     let [dx, dw, db] = expected;
-    close(&format!("{what} dx"), &vec(map.x.grad(grads).unwrap()), &dx);
-    close(&format!("{what} dw"), &vec(map.weight.grad(grads).unwrap()), &dw);
-    close(&format!("{what} db"), &vec(map.bias.grad(grads).unwrap()), &db);
+    close(&format!("{what} dx"), &vec(map.x.grad(grads).expect("a gradient")), &dx);
+    close(&format!("{what} dw"), &vec(map.weight.grad(grads).expect("a gradient")), &dw);
+    close(&format!("{what} db"), &vec(map.bias.grad(grads).expect("a gradient")), &db);
 }

@@ -60,9 +60,9 @@ pub(crate) fn check_norm_act_conv(ground: &Ground, of: &Case, gated: bool, activ
     let grads = (y.clone() * ground.map(&dy, of.output_shape())).sum().backward();
     let what = format!("{of:?}, {activation:?}, gated {gated}");
     close(&format!("{what} y"), &vec(y), &y_naive);
-    close(&format!("{what} dweight"), &vec(filters.grad(&grads).unwrap()), &dw_naive);
+    close(&format!("{what} dweight"), &vec(filters.grad(&grads).expect("a gradient")), &dw_naive);
     if gated {
-        close(&format!("{what} dgate"), &vec(gates.grad(&grads).unwrap()), &of_gate);
+        close(&format!("{what} dgate"), &vec(gates.grad(&grads).expect("a gradient")), &of_gate);
     }
     check_norm_gradients(&what, &map, &grads, naive.gradients(&of_read));
 }
@@ -110,7 +110,7 @@ pub(crate) fn check_norm_act_add(ground: &Ground, channels: usize, activation: A
     let of_branch: Vec<f64> = of_sum.iter().enumerate().map(|(at, of)| of * factor(at)).collect();
     let what = format!("sum {activation:?}, again {again}");
     close(&format!("{what} y"), &vec(y), &expected);
-    close(&format!("{what} dshortcut"), &vec(shortcut.grad(&grads).unwrap()), &of_sum);
+    close(&format!("{what} dshortcut"), &vec(shortcut.grad(&grads).expect("a gradient")), &of_sum);
     check_norm_gradients(&what, &map, &grads, naive.gradients(&of_branch));
 }
 
