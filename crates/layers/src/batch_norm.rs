@@ -93,6 +93,7 @@ impl BatchNorm {
     /// # Panics
     /// As [`BatchNorm::forward`].
     pub fn then(&self, x: Tensor<4>, activation: Activation) -> Map {
+        precision::assert_fits(&self.weight.val(), &x);
         let pass = pass::current();
         let own = ops::serves(&x) && pass.as_ref().is_none_or(|pass| ops::serves_groups(&x, &pass.groups));
         if !own {

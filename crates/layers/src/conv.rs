@@ -89,6 +89,7 @@ impl Conv {
     /// The same for a map that need not be whole.
     pub fn read(&self, x: Map) -> Tensor<4> {
         let own = !self.depthwise || ops::depthwise_kernel(self.weight.dims()[2]);
+        precision::assert_fits(&self.weight.val(), x.tensor());
         match x.0 {
             Content::Unread(map) if own => {
                 self.announce(&map.x, 1);

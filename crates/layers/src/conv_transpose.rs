@@ -54,6 +54,7 @@ pub struct ConvTranspose {
 impl ConvTranspose {
     /// Convolves a batch.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        precision::assert_fits(&self.weight.val(), &x);
         let [_, _, height, width] = x.dims();
         if cpu::serves(&x) {
             let side = |size: usize| (size - 1) * self.stride + self.weight.lazy_shape()[2] - 2 * self.padding;

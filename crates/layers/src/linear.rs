@@ -38,7 +38,11 @@ impl Linear {
     }
 
     /// `[batch, input]` to `[batch, output]`.
+    ///
+    /// # Panics
+    /// If `x` is of another format than the weights: behind the mean over pixels everything is float32.
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
+        assert_eq!(x.dtype(), self.weight.val().dtype(), "a linear layer reads vectors of its weights' format");
         module::linear(x, self.weight.val().transpose(), Some(self.bias.val()))
     }
 }

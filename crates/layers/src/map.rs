@@ -35,6 +35,14 @@ impl From<Unread> for Map {
 }
 
 impl Map {
+    /// The map, or what it is to be made of.
+    pub(crate) fn tensor(&self) -> &Tensor<4> {
+        match &self.0 {
+            Content::Whole(x) => x,
+            Content::Unread(map) => &map.x,
+        }
+    }
+
     /// The map with everything applied.
     pub fn whole(self) -> Tensor<4> {
         match self.0 {

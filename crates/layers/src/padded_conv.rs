@@ -64,6 +64,7 @@ pub struct PaddedConv {
 impl PaddedConv {
     /// Convolves a batch.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        precision::assert_fits(&self.weight.val(), &x);
         let [_, _, height, width] = x.dims();
         let kernel = self.weight.lazy_shape()[2];
         if cpu::serves(&x) {

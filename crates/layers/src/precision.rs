@@ -98,6 +98,19 @@ pub(crate) fn like<const D: usize, const X: usize>(weight: Tensor<D>, x: &Tensor
     }
 }
 
+/// Asserts that a layer's weights are of the format that goes with the map they meet: float32 beside float32 and the half
+/// formats, and float64 beside float64. Burn panics far from here on some mixed operands; its matrix products compute
+/// something else without a word.
+#[track_caller]
+pub(crate) fn assert_fits<const D: usize, const X: usize>(weight: &Tensor<D>, x: &Tensor<X>) {
+    let (weight, map) = (weight.dtype(), x.dtype());
+    let fits = if map == DType::F64 { weight == DType::F64 } else { weight == DType::F32 };
+    assert!(
+        fits,
+        "weights of {weight:?} meet a map of {map:?}: a layer keeps its weights in float32 (see `Precision`)"
+    );
+}
+
 /// Whether a tensor is of a half format.
 pub(crate) fn is_half<const D: usize>(x: &Tensor<D>) -> bool {
     matches!(x.dtype(), DType::BF16 | DType::F16)
@@ -109,7 +122,10 @@ fn to<const D: usize>(x: Tensor<D>, dtype: FloatDType) -> Tensor<D> {
 
 #[cfg(test)]
 mod tests {
+    use burn::module::Param;
+
     use super::*;
+    use crate::{BatchNormConfig, ConvConfig};
 
     #[test]
     fn a_precision_reads_as_it_is_written() {
@@ -118,6 +134,40 @@ mod tests {
             assert_eq!(serde_json::to_string(&precision).expect("a name"), format!("\"{precision}\""));
         }
         assert_eq!("fp8".parse::<Precision>(), Err("`fp8` is no precision: choose f32, bf16 or f16".to_string()));
+    }
+
+    fn refusal<T>(forward: impl FnOnce() -> T) -> std::thread::Result<T> {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(forward))
+    }
+
+    /// What went wrong where a layer of float32, cast as a whole, meets a map of a half format.
+    #[test]
+    fn layers_whose_weights_have_been_cast_are_refused_where_they_meet_a_map() {
+        let device = Device::flex();
+        let half = |layer: &mut crate::Conv| {
+            layer.weight = Param::from_tensor(Precision::Bf16.cast(layer.weight.val()));
+        };
+        for depthwise in [false, true] {
+            let config = if depthwise { ConvConfig::depthwise(4, 3, 1) } else { ConvConfig::dense(4, 2, 3, 1) };
+            let mut conv = config.init(&device);
+            for precision in Precision::ALL {
+                let x = precision.cast(Tensor::<4>::ones([1, 4, 5, 5], &device));
+                assert_eq!(conv.forward(x.clone()).dtype(), x.dtype());
+            }
+            half(&mut conv);
+            for precision in Precision::ALL {
+                let x = precision.cast(Tensor::<4>::ones([1, 4, 5, 5], &device));
+                let refused = refusal(|| conv.forward(x)).expect_err("a weight that was cast");
+                let reason = refused.downcast_ref::<String>().expect("a message");
+                assert!(reason.contains("weights of BF16 meet a map of"), "{reason}");
+            }
+        }
+        let linear = crate::Linear::new(4, 2, &device);
+        let x = Precision::F16.cast(Tensor::<2>::ones([1, 4], &device));
+        assert!(refusal(|| linear.forward(x)).is_err(), "behind the mean everything is float32");
+        let mut norm = BatchNormConfig::default().init(4, &device);
+        norm.weight = Param::from_tensor(Precision::F16.cast(norm.weight.val()));
+        assert!(refusal(|| norm.forward(Tensor::ones([1, 4, 2, 2], &device))).is_err());
     }
 
     #[test]

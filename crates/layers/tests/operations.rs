@@ -2,9 +2,13 @@
 
 mod naive;
 
+use std::ops::RangeInclusive;
+
 use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance};
 use kindling_layers::ops::{Places, Pooling, dense, depthwise, means, scale};
 use kindling_layers::{Activation, ConvTransposeConfig, Padding};
+
+use proptest::prelude::*;
 
 use naive::convolutions::{Case, Naive, check_convolution};
 use naive::gates::check_squeeze_and_scale;
@@ -213,5 +217,54 @@ fn half_formats_are_the_float32_result_rounded_once() {
             dx.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_dx.into_data(), near);
             dw.into_data().assert_approx_eq::<f32>(&full_dw.into_data(), near);
         }
+    }
+}
+
+/// Dense convolutions with zeros on any side and on none.
+fn any_dense(
+    kernels: RangeInclusive<usize>,
+    strides: RangeInclusive<usize>,
+    channels: RangeInclusive<usize>,
+) -> impl Strategy<Value = Case> {
+    let shape = [1..=3usize, channels.clone(), 1..=20, 1..=40];
+    (kernels, strides, shape, channels, [0..7usize, 0..7, 0..7, 0..7]).prop_map(
+        |(kernel, stride, shape, output, zeros)| {
+            let [batch, input, height, width] = shape;
+            let [top, left, bottom, right] = zeros.map(|zeros| zeros % kernel);
+            // At least one place for the kernel.
+            let (height, width) = (height.max(kernel), width.max(kernel));
+            let out = [height + top + bottom, width + left + right].map(|size| (size - kernel) / stride + 1);
+            let before = [top, left];
+            Case { batch, input, output, height, width, kernel, stride, before, out, depthwise: false }
+        },
+    )
+}
+
+/// Convolutions of all shapes that the operations take, odd and even.
+fn any_convolution() -> impl Strategy<Value = Case> {
+    let sides = prop::sample::select(vec![3usize, 5, 7, 9, 11]);
+    let depthwise = (sides, 1..=3usize, [1..=3usize, 1..=5, 1..=40, 1..=70], [0..11usize, 0..11]);
+    let depthwise = depthwise.prop_map(|(kernel, stride, shape, zeros)| {
+        Case::depthwise(shape, kernel, stride, zeros.map(|zeros| zeros % kernel))
+    });
+    prop_oneof![any_dense(1..=7, 1..=3, 1..=24), any_dense(3..=3, 1..=1, 16..=40), depthwise]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn convolutions_of_any_shape_and_their_gradients_equal_the_naive_sums(case in any_convolution(), number in any::<u64>()) {
+        check_convolution(&cpu(), &case, number);
+    }
+
+    #[test]
+    fn convolutions_of_any_shape_that_normalise_while_they_read_equal_the_naive_sums(
+        case in any_convolution(),
+        gated in any::<bool>(),
+        activation in prop::sample::select(ACTIVATIONS.to_vec()),
+        number in any::<u64>(),
+    ) {
+        check_norm_act_conv(&cpu(), &case, gated, activation, number);
     }
 }
