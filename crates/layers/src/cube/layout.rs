@@ -107,10 +107,24 @@ impl Flat {
 
     /// As a kernel's argument of three axes.
     pub(super) fn arg(&self) -> TensorArg {
+        self.binding().into_tensor_arg()
+    }
+
+    /// The same to write over what is read as the argument at this place: each unit writes what it alone has read.
+    pub(super) fn written_over(&self, place: usize) -> TensorArg {
+        self.binding().into_alias(place)
+    }
+
+    /// Whether nobody else refers to the map, and each of its elements has a place of its own.
+    pub(super) fn is_free(&self) -> bool {
+        self.tensor.can_mut() && self.tensor.is_nonoverlapping()
+    }
+
+    fn binding(&self) -> TensorBinding {
         let mut binding = self.tensor.clone().binding();
         binding.shape = Sizes::from(vec![self.samples, self.channels, self.pixels]);
         binding.strides = Strides::new(&self.strides);
-        binding.into_tensor_arg()
+        binding
     }
 }
 

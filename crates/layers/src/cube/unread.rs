@@ -195,7 +195,7 @@ impl Source {
             self.groups.larger,
         );
         let if_wanted = |wanted: bool, tensor: CubeTensor| if wanted { tensor } else { nothing(&x.tensor) };
-        let dx = if wanted[0] { self.of_map(&x, &dy, of_groups) } else { nothing(&x.tensor) };
+        let dx = if wanted[0] { self.of_map(&x, dy, of_groups) } else { nothing(&x.tensor) };
         (dx, if_wanted(wanted[1], of_scale), if_wanted(wanted[2], of_shift), of_gate)
     }
 
@@ -238,10 +238,16 @@ impl Source {
         (of_planes, of_gate)
     }
 
-    fn of_map(&self, x: &Flat, dy: &Flat, of_groups: CubeTensor) -> CubeTensor {
-        let dx = empty_map(&self.x, dims(&self.x), self.x.dtype);
-        let out = Flat::of(dx.clone());
-        let width = width_of(&[x, dy, &out]);
+    /// The gradient of the map, written over that of what was read if nobody else needs it.
+    fn of_map(&self, x: &Flat, dy: Flat, of_groups: CubeTensor) -> CubeTensor {
+        const PLACE: usize = 1; // of `dy` among the arguments
+        let (dx, out) = if dy.is_free() {
+            (dy.tensor.clone(), dy.written_over(PLACE))
+        } else {
+            let dx = empty_map(&self.x, dims(&self.x), self.x.dtype);
+            (dx.clone(), Flat::of(dx).arg())
+        };
+        let width = width_of(&[x, &dy]);
         let spread = Spread::of(x.channels, width, x.pixels, EACH_WRITTEN);
         let Arguments { weight, bias, statistics, gate } = self.arguments();
         norm::backward::launch(
@@ -257,7 +263,7 @@ impl Source {
             statistics,
             gate,
             of_groups.into_tensor_arg(),
-            out.arg(),
+            out,
             self.epsilon,
             self.groups.size,
             self.groups.larger,

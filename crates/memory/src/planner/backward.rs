@@ -107,16 +107,16 @@ impl Pass<'_> {
     }
 
     /// The filters' gradient first, for which a dense convolution makes what it read once more; then the gradient of what
-    /// was read, and from it that of the map, which is returned.
+    /// was read, over which that of the map is written, which is returned.
     fn read_backward_on_cuda(&mut self, index: usize) -> BufferId {
         let node = &self.graph.nodes[index];
         let input = node.inputs[0];
         self.ledger.burst(self.read(index) + self.parts(index) + self.swapped(index));
         let of_read = match node.kind {
-            Kind::Mean => 0, // a number for each plane, spread out while it is read
             // The map, and which of its pixels were the largest.
-            Kind::MaxPool => 2 * self.map_bytes(input) + 3 * self.map_bytes(node.output),
-            _ => self.map_bytes(input),
+            Kind::MaxPool => self.map_bytes(input) + 3 * self.map_bytes(node.output),
+            // Of a mean a number for each plane, spread out while it is read.
+            _ => 0,
         };
         let of_read = self.scratch(of_read);
         let made = self.make(self.map_bytes(input));
@@ -149,9 +149,10 @@ impl Pass<'_> {
         kept.into_iter().chain([of_sum]).for_each(|held| self.ledger.release(held.buffer));
     }
 
-    /// A gradient to write to: itself if nobody else has it and it is float32 in one piece, otherwise another map.
+    /// A gradient to write to: itself if nobody else has it and it lies in one piece, otherwise another map. On the CPU maps
+    /// of a half format are computed in float32.
     fn own(&mut self, gradient: Held, value: usize) -> BufferId {
-        let whole = !self.on_cuda() && self.situation.element_bytes == size_of::<f32>();
+        let whole = self.on_cuda() || self.situation.element_bytes == size_of::<f32>();
         if whole && !gradient.view && self.ledger.unique(gradient.buffer) {
             self.ledger.retain(gradient.buffer)
         } else {

@@ -3,8 +3,7 @@
 //!
 //! Maps lie with channels last, and the innermost row of what Burn's kernels make is padded (`cubecl-runtime`'s
 //! `src/memory_management/handle.rs`); own operations leave nothing between the rows. Dense convolutions read whole maps: one that
-//! is only read is made for them and freed behind them, and its gradient is a map of its own before it is that of what was
-//! normalised. Not counted: the driver's context, and the kernels that autotuning tries when there is room for them.
+//! is only read is made for them and freed behind them. Not counted: the driver's context, and the kernels that autotuning tries when there is room for them.
 
 use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;
