@@ -25,6 +25,8 @@ pub struct ConvConfig {
     pub kernel: usize,
     /// Stride, 1 or more.
     pub stride: usize,
+    /// Pixels from one place of the kernel to the next, 1 or more.
+    pub dilation: usize,
     /// One filter a channel instead of all channels to all.
     pub depthwise: bool,
     /// Zeros around the image.
@@ -34,7 +36,7 @@ pub struct ConvConfig {
 impl ConvConfig {
     /// All channels to all, with a kernel of this side; symmetric padding.
     pub fn dense(input: usize, output: usize, kernel: usize, stride: usize) -> Self {
-        Self { input, output, kernel, stride, depthwise: false, padding: Padding::Symmetric }
+        Self { input, output, kernel, stride, dilation: 1, depthwise: false, padding: Padding::Symmetric }
     }
 
     /// All channels to all, pixel by pixel.
@@ -52,17 +54,24 @@ impl ConvConfig {
         Self { padding, ..self }
     }
 
+    /// The same with the kernel's places so many pixels apart: it reaches as far as a kernel of `(kernel - 1) * dilation + 1`.
+    pub fn dilated(self, dilation: usize) -> Self {
+        Self { dilation, ..self }
+    }
+
     /// A layer whose weights are zero until [`crate::init::initialise`] or a weights file fills them.
     ///
     /// # Panics
-    /// If the kernel is even, the stride is 0, or a depthwise layer changes the number of channels.
+    /// If the kernel is even, stride or dilation is 0, or a depthwise layer changes the number of channels.
     pub fn init(&self, device: &Device) -> Conv {
         assert!(self.kernel % 2 == 1 && self.stride > 0, "kernel {} stride {}", self.kernel, self.stride);
+        assert!(self.dilation > 0, "the places of a kernel are 1 pixel apart or more");
         assert!(!self.depthwise || self.input == self.output, "a depthwise convolution keeps its channels");
         let fan = if self.depthwise { 1 } else { self.input };
         Conv {
             weight: Param::from_tensor(Tensor::zeros([self.output, fan, self.kernel, self.kernel], device)),
             stride: self.stride,
+            dilation: self.dilation,
             depthwise: self.depthwise,
             padding: self.padding,
         }
@@ -75,6 +84,7 @@ pub struct Conv {
     /// `[output, input, kernel, kernel]`, or `[channels, 1, kernel, kernel]` if depthwise.
     pub weight: Param<Tensor<4>>,
     stride: usize,
+    dilation: usize,
     depthwise: bool,
     #[module(skip)]
     padding: Padding,
@@ -125,19 +135,22 @@ impl Conv {
         let (weight, bias) = (precision::like(weight, &x), bias.map(|bias| precision::like(bias, &x)));
         let [channels, _, kernel, _] = weight.dims();
         let [.., height, width] = x.dims();
-        let zeros = self.padding.of_map(height, width, kernel, self.stride);
+        let zeros = self.zeros(height, width, kernel);
         let groups = if self.depthwise { channels } else { 1 };
         let (x, padding) = if zeros.before == zeros.after { (x, zeros.before) } else { (pad(x, zeros), [0; 2]) };
-        module::conv2d(x, weight, bias, ConvOptions::new([self.stride; 2], padding, [1, 1], groups))
+        module::conv2d(x, weight, bias, ConvOptions::new([self.stride; 2], padding, [self.dilation; 2], groups))
     }
 
     fn convolution(&self, [.., height, width]: [usize; 4]) -> Convolution {
-        let before = self.padding.of_map(height, width, self.weight.dims()[2], self.stride).before;
-        let (stride, out) = (self.stride, [height.div_ceil(self.stride), width.div_ceil(self.stride)]);
-        match self.depthwise {
-            true => Convolution::Depthwise { stride, before },
-            false => Convolution::Dense(Places { stride, before, out }),
-        }
+        let Self { stride, dilation, .. } = *self;
+        let before = self.zeros(height, width, self.weight.dims()[2]).before;
+        let places = Places { stride, dilation, before, out: [height.div_ceil(stride), width.div_ceil(stride)] };
+        if self.depthwise { Convolution::Depthwise(places) } else { Convolution::Dense(places) }
+    }
+
+    /// Zeros around a map, for a kernel of this side.
+    fn zeros(&self, height: usize, width: usize, kernel: usize) -> Zeros {
+        self.padding.of_map(height, width, (kernel - 1) * self.dilation + 1, self.stride)
     }
 
     /// Announces some maps of the output's shape.
@@ -163,9 +176,32 @@ impl Describe for Conv {
         let op = Op::Conv {
             kernel,
             stride,
+            dilation: self.dilation,
             groups: if self.depthwise { channels } else { 1 },
-            padding: self.padding.of_map(height, width, kernel, stride),
+            padding: self.zeros(height, width, kernel),
         };
         trace.push(op, &[input], output, (channels * fan * kernel * kernel) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Distribution, Tolerance};
+
+    #[test]
+    fn a_dilated_convolution_is_burns_and_keeps_the_map_s_size() {
+        let device = Device::flex();
+        let x = Tensor::<4>::random([2, 6, 11, 14], Distribution::Normal(0.0, 1.0), &device);
+        let dense = ConvConfig::dense(6, 4, 3, 1);
+        for config in
+            [dense, ConvConfig::depthwise(6, 5, 1), ConvConfig::depthwise(6, 3, 2), dense.padded(Padding::Same)]
+        {
+            let layer = crate::init::initialise(config.dilated(3).init(&device), 5);
+            let y = layer.forward(x.clone());
+            assert_eq!(y.dims(), [2, config.output, 11usize.div_ceil(config.stride), 14usize.div_ceil(config.stride)]);
+            let burns = layer.forward_with_burns_operation(x.clone(), layer.weight.val(), None);
+            y.into_data().assert_approx_eq::<f32>(&burns.into_data(), Tolerance::absolute(1e-5));
+        }
     }
 }

@@ -58,7 +58,7 @@ impl ConvTranspose {
         let [_, _, height, width] = x.dims();
         if cpu::serves(&x) {
             let side = |size: usize| (size - 1) * self.stride + self.weight.lazy_shape()[2] - 2 * self.padding;
-            let places = Places { stride: self.stride, before: [self.padding; 2], out: [height, width] };
+            let places = Places { stride: self.stride, dilation: 1, before: [self.padding; 2], out: [height, width] };
             let size = [side(height), side(width)];
             room::announce_like(&x, x.dims()[0] * self.weight.lazy_shape()[1] * size[0] * size[1]);
             return cpu::transposed(x, self.weight.val(), places, size);

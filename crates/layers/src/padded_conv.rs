@@ -69,7 +69,12 @@ impl PaddedConv {
         let kernel = self.weight.lazy_shape()[2];
         if cpu::serves(&x) {
             let side = |size: usize| (size + 2 * self.padding - kernel) / self.stride + 1;
-            let places = Places { stride: self.stride, before: [self.padding; 2], out: [side(height), side(width)] };
+            let places = Places {
+                stride: self.stride,
+                dilation: 1,
+                before: [self.padding; 2],
+                out: [side(height), side(width)],
+            };
             let output = x.dims()[0] * self.weight.lazy_shape()[0] * places.out[0] * places.out[1];
             room::announce_like(&x, output);
             return ops::dense(x, self.weight.val(), places);
@@ -100,7 +105,7 @@ impl Describe for PaddedConv {
         let side = |size: usize| (size + 2 * padding - kernel) / stride + 1;
         let output = FeatureMap { channels, height: side(input.map.height), width: side(input.map.width) };
         let zeros = Zeros { before: [padding; 2], after: [padding; 2] };
-        let op = Op::Conv { kernel, stride, groups: 1, padding: zeros };
+        let op = Op::Conv { kernel, stride, dilation: 1, groups: 1, padding: zeros };
         trace.push(op, &[input], output, (channels * fan * kernel * kernel) as u64)
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::trace::Zeros;
 
-/// How a convolution pads, so that its output has `ceil(size / stride)` rows and columns.
+/// How a convolution pads, so that its output has `ceil(size / stride)` rows and columns. The kernel of one that is dilated counts as
+/// far as it reaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Padding {
     /// `kernel / 2` zeros on each side, as PyTorch models have it.

@@ -63,6 +63,8 @@ pub enum Op {
         kernel: usize,
         /// Stride.
         stride: usize,
+        /// Pixels from one place of the kernel to the next.
+        dilation: usize,
         /// 1, or the number of channels if depthwise.
         groups: usize,
         /// Zeros around the input.

@@ -132,6 +132,8 @@ fn depthwise_convolutions(device: &Device) {
         (&planes, Case::depthwise([1, 2, 12, 11], 11, 2, same(11))),
         (&channels_last, Case::depthwise([1, 4, 10, 11], 3, 3, same(3))),
         (&channels_last, Case::depthwise([2, 300, 3, 3], 3, 1, same(3))),
+        (&channels_last, Case::depthwise([2, 4, 11, 14], 3, 1, same(3)).dilated()),
+        (&channels_last, Case::depthwise([1, 4, 12, 9], 5, 2, same(5)).dilated()),
     ];
     for (number, (ground, case)) in cases.into_iter().enumerate() {
         check_convolution(ground, &case, number as u64);
@@ -164,11 +166,11 @@ fn half_formats(device: &Device) {
         ground.map(&values, shape)
     };
     let (x, w, d) = (of([2, 8, 9, 9]), of([4, 8, 1, 1]), of([8, 1, 3, 3]));
-    let places = Places { stride: 1, before: [0; 2], out: [9; 2] };
+    let places = Places { stride: 1, dilation: 1, before: [0; 2], out: [9; 2] };
     type Operation = fn(Tensor<4>, Tensor<4>, Places) -> Tensor<4>;
     let operations: [(&Tensor<4>, Operation); 3] = [
         (&w, dense),
-        (&d, |x, d, _| depthwise(x, d, 1, [1; 2])),
+        (&d, |x, d, places| depthwise(x, d, Places { before: [1; 2], ..places })),
         (&d, |x, d, _| scale(x.clone(), means(x) * d.reshape([8, 9]).sum_dim(1).reshape([1, 8]))),
     ];
     let plain = device.clone().without_autodiff();

@@ -61,6 +61,7 @@ fn dense_cases() -> Vec<Case> {
         }
     }
     cases.extend(winograd_cases());
+    cases.push(Case::dense([2, 17, 12, 9], 18, 3, 1, 1).dilated());
     // TensorFlow's padding: fewer zeros before than after.
     cases.push(Case { before: [0; 2], ..Case::dense([2, 3, 8, 8], 4, 3, 2, 1) });
     cases
@@ -193,11 +194,11 @@ fn half_formats_are_the_float32_result_rounded_once() {
         ground.map(&values, shape)
     };
     let (x, w, d) = (of([2, 6, 9, 9]), of([4, 6, 3, 3]), of([6, 1, 3, 3]));
-    let places = Places { stride: 2, before: [1; 2], out: [5; 2] };
+    let places = Places { stride: 2, dilation: 1, before: [1; 2], out: [5; 2] };
     type Operation = fn(Tensor<4>, Tensor<4>, Places) -> Tensor<4>;
     let operations: [(&Tensor<4>, Operation); 3] = [
         (&w, dense),
-        (&d, |x, d, places| depthwise(x, d, places.stride, places.before)),
+        (&d, depthwise),
         (&d, |x, d, _| scale(x.clone(), means(x) * d.reshape([6, 9]).sum_dim(1).reshape([1, 6]))),
     ];
     for (format, digits) in [(FloatDType::BF16, 1.0 / 128.0), (FloatDType::F16, 1.0 / 1024.0)] {
@@ -220,32 +221,33 @@ fn half_formats_are_the_float32_result_rounded_once() {
     }
 }
 
-/// Dense convolutions with zeros on any side and on none.
+/// Dense convolutions, dilated too, with zeros on any side and on none.
 fn any_dense(
     kernels: RangeInclusive<usize>,
-    strides: RangeInclusive<usize>,
+    steps: RangeInclusive<usize>,
     channels: RangeInclusive<usize>,
 ) -> impl Strategy<Value = Case> {
     let shape = [1..=3usize, channels.clone(), 1..=20, 1..=40];
-    (kernels, strides, shape, channels, [0..7usize, 0..7, 0..7, 0..7]).prop_map(
-        |(kernel, stride, shape, output, zeros)| {
-            let [batch, input, height, width] = shape;
-            let [top, left, bottom, right] = zeros.map(|zeros| zeros % kernel);
-            // At least one place for the kernel.
-            let (height, width) = (height.max(kernel), width.max(kernel));
-            let out = [height + top + bottom, width + left + right].map(|size| (size - kernel) / stride + 1);
-            let before = [top, left];
-            Case { batch, input, output, height, width, kernel, stride, before, out, depthwise: false }
-        },
-    )
+    let places = (kernels, steps.clone(), steps, [0..19usize, 0..19, 0..19, 0..19]);
+    (places, shape, channels).prop_map(|((kernel, stride, dilation, zeros), [batch, input, height, width], output)| {
+        let reach = (kernel - 1) * dilation + 1;
+        let [top, left, bottom, right] = zeros.map(|zeros| zeros % reach);
+        // At least one place for the kernel.
+        let (height, width) = (height.max(reach), width.max(reach));
+        let out = [height + top + bottom, width + left + right].map(|size| (size - reach) / stride + 1);
+        let before = [top, left];
+        Case { batch, input, output, height, width, kernel, stride, dilation, before, out, depthwise: false }
+    })
 }
 
 /// Convolutions of all shapes that the operations take, odd and even.
 fn any_convolution() -> impl Strategy<Value = Case> {
     let sides = prop::sample::select(vec![3usize, 5, 7, 9, 11]);
-    let depthwise = (sides, 1..=3usize, [1..=3usize, 1..=5, 1..=40, 1..=70], [0..11usize, 0..11]);
-    let depthwise = depthwise.prop_map(|(kernel, stride, shape, zeros)| {
-        Case::depthwise(shape, kernel, stride, zeros.map(|zeros| zeros % kernel))
+    let places = (sides, 1..=3usize, 1..=3usize, [0..31usize, 0..31]);
+    let depthwise = (places, [1..=3usize, 1..=5, 1..=40, 1..=70]);
+    let depthwise = depthwise.prop_map(|((kernel, stride, dilation, zeros), shape)| {
+        let before = zeros.map(|zeros| zeros % ((kernel - 1) * dilation + 1));
+        Case { dilation, ..Case::depthwise(shape, kernel, stride, before) }
     });
     prop_oneof![any_dense(1..=7, 1..=3, 1..=24), any_dense(3..=3, 1..=1, 16..=40), depthwise]
 }

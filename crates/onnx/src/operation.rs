@@ -31,13 +31,14 @@ impl Layer<'_> {
         let ints = AttributeProto::ints;
         let channels = self.trace.output.channels;
         match self.trace.op {
-            Op::Conv { kernel, stride, groups, padding } => {
+            Op::Conv { kernel, stride, dilation, groups, padding } => {
                 let ([top, left], [bottom, right]) = (padding.before, padding.after);
                 let fan = self.maps[0].channels.checked_div(groups).unwrap_or(0);
                 let shape = [channels, fan, kernel, kernel];
                 self.weights(graph, &[("weight", &shape, &shape)])?;
                 self.bias(graph)?;
                 let attributes = vec![
+                    ints("dilations", &[dilation; 2]),
                     AttributeProto::int("group", groups),
                     ints("kernel_shape", &[kernel; 2]),
                     ints("pads", &[top, left, bottom, right]),
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn zeros_may_differ_from_side_to_side() {
         let padding = Zeros { before: [1, 0], after: [1, 1] };
-        let op = Op::Conv { kernel: 3, stride: 2, groups: 2, padding };
+        let op = Op::Conv { kernel: 3, stride: 2, dilation: 1, groups: 2, padding };
         let input = FeatureMap { channels: 4, height: 7, width: 8 };
         let trace = traced(input, |input, trace| {
             trace.apply("conv", op, &[input], FeatureMap { channels: 6, height: 4, width: 4 })

@@ -34,8 +34,9 @@ fn output_of(layer: &LayerTrace, inputs: &[FeatureMap]) -> Result<FeatureMap, On
     let no_window = || wrong("its window is larger than the map".to_string());
     let channels = layer.output.channels;
     match (layer.op, inputs) {
-        (Op::Conv { kernel, stride, padding, .. }, &[x]) => {
-            let axis = |size, axis: usize| windows(size + padding.before[axis] + padding.after[axis], kernel, stride);
+        (Op::Conv { kernel, stride, dilation, padding, .. }, &[x]) => {
+            let reach = kernel.saturating_sub(1) * dilation + 1;
+            let axis = |size, axis: usize| windows(size + padding.before[axis] + padding.after[axis], reach, stride);
             resized(x, channels, axis).ok_or_else(no_window)
         }
         (Op::ConvTranspose { kernel, stride, padding }, &[x]) => {

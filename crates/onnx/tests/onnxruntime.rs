@@ -165,14 +165,14 @@ fn every_activation() {
     }
 }
 
-/// Pooling of every kind, enlarging, a convolution with groups and zeros that differ from side to side, channels taken
+/// Pooling of every kind, enlarging, a dilated convolution with groups and zeros that differ from side to side, channels taken
 /// and put together, and a map times a map, on a map that is no square.
 fn every_size() {
-    let padding = Zeros { before: [0, 1], after: [2, 1] };
+    let padding = Zeros { before: [1, 2], after: [3, 2] };
     let tensors = weights::drawn_tensors(&[("conv.weight", &[6, 2, 3, 3]), ("conv.bias", &[6])]);
     let input = FeatureMap { channels: 4, height: 12, width: 18 };
     let operations = described("sizes", input, &tensors, |input, trace| {
-        let op = Op::Conv { kernel: 3, stride: 1, groups: 2, padding };
+        let op = Op::Conv { kernel: 3, stride: 1, dilation: 2, groups: 2, padding };
         let x = trace.apply("conv", op, &[input], FeatureMap { channels: 6, ..input.map });
         let third = FeatureMap { channels: 6, height: 4, width: 6 };
         let mean = trace.apply("mean", Op::AveragePool { kernel: 3 }, &[x], third);
@@ -203,7 +203,7 @@ fn linear_layers() {
     ]);
     let operations = described("linear layers", FeatureMap::square(3, 8), &tensors, |images, trace| {
         let padding = Zeros { before: [1, 1], after: [1, 1] };
-        let conv = Op::Conv { kernel: 4, stride: 2, groups: 1, padding };
+        let conv = Op::Conv { kernel: 4, stride: 2, dilation: 1, groups: 1, padding };
         let x = trace.apply("conv", conv, &[images], FeatureMap::square(4, 4));
         let gate = trace.apply("gate", Op::Linear, &[x], FeatureMap::vector(4));
         let x = trace.apply("scale", Op::Multiply, &[x, gate], x.map);

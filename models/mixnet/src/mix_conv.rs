@@ -34,7 +34,7 @@ impl MixConvConfig {
         let sizes = split(self.input, parts).into_iter().zip(split(self.output, parts));
         let part = |((input, output), &kernel)| {
             let (stride, depthwise, padding) = (self.stride, self.depthwise, self.padding);
-            ConvConfig { input, output, kernel, stride, depthwise, padding }.init(device)
+            ConvConfig { depthwise, padding, ..ConvConfig::dense(input, output, kernel, stride) }.init(device)
         };
         MixConv {
             parts: sizes.zip(&self.kernels).map(part).collect(),

@@ -31,6 +31,7 @@ pub(super) struct Dense {
     pub(super) width: usize,
     pub(super) kernel: usize,
     pub(super) stride: usize,
+    pub(super) dilation: usize,
     /// Zeros above and to the left; below and to the right there are as many as the output needs.
     pub(super) before: [usize; 2],
     /// Height and width of the output.
@@ -99,7 +100,7 @@ impl Dense {
     /// The values of some rows of output pixels, from `first` on, under one kernel position.
     fn gather_tap(&self, plane: &[f32], first: usize, tap: usize, out: &mut [f32]) {
         let width = self.out[1];
-        let (tap_row, tap_column) = (tap / self.kernel, tap % self.kernel);
+        let [tap_row, tap_column] = self.under(tap);
         let columns = self.columns(tap_column);
         let line_of = |row: usize| {
             ((first + row) * self.stride + tap_row).checked_sub(self.before[0]).filter(|line| *line < self.height)
@@ -151,7 +152,12 @@ impl Dense {
         }
     }
 
-    /// The output columns that meet the input under a column of the kernel.
+    /// How far a place of the kernel is from its first.
+    fn under(&self, tap: usize) -> [usize; 2] {
+        [tap / self.kernel, tap % self.kernel].map(|at| at * self.dilation)
+    }
+
+    /// The output columns that meet the input this far to the right of the kernel's first column.
     fn columns(&self, tap_column: usize) -> std::ops::Range<usize> {
         let start = self.before[1].saturating_sub(tap_column).div_ceil(self.stride);
         let end = (self.width + self.before[1]).saturating_sub(tap_column).div_ceil(self.stride).min(self.out[1]);
@@ -161,7 +167,7 @@ impl Dense {
     /// Where output row `row` and kernel position `tap` meet the input: its line, the output columns that meet it, and the
     /// input column of the first of them.
     fn meeting(&self, row: usize, tap: usize) -> Option<(usize, std::ops::Range<usize>, usize)> {
-        let (tap_row, tap_column) = (tap / self.kernel, tap % self.kernel);
+        let [tap_row, tap_column] = self.under(tap);
         let line = (row * self.stride + tap_row).checked_sub(self.before[0]).filter(|line| *line < self.height)?;
         let columns = self.columns(tap_column);
         let first = columns.start * self.stride + tap_column;
@@ -310,14 +316,30 @@ mod tests {
     #[test]
     fn a_tile_holds_the_values_under_each_kernel_position_whatever_rows_it_has() {
         for (case, (height, width)) in [(5, 7), (1, 1), (2, 9), (8, 3), (6, 6)].into_iter().enumerate() {
-            for (kernel, stride) in [(1, 2), (2, 1), (3, 1), (3, 2), (5, 1), (5, 2), (7, 2), (3, 3)] {
-                let before = [(kernel - 1) / 2, kernel / 2];
+            let steps = [
+                (1, 2, 1),
+                (2, 1, 1),
+                (3, 1, 1),
+                (3, 2, 1),
+                (5, 1, 1),
+                (5, 2, 1),
+                (7, 2, 1),
+                (3, 3, 1),
+                (3, 1, 2),
+                (3, 2, 3),
+            ];
+            for (kernel, stride, dilation) in steps {
+                let reach = (kernel - 1) * dilation;
+                let before = [reach / 2, (reach + 1) / 2];
                 let out = [height, width].map(|size: usize| size.div_ceil(stride));
-                let shape = Dense { batch: 1, input: 2, output: 1, height, width, kernel, stride, before, out };
+                let shape =
+                    Dense { batch: 1, input: 2, output: 1, height, width, kernel, stride, dilation, before, out };
                 let x: Vec<f32> = (0..2 * height * width).map(|at| (at + case + 1) as f32).collect();
                 let value = |channel: usize, row: usize, column: usize, tap: usize| {
-                    let line = (row * stride + tap / kernel).checked_sub(before[0]).filter(|line| *line < height);
-                    let at = (column * stride + tap % kernel).checked_sub(before[1]).filter(|at| *at < width);
+                    let line =
+                        (row * stride + tap / kernel * dilation).checked_sub(before[0]).filter(|line| *line < height);
+                    let at =
+                        (column * stride + tap % kernel * dilation).checked_sub(before[1]).filter(|at| *at < width);
                     line.zip(at).map_or(0.0, |(line, at)| x[(channel * height + line) * width + at])
                 };
                 for first in 0..out[0] {

@@ -56,7 +56,8 @@ impl<'a> InputGradient<'a> {
 impl Dense {
     /// The convolution that makes the input's gradient of the output's.
     pub(super) fn turned(&self) -> Option<Self> {
-        let whole = self.before.iter().all(|before| *before < self.kernel);
+        let reach = (self.kernel - 1) * self.dilation;
+        let whole = self.before.iter().all(|before| *before <= reach);
         (self.kernel > 1 && self.stride == 1 && whole).then(|| Self {
             batch: self.batch,
             input: self.output,
@@ -65,7 +66,8 @@ impl Dense {
             width: self.out[1],
             kernel: self.kernel,
             stride: 1,
-            before: self.before.map(|before| self.kernel - 1 - before),
+            dilation: self.dilation,
+            before: self.before.map(|before| reach - before),
             out: [self.height, self.width],
         })
     }

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::correlate::{Rows, SLACK, Tap, correlate, products};
 use super::lanes::vectorised;
+use crate::ops::Places;
 
 /// The shapes of one convolution.
 #[derive(Clone, Copy, Debug)]
@@ -19,19 +20,18 @@ pub(super) struct Geometry {
     pub(super) width: usize,
     pub(super) kernel: usize,
     pub(super) stride: usize,
+    pub(super) dilation: usize,
     /// Zeros above and to the left.
     pub(super) before: [usize; 2],
+    /// Height and width of the output.
+    pub(super) out: [usize; 2],
 }
 
 impl Geometry {
-    pub(super) fn of(
-        [batch, channels, height, width]: [usize; 4],
-        weight: &FlexTensor,
-        stride: usize,
-        before: [usize; 2],
-    ) -> Self {
+    pub(super) fn of([batch, channels, height, width]: [usize; 4], weight: &FlexTensor, places: Places) -> Self {
         let [.., kernel] = super::dims(weight);
-        Self { batch, channels, height, width, kernel, stride, before }
+        let Places { stride, dilation, before, out } = places;
+        Self { batch, channels, height, width, kernel, stride, dilation, before, out }
     }
 
     pub(super) fn input(&self) -> [usize; 4] {
@@ -39,7 +39,7 @@ impl Geometry {
     }
 
     pub(super) fn output(&self) -> [usize; 4] {
-        [self.batch, self.channels, self.height.div_ceil(self.stride), self.width.div_ceil(self.stride)]
+        [self.batch, self.channels, self.out[0], self.out[1]]
     }
 
     pub(super) fn in_plane(&self) -> usize {
@@ -47,8 +47,7 @@ impl Geometry {
     }
 
     pub(super) fn out_plane(&self) -> usize {
-        let [.., height, width] = self.output();
-        height * width
+        self.out[0] * self.out[1]
     }
 
     fn taps(&self) -> usize {
@@ -57,7 +56,7 @@ impl Geometry {
 
     /// How far the kernel reaches in a phase.
     fn reach(&self) -> usize {
-        (self.kernel - 1) / self.stride
+        (self.kernel - 1) * self.dilation / self.stride
     }
 
     /// Where the output's gradient is put among zeros, for the gradient of the input: as far as the kernel reaches before it, and
@@ -172,15 +171,17 @@ impl Geometry {
     fn places(&self) -> impl Iterator<Item = usize> + '_ {
         let [pitch, phase] = self.pitch();
         let across = move |column: usize| (column % self.stride) * phase + column / self.stride;
-        (0..self.taps()).map(move |tap| tap / self.kernel * pitch + across(tap % self.kernel))
+        let place = move |tap: usize| [tap / self.kernel, tap % self.kernel].map(|at| at * self.dilation);
+        (0..self.taps()).map(place).map(move |[row, column]| row * pitch + across(column))
     }
 
     /// The part of a filter that input pixels of a phase are reached through, and how far from a pixel's position the output is
     /// that it reaches.
     fn backward_taps(&self, factors: &[f32], [row, column]: [usize; 2], padded: &Padded) -> Vec<Tap> {
-        let part = |phase: usize| (phase..self.kernel).step_by(self.stride);
+        let part = |phase: usize| (0..self.kernel).filter(move |at| at * self.dilation % self.stride == phase);
+        let back = |at: usize| padded.before - at * self.dilation / self.stride;
         let tap = |(down, across): (usize, usize)| Tap {
-            offset: (padded.before - down / self.stride) * padded.pitch + padded.before - across / self.stride,
+            offset: back(down) * padded.pitch + back(across),
             factor: factors[down * self.kernel + across],
         };
         part(row).flat_map(|down| part(column).map(move |across| (down, across))).map(tap).collect()
@@ -189,9 +190,10 @@ impl Geometry {
     /// Splits an input plane into phases, with zeros around it: `[rows, stride, phase]`. Returns the rows that output rows begin in.
     fn split(&self, plane: &[f32], phases: &mut Vec<f32>) -> Rows {
         let ([.., height, _], [pitch, phase], [top, left]) = (self.output(), self.pitch(), self.before);
-        let rows = (height - 1) * self.stride + self.kernel;
+        let rows = (height - 1) * self.stride + (self.kernel - 1) * self.dilation + 1;
         phases.resize(rows * pitch + SLACK, 0.0);
-        let inside = phases.chunks_exact_mut(pitch).skip(top).zip(plane.chunks_exact(self.width)).take(rows - top);
+        let inside =
+            phases.chunks_exact_mut(pitch).skip(top).zip(plane.chunks_exact(self.width)).take(rows.saturating_sub(top));
         for (to, row) in inside {
             match self.stride {
                 1 => {

@@ -17,11 +17,10 @@ impl MapGradients for Flex {
         x: FlexTensor,
         weight: FlexTensor,
         dy: FlexTensor,
-        stride: usize,
-        before: [usize; 2],
+        places: Places,
         wanted: [bool; 2],
     ) -> (FlexTensor, FlexTensor) {
-        let geometry = Geometry::of(dims(&x), &weight, stride, before);
+        let geometry = Geometry::of(dims(&x), &weight, places);
         let dy = values(&dy);
         announce_gradient(&x);
         let dx = if_wanted(wanted[0], || {

@@ -80,8 +80,8 @@ impl CpuOps for Flex {
 }
 
 impl MapOps for Flex {
-    fn depthwise(x: FlexTensor, weight: FlexTensor, stride: usize, before: [usize; 2]) -> FlexTensor {
-        let geometry = Geometry::of(dims(&x), &weight, stride, before);
+    fn depthwise(x: FlexTensor, weight: FlexTensor, places: Places) -> FlexTensor {
+        let geometry = Geometry::of(dims(&x), &weight, places);
         tensor(depthwise::forward(&values(&x), &values(&weight), &geometry), geometry.output(), x.dtype())
     }
 
@@ -110,7 +110,7 @@ impl MapOps for Flex {
 impl Convolution {
     fn shape(self, x: [usize; 4], weight: &FlexTensor) -> Shape {
         match self {
-            Self::Depthwise { stride, before } => Shape::Depthwise(Geometry::of(x, weight, stride, before)),
+            Self::Depthwise(places) => Shape::Depthwise(Geometry::of(x, weight, places)),
             Self::Dense(places) => Shape::Dense(Dense::of(x, weight, places)),
         }
     }
@@ -128,8 +128,8 @@ impl Shape {
 impl Dense {
     fn of([batch, input, height, width]: [usize; 4], weight: &FlexTensor, places: Places) -> Self {
         let [output, _, kernel, _] = dims(weight);
-        let Places { stride, before, out } = places;
-        Self { batch, input, output, height, width, kernel, stride, before, out }
+        let Places { stride, dilation, before, out } = places;
+        Self { batch, input, output, height, width, kernel, stride, dilation, before, out }
     }
 
     /// The convolution whose output has the shape of `x`.

@@ -18,6 +18,8 @@ pub struct ConvScratch {
     pub kernel: usize,
     /// Stride.
     pub stride: usize,
+    /// Steps between the pixels under the kernel.
+    pub dilation: usize,
     /// Zeros above and to the left.
     pub before: [usize; 2],
     /// Threads that compute.
@@ -59,10 +61,9 @@ impl ConvScratch {
     }
 
     fn shape(&self) -> Dense {
-        let Self {
-            batch, input: [input, height, width], output: [output, down, across], kernel, stride, before, ..
-        } = *self;
-        Dense { batch, input, output, height, width, kernel, stride, before, out: [down, across] }
+        let Self { batch, input, output, kernel, stride, dilation, before, .. } = *self;
+        let ([input, height, width], [output, rows, columns]) = (input, output);
+        Dense { batch, input, output, height, width, kernel, stride, dilation, before, out: [rows, columns] }
     }
 
     /// Samples computed at a time.

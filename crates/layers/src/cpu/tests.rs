@@ -13,7 +13,17 @@ fn results_do_not_depend_on_the_number_of_threads() {
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let g = Geometry { batch: 3, channels: 5, height: 20, width: 19, kernel: 5, stride: 2, before: [2, 2] };
+            let g = Geometry {
+                batch: 3,
+                channels: 5,
+                height: 20,
+                width: 19,
+                kernel: 5,
+                stride: 2,
+                dilation: 1,
+                before: [2, 2],
+                out: [10, 10],
+            };
             let mut rng = kindling_random::rng(11, kindling_random::Purpose::Display, 0, 7);
             let x = random(&mut rng, g.input().iter().product());
             let dy = random(&mut rng, g.output().iter().product());

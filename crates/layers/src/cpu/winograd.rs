@@ -32,7 +32,11 @@ const OUTPUTS: usize = 64;
 /// Whether a convolution is computed here.
 pub(super) fn serves(shape: &Dense) -> bool {
     let few = shape.input.min(shape.output) < CHANNELS;
-    shape.kernel == 3 && shape.stride == 1 && !few && shape.before.iter().all(|before| *before < 3)
+    shape.kernel == 3
+        && shape.stride == 1
+        && shape.dilation == 1
+        && !few
+        && shape.before.iter().all(|before| *before < 3)
 }
 
 /// Numbers that [`forward`] holds for `at_once` samples, on so many threads.
@@ -378,7 +382,18 @@ mod tests {
     use super::*;
 
     fn shape(input: usize, output: usize, kernel: usize, stride: usize) -> Dense {
-        Dense { batch: 1, input, output, height: 9, width: 9, kernel, stride, before: [1; 2], out: [9 / stride; 2] }
+        Dense {
+            batch: 1,
+            input,
+            output,
+            height: 9,
+            width: 9,
+            kernel,
+            stride,
+            dilation: 1,
+            before: [1; 2],
+            out: [9 / stride; 2],
+        }
     }
 
     /// What `tests/operations.rs` compares with naive sums is computed here.

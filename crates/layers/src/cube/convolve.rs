@@ -97,15 +97,18 @@ fn stretches(mut x: CubeTensor, parts: usize) -> CubeTensor {
 }
 
 /// Burn's options for these places.
-fn options(x: &CubeTensor, weight: &CubeTensor, Places { stride, before, out }: Places) -> ConvOptions<2> {
+fn options(x: &CubeTensor, weight: &CubeTensor, places: Places) -> ConvOptions<2> {
+    let Places { stride, dilation, before, out } = places;
     let ([.., height, width], [.., kernel]) = (dims(x), dims(weight));
     // Where the last rows are under no kernel, there are none behind them.
-    let after = |out: usize, before: usize, size: usize| ((out - 1) * stride + kernel).saturating_sub(before + size);
+    let after = |out: usize, before: usize, size: usize| {
+        ((out - 1) * stride + (kernel - 1) * dilation + 1).saturating_sub(before + size)
+    };
     let padding = [(before[0], after(out[0], before[0], height)), (before[1], after(out[1], before[1], width))];
-    ConvOptions::new_with_padding([stride; 2], padding, [1; 2], 1)
+    ConvOptions::new_with_padding([stride; 2], padding, [dilation; 2], 1)
 }
 
-fn is_pointwise(x: &CubeTensor, weight: &CubeTensor, Places { stride, before, out }: Places) -> bool {
+fn is_pointwise(x: &CubeTensor, weight: &CubeTensor, Places { stride, before, out, .. }: Places) -> bool {
     let ([.., height, width], [.., kernel]) = (dims(x), dims(weight));
     kernel == 1 && stride == 1 && before == [0; 2] && out == [height, width]
 }

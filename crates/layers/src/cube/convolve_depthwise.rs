@@ -10,6 +10,7 @@ use cubecl::zspace::metadata::Metadata;
 use super::depthwise::{self, Window};
 use super::layout::{Spread, addresses, alongside, dims, element, empty, empty_map, width_of_maps};
 use super::unread::{Arguments, Source, over_blocks};
+use crate::ops::Places;
 
 /// Pixels of a row that a unit takes.
 const TILE: usize = 4;
@@ -18,24 +19,15 @@ const TILES: usize = 8;
 /// Parts of the filters' gradient, at most.
 const PARTS: usize = 64;
 
-/// Where the filters are put.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Steps {
-    pub(super) stride: usize,
-    pub(super) before: [usize; 2],
-}
-
-impl Steps {
-    fn window(self, side: usize, tile: usize) -> Window {
-        Window { side, stride: self.stride, before: self.before, tile }
-    }
+/// What a kernel is compiled for.
+fn window(Places { stride, dilation, before, .. }: Places, side: usize, tile: usize) -> Window {
+    Window { side, stride, dilation, before, tile }
 }
 
 /// The output.
-pub(super) fn forward(source: &Source, filters: CubeTensor, steps: Steps) -> CubeTensor {
-    let ([batch, channels, height, width], [.., side]) = (dims(&source.x), dims(&filters));
-    let out @ [_, _, rows, columns] = [batch, channels, height.div_ceil(steps.stride), width.div_ceil(steps.stride)];
-    let y = empty_map(&source.x, out, source.x.dtype);
+pub(super) fn forward(source: &Source, filters: CubeTensor, places: Places) -> CubeTensor {
+    let ([batch, channels, ..], [.., side], [rows, columns]) = (dims(&source.x), dims(&filters), places.out);
+    let y = empty_map(&source.x, [batch, channels, rows, columns], source.x.dtype);
     let vector = width_of_maps(&[&source.x, &y]);
     let tiles = columns.div_ceil(TILE);
     let spread = Spread::of(channels, vector, rows * tiles, 1);
@@ -58,19 +50,19 @@ pub(super) fn forward(source: &Source, filters: CubeTensor, steps: Steps) -> Cub
         source.groups.larger,
         tiles as u32,
         source.read,
-        steps.window(side, TILE),
+        window(places, side, TILE),
         element(y.dtype),
     );
     y
 }
 
 /// The gradient of what was read, whose shape `x` has.
-pub(super) fn of_input(x: &CubeTensor, filters: CubeTensor, dy: CubeTensor, steps: Steps) -> CubeTensor {
+pub(super) fn of_input(x: &CubeTensor, filters: CubeTensor, dy: CubeTensor, places: Places) -> CubeTensor {
     let (shape @ [batch, channels, height, width], [.., side]) = (dims(x), dims(&filters));
     let (dx, dy) = (empty_map(x, shape, x.dtype), alongside(dy, x));
     let vector = width_of_maps(&[&dy, &dx]);
     // Whole strides, so that each place of a tile meets the same columns of the filters in every tile.
-    let tile = steps.stride * (TILE / steps.stride).max(1);
+    let tile = places.stride * (TILE / places.stride).max(1);
     let tiles = width.div_ceil(tile);
     let spread = Spread::of(channels, vector, height * tiles, 1);
     depthwise::backward_input::launch(
@@ -83,14 +75,14 @@ pub(super) fn of_input(x: &CubeTensor, filters: CubeTensor, dy: CubeTensor, step
         channels_last(filters).into_tensor_arg(),
         dx.clone().into_tensor_arg(),
         tiles as u32,
-        steps.window(side, tile),
+        window(places, side, tile),
         element(dx.dtype),
     );
     dx
 }
 
 /// The gradient of the filters `[channels, 1, side, side]`, in float32.
-pub(super) fn of_filters(source: &Source, side: usize, dy: CubeTensor, steps: Steps) -> CubeTensor {
+pub(super) fn of_filters(source: &Source, side: usize, dy: CubeTensor, places: Places) -> CubeTensor {
     let ([batch, channels, ..], [_, _, rows, columns]) = (dims(&source.x), dims(&dy));
     let dy = alongside(dy, &source.x);
     let vector = width_of_maps(&[&source.x, &dy]);
@@ -119,7 +111,7 @@ pub(super) fn of_filters(source: &Source, side: usize, dy: CubeTensor, steps: St
         stretches as u32,
         tiles as u32,
         source.read,
-        steps.window(side, TILE),
+        window(places, side, TILE),
         element(source.x.dtype),
     );
     let mut dw = empty(&source.x, [side * side, channels], DType::F32);

@@ -15,6 +15,7 @@ pub(super) struct Window {
     /// Side of the filter.
     pub(super) side: usize,
     pub(super) stride: usize,
+    pub(super) dilation: usize,
     /// Zeros above and to the left.
     pub(super) before: [usize; 2],
     /// Pixels of a row that a unit writes, a multiple of the stride.
@@ -22,14 +23,24 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// From the filter's first pixel to its last.
+    fn reach(self) -> usize {
+        (self.side - 1) * self.dilation
+    }
+
+    /// The filter's column that is so many pixels from its first.
+    fn tap_at(self, pixels: usize) -> Option<usize> {
+        (pixels.is_multiple_of(self.dilation) && pixels <= self.reach()).then(|| pixels / self.dilation)
+    }
+
     /// Input columns under the filter at the places of a tile.
     fn columns(self) -> usize {
-        (self.tile - 1) * self.stride + self.side
+        (self.tile - 1) * self.stride + self.reach() + 1
     }
 
     /// The first output column that reaches a tile of the input, counted back from that of the tile's first.
     fn back(self) -> usize {
-        (self.side - 1 - self.before[1]) / self.stride
+        (self.reach() - self.before[1]) / self.stride
     }
 
     /// Output columns that reach a tile of the input.
@@ -39,13 +50,13 @@ impl Window {
 
     /// The filter's column between a place of a tile of the output and a column under it.
     fn tap(self, column: usize, place: usize) -> Option<usize> {
-        column.checked_sub(place * self.stride).filter(|tap| *tap < self.side)
+        column.checked_sub(place * self.stride).and_then(|pixels| self.tap_at(pixels))
     }
 
     /// The filter's column between a place of a tile of the input and an output column that reaches it.
     fn tap_back(self, column: usize, place: usize) -> Option<usize> {
         let at = place + self.before[1] + self.back() * self.stride;
-        at.checked_sub(column * self.stride).filter(|tap| *tap < self.side)
+        at.checked_sub(column * self.stride).and_then(|pixels| self.tap_at(pixels))
     }
 }
 
@@ -83,7 +94,7 @@ pub(super) fn forward<F: Float, N: Size>(
         }
         let plane = sample * x.stride(0) + vector * N::value() * x.stride(1);
         for tap_row in 0..window.side {
-            let line = row * window.stride + tap_row;
+            let line = row * window.stride + tap_row * window.dilation;
             if line >= window.before[0] && line - window.before[0] < x.shape(2) {
                 let mut taps = Array::<Vector<f32, N>>::new(window.side);
                 #[unroll]
@@ -147,9 +158,10 @@ pub(super) fn backward_input<F: Float, N: Size>(
             // The output row that reaches this one through this row of the filters, if there is one.
             let below = row + window.before[0];
             let mut line = dy.shape(2);
-            if below >= tap_row {
-                let reaching = (below - tap_row) / window.stride;
-                if reaching * window.stride + tap_row == below {
+            let above = tap_row * window.dilation;
+            if below >= above {
+                let reaching = (below - above) / window.stride;
+                if reaching * window.stride + above == below {
                     line = reaching;
                 }
             }
@@ -225,7 +237,7 @@ pub(super) fn backward_filters<F: Float, N: Size>(
             let sample = job / of_sample;
             let row = job % of_sample / stretches as usize;
             let stretch = job % of_sample % stretches as usize;
-            let line = row * window.stride + tap_row;
+            let line = row * window.stride + tap_row * window.dilation;
             if line >= window.before[0] && line - window.before[0] < x.shape(2) {
                 let group = group_of(sample as u32, size, larger);
                 let of = numbers::<N>(weight, bias, statistics, gate, epsilon, vectors, vector, sample, group, read);

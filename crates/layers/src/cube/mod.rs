@@ -26,13 +26,12 @@ use burn_cubecl::tensor::CubeTensor;
 
 use crate::activation::Activation;
 use crate::ops::{Convolution, MapGradients, MapOps, Normalisation, Places, Pooling, UnreadGradients, UnreadOps};
-use convolve_depthwise::Steps;
 use layout::{dims, nothing};
 use unread::{OfMap, Source};
 
 impl MapOps for CubeBackend {
-    fn depthwise(x: CubeTensor, weight: CubeTensor, stride: usize, before: [usize; 2]) -> CubeTensor {
-        convolve_depthwise::forward(&Source::whole(x, None), weight, Steps { stride, before })
+    fn depthwise(x: CubeTensor, weight: CubeTensor, places: Places) -> CubeTensor {
+        convolve_depthwise::forward(&Source::whole(x, None), weight, places)
     }
 
     fn dense(x: CubeTensor, weight: CubeTensor, places: Places) -> CubeTensor {
@@ -57,15 +56,14 @@ impl MapGradients for CubeBackend {
         x: CubeTensor,
         weight: CubeTensor,
         dy: CubeTensor,
-        stride: usize,
-        before: [usize; 2],
+        places: Places,
         wanted: [bool; 2],
     ) -> (CubeTensor, CubeTensor) {
-        let (steps, [.., side]) = (Steps { stride, before }, dims(&weight));
+        let [.., side] = dims(&weight);
         let dw = if_wanted(wanted[1], &x, || {
-            convolve_depthwise::of_filters(&Source::whole(x.clone(), None), side, dy.clone(), steps)
+            convolve_depthwise::of_filters(&Source::whole(x.clone(), None), side, dy.clone(), places)
         });
-        let dx = if_wanted(wanted[0], &x, || convolve_depthwise::of_input(&x, weight, dy, steps));
+        let dx = if_wanted(wanted[0], &x, || convolve_depthwise::of_input(&x, weight, dy, places));
         (dx, dw)
     }
 
@@ -117,9 +115,7 @@ impl UnreadOps for CubeBackend {
         let source = Source::unread(x, weight, bias, statistics, gate, &how);
         match convolution {
             Convolution::Dense(places) => convolve::forward(source.applied(), filters, places),
-            Convolution::Depthwise { stride, before } => {
-                convolve_depthwise::forward(&source, filters, Steps { stride, before })
-            }
+            Convolution::Depthwise(places) => convolve_depthwise::forward(&source, filters, places),
         }
     }
 
@@ -196,12 +192,12 @@ impl UnreadGradients for CubeBackend {
                 }),
                 convolve::of_input(source.x.clone(), filters, dy, places),
             ),
-            Convolution::Depthwise { stride, before } => {
-                let (steps, [.., side]) = (Steps { stride, before }, dims(&filters));
+            Convolution::Depthwise(places) => {
+                let [.., side] = dims(&filters);
                 let of_filters = if_wanted(filters_wanted, &source.x, || {
-                    convolve_depthwise::of_filters(&source, side, dy.clone(), steps)
+                    convolve_depthwise::of_filters(&source, side, dy.clone(), places)
                 });
-                (of_filters, convolve_depthwise::of_input(&source.x, filters, dy, steps))
+                (of_filters, convolve_depthwise::of_input(&source.x, filters, dy, places))
             }
         };
         let (x, weight, bias, gate) = source.backward(of_read, [x_wanted, weight_wanted, bias_wanted, gate_wanted]);

@@ -28,10 +28,10 @@ macro_rules! on_graph {
 pub(crate) use on_graph;
 
 impl<B: MapOps + MapGradients, C: CheckpointStrategy> MapOps for Autodiff<B, C> {
-    fn depthwise(x: Tracked<B, C>, weight: Tracked<B, C>, stride: usize, before: [usize; 2]) -> Tracked<B, C> {
+    fn depthwise(x: Tracked<B, C>, weight: Tracked<B, C>, places: Places) -> Tracked<B, C> {
         let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
-        let state = (x.clone(), weight.clone(), stride, before);
-        on_graph!(C, DepthwiseBackward, [x_node, weight_node], state, B::depthwise(x, weight, stride, before))
+        let state = (x.clone(), weight.clone(), places);
+        on_graph!(C, DepthwiseBackward, [x_node, weight_node], state, B::depthwise(x, weight, places))
     }
 
     fn dense(x: Tracked<B, C>, weight: Tracked<B, C>, places: Places) -> Tracked<B, C> {
@@ -78,13 +78,13 @@ pub(crate) fn register<B: Backend>(grads: &mut Gradients, node: Option<NodeId>, 
 struct DepthwiseBackward;
 
 impl<B: MapGradients> Backward<B, 2> for DepthwiseBackward {
-    type State = (FloatTensor<B>, FloatTensor<B>, usize, [usize; 2]);
+    type State = (FloatTensor<B>, FloatTensor<B>, Places);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
         let [x_node, weight_node] = parents(&ops);
         let dy = grads.consume::<B>(&ops.node);
-        let (x, weight, stride, before) = ops.state;
-        let (dx, dw) = B::depthwise_backward(x, weight, dy, stride, before, wanted([x_node, weight_node]));
+        let (x, weight, places) = ops.state;
+        let (dx, dw) = B::depthwise_backward(x, weight, dy, places, wanted([x_node, weight_node]));
         register::<B>(grads, x_node, dx);
         register::<B>(grads, weight_node, dw);
     }

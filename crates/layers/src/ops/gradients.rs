@@ -15,13 +15,12 @@ use super::{Convolution, Normalisation, Places, Pooling};
 #[backend_extension(Flex, Cube: cfg(feature = "cube"), Fusion: cfg(feature = "cube"))]
 pub(crate) trait MapGradients: Backend {
     /// Of [`super::MapOps::depthwise`]: map and weight.
-    #[fusion(meta = |x, weight, _, _, _, wanted| (like(x, wanted[0]), float32(weight, wanted[1])))]
+    #[fusion(meta = |x, weight, _, _, wanted| (like(x, wanted[0]), float32(weight, wanted[1])))]
     fn depthwise_backward(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         dy: FloatTensor<Self>,
-        stride: usize,
-        before: [usize; 2],
+        places: Places,
         wanted: [bool; 2],
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 

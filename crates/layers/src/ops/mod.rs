@@ -29,15 +29,10 @@ pub use unread::{Again, Normalisation, Pooling, Unread};
 /// What devices do with maps beyond Burn's operations.
 #[backend_extension(Autodiff, Flex, Cube: cfg(feature = "cube"), Fusion: cfg(feature = "cube"))]
 pub(crate) trait MapOps: Backend {
-    /// Depthwise convolution to `ceil(size / stride)` rows and columns; `x` `[n, c, h, w]`, `weight` `[c, 1, k, k]`, `k`
-    /// 3, 5, 7, 9 or 11; `before` zeros above and to the left, and as many below and to the right as needed.
-    #[fusion(dtype = x, shape = [x[0], x[1], x[2].div_ceil(*stride), x[3].div_ceil(*stride)].into())]
-    fn depthwise(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        stride: usize,
-        before: [usize; 2],
-    ) -> FloatTensor<Self>;
+    /// Depthwise convolution to `out` rows and columns; `x` `[n, c, h, w]`, `weight` `[c, 1, k, k]`, `k` 3, 5, 7, 9 or 11;
+    /// `before` zeros above and to the left, and as many below and to the right as needed.
+    #[fusion(dtype = x, shape = [x[0], x[1], places.out[0], places.out[1]].into())]
+    fn depthwise(x: FloatTensor<Self>, weight: FloatTensor<Self>, places: Places) -> FloatTensor<Self>;
 
     /// Convolution of all channels to all, to `out` rows and columns; `weight` `[output, c, k, k]`, otherwise as
     /// [`MapOps::depthwise`].
@@ -61,12 +56,7 @@ pub(crate) trait MapOps: Backend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Convolution {
     /// See [`depthwise`].
-    Depthwise {
-        /// Steps between places.
-        stride: usize,
-        /// Zeros above and to the left.
-        before: [usize; 2],
-    },
+    Depthwise(Places),
     /// See [`dense`].
     Dense(Places),
 }
@@ -74,9 +64,9 @@ pub enum Convolution {
 impl Convolution {
     /// The output's shape, for a map of this shape and so many filters.
     #[cfg(feature = "cube")]
-    pub(crate) fn output(self, [batch, channels, height, width]: [usize; 4], filters: usize) -> [usize; 4] {
+    pub(crate) fn output(self, [batch, channels, ..]: [usize; 4], filters: usize) -> [usize; 4] {
         match self {
-            Self::Depthwise { stride, .. } => [batch, channels, height.div_ceil(stride), width.div_ceil(stride)],
+            Self::Depthwise(Places { out, .. }) => [batch, channels, out[0], out[1]],
             Self::Dense(Places { out, .. }) => [batch, filters, out[0], out[1]],
         }
     }
@@ -87,6 +77,8 @@ impl Convolution {
 pub struct Places {
     /// Steps between places.
     pub stride: usize,
+    /// Steps between the pixels under the kernel; 1 where they are neighbours.
+    pub dilation: usize,
     /// Zeros above and to the left.
     pub before: [usize; 2],
     /// Places below each other and beside each other.
@@ -121,8 +113,8 @@ pub(crate) fn on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
 /// `before` zeros above and to the left, and as many below and to the right as needed.
 ///
 /// The caller has asked [`serves`] and [`depthwise_kernel`].
-pub fn depthwise(x: Tensor<4>, weight: Tensor<4>, stride: usize, before: [usize; 2]) -> Tensor<4> {
-    Tensor::from_dispatch(<Dispatch as MapOps>::depthwise(x.into_dispatch(), weight.into_dispatch(), stride, before))
+pub fn depthwise(x: Tensor<4>, weight: Tensor<4>, places: Places) -> Tensor<4> {
+    Tensor::from_dispatch(<Dispatch as MapOps>::depthwise(x.into_dispatch(), weight.into_dispatch(), places))
 }
 
 /// Convolution of all channels to all; `x` `[n, c, h, w]`, `weight` `[output, c, k, k]` float32.
@@ -135,7 +127,7 @@ pub fn dense(x: Tensor<4>, weight: Tensor<4>, places: Places) -> Tensor<4> {
 /// Either of the two.
 pub(crate) fn conv(x: Tensor<4>, weight: Tensor<4>, convolution: Convolution) -> Tensor<4> {
     match convolution {
-        Convolution::Depthwise { stride, before } => depthwise(x, weight, stride, before),
+        Convolution::Depthwise(places) => depthwise(x, weight, places),
         Convolution::Dense(places) => dense(x, weight, places),
     }
 }

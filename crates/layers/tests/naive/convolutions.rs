@@ -14,6 +14,7 @@ pub(crate) struct Case {
     pub(crate) width: usize,
     pub(crate) kernel: usize,
     pub(crate) stride: usize,
+    pub(crate) dilation: usize,
     pub(crate) before: [usize; 2],
     pub(crate) out: [usize; 2],
     pub(crate) depthwise: bool,
@@ -24,14 +25,32 @@ impl Case {
     pub(crate) fn depthwise(shape: [usize; 4], kernel: usize, stride: usize, before: [usize; 2]) -> Self {
         let [batch, input, height, width] = shape;
         let out = [height.div_ceil(stride), width.div_ceil(stride)];
-        Self { batch, input, output: input, height, width, kernel, stride, before, out, depthwise: true }
+        Self { batch, input, output: input, height, width, kernel, stride, dilation: 1, before, out, depthwise: true }
     }
 
     /// A dense convolution with as many zeros on all sides.
     pub(crate) fn dense(shape: [usize; 4], output: usize, kernel: usize, stride: usize, padding: usize) -> Self {
         let [batch, input, height, width] = shape;
         let out = [height, width].map(|size| (size + 2 * padding - kernel) / stride + 1);
-        Self { batch, input, output, height, width, kernel, stride, before: [padding; 2], out, depthwise: false }
+        Self {
+            batch,
+            input,
+            output,
+            height,
+            width,
+            kernel,
+            stride,
+            dilation: 1,
+            before: [padding; 2],
+            out,
+            depthwise: false,
+        }
+    }
+
+    /// The same with the kernel's places two pixels apart, and its output as large.
+    pub(crate) fn dilated(self) -> Self {
+        assert!(self.before.iter().all(|before| *before == self.kernel / 2), "{self:?} has other zeros");
+        Self { dilation: 2, before: [self.kernel - 1; 2], ..self }
     }
 
     pub(crate) fn input_shape(&self) -> [usize; 4] {
@@ -47,12 +66,12 @@ impl Case {
     }
 
     pub(crate) fn places(&self) -> Places {
-        Places { stride: self.stride, before: self.before, out: self.out }
+        Places { stride: self.stride, dilation: self.dilation, before: self.before, out: self.out }
     }
 
     pub(crate) fn convolution(&self) -> Convolution {
         match self.depthwise {
-            true => Convolution::Depthwise { stride: self.stride, before: self.before },
+            true => Convolution::Depthwise(self.places()),
             false => Convolution::Dense(self.places()),
         }
     }
@@ -68,7 +87,7 @@ impl Case {
                 for of_fan in 0..fan {
                     let input = if self.depthwise { output } else { of_fan };
                     for (ky, kx) in (0..self.kernel).flat_map(|ky| (0..self.kernel).map(move |kx| (ky, kx))) {
-                        let (iy, ix) = (oy * self.stride + ky, ox * self.stride + kx);
+                        let (iy, ix) = (oy * self.stride + ky * self.dilation, ox * self.stride + kx * self.dilation);
                         if iy < top || ix < left || iy - top >= self.height || ix - left >= self.width {
                             continue;
                         }
@@ -117,7 +136,7 @@ pub(crate) fn check_convolution(ground: &Ground, case: &Case, number: u64) {
     let xt = ground.map(&naive.x, case.input_shape()).require_grad();
     let wt = ground.tensor(&naive.w, case.filters()).require_grad();
     let y = match case.depthwise {
-        true => depthwise(xt.clone(), wt.clone(), case.stride, case.before),
+        true => depthwise(xt.clone(), wt.clone(), case.places()),
         false => dense(xt.clone(), wt.clone(), case.places()),
     };
     assert_eq!(y.dims(), case.output_shape());

@@ -188,9 +188,9 @@ impl Pass<'_> {
             let FeatureMap { channels, height, width } = self.graph.maps[value];
             [channels, height, width]
         };
-        let (kernel, stride, before) = match node.kind {
-            Kind::Dense { kernel, stride, before } => (kernel, stride, before),
-            _ => (1, 1, [0; 2]),
+        let (kernel, stride, dilation, before) = match node.kind {
+            Kind::Dense { kernel, stride, dilation, before } => (kernel, stride, dilation, before),
+            _ => (1, 1, 1, [0; 2]),
         };
         let (input, output) = (of(node.inputs[0]), of(node.output));
         ConvScratch {
@@ -199,6 +199,7 @@ impl Pass<'_> {
             output,
             kernel,
             stride,
+            dilation,
             before,
             threads: self.threads(),
         }

@@ -13,6 +13,7 @@ pub(super) enum Kind {
     Dense {
         kernel: usize,
         stride: usize,
+        dilation: usize,
         before: [usize; 2],
     },
     /// One filter a channel.
@@ -162,7 +163,9 @@ fn fused(last: &Node, layer: &LayerTrace) -> Option<Activation> {
 fn kind_of(layer: &LayerTrace) -> Kind {
     match layer.op {
         Op::Conv { kernel: 1, stride: 1, groups: 1, .. } => Kind::Pointwise,
-        Op::Conv { kernel, stride, groups: 1, padding } => Kind::Dense { kernel, stride, before: padding.before },
+        Op::Conv { kernel, stride, dilation, groups: 1, padding } => {
+            Kind::Dense { kernel, stride, dilation, before: padding.before }
+        }
         Op::Conv { .. } => Kind::Depthwise,
         Op::BatchNorm { .. } => Kind::NormAct(Activation::Identity),
         Op::Linear => Kind::Linear,

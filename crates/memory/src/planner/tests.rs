@@ -20,7 +20,7 @@ fn linear(trace: &mut Trace, x: Value, channels: usize, kernel: usize, stride: u
     let map = FeatureMap { channels, height: height.div_ceil(stride), width: width.div_ceil(stride) };
     let fan = if depthwise { 1 } else { x.map.channels };
     let padding = Zeros { before: [kernel / 2; 2], after: [kernel / 2; 2] };
-    let op = Op::Conv { kernel, stride, groups: if depthwise { channels } else { 1 }, padding };
+    let op = Op::Conv { kernel, stride, dilation: 1, groups: if depthwise { channels } else { 1 }, padding };
     let x = trace.scope("conv", |trace| trace.push(op, &[x], map, (channels * fan * kernel * kernel) as u64));
     let norm = Op::BatchNorm { epsilon: 1e-5 };
     trace.scope("norm", |trace| trace.push(norm, &[x], map, 2 * channels as u64))

@@ -24,10 +24,10 @@ fn apply(layer: &LayerTrace, tensors: &Tensors, inputs: Vec<Tensor<4>>) -> Tenso
     let bias = || find("bias").map(on_device);
     let x = inputs[0].clone();
     match layer.op {
-        Op::Conv { stride, groups, padding, .. } => {
+        Op::Conv { stride, dilation, groups, padding, .. } => {
             let ([top, left], [bottom, right]) = (padding.before, padding.after);
             let x = x.pad((left, right, top, bottom), PadMode::Constant(0.0));
-            module::conv2d(x, filter(), bias(), ConvOptions::new([stride; 2], [0; 2], [1; 2], groups))
+            module::conv2d(x, filter(), bias(), ConvOptions::new([stride; 2], [0; 2], [dilation; 2], groups))
         }
         Op::ConvTranspose { stride, padding, .. } => {
             let options = ConvTransposeOptions::new([stride; 2], [padding; 2], [0; 2], [1; 2], 1);
