@@ -329,8 +329,8 @@ mod tests {
                 (3, 2, 3),
             ];
             for (kernel, stride, dilation) in steps {
-                let reach = (kernel - 1) * dilation;
-                let before = [reach / 2, (reach + 1) / 2];
+                let reach: usize = (kernel - 1) * dilation;
+                let before = [reach / 2, reach.div_ceil(2)];
                 let out = [height, width].map(|size: usize| size.div_ceil(stride));
                 let shape =
                     Dense { batch: 1, input: 2, output: 1, height, width, kernel, stride, dilation, before, out };
