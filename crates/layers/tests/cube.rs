@@ -7,8 +7,11 @@ use std::process::ExitCode;
 
 use burn::backend::{Dispatch, DispatchDeviceId};
 use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance};
-use kindling_layers::Activation;
+use kindling_layers::blocks::InvertedResidualConfig;
+use kindling_layers::init::initialise;
 use kindling_layers::ops::{Places, Pooling, dense, depthwise, means, scale};
+use kindling_layers::pass::{TrainingPass, training};
+use kindling_layers::{Activation, BatchNormConfig, DropPath, Padding, SqueezeExciteConfig};
 use libtest_mimic::{Arguments, Trial};
 
 use naive::convolutions::{Case, check_convolution};
@@ -17,12 +20,12 @@ use naive::norm::ACTIVATIONS;
 use naive::unread::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
 };
-use naive::{Ground, random, rng};
+use naive::{Ground, close, random, rng, vec};
 
 /// A test and its name.
 type Test = (&'static str, fn(&Device));
 
-const TESTS: [Test; 9] = [
+const TESTS: [Test; 10] = [
     ("norm_act_on_a_device_and_its_gradients_equal_the_naive_sums", norm_act),
     ("means_and_scale_on_a_device_and_their_gradients_equal_the_naive_sums", means_and_scale),
     ("sums_with_a_shortcut_on_a_device_and_their_gradients_equal_the_naive_sums", sums_with_a_shortcut),
@@ -30,6 +33,7 @@ const TESTS: [Test; 9] = [
     ("dense_convolutions_on_a_device_and_their_gradients_equal_the_naive_sums", dense_convolutions),
     ("depthwise_convolutions_on_a_device_and_their_gradients_equal_the_naive_sums", depthwise_convolutions),
     ("convolutions_on_a_device_that_normalise_and_their_gradients_equal_the_naive_sums", unread_convolutions),
+    ("a_block_on_a_device_has_the_gradients_of_the_cpu", block),
     ("half_formats_on_a_device_are_near_the_float32_result", half_formats),
     ("the_variance_on_a_device_survives_a_large_mean", large_means),
 ];
@@ -214,5 +218,56 @@ fn large_means(device: &Device) {
         let variance = of_channel.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / of_channel.len() as f64;
         assert!((f64::from(found[channel]) - mean).abs() < 1e-3, "mean {} for {mean}", found[channel]);
         assert!((f64::from(found[4 + channel]) / variance - 1.0).abs() < 1e-4, "{} for {variance}", found[4 + channel]);
+    }
+}
+
+/// A block with every kind of reading: expansion, depthwise convolution, squeeze-excite, projection, shortcut.
+fn block(device: &Device) {
+    let channels = 8;
+    let squeeze = SqueezeExciteConfig {
+        channels: 4 * channels,
+        squeezed: channels,
+        activation: Activation::Relu,
+        gate: Activation::HardSigmoid,
+    };
+    let config = InvertedResidualConfig {
+        input: channels,
+        expanded: 4 * channels,
+        output: channels,
+        kernel: 5,
+        stride: 1,
+        squeeze_excite: Some(squeeze),
+        activation: Activation::HardSwish,
+        project_activation: Activation::Identity,
+        shortcut: true,
+        norm: BatchNormConfig::default(),
+        padding: Padding::Symmetric,
+    };
+    let values = random(&mut rng(8000), 4 * channels * 9 * 7);
+    let weights = random(&mut rng(8001), values.len());
+    let gradients = |ground: &Ground| {
+        let block = initialise(config.init(DropPath::default(), &ground.device), 3);
+        let x = ground.map(&values, [4, channels, 9, 7]).require_grad();
+        let (y, _) = training(TrainingPass::whole_batch(4), || block.forward(x.clone()));
+        let grads = (y * ground.map(&weights, [4, channels, 9, 7])).sum().backward();
+        let mut found = vec![("x", vec(x.grad(&grads).expect("a gradient")))];
+        for layer in [block.expand.as_ref().expect("an expansion"), &block.depthwise, &block.project] {
+            found.push(("filters", vec(layer.conv.weight.val().grad(&grads).expect("a gradient"))));
+            found.push(("scale", vec(layer.norm.weight.val().grad(&grads).expect("a gradient"))));
+            found.push(("shift", vec(layer.norm.bias.val().grad(&grads).expect("a gradient"))));
+        }
+        let squeeze = block.squeeze_excite.as_ref().expect("squeeze-excite");
+        for layer in [&squeeze.reduce, &squeeze.expand] {
+            found.push(("weight", vec(layer.weight.val().grad(&grads).expect("a gradient"))));
+            found.push(("bias", vec(layer.bias.val().grad(&grads).expect("a gradient"))));
+        }
+        found
+    };
+    let expected = gradients(&Ground::planes(&Device::flex().autodiff()));
+    let found = gradients(&Ground::channels_last(device));
+    assert_eq!(expected.len(), 14);
+    for (number, ((name, expected), (_, found))) in expected.iter().zip(&found).enumerate() {
+        let expected: Vec<f64> = expected.iter().map(|value| f64::from(*value)).collect();
+        close(&format!("{name} {number}"), found, &expected);
     }
 }
