@@ -8,7 +8,7 @@ use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::correlate::{Rows, SLACK, Tap, correlate, products};
-use super::lanes::vectorised;
+use super::lanes::{deal, interleave};
 use crate::ops::Places;
 
 /// The shapes of one convolution.
@@ -234,19 +234,7 @@ fn part(left: usize, row: &[f32], (even, odd): (&mut [f32], &mut [f32])) {
             (&mut even[left / 2 + 1..], &mut odd[left / 2 + 1..], rest)
         }
     };
-    vectorised(
-        #[inline(always)]
-        || {
-            let (pairs, single) = row.as_chunks::<2>();
-            let (n, m) = (pairs.len().min(first.len()), pairs.len().min(second.len()));
-            for ((pair, first), second) in pairs.iter().zip(&mut first[..n]).zip(&mut second[..m]) {
-                [*first, *second] = *pair;
-            }
-            if let (Some(first), Some(single)) = (first.get_mut(pairs.len()), single.first()) {
-                *first = *single;
-            }
-        },
-    );
+    deal(row, first, second);
 }
 
 /// A row of its phases, of which the first `left` columns are left out.
@@ -266,18 +254,7 @@ fn join(stride: usize, left: usize, apart: &[f32], row: &mut [f32]) {
         }
         (_, row) => (&even[left / 2..], &odd[left / 2..], row),
     };
-    vectorised(
-        #[inline(always)]
-        || {
-            let (pairs, single) = row.as_chunks_mut::<2>();
-            for ((pair, first), second) in pairs.iter_mut().zip(first).zip(second) {
-                *pair = [*first, *second];
-            }
-            if let (Some(single), Some(first)) = (single.first_mut(), first.get(pairs.len())) {
-                *single = *first;
-            }
-        },
-    );
+    interleave(first, second, row);
 }
 
 /// Calls `work` for `N` places at a time.

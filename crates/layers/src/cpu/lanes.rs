@@ -10,6 +10,38 @@ pub(super) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(work)
 }
 
+/// The elements in turn to one slice and to the other, as far as there is room.
+pub(super) fn deal(values: &[f32], first: &mut [f32], second: &mut [f32]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            let (pairs, rest) = values.as_chunks::<2>();
+            for ((pair, first), second) in pairs.iter().zip(&mut *first).zip(second) {
+                [*first, *second] = *pair;
+            }
+            if let (Some(first), Some(value)) = (first.get_mut(pairs.len()), rest.first()) {
+                *first = *value;
+            }
+        },
+    );
+}
+
+/// The elements of one slice and of the other in turn: what [`deal`] undoes. What has no room is left out.
+pub(super) fn interleave(first: &[f32], second: &[f32], values: &mut [f32]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            let (pairs, rest) = values.as_chunks_mut::<2>();
+            for ((pair, first), second) in pairs.iter_mut().zip(first).zip(second) {
+                *pair = [*first, *second];
+            }
+            if let (Some(value), Some(first)) = (rest.first_mut(), first.get(pairs.len())) {
+                *value = *first;
+            }
+        },
+    );
+}
+
 /// Adds up a function of each element: in float32 within blocks, in float64 between them.
 #[inline(always)]
 pub(super) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f64 {

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::conv::Dense;
 use super::gemm::{Matrix, Mode, Threads, multiply};
-use super::lanes::vectorised;
+use super::lanes::{deal, interleave};
 use super::winograd_tiles::{OfFilter, OfGradient, OfInput, Tiles, ToFilter, ToOutput, transform};
 
 /// Values of a tile.
@@ -200,7 +200,8 @@ impl Places {
                 let (pitch, halves) = lines.halves(self.across);
                 transform(ToOutput, &tiles, halves, pitch);
                 for (halves, line) in halves.chunks_exact(2 * pitch).zip(output.chunks_exact_mut(width)) {
-                    join(halves.split_at(pitch), line);
+                    let (even, odd) = halves.split_at(pitch);
+                    interleave(even, odd, line);
                 }
             }
         });
@@ -256,7 +257,8 @@ impl Lines {
                 None => halves.fill(0.0),
                 Some(line) => {
                     self.padded[before[1]..][..taken].copy_from_slice(&plane[line * width..][..taken]);
-                    part(&self.padded, halves.split_at_mut(length / 2));
+                    let (even, odd) = halves.split_at_mut(length / 2);
+                    deal(&self.padded, even, odd);
                 }
             }
         }
@@ -274,34 +276,6 @@ impl Lines {
         self.values.resize(4 * across, 0.0);
         (across, &mut self.values)
     }
-}
-
-/// The even and the odd columns of a line.
-fn part(line: &[f32], (even, odd): (&mut [f32], &mut [f32])) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for ((pair, even), odd) in line.as_chunks::<2>().0.iter().zip(even).zip(odd) {
-                [*even, *odd] = *pair;
-            }
-        },
-    );
-}
-
-/// A line of its even and odd columns, of which there may be one too many.
-fn join((even, odd): (&[f32], &[f32]), line: &mut [f32]) {
-    vectorised(
-        #[inline(always)]
-        || {
-            let (pairs, rest) = line.as_chunks_mut::<2>();
-            for ((pair, even), odd) in pairs.iter_mut().zip(even).zip(odd) {
-                *pair = [*even, *odd];
-            }
-            if let (Some(last), Some(even)) = (rest.first_mut(), even.get(pairs.len())) {
-                *last = *even;
-            }
-        },
-    );
 }
 
 /// The output of one sample.
