@@ -4,6 +4,7 @@
 //! The command is the one of the same build (`cargo test --workspace` builds it), or that in `KINDLING_BIN`.
 
 mod command;
+mod cuda;
 mod optional;
 mod pictures;
 mod run;
@@ -11,6 +12,7 @@ mod same;
 mod tensors;
 
 pub use command::{Outcome, kindling, sentence_of, train};
+pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda};
 pub use optional::{Optional, run_optional};
 pub use pictures::{CLASSES, picture, picture_folder};
 pub use run::{Started, checkpoints, events, files_differ, json_of, losses, step_numbers, steps, toml_value};
