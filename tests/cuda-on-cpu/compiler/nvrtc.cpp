@@ -151,13 +151,15 @@ int to_host(Program& p) {
     if (!error.empty()) { p.log = error; return COMPILATION; }
     std::string compiler = setting("CUDASIM_CXX", "g++"), flags = setting("CUDASIM_CXXFLAGS", "-O1");
     std::string include = folder() + "/include", header;
-    for (const char* name : {"/exec.h", "/cudasim.h", "/tensor.h"}) {
+    static const char* const HEADERS[] = {"machine", "kernel", "warp", "mathematics", "halves", "atomics", "tensor_cores", "wmma", "copies",
+        "tensor_map", "tensor_maps"};
+    for (const char* name : HEADERS) {
         std::string text;
-        read(include + name, text);
+        read(include + "/cudasim/" + name + ".h", text);
         header += text;
     }
     std::string key = cache() + "/" + hash(compiler + flags + header + text), library = key + ".so";
-    p.ptx = "// cudasim host library " + library + "\n";
+    p.ptx = "// CUDA on CPU, library " + library + "\n";
     if (access(library.c_str(), R_OK) == 0) return SUCCESS;
     if (read(key + ".so.log", p.log)) return COMPILATION;
     double from = now();
