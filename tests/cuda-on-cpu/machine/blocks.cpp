@@ -101,7 +101,7 @@ void resume(Fiber& fiber) {
 
 void prepare(Fiber& fiber, unsigned index) {
     char* top = block->stacks + STACK * (index + 1);
-    void** sp = reinterpret_cast<void**>(top) - 2;  // a call leaves the stack 8 bytes off a multiple of 16
+    void** sp = reinterpret_cast<void**>(top) - 1;  // after a call the stack is 8 bytes off a multiple of 16
     *--sp = reinterpret_cast<void*>(&begin);
     sp -= 6;
     fiber.sp = sp;
