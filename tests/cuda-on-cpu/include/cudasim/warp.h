@@ -53,6 +53,8 @@ static inline Vote vote(bool in, unsigned site) {
     return op;
 }
 
+static inline bool all(const Vote& votes) { return votes.out == votes.mask; }
+
 // One lane of those that have come together: the lowest.
 static inline bool elect(unsigned site) { return (unsigned)__builtin_ctz(meet(site)) == cudasim_self->lane; }
 
@@ -65,7 +67,7 @@ static inline bool elect(unsigned site) { return (unsigned)__builtin_ctz(meet(si
 #define __shfl_xor_sync(mask, value, by, ...) cudasim::shuffle(cudasim::XOR, value, by, __COUNTER__)
 #define __shfl_up_sync(mask, value, by, ...) cudasim::shuffle(cudasim::UP, value, by, __COUNTER__)
 #define __shfl_down_sync(mask, value, by, ...) cudasim::shuffle(cudasim::DOWN, value, by, __COUNTER__)
-#define __all_sync(mask, value) ([&]{ auto v = cudasim::vote(value, __COUNTER__); return v.out == v.mask; }())
+#define __all_sync(mask, value) (cudasim::all(cudasim::vote((value), __COUNTER__)))
 #define __any_sync(mask, value) (cudasim::vote(value, __COUNTER__).out != 0)
 #define __ballot_sync(mask, value) (cudasim::vote(value, __COUNTER__).out)
 #define cudasim_ptx_activemask_b32_elect_sync_selp_b32(result) ((result) = cudasim::elect(__COUNTER__))
