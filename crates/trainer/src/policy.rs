@@ -29,6 +29,8 @@
 //! Inference takes a policy of its own: without gradients the same size needs other memory, and there are no groups to
 //! keep whole and nothing to recompute ([`Limits::of_inference`]).
 
+#[cfg(test)]
+mod pages_tests;
 mod plan;
 #[cfg(test)]
 mod tests;

@@ -112,29 +112,6 @@ fn levers_are_pulled_cheapest_first() {
 }
 
 #[test]
-fn where_tensors_share_pages_each_gets_an_allocation_of_its_own_before_anything_gets_smaller() {
-    let limits = Limits::new(8, 16).with_pages(true);
-    let mut policy = Policy::new(limits, plan(16, NONE));
-    assert!(!policy.has_own_allocations());
-    for lever in [Decision::Reclaim, Decision::Separate, Decision::Retry(plan(8, NONE))] {
-        assert_eq!(tell(&mut policy, oom(100)), lever);
-    }
-    // Once a run, and for the rest of it.
-    assert_eq!(steps_until_change(&mut policy, 1, 90, 100), None);
-    for lever in
-        [Decision::Reclaim, Decision::Retry(plan(8, STAGES)), Decision::Retry(plan(8, BLOCKS)), Decision::GiveUp]
-    {
-        assert_eq!(tell(&mut policy, oom(100)), lever);
-        assert!(policy.has_own_allocations());
-    }
-    // A tensor too large for any page: nothing cached is in its way.
-    let mut policy = Policy::new(limits, plan(16, NONE));
-    let too_large = Happened::OutOfMemory { too_large: true, capacity: None };
-    assert_eq!(tell(&mut policy, too_large), Decision::Separate);
-    assert_eq!(tell(&mut policy, too_large), Decision::Retry(plan(8, NONE)));
-}
-
-#[test]
 fn a_step_frees_cached_memory_once_and_the_next_step_may_again() {
     let mut policy = start(8, 32);
     assert_eq!(tell(&mut policy, oom(100)), Decision::Reclaim);
