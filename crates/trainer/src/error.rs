@@ -67,12 +67,9 @@ pub enum TrainError {
     },
     /// The device is lost to this process, with all that lay in its memory.
     #[error(
-        "the device was lost {}: {reason}; {}",
+        "the device was lost {}: {reason}{}",
         step.map_or("inferring".to_string(), |step| format!("at step {step}")),
-        saved.map_or("nothing of the run was saved, start it again in another folder".to_string(), |step| format!(
-            "the run is saved as it was after step {step}: continue it with --resume, or have that done by \
-             --restart-on-device-loss"
-        ))
+        what_remains(*step, *saved)
     )]
     DeviceLost {
         /// The step that failed; `None` outside training.
@@ -121,6 +118,18 @@ pub enum TrainError {
         /// Why.
         cause: RunError,
     },
+}
+
+/// What of a run is left when its device is lost.
+fn what_remains(step: Option<u64>, saved: Option<u64>) -> String {
+    match (step, saved) {
+        (_, Some(saved)) => format!(
+            "; the run is saved as it was after step {saved}: continue it with --resume, or have that done by \
+             --restart-on-device-loss"
+        ),
+        (Some(_), None) => "; nothing of the run was saved, start it again in another folder".to_string(),
+        (None, None) => String::new(),
+    }
 }
 
 impl TrainError {
