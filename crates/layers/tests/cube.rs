@@ -1,18 +1,20 @@
 //! The own operations of CubeCL's devices compute what their definitions say, on whatever device is here: a GPU, or Vulkan
-//! in software. `KINDLING_TEST_DEVICE` chooses `cuda` or `wgpu` where there are both.
+//! in software. `KINDLING_TEST_DEVICE` chooses `cuda` or `wgpu` where there are both. All of it runs on CUDA made of the CPU
+//! too (`tests/cuda-on-cpu`), as a GPU without tensor cores and as one with bfloat16.
 
 mod naive;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use burn::backend::{Dispatch, DispatchDeviceId};
+use burn::backend::{Dispatch, DispatchDevice, DispatchDeviceId};
 use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance};
 use kindling_layers::blocks::InvertedResidualConfig;
 use kindling_layers::init::initialise;
 use kindling_layers::ops::{Places, Pooling, dense, depthwise, means, scale};
 use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::{Activation, BatchNormConfig, DropPath, Padding, SqueezeExciteConfig};
-use libtest_mimic::{Arguments, Trial};
+use kindling_tests::{Optional, cuda_on_cpu, on_cuda};
+use libtest_mimic::{Arguments, Failed, Trial};
 
 use naive::convolutions::{Case, check_convolution};
 use naive::gates::check_squeeze_and_scale;
@@ -40,13 +42,16 @@ const TESTS: [Test; 12] = [
     ("the_variance_on_a_device_survives_a_large_mean", large_means),
 ];
 
+/// What the stand-in for CUDA claims to be.
+const CAPABILITIES: [&str; 2] = ["6.1", "8.0"];
+/// Chooses the device, where there are several.
+const CHOICE: &str = "KINDLING_TEST_DEVICE";
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let chosen = std::env::var("KINDLING_TEST_DEVICE").unwrap_or_default();
-    let devices = Dispatch::enumerate(DispatchDeviceId::Cube).into_iter();
-    let device =
-        devices.into_iter().find(|device| format!("{device:?}").to_lowercase().contains(&chosen)).map(Device::new);
-    let required = !chosen.is_empty() || std::env::var("KINDLING_REQUIRE_WGPU").is_ok_and(|value| value == "1");
+    let choice = std::env::var(CHOICE).ok();
+    let device = device(choice.as_deref().unwrap_or_default());
+    let required = choice.is_some() || is_required("KINDLING_REQUIRE_WGPU");
     let missing = "needs a GPU with a driver, or Debian's mesa-vulkan-drivers";
     let trial = |(name, test): Test| match device.clone() {
         Some(device) => Trial::test(name, move || {
@@ -55,11 +60,46 @@ fn main() -> ExitCode {
         }),
         None => Trial::test(name, move || Err(format!("this test {missing}").into())).with_ignored_flag(!required),
     };
-    let conclusion = libtest_mimic::run(&arguments, TESTS.map(trial).into());
+    let mut trials: Vec<Trial> = TESTS.map(trial).into();
+    let Optional { missing: no_compiler, required_by } = cuda_on_cpu();
+    if choice.is_none() {
+        let left_out = no_compiler.is_some() && !is_required(required_by);
+        for capability in CAPABILITIES {
+            let name = format!("every_test_on_cuda_made_of_the_cpu_{capability}");
+            trials.push(Trial::test(name, move || on_cuda_on_cpu(capability)).with_ignored_flag(left_out));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
     if device.is_none() && !required && !arguments.list {
-        println!("not run: {} tests, each {missing}\n", conclusion.num_ignored);
+        println!("not run: {} tests, each {missing}\n", TESTS.len());
+    }
+    if let (Some(missing), true, false) = (no_compiler, choice.is_none(), arguments.list) {
+        println!("not run: {} tests, each needs {missing}\n", CAPABILITIES.len());
     }
     conclusion.exit_code()
+}
+
+fn is_required(by: &str) -> bool {
+    std::env::var(by).is_ok_and(|value| value == "1")
+}
+
+/// The first device with kernels whose name begins so.
+fn device(name: &str) -> Option<Device> {
+    let is_called = |device: &DispatchDevice| format!("{device:?}").to_lowercase().starts_with(&format!("cube({name}"));
+    Dispatch::enumerate(DispatchDeviceId::Cube).into_iter().find(is_called).map(Device::new)
+}
+
+/// Runs this program once more, where the loader finds the stand-in for CUDA.
+fn on_cuda_on_cpu(capability: &str) -> Result<(), Failed> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let output = on_cuda(&mut command, capability).env(CHOICE, "cuda").output()?;
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // A panic on a thread of the device leaves the results right and memory allocated.
+    let passed = text.contains(&format!("{} passed", TESTS.len())) && !errors.contains("panicked at");
+    match output.status.success() && passed {
+        true => Ok(()),
+        false => Err(format!("{}\n{text}\n{errors}", output.status).into()),
+    }
 }
 
 /// Maps in both layouts.
