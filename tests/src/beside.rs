@@ -18,6 +18,8 @@ pub struct Beside<'a> {
     pub recompute: &'a str,
     /// Compute capability that the device claims.
     pub capability: &'a str,
+    /// Whether it makes images.
+    pub gan: bool,
 }
 
 /// Tensors by name with their distance: the norm of the difference over the norm of the CPU's.
@@ -74,11 +76,10 @@ pub fn step_beside_cpu(of: Beside, folder: &Path) -> StepDistances {
             }
         }
     }
-    let gan = is_gan(of.model);
     let [cpu, cuda] = ["cpu", "cuda"].map(|device| {
         let run = folder.join(device);
         let mut command = kindling();
-        if gan {
+        if of.gan {
             command.args(["gan", "train", "--iterations", "1", "--compare", "0", "--features", "8"]);
         } else {
             // The momentum of the first step is the gradient.
@@ -109,7 +110,7 @@ pub fn step_beside_cpu(of: Beside, folder: &Path) -> StepDistances {
     let mut worst = distances(&large, &other_gradients);
     worst.sort_by(|a, b| a.1.total_cmp(&b.1));
     // An iteration of a GAN is no step of one loss: its networks' gradients say all.
-    let loss = if gan { 0.0 } else { (losses(&cpu)[0] - losses(&cuda)[0]).abs() / losses(&cpu)[0] };
+    let loss = if of.gan { 0.0 } else { (losses(&cpu)[0] - losses(&cuda)[0]).abs() / losses(&cpu)[0] };
     StepDistances {
         loss,
         gradients: norm(&difference(&gradients, &other_gradients)) / all,
@@ -129,10 +130,6 @@ pub fn registry() -> (Vec<String>, Vec<String>) {
     let names =
         |of: Vec<serde_json::Value>| of.iter().filter_map(|of| Some(of["name"].as_str()?.to_string())).collect();
     (names(classifiers), names(gans))
-}
-
-fn is_gan(model: &str) -> bool {
-    registry().1.iter().any(|name| name == model)
 }
 
 fn finish(command: &mut std::process::Command, device: &str, of: Beside) {
