@@ -1,5 +1,5 @@
 // A stand-in for NVRTC. It keeps what was compiled, so that every kernel is compiled once and for all processes, and can
-// compile for the host. CUDASIM_KERNELS is `ptx` (the real NVRTC, kernels do nothing), `host` (they run on the CPU) or
+// compile for the host. CUDASIM_KERNELS is `host` (kernels run on the CPU), `ptx` (the real NVRTC, kernels do nothing) or
 // `both` (the real NVRTC must accept what runs on the CPU).
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@ extern char** environ;
 
 namespace {
 
-enum Result { SUCCESS = 0, INVALID_INPUT = 3, INVALID_PROGRAM = 4, COMPILATION = 6, INTERNAL = 11 };
+enum Result { SUCCESS = 0, INVALID_INPUT = 3, INVALID_PROGRAM = 4, INVALID_OPTION = 5, COMPILATION = 6, INTERNAL = 11 };
 
 struct Program {
     std::string source, ptx, log;
@@ -103,7 +103,7 @@ struct Real {
     int (*destroy)(void**);
     bool there = false;
     Real() {
-        void* library = dlopen(setting("CUDASIM_NVRTC", setting("CUDA_PATH", folder()) + "/lib/libnvrtc.so.12").c_str(), RTLD_NOW | RTLD_LOCAL);
+        void* library = dlopen(setting("CUDASIM_NVRTC", setting("CUDA_PATH", folder()) + "/lib64/libnvrtc.so.12").c_str(), RTLD_NOW | RTLD_LOCAL);
         if (!library) { fprintf(stderr, "cudasim: %s\n", dlerror()); return; }
         auto find = [&](auto& f, const char* name) { f = reinterpret_cast<std::decay_t<decltype(f)>>(dlsym(library, name)); };
         find(create, "nvrtcCreateProgram"); find(compile, "nvrtcCompileProgram"); find(size, "nvrtcGetPTXSize");
@@ -151,13 +151,15 @@ int to_host(Program& p) {
     if (!error.empty()) { p.log = error; return COMPILATION; }
     std::string compiler = setting("CUDASIM_CXX", "g++"), flags = setting("CUDASIM_CXXFLAGS", "-O1");
     std::string include = folder() + "/include", header;
-    for (const char* name : {"/exec.h", "/cudasim.h", "/tensor.h"}) {
+    static const char* const HEADERS[] = {"machine", "kernel", "warp", "mathematics", "halves", "atomics", "tensor_cores", "wmma", "copies",
+        "tensor_map", "tensor_maps"};
+    for (const char* name : HEADERS) {
         std::string text;
-        read(include + name, text);
+        read(include + "/cudasim/" + name + ".h", text);
         header += text;
     }
     std::string key = cache() + "/" + hash(compiler + flags + header + text), library = key + ".so";
-    p.ptx = "// cudasim host library " + library + "\n";
+    p.ptx = "// CUDA on CPU, library " + library + "\n";
     if (access(library.c_str(), R_OK) == 0) return SUCCESS;
     if (read(key + ".so.log", p.log)) return COMPILATION;
     double from = now();
@@ -193,7 +195,12 @@ int to_host(Program& p) {
 #pragma GCC visibility push(default)
 extern "C" {
 
-int nvrtcVersion(int* major, int* minor) { *major = 12; *minor = 8; return SUCCESS; }
+int nvrtcVersion(int* major, int* minor) {
+    *major = 12;
+    *minor = 8;
+    sscanf(setting("CUDASIM_NVRTC_VERSION", "12.8").c_str(), "%d.%d", major, minor);
+    return SUCCESS;
+}
 const char* nvrtcGetErrorString(int r) { return r == SUCCESS ? "NVRTC_SUCCESS" : r == COMPILATION ? "NVRTC_ERROR_COMPILATION" : "NVRTC_ERROR"; }
 
 int nvrtcCreateProgram(void** out, const char* source, const char*, int headers, const char* const*, const char* const*) {
@@ -205,8 +212,16 @@ int nvrtcDestroyProgram(void** program) { delete static_cast<Program*>(*program)
 
 int nvrtcCompileProgram(void* program, int count, const char* const* options) {
     Program& p = *static_cast<Program*>(program);
-    std::string kernels = setting("CUDASIM_KERNELS", "ptx");
+    std::string kernels = setting("CUDASIM_KERNELS", "host");
     std::vector<std::string> all(options, options + count);
+    int major, minor, architecture;
+    nvrtcVersion(&major, &minor);
+    for (auto& option : all)
+        // CUDA 12 has dropped everything before Maxwell, CUDA 13 everything before Turing.
+        if (sscanf(option.c_str(), "--gpu-architecture=sm_%d", &architecture) == 1 && architecture < (major >= 13 ? 75 : 50)) {
+            p.log = "nvrtc: error: invalid value for --gpu-architecture (-arch): " + option;
+            return INVALID_OPTION;
+        }
     if (kernels != "host")
         if (int r = to_ptx(p, all)) return r;
     return kernels == "ptx" ? int(SUCCESS) : to_host(p);
