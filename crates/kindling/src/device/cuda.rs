@@ -25,10 +25,13 @@ pub(crate) fn missing(index: usize) -> Option<String> {
 }
 
 /// NVIDIA GPUs that the driver shows to this process.
+#[cfg(feature = "cuda")]
 pub(crate) fn count() -> usize {
-    #[cfg(feature = "cuda")]
-    return super::driver::count().unwrap_or(0);
-    #[cfg(not(feature = "cuda"))]
+    super::driver::count().unwrap_or(0)
+}
+
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn count() -> usize {
     0
 }
 
