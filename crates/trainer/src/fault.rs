@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::rc::Rc;
 use std::str::FromStr;
 
 /// A place in a step where a device may fail.
@@ -54,7 +55,17 @@ enum Kind {
     Panic,
     /// An error that has nothing to do with memory.
     Error,
+    /// The device is lost to the process.
+    Lost,
 }
+
+const KINDS: [(&str, Kind); 5] = [
+    ("oom", Kind::OutOfMemory),
+    ("toolarge", Kind::TooLarge),
+    ("panic", Kind::Panic),
+    ("error", Kind::Error),
+    ("lost", Kind::Lost),
+];
 
 impl Kind {
     fn text(self) -> &'static str {
@@ -63,6 +74,7 @@ impl Kind {
             Self::TooLarge => "can't allocate buffer of size: 68719476736",
             Self::Panic => "Should run when selected by autotune.",
             Self::Error => "The tensors have incompatible shapes",
+            Self::Lost => "The device is poisoned\nCaused by:\n  cuLaunchKernel failed with status 700",
         }
     }
 }
@@ -75,10 +87,10 @@ struct Fault {
     micro: Option<usize>,
 }
 
-/// The failures that are still to come.
+/// The failures that are still to come. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    left: RefCell<Vec<Fault>>,
+    left: Rc<RefCell<Vec<Fault>>>,
 }
 
 impl Faults {
@@ -91,6 +103,11 @@ impl Faults {
             Ok(text) => text.parse().map_err(|reason| format!("KINDLING_FAULT: {reason}")),
             Err(_) => Ok(Self::default()),
         }
+    }
+
+    /// Those that are still to come, as [`Faults::of_environment`] reads them: for the process that goes on after this one.
+    pub fn remaining(&self) -> String {
+        self.left.borrow().iter().map(Fault::to_string).collect::<Vec<_>>().join(";")
     }
 
     /// Fails if that was asked for here.
@@ -116,7 +133,16 @@ impl FromStr for Faults {
     fn from_str(text: &str) -> Result<Self, String> {
         let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
         let left: Result<Vec<Fault>, String> = entries.map(str::parse).collect();
-        Ok(Self { left: RefCell::new(left?) })
+        Ok(Self { left: Rc::new(RefCell::new(left?)) })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = KINDS.iter().find(|(_, kind)| *kind == self.kind).map_or("", |(name, _)| name);
+        let phase = PHASES.iter().find(|(_, phase)| *phase == self.phase).map_or("", |(name, _)| name);
+        write!(f, "{kind}@step={},phase={phase}", self.step)?;
+        self.micro.map_or(Ok(()), |micro| write!(f, ",micro={micro}"))
     }
 }
 
@@ -126,13 +152,8 @@ impl FromStr for Fault {
     fn from_str(text: &str) -> Result<Self, String> {
         let not = |what: &dyn fmt::Display| format!("`{what}` in `{text}` is not understood");
         let (kind, place) = text.split_once('@').ok_or_else(|| not(&text))?;
-        let kind = match kind {
-            "oom" => Kind::OutOfMemory,
-            "toolarge" => Kind::TooLarge,
-            "panic" => Kind::Panic,
-            "error" => Kind::Error,
-            other => return Err(not(&other)),
-        };
+        let found = KINDS.iter().find(|(name, _)| *name == kind);
+        let kind = found.map(|(_, kind)| *kind).ok_or_else(|| not(&kind))?;
         let (mut step, mut phase, mut micro) = (None, None, None);
         for pair in place.split(',') {
             match pair.split_once('=') {
@@ -162,7 +183,9 @@ mod tests {
             "oom@step=3,phase=backward,micro=1; panic@step=7,phase=forward".parse().expect("two faults");
         let fails = |step, phase, micro| catch_unwind(AssertUnwindSafe(|| faults.at(step, phase, micro))).is_err();
         assert!(!fails(3, Phase::Backward, 0) && !fails(2, Phase::Backward, 1) && !fails(3, Phase::Forward, 1));
+        assert_eq!(faults.clone().remaining(), "oom@step=3,phase=backward,micro=1;panic@step=7,phase=forward");
         assert!(fails(3, Phase::Backward, 1));
+        assert_eq!(faults.remaining(), "panic@step=7,phase=forward");
         assert!(!fails(3, Phase::Backward, 1));
         assert!(fails(7, Phase::Forward, 5));
     }
