@@ -2,11 +2,26 @@
 //!
 //! A promise about failures has to be tested against failures. Each entry fires once, at the place it names, with a text
 //! that Burn's runtimes really produce, by the way they produce it: a panic.
+//!
+//! And a test that compares runs has to be tested against wrong ones: `wrong@step=2,scale=0.5` gives a wrong result and
+//! no failure. It is wrong at every attempt of the step (`step=every` in all steps), for both networks of a GAN:
+//!
+//! | entry | what is wrong |
+//! |---|---|
+//! | `wrong@step=2,scale=0.5` | the sum of the gradients is multiplied by this; `-1` turns it round |
+//! | `wrong@step=2,rate=0.5` | the learning rate is multiplied by this |
+//! | `wrong@step=2,lost=1` | the second micro-batch is left out |
+//! | `wrong@step=2,doubled=0` | the first micro-batch is added twice |
+//! | `wrong@step=2,stale=statistics` | the running statistics stay as they were; also `network` (all that a forward pass reads), `optimizer` and `average` |
+
+mod wrong;
 
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
+
+use wrong::Wrong;
 
 /// A place in a step where a device may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,10 +102,11 @@ struct Fault {
     micro: Option<usize>,
 }
 
-/// The failures that are still to come. Clones share them.
+/// The failures that are still to come, which clones share, and what is to go wrong without one.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     left: Rc<RefCell<Vec<Fault>>>,
+    wrong: Vec<Wrong>,
 }
 
 impl Faults {
@@ -131,9 +147,14 @@ impl FromStr for Faults {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
-        let left: Result<Vec<Fault>, String> = entries.map(str::parse).collect();
-        Ok(Self { left: Rc::new(RefCell::new(left?)) })
+        let (mut left, mut wrong) = (Vec::new(), Vec::new());
+        for entry in text.split(';').map(str::trim).filter(|entry| !entry.is_empty()) {
+            match entry.strip_prefix("wrong@") {
+                Some(what) => wrong.push(what.parse()?),
+                None => left.push(entry.parse()?),
+            }
+        }
+        Ok(Self { left: Rc::new(RefCell::new(left)), wrong })
     }
 }
 

@@ -104,7 +104,7 @@ struct Real {
     int (*destroy)(void**);
     bool there = false;
     Real() {
-        void* library = dlopen(setting("CUDASIM_NVRTC", setting("CUDA_PATH", folder()) + "/lib64/libnvrtc.so.12").c_str(), RTLD_NOW | RTLD_LOCAL);
+        void* library = dlopen(setting("CUDASIM_NVRTC", setting("CUDA_PATH", folder()) + "/lib/libnvrtc.so.12").c_str(), RTLD_NOW | RTLD_LOCAL);
         if (!library) { fprintf(stderr, "cudasim: %s\n", dlerror()); return; }
         auto find = [&](auto& f, const char* name) { f = reinterpret_cast<std::decay_t<decltype(f)>>(dlsym(library, name)); };
         find(create, "nvrtcCreateProgram"); find(compile, "nvrtcCompileProgram"); find(size, "nvrtcGetPTXSize");
