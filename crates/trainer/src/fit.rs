@@ -2,7 +2,6 @@
 
 mod keep;
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -10,21 +9,20 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader, Split};
 use kindling_layers::Classifier;
-use kindling_memory::{Meter, has_pages};
+use kindling_memory::Meter;
 use kindling_runs::{BadSamples, Event, EventLog, RunDir};
 
-use crate::checkpoint::{Checkpoints, Kept};
+use crate::checkpoint::Checkpoints;
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::evaluate::{Inference, evaluate};
 use crate::fault::Faults;
-use crate::host_copy::{HostCopy, separate};
 use crate::learner::Learner;
 use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Plan, Policy};
 use crate::records;
-use crate::recovery::carry_out;
+use crate::recovery::{abandon_graph, carry_out};
 use crate::schedule::Schedule;
 use crate::state::{Best, Progress, TrainState};
 use crate::step::StepEngine;
@@ -82,9 +80,8 @@ pub struct Trainer<'a, M: Classifier> {
     bad_samples: BadSamples,
     meter: Meter,
     state: TrainState<Learner<M>>,
-    /// The step of the newest checkpoint that this process wrote or began with.
+    /// The step of the newest checkpoint this process wrote.
     saved: Option<u64>,
-    host_copy: HostCopy,
     /// Whether the device's kernels are chosen: at once where there is nothing to choose.
     warm: bool,
     began: Instant,
@@ -112,7 +109,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let optimizer = Optimizer::new(config.optimizer);
         let state = TrainState {
             learner: Learner::new("model", model, optimizer, config.ema.is_some()),
-            policy: policy(&config, setup.start, &setup.device),
+            policy: policy(&config, setup.start),
             loss_scale: LossScale::new(config.precision),
             progress: Progress::default(),
         };
@@ -124,8 +121,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let meter = Meter::new(&setup.device);
         let began = Instant::now();
         // Only devices that compile kernels have pools.
-        let warm = !has_pages(&setup.device);
-        let host_copy = HostCopy::new(&setup.device);
+        let warm = setup.device.memory_pool_usage().is_none();
         Ok(Self {
             config,
             setup,
@@ -137,7 +133,6 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             meter,
             state,
             saved: None,
-            host_copy,
             warm,
             began,
         })
@@ -155,14 +150,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             self.state.policy = asked;
         }
         let step = self.state.progress.step;
-        self.saved = Some(step);
         self.log.rewind_to(step)?;
         self.emit(Event::Resumed { step }, observer)
-    }
-
-    /// An error that came after training: of a lost device, with what is saved of the run.
-    pub fn with_checkpoint(&self, error: TrainError) -> TrainError {
-        error.with_saved(self.saved)
     }
 
     /// Where the run is.
@@ -208,27 +197,13 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// # Errors
     /// The first thing that went wrong. The state is that of the last good step, and the last checkpoint is intact.
     pub fn fit(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
-        self.host_copy.refresh(&self.state);
-        self.epochs(observer).map_err(|error| self.ended_by(error, observer))
-    }
-
-    /// Saves the steps before what ended the run: a step that failed changed nothing.
-    fn ended_by(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
-        let step = self.state.progress.step;
-        let readable = !(error.is_device_lost() && self.host_copy.is_kept());
-        if self.saved != Some(step) && step > 0 && readable {
-            // If this fails too, the first error is the one to report.
+        let outcome = self.epochs(observer);
+        // A step that failed changed nothing, so the steps before it need not be lost. If this fails too, the older
+        // checkpoint is still there and the first error is the one to report.
+        if outcome.is_err() && self.saved != Some(self.state.progress.step) && self.state.progress.step > 0 {
             let _ = self.checkpoint(observer);
         }
-        let mut error = error;
-        if self.saved != Some(step)
-            && let Some((copied, path)) = self.host_copy.save(self.saved, &self.checkpoints)
-        {
-            self.saved = Some(copied);
-            error = error.of_lost_device();
-            let _ = self.emit(Event::Checkpoint { step: copied, path }, observer);
-        }
-        error.with_saved(self.saved)
+        outcome
     }
 
     fn epochs(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
@@ -304,24 +279,14 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     ) -> Result<(), TrainError> {
         let step = self.state.progress.step + 1;
         let lr = self.schedule.rate(step);
-        let Self { engine, state, setup, .. } = self;
-        let device = &setup.device;
-        let learner = RefCell::new(&mut state.learner);
+        let Self { engine, state, setup, .. } = &*self;
         let mut recoveries = Vec::new();
         let outcome = carry_out(
             &state.policy,
-            device,
-            || {
-                let mut learner = learner.borrow_mut();
-                learner.make_room(device);
-                separate(&mut **learner, device);
-            },
+            &setup.device,
+            || abandon_graph(&state.learner.model, &setup.device),
             |recovery| recoveries.push(recovery.clone()),
-            |plan| {
-                let learner = learner.borrow();
-                let computed = engine.compute(&learner, batch, plan, step, lr, state.loss_scale.factor());
-                computed.map_err(|error| error.with_use(|| learner.in_use(device)))
-            },
+            |plan| engine.compute(&state.learner, batch, plan, step, lr, state.loss_scale.factor()),
         );
         self.tell("training", recoveries, observer)?;
         let seconds = started.elapsed().as_secs_f64();
@@ -344,9 +309,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             waiting_seconds,
             seconds: self.began.elapsed().as_secs_f64(),
         };
-        self.emit(event, observer)?;
-        self.host_copy.refresh(&self.state);
-        Ok(())
+        self.emit(event, observer)
     }
 
     /// Scores the model on the validation samples and keeps its weights if it is the best so far.
@@ -376,8 +339,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
 }
 
 /// Which plans a run chooses from, and where it starts.
-pub(crate) fn policy(config: &TrainConfig, start: Plan, device: &Device) -> Policy {
-    let mut limits = Limits::new(config.largest_group(), config.batch_size).with_pages(has_pages(device));
+pub(crate) fn policy(config: &TrainConfig, start: Plan) -> Policy {
+    let mut limits = Limits::new(config.largest_group(), config.batch_size);
     if let Some(most) = config.micro_batch {
         limits = limits.with_largest(most);
     }

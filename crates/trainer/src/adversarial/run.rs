@@ -1,6 +1,5 @@
 //! The run: iteration after iteration, with previews and checkpoints.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -8,7 +7,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader};
 use kindling_layers::{Critic, Generator};
-use kindling_memory::{Meter, has_pages};
+use kindling_memory::Meter;
 use kindling_runs::{Event, EventLog, RunDir};
 
 use super::calibrate::calibrate;
@@ -16,16 +15,15 @@ use super::config::AdversarialConfig;
 use super::guards::Guards;
 use super::pair::Pair;
 use super::step::AdversarialEngine;
-use crate::checkpoint::{Checkpoints, Kept};
+use crate::checkpoint::Checkpoints;
 use crate::error::TrainError;
 use crate::fault::Faults;
 use crate::fit::{Ended, Observer};
-use crate::host_copy::{HostCopy, separate};
 use crate::loss_scale::LossScale;
 use crate::norm_momentum::NormMomentum;
 use crate::policy::{Limits, Plan, Policy, Recompute};
 use crate::records;
-use crate::recovery::carry_out;
+use crate::recovery::{abandon_graph, carry_out};
 use crate::state::{Progress, TrainState};
 
 /// The two networks, on the plain device, with their initial weights.
@@ -78,9 +76,8 @@ pub struct AdversarialTrainer<'a, G: Generator, D: Critic> {
     meter: Meter,
     state: TrainState<Pair<G, D>>,
     guards: Guards,
-    /// The iteration of the newest checkpoint that this process wrote or began with.
+    /// The iteration of the newest checkpoint this process wrote.
     saved: Option<u64>,
-    host_copy: HostCopy,
     began: Instant,
 }
 
@@ -110,7 +107,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         };
         let state = TrainState {
             learner: Pair::new(networks.generator, networks.critic, &config),
-            policy: policy(&config, setup.start, &setup.device),
+            policy: policy(&config, setup.start),
             loss_scale: LossScale::new(config.precision),
             progress: Progress::default(),
         };
@@ -118,8 +115,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         let log = EventLog::open(&setup.run.events())?;
         let meter = Meter::new(&setup.device);
         let (guards, began) = (Guards::default(), Instant::now());
-        let host_copy = HostCopy::new(&setup.device);
-        Ok(Self { config, setup, engine, checkpoints, log, meter, state, guards, saved: None, host_copy, began })
+        Ok(Self { config, setup, engine, checkpoints, log, meter, state, guards, saved: None, began })
     }
 
     /// Continues from the newest checkpoint: the log forgets what came after it.
@@ -134,7 +130,6 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
             self.state.policy = asked;
         }
         let step = self.state.progress.step;
-        self.saved = Some(step);
         self.log.rewind_to(step)?;
         self.emit(Event::Resumed { step }, observer)
     }
@@ -182,26 +177,13 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     /// # Errors
     /// The first thing that went wrong. The state is that of the last good iteration, and the last checkpoint is intact.
     pub fn fit(&mut self, preview: &mut dyn Preview<G>, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
-        self.host_copy.refresh(&self.state);
-        self.iterations(preview, observer).map_err(|error| self.ended_by(error, observer))
-    }
-
-    /// Saves the iterations before what ended the run, as a run of one network does.
-    fn ended_by(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
+        let outcome = self.iterations(preview, observer);
+        // As with one network: what was good need not be lost, and the first error is the one to report.
         let step = self.state.progress.step;
-        let readable = !(error.is_device_lost() && self.host_copy.is_kept());
-        if self.saved != Some(step) && step > 0 && readable {
+        if outcome.is_err() && self.saved != Some(step) && step > 0 {
             let _ = self.checkpoint(observer);
         }
-        let mut error = error;
-        if self.saved != Some(step)
-            && let Some((copied, path)) = self.host_copy.save(self.saved, &self.checkpoints)
-        {
-            self.saved = Some(copied);
-            error = error.of_lost_device();
-            let _ = self.emit(Event::Checkpoint { step: copied, path }, observer);
-        }
-        error.with_saved(self.saved)
+        outcome
     }
 
     fn iterations(&mut self, preview: &mut dyn Preview<G>, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
@@ -248,20 +230,14 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         observer: &mut dyn Observer,
     ) -> Result<(), TrainError> {
         let step = self.state.progress.step + 1;
-        let Self { engine, state, setup, .. } = self;
-        let device = &setup.device;
-        let pair = RefCell::new(&mut state.learner);
+        let Self { engine, state, setup, .. } = &*self;
         let mut recoveries = Vec::new();
         let outcome = carry_out(
             &state.policy,
-            device,
-            || {
-                let mut pair = pair.borrow_mut();
-                pair.make_room(device);
-                separate(&mut **pair, device);
-            },
+            &setup.device,
+            || abandon_graph(&state.learner.generator.model, &setup.device),
             |recovery| recoveries.push(recovery.clone()),
-            |plan| engine.compute(&pair.borrow(), batch, plan, step, state.loss_scale.factor()),
+            |plan| engine.compute(&state.learner, batch, plan, step, state.loss_scale.factor()),
         );
         records::tell(&mut self.state, &mut self.log, "training", recoveries, observer)?;
         let seconds = started.elapsed().as_secs_f64();
@@ -290,7 +266,6 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         for text in self.guards.after(&good.indicators) {
             self.emit(Event::Warned { step, text }, observer)?;
         }
-        self.host_copy.refresh(&self.state);
         Ok(())
     }
 
@@ -315,9 +290,9 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
 
 /// Which plans a run chooses from, and where it starts. A generator has one kind of cuts, so that there are two levels
 /// of recomputation.
-fn policy(config: &AdversarialConfig, start: Plan, device: &Device) -> Policy {
+fn policy(config: &AdversarialConfig, start: Plan) -> Policy {
     let level = |recompute: Recompute| recompute.min(Recompute::Stages);
-    let mut limits = Limits::new(config.largest_group(), config.batch_size).with_pages(has_pages(device));
+    let mut limits = Limits::new(config.largest_group(), config.batch_size);
     if let Some(most) = config.micro_batch {
         limits = limits.with_largest(most);
     }
