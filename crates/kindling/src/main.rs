@@ -1,7 +1,5 @@
 //! The `kindling` command: parse, call, print. The work is done by the libraries under it.
 
-#[cfg(unix)]
-mod abort;
 mod allocator;
 mod cli;
 mod commands;
@@ -38,12 +36,13 @@ pub(crate) enum Done {
 
 fn main() -> ExitCode {
     allocator::keep_pages();
-    #[cfg(unix)]
-    abort::explain_failed_allocations();
     let cli = cli::Cli::parse();
-    memory::limit_to_system();
     quiet_panics();
-    let outcome = catch_unwind(AssertUnwindSafe(|| cli.run())).unwrap_or_else(|panic| {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        kindling_runs::check_kill().map_err(anyhow::Error::msg)?;
+        cli.run()
+    }))
+    .unwrap_or_else(|panic| {
         let reason = panic_message(panic.as_ref());
         Err(anyhow!("{reason} (this is a fault in kindling: run again with RUST_BACKTRACE=1 and report it)"))
     });

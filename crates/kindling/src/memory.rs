@@ -5,16 +5,17 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use burn::tensor::Device;
-use kindling_data::{Preprocess, keep_decoders_within};
+use kindling_data::Preprocess;
 use kindling_layers::Freeze;
 use kindling_layers::trace::Trace;
 use kindling_memory::planner::{self, OptimizerKind, Situation, Target};
-use kindling_memory::{Ballast, MemorySize, SystemLimit, grant_host, hold_ballast, limit_host, tightest_limit};
+use kindling_memory::{Ballast, MemorySize, Meter, hold_ballast, limit_host};
 use kindling_runs::DeviceFacts;
 use kindling_trainer::{OptimizerConfig, Plan, Recompute};
-use kindling_zoo::{Network, find, models};
+use kindling_zoo::{Network, models};
 
 use crate::config::{DataConfig, ModelConfig, RunConfig};
+use crate::device::cuda;
 
 /// A value, or whatever turns out to be best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,17 +78,19 @@ impl fmt::Display for MemoryBudget {
 /// A budget that is kept for as long as this lives.
 pub(crate) struct Imposed {
     pub(crate) bytes: u64,
-    _ballast: Option<Ballast>,
+    _ballast: Vec<Ballast>,
 }
 
+/// What a driver rounds allocations to: a GPU's memory cannot be divided more finely.
+const GRANULE: u64 = 2 << 20;
+
 impl MemoryBudget {
-    /// Limits the process to it on a device: on the CPU by counting, on a GPU by holding the rest.
+    /// Limits the process to it on a device: on the CPU by counting, on a GPU by holding the rest. What other processes
+    /// have of a GPU, and what its context takes, is not part of the rest.
     pub(crate) fn impose(self, device: &Device, facts: &DeviceFacts) -> Result<Imposed> {
         let on_gpu = device.memory_pool_usage().is_some();
-        let total = if on_gpu { facts.device_memory_bytes } else { tightest_limit().map(|limit| limit.bytes) };
+        let total = if on_gpu { facts.device_memory_bytes } else { installed() };
         let bytes = match (self, total) {
-            // More than the system allows would end with the system killing the process.
-            (Self::Bytes(bytes), Some(total)) if !on_gpu => bytes.min(total),
             (Self::Bytes(bytes), _) => bytes,
             (Self::Percent(share), Some(total)) => (total as f64 * share / 100.0) as u64,
             (Self::Percent(_), None) => {
@@ -96,55 +99,56 @@ impl MemoryBudget {
         };
         if !on_gpu {
             limit_host(bytes);
-            return Ok(Imposed { bytes, _ballast: None });
+            return Ok(Imposed { bytes, _ballast: Vec::new() });
         }
-        let Some(total) = total else {
+        let reserved = || Meter::new(device).read().reserved;
+        let free = || cuda::index_of(device).and_then(cuda::free);
+        let Some(mut available) = free().or(total) else {
             bail!("how much memory {} has cannot be found out, so --memory-budget cannot be kept on it", facts.device)
         };
-        let rest = total.saturating_sub(bytes);
-        match hold_ballast(device, rest) {
-            Ok(ballast) => Ok(Imposed { bytes, _ballast: Some(ballast) }),
-            Err(reason) => bail!("{} bytes of {} could not be held back: {reason}", rest, facts.device),
+        let mut held = Vec::new();
+        // Twice, because the driver may not have counted everything the first time.
+        for _ in 0..2 {
+            let rest = (available + reserved()).saturating_sub(bytes) / GRANULE * GRANULE;
+            if rest == 0 {
+                break;
+            }
+            match hold_ballast(device, rest) {
+                Ok(ballast) => held.push(ballast),
+                Err(_) if !held.is_empty() => break,
+                Err(reason) => bail!("{} bytes of {} could not be held back: {reason}", rest, facts.device),
+            }
+            available = free().unwrap_or(0);
         }
+        Ok(Imposed { bytes, _ballast: held })
     }
 }
 
-/// Share of the system's limit that is used where nothing else is asked for: the rest is for whoever shares it.
-const DEFAULT_SHARE: f64 = 0.9;
-
-/// The budget of a process nobody gave one, and the limit it is a share of.
-pub(crate) fn default_budget() -> Option<(u64, SystemLimit)> {
-    let limit = tightest_limit()?;
-    Some(((limit.bytes as f64 * DEFAULT_SHARE) as u64, limit))
-}
-
-/// Limits this process to a share of what the system lets it have, so that it stops with a sentence before it is killed.
-pub(crate) fn limit_to_system() {
-    keep_decoders_within(|bytes| Ok(Box::new(grant_host(bytes)?)));
-    if let Some((bytes, _)) = default_budget() {
-        limit_host(bytes);
-    }
+/// The memory of this machine in bytes: what its control group allows, if that is less than what is installed.
+fn installed() -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let kilobytes = read("/proc/meminfo")?
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())?;
+    let allowed = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse::<u64>().ok());
+    Some(allowed.unwrap_or(u64::MAX).min(kilobytes * 1024))
 }
 
 /// Where a run starts. With a budget, with what the planner says will fit; on a CPU without one, with one normalisation
-/// group at a time, which larger micro-batches do not make faster, and with recomputation if the system's limit asks for
-/// it; on a GPU with the whole batch. What does not fit is found out, and room is made use of.
+/// group at a time, which larger micro-batches do not make faster; on a GPU with the whole batch. What does not fit is
+/// found out, and room is made use of.
 pub(crate) fn starting_plan(config: &RunConfig, network: &Network, device: &Device, budget: Option<u64>) -> Plan {
     let group = config.train.largest_group();
     let fixed = config.train.recompute;
-    let (most, budget) = match (budget, default_budget()) {
-        (None, _) if device.memory_pool_usage().is_some() => {
-            return Plan { micro_batch: config.train.batch_size, recompute: fixed.unwrap_or(Recompute::None) };
-        }
-        (Some(budget), _) => (usize::MAX, budget),
-        (None, Some((share, _))) => (group, share),
-        (None, None) => (group, u64::MAX),
+    let Some(budget) = budget else {
+        let most = if device.memory_pool_usage().is_some() { config.train.batch_size } else { group };
+        return Plan { micro_batch: most, recompute: fixed.unwrap_or(Recompute::None) };
     };
     let trace = trace(config, network);
     let levels = fixed.map_or(Recompute::ALL.to_vec(), |level| vec![level]);
     let fitting = levels.iter().find_map(|&recompute| {
-        let (micro_batch, _) = planner::largest_micro_batch(&trace, &situation(config, recompute), budget)?;
-        Some(Plan { micro_batch: micro_batch.min(most), recompute })
+        let (micro_batch, _) = planner::largest_micro_batch(&trace, &situation(config, recompute, device), budget)?;
+        Some(Plan { micro_batch, recompute })
     });
     // If nothing is predicted to fit, the least is tried: a prediction is no refusal.
     let least = Plan { micro_batch: group, recompute: levels.last().copied().unwrap_or(Recompute::None) };
@@ -155,9 +159,14 @@ fn trace(config: &RunConfig, network: &Network) -> Trace {
     network.trace(config.data.preprocess.channels, config.data.preprocess.size)
 }
 
-/// A run as the planner sees it; its micro-batch is not looked at.
-fn situation(config: &RunConfig, recompute: Recompute) -> Situation {
+/// What a device means for a prediction: all that compile kernels have the pools of CubeCL.
+fn target(device: &Device) -> Target {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    if device.memory_pool_usage().is_some() { Target::Cuda } else { Target::Cpu { threads } }
+}
+
+/// A run as the planner sees it; its micro-batch is not looked at.
+fn situation(config: &RunConfig, recompute: Recompute, device: &Device) -> Situation {
     let train = &config.train;
     Situation {
         micro_batch: train.largest_group(),
@@ -175,7 +184,7 @@ fn situation(config: &RunConfig, recompute: Recompute) -> Situation {
         freeze: config.model.freeze,
         workers: config.workers,
         element_bytes: train.precision.bytes(),
-        ..Situation::whole_batch(train.batch_size, Target::Cpu { threads })
+        ..Situation::whole_batch(train.batch_size, target(device))
     }
 }
 
@@ -185,16 +194,16 @@ const LAYERS: usize = 10;
 const MODELS: usize = 5;
 
 /// What to say when even the smallest step does not fit: what needs the most, and what would fit.
-pub(crate) fn does_not_fit(config: &RunConfig, network: &Network, budget: Option<u64>) -> String {
+pub(crate) fn does_not_fit(config: &RunConfig, network: &Network, device: &Device, budget: Option<u64>) -> String {
     let mut lines = vec!["what this model keeps for its backward pass, largest first:".to_string()];
-    let least = situation(config, Recompute::None);
+    let least = situation(config, Recompute::None, device);
     let mut layers = planner::by_layer(&trace(config, network), &least);
     layers.sort_by_key(|layer| std::cmp::Reverse(layer.kept));
     for layer in layers.iter().take(LAYERS) {
         lines.push(format!("  {:>10}  {} ({})", MemorySize(layer.kept).to_string(), layer.name, layer.kind));
     }
-    let Some(budget) = budget.or(default_budget().map(|(share, _)| share)) else { return lines.join("\n") };
-    let smallest = situation(config, config.train.recompute.unwrap_or(Recompute::Blocks));
+    let Some(budget) = budget else { return lines.join("\n") };
+    let smallest = situation(config, config.train.recompute.unwrap_or(Recompute::Blocks), device);
     let fits = |model: &str, size: usize, norm_group: usize| -> bool {
         let altered = RunConfig {
             model: ModelConfig { name: model.to_string(), start: None, freeze: Freeze::None, ..config.model.clone() },
@@ -204,10 +213,9 @@ pub(crate) fn does_not_fit(config: &RunConfig, network: &Network, budget: Option
             },
             ..config.clone()
         };
-        // Of the layers alone: memory is what there is none of.
-        let Ok(trace) = find(model).and_then(|model| model.trace(&altered.model_options(), size)) else { return false };
+        let Ok(network) = altered.initial_network(&Device::flex()) else { return false };
         let situation = Situation { norm_group, ..smallest };
-        planner::largest_micro_batch(&trace, &situation, budget).is_some()
+        planner::largest_micro_batch(&trace(&altered, &network.0), &situation, budget).is_some()
     };
     let (size, group) = (config.data.preprocess.size, config.train.norm_group);
     lines.push(format!("what would fit into {}, by the planner:", MemorySize(budget)));

@@ -1,11 +1,10 @@
 //! The file of events: appended to line by line, rewound when a run resumes.
 
-use kindling_files as files;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::{Event, RunError, write_atomically};
+use crate::{Event, RunError, kill, write_atomically};
 
 /// `events.jsonl`, open for writing. While it is open no other process can open it for writing; when its process
 /// dies, however it dies, the next one can.
@@ -35,7 +34,7 @@ impl EventLog {
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let mut log = Self { path: path.into(), file, length: 0 };
-        let bytes = files::read(path, files::MAX_LOG_BYTES).map_err(RunError::on("read", path))?;
+        let bytes = fs::read(path).map_err(RunError::on("read", path))?;
         let whole = whole_lines(&bytes);
         log.length = whole.len() as u64;
         if whole.len() < bytes.len() {
@@ -55,6 +54,11 @@ impl EventLog {
         let mut line = serde_json::to_vec(event)
             .map_err(|error| RunError::Inexpressible { path: self.path.clone(), reason: error.to_string() })?;
         line.push(b'\n');
+        kill::reach("line");
+        if kill::asked("line-half") {
+            let _ = self.file.write_all(&line[..line.len() / 2]);
+            kill::now();
+        }
         self.write(&line)?;
         if let Event::Checkpoint { .. } = event {
             self.file.sync_data().map_err(RunError::on("write", &self.path))?;
@@ -71,7 +75,7 @@ impl EventLog {
     /// [`RunError::Malformed`] if a line cannot be read, [`RunError::Io`], [`RunError::DiskFull`]; the log is then
     /// as it was.
     pub fn rewind_to(&mut self, step: u64) -> Result<(), RunError> {
-        let bytes = files::read(&self.path, files::MAX_LOG_BYTES).map_err(RunError::on("read", &self.path))?;
+        let bytes = fs::read(&self.path).map_err(RunError::on("read", &self.path))?;
         let mut kept = Vec::with_capacity(bytes.len());
         for (line, event) in parse(&self.path, &bytes)? {
             if event.step().is_none_or(|at| at <= step) {
@@ -92,7 +96,7 @@ impl EventLog {
     /// # Errors
     /// [`RunError::Malformed`] with the line's number, or [`RunError::Io`].
     pub fn read(path: &Path) -> Result<Vec<Event>, RunError> {
-        let bytes = files::read(path, files::MAX_LOG_BYTES).map_err(RunError::on("read", path))?;
+        let bytes = fs::read(path).map_err(RunError::on("read", path))?;
         Ok(parse(path, &bytes)?.into_iter().map(|(_, event)| event).collect())
     }
 
@@ -138,7 +142,6 @@ fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<Vec<(&'a [u8], Event)>, Run
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     fn step(step: u64) -> Event {
         Event::Step {

@@ -10,10 +10,10 @@ use kindling_layers::parameters;
 use kindling_layers::pass::BatchStatistics;
 use kindling_layers::tensors::Tensors;
 use kindling_layers::{plain, room};
+use kindling_memory::MemorySize;
 
 use crate::gradients::GradientSum;
 use crate::optimizer::{Counters, Optimizer};
-use crate::parts::{OfModule, Part};
 
 /// A network, its optimizer, and the running mean of its weights.
 #[derive(Clone)]
@@ -38,13 +38,6 @@ pub(crate) struct Move {
     /// What the average keeps of itself.
     pub(crate) decay: f64,
 }
-
-/// Files of a checkpoint by name.
-pub(crate) type Parts<'a> = BTreeMap<String, Box<dyn Part + 'a>>;
-
-pub(crate) const WEIGHTS: &str = "weights.safetensors";
-pub(crate) const OPTIMIZER: &str = "optimizer.safetensors";
-pub(crate) const AVERAGE: &str = "average.safetensors";
 
 /// A learner in host memory.
 pub(crate) struct Saved {
@@ -85,27 +78,37 @@ impl<M: Module> Learner<M> {
         self.average.clone().unwrap_or_else(|| self.model.valid())
     }
 
-    /// What is to be saved, by the names of files and counters behind `prefix`.
-    pub(crate) fn parts<'a>(&'a self, prefix: &'a str) -> Parts<'a> {
-        let mut parts = Parts::new();
-        parts.insert(format!("{prefix}{WEIGHTS}"), Box::new(OfModule::of(&self.model)));
-        parts.insert(format!("{prefix}{OPTIMIZER}"), self.optimizer.part(prefix));
-        if let Some(average) = &self.average {
-            parts.insert(format!("{prefix}{AVERAGE}"), Box::new(OfModule::of(average)));
-        }
-        parts
+    /// What a device holds, and how much of it is this learner's.
+    pub(crate) fn in_use(&self, device: &Device) -> String {
+        const BYTES: u64 = size_of::<f32>() as u64;
+        let slots = parameters::slots(&self.model);
+        let bytes = |slot: &parameters::Slot| BYTES * slot.shape.iter().product::<usize>() as u64;
+        let weights: u64 = slots.iter().map(bytes).sum();
+        let moments = self.optimizer.numbers_kept();
+        let moments: u64 = slots.iter().map(|slot| moments(&slot.name) * bytes(slot)).sum();
+        let average = if self.average.is_some() { weights } else { 0 };
+        let own = [("weights", weights), ("the optimizer's state", moments), ("the average of the weights", average)];
+        let told = |name: &str, bytes: u64| format!("{name} {}", MemorySize(bytes));
+        let mut told: Vec<String> =
+            own.iter().filter(|(_, bytes)| *bytes > 0).map(|(name, b)| told(name, *b)).collect();
+        let Some(pools) = device.clone().without_autodiff().memory_pool_usage() else {
+            return format!("{} of it", told.join(", "));
+        };
+        let rest = pools.bytes_reserved.saturating_sub(weights + moments + average);
+        told.push(format!("feature maps, gradients and workspace {}", MemorySize(rest)));
+        format!("{} were taken: {}", MemorySize(pools.bytes_reserved), told.join(", "))
     }
 
-    /// Reads everything to the host at once.
-    #[cfg(test)]
+    /// Reads everything to the host.
+    ///
+    /// # Errors
+    /// What the device says.
     pub(crate) fn save(&self) -> Result<Saved, String> {
-        let read = |part: &dyn Part| crate::parts::to_host(part);
-        let (moments, counters) = read(self.optimizer.part("").as_ref())?;
-        let average = self.average.as_ref().map(|average| read(&OfModule::of(average))).transpose()?;
+        let (moments, counters) = self.optimizer.save()?;
         Ok(Saved {
-            weights: read(&OfModule::of(&self.model))?.0,
+            weights: parameters::read(&self.model)?,
             moments,
-            average: average.map(|(average, _)| average),
+            average: self.average.as_ref().map(parameters::read).transpose()?,
             counters,
         })
     }

@@ -42,8 +42,7 @@ impl Loader {
             Ok(()) => return Ok(Row { draw: Some(own), bad: None }),
             Err(error) => error,
         };
-        // Whether there is room for a sample says nothing about the sample.
-        if self.config.on_bad == OnBadSample::Fail || matches!(error, DataError::NoRoom { .. }) {
+        if self.config.on_bad == OnBadSample::Fail {
             return Err(error);
         }
         let index = place.sample as usize;

@@ -1,7 +1,5 @@
 //! The two networks: what is committed together.
 
-use std::collections::BTreeMap;
-
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::{Critic, Generator};
@@ -10,9 +8,9 @@ use super::config::AdversarialConfig;
 use super::lecam::LeCam;
 use super::spectral::SpectralNorm;
 use crate::checkpoint::{Kept, Stored};
-use crate::learner::{Learner, Parts};
+use crate::learner::Learner;
 use crate::optimizer::Optimizer;
-use crate::parts::OfHost;
+use crate::recovery::abandon_graph;
 
 const GENERATOR: &str = "generator-";
 const CRITIC: &str = "discriminator-";
@@ -52,18 +50,17 @@ impl<G: Generator, D: Critic> Pair<G, D> {
 }
 
 impl<G: Module, D: Module> Kept for Pair<G, D> {
-    fn parts(&self) -> Result<Parts<'_>, String> {
-        let mut parts = self.generator.parts(GENERATOR);
-        parts.extend(self.critic.parts(CRITIC));
+    fn store(&self) -> Result<Stored, String> {
+        let mut stored = Stored::default();
+        stored.put(GENERATOR, self.generator.save()?);
+        stored.put(CRITIC, self.critic.save()?);
         if let Some(spectral) = &self.spectral {
-            parts.insert(SPECTRAL.to_string(), Box::new(OfHost(spectral.save()?)));
+            stored.files.insert(SPECTRAL.to_string(), spectral.save()?);
         }
-        Ok(parts)
-    }
-
-    fn numbers(&self) -> BTreeMap<String, f64> {
-        let Some(LeCam { real, made }) = self.anchors else { return BTreeMap::new() };
-        ANCHORS.iter().map(|name| name.to_string()).zip([real, made]).collect()
+        if let Some(LeCam { real, made }) = self.anchors {
+            stored.numbers.extend(ANCHORS.iter().map(|name| name.to_string()).zip([real, made]));
+        }
+        Ok(stored)
     }
 
     fn restored(self, mut stored: Stored, device: &Device) -> Result<Self, String> {
@@ -77,5 +74,10 @@ impl<G: Module, D: Module> Kept for Pair<G, D> {
         let [real, made] = ANCHORS.map(|name| stored.numbers.get(name).copied());
         let anchors = real.zip(made).map(|(real, made)| LeCam { real, made });
         Ok(Self { generator, critic, spectral, anchors })
+    }
+
+    fn make_room(&self, device: &Device) {
+        abandon_graph(&self.generator.model, device);
+        abandon_graph(&self.critic.model, device);
     }
 }
