@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
-use kindling_memory::{capacity, forget_peak, peak_since, with_own_allocations};
+use kindling_memory::{capacity, forget_peak, observe, peak_since, with_own_allocations};
 
 use crate::error::TrainError;
 use crate::policy::{Decision, Happened, Plan, Policy};
@@ -92,6 +92,7 @@ pub fn make_room(device: &Device) {
     let cleaning = || {
         let plain = device.clone().without_autodiff();
         let _ = plain.sync();
+        observe(&plain);
         plain.memory_cleanup();
         let _ = plain.sync();
     };

@@ -314,7 +314,7 @@ impl Args {
         let ended = trainer.fit(&mut console);
         console.close();
         if let Err(error @ TrainError::DoesNotFit { .. }) = ended {
-            eprintln!("{}", does_not_fit(&config, &trainer.model(), budget));
+            eprintln!("{}", does_not_fit(&config, &trainer.model(), &device, budget));
             return Err(error.into());
         }
         if ended? == Ended::Interrupted {
