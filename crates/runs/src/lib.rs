@@ -41,7 +41,7 @@ pub use dir::{RunDir, read_toml};
 pub use environment::{DeviceFacts, Environment};
 pub use error::RunError;
 pub use event::Event;
-pub use log::EventLog;
+pub use log::{BroughtInLine, EventLog, LogMark};
 pub use metrics::{GanMetrics, Metrics, Score};
 pub use multi_label::MultiLabel;
 pub use report::{GanReport, Grid, Report, SamplePicture};

@@ -12,7 +12,7 @@ use kindling_layers::Classifier;
 use kindling_memory::Meter;
 use kindling_runs::{BadSamples, Event, EventLog, RunDir};
 
-use crate::checkpoint::Checkpoints;
+use crate::checkpoint::{Checkpoints, Kept};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::evaluate::{Inference, evaluate};
@@ -22,7 +22,7 @@ use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Plan, Policy};
 use crate::records;
-use crate::recovery::{abandon_graph, carry_out};
+use crate::recovery::carry_out;
 use crate::schedule::Schedule;
 use crate::state::{Best, Progress, TrainState};
 use crate::step::StepEngine;
@@ -80,6 +80,8 @@ pub struct Trainer<'a, M: Classifier> {
     bad_samples: BadSamples,
     meter: Meter,
     state: TrainState<Learner<M>>,
+    /// Whether the run had ended before it was resumed.
+    complete: bool,
     /// The step of the newest checkpoint this process wrote.
     saved: Option<u64>,
     /// Whether the device's kernels are chosen: at once where there is nothing to choose.
@@ -132,26 +134,27 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             bad_samples,
             meter,
             state,
+            complete: false,
             saved: None,
             warm,
             began,
         })
     }
 
-    /// Continues from the newest checkpoint: the log forgets what came after it.
+    /// Continues from the newest checkpoint, with which the log is brought in line. A run that had ended goes on to do
+    /// nothing, and writes nothing into its log.
     ///
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none that can be used.
     pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let asked = self.state.policy.clone();
-        self.state = self.checkpoints.load(self.state.clone(), &self.engine.device)?;
-        // What was found out is kept, unless something else is asked for now.
-        if asked.limits() != self.state.policy.limits() {
-            self.state.policy = asked;
-        }
-        let step = self.state.progress.step;
-        self.log.rewind_to(step)?;
-        self.emit(Event::Resumed { step }, observer)
+        let Self { checkpoints, state, log, engine, .. } = self;
+        self.complete = records::resume(checkpoints, state, log, &engine.device, observer)?;
+        Ok(())
+    }
+
+    /// Whether there is a checkpoint to resume from.
+    pub fn can_be_resumed(&self) -> bool {
+        !self.checkpoints.list().is_empty()
     }
 
     /// Where the run is.
@@ -189,6 +192,10 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// # Errors
     /// [`TrainError::Run`] if the log cannot be written.
     pub fn emit(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        if self.complete {
+            observer.event(&event);
+            return Ok(());
+        }
         records::emit(&mut self.log, event, observer)
     }
 
@@ -197,6 +204,12 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// # Errors
     /// The first thing that went wrong. The state is that of the last good step, and the last checkpoint is intact.
     pub fn fit(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
+        if self.complete {
+            if !self.setup.run.last_weights().exists() {
+                self.write_weights(&self.setup.run.last_weights())?;
+            }
+            return Ok(Ended::Finished);
+        }
         let outcome = self.epochs(observer);
         // A step that failed changed nothing, so the steps before it need not be lost. If this fails too, the older
         // checkpoint is still there and the first error is the one to report.
@@ -280,13 +293,16 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let step = self.state.progress.step + 1;
         let lr = self.schedule.rate(step);
         let Self { engine, state, setup, .. } = &*self;
-        let mut recoveries = Vec::new();
+        let (mut recoveries, mut used) = (Vec::new(), None);
         let outcome = carry_out(
             &state.policy,
             &setup.device,
-            || abandon_graph(&state.learner.model, &setup.device),
+            || state.learner.make_room(&setup.device),
             |recovery| recoveries.push(recovery.clone()),
-            |plan| engine.compute(&state.learner, batch, plan, step, lr, state.loss_scale.factor()),
+            |plan| {
+                used = Some(*plan);
+                engine.compute(&state.learner, batch, plan, step, lr, state.loss_scale.factor())
+            },
         );
         self.tell("training", recoveries, observer)?;
         let seconds = started.elapsed().as_secs_f64();
@@ -309,7 +325,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             waiting_seconds,
             seconds: self.began.elapsed().as_secs_f64(),
         };
-        self.emit(event, observer)
+        self.emit(event, observer)?;
+        records::replanned(&mut self.log, step, (used, self.state.policy.plan()), observer)
     }
 
     /// Scores the model on the validation samples and keeps its weights if it is the best so far.

@@ -23,6 +23,7 @@ mod gradients;
 mod learner;
 mod loss;
 mod loss_scale;
+mod manifest;
 mod micro_batch;
 mod norm_momentum;
 mod optimizer;
@@ -48,7 +49,7 @@ pub mod engine {
 }
 
 pub use checkpoint::Checkpoints;
-pub use config::{OptimizerConfig, TrainConfig};
+pub use config::{MOST_SAMPLES, OptimizerConfig, TrainConfig};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, predict};
 pub use fault::Faults;

@@ -48,7 +48,12 @@ pub fn carry_out<T>(
             }
             Err(TrainError::OutOfMemory { reason, too_large, micro_batch, .. }) => (reason, too_large, micro_batch),
             Err(TrainError::InferenceOutOfMemory { reason, too_large, images }) => (reason, too_large, images),
-            Err(other) => return Err(other),
+            // The graph of a step that was computed to its end is gone.
+            Err(other @ TrainError::NotFinite { .. }) => return Err(other),
+            Err(other) => {
+                make_room();
+                return Err(other);
+            }
         };
         let (next, decision) = policy.after(Happened::OutOfMemory { too_large, capacity: capacity(device) });
         policy = next;
@@ -56,7 +61,11 @@ pub fn carry_out<T>(
             Decision::Reclaim => "freed what was cached".to_string(),
             Decision::Retry(smaller) => describe(&plan, &smaller),
             Decision::Continue => "tried again".to_string(),
-            Decision::GiveUp => return Err(TrainError::DoesNotFit { micro_batch, reason, tried }),
+            Decision::GiveUp => {
+                // Whoever saves what was reached before needs the memory that this attempt still holds.
+                make_room();
+                return Err(TrainError::DoesNotFit { micro_batch, reason, tried });
+            }
         };
         make_room();
         let seconds = began.elapsed().as_secs_f64();
@@ -65,7 +74,8 @@ pub fn carry_out<T>(
     }
 }
 
-fn describe(from: &Plan, to: &Plan) -> String {
+/// A change of plan in words.
+pub(crate) fn describe(from: &Plan, to: &Plan) -> String {
     if from.recompute != to.recompute {
         format!("recomputation of activations {} -> {}", from.recompute, to.recompute)
     } else {

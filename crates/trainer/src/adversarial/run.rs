@@ -15,7 +15,7 @@ use super::config::AdversarialConfig;
 use super::guards::Guards;
 use super::pair::Pair;
 use super::step::AdversarialEngine;
-use crate::checkpoint::Checkpoints;
+use crate::checkpoint::{Checkpoints, Kept};
 use crate::error::TrainError;
 use crate::fault::Faults;
 use crate::fit::{Ended, Observer};
@@ -23,7 +23,7 @@ use crate::loss_scale::LossScale;
 use crate::norm_momentum::NormMomentum;
 use crate::policy::{Limits, Plan, Policy, Recompute};
 use crate::records;
-use crate::recovery::{abandon_graph, carry_out};
+use crate::recovery::carry_out;
 use crate::state::{Progress, TrainState};
 
 /// The two networks, on the plain device, with their initial weights.
@@ -76,6 +76,8 @@ pub struct AdversarialTrainer<'a, G: Generator, D: Critic> {
     meter: Meter,
     state: TrainState<Pair<G, D>>,
     guards: Guards,
+    /// Whether the run had ended before it was resumed.
+    complete: bool,
     /// The iteration of the newest checkpoint this process wrote.
     saved: Option<u64>,
     began: Instant,
@@ -115,23 +117,23 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         let log = EventLog::open(&setup.run.events())?;
         let meter = Meter::new(&setup.device);
         let (guards, began) = (Guards::default(), Instant::now());
-        Ok(Self { config, setup, engine, checkpoints, log, meter, state, guards, saved: None, began })
+        Ok(Self { config, setup, engine, checkpoints, log, meter, state, guards, complete: false, saved: None, began })
     }
 
-    /// Continues from the newest checkpoint: the log forgets what came after it.
+    /// Continues from the newest checkpoint, with which the log is brought in line. A run that had ended goes on to do
+    /// nothing, and writes nothing into its log.
     ///
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none that can be used.
     pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let asked = self.state.policy.clone();
-        self.state = self.checkpoints.load(self.state.clone(), &self.engine.device)?;
-        // What was found out is kept, unless something else is asked for now.
-        if asked.limits() != self.state.policy.limits() {
-            self.state.policy = asked;
-        }
-        let step = self.state.progress.step;
-        self.log.rewind_to(step)?;
-        self.emit(Event::Resumed { step }, observer)
+        let Self { checkpoints, state, log, engine, .. } = self;
+        self.complete = records::resume(checkpoints, state, log, &engine.device, observer)?;
+        Ok(())
+    }
+
+    /// Whether there is a checkpoint to resume from.
+    pub fn can_be_resumed(&self) -> bool {
+        !self.checkpoints.list().is_empty()
     }
 
     /// How many iterations were left out because gradients were not finite in a half format.
@@ -169,6 +171,10 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     /// # Errors
     /// [`TrainError::Run`] if the log cannot be written.
     pub fn emit(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        if self.complete {
+            observer.event(&event);
+            return Ok(());
+        }
         records::emit(&mut self.log, event, observer)
     }
 
@@ -177,6 +183,9 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     /// # Errors
     /// The first thing that went wrong. The state is that of the last good iteration, and the last checkpoint is intact.
     pub fn fit(&mut self, preview: &mut dyn Preview<G>, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
+        if self.complete {
+            return Ok(Ended::Finished);
+        }
         let outcome = self.iterations(preview, observer);
         // As with one network: what was good need not be lost, and the first error is the one to report.
         let step = self.state.progress.step;
@@ -231,13 +240,16 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     ) -> Result<(), TrainError> {
         let step = self.state.progress.step + 1;
         let Self { engine, state, setup, .. } = &*self;
-        let mut recoveries = Vec::new();
+        let (mut recoveries, mut used) = (Vec::new(), None);
         let outcome = carry_out(
             &state.policy,
             &setup.device,
-            || abandon_graph(&state.learner.generator.model, &setup.device),
+            || state.learner.make_room(&setup.device),
             |recovery| recoveries.push(recovery.clone()),
-            |plan| engine.compute(&state.learner, batch, plan, step, state.loss_scale.factor()),
+            |plan| {
+                used = Some(*plan);
+                engine.compute(&state.learner, batch, plan, step, state.loss_scale.factor())
+            },
         );
         records::tell(&mut self.state, &mut self.log, "training", recoveries, observer)?;
         let seconds = started.elapsed().as_secs_f64();
@@ -263,6 +275,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
             seconds: self.began.elapsed().as_secs_f64(),
         };
         self.emit(event, observer)?;
+        records::replanned(&mut self.log, step, (used, self.state.policy.plan()), observer)?;
         for text in self.guards.after(&good.indicators) {
             self.emit(Event::Warned { step, text }, observer)?;
         }
