@@ -103,7 +103,7 @@ impl RunConfig {
     pub(crate) fn checked(self) -> Result<Self> {
         self.data.preprocess.check().map_err(anyhow::Error::msg)?;
         within("number of loader threads", self.workers, 0..=MOST_WORKERS).map_err(anyhow::Error::msg)?;
-        for (what, rate) in [("drop rate", self.model.drop_rate), ("drop path rate", self.model.drop_path_rate)] {
+        for (what, rate) in [("--drop-rate", self.model.drop_rate), ("--drop-path-rate", self.model.drop_path_rate)] {
             below(what, rate.unwrap_or(0.0), 0.0, 1.0).map_err(anyhow::Error::msg)?;
         }
         self.train.check(self.data.classes.len())?;

@@ -13,7 +13,7 @@ static FAILED: Mutex<Option<(ErrorKind, String)>> = Mutex::new(None);
 
 /// Tells whoever watches, a line on standard error.
 macro_rules! note {
-    ($($text:tt)*) => { $crate::output::note(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::output::tell(format_args!($($text)*)) };
 }
 
 /// A line of what a command is for, on standard output.
@@ -25,7 +25,7 @@ macro_rules! out {
 pub(crate) use {note, out};
 
 /// See [`note!`]. What cannot be written is dropped.
-pub(crate) fn note(text: impl Display) {
+pub(crate) fn tell(text: impl Display) {
     // In one piece, so that threads do not write into each other's lines.
     let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }

@@ -86,7 +86,10 @@ impl Progress {
         }
         match best {
             Some(Best { epoch: at, step: after, accuracy, loss })
-                if *after > *step || *at > *epoch + 1 || !(0.0..=1.0).contains(accuracy) || *loss < 0.0 =>
+                if *after > *step
+                    || *at > *epoch + 1
+                    || !(accuracy.is_nan() || (0.0..=1.0).contains(accuracy))
+                    || *loss < 0.0 =>
             {
                 Err(format!("the best epoch is {at} after step {after} with accuracy {accuracy} and loss {loss}"))
             }

@@ -34,10 +34,10 @@ pub enum ZooError {
         max: usize,
     },
     /// A head has at least two classes.
-    #[error("a classifier needs at least 2 classes, not {0}, and takes at most {MAX_CLASSES}")]
+    #[error("a classifier needs at least 2 classes, not {0}, and takes at most {most}", most = MAX_CLASSES)]
     Classes(usize),
     /// Images have at least one channel.
-    #[error("a model needs images of at least 1 channel, not {0}, and takes at most {MAX_CHANNELS}")]
+    #[error("a model needs images of at least 1 channel, not {0}, and takes at most {most}", most = MAX_CHANNELS)]
     Channels(usize),
     /// A rate is a share.
     #[error("the {what} must be at least 0 and below 1, not {rate}")]
