@@ -43,7 +43,11 @@ fn main() -> ExitCode {
         Err(help) => return say(&help),
     };
     quiet_panics();
-    let outcome = catch_unwind(AssertUnwindSafe(|| cli.run())).unwrap_or_else(|panic| {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        kindling_runs::check_kill().map_err(anyhow::Error::msg)?;
+        cli.run()
+    }))
+    .unwrap_or_else(|panic| {
         let reason = panic_message(panic.as_ref());
         Err(anyhow!("{reason} (this is a fault in kindling: run again with RUST_BACKTRACE=1 and report it)"))
     });

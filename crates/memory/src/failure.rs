@@ -5,6 +5,7 @@
 
 use std::any::Any;
 
+use crate::size::MemorySize;
 use Failure::{DeviceLost, OutOfMemory, TensorTooLarge};
 
 /// What a device error means for the run.
@@ -48,8 +49,8 @@ const KNOWN: [Known; 14] = [
     known(DeviceLost, "evice is poisoned", "cubecl-runtime 0.11.3, src/server/base.rs:443"),
     known(DeviceLost, "Parent device is lost", "wgpu-core 30.0.1, src/device/mod.rs:345"),
     // More memory does not help where a tensor is larger than any buffer.
-    known(TensorTooLarge, "can't allocate buffer of size", "cubecl-runtime 0.11.3, src/server/base.rs:1183"),
-    known(OutOfMemory, "out of device memory allocating", "cubecl-runtime 0.11.3, src/server/base.rs:1201"),
+    known(TensorTooLarge, TOO_LARGE, "cubecl-runtime 0.11.3, src/server/base.rs:1183"),
+    known(OutOfMemory, ASKED, "cubecl-runtime 0.11.3, src/server/base.rs:1201"),
     known(
         OutOfMemory,
         "every page size the memory tracks still holds live allocations",
@@ -79,10 +80,63 @@ const KNOWN: [Known; 14] = [
     ),
 ];
 
+/// What stands before the bytes that were asked for.
+const ASKED: &str = "out of device memory allocating";
+/// What stands before the bytes of a tensor that no device memory can hold.
+const TOO_LARGE: &str = "can't allocate buffer of size";
+
 /// Decides what the text of an error or of a panic means. A group of errors is as bad as its worst member.
 pub fn classify(text: &str) -> Failure {
     let meanings = KNOWN.iter().filter(|known| text.contains(known.text)).map(|known| known.means);
     meanings.max_by_key(|failure| failure.rank()).unwrap_or(Failure::Other)
+}
+
+/// The longest reason that is told, in characters.
+const LONGEST: usize = 200;
+
+/// What an error's text says in short: how much memory was asked for, or the line that decides what it means. Texts of
+/// CubeCL are chains, and their first line says only that something went wrong.
+pub fn reason(text: &str) -> String {
+    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let decisive = || lines().find(|line| classify(line) == Failure::OutOfMemory);
+    let told = match classify(text) {
+        // The line below names the call that failed.
+        Failure::DeviceLost => lines().find(|line| line.contains("failed with status")).map(said_by_driver),
+        Failure::TensorTooLarge => {
+            bytes_after(text, TOO_LARGE).map(|size| format!("a tensor of {size} is larger than the device allows"))
+        }
+        Failure::OutOfMemory => bytes_after(text, ASKED)
+            .map(|size| format!("the device had no room for {size} more"))
+            .or_else(|| decisive().map(str::to_string)),
+        Failure::Other => lines().find(|line| !VAGUE.contains(line)).map(str::to_string),
+    };
+    told.unwrap_or_else(|| lines().next().unwrap_or(text).to_string()).chars().take(LONGEST).collect()
+}
+
+/// First lines that say nothing.
+const VAGUE: [&str; 2] = ["An error happened during execution", "Caused by:"];
+
+/// The size behind a text, as `allocating 4096 bytes` has it.
+fn bytes_after(text: &str, needle: &str) -> Option<MemorySize> {
+    let (_, rest) = text.split_once(needle)?;
+    let digits: String = rest.trim_start_matches([' ', ':']).chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok().map(MemorySize)
+}
+
+/// A driver's refusal, with the name of the statuses that users look up.
+fn said_by_driver(line: &str) -> String {
+    let status = line.rsplit(' ').next().unwrap_or_default();
+    let name = match status {
+        "214" => " (uncorrectable memory error)",
+        "700" => " (illegal address)",
+        "702" => " (launch timeout)",
+        "710" => " (assertion on the device)",
+        "715" => " (illegal instruction)",
+        "716" => " (misaligned address)",
+        "719" => " (launch failure)",
+        _ => "",
+    };
+    format!("{line}{name}")
 }
 
 /// The text of a caught panic.
@@ -148,6 +202,26 @@ mod tests {
             let own =
                 |(message, failure): &(&str, Failure)| message.contains(text) && failure == means && !others(message);
             assert!(MESSAGES.iter().any(own), "no message shows what `{text}` means");
+        }
+    }
+
+    #[test]
+    fn the_reason_is_what_decides_and_not_the_first_line() {
+        let chain =
+            "An error happened during execution\nCaused by:\n  out of device memory allocating 103809024 bytes\n";
+        let lost = "An error happened during execution\nCaused by:\n  The device is poisoned\nCaused by:\n  \
+                    cuLaunchKernel failed with status 700\nBacktrace:\n";
+        let cases = [
+            (chain, "the device had no room for 99 MiB more"),
+            ("can't allocate buffer of size: 68719476736", "a tensor of 64 GiB is larger than the device allows"),
+            (lost, "cuLaunchKernel failed with status 700 (illegal address)"),
+            ("Should run when selected by autotune.", "Should run when selected by autotune."),
+            ("An error happened during execution\nCaused by:\n  Incompatible shapes", "Incompatible shapes"),
+            ("Incompatible shapes\nmore", "Incompatible shapes"),
+            ("", ""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(reason(text), expected, "{text}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::{Event, RunError, write_atomically};
+use crate::{Event, RunError, kill, write_atomically};
 
 /// `events.jsonl`, open for writing. While it is open no other process can open it for writing; when its process
 /// dies, however it dies, the next one can.
@@ -85,6 +85,11 @@ impl EventLog {
         self.lines += 1;
         self.recent.push(String::from_utf8_lossy(&line).into_owned());
         line.push(b'\n');
+        kill::reach("line");
+        if kill::asked("line-half") {
+            let _ = self.file.write_all(&line[..line.len() / 2]);
+            kill::now();
+        }
         self.write(&line).inspect_err(|_| self.refused = true)?;
         if matches!(event, Event::Checkpoint { .. }) || self.recent.len() > MOST_RECENT {
             self.file.sync_data().map_err(RunError::on("write", &self.path))?;

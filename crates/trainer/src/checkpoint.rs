@@ -54,7 +54,7 @@ pub(crate) trait Kept: Sized {
 
 /// What a checkpoint holds besides position and policy: documents of tensors by the name of their file, the optimizers'
 /// counters and other numbers by name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) files: BTreeMap<String, Tensors>,
     pub(crate) counters: Counters,
@@ -102,6 +102,29 @@ impl<M: Module> Kept for Learner<M> {
 
     fn make_room(&self, device: &Device) {
         abandon_graph(&self.model, device);
+    }
+}
+
+/// The state of a run in host memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    stored: Stored,
+    policy: Policy,
+    loss_scale: LossScale,
+    pub(crate) progress: Progress,
+    /// Where the log stood.
+    log: LogMark,
+}
+
+impl Snapshot {
+    /// Reads a state to the host.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(crate) fn of<L: Kept>(state: &TrainState<L>, log: LogMark) -> Result<Self, TrainError> {
+        let progress = state.progress.clone();
+        let stored = state.learner.store().map_err(|text| TrainError::of_device(Some(progress.step), 0, &text))?;
+        Ok(Self { stored, policy: state.policy.clone(), loss_scale: state.loss_scale, progress, log })
     }
 }
 
@@ -198,19 +221,26 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
-    pub(crate) fn save<L: Kept>(&self, state: &TrainState<L>, log: &LogMark) -> Result<PathBuf, TrainError> {
-        let step = state.progress.step;
+    pub(crate) fn save<L: Kept>(&self, state: &TrainState<L>, log: LogMark) -> Result<PathBuf, TrainError> {
+        self.write(&Snapshot::of(state, log)?)
+    }
+
+    /// Writes a checkpoint of what is in host memory, and removes those beyond the last two.
+    ///
+    /// # Errors
+    /// [`TrainError::Save`]; the checkpoints that were there are still there.
+    pub(crate) fn write(&self, snapshot: &Snapshot) -> Result<PathBuf, TrainError> {
+        let Snapshot { stored: Stored { files, counters, numbers }, policy, loss_scale, progress, log } = snapshot;
+        let step = progress.step;
         let name = format!("{PREFIX}{step:08}");
         let target = self.folder.join(&name);
-        let stored = state.learner.store().map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
-        let Stored { files, counters, numbers } = stored;
 
         let fill = |folder: &NewFolder| -> Result<(), RunError> {
             let inexpressible = |reason: String| RunError::Inexpressible { path: target.clone(), reason };
             let mut sums = Sums::default();
             for (file, tensors) in files {
-                let document = Document::new(&tensors, None).map_err(inexpressible)?;
-                sums.file(folder, &file, |mut out| document.write_to(&mut out))?;
+                let document = Document::new(tensors, None).map_err(inexpressible)?;
+                sums.file(folder, file, |mut out| document.write_to(&mut out))?;
             }
             let lines: String = log.recent.iter().map(|line| format!("{line}\n")).collect();
             sums.file(folder, LOG, |out| out.write_all(lines.as_bytes()))?;
@@ -218,12 +248,12 @@ impl Checkpoints {
                 format: FORMAT,
                 model: self.model.clone(),
                 log_lines: Some(log.lines),
-                progress: state.progress.clone(),
-                policy: Some(state.policy.clone()),
-                loss_scale: Some(state.loss_scale),
+                progress: progress.clone(),
+                policy: Some(policy.clone()),
+                loss_scale: Some(*loss_scale),
                 sha256: BTreeMap::new(),
-                counters,
-                numbers,
+                counters: counters.clone(),
+                numbers: numbers.clone(),
             };
             let text = toml::to_string(&contents).map_err(|error| inexpressible(error.to_string()))?;
             sums.file(folder, STATE, |out| out.write_all(text.as_bytes()))?;
@@ -330,7 +360,7 @@ pub(crate) fn save_whatever_happens<L: Kept>(
         let began = Instant::now();
         let attempt = || {
             faults.at(step, Phase::Checkpoint, 0);
-            checkpoints.save(state, log)
+            checkpoints.save(state, log.clone())
         };
         let outcome = catch_unwind(AssertUnwindSafe(attempt))
             .unwrap_or_else(|panic| Err(TrainError::of_device(Some(step), 0, &panic_message(panic.as_ref()))));

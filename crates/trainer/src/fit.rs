@@ -2,6 +2,7 @@
 
 mod keep;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -9,7 +10,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader, Split};
 use kindling_layers::Classifier;
-use kindling_memory::Meter;
+use kindling_memory::{Meter, has_pages};
 use kindling_runs::{BadSamples, Event, EventLog, RunDir};
 
 use crate::checkpoint::{Checkpoints, Kept};
@@ -17,6 +18,7 @@ use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::evaluate::{Inference, evaluate};
 use crate::fault::Faults;
+use crate::host_copy::{HostCopy, separate};
 use crate::learner::Learner;
 use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
@@ -82,8 +84,9 @@ pub struct Trainer<'a, M: Classifier> {
     state: TrainState<Learner<M>>,
     /// Whether the run had ended before it was resumed.
     complete: bool,
-    /// The step of the newest checkpoint this process wrote.
+    /// The step of the newest checkpoint that this process wrote or began with.
     saved: Option<u64>,
+    host_copy: HostCopy,
     /// Whether the device's kernels are chosen: at once where there is nothing to choose.
     warm: bool,
     began: Instant,
@@ -111,7 +114,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let optimizer = Optimizer::new(config.optimizer);
         let state = TrainState {
             learner: Learner::new("model", model, optimizer, config.ema.is_some()),
-            policy: policy(&config, setup.start),
+            policy: policy(&config, setup.start, &setup.device),
             loss_scale: LossScale::new(config.precision),
             progress: Progress::default(),
         };
@@ -123,7 +126,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let meter = Meter::new(&setup.device);
         let began = Instant::now();
         // Only devices that compile kernels have pools.
-        let warm = setup.device.memory_pool_usage().is_none();
+        let warm = !has_pages(&setup.device);
+        let host_copy = HostCopy::new(&setup.device);
         Ok(Self {
             config,
             setup,
@@ -136,6 +140,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             state,
             complete: false,
             saved: None,
+            host_copy,
             warm,
             began,
         })
@@ -149,12 +154,13 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let Self { checkpoints, state, log, engine, .. } = self;
         self.complete = records::resume(checkpoints, state, log, &engine.device, observer)?;
+        self.saved = Some(self.state.progress.step);
         Ok(())
     }
 
-    /// Whether there is a checkpoint to resume from.
-    pub fn can_be_resumed(&self) -> bool {
-        !self.checkpoints.list().is_empty()
+    /// An error that came after training: of a lost device, with what is saved of the run.
+    pub fn with_checkpoint(&self, error: TrainError) -> TrainError {
+        error.with_saved(self.saved)
     }
 
     /// Where the run is.
@@ -210,13 +216,27 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             }
             return Ok(Ended::Finished);
         }
-        let outcome = self.epochs(observer);
-        // A step that failed changed nothing, so the steps before it need not be lost. If this fails too, the older
-        // checkpoint is still there and the first error is the one to report.
-        if outcome.is_err() && self.saved != Some(self.state.progress.step) && self.state.progress.step > 0 {
+        self.host_copy.refresh(&self.state, &self.log);
+        self.epochs(observer).map_err(|error| self.ended_by(error, observer))
+    }
+
+    /// Saves the steps before what ended the run: a step that failed changed nothing.
+    fn ended_by(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
+        let step = self.state.progress.step;
+        let readable = !(error.is_device_lost() && self.host_copy.is_kept());
+        if self.saved != Some(step) && step > 0 && readable {
+            // If this fails too, the first error is the one to report.
             let _ = self.checkpoint(observer);
         }
-        outcome
+        let mut error = error;
+        if self.saved != Some(step)
+            && let Some((copied, path)) = self.host_copy.save(self.saved, &self.checkpoints)
+        {
+            self.saved = Some(copied);
+            error = error.of_lost_device();
+            let _ = self.emit(Event::Checkpoint { step: copied, path }, observer);
+        }
+        error.with_saved(self.saved)
     }
 
     fn epochs(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
@@ -292,16 +312,24 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     ) -> Result<(), TrainError> {
         let step = self.state.progress.step + 1;
         let lr = self.schedule.rate(step);
-        let Self { engine, state, setup, .. } = &*self;
+        let Self { engine, state, setup, .. } = self;
+        let device = &setup.device;
+        let learner = RefCell::new(&mut state.learner);
         let (mut recoveries, mut used) = (Vec::new(), None);
         let outcome = carry_out(
             &state.policy,
-            &setup.device,
-            || state.learner.make_room(&setup.device),
+            device,
+            || {
+                let mut learner = learner.borrow_mut();
+                learner.make_room(device);
+                separate(&mut **learner, device);
+            },
             |recovery| recoveries.push(recovery.clone()),
             |plan| {
                 used = Some(*plan);
-                engine.compute(&state.learner, batch, plan, step, lr, state.loss_scale.factor())
+                let learner = learner.borrow();
+                let computed = engine.compute(&learner, batch, plan, step, lr, state.loss_scale.factor());
+                computed.map_err(|error| error.with_use(|| learner.in_use(device)))
             },
         );
         self.tell("training", recoveries, observer)?;
@@ -326,7 +354,9 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             seconds: self.began.elapsed().as_secs_f64(),
         };
         self.emit(event, observer)?;
-        records::replanned(&mut self.log, step, (used, self.state.policy.plan()), observer)
+        records::replanned(&mut self.log, step, (used, self.state.policy.plan()), observer)?;
+        self.host_copy.refresh(&self.state, &self.log);
+        Ok(())
     }
 
     /// Scores the model on the validation samples and keeps its weights if it is the best so far.
@@ -356,8 +386,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
 }
 
 /// Which plans a run chooses from, and where it starts.
-pub(crate) fn policy(config: &TrainConfig, start: Plan) -> Policy {
-    let mut limits = Limits::new(config.largest_group(), config.batch_size);
+pub(crate) fn policy(config: &TrainConfig, start: Plan, device: &Device) -> Policy {
+    let mut limits = Limits::new(config.largest_group(), config.batch_size).with_pages(has_pages(device));
     if let Some(most) = config.micro_batch {
         limits = limits.with_largest(most);
     }

@@ -1,0 +1,256 @@
+// A stand-in for NVRTC. It keeps what was compiled, so that every kernel is compiled once and for all processes, and can
+// compile for the host. CUDASIM_KERNELS is `host` (kernels run on the CPU), `ptx` (the real NVRTC, kernels do nothing) or
+// `both` (the real NVRTC must accept what runs on the CPU).
+#include <ctype.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+#include "translate.h"
+
+extern char** environ;
+
+namespace {
+
+enum Result { SUCCESS = 0, INVALID_INPUT = 3, INVALID_PROGRAM = 4, INVALID_OPTION = 5, COMPILATION = 6, INTERNAL = 11 };
+
+struct Program {
+    std::string source, ptx, log;
+};
+
+std::string folder() {
+    Dl_info info;
+    dladdr(reinterpret_cast<void*>(&folder), &info);
+    std::string path = info.dli_fname;
+    size_t slash = path.rfind('/');
+    return (slash == std::string::npos ? "." : path.substr(0, slash)) + "/..";
+}
+
+std::string setting(const char* name, const std::string& otherwise) {
+    const char* value = getenv(name);
+    return value && *value ? value : otherwise;
+}
+
+const std::string& cache() {
+    static std::string path = [] {
+        std::string p = setting("CUDASIM_CACHE", folder() + "/cache");
+        mkdir(p.c_str(), 0755);
+        return p;
+    }();
+    return path;
+}
+
+std::string hash(const std::string& text) {
+    uint64_t a = 14695981039346656037ull, b = 0x9e3779b97f4a7c15ull;
+    for (unsigned char c : text) {
+        a = (a ^ c) * 1099511628211ull;
+        b = (b + c) * 0xbf58476d1ce4e5b9ull;
+        b ^= b >> 29;
+    }
+    char out[33];
+    snprintf(out, sizeof out, "%016lx%016lx", a, b);
+    return out;
+}
+
+bool read(const std::string& path, std::string& out) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return false;
+    std::stringstream text;
+    text << file.rdbuf();
+    out = text.str();
+    return true;
+}
+
+// Whole or not at all, for several processes share the cache.
+void write(const std::string& path, const std::string& text) {
+    std::string temporary = path + "." + std::to_string(getpid());
+    { std::ofstream(temporary, std::ios::binary) << text; }
+    rename(temporary.c_str(), path.c_str());
+}
+
+double now() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+void note(const char* what, const std::string& key, double from) {
+    if (const char* path = getenv("CUDASIM_COMPILATIONS"))
+        if (FILE* f = fopen(path, "a")) {
+            fprintf(f, "%s %s %.3f\n", what, key.c_str(), now() - from);
+            fclose(f);
+        }
+}
+
+// The real library, under its own name so that the loader does not give us ourselves.
+struct Real {
+    int (*create)(void**, const char*, const char*, int, const char* const*, const char* const*);
+    int (*compile)(void*, int, const char* const*);
+    int (*size)(void*, size_t*);
+    int (*get)(void*, char*);
+    int (*log_size)(void*, size_t*);
+    int (*log)(void*, char*);
+    int (*destroy)(void**);
+    bool there = false;
+    Real() {
+        void* library = dlopen(setting("CUDASIM_NVRTC", setting("CUDA_PATH", folder()) + "/lib/libnvrtc.so.12").c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (!library) { fprintf(stderr, "cudasim: %s\n", dlerror()); return; }
+        auto find = [&](auto& f, const char* name) { f = reinterpret_cast<std::decay_t<decltype(f)>>(dlsym(library, name)); };
+        find(create, "nvrtcCreateProgram"); find(compile, "nvrtcCompileProgram"); find(size, "nvrtcGetPTXSize");
+        find(get, "nvrtcGetPTX"); find(log_size, "nvrtcGetProgramLogSize"); find(log, "nvrtcGetProgramLog");
+        find(destroy, "nvrtcDestroyProgram");
+        there = true;
+    }
+};
+
+int to_ptx(Program& p, const std::vector<std::string>& options) {
+    std::string all;
+    for (auto& o : options) all += o + "\n";
+    std::string key = cache() + "/" + hash(all + p.source);
+    if (read(key + ".ptx", p.ptx)) return SUCCESS;
+    if (read(key + ".ptx.log", p.log)) return COMPILATION;
+    double from = now();
+    write(key + ".cu", p.source);
+    static Real real;
+    if (!real.there) return INTERNAL;
+    void* program;
+    if (int r = real.create(&program, p.source.c_str(), nullptr, 0, nullptr, nullptr)) return r;
+    std::vector<const char*> raw;
+    for (auto& o : options) raw.push_back(o.c_str());
+    int r = real.compile(program, raw.size(), raw.data());
+    size_t size = 0;
+    real.log_size(program, &size);
+    p.log.resize(size);
+    real.log(program, &p.log[0]);
+    if (r == SUCCESS) {
+        real.size(program, &size);
+        p.ptx.resize(size);
+        real.get(program, &p.ptx[0]);
+        if (!p.ptx.empty() && p.ptx.back() == 0) p.ptx.pop_back();
+        write(key + ".ptx", p.ptx);
+    } else {
+        write(key + ".ptx.log", p.log);
+    }
+    real.destroy(&program);
+    note(r ? "ptx-failed" : "ptx", key, from);
+    return r;
+}
+
+// A module with the kernels' names and nothing in them.
+int to_nothing(Program& p) {
+    for (size_t at = p.source.find("__global__"); at != std::string::npos; at = p.source.find("__global__", at + 1)) {
+        // The name stands before the list of parameters; attributes with lists of their own may come first.
+        size_t open = p.source.find("void", at);
+        open = open == std::string::npos ? open : p.source.find('(', open);
+        for (; open != std::string::npos; open = p.source.find('(', open + 1)) {
+            size_t start = p.source.find_last_not_of(" \n", open - 1), first = start;
+            while (first > 0 && (isalnum(p.source[first - 1]) || p.source[first - 1] == '_')) first--;
+            std::string name = p.source.substr(first, start - first + 1);
+            if (name == "__launch_bounds__" || name == "__cluster_dims__") { open = p.source.find(')', open); continue; }
+            p.ptx += ".visible .entry " + name + "(\n){}\n";
+            break;
+        }
+    }
+    if (p.ptx.empty()) p.log = "no kernel was found";
+    return p.ptx.empty() ? COMPILATION : SUCCESS;
+}
+
+int to_host(Program& p) {
+    std::string error, text = translate(p.source, error);
+    if (!error.empty()) { p.log = error; return COMPILATION; }
+    std::string compiler = setting("CUDASIM_CXX", "g++"), flags = setting("CUDASIM_CXXFLAGS", "-O1");
+    std::string include = folder() + "/include", header;
+    static const char* const HEADERS[] = {"machine", "kernel", "warp", "mathematics", "halves", "atomics", "tensor_cores", "wmma", "copies",
+        "tensor_map", "tensor_maps"};
+    for (const char* name : HEADERS) {
+        std::string text;
+        read(include + "/cudasim/" + name + ".h", text);
+        header += text;
+    }
+    std::string key = cache() + "/" + hash(compiler + flags + header + text), library = key + ".so";
+    p.ptx = "// CUDA on CPU, library " + library + "\n";
+    if (access(library.c_str(), R_OK) == 0) return SUCCESS;
+    if (read(key + ".so.log", p.log)) return COMPILATION;
+    double from = now();
+    write(key + ".cpp", text);
+    std::string temporary = library + "." + std::to_string(getpid()), log = key + ".log." + std::to_string(getpid());
+    std::vector<std::string> words = {compiler, "-std=c++17", "-shared", "-fPIC", "-w", "-march=native", "-ffp-contract=fast",
+        "-fno-strict-aliasing", "-fvisibility=hidden", "-I" + include, key + ".cpp", "-o", temporary};
+    std::stringstream more(flags);
+    for (std::string word; more >> word;) words.push_back(word);
+    std::vector<char*> raw;
+    for (auto& w : words) raw.push_back(&w[0]);
+    raw.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    pid_t child;
+    int status = -1;
+    if (posix_spawnp(&child, raw[0], &actions, nullptr, raw.data(), environ) == 0) waitpid(child, &status, 0);
+    posix_spawn_file_actions_destroy(&actions);
+    read(log, p.log);
+    unlink(log.c_str());
+    note(status ? "host-failed" : "host", key, from);
+    if (status) {
+        write(key + ".so.log", p.log);
+        return COMPILATION;
+    }
+    rename(temporary.c_str(), library.c_str());
+    return SUCCESS;
+}
+
+}
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+int nvrtcVersion(int* major, int* minor) {
+    *major = 12;
+    *minor = 8;
+    sscanf(setting("CUDASIM_NVRTC_VERSION", "12.8").c_str(), "%d.%d", major, minor);
+    return SUCCESS;
+}
+const char* nvrtcGetErrorString(int r) { return r == SUCCESS ? "NVRTC_SUCCESS" : r == COMPILATION ? "NVRTC_ERROR_COMPILATION" : "NVRTC_ERROR"; }
+
+int nvrtcCreateProgram(void** out, const char* source, const char*, int headers, const char* const*, const char* const*) {
+    if (!source || headers) return INVALID_INPUT;
+    *out = new Program{source, "", ""};
+    return SUCCESS;
+}
+int nvrtcDestroyProgram(void** program) { delete static_cast<Program*>(*program); *program = nullptr; return SUCCESS; }
+
+int nvrtcCompileProgram(void* program, int count, const char* const* options) {
+    Program& p = *static_cast<Program*>(program);
+    std::string kernels = setting("CUDASIM_KERNELS", "host");
+    std::vector<std::string> all(options, options + count);
+    int major, minor, architecture;
+    nvrtcVersion(&major, &minor);
+    for (auto& option : all)
+        // CUDA 12 has dropped everything before Maxwell, CUDA 13 everything before Turing.
+        if (sscanf(option.c_str(), "--gpu-architecture=sm_%d", &architecture) == 1 && architecture < (major >= 13 ? 75 : 50)) {
+            p.log = "nvrtc: error: invalid value for --gpu-architecture (-arch): " + option;
+            return INVALID_OPTION;
+        }
+    if (kernels == "none") return to_nothing(p);
+    if (kernels != "host")
+        if (int r = to_ptx(p, all)) return r;
+    return kernels == "ptx" ? int(SUCCESS) : to_host(p);
+}
+int nvrtcGetPTXSize(void* program, size_t* size) { *size = static_cast<Program*>(program)->ptx.size() + 1; return SUCCESS; }
+int nvrtcGetPTX(void* program, char* out) { strcpy(out, static_cast<Program*>(program)->ptx.c_str()); return SUCCESS; }
+int nvrtcGetProgramLogSize(void* program, size_t* size) { *size = static_cast<Program*>(program)->log.size() + 1; return SUCCESS; }
+int nvrtcGetProgramLog(void* program, char* out) { strcpy(out, static_cast<Program*>(program)->log.c_str()); return SUCCESS; }
+
+}
+#pragma GCC visibility pop
