@@ -1,6 +1,7 @@
 // A stand-in for NVRTC. It keeps what was compiled, so that every kernel is compiled once and for all processes, and can
 // compile for the host. CUDASIM_KERNELS is `host` (kernels run on the CPU), `ptx` (the real NVRTC, kernels do nothing) or
 // `both` (the real NVRTC must accept what runs on the CPU).
+#include <ctype.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -103,7 +104,7 @@ struct Real {
     int (*destroy)(void**);
     bool there = false;
     Real() {
-        void* library = dlopen(setting("CUDASIM_NVRTC", setting("CUDA_PATH", folder()) + "/lib64/libnvrtc.so.12").c_str(), RTLD_NOW | RTLD_LOCAL);
+        void* library = dlopen(setting("CUDASIM_NVRTC", setting("CUDA_PATH", folder()) + "/lib/libnvrtc.so.12").c_str(), RTLD_NOW | RTLD_LOCAL);
         if (!library) { fprintf(stderr, "cudasim: %s\n", dlerror()); return; }
         auto find = [&](auto& f, const char* name) { f = reinterpret_cast<std::decay_t<decltype(f)>>(dlsym(library, name)); };
         find(create, "nvrtcCreateProgram"); find(compile, "nvrtcCompileProgram"); find(size, "nvrtcGetPTXSize");
@@ -144,6 +145,25 @@ int to_ptx(Program& p, const std::vector<std::string>& options) {
     real.destroy(&program);
     note(r ? "ptx-failed" : "ptx", key, from);
     return r;
+}
+
+// A module with the kernels' names and nothing in them.
+int to_nothing(Program& p) {
+    for (size_t at = p.source.find("__global__"); at != std::string::npos; at = p.source.find("__global__", at + 1)) {
+        // The name stands before the list of parameters; attributes with lists of their own may come first.
+        size_t open = p.source.find("void", at);
+        open = open == std::string::npos ? open : p.source.find('(', open);
+        for (; open != std::string::npos; open = p.source.find('(', open + 1)) {
+            size_t start = p.source.find_last_not_of(" \n", open - 1), first = start;
+            while (first > 0 && (isalnum(p.source[first - 1]) || p.source[first - 1] == '_')) first--;
+            std::string name = p.source.substr(first, start - first + 1);
+            if (name == "__launch_bounds__" || name == "__cluster_dims__") { open = p.source.find(')', open); continue; }
+            p.ptx += ".visible .entry " + name + "(\n){}\n";
+            break;
+        }
+    }
+    if (p.ptx.empty()) p.log = "no kernel was found";
+    return p.ptx.empty() ? COMPILATION : SUCCESS;
 }
 
 int to_host(Program& p) {
@@ -222,6 +242,7 @@ int nvrtcCompileProgram(void* program, int count, const char* const* options) {
             p.log = "nvrtc: error: invalid value for --gpu-architecture (-arch): " + option;
             return INVALID_OPTION;
         }
+    if (kernels == "none") return to_nothing(p);
     if (kernels != "host")
         if (int r = to_ptx(p, all)) return r;
     return kernels == "ptx" ? int(SUCCESS) : to_host(p);

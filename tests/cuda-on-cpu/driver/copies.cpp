@@ -1,7 +1,9 @@
 // Copies between host and device, each checked against the allocation it touches.
+#include <cstdlib>
 #include <cstring>
 
 #include "memory.h"
+#include "settings.h"
 #include "state.h"
 #include "streams.h"
 
@@ -23,6 +25,13 @@ void count(uint64_t to_device, uint64_t to_host) {
     counters.bytes_to_host += to_host;
 }
 
+// Where kernels do nothing, what is read is the number that memory is filled with, not what an upload left in its place.
+void forget(void* to, size_t size) {
+    static const bool nothing = setting("CUDASIM_KERNELS", "ptx") == "none";
+    static const float number = atof(setting("CUDASIM_FILL", "0").c_str());
+    for (size_t i = 0; nothing && i + sizeof number <= size; i += sizeof number) memcpy(static_cast<char*>(to) + i, &number, sizeof number);
+}
+
 }
 
 EXPORTED CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t size, CUstream stream) {
@@ -39,6 +48,7 @@ EXPORTED CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t size, CUs
     if (size && !is_device_memory(from, size)) return CUDA_ERROR_INVALID_VALUE;
     return enqueue(stream, [=] {
         memcpy(to, reinterpret_cast<void*>(from), size);
+        forget(to, size);
         count(0, size);
         return CUDA_SUCCESS;
     });
@@ -70,6 +80,7 @@ EXPORTED CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream stream) {
     return enqueue(stream, [=] {
         for (size_t row = 0; row < c.Height; row++) memcpy(to + row * c.dstPitch, from + row * c.srcPitch, c.WidthInBytes);
         bool down = c.dstMemoryType == CU_MEMORYTYPE_HOST;
+        for (size_t row = 0; down && row < c.Height; row++) forget(to + row * c.dstPitch, c.WidthInBytes);
         count(down ? 0 : c.WidthInBytes * c.Height, down ? c.WidthInBytes * c.Height : 0);
         return CUDA_SUCCESS;
     });

@@ -21,10 +21,8 @@
 inline nvrtcResult try_compile(const std::string& source, const char* option, std::string& ptx, std::string& log) {
     nvrtcProgram program;
     OK(nvrtcCreateProgram(&program, source.c_str(), nullptr, 0, nullptr, nullptr));
-    const char* toolkit = getenv("CUDA_PATH");
-    std::string headers = std::string("--include-path=") + (toolkit ? toolkit : "") + "/include";
-    const char* options[] = {option, headers.c_str()};
-    nvrtcResult result = nvrtcCompileProgram(program, 2, options);
+    const char* options[] = {option};
+    nvrtcResult result = nvrtcCompileProgram(program, 1, options);
     size_t size;
     OK(nvrtcGetProgramLogSize(program, &size));
     log.resize(size);
