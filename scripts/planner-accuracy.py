@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
-"""Compares `kindling plan` with real runs on the CPU, and writes the table as JSON.
+"""Compares `kindling plan` with real runs, and writes the table as JSON.
 
 Each case is two steps of `kindling train` on small random images, scaled up to the case's size, in one micro-batch that
 is also the normalisation group; measured is the peak of the whole run as its last line reports it, with validation,
-test and checkpoint. Measurements are kept in a file of lines, so that an interrupted comparison goes on where it stopped.
+test and checkpoint. With --stand-in FOLDER (what tests/cuda-on-cpu/build.sh built) it is `--device cuda` on the stand-in for
+CUDA with kernels that do nothing, and measured is the most memory that its driver gave away. Measurements are kept in a file of lines, so that an interrupted comparison goes on where it stopped.
 
     scripts/planner-accuracy.py --models mobilenet_v2,resnet18 --sizes 224,512 --batches 1,2,4,8 \\
         --measurements measured.jsonl --out benchmarks/DATE-planner-accuracy-cpu.json
+
+    scripts/planner-accuracy.py --models mobilenet_v2 --sizes 64,224 --batches 8 --precisions f32,f16 --optimizers adamw,sgd \\
+        --stand-in target/cuda-on-cpu --measurements measured.jsonl --out benchmarks/DATE-planner-accuracy-cuda.json
 
 Needs nothing but Python and a built `kindling`.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -49,37 +54,51 @@ def make_data(folder: pathlib.Path) -> None:
                 write_png(folder / split / name / f"{index}.png", 64)
 
 
-def measure(kindling: str, data: pathlib.Path, run: pathlib.Path, case: dict) -> dict:
+def environment_of(stand_in: pathlib.Path | None, stats: pathlib.Path) -> dict:
+    """Where the command finds CUDA; the stand-in counts in `stats`."""
+    if not stand_in:
+        return dict(os.environ)
+    before = lambda name, ours: os.pathsep.join(filter(None, [str(stand_in / ours), os.environ.get(name)]))
+    return {**os.environ, "LD_LIBRARY_PATH": before("LD_LIBRARY_PATH", "lib"), "PATH": before("PATH", "bin"),
+            "CUDA_PATH": str(stand_in), "CUDASIM_KERNELS": "none", "CUDASIM_FILL": "2", "CUDASIM_MEMORY": "64GiB",
+            "CUDASIM_CC": os.environ.get("CUDASIM_CC", "6.1"), "CUDASIM_STATS": str(stats), "CUBECL_AUTOTUNE_CACHE": "false"}
+
+
+def measure(args: argparse.Namespace, data: pathlib.Path, run: pathlib.Path, case: dict) -> dict:
     """Trains two steps; returns the case with its peak and the run's environment."""
-    batch = str(case["batch"])
-    command = [kindling, "train", "--data", str(data), "--model", case["model"], "--image-size", str(case["size"]),
+    batch, stats = str(case["batch"]), run.with_suffix(".stats")
+    command = [args.kindling, "train", "--data", str(data), "--model", case["model"], "--image-size", str(case["size"]),
                "--batch-size", batch, "--norm-group", batch, "--micro-batch", batch, "--recompute", case["recompute"],
-               "--max-steps", "2", "--epochs", "1", "--workers", WORKERS, "--device", "cpu", "--augment", "none",
+               "--precision", case["precision"], "--optimizer", case["optimizer"],
+               "--max-steps", "2", "--epochs", "1", "--workers", WORKERS, "--device", args.device, "--augment", "none",
                "--quiet", "--out", str(run)]
     shutil.rmtree(run, ignore_errors=True)
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment_of(args.stand_in, stats),
+                          cwd=args.stand_in / "settings" if args.stand_in else None)
     if done.returncode:
         raise RuntimeError(done.stderr.strip()[-300:])
     result = json.loads(done.stdout.strip().splitlines()[-1])
     environment = json.loads((run / "environment.json").read_text())
     del environment["command"]  # its paths are this machine's, and the case says the rest
     shutil.rmtree(run)
-    return {**case, "peak": result["peak_memory_bytes"], "environment": environment}
+    reported = result["peak_memory_bytes"]
+    peak = json.loads(stats.read_text())["peak"] if args.stand_in else reported
+    return {**case, "peak": peak, "reported": reported, "environment": environment}
 
 
-def predict(kindling: str, case: dict) -> dict:
+def predict(args: argparse.Namespace, case: dict) -> dict:
     """What the planner says about a case."""
     batch = str(case["batch"])
-    command = [kindling, "plan", "--model", case["model"], "--image-size", str(case["size"]), "--batch-size", batch,
+    command = [args.kindling, "plan", "--model", case["model"], "--image-size", str(case["size"]), "--batch-size", batch,
                "--norm-group", batch, "--memory", "1TiB", "--channels", "3", "--classes", str(CLASSES),
-               "--device", "cpu", "--workers", WORKERS, "--format", "json"]
+               "--optimizer", case["optimizer"], "--device", args.device, "--workers", WORKERS, "--format", "json"]
     rows = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["rows"]
-    of_case = [row for row in rows if row["precision"] == "f32" and row["recompute"] == case["recompute"]]
-    return of_case[0]["prediction"]
+    wanted = case["precision"], case["recompute"]
+    return next(row["prediction"] for row in rows if (row["precision"], row["recompute"]) == wanted)
 
 
 def key(case: dict) -> tuple:
-    return case["model"], case["size"], case["batch"], case.get("recompute", "none")
+    return (case["model"], case["size"], case["batch"], case["recompute"], case["precision"], case["optimizer"])
 
 
 def summary(errors: list[float]) -> dict:
@@ -94,24 +113,34 @@ def main() -> None:
     parser.add_argument("--sizes", default="224,512")
     parser.add_argument("--batches", default="1,2,4,8")
     parser.add_argument("--recompute", default="none")
+    parser.add_argument("--precisions", default="f32")
+    parser.add_argument("--optimizers", default="adamw")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--stand-in", type=pathlib.Path, help="the built stand-in for CUDA; means --device cuda")
     parser.add_argument("--measurements", type=pathlib.Path, required=True)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--left-out", default="", help="a sentence for the file about what was not measured")
     args = parser.parse_args()
+    args.kindling = str(pathlib.Path(args.kindling).resolve())
+    if args.stand_in:
+        args.device, args.stand_in = "cuda", args.stand_in.resolve()
 
     lines = args.measurements.read_text().splitlines() if args.measurements.exists() else []
-    known = [json.loads(line) for line in lines]
-    cases = [{"model": model, "size": int(size), "batch": int(batch), "recompute": recompute}
+    plain = {"recompute": "none", "precision": "f32", "optimizer": "adamw"}
+    known = [{**plain, **json.loads(line)} for line in lines]
+    cases = [{"model": model, "size": int(size), "batch": int(batch), "recompute": recompute, "precision": precision,
+              "optimizer": optimizer}
              for model in args.models.split(",") if model
              for size in args.sizes.split(",") for batch in args.batches.split(",")
-             for recompute in args.recompute.split(",")]
+             for recompute in args.recompute.split(",") for precision in args.precisions.split(",")
+             for optimizer in args.optimizers.split(",")]
     have = {key(case) for case in known}
     with tempfile.TemporaryDirectory() as place:
         data = pathlib.Path(place, "data")
         make_data(data)
         for case in (case for case in cases if key(case) not in have):
             try:
-                found = measure(args.kindling, data, pathlib.Path(place, "run"), case)
+                found = measure(args, data, pathlib.Path(place, "run"), case)
             except RuntimeError as error:
                 print(f"{key(case)}: {error}", file=sys.stderr)
                 continue
@@ -121,16 +150,18 @@ def main() -> None:
 
     table = []
     for case in sorted(known, key=key):
-        prediction = predict(args.kindling, case)
+        prediction = predict(args, case)
         error = prediction["peak"] / case["peak"] - 1
         table.append({"model": case["model"], "image_size": case["size"], "batch": case["batch"],
-                      "recompute": case.get("recompute", "none"), "measured": case["peak"],
-                      "predicted": prediction["peak"], "error": round(error, 5), "moment": prediction["moment"]})
-        print(f"{case['model']:24} {case['size']:4} {case['batch']:2} {table[-1]['recompute']:7} measured "
+                      "recompute": case["recompute"], "precision": case["precision"], "optimizer": case["optimizer"],
+                      "measured": case["peak"], "reported": case.get("reported", case["peak"]), "predicted": prediction["peak"], "error": round(error, 5), "moment": prediction["moment"]})
+        print(f"{case['model']:24} {case['size']:4} {case['batch']:2} {case['recompute']:7} "
+              f"{case['precision']:4} {case['optimizer']:5} measured "
               f"{case['peak'] / 1e6:9.1f} MB, predicted {prediction['peak'] / 1e6:9.1f} MB, {100 * error:+6.2f} %")
     kept = [row["error"] for row in table if row["recompute"] == "none"]
     again = [row["error"] for row in table if row["recompute"] != "none"]
-    about = "kindling plan against the peak of kindling train, float32, AdamW, CPU, batch = micro-batch = norm group"
+    where = "CUDA's driver counted on the stand-in, kernels that do nothing" if args.stand_in else args.device
+    about = f"kindling plan against the peak of kindling train, {where}, batch = micro-batch = norm group"
     result = {"about": about,
               "everything_kept": summary(kept) if kept else None, "recomputed": summary(again) if again else None,
               "left_out": args.left_out, "environment": known[-1].get("environment") if known else None, "cases": table}

@@ -3,18 +3,27 @@
 //!
 //! The command is the one of the same build (`cargo test --workspace` builds it), or that in `KINDLING_BIN`.
 
+mod beside;
+mod chance;
 mod command;
 mod cuda;
+mod flags;
 mod optional;
 mod pictures;
 mod run;
 mod same;
 mod tensors;
 
+pub use beside::{Beside, Distances, StepDistances, forward_beside_cpu, registry, step_beside_cpu};
+pub use chance::Chance;
 pub use command::{Outcome, kindling, sentence_of, train};
 pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda};
+pub use flags::Flags;
 pub use optional::{Optional, run_optional};
 pub use pictures::{CLASSES, picture, picture_folder};
 pub use run::{Started, checkpoints, events, files_differ, json_of, losses, step_numbers, steps, toml_value};
-pub use same::{assert_same_bits, distance, numbers_of, resume};
+pub use same::{
+    Apart, FIRST_STEP, GRADIENTS, ONE_STEP, STILL, assert_near, assert_same_bits, first_step_apart, gradients_apart,
+    resume, same_bits, same_scores, steps_apart,
+};
 pub use tensors::{Stored, Tensors, read_tensors, write_tensors};

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kindling_tests::{
-    Outcome, Started, assert_same_bits, checkpoints, distance, events, kindling, losses, picture_folder, resume, steps,
-    toml_value,
+    Apart, FIRST_STEP, Flags, GRADIENTS, ONE_STEP, Outcome, STILL, Started, assert_near, assert_same_bits, checkpoints,
+    events, first_step_apart, gradients_apart, kindling, picture_folder, read_tensors, resume, steps, toml_value,
 };
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
@@ -42,6 +42,11 @@ impl Bench {
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// A run in the folder `name` that ends with the weights that runs with these flags begin with.
+    fn start(&self, name: &str, flags: &Flags) -> PathBuf {
+        self.run(name, &flags.with(STILL).to_string(), "").path
     }
 
     /// A run in the folder `name`, with these faults.
@@ -93,28 +98,8 @@ impl Run {
         self.result["peak_memory_bytes"].as_u64().unwrap()
     }
 
-    /// What was scored, step by step.
-    fn scores(&self) -> Vec<Value> {
-        events(&self.path).into_iter().filter(|event| event["event"] == "evaluated").collect()
-    }
-
     fn assert_same_bits_as(&self, other: &Run, when: &str) {
         assert_same_bits(&other.path, &self.path, when);
-        assert_eq!(self.scores(), other.scores(), "{when}");
-    }
-
-    /// The first loss to 1e-5 of it, and the weights, both the last and the checkpoint's, to 1e-3 of the largest.
-    fn assert_close_to(&self, other: &Run, when: &str) {
-        assert_eq!(steps(&self.path), steps(&other.path), "{when}");
-        let (first, straight) = (losses(&self.path)[0], losses(&other.path)[0]);
-        let of_loss = (first - straight).abs() / straight;
-        let last = |run: &Run| checkpoints(&run.path).pop().unwrap().join("weights.safetensors");
-        let of_weights = distance(&last(self), &last(other));
-        let of_average =
-            distance(&self.path.join("weights-last.safetensors"), &other.path.join("weights-last.safetensors"));
-        eprintln!("{when}: first loss {of_loss:.1e}, weights {of_weights:.1e}, their average {of_average:.1e}");
-        assert!(of_loss < 1e-5, "{when}: the first loss is {first}, not {straight}");
-        assert!(of_weights < 1e-3 && of_average < 1e-3, "{when}: weights {of_weights:e}, their average {of_average:e}");
     }
 }
 
@@ -212,44 +197,82 @@ fn recomputation_gives_the_same_bits_with_a_frozen_backbone() {
         stages.assert_same_bits_as(&none, &format!("freeze {freeze}, stages"));
         blocks.assert_same_bits_as(&none, &format!("freeze {freeze}, blocks"));
         let [first, last] = [&weights, &none.path.join("weights-last.safetensors")].map(|path| {
-            let mut numbers = kindling_tests::numbers_of(path);
-            (numbers.remove("stem.conv.weight").unwrap(), numbers.remove("head.classifier.weight").unwrap())
+            let mut tensors = read_tensors(path);
+            (tensors.remove("stem.conv.weight").unwrap(), tensors.remove("head.classifier.weight").unwrap())
         });
         assert!(first.0 == last.0 && first.1 != last.1, "the head has trained and the stem has not");
     }
 }
 
 /// A batch of 16 in groups of 4: it can be computed at once, in halves and in quarters. An epoch has batches of 16 and 8.
-/// Few and small steps: in float32 a network at its start multiplies any rounding about tenfold in a step, and a network
-/// with ReLU6 most of all. `crates/trainer/tests/exact_in_float64.rs` is the stricter test.
+/// Few and small steps of SGD: in float32 a network at its start multiplies any rounding about tenfold in a step, and a
+/// network with ReLU6 most of all; AdamW makes whole steps of the rounding of gradients that are nearly 0. How far runs may
+/// be apart is said, with what was measured, in `tests/src/same/rounding.rs`; `tests/tests/mutations.rs` shows what that still sees, and
+/// `crates/trainer/tests/exact_in_float64.rs` is the stricter test.
 const SHRINKING: &str = "--batch-size 16 --norm-group 4 --micro-batch 16 --ema 0.9 --clip-norm 1 --augment light \
-                         --drop-path-rate 0.2 --drop-rate 0.2 --seed 3 --lr 0.0001 --max-steps 4";
+                         --drop-path-rate 0.2 --drop-rate 0.2 --seed 3 --optimizer sgd --lr 0.00001 --warmup 1 \
+                         --max-steps 4";
+/// Networks with a size of images at which rounding is not multiplied beyond measure.
+const ROUNDED: [(&str, usize); 3] = [("mobilenet_v2", 128), ("mobilenet_v3_small", 64), ("efficientnet_b0", 64)];
+
+fn bounds(model: &str, optimizer: &str) -> Apart {
+    match (model, optimizer) {
+        ("mobilenet_v2", _) => Apart::RELU6,
+        (_, "sgd") => Apart::SGD,
+        _ => Apart::ADAMW,
+    }
+}
 
 #[test]
 fn two_ooms_in_a_row_make_the_micro_batch_smaller_and_change_the_result_by_rounding() {
     let bench = Bench::new();
-    for model in ["mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0"] {
-        let flags = format!("{SHRINKING} --image-size 64 --model {model}");
+    for (model, size) in ROUNDED {
+        let flags = Flags::of(&format!("{SHRINKING} --image-size {size} --model {model}"));
+        let start = bench.start(&format!("{model}-start"), &flags);
+        for optimizer in ["sgd", "adamw"] {
+            let most = bounds(model, optimizer);
+            let flags = flags.with(&format!("--optimizer {optimizer}")).to_string();
+            let straight = bench.run(&format!("{model}-{optimizer}"), &flags, "");
+            assert_eq!(straight.micro_batches(), [16, 8, 16, 8]);
+            let faults = "oom@step=1,phase=backward;oom@step=1,phase=backward;toolarge@step=3,phase=forward";
+            let disturbed = bench.run(&format!("{model}-{optimizer}-disturbed"), &flags, faults);
+            assert_eq!(disturbed.levers(), ["freed what was cached", "micro-batch 16 -> 8", "micro-batch 8 -> 4"]);
+            assert_eq!(disturbed.micro_batches(), [8, 8, 4, 4]);
+            let (loss, norm) = first_step_apart(&disturbed.path, &straight.path).unwrap();
+            assert!(loss < FIRST_STEP && norm < FIRST_STEP, "{model}: the first step is {loss:e} and {norm:e} apart");
+            assert_near(&start, &disturbed.path, &straight.path, &most, &format!("{model} with {optimizer}"));
+        }
+    }
+}
+
+/// The gradients themselves, before anything multiplies their rounding.
+#[test]
+fn a_smaller_micro_batch_leaves_every_tensors_gradient_to_rounding() {
+    let bench = Bench::new();
+    for (model, size) in ROUNDED {
+        let flags = Flags::of(&format!("{SHRINKING} --image-size {size} --model {model}")).without("clip-norm");
+        let start = bench.start(&format!("{model}-start"), &flags);
+        let flags = flags.with(ONE_STEP).to_string();
         let straight = bench.run(&format!("{model}-straight"), &flags, "");
-        assert_eq!(straight.micro_batches(), [16, 8, 16, 8]);
-        let faults = "oom@step=1,phase=backward;oom@step=1,phase=backward;toolarge@step=3,phase=forward";
-        let disturbed = bench.run(&format!("{model}-disturbed"), &flags, faults);
-        assert_eq!(disturbed.levers(), ["freed what was cached", "micro-batch 16 -> 8", "micro-batch 8 -> 4"]);
-        assert_eq!(disturbed.micro_batches(), [8, 8, 4, 4]);
-        disturbed.assert_close_to(&straight, model);
+        let disturbed = bench.run(&format!("{model}-disturbed"), &flags, "toolarge@step=1,phase=forward");
+        assert_eq!((straight.micro_batches()[0], disturbed.micro_batches()[0]), (16, 8));
+        let apart = gradients_apart(&start, &disturbed.path, &straight.path).unwrap();
+        eprintln!("{model}: the gradients of a tensor are at most {apart:.1e} apart");
+        assert!(apart < GRADIENTS, "{model}: the gradients of a tensor are {apart:e} apart");
     }
 }
 
 fn half_the_memory_is_enough(model: &str, size: usize) {
     let bench = Bench::new();
     let flags = format!("{SHRINKING} --image-size {size} --model {model}");
+    let start = bench.start("start", &Flags::of(&flags));
     let straight = bench.run("straight", &flags, "");
     let budget = straight.peak() / 2;
     let squeezed = bench.run("squeezed", &format!("{flags} --memory-budget {budget}"), "");
     let (levers, used, peak) = (squeezed.levers(), squeezed.micro_batches(), squeezed.peak());
     eprintln!("{model} wants {}, may have {budget}, took {peak}; {levers:?}; {used:?}", straight.peak());
     assert!(!levers.is_empty() && used[2] < 16, "{model}: nothing was short");
-    squeezed.assert_close_to(&straight, model);
+    assert_near(&start, &squeezed.path, &straight.path, &bounds(model, "sgd"), model);
     assert!(peak as f64 <= 1.05 * budget as f64, "{model} took {peak} of {budget}");
 }
 
@@ -359,8 +382,16 @@ fn settings_of_memory_that_make_no_sense_are_one_sentence_each() {
         let sentence = refused(flags, "");
         assert!(sentence.contains(part), "{flags}: {sentence}");
     }
-    for faults in ["boom", "oom@step=1", "boom@step=1,phase=gate", "oom@step=one,phase=gate", "oom@step=1,phase=lunch"]
-    {
+    for faults in [
+        "boom",
+        "oom@step=1",
+        "boom@step=1,phase=gate",
+        "oom@step=one,phase=gate",
+        "oom@step=1,phase=lunch",
+        "wrong@step=1",
+        "wrong@step=1,scale=much",
+        "wrong@step=1,stale=bread",
+    ] {
         let sentence = refused("--max-steps 1", faults);
         assert!(sentence.contains("KINDLING_FAULT"), "{faults}: {sentence}");
         let left: &Path = &bench.path("never");

@@ -38,7 +38,11 @@ fn main() -> ExitCode {
     allocator::keep_pages();
     let cli = cli::Cli::parse();
     quiet_panics();
-    let outcome = catch_unwind(AssertUnwindSafe(|| cli.run())).unwrap_or_else(|panic| {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        kindling_runs::check_kill().map_err(anyhow::Error::msg)?;
+        cli.run()
+    }))
+    .unwrap_or_else(|panic| {
         let reason = panic_message(panic.as_ref());
         Err(anyhow!("{reason} (this is a fault in kindling: run again with RUST_BACKTRACE=1 and report it)"))
     });

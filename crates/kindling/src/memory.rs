@@ -9,12 +9,13 @@ use kindling_data::Preprocess;
 use kindling_layers::Freeze;
 use kindling_layers::trace::Trace;
 use kindling_memory::planner::{self, OptimizerKind, Situation, Target};
-use kindling_memory::{Ballast, MemorySize, hold_ballast, limit_host};
+use kindling_memory::{Ballast, MemorySize, Meter, hold_ballast, limit_host};
 use kindling_runs::DeviceFacts;
 use kindling_trainer::{OptimizerConfig, Plan, Recompute};
 use kindling_zoo::{Network, models};
 
 use crate::config::{DataConfig, ModelConfig, RunConfig};
+use crate::device::cuda;
 
 /// A value, or whatever turns out to be best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,11 +78,15 @@ impl fmt::Display for MemoryBudget {
 /// A budget that is kept for as long as this lives.
 pub(crate) struct Imposed {
     pub(crate) bytes: u64,
-    _ballast: Option<Ballast>,
+    _ballast: Vec<Ballast>,
 }
 
+/// What a driver rounds allocations to: a GPU's memory cannot be divided more finely.
+const GRANULE: u64 = 2 << 20;
+
 impl MemoryBudget {
-    /// Limits the process to it on a device: on the CPU by counting, on a GPU by holding the rest.
+    /// Limits the process to it on a device: on the CPU by counting, on a GPU by holding the rest. What other processes
+    /// have of a GPU, and what its context takes, is not part of the rest.
     pub(crate) fn impose(self, device: &Device, facts: &DeviceFacts) -> Result<Imposed> {
         let on_gpu = device.memory_pool_usage().is_some();
         let total = if on_gpu { facts.device_memory_bytes } else { installed() };
@@ -94,16 +99,28 @@ impl MemoryBudget {
         };
         if !on_gpu {
             limit_host(bytes);
-            return Ok(Imposed { bytes, _ballast: None });
+            return Ok(Imposed { bytes, _ballast: Vec::new() });
         }
-        let Some(total) = total else {
+        let reserved = || Meter::new(device).read().reserved;
+        let free = || cuda::index_of(device).and_then(cuda::free);
+        let Some(mut available) = free().or(total) else {
             bail!("how much memory {} has cannot be found out, so --memory-budget cannot be kept on it", facts.device)
         };
-        let rest = total.saturating_sub(bytes);
-        match hold_ballast(device, rest) {
-            Ok(ballast) => Ok(Imposed { bytes, _ballast: Some(ballast) }),
-            Err(reason) => bail!("{} bytes of {} could not be held back: {reason}", rest, facts.device),
+        let mut held = Vec::new();
+        // Twice, because the driver may not have counted everything the first time.
+        for _ in 0..2 {
+            let rest = (available + reserved()).saturating_sub(bytes) / GRANULE * GRANULE;
+            if rest == 0 {
+                break;
+            }
+            match hold_ballast(device, rest) {
+                Ok(ballast) => held.push(ballast),
+                Err(_) if !held.is_empty() => break,
+                Err(reason) => bail!("{} bytes of {} could not be held back: {reason}", rest, facts.device),
+            }
+            available = free().unwrap_or(0);
         }
+        Ok(Imposed { bytes, _ballast: held })
     }
 }
 
@@ -130,7 +147,7 @@ pub(crate) fn starting_plan(config: &RunConfig, network: &Network, device: &Devi
     let trace = trace(config, network);
     let levels = fixed.map_or(Recompute::ALL.to_vec(), |level| vec![level]);
     let fitting = levels.iter().find_map(|&recompute| {
-        let (micro_batch, _) = planner::largest_micro_batch(&trace, &situation(config, recompute), budget)?;
+        let (micro_batch, _) = planner::largest_micro_batch(&trace, &situation(config, recompute, device), budget)?;
         Some(Plan { micro_batch, recompute })
     });
     // If nothing is predicted to fit, the least is tried: a prediction is no refusal.
@@ -142,9 +159,14 @@ fn trace(config: &RunConfig, network: &Network) -> Trace {
     network.trace(config.data.preprocess.channels, config.data.preprocess.size)
 }
 
-/// A run as the planner sees it; its micro-batch is not looked at.
-fn situation(config: &RunConfig, recompute: Recompute) -> Situation {
+/// What a device means for a prediction: all that compile kernels have the pools of CubeCL.
+fn target(device: &Device) -> Target {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    if device.memory_pool_usage().is_some() { Target::Cuda } else { Target::Cpu { threads } }
+}
+
+/// A run as the planner sees it; its micro-batch is not looked at.
+fn situation(config: &RunConfig, recompute: Recompute, device: &Device) -> Situation {
     let train = &config.train;
     Situation {
         micro_batch: train.largest_group(),
@@ -162,7 +184,7 @@ fn situation(config: &RunConfig, recompute: Recompute) -> Situation {
         freeze: config.model.freeze,
         workers: config.workers,
         element_bytes: train.precision.bytes(),
-        ..Situation::whole_batch(train.batch_size, Target::Cpu { threads })
+        ..Situation::whole_batch(train.batch_size, target(device))
     }
 }
 
@@ -172,16 +194,16 @@ const LAYERS: usize = 10;
 const MODELS: usize = 5;
 
 /// What to say when even the smallest step does not fit: what needs the most, and what would fit.
-pub(crate) fn does_not_fit(config: &RunConfig, network: &Network, budget: Option<u64>) -> String {
+pub(crate) fn does_not_fit(config: &RunConfig, network: &Network, device: &Device, budget: Option<u64>) -> String {
     let mut lines = vec!["what this model keeps for its backward pass, largest first:".to_string()];
-    let least = situation(config, Recompute::None);
+    let least = situation(config, Recompute::None, device);
     let mut layers = planner::by_layer(&trace(config, network), &least);
     layers.sort_by_key(|layer| std::cmp::Reverse(layer.kept));
     for layer in layers.iter().take(LAYERS) {
         lines.push(format!("  {:>10}  {} ({})", MemorySize(layer.kept).to_string(), layer.name, layer.kind));
     }
     let Some(budget) = budget else { return lines.join("\n") };
-    let smallest = situation(config, config.train.recompute.unwrap_or(Recompute::Blocks));
+    let smallest = situation(config, config.train.recompute.unwrap_or(Recompute::Blocks), device);
     let fits = |model: &str, size: usize, norm_group: usize| -> bool {
         let altered = RunConfig {
             model: ModelConfig { name: model.to_string(), start: None, freeze: Freeze::None, ..config.model.clone() },

@@ -209,9 +209,10 @@ impl<B: Block> Staged<B> {
 
     /// A block by its number among all, with its stage and its number in that stage.
     fn block_at(&self, number: usize) -> Option<((usize, usize), &B)> {
-        let places = self.stages.iter().enumerate().flat_map(|(stage, blocks)| {
-            blocks.iter().enumerate().map(move |(index, block)| ((stage, index), block))
-        });
+        let places =
+            self.stages.iter().enumerate().flat_map(|(stage, blocks)| {
+                blocks.iter().enumerate().map(move |(index, block)| ((stage, index), block))
+            });
         places.into_iter().nth(number)
     }
 

@@ -1,18 +1,20 @@
 //! The own operations of CubeCL's devices compute what their definitions say, on whatever device is here: a GPU, or Vulkan
-//! in software.
+//! in software. `KINDLING_TEST_DEVICE` chooses `cuda` or `wgpu` where there are both. All of it runs on CUDA made of the CPU
+//! too (`tests/cuda-on-cpu`), as a GPU without tensor cores and as one with bfloat16.
 
 mod naive;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use burn::backend::{Dispatch, DispatchDeviceId};
+use burn::backend::{Dispatch, DispatchDevice, DispatchDeviceId};
 use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance};
 use kindling_layers::blocks::InvertedResidualConfig;
 use kindling_layers::init::initialise;
 use kindling_layers::ops::{Places, Pooling, dense, depthwise, means, scale};
 use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::{Activation, BatchNormConfig, DropPath, Padding, SqueezeExciteConfig};
-use libtest_mimic::{Arguments, Trial};
+use kindling_tests::{Optional, cuda_on_cpu, on_cuda};
+use libtest_mimic::{Arguments, Failed, Trial};
 
 use naive::convolutions::{Case, check_convolution};
 use naive::gates::check_squeeze_and_scale;
@@ -25,7 +27,7 @@ use naive::{Ground, close, random, rng, vec};
 /// A test and its name.
 type Test = (&'static str, fn(&Device));
 
-const TESTS: [Test; 10] = [
+const TESTS: [Test; 12] = [
     ("norm_act_on_a_device_and_its_gradients_equal_the_naive_sums", norm_act),
     ("means_and_scale_on_a_device_and_their_gradients_equal_the_naive_sums", means_and_scale),
     ("sums_with_a_shortcut_on_a_device_and_their_gradients_equal_the_naive_sums", sums_with_a_shortcut),
@@ -33,15 +35,23 @@ const TESTS: [Test; 10] = [
     ("dense_convolutions_on_a_device_and_their_gradients_equal_the_naive_sums", dense_convolutions),
     ("depthwise_convolutions_on_a_device_and_their_gradients_equal_the_naive_sums", depthwise_convolutions),
     ("convolutions_on_a_device_that_normalise_and_their_gradients_equal_the_naive_sums", unread_convolutions),
+    ("slices_of_larger_maps_on_a_device_and_their_gradients_equal_the_naive_sums", slices),
+    ("maps_with_padded_rows_on_a_device_and_their_gradients_equal_the_naive_sums", padded),
     ("a_block_on_a_device_has_the_gradients_of_the_cpu", block),
     ("half_formats_on_a_device_are_near_the_float32_result", half_formats),
     ("the_variance_on_a_device_survives_a_large_mean", large_means),
 ];
 
+/// What the stand-in for CUDA claims to be.
+const CAPABILITIES: [&str; 2] = ["6.1", "8.0"];
+/// Chooses the device, where there are several.
+const CHOICE: &str = "KINDLING_TEST_DEVICE";
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let device = Dispatch::enumerate(DispatchDeviceId::Cube).into_iter().next().map(Device::new);
-    let required = std::env::var("KINDLING_REQUIRE_WGPU").is_ok_and(|value| value == "1");
+    let choice = std::env::var(CHOICE).ok();
+    let device = device(choice.as_deref().unwrap_or_default());
+    let required = choice.is_some() || is_required("KINDLING_REQUIRE_WGPU");
     let missing = "needs a GPU with a driver, or Debian's mesa-vulkan-drivers";
     let trial = |(name, test): Test| match device.clone() {
         Some(device) => Trial::test(name, move || {
@@ -50,11 +60,46 @@ fn main() -> ExitCode {
         }),
         None => Trial::test(name, move || Err(format!("this test {missing}").into())).with_ignored_flag(!required),
     };
-    let conclusion = libtest_mimic::run(&arguments, TESTS.map(trial).into());
+    let mut trials: Vec<Trial> = TESTS.map(trial).into();
+    let Optional { missing: no_compiler, required_by } = cuda_on_cpu();
+    if choice.is_none() {
+        let left_out = no_compiler.is_some() && !is_required(required_by);
+        for capability in CAPABILITIES {
+            let name = format!("every_test_on_cuda_made_of_the_cpu_{capability}");
+            trials.push(Trial::test(name, move || on_cuda_on_cpu(capability)).with_ignored_flag(left_out));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
     if device.is_none() && !required && !arguments.list {
-        println!("not run: {} tests, each {missing}\n", conclusion.num_ignored);
+        println!("not run: {} tests, each {missing}\n", TESTS.len());
+    }
+    if let (Some(missing), true, false) = (no_compiler, choice.is_none(), arguments.list) {
+        println!("not run: {} tests, each needs {missing}\n", CAPABILITIES.len());
     }
     conclusion.exit_code()
+}
+
+fn is_required(by: &str) -> bool {
+    std::env::var(by).is_ok_and(|value| value == "1")
+}
+
+/// The first device with kernels whose name begins so.
+fn device(name: &str) -> Option<Device> {
+    let is_called = |device: &DispatchDevice| format!("{device:?}").to_lowercase().starts_with(&format!("cube({name}"));
+    Dispatch::enumerate(DispatchDeviceId::Cube).into_iter().find(is_called).map(Device::new)
+}
+
+/// Runs this program once more, where the loader finds the stand-in for CUDA.
+fn on_cuda_on_cpu(capability: &str) -> Result<(), Failed> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let output = on_cuda(&mut command, capability).env(CHOICE, "cuda").output()?;
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // A panic on a thread of the device leaves the results right and memory allocated.
+    let passed = text.contains(&format!("{} passed", TESTS.len())) && !errors.contains("panicked at");
+    match output.status.success() && passed {
+        true => Ok(()),
+        false => Err(format!("{}\n{text}\n{errors}", output.status).into()),
+    }
 }
 
 /// Maps in both layouts.
@@ -160,16 +205,55 @@ fn unread_convolutions(device: &Device) {
     }
 }
 
+/// Every operation for maps, and gradients, that are slices of larger ones along each axis: their rows, pixels or samples
+/// are further apart than their shapes say, and their memory does not begin where its buffer does.
+fn slices(device: &Device) {
+    for (number, ground) in grounds(device).into_iter().enumerate() {
+        for axis in 0..4 {
+            every_operation(&ground.clone().sliced(axis), 4, 5, 9000 + (10 * number + axis) as u64);
+        }
+    }
+}
+
+/// Every operation for maps whose rows CUDA pads to whole vectors: rows of pixels, or of channels where those are last.
+fn padded(device: &Device) {
+    for (number, ground) in grounds(device).into_iter().enumerate() {
+        for (case, (channels, width)) in [(2, 3), (3, 2), (6, 7), (5, 9)].into_iter().enumerate() {
+            every_operation(&ground, channels, width, 9100 + (10 * number + case) as u64);
+        }
+    }
+}
+
+/// Each operation once, for maps of so many channels and columns.
+fn every_operation(ground: &Ground, channels: usize, width: usize, number: u64) {
+    let map = [3, channels, 6, width];
+    check_norm_act(ground, map, 2, Activation::HardSwish, number);
+    check_norm_act_means(ground, map, Activation::Silu, number);
+    check_squeeze_and_scale(ground, map, number);
+    check_norm_act_add(ground, channels, Activation::Relu, false, number);
+    check_norm_act_max_pool(ground, [6, width], Pooling { kernel: 3, stride: 2, padding: 1 }, number);
+    let cases = [Case::dense(map, 6, 1, 1, 0), Case::dense(map, 6, 3, 2, 1), Case::depthwise(map, 3, 1, [1, 1])];
+    for (case, gated) in cases.into_iter().zip([true, false, true]) {
+        check_convolution(ground, &case, number);
+        check_norm_act_conv(ground, &case, gated, Activation::HardSwish, number);
+    }
+}
+
 /// Maps of a half format, where the device has one: sums are float32, so the result is the float32 one to the format's
 /// digits, and the gradient of a weight is float32.
 fn half_formats(device: &Device) {
-    let ground = Ground::channels_last(device);
+    let [channels_last, planes] = grounds(device);
+    for ground in [channels_last.clone(), channels_last.sliced(3), planes.clone(), planes.sliced(1)] {
+        half_formats_on(&ground);
+    }
+}
+
+fn half_formats_on(ground: &Ground) {
+    let device = &ground.device;
     let mut rng = rng(3000);
-    let mut of = |shape: [usize; 4]| {
-        let values = random(&mut rng, shape.iter().product());
-        ground.map(&values, shape)
-    };
+    let mut of = |shape: [usize; 4]| random(&mut rng, shape.iter().product());
     let (x, w, d) = (of([2, 8, 9, 9]), of([4, 8, 1, 1]), of([8, 1, 3, 3]));
+    let (w, d) = (ground.tensor(&w, [4, 8, 1, 1]), ground.tensor(&d, [8, 1, 3, 3]));
     let places = Places { stride: 1, dilation: 1, before: [0; 2], out: [9; 2] };
     type Operation = fn(Tensor<4>, Tensor<4>, Places) -> Tensor<4>;
     let operations: [(&Tensor<4>, Operation); 3] = [
@@ -184,7 +268,7 @@ fn half_formats(device: &Device) {
             continue;
         }
         for (weight, operation) in &operations {
-            let half = x.clone().cast(format);
+            let half = Ground { format, ..ground.clone() }.map(&x, [2, 8, 9, 9]);
             let run = |x: Tensor<4>| {
                 let (x, weight) = (x.detach().require_grad(), (*weight).clone().detach().require_grad());
                 let y = operation(x.clone(), weight.clone(), places);

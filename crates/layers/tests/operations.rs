@@ -49,6 +49,17 @@ fn depthwise_takes_tensors_that_are_not_contiguous() {
     check_convolution(&Ground::channels_last(&Device::flex().autodiff()), &case, 0);
 }
 
+#[test]
+fn convolutions_take_slices_of_larger_maps() {
+    for axis in 0..4 {
+        for ground in [cpu(), Ground::channels_last(&Device::flex().autodiff())] {
+            let ground = ground.sliced(axis);
+            check_convolution(&ground, &Case::depthwise([2, 4, 6, 6], 3, 2, [1, 1]), axis as u64);
+            check_convolution(&ground, &Case::dense([2, 4, 5, 7], 8, 1, 1, 0), axis as u64);
+        }
+    }
+}
+
 /// Every kernel side, stride and padding there is a model for, at odd and even sizes.
 fn dense_cases() -> Vec<Case> {
     let mut cases = Vec::new();

@@ -6,9 +6,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 
-use crate::counting;
+use crate::{counting, pools};
 
 /// No limit.
 const NONE: u64 = u64::MAX;
@@ -35,35 +35,30 @@ fn check_host(bytes: usize) -> Result<(), String> {
 /// Memory of a device that is held and not used.
 #[derive(Debug)]
 pub struct Ballast {
-    _held: Vec<Tensor<1>>,
+    _held: pools::Apart,
 }
 
-/// Bytes of one piece of ballast: far below what a device gives to one allocation.
-const PIECE: u64 = 256 << 20;
-
-/// Holds `bytes` of a device's memory for as long as the result lives.
+/// Holds `bytes` of a device's memory for as long as the result lives, outside of the pools that tensors come from: exactly
+/// as much as was asked for, up to what the driver rounds an allocation to.
 ///
 /// # Errors
-/// What the device says if it does not have that much.
+/// What the device says if it does not have that much, or that it has no memory of its own.
 pub fn hold_ballast(device: &Device, bytes: u64) -> Result<Ballast, String> {
-    let device = device.clone().without_autodiff();
-    let mut held = Vec::new();
-    let mut left = bytes;
-    while left > 0 {
-        let piece = left.min(PIECE);
-        let elements = piece.div_ceil(size_of::<f32>() as u64) as usize;
-        let tensor = Tensor::<1>::ones([elements], &device);
-        // Whether it is there shows when some of it is read.
-        tensor.clone().narrow(0, 0, 1).try_into_data().map_err(|error| error.to_string())?;
-        held.push(tensor);
-        left -= piece;
+    match pools::hold(device, bytes) {
+        Some(held) => Ok(Ballast { _held: held? }),
+        None => Err("the device has no memory of its own to hold".to_string()),
     }
-    Ok(Ballast { _held: held })
+}
+
+/// Keeps CubeCL from measuring how fast a device's memory is, for which it would fetch up to half of it beside what a run
+/// needs. On devices that tune no kernels nothing is to be done.
+pub fn without_probes(device: &Device) {
+    pools::without_probes(device);
 }
 
 /// The bytes this process may use on a device, if that is known.
 pub fn capacity(device: &Device) -> Option<u64> {
-    match device.clone().without_autodiff().memory_pool_usage() {
+    match pools::pools(device) {
         Some(_) => None,
         None => match HOST_LIMIT.load(Relaxed) {
             NONE => None,
@@ -74,15 +69,15 @@ pub fn capacity(device: &Device) -> Option<u64> {
 
 /// Lets [`peak_since`] start again.
 pub fn forget_peak(device: &Device) {
-    if device.clone().without_autodiff().memory_pool_usage().is_none() {
+    if pools::pools(device).is_none() {
         counting::start_window();
     }
 }
 
 /// The most bytes in use since [`forget_peak`]; on a GPU those in use now.
 pub fn peak_since(device: &Device) -> u64 {
-    match device.clone().without_autodiff().memory_pool_usage() {
-        Some(pools) => pools.bytes_in_use,
+    match pools::pools(device) {
+        Some(pools) => pools.in_use,
         None => counting::window_peak() as u64,
     }
 }

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::RunError;
+use crate::{RunError, kill};
 
 /// Writes `bytes` to `path` so that the name never shows a half-written file.
 ///
@@ -21,12 +21,21 @@ use crate::RunError;
 /// [`RunError::DiskFull`] or [`RunError::Io`], naming `path`.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     let partial = partial_name(path)?;
+    kill::reach("create");
     let mut file = File::create(&partial).map_err(RunError::on("write", path))?;
+    if kill::asked("half") {
+        let _ = file.write_all(&bytes[..bytes.len() / 2]);
+        kill::now();
+    }
     let written = file
         .write_all(bytes)
-        .and_then(|()| file.sync_all())
+        .and_then(|()| {
+            kill::reach("sync");
+            file.sync_all()
+        })
         .and_then(|()| {
             drop(file);
+            kill::reach("rename");
             fs::rename(&partial, path)
         })
         .map_err(RunError::on("write", path));
@@ -35,6 +44,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
         let _ = fs::remove_file(&partial);
         return written;
     }
+    kill::reach("renamed");
     sync_folder(folder_of(path)).map_err(RunError::on("write", path))
 }
 

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::RunError;
 use crate::atomic::sync_folder;
+use crate::{RunError, kill};
 
 /// How the folders of writes that were killed begin.
 const UNFINISHED: &str = ".unfinished-";
@@ -25,8 +25,17 @@ impl NewFolder {
     /// [`RunError::DiskFull`] or [`RunError::Io`], naming the file.
     pub fn file(&self, name: &str, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), RunError> {
         let path = self.path.join(name);
+        kill::reach("file");
         let mut file = File::create(&path).map_err(RunError::on("write", &path))?;
-        write(&mut file).and_then(|()| file.sync_all()).map_err(RunError::on("write", &path))
+        let written = write(&mut file).and_then(|()| {
+            if kill::asked("file-half") {
+                let _ = file.metadata().and_then(|all| file.set_len(all.len() / 2));
+                kill::now();
+            }
+            kill::reach("file-sync");
+            file.sync_all()
+        });
+        written.map_err(RunError::on("write", &path))
     }
 }
 
@@ -48,9 +57,15 @@ pub fn write_folder_atomically(
     let target = parent.join(name);
     let written = create(&hidden.path)
         .and_then(|()| fill(&hidden))
-        .and_then(|()| sync_folder(&hidden.path).map_err(RunError::on("write", &hidden.path)))
+        .and_then(|()| {
+            kill::reach("folder-sync");
+            sync_folder(&hidden.path).map_err(RunError::on("write", &hidden.path))
+        })
         .and_then(|()| take_name(&hidden.path, parent, name))
-        .and_then(|()| sync_folder(parent).map_err(RunError::on("write", parent)));
+        .and_then(|()| {
+            kill::reach("folder-renamed");
+            sync_folder(parent).map_err(RunError::on("write", parent))
+        });
     if written.is_err() {
         // The error above is the one to report; that this fails as well would add nothing.
         let _ = fs::remove_dir_all(&hidden.path);
@@ -64,6 +79,9 @@ pub fn write_folder_atomically(
 pub fn tidy_folders(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(REPLACED) || name.starts_with(UNFINISHED) {
+            kill::reach("tidy");
+        }
         if let Some(name) = name.strip_prefix(REPLACED)
             && !parent.join(name).exists()
         {
@@ -75,6 +93,7 @@ pub fn tidy_folders(parent: &Path) {
 }
 
 fn create(folder: &Path) -> Result<(), RunError> {
+    kill::reach("folder");
     remove_if_there(folder)?;
     fs::create_dir_all(folder).map_err(RunError::on("create", folder))
 }
@@ -82,9 +101,11 @@ fn create(folder: &Path) -> Result<(), RunError> {
 fn take_name(hidden: &Path, parent: &Path, name: &str) -> Result<(), RunError> {
     let (target, aside) = (parent.join(name), parent.join(format!("{REPLACED}{name}")));
     if target.exists() {
+        kill::reach("aside");
         remove_if_there(&aside)?;
         fs::rename(&target, &aside).map_err(RunError::on("replace", &target))?;
     }
+    kill::reach("folder-rename");
     fs::rename(hidden, &target).map_err(RunError::on("write", &target))
 }
 

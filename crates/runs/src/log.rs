@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::{Event, RunError, write_atomically};
+use crate::{Event, RunError, kill, write_atomically};
 
 /// `events.jsonl`, open for writing. While it is open no other process can open it for writing; when its process
 /// dies, however it dies, the next one can.
@@ -54,6 +54,11 @@ impl EventLog {
         let mut line = serde_json::to_vec(event)
             .map_err(|error| RunError::Inexpressible { path: self.path.clone(), reason: error.to_string() })?;
         line.push(b'\n');
+        kill::reach("line");
+        if kill::asked("line-half") {
+            let _ = self.file.write_all(&line[..line.len() / 2]);
+            kill::now();
+        }
         self.write(&line)?;
         if let Event::Checkpoint { .. } = event {
             self.file.sync_data().map_err(RunError::on("write", &self.path))?;

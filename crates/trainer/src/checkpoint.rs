@@ -26,7 +26,7 @@ use crate::learner::{Learner, Saved};
 use crate::loss_scale::LossScale;
 use crate::optimizer::Counters;
 use crate::policy::Policy;
-use crate::recovery::{Recovery, make_room};
+use crate::recovery::{Recovery, abandon_graph};
 use crate::state::{Progress, TrainState};
 
 const WEIGHTS: &str = "weights.safetensors";
@@ -46,11 +46,14 @@ pub(crate) trait Kept: Sized {
     /// # Errors
     /// A sentence about what does not fit.
     fn restored(self, stored: Stored, device: &Device) -> Result<Self, String>;
+
+    /// Gives back what a step that failed has left on the device, the graphs of its forward passes included.
+    fn make_room(&self, device: &Device);
 }
 
 /// What a checkpoint holds besides position and policy: documents of tensors by the name of their file, the optimizers'
 /// counters and other numbers by name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) files: BTreeMap<String, Tensors>,
     pub(crate) counters: Counters,
@@ -94,6 +97,31 @@ impl<M: Module> Kept for Learner<M> {
 
     fn restored(self, mut stored: Stored, device: &Device) -> Result<Self, String> {
         self.restore(stored.take("")?, device)
+    }
+
+    fn make_room(&self, device: &Device) {
+        abandon_graph(&self.model, device);
+    }
+}
+
+/// The state of a run in host memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    stored: Stored,
+    policy: Policy,
+    loss_scale: LossScale,
+    pub(crate) progress: Progress,
+}
+
+impl Snapshot {
+    /// Reads a state to the host.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(crate) fn of<L: Kept>(state: &TrainState<L>) -> Result<Self, TrainError> {
+        let progress = state.progress.clone();
+        let stored = state.learner.store().map_err(|text| TrainError::of_device(Some(progress.step), 0, &text))?;
+        Ok(Self { stored, policy: state.policy.clone(), loss_scale: state.loss_scale, progress })
     }
 }
 
@@ -146,29 +174,36 @@ impl Checkpoints {
     /// # Errors
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
     pub(crate) fn save<L: Kept>(&self, state: &TrainState<L>) -> Result<PathBuf, TrainError> {
-        let step = state.progress.step;
+        self.write(&Snapshot::of(state)?)
+    }
+
+    /// Writes a checkpoint of what is in host memory, and removes those beyond the last two.
+    ///
+    /// # Errors
+    /// [`TrainError::Save`]; the checkpoints that were there are still there.
+    pub(crate) fn write(&self, snapshot: &Snapshot) -> Result<PathBuf, TrainError> {
+        let Snapshot { stored: Stored { files, counters, numbers }, policy, loss_scale, progress } = snapshot;
+        let step = progress.step;
         let name = format!("{PREFIX}{step:08}");
         let target = self.folder.join(&name);
-        let stored = state.learner.store().map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
-        let Stored { files, counters, numbers } = stored;
 
         let fill = |folder: &NewFolder| -> Result<(), RunError> {
             let inexpressible = |reason: String| RunError::Inexpressible { path: target.clone(), reason };
             let mut sha256 = BTreeMap::new();
             for (file, tensors) in files {
-                let document = Document::new(&tensors, None).map_err(inexpressible)?;
+                let document = Document::new(tensors, None).map_err(inexpressible)?;
                 let mut sum = Sha256::new();
-                folder.file(&file, |out| document.write_to(&mut Summed { out, sum: &mut sum }))?;
-                sha256.insert(file, hex(sum));
+                folder.file(file, |out| document.write_to(&mut Summed { out, sum: &mut sum }))?;
+                sha256.insert(file.clone(), hex(sum));
             }
             let contents = StateFile {
                 model: self.model.clone(),
-                progress: state.progress.clone(),
-                policy: Some(state.policy.clone()),
-                loss_scale: Some(state.loss_scale),
+                progress: progress.clone(),
+                policy: Some(policy.clone()),
+                loss_scale: Some(*loss_scale),
                 sha256,
-                counters,
-                numbers,
+                counters: counters.clone(),
+                numbers: numbers.clone(),
             };
             let text = toml::to_string(&contents).map_err(|error| inexpressible(error.to_string()))?;
             folder.file(STATE, |out| out.write_all(text.as_bytes()))
@@ -267,7 +302,8 @@ pub(crate) fn save_whatever_happens<L: Kept>(
             Err(TrainError::OutOfMemory { reason, .. }) if tries < TRIES => reason,
             done => return done,
         };
-        make_room(device);
+        // What fills the memory may be the step that this checkpoint is to outlive.
+        state.learner.make_room(device);
         let (lever, seconds) = ("freed what was cached".to_string(), began.elapsed().as_secs_f64());
         recovered(Recovery { reason, lever, seconds });
     }

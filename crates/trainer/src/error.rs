@@ -65,6 +65,20 @@ pub enum TrainError {
         /// What it said, in short.
         reason: String,
     },
+    /// The device is lost to this process, with all that lay in its memory.
+    #[error(
+        "the device was lost {}: {reason}{}",
+        step.map_or("inferring".to_string(), |step| format!("at step {step}")),
+        what_remains(*step, *saved)
+    )]
+    DeviceLost {
+        /// The step that failed; `None` outside training.
+        step: Option<u64>,
+        /// What it said, in short.
+        reason: String,
+        /// The step of the newest checkpoint, if there is one.
+        saved: Option<u64>,
+    },
     /// The loss or the gradients are not numbers any more.
     #[error(
         "step {step} gave a loss of {loss} and a gradient norm of {norm}; the weights are those of step {} \
@@ -106,19 +120,61 @@ pub enum TrainError {
     },
 }
 
+/// What of a run is left when its device is lost.
+fn what_remains(step: Option<u64>, saved: Option<u64>) -> String {
+    match (step, saved) {
+        (_, Some(saved)) => format!(
+            "; the run is saved as it was after step {saved}: continue it with --resume, or have that done by \
+             --restart-on-device-loss"
+        ),
+        (Some(_), None) => "; nothing of the run was saved, start it again in another folder".to_string(),
+        (None, None) => String::new(),
+    }
+}
+
 impl TrainError {
     /// The error a device's text stands for, in a training step or, without one, in inference.
     pub fn of_device(step: Option<u64>, micro_batch: usize, text: &str) -> Self {
-        let reason = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or(text);
-        let reason: String = reason.chars().take(200).collect();
+        let reason = kindling_memory::reason(text);
         let too_large = match classify(text) {
             Failure::OutOfMemory => false,
             Failure::TensorTooLarge => true,
-            Failure::DeviceLost | Failure::Other => return Self::Device { step, reason },
+            Failure::DeviceLost => return Self::DeviceLost { step, reason, saved: None },
+            Failure::Other => return Self::Device { step, reason },
         };
         match step {
             Some(step) => Self::OutOfMemory { step, micro_batch, too_large, reason },
             None => Self::InferenceOutOfMemory { images: micro_batch, too_large, reason },
         }
+    }
+
+    /// Whether the device's memory is lost with it.
+    pub fn is_device_lost(&self) -> bool {
+        matches!(self, Self::DeviceLost { .. })
+    }
+
+    /// A failure of a device that could not even be read afterwards.
+    pub(crate) fn of_lost_device(self) -> Self {
+        match self {
+            Self::Device { step, reason } => Self::DeviceLost { step, reason, saved: None },
+            other => other,
+        }
+    }
+
+    /// The loss of a device with the step of the newest checkpoint; any other error as it is.
+    pub(crate) fn with_saved(mut self, newest: Option<u64>) -> Self {
+        if let Self::DeviceLost { saved, .. } = &mut self {
+            *saved = newest;
+        }
+        self
+    }
+
+    /// A lack of memory with what was in use and by whom; any other error as it is.
+    pub(crate) fn with_use(mut self, told: impl FnOnce() -> String) -> Self {
+        if let Self::OutOfMemory { reason, .. } | Self::InferenceOutOfMemory { reason, .. } = &mut self {
+            reason.push_str("; ");
+            reason.push_str(&told());
+        }
+        self
     }
 }

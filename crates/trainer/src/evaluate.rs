@@ -6,7 +6,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kindling_data::{BadSample, HostBatch, Loader, Task};
 use kindling_layers::{Classifier, Precision};
-use kindling_memory::panic_message;
+use kindling_memory::{has_pages, panic_message, with_own_allocations};
 use kindling_nvtx::range;
 use kindling_runs::{MultiLabel, Score};
 
@@ -136,8 +136,14 @@ pub fn evaluate<M: Classifier>(
     let mut predictions = Vec::with_capacity(loader.samples_per_epoch());
     let mut tally = Tally::new(loader.task(), classes);
     let mut bad = Vec::new();
-    let mut chunks =
-        Chunks { inference, task: loader.task(), size: inference.micro_batch, count: 0, recoveries: Vec::new() };
+    let mut chunks = Chunks {
+        inference,
+        task: loader.task(),
+        size: inference.micro_batch,
+        own_allocations: false,
+        count: 0,
+        recoveries: Vec::new(),
+    };
     for batch in loader.epoch(0, 0) {
         let mut batch = batch?;
         bad.append(&mut batch.bad);
@@ -208,6 +214,8 @@ struct Chunks<'a> {
     inference: &'a Inference<'a>,
     task: Task,
     size: usize,
+    /// Whether each tensor gets an allocation of its own, as in [`crate::policy`].
+    own_allocations: bool,
     /// Pieces begun.
     count: usize,
     recoveries: Vec<Recovery>,
@@ -222,11 +230,16 @@ impl Chunks<'_> {
         start: usize,
     ) -> Result<Vec<Vec<f64>>, TrainError> {
         let mut reclaimed = false;
+        let device = self.inference.device;
         loop {
             let began = Instant::now();
             let rows = start..(start + self.size).min(batch.len());
             let count = rows.len();
-            let (reason, too_large) = match self.try_rows(model, batch, rows) {
+            let outcome = match self.own_allocations {
+                true => with_own_allocations(device, || self.try_rows(model, batch, rows)),
+                false => self.try_rows(model, batch, rows),
+            };
+            let (reason, too_large) = match outcome {
                 Err(TrainError::InferenceOutOfMemory { reason, too_large, .. }) => (reason, too_large),
                 done => return done,
             };
@@ -235,13 +248,17 @@ impl Chunks<'_> {
                     reclaimed = true;
                     "freed what was cached".to_string()
                 }
+                (true, _) if !self.own_allocations && has_pages(device) => {
+                    self.own_allocations = true;
+                    "each tensor in an allocation of its own".to_string()
+                }
                 (true, 1) => return Err(TrainError::InferenceOutOfMemory { images: 1, too_large, reason }),
                 (true, _) => {
                     self.size = count / 2;
                     format!("{count} -> {} images at once", self.size)
                 }
             };
-            make_room(self.inference.device);
+            make_room(device);
             self.recoveries.push(Recovery { reason, lever, seconds: began.elapsed().as_secs_f64() });
         }
     }

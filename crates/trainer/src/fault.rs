@@ -2,10 +2,26 @@
 //!
 //! A promise about failures has to be tested against failures. Each entry fires once, at the place it names, with a text
 //! that Burn's runtimes really produce, by the way they produce it: a panic.
+//!
+//! And a test that compares runs has to be tested against wrong ones: `wrong@step=2,scale=0.5` gives a wrong result and
+//! no failure. It is wrong at every attempt of the step (`step=every` in all steps), for both networks of a GAN:
+//!
+//! | entry | what is wrong |
+//! |---|---|
+//! | `wrong@step=2,scale=0.5` | the sum of the gradients is multiplied by this; `-1` turns it round |
+//! | `wrong@step=2,rate=0.5` | the learning rate is multiplied by this |
+//! | `wrong@step=2,lost=1` | the second micro-batch is left out |
+//! | `wrong@step=2,doubled=0` | the first micro-batch is added twice |
+//! | `wrong@step=2,stale=statistics` | the running statistics stay as they were; also `network` (all that a forward pass reads), `optimizer` and `average` |
+
+mod wrong;
 
 use std::cell::RefCell;
 use std::fmt;
+use std::rc::Rc;
 use std::str::FromStr;
+
+use wrong::Wrong;
 
 /// A place in a step where a device may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +70,17 @@ enum Kind {
     Panic,
     /// An error that has nothing to do with memory.
     Error,
+    /// The device is lost to the process.
+    Lost,
 }
+
+const KINDS: [(&str, Kind); 5] = [
+    ("oom", Kind::OutOfMemory),
+    ("toolarge", Kind::TooLarge),
+    ("panic", Kind::Panic),
+    ("error", Kind::Error),
+    ("lost", Kind::Lost),
+];
 
 impl Kind {
     fn text(self) -> &'static str {
@@ -63,6 +89,7 @@ impl Kind {
             Self::TooLarge => "can't allocate buffer of size: 68719476736",
             Self::Panic => "Should run when selected by autotune.",
             Self::Error => "The tensors have incompatible shapes",
+            Self::Lost => "The device is poisoned\nCaused by:\n  cuLaunchKernel failed with status 700",
         }
     }
 }
@@ -75,10 +102,11 @@ struct Fault {
     micro: Option<usize>,
 }
 
-/// The failures that are still to come.
+/// The failures that are still to come, which clones share, and what is to go wrong without one.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    left: RefCell<Vec<Fault>>,
+    left: Rc<RefCell<Vec<Fault>>>,
+    wrong: Vec<Wrong>,
 }
 
 impl Faults {
@@ -91,6 +119,11 @@ impl Faults {
             Ok(text) => text.parse().map_err(|reason| format!("KINDLING_FAULT: {reason}")),
             Err(_) => Ok(Self::default()),
         }
+    }
+
+    /// Those that are still to come, as [`Faults::of_environment`] reads them: for the process that goes on after this one.
+    pub fn remaining(&self) -> String {
+        self.left.borrow().iter().map(Fault::to_string).collect::<Vec<_>>().join(";")
     }
 
     /// Fails if that was asked for here.
@@ -114,9 +147,23 @@ impl FromStr for Faults {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
-        let left: Result<Vec<Fault>, String> = entries.map(str::parse).collect();
-        Ok(Self { left: RefCell::new(left?) })
+        let (mut left, mut wrong) = (Vec::new(), Vec::new());
+        for entry in text.split(';').map(str::trim).filter(|entry| !entry.is_empty()) {
+            match entry.strip_prefix("wrong@") {
+                Some(what) => wrong.push(what.parse()?),
+                None => left.push(entry.parse()?),
+            }
+        }
+        Ok(Self { left: Rc::new(RefCell::new(left)), wrong })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = KINDS.iter().find(|(_, kind)| *kind == self.kind).map_or("", |(name, _)| name);
+        let phase = PHASES.iter().find(|(_, phase)| *phase == self.phase).map_or("", |(name, _)| name);
+        write!(f, "{kind}@step={},phase={phase}", self.step)?;
+        self.micro.map_or(Ok(()), |micro| write!(f, ",micro={micro}"))
     }
 }
 
@@ -126,13 +173,8 @@ impl FromStr for Fault {
     fn from_str(text: &str) -> Result<Self, String> {
         let not = |what: &dyn fmt::Display| format!("`{what}` in `{text}` is not understood");
         let (kind, place) = text.split_once('@').ok_or_else(|| not(&text))?;
-        let kind = match kind {
-            "oom" => Kind::OutOfMemory,
-            "toolarge" => Kind::TooLarge,
-            "panic" => Kind::Panic,
-            "error" => Kind::Error,
-            other => return Err(not(&other)),
-        };
+        let found = KINDS.iter().find(|(name, _)| *name == kind);
+        let kind = found.map(|(_, kind)| *kind).ok_or_else(|| not(&kind))?;
         let (mut step, mut phase, mut micro) = (None, None, None);
         for pair in place.split(',') {
             match pair.split_once('=') {
@@ -162,7 +204,9 @@ mod tests {
             "oom@step=3,phase=backward,micro=1; panic@step=7,phase=forward".parse().expect("two faults");
         let fails = |step, phase, micro| catch_unwind(AssertUnwindSafe(|| faults.at(step, phase, micro))).is_err();
         assert!(!fails(3, Phase::Backward, 0) && !fails(2, Phase::Backward, 1) && !fails(3, Phase::Forward, 1));
+        assert_eq!(faults.clone().remaining(), "oom@step=3,phase=backward,micro=1;panic@step=7,phase=forward");
         assert!(fails(3, Phase::Backward, 1));
+        assert_eq!(faults.remaining(), "panic@step=7,phase=forward");
         assert!(!fails(3, Phase::Backward, 1));
         assert!(fails(7, Phase::Forward, 5));
     }

@@ -2,6 +2,7 @@
 
 mod keep;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -9,20 +10,21 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader, Split};
 use kindling_layers::Classifier;
-use kindling_memory::Meter;
+use kindling_memory::{Meter, has_pages};
 use kindling_runs::{BadSamples, Event, EventLog, RunDir};
 
-use crate::checkpoint::Checkpoints;
+use crate::checkpoint::{Checkpoints, Kept};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::evaluate::{Inference, evaluate};
 use crate::fault::Faults;
+use crate::host_copy::{HostCopy, separate};
 use crate::learner::Learner;
 use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Plan, Policy};
 use crate::records;
-use crate::recovery::{abandon_graph, carry_out};
+use crate::recovery::carry_out;
 use crate::schedule::Schedule;
 use crate::state::{Best, Progress, TrainState};
 use crate::step::StepEngine;
@@ -80,8 +82,9 @@ pub struct Trainer<'a, M: Classifier> {
     bad_samples: BadSamples,
     meter: Meter,
     state: TrainState<Learner<M>>,
-    /// The step of the newest checkpoint this process wrote.
+    /// The step of the newest checkpoint that this process wrote or began with.
     saved: Option<u64>,
+    host_copy: HostCopy,
     /// Whether the device's kernels are chosen: at once where there is nothing to choose.
     warm: bool,
     began: Instant,
@@ -109,7 +112,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let optimizer = Optimizer::new(config.optimizer);
         let state = TrainState {
             learner: Learner::new("model", model, optimizer, config.ema.is_some()),
-            policy: policy(&config, setup.start),
+            policy: policy(&config, setup.start, &setup.device),
             loss_scale: LossScale::new(config.precision),
             progress: Progress::default(),
         };
@@ -121,7 +124,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let meter = Meter::new(&setup.device);
         let began = Instant::now();
         // Only devices that compile kernels have pools.
-        let warm = setup.device.memory_pool_usage().is_none();
+        let warm = !has_pages(&setup.device);
+        let host_copy = HostCopy::new(&setup.device);
         Ok(Self {
             config,
             setup,
@@ -133,6 +137,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             meter,
             state,
             saved: None,
+            host_copy,
             warm,
             began,
         })
@@ -150,8 +155,14 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             self.state.policy = asked;
         }
         let step = self.state.progress.step;
+        self.saved = Some(step);
         self.log.rewind_to(step)?;
         self.emit(Event::Resumed { step }, observer)
+    }
+
+    /// An error that came after training: of a lost device, with what is saved of the run.
+    pub fn with_checkpoint(&self, error: TrainError) -> TrainError {
+        error.with_saved(self.saved)
     }
 
     /// Where the run is.
@@ -197,13 +208,27 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// # Errors
     /// The first thing that went wrong. The state is that of the last good step, and the last checkpoint is intact.
     pub fn fit(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
-        let outcome = self.epochs(observer);
-        // A step that failed changed nothing, so the steps before it need not be lost. If this fails too, the older
-        // checkpoint is still there and the first error is the one to report.
-        if outcome.is_err() && self.saved != Some(self.state.progress.step) && self.state.progress.step > 0 {
+        self.host_copy.refresh(&self.state);
+        self.epochs(observer).map_err(|error| self.ended_by(error, observer))
+    }
+
+    /// Saves the steps before what ended the run: a step that failed changed nothing.
+    fn ended_by(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
+        let step = self.state.progress.step;
+        let readable = !(error.is_device_lost() && self.host_copy.is_kept());
+        if self.saved != Some(step) && step > 0 && readable {
+            // If this fails too, the first error is the one to report.
             let _ = self.checkpoint(observer);
         }
-        outcome
+        let mut error = error;
+        if self.saved != Some(step)
+            && let Some((copied, path)) = self.host_copy.save(self.saved, &self.checkpoints)
+        {
+            self.saved = Some(copied);
+            error = error.of_lost_device();
+            let _ = self.emit(Event::Checkpoint { step: copied, path }, observer);
+        }
+        error.with_saved(self.saved)
     }
 
     fn epochs(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
@@ -279,14 +304,24 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     ) -> Result<(), TrainError> {
         let step = self.state.progress.step + 1;
         let lr = self.schedule.rate(step);
-        let Self { engine, state, setup, .. } = &*self;
+        let Self { engine, state, setup, .. } = self;
+        let device = &setup.device;
+        let learner = RefCell::new(&mut state.learner);
         let mut recoveries = Vec::new();
         let outcome = carry_out(
             &state.policy,
-            &setup.device,
-            || abandon_graph(&state.learner.model, &setup.device),
+            device,
+            || {
+                let mut learner = learner.borrow_mut();
+                learner.make_room(device);
+                separate(&mut **learner, device);
+            },
             |recovery| recoveries.push(recovery.clone()),
-            |plan| engine.compute(&state.learner, batch, plan, step, lr, state.loss_scale.factor()),
+            |plan| {
+                let learner = learner.borrow();
+                let computed = engine.compute(&learner, batch, plan, step, lr, state.loss_scale.factor());
+                computed.map_err(|error| error.with_use(|| learner.in_use(device)))
+            },
         );
         self.tell("training", recoveries, observer)?;
         let seconds = started.elapsed().as_secs_f64();
@@ -309,7 +344,9 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             waiting_seconds,
             seconds: self.began.elapsed().as_secs_f64(),
         };
-        self.emit(event, observer)
+        self.emit(event, observer)?;
+        self.host_copy.refresh(&self.state);
+        Ok(())
     }
 
     /// Scores the model on the validation samples and keeps its weights if it is the best so far.
@@ -339,8 +376,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
 }
 
 /// Which plans a run chooses from, and where it starts.
-pub(crate) fn policy(config: &TrainConfig, start: Plan) -> Policy {
-    let mut limits = Limits::new(config.largest_group(), config.batch_size);
+pub(crate) fn policy(config: &TrainConfig, start: Plan, device: &Device) -> Policy {
+    let mut limits = Limits::new(config.largest_group(), config.batch_size).with_pages(has_pages(device));
     if let Some(most) = config.micro_batch {
         limits = limits.with_largest(most);
     }

@@ -61,6 +61,13 @@ impl GradientSum {
         self.of.insert(id, gradient);
     }
 
+    /// Multiplies all gradients by a number.
+    pub(crate) fn scale(&mut self, factor: f64) {
+        for gradient in self.of.values_mut() {
+            *gradient = gradient.clone().mul_scalar(factor);
+        }
+    }
+
     /// The sum of the squares of all gradients, `[1]`: it depends on every one of them.
     pub fn squared_norm(&self) -> Option<Tensor<1>> {
         let of = |id| self.of.get(id).map(|gradient| gradient.clone().square().sum().reshape([1]));

@@ -10,6 +10,7 @@ use kindling_layers::parameters;
 use kindling_layers::pass::BatchStatistics;
 use kindling_layers::tensors::Tensors;
 use kindling_layers::{plain, room};
+use kindling_memory::MemorySize;
 
 use crate::gradients::GradientSum;
 use crate::optimizer::{Counters, Optimizer};
@@ -75,6 +76,27 @@ impl<M: Module> Learner<M> {
     /// The network to judge and to keep: the average if there is one.
     pub(crate) fn judged(&self) -> M {
         self.average.clone().unwrap_or_else(|| self.model.valid())
+    }
+
+    /// What a device holds, and how much of it is this learner's.
+    pub(crate) fn in_use(&self, device: &Device) -> String {
+        const BYTES: u64 = size_of::<f32>() as u64;
+        let slots = parameters::slots(&self.model);
+        let bytes = |slot: &parameters::Slot| BYTES * slot.shape.iter().product::<usize>() as u64;
+        let weights: u64 = slots.iter().map(bytes).sum();
+        let moments = self.optimizer.numbers_kept();
+        let moments: u64 = slots.iter().map(|slot| moments(&slot.name) * bytes(slot)).sum();
+        let average = if self.average.is_some() { weights } else { 0 };
+        let own = [("weights", weights), ("the optimizer's state", moments), ("the average of the weights", average)];
+        let told = |name: &str, bytes: u64| format!("{name} {}", MemorySize(bytes));
+        let mut told: Vec<String> =
+            own.iter().filter(|(_, bytes)| *bytes > 0).map(|(name, b)| told(name, *b)).collect();
+        let Some(pools) = device.clone().without_autodiff().memory_pool_usage() else {
+            return format!("{} of it", told.join(", "));
+        };
+        let rest = pools.bytes_reserved.saturating_sub(weights + moments + average);
+        told.push(format!("feature maps, gradients and workspace {}", MemorySize(rest)));
+        format!("{} were taken: {}", MemorySize(pools.bytes_reserved), told.join(", "))
     }
 
     /// Reads everything to the host.

@@ -20,6 +20,7 @@ mod evaluate;
 mod fault;
 mod fit;
 mod gradients;
+mod host_copy;
 mod learner;
 mod loss;
 mod loss_scale;

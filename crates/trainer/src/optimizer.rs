@@ -82,6 +82,14 @@ impl Optimizer {
         }
     }
 
+    /// How many numbers are kept for each one of the parameter of a name, so far.
+    pub(crate) fn numbers_kept(&self) -> impl Fn(&str) -> u64 {
+        move |name| match self {
+            Self::AdamW(rule) => 2 * u64::from(rule.states.contains_key(name)),
+            Self::Sgd(rule) => u64::from(rule.states.contains_key(name)),
+        }
+    }
+
     /// The state in host memory.
     ///
     /// # Errors

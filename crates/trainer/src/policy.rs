@@ -10,6 +10,7 @@
 //!    <---- room for long enough goes this way, one rung at a time -----
 //!
 //! out of memory -> once a step: free cached memory, the same plan again
+//!               -> once a run, where tensors share pages: from now on each has an allocation of its own, the same plan again
 //!               -> again, or a tensor no device memory can hold: the next rung
 //!                  (rungs that failed with as little memory are skipped; a trial goes back to where it came from)
 //!               -> no rung left: give up
@@ -28,6 +29,8 @@
 //! Inference takes a policy of its own: without gradients the same size needs other memory, and there are no groups to
 //! keep whole and nothing to recompute ([`Limits::of_inference`]).
 
+#[cfg(test)]
+mod pages_tests;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -86,6 +89,9 @@ pub enum Decision {
     Continue,
     /// Free cached memory, then the same step with the same plan.
     Reclaim,
+    /// Free cached memory, then the same step with the same plan, from now on with an allocation of its own for each tensor
+    /// ([`Policy::has_own_allocations`]).
+    Separate,
     /// Free cached memory, then the same step with this smaller plan.
     Retry(Plan),
     /// The smallest plan does not fit.
@@ -97,6 +103,7 @@ pub enum Decision {
 enum Lever {
     Nothing,
     Reclaimed,
+    Separated,
     Shrunk,
 }
 
@@ -131,6 +138,8 @@ pub struct Policy {
     limits: Limits,
     plan: Plan,
     lever: Lever,
+    #[serde(default)]
+    own_allocations: bool,
     /// Good steps since this plan was taken.
     held: u64,
     /// The last of them in a row in which the rung above had room.
@@ -155,6 +164,7 @@ impl Policy {
             limits,
             plan: limits.nearest(start),
             lever: Lever::Nothing,
+            own_allocations: false,
             held: 0,
             room: 0,
             wait: FIRST_WAIT,
@@ -169,6 +179,12 @@ impl Policy {
     /// How to compute the next attempt.
     pub fn plan(&self) -> Plan {
         self.plan
+    }
+
+    /// Whether each tensor has an allocation of its own, so that none keeps a page of others. Once memory was short it stays
+    /// so: what a plan needs is then what its live tensors need, and pages that grew for a larger plan are no more.
+    pub fn has_own_allocations(&self) -> bool {
+        self.own_allocations
     }
 
     /// Which plans this policy chooses from.
@@ -188,6 +204,12 @@ impl Policy {
             Happened::OutOfMemory { too_large: false, .. } if self.lever == Lever::Nothing => {
                 next.lever = Lever::Reclaimed;
                 Decision::Reclaim
+            }
+            // Pages are cut for the largest tensor, so even one that is too large for a page may have room by itself.
+            Happened::OutOfMemory { .. } if self.limits.has_pages() && !self.own_allocations => {
+                next.own_allocations = true;
+                next.lever = Lever::Separated;
+                Decision::Separate
             }
             Happened::OutOfMemory { too_large, capacity } => {
                 // A device that can never hold a tensor does not hold it with more memory free either.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
-use kindling_memory::{capacity, forget_peak, peak_since};
+use kindling_memory::{capacity, forget_peak, observe, peak_since, with_own_allocations};
 
 use crate::error::TrainError;
 use crate::policy::{Decision, Happened, Plan, Policy};
@@ -23,7 +23,7 @@ pub struct Recovery {
 }
 
 /// Runs `attempt` with the policy's plan until it succeeds, and returns its result with the policy afterwards. `make_room`
-/// gives back what a failed attempt has left behind.
+/// gives back what a failed attempt has left behind. `attempt` must not panic.
 ///
 /// # Errors
 /// The last failure if it is not a lack of memory, [`TrainError::DoesNotFit`] if nothing is left to try.
@@ -40,7 +40,11 @@ pub fn carry_out<T>(
         let plan = policy.plan();
         let began = Instant::now();
         forget_peak(device);
-        let (reason, too_large, micro_batch) = match attempt(&plan) {
+        let outcome = match policy.has_own_allocations() {
+            true => with_own_allocations(device, || attempt(&plan)),
+            false => attempt(&plan),
+        };
+        let (reason, too_large, micro_batch) = match outcome {
             Ok(result) => {
                 let seconds = began.elapsed().as_secs_f64();
                 let good = Happened::Good { peak: peak_since(device), capacity: capacity(device), seconds };
@@ -48,15 +52,25 @@ pub fn carry_out<T>(
             }
             Err(TrainError::OutOfMemory { reason, too_large, micro_batch, .. }) => (reason, too_large, micro_batch),
             Err(TrainError::InferenceOutOfMemory { reason, too_large, images }) => (reason, too_large, images),
-            Err(other) => return Err(other),
+            // The graph of a step that was computed to its end is gone.
+            Err(other @ TrainError::NotFinite { .. }) => return Err(other),
+            Err(other) => {
+                make_room();
+                return Err(other);
+            }
         };
         let (next, decision) = policy.after(Happened::OutOfMemory { too_large, capacity: capacity(device) });
         policy = next;
         let lever = match decision {
             Decision::Reclaim => "freed what was cached".to_string(),
+            Decision::Separate => "each tensor in an allocation of its own".to_string(),
             Decision::Retry(smaller) => describe(&plan, &smaller),
             Decision::Continue => "tried again".to_string(),
-            Decision::GiveUp => return Err(TrainError::DoesNotFit { micro_batch, reason, tried }),
+            Decision::GiveUp => {
+                // Whoever saves what was reached before needs the memory that this attempt still holds.
+                make_room();
+                return Err(TrainError::DoesNotFit { micro_batch, reason, tried });
+            }
         };
         make_room();
         let seconds = began.elapsed().as_secs_f64();
@@ -78,6 +92,7 @@ pub fn make_room(device: &Device) {
     let cleaning = || {
         let plain = device.clone().without_autodiff();
         let _ = plain.sync();
+        observe(&plain);
         plain.memory_cleanup();
         let _ = plain.sync();
     };

@@ -86,11 +86,12 @@ impl StepEngine {
         loss_scale: f64,
     ) -> Result<GoodStep<M>, TrainError> {
         let _step = range(|| format!("step {step}"));
-        let cuts = micro_batches(batch.len(), self.norm_group, plan.micro_batch);
+        let cuts = self.faults.micro_batches(step, micro_batches(batch.len(), self.norm_group, plan.micro_batch));
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
         let attempt = || -> Result<GoodStep<M>, TrainError> {
             let mut sums = self.sums(&learner.model, batch, &cuts, plan, step, loss_scale);
+            self.faults.scale(step, &mut sums.gradients);
             self.faults.at(step, Phase::Gate, 0);
             let phase = range(|| "finite check");
             let (loss, scaled_norm) = sums.gate().map_err(|text| failed(&text))?;
@@ -100,7 +101,7 @@ impl StepEngine {
                 return Err(TrainError::NotFinite { step, loss, norm: gradient_norm });
             }
             let by = Move {
-                rate,
+                rate: self.faults.rate(step, rate),
                 scale: match self.clip_norm {
                     Some(limit) if gradient_norm > limit => limit / scaled_norm,
                     _ => 1.0 / loss_scale,
@@ -110,7 +111,8 @@ impl StepEngine {
             };
             self.faults.at(step, Phase::Optimizer, 0);
             let _phase = range(|| "optimizer");
-            let learner = learner.moved(sums.gradients, sums.statistics, &by);
+            let statistics = self.faults.statistics(step, sums.statistics);
+            let learner = self.faults.moved(step, learner, learner.moved(sums.gradients, statistics, &by));
             // The update allocates as well; what failed of it shows only when something is read that depends on it.
             read_any(learner.witness()).map_err(|text| failed(&text))?;
             self.faults.at(step, Phase::Commit, 0);

@@ -63,7 +63,7 @@ impl<M: Classifier> Steps<M> {
             rate: config.lr,
             step: 0,
             learner: Learner::new("model", model, Optimizer::new(config.optimizer), config.ema.is_some()),
-            policy: policy(config, start),
+            policy: policy(config, start, device),
             loss_scale: LossScale::new(config.precision),
         })
     }

@@ -1,6 +1,7 @@
 // A stand-in for NVRTC. It keeps what was compiled, so that every kernel is compiled once and for all processes, and can
-// compile for the host. CUDASIM_KERNELS is `ptx` (the real NVRTC, kernels do nothing), `host` (they run on the CPU) or
+// compile for the host. CUDASIM_KERNELS is `host` (kernels run on the CPU), `ptx` (the real NVRTC, kernels do nothing) or
 // `both` (the real NVRTC must accept what runs on the CPU).
+#include <ctype.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -22,7 +23,7 @@ extern char** environ;
 
 namespace {
 
-enum Result { SUCCESS = 0, INVALID_INPUT = 3, INVALID_PROGRAM = 4, COMPILATION = 6, INTERNAL = 11 };
+enum Result { SUCCESS = 0, INVALID_INPUT = 3, INVALID_PROGRAM = 4, INVALID_OPTION = 5, COMPILATION = 6, INTERNAL = 11 };
 
 struct Program {
     std::string source, ptx, log;
@@ -146,18 +147,39 @@ int to_ptx(Program& p, const std::vector<std::string>& options) {
     return r;
 }
 
+// A module with the kernels' names and nothing in them.
+int to_nothing(Program& p) {
+    for (size_t at = p.source.find("__global__"); at != std::string::npos; at = p.source.find("__global__", at + 1)) {
+        // The name stands before the list of parameters; attributes with lists of their own may come first.
+        size_t open = p.source.find("void", at);
+        open = open == std::string::npos ? open : p.source.find('(', open);
+        for (; open != std::string::npos; open = p.source.find('(', open + 1)) {
+            size_t start = p.source.find_last_not_of(" \n", open - 1), first = start;
+            while (first > 0 && (isalnum(p.source[first - 1]) || p.source[first - 1] == '_')) first--;
+            std::string name = p.source.substr(first, start - first + 1);
+            if (name == "__launch_bounds__" || name == "__cluster_dims__") { open = p.source.find(')', open); continue; }
+            p.ptx += ".visible .entry " + name + "(\n){}\n";
+            break;
+        }
+    }
+    if (p.ptx.empty()) p.log = "no kernel was found";
+    return p.ptx.empty() ? COMPILATION : SUCCESS;
+}
+
 int to_host(Program& p) {
     std::string error, text = translate(p.source, error);
     if (!error.empty()) { p.log = error; return COMPILATION; }
     std::string compiler = setting("CUDASIM_CXX", "g++"), flags = setting("CUDASIM_CXXFLAGS", "-O1");
     std::string include = folder() + "/include", header;
-    for (const char* name : {"/exec.h", "/cudasim.h", "/tensor.h"}) {
+    static const char* const HEADERS[] = {"machine", "kernel", "warp", "mathematics", "halves", "atomics", "tensor_cores", "wmma", "copies",
+        "tensor_map", "tensor_maps"};
+    for (const char* name : HEADERS) {
         std::string text;
-        read(include + name, text);
+        read(include + "/cudasim/" + name + ".h", text);
         header += text;
     }
     std::string key = cache() + "/" + hash(compiler + flags + header + text), library = key + ".so";
-    p.ptx = "// cudasim host library " + library + "\n";
+    p.ptx = "// CUDA on CPU, library " + library + "\n";
     if (access(library.c_str(), R_OK) == 0) return SUCCESS;
     if (read(key + ".so.log", p.log)) return COMPILATION;
     double from = now();
@@ -193,7 +215,12 @@ int to_host(Program& p) {
 #pragma GCC visibility push(default)
 extern "C" {
 
-int nvrtcVersion(int* major, int* minor) { *major = 12; *minor = 8; return SUCCESS; }
+int nvrtcVersion(int* major, int* minor) {
+    *major = 12;
+    *minor = 8;
+    sscanf(setting("CUDASIM_NVRTC_VERSION", "12.8").c_str(), "%d.%d", major, minor);
+    return SUCCESS;
+}
 const char* nvrtcGetErrorString(int r) { return r == SUCCESS ? "NVRTC_SUCCESS" : r == COMPILATION ? "NVRTC_ERROR_COMPILATION" : "NVRTC_ERROR"; }
 
 int nvrtcCreateProgram(void** out, const char* source, const char*, int headers, const char* const*, const char* const*) {
@@ -205,8 +232,17 @@ int nvrtcDestroyProgram(void** program) { delete static_cast<Program*>(*program)
 
 int nvrtcCompileProgram(void* program, int count, const char* const* options) {
     Program& p = *static_cast<Program*>(program);
-    std::string kernels = setting("CUDASIM_KERNELS", "ptx");
+    std::string kernels = setting("CUDASIM_KERNELS", "host");
     std::vector<std::string> all(options, options + count);
+    int major, minor, architecture;
+    nvrtcVersion(&major, &minor);
+    for (auto& option : all)
+        // CUDA 12 has dropped everything before Maxwell, CUDA 13 everything before Turing.
+        if (sscanf(option.c_str(), "--gpu-architecture=sm_%d", &architecture) == 1 && architecture < (major >= 13 ? 75 : 50)) {
+            p.log = "nvrtc: error: invalid value for --gpu-architecture (-arch): " + option;
+            return INVALID_OPTION;
+        }
+    if (kernels == "none") return to_nothing(p);
     if (kernels != "host")
         if (int r = to_ptx(p, all)) return r;
     return kernels == "ptx" ? int(SUCCESS) : to_host(p);

@@ -2,6 +2,7 @@
 
 mod data_args;
 mod resolve;
+mod restart;
 mod words;
 
 pub(crate) use resolve::{changed, changed_option, default_workers};
@@ -141,6 +142,15 @@ pub(crate) struct Args {
     /// Steps between checkpoints, besides the one at the end of each epoch [default: 100]
     #[arg(long, value_name = "N", help_heading = "How")]
     checkpoint_steps: Option<u64>,
+    /// When the device is lost (a fault in a kernel, a hardware error), continue in a new process, at most so many times
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        overrides_with = "restart_on_device_loss",
+        help_heading = "How"
+    )]
+    restart_on_device_loss: u64,
 
     /// Where the run goes; must not hold a run yet [default: runs/<time>-<model>-<data>]
     #[arg(long, value_name = "DIR", help_heading = "Run", conflicts_with = "resume")]
@@ -249,6 +259,21 @@ impl Args {
         chosen: Chosen,
         beginning: Beginning,
     ) -> Result<Done> {
+        let faults = Faults::of_environment().map_err(anyhow::Error::msg)?;
+        let outcome = self.fit_here(config, dataset, run, chosen, beginning, faults.clone());
+        outcome.or_else(|error| restart::after(error, self, run.path(), &faults))
+    }
+
+    /// [`Args::fit`] in this process alone.
+    fn fit_here(
+        &self,
+        config: RunConfig,
+        dataset: &Dataset,
+        run: &RunDir,
+        chosen: Chosen,
+        beginning: Beginning,
+        faults: Faults,
+    ) -> Result<Done> {
         chosen.check_precision(config.train.precision)?;
         let Chosen { device, facts } = chosen;
         let imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;
@@ -270,7 +295,7 @@ impl Args {
             run,
             stop: interrupt::flag()?,
             start: starting_plan(&config, &network, &device, budget),
-            faults: Faults::of_environment().map_err(anyhow::Error::msg)?,
+            faults,
         };
         // From here on the run is ours alone: the trainer holds its log.
         let mut trainer = Trainer::new(network, config.train.clone(), setup)?;
@@ -289,7 +314,7 @@ impl Args {
         let ended = trainer.fit(&mut console);
         console.close();
         if let Err(error @ TrainError::DoesNotFit { .. }) = ended {
-            eprintln!("{}", does_not_fit(&config, &trainer.model(), budget));
+            eprintln!("{}", does_not_fit(&config, &trainer.model(), &device, budget));
             return Err(error.into());
         }
         if ended? == Ended::Interrupted {
@@ -298,7 +323,11 @@ impl Args {
             return Ok(Done::Interrupted);
         }
         let finished = Finished { config: &config, dataset, run, device: &device, environment: &environment };
-        let metrics = finished.conclude(&mut trainer, &mut console)?;
+        let concluded = finished.conclude(&mut trainer, &mut console);
+        let metrics = concluded.map_err(|error| match error.downcast::<TrainError>() {
+            Ok(error) => trainer.with_checkpoint(error).into(),
+            Err(other) => other,
+        })?;
         console.say(&closing(&metrics, run));
         println!("{}", result_line(&metrics));
         Ok(Done::Complete)

@@ -13,9 +13,8 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::kernel::matmul::{MatmulStrategy, matmul};
 use burn_cubecl::ops::permute;
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::zspace::metadata::Metadata;
 
-use super::layout::{Flat, Spread, dims, empty, empty_map, turned};
+use super::layout::{Flat, Spread, dims, empty, relaid};
 use super::unread::over_blocks;
 use crate::ops::Places;
 
@@ -24,9 +23,7 @@ pub(super) fn forward(x: CubeTensor, weight: CubeTensor, places: Places) -> Cube
     let ([batch, _, height, width], [output, ..]) = (dims(&x), dims(&weight));
     let weight = cast(weight, x.dtype);
     if is_pointwise(&x, &weight, places) {
-        let y = empty_map(&x, [batch, output, height, width], x.dtype);
-        product(pixels(x), permute(matrix(weight), &[1, 0]), &y);
-        return y;
+        return product(x, permute(matrix(weight), &[1, 0]), [batch, output, height, width]);
     }
     let options = options(&x, &weight, places);
     CubeBackend::conv2d(x, weight, None, options)
@@ -37,9 +34,7 @@ pub(super) fn of_input(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, places
     let options = options(&x, &weight, places);
     let (shape, weight) = (dims(&x), cast(weight, x.dtype));
     if is_pointwise(&x, &weight, places) {
-        let dx = empty_map(&x, shape, x.dtype);
-        product(pixels(dy), matrix(weight), &dx);
-        return dx;
+        return product(dy, matrix(weight), shape);
     }
     CubeBackend::conv2d_x_backward(x, weight, dy, options)
 }
@@ -47,7 +42,7 @@ pub(super) fn of_input(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, places
 /// The gradient of the filters, in float32.
 pub(super) fn of_filters(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, places: Places) -> CubeTensor {
     if is_pointwise(&x, &weight, places) {
-        return of_pointwise_filters(pixels(x), pixels(dy));
+        return of_pointwise_filters(Flat::of(x).into_matrix(), Flat::of(dy).into_matrix());
     }
     let options = options(&x, &weight, places);
     let weight = cast(weight, x.dtype);
@@ -79,21 +74,18 @@ fn of_pointwise_filters(x: CubeTensor, dy: CubeTensor) -> CubeTensor {
     matmul(dy, x, Some(products.clone()), MatmulStrategy::default(), DType::F32)
         .expect("a matrix product of whole rows");
     let size = input * output;
-    let mut sums = products;
-    *sums.meta = Metadata::new([1, parts, size], [parts * size, size, 1]);
-    let mut dw = empty(&sums, [size], DType::F32);
+    let sums = relaid(products, [1, parts, size], [parts * size, size, 1]);
+    let dw = empty(&sums, [size], DType::F32);
     let width = if size.is_multiple_of(4) { 4 } else { 1 };
     over_blocks(&sums, &dw, 0..1, Spread::of(size, width, parts, 1), width, 1.0);
-    *dw.meta = Metadata::new([output, input, 1, 1], [input, 1, 1, 1]);
-    dw
+    relaid(dw, [output, input, 1, 1], [input, 1, 1, 1])
 }
 
 /// A matrix as stretches of rows: `[parts, rows, columns]`.
-fn stretches(mut x: CubeTensor, parts: usize) -> CubeTensor {
+fn stretches(x: CubeTensor, parts: usize) -> CubeTensor {
     let [rows, columns] = x.meta.shape().dims();
     let row = x.meta.strides()[0];
-    *x.meta = Metadata::new([parts, rows / parts, columns], [rows / parts * row, row, 1]);
-    x
+    relaid(x, [parts, rows / parts, columns], [rows / parts * row, row, 1])
 }
 
 /// Burn's options for these places.
@@ -113,33 +105,18 @@ fn is_pointwise(x: &CubeTensor, weight: &CubeTensor, Places { stride, before, ou
     kernel == 1 && stride == 1 && before == [0; 2] && out == [height, width]
 }
 
-/// The product of pixels `[m, k]` and filters `[k, n]`, written to a map.
-fn product(pixels: CubeTensor, filters: CubeTensor, to: &CubeTensor) {
-    let (out, dtype) = (rows_of(to.clone()), to.dtype);
+/// The map of this shape whose pixels are those of `x` times filters `[k, n]`.
+fn product(x: CubeTensor, filters: CubeTensor, [batch, channels, height, width]: [usize; 4]) -> CubeTensor {
+    let (plane, dtype) = (height * width, x.dtype);
+    let y = empty(&x, [batch * plane, channels], dtype);
     // Burn's own convolutions end a run in the same way: all strategies failed, or a device is lost.
-    matmul(pixels, filters, Some(out), MatmulStrategy::default(), dtype).expect("a matrix product of whole rows");
-}
-
-/// A map as a matrix with a row for each pixel; a copy where its pixels do not lie so.
-fn pixels(x: CubeTensor) -> CubeTensor {
-    if Flat::of(x.clone()).is_matrix() {
-        return rows_of(x);
-    }
-    rows_of(turned(x))
-}
-
-/// A map of which [`Flat::is_matrix`] holds.
-fn rows_of(mut x: CubeTensor) -> CubeTensor {
-    let flat = Flat::of(x.clone());
-    let shape = [flat.samples * flat.pixels, flat.channels];
-    *x.meta = Metadata::new(shape, [flat.row(), 1]);
-    x
+    matmul(Flat::of(x).into_matrix(), filters, Some(y.clone()), MatmulStrategy::default(), dtype)
+        .expect("a matrix product of whole rows");
+    relaid(y, [batch, channels, height, width], [plane * channels, 1, width * channels, channels])
 }
 
 /// Filters `[output, input, 1, 1]` as a matrix.
 fn matrix(weight: CubeTensor) -> CubeTensor {
     let [output, input, ..] = dims(&weight);
-    let mut weight = into_contiguous(weight);
-    *weight.meta = Metadata::new([output, input], [input, 1]);
-    weight
+    relaid(into_contiguous(weight), [output, input], [input, 1])
 }

@@ -5,10 +5,9 @@ use burn_cubecl::cubecl;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
-use cubecl::zspace::metadata::Metadata;
 
 use super::depthwise::{self, Window};
-use super::layout::{Spread, addresses, alongside, dims, element, empty, empty_map, width_of_maps};
+use super::layout::{Spread, addresses, alongside, dims, element, empty, empty_map, relaid, width_of_maps};
 use super::unread::{Arguments, Source, over_blocks};
 use crate::ops::Places;
 
@@ -114,16 +113,13 @@ pub(super) fn of_filters(source: &Source, side: usize, dy: CubeTensor, places: P
         window(places, side, TILE),
         element(source.x.dtype),
     );
-    let mut dw = empty(&source.x, [side * side, channels], DType::F32);
+    let dw = empty(&source.x, [side * side, channels], DType::F32);
     over_blocks(&parts, &dw, 0..side * side, spread, vector, 1.0);
-    *dw.meta = Metadata::new([channels, 1, side, side], [1, 1, side * channels, channels]);
-    dw
+    relaid(dw, [channels, 1, side, side], [1, 1, side * channels, channels])
 }
 
 /// Filters `[channels, 1, side, side]` as `[side * side, channels]`, which a unit reads as it reads a map.
 fn channels_last(filters: CubeTensor) -> CubeTensor {
     let [channels, _, side, _] = dims(&filters);
-    let mut filters = into_contiguous(filters);
-    *filters.meta = Metadata::new([side * side, channels], [1, side * side]);
-    into_contiguous(filters)
+    into_contiguous(relaid(into_contiguous(filters), [side * side, channels], [1, side * side]))
 }

@@ -2,6 +2,8 @@
 //!
 //! Burn's convolutions leave maps with channels last: neighbouring channels of a pixel lie beside each other. There a unit
 //! takes four channels at a time. A map that lies plane by plane is read through its strides, one channel at a time.
+//! CUDA pads rows and slices leave gaps, so a map's strides do not follow from its shape. Memory and the strides that
+//! describe it stay together: only [`relaid`] sets strides, and it takes the tensor whose memory they describe.
 
 use burn::tensor::{DType, Shape};
 use burn_cubecl::cubecl;
@@ -11,6 +13,7 @@ use burn_cubecl::ops::{permute_nchw_to_nhwc, permute_nhwc_to_nchw};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
+use cubecl::zspace::metadata::Metadata;
 use cubecl::zspace::{Shape as Sizes, Strides};
 
 /// Units of a cube.
@@ -40,6 +43,23 @@ pub(super) fn empty<const D: usize>(like: &CubeTensor, shape: [usize; D], dtype:
 /// A tensor without elements, for a gradient that nobody wants.
 pub(super) fn nothing(like: &CubeTensor) -> CubeTensor {
     empty(like, [0], DType::F32)
+}
+
+/// The same memory under another shape and other strides, in elements.
+///
+/// # Panics
+/// If that reaches beyond what the tensor may read.
+pub(super) fn relaid<const D: usize>(mut tensor: CubeTensor, shape: [usize; D], strides: [usize; D]) -> CubeTensor {
+    let last: usize = shape.iter().zip(&strides).map(|(size, stride)| size.saturating_sub(1) * stride).sum();
+    let elements = if shape.contains(&0) { 0 } else { last + 1 };
+    let bytes = tensor.handle.size_in_used();
+    assert!(
+        (elements * tensor.elem_size()) as u64 <= bytes,
+        "{shape:?} with strides {strides:?} does not lie in {bytes} bytes of {:?}",
+        tensor.dtype
+    );
+    *tensor.meta = Metadata::new(shape, strides);
+    tensor
 }
 
 /// The shape of a map.
@@ -88,8 +108,15 @@ impl Flat {
         takes(&self.tensor, width, of_channel, [of_sample, of_pixel])
     }
 
+    /// As a matrix with a row for each pixel: the map as it lies, or a copy where its pixels are not the rows of one.
+    pub(super) fn into_matrix(self) -> CubeTensor {
+        let flat = if self.is_matrix() { self } else { Self::of(turned(self.tensor)) };
+        let (rows, row) = (flat.samples * flat.pixels, flat.row());
+        relaid(flat.tensor, [rows, flat.channels], [row, 1])
+    }
+
     /// Whether all pixels of all samples are the rows of one matrix.
-    pub(super) fn is_matrix(&self) -> bool {
+    fn is_matrix(&self) -> bool {
         let [of_sample, of_channel, of_pixel] = self.strides;
         let rows = self.samples == 1 || self.pixels == 1 || of_sample == self.pixels * of_pixel;
         // A stride of zero is a number for a plane, written once.
@@ -97,7 +124,7 @@ impl Flat {
     }
 
     /// What lies between two rows of that matrix.
-    pub(super) fn row(&self) -> usize {
+    fn row(&self) -> usize {
         match self.strides {
             [_, _, of_pixel] if self.pixels > 1 => of_pixel,
             [of_sample, _, _] if self.samples > 1 => of_sample,
@@ -171,7 +198,7 @@ pub(super) fn alongside(map: CubeTensor, x: &CubeTensor) -> CubeTensor {
 }
 
 /// A copy with channels last.
-pub(super) fn turned(map: CubeTensor) -> CubeTensor {
+fn turned(map: CubeTensor) -> CubeTensor {
     permute_nhwc_to_nchw(into_contiguous(permute_nchw_to_nhwc(map)))
 }
 

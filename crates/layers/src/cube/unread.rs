@@ -51,6 +51,7 @@ impl Source {
         gate: CubeTensor,
         how: &Normalisation,
     ) -> Self {
+        assert!(how.again.is_none(), "a tensor is dropped on a device's thread");
         let gated = gate.meta.shape().num_elements() > 0;
         let weight = into_contiguous(weight);
         Self {

@@ -93,8 +93,16 @@ pub struct Normalisation {
     pub epsilon: f64,
     /// What follows.
     pub activation: Activation,
-    /// Makes `x` again in the backward pass, so that it is not kept.
+    /// Makes `x` again in the backward pass, so that it is not kept. For the gradient graph alone: no device is given it.
     pub again: Option<Again>,
+}
+
+impl Normalisation {
+    /// What a device is told, and what stays with the gradient graph. A device that queues operations drops what they were
+    /// given on a thread of its own, where a tensor, which the second holds, cannot be dropped: it would stay allocated.
+    pub(crate) fn split(self) -> (Self, Option<Again>) {
+        (Self { again: None, ..self }, self.again)
+    }
 }
 
 /// Makes a map again, outside any gradient graph.
@@ -148,6 +156,7 @@ pub struct Unread {
 macro_rules! call {
     ($operation:ident, $map:expr $(, $other:expr)*; $($rest:expr),*) => {{
         let Unread { x, weight, bias, statistics, how, gate } = $map;
+        let how = if x.is_autodiff() { how } else { how.split().0 };
         let gate = gate.unwrap_or_else(|| Tensor::empty([0, 0], &statistics.device()));
         let (x, statistics) = (x.into_dispatch(), statistics.into_dispatch());
         let (weight, bias, gate) = (weight.into_dispatch(), bias.into_dispatch(), gate.into_dispatch());

@@ -25,6 +25,7 @@ struct Kept<B: Backend> {
     statistics: FloatTensor<B>,
     gate: FloatTensor<B>,
     how: Normalisation,
+    again: Option<Again>,
 }
 
 impl<B: Primitive> Kept<B> {
@@ -53,9 +54,9 @@ macro_rules! parts {
 
 /// What is kept of those tensors.
 macro_rules! kept {
-    ($x:ident, $weight:ident, $bias:ident, $statistics:ident, $gate:ident, $how:ident) => {
+    ($x:ident, $weight:ident, $bias:ident, $statistics:ident, $gate:ident, $how:ident, $again:ident) => {
         Kept::<B> {
-            x: $how.again.is_none().then(|| $x.clone()),
+            x: $again.is_none().then(|| $x.clone()),
             elements: $x.shape().num_elements(),
             dtype: $x.dtype(),
             weight: $weight.clone(),
@@ -63,6 +64,7 @@ macro_rules! kept {
             statistics: $statistics.clone(),
             gate: $gate.clone(),
             how: $how.clone(),
+            again: $again,
         }
     };
 }
@@ -70,8 +72,8 @@ macro_rules! kept {
 /// Calls a method of [`UnreadGradients`] with what was kept, other tensors, and what is no tensor.
 macro_rules! backward {
     ($method:ident, $kept:expr, $($tensor:expr),+; $($rest:expr),+) => {{
-        let Kept { x, elements, dtype, weight, bias, statistics, gate, how } = $kept;
-        let x = Kept::<B>::x(x, elements, dtype, how.again.as_ref());
+        let Kept { x, elements, dtype, weight, bias, statistics, gate, how, again } = $kept;
+        let x = Kept::<B>::x(x, elements, dtype, again.as_ref());
         B::$method(x, weight, bias, statistics, gate, $($tensor,)+ how, $($rest),+)
     }};
 }
@@ -86,7 +88,8 @@ impl<B: UnreadOps + UnreadGradients + Primitive, C: CheckpointStrategy> UnreadOp
         how: Normalisation,
     ) -> Tracked<B, C> {
         let ((x, weight, bias, statistics, gate), nodes) = parts!(x, weight, bias, statistics, gate);
-        let kept = kept!(x, weight, bias, statistics, gate, how);
+        let (how, again) = how.split();
+        let kept = kept!(x, weight, bias, statistics, gate, how, again);
         on_graph!(C, NormActBackward, nodes, kept, B::norm_act(x, weight, bias, statistics, gate, how))
     }
 
@@ -101,10 +104,11 @@ impl<B: UnreadOps + UnreadGradients + Primitive, C: CheckpointStrategy> UnreadOp
         convolution: Convolution,
     ) -> Tracked<B, C> {
         let ((x, weight, bias, statistics, gate), nodes) = parts!(x, weight, bias, statistics, gate);
+        let (how, again) = how.split();
         let (filters, filters_node) = filters.into_parts();
         let [x_node, weight_node, bias_node, gate_node] = nodes;
         let nodes = [x_node, weight_node, bias_node, gate_node, filters_node];
-        let state = (kept!(x, weight, bias, statistics, gate, how), filters.clone(), convolution);
+        let state = (kept!(x, weight, bias, statistics, gate, how, again), filters.clone(), convolution);
         let y = B::norm_act_conv(x, weight, bias, statistics, gate, filters, how, convolution);
         on_graph!(C, ConvBackward, nodes, state, y)
     }
@@ -118,7 +122,8 @@ impl<B: UnreadOps + UnreadGradients + Primitive, C: CheckpointStrategy> UnreadOp
         how: Normalisation,
     ) -> Tracked<B, C> {
         let ((x, weight, bias, statistics, gate), nodes) = parts!(x, weight, bias, statistics, gate);
-        let kept = kept!(x, weight, bias, statistics, gate, how);
+        let (how, again) = how.split();
+        let kept = kept!(x, weight, bias, statistics, gate, how, again);
         on_graph!(C, MeansBackward, nodes, kept, B::norm_act_means(x, weight, bias, statistics, gate, how))
     }
 
@@ -132,7 +137,8 @@ impl<B: UnreadOps + UnreadGradients + Primitive, C: CheckpointStrategy> UnreadOp
         pooling: Pooling,
     ) -> Tracked<B, C> {
         let ((x, weight, bias, statistics, gate), nodes) = parts!(x, weight, bias, statistics, gate);
-        let state = (kept!(x, weight, bias, statistics, gate, how), pooling);
+        let (how, again) = how.split();
+        let state = (kept!(x, weight, bias, statistics, gate, how, again), pooling);
         let y = B::norm_act_max_pool(x, weight, bias, statistics, gate, how, pooling);
         on_graph!(C, MaxPoolBackward, nodes, state, y)
     }
@@ -148,10 +154,11 @@ impl<B: UnreadOps + UnreadGradients + Primitive, C: CheckpointStrategy> UnreadOp
         activation: Activation,
     ) -> Tracked<B, C> {
         let ((x, weight, bias, statistics, gate), nodes) = parts!(x, weight, bias, statistics, gate);
+        let (how, again) = how.split();
         let (shortcut, shortcut_node) = shortcut.into_parts();
         let [x_node, weight_node, bias_node, gate_node] = nodes;
         let nodes = [x_node, weight_node, bias_node, gate_node, shortcut_node];
-        let kept = kept!(x, weight, bias, statistics, gate, how);
+        let kept = kept!(x, weight, bias, statistics, gate, how, again);
         let y = B::norm_act_add(x, weight, bias, statistics, gate, shortcut, how, activation);
         let kept_y = (activation != Activation::Identity).then(|| y.clone());
         on_graph!(C, AddBackward, nodes, (kept, kept_y), y)

@@ -14,7 +14,7 @@ pub(crate) fn check_squeeze_and_scale(ground: &Ground, shape: [usize; 4], case: 
     let vector = |values: &[f32]| ground.tensor(values, [batch, channels]);
     let (xt, gt) = (ground.map(&x, shape).require_grad(), vector(&gate).require_grad());
     let (mean, y) = (means(xt.clone()), scale(xt.clone(), gt.clone()));
-    let loss = (mean.clone() * vector(&dm)).sum() + (y.clone() * ground.map(&dy, shape)).sum();
+    let loss = (mean.clone() * vector(&dm)).sum() + ground.weighed(y.clone(), &dy);
     let grads = loss.backward();
 
     let of = |index: usize| index / plane;

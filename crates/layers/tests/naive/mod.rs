@@ -1,12 +1,12 @@
 //! Every operation against a naive float64 computation over random shapes, and its gradients against that
-//! computation's own terms: on any device, and for maps that lie plane by plane or with channels last.
+//! computation's own terms: on any device, for maps that lie plane by plane or with channels last, whole or sliced.
 
 pub(crate) mod convolutions;
 pub(crate) mod gates;
 pub(crate) mod norm;
 pub(crate) mod unread;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 use kindling_random::{Purpose, Rng};
 use rand::RngExt;
 
@@ -17,23 +17,55 @@ pub(crate) struct Ground {
     pub(crate) device: Device,
     /// Channels last in memory, as the convolutions of GPUs leave them.
     pub(crate) channels_last: bool,
+    /// Maps and gradients are the middle of larger ones along this axis.
+    pub(crate) sliced: Option<usize>,
+    /// The format of maps.
+    pub(crate) format: FloatDType,
 }
+
+/// What lies before and behind the middle of a larger map. CubeCL copies a slice unless its offset is a multiple of the
+/// device's alignment: of 512 bytes on CUDA. So many numbers of any format are.
+const BESIDE: usize = 256;
 
 impl Ground {
     /// Maps that lie plane by plane.
     pub(crate) fn planes(device: &Device) -> Self {
-        Self { device: device.clone(), channels_last: false }
+        Self { device: device.clone(), channels_last: false, sliced: None, format: FloatDType::F32 }
     }
 
     /// Maps with channels last.
     pub(crate) fn channels_last(device: &Device) -> Self {
-        Self { device: device.clone(), channels_last: true }
+        Self { channels_last: true, ..Self::planes(device) }
     }
 
-    /// A map of these values, given plane by plane.
-    pub(crate) fn map(&self, values: &[f32], shape @ [batch, channels, height, width]: [usize; 4]) -> Tensor<4> {
+    /// The same with slices of larger maps along an axis of `[batch, channels, height, width]`.
+    pub(crate) fn sliced(self, axis: usize) -> Self {
+        Self { sliced: Some(axis), ..self }
+    }
+
+    /// A map of these values, given plane by plane. What lies beside a slice is no number, so nobody may look there.
+    pub(crate) fn map(&self, values: &[f32], shape: [usize; 4]) -> Tensor<4> {
+        let Some(axis) = self.sliced else { return self.whole(values, shape) };
+        let mut larger = shape;
+        larger[axis] += 2 * BESIDE;
+        self.whole(&embedded(values, shape, axis, f32::NAN), larger).narrow(axis, BESIDE, shape[axis])
+    }
+
+    /// The sum of a map times these values, whose gradient is the values: slices, where maps are.
+    pub(crate) fn weighed(&self, y: Tensor<4>, values: &[f32]) -> Tensor<1> {
+        let shape = y.dims();
+        let Some(axis) = self.sliced else { return (y * self.map(values, shape)).sum() };
+        let mut larger = shape;
+        larger[axis] = BESIDE;
+        let beside = Tensor::zeros(larger, &self.device);
+        let y = Tensor::cat(vec![beside.clone(), y, beside], axis);
+        larger[axis] = shape[axis] + 2 * BESIDE;
+        (y * self.whole(&embedded(values, shape, axis, 1e6), larger)).sum()
+    }
+
+    fn whole(&self, values: &[f32], shape @ [batch, channels, height, width]: [usize; 4]) -> Tensor<4> {
         if !self.channels_last {
-            return self.tensor(values, shape);
+            return self.tensor(values, shape).cast(self.format);
         }
         let plane = height * width;
         let at = |place: usize| {
@@ -41,13 +73,20 @@ impl Ground {
             values[(sample * channels + channel) * plane + pixel]
         };
         let turned: Vec<f32> = (0..values.len()).map(at).collect();
-        self.tensor(&turned, [batch, height, width, channels]).permute([0, 3, 1, 2])
+        self.tensor(&turned, [batch, height, width, channels]).cast(self.format).permute([0, 3, 1, 2])
     }
 
     /// A tensor of these values.
     pub(crate) fn tensor<const D: usize>(&self, values: &[f32], shape: [usize; D]) -> Tensor<D> {
         Tensor::from_data(TensorData::new(values.to_vec(), shape), &self.device)
     }
+}
+
+/// The values as the middle of a map that is larger along an axis and holds `beside` elsewhere.
+fn embedded(values: &[f32], shape: [usize; 4], axis: usize, beside: f32) -> Vec<f32> {
+    let stretch: usize = shape[axis..].iter().product();
+    let gap = vec![beside; BESIDE * shape[axis + 1..].iter().product::<usize>()];
+    values.chunks(stretch).flat_map(|middle| [&gap[..], middle, &gap[..]].concat()).collect()
 }
 
 /// The random numbers of a case.

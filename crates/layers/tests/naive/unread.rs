@@ -17,7 +17,7 @@ pub(crate) fn check_norm_act(ground: &Ground, shape: [usize; 4], group: usize, a
     let dy = random(&mut rng, naive.x.len());
     let map = naive.unread(ground);
     let y = map.clone().whole();
-    let grads = (y.clone() * ground.map(&dy, shape)).sum().backward();
+    let grads = ground.weighed(y.clone(), &dy).backward();
     let what = format!("{activation:?} {shape:?}");
     close(&format!("{what} y"), &vec(y), &naive.output());
     let dy: Vec<f64> = dy.into_iter().map(f64::from).collect();
@@ -57,7 +57,7 @@ pub(crate) fn check_norm_act_conv(ground: &Ground, of: &Case, gated: bool, activ
     let filters = ground.tensor(&weight, of.filters()).require_grad();
     let y = map.clone().convolved(filters.clone(), of.convolution());
     assert_eq!(y.dims(), of.output_shape());
-    let grads = (y.clone() * ground.map(&dy, of.output_shape())).sum().backward();
+    let grads = ground.weighed(y.clone(), &dy).backward();
     let what = format!("{of:?}, {activation:?}, gated {gated}");
     close(&format!("{what} y"), &vec(y), &y_naive);
     close(&format!("{what} dweight"), &vec(filters.grad(&grads).expect("a gradient")), &dw_naive);
@@ -101,7 +101,7 @@ pub(crate) fn check_norm_act_add(ground: &Ground, channels: usize, activation: A
     let x = map.x.clone().inner();
     map.how.again = again.then(|| Again(Arc::new(move || x.clone())));
     let y = map.clone().added_to(shortcut.clone(), activation);
-    let grads = (y.clone() * ground.map(&dy, shape)).sum().backward();
+    let grads = ground.weighed(y.clone(), &dy).backward();
 
     let branch = naive.output();
     let sum = |at: usize| branch[at] * factor(at) + f64::from(other[at]);
@@ -129,7 +129,7 @@ pub(crate) fn check_norm_act_max_pool(
     let y = map.clone().max_pooled(Pooling { kernel, stride, padding });
     let shape = [3, 2, out[0], out[1]];
     assert_eq!(y.dims(), shape);
-    let grads = (y.clone() * ground.map(&dy, shape)).sum().backward();
+    let grads = ground.weighed(y.clone(), &dy).backward();
 
     let whole = naive.output();
     let (mut expected, mut of_whole) = (vec![f64::NEG_INFINITY; dy.len()], vec![0.0; whole.len()]);

@@ -27,17 +27,17 @@ pub(super) struct Pass<'a> {
     /// Gradients of values.
     pub(super) gradients: Vec<Option<Held>>,
     /// Gradients of weights that this pass made, before they are added up.
-    new_gradients: u64,
+    new_gradients: Vec<BufferId>,
     /// The values whose rows are padded on CUDA.
     padded: Vec<bool>,
 }
 
-/// Plays a micro-batch through, on top of what the ledger already holds. Its gradients stay.
-pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
-    if situation.batch > situation.micro_batch {
-        // Those of the micro-batches before it.
-        ledger.add(Part::Gradients, update::gradients(graph));
-    }
+/// Plays a micro-batch through, on top of what the ledger already holds. Its gradients stay, and are returned in the order
+/// of the network.
+pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Ledger) -> Vec<BufferId> {
+    let several = situation.batch > situation.micro_batch;
+    // Those of the micro-batches before it.
+    let before = if several { update::gradients_of_all(graph, ledger) } else { Vec::new() };
     let mut pass = Pass::new(graph, situation, ledger);
     let images = pass.make(pass.map_bytes(0));
     if situation.recompute == Recompute::None {
@@ -46,10 +46,11 @@ pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Led
         pass.in_segments(images);
     }
     let made = pass.new_gradients;
-    ledger.remove(Part::Gradients, made);
-    if situation.batch <= situation.micro_batch {
-        ledger.add(Part::Gradients, update::gradients(graph));
+    if !several {
+        return made;
     }
+    made.into_iter().for_each(|buffer| ledger.release(buffer));
+    before
 }
 
 /// For each layer that keeps something or needs scratch memory: bytes kept that no layer before keeps, and scratch.
@@ -89,7 +90,7 @@ impl<'a> Pass<'a> {
             reads: vec![0; count],
             kept: vec![Vec::new(); graph.nodes.len()],
             gradients: vec![None; count],
-            new_gradients: 0,
+            new_gradients: Vec::new(),
             padded: cuda::padded(graph),
         };
         for node in &graph.nodes {
@@ -238,8 +239,8 @@ impl<'a> Pass<'a> {
 
     /// A gradient of a weight.
     pub(super) fn make_gradient(&mut self, bytes: u64) {
-        self.ledger.add(Part::Gradients, bytes);
-        self.new_gradients += bytes;
+        let made = self.ledger.make(Part::Gradients, bytes);
+        self.new_gradients.push(made);
     }
 
     /// Bytes of a value for the whole micro-batch.

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_layers::Generator;
-use kindling_memory::panic_message;
+use kindling_memory::{has_pages, panic_message};
 
 use crate::error::TrainError;
 use crate::policy::{Limits, Plan, Policy, Recompute};
@@ -33,7 +33,8 @@ pub fn generate<G: Generator, E: From<TrainError>>(
     mut take: impl FnMut(Images) -> Result<(), E>,
 ) -> Result<(), E> {
     let micro_batch = micro_batch.max(1);
-    let mut policy = Policy::new(Limits::of_inference(micro_batch), Plan { micro_batch, recompute: Recompute::None });
+    let limits = Limits::of_inference(micro_batch).with_pages(has_pages(device));
+    let mut policy = Policy::new(limits, Plan { micro_batch, recompute: Recompute::None });
     let mut waiting: Vec<Vec<f32>> = Vec::new();
     let mut latents = latents.peekable();
     while latents.peek().is_some() || !waiting.is_empty() {

@@ -10,6 +10,7 @@ use super::spectral::SpectralNorm;
 use crate::checkpoint::{Kept, Stored};
 use crate::learner::Learner;
 use crate::optimizer::Optimizer;
+use crate::recovery::abandon_graph;
 
 const GENERATOR: &str = "generator-";
 const CRITIC: &str = "discriminator-";
@@ -73,5 +74,10 @@ impl<G: Module, D: Module> Kept for Pair<G, D> {
         let [real, made] = ANCHORS.map(|name| stored.numbers.get(name).copied());
         let anchors = real.zip(made).map(|(real, made)| LeCam { real, made });
         Ok(Self { generator, critic, spectral, anchors })
+    }
+
+    fn make_room(&self, device: &Device) {
+        abandon_graph(&self.generator.model, device);
+        abandon_graph(&self.critic.model, device);
     }
 }

@@ -1,5 +1,6 @@
 //! The run: iteration after iteration, with previews and checkpoints.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -7,7 +8,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader};
 use kindling_layers::{Critic, Generator};
-use kindling_memory::Meter;
+use kindling_memory::{Meter, has_pages};
 use kindling_runs::{Event, EventLog, RunDir};
 
 use super::calibrate::calibrate;
@@ -15,15 +16,16 @@ use super::config::AdversarialConfig;
 use super::guards::Guards;
 use super::pair::Pair;
 use super::step::AdversarialEngine;
-use crate::checkpoint::Checkpoints;
+use crate::checkpoint::{Checkpoints, Kept};
 use crate::error::TrainError;
 use crate::fault::Faults;
 use crate::fit::{Ended, Observer};
+use crate::host_copy::{HostCopy, separate};
 use crate::loss_scale::LossScale;
 use crate::norm_momentum::NormMomentum;
 use crate::policy::{Limits, Plan, Policy, Recompute};
 use crate::records;
-use crate::recovery::{abandon_graph, carry_out};
+use crate::recovery::carry_out;
 use crate::state::{Progress, TrainState};
 
 /// The two networks, on the plain device, with their initial weights.
@@ -76,8 +78,9 @@ pub struct AdversarialTrainer<'a, G: Generator, D: Critic> {
     meter: Meter,
     state: TrainState<Pair<G, D>>,
     guards: Guards,
-    /// The iteration of the newest checkpoint this process wrote.
+    /// The iteration of the newest checkpoint that this process wrote or began with.
     saved: Option<u64>,
+    host_copy: HostCopy,
     began: Instant,
 }
 
@@ -107,7 +110,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         };
         let state = TrainState {
             learner: Pair::new(networks.generator, networks.critic, &config),
-            policy: policy(&config, setup.start),
+            policy: policy(&config, setup.start, &setup.device),
             loss_scale: LossScale::new(config.precision),
             progress: Progress::default(),
         };
@@ -115,7 +118,8 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         let log = EventLog::open(&setup.run.events())?;
         let meter = Meter::new(&setup.device);
         let (guards, began) = (Guards::default(), Instant::now());
-        Ok(Self { config, setup, engine, checkpoints, log, meter, state, guards, saved: None, began })
+        let host_copy = HostCopy::new(&setup.device);
+        Ok(Self { config, setup, engine, checkpoints, log, meter, state, guards, saved: None, host_copy, began })
     }
 
     /// Continues from the newest checkpoint: the log forgets what came after it.
@@ -130,6 +134,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
             self.state.policy = asked;
         }
         let step = self.state.progress.step;
+        self.saved = Some(step);
         self.log.rewind_to(step)?;
         self.emit(Event::Resumed { step }, observer)
     }
@@ -177,13 +182,26 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     /// # Errors
     /// The first thing that went wrong. The state is that of the last good iteration, and the last checkpoint is intact.
     pub fn fit(&mut self, preview: &mut dyn Preview<G>, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
-        let outcome = self.iterations(preview, observer);
-        // As with one network: what was good need not be lost, and the first error is the one to report.
+        self.host_copy.refresh(&self.state);
+        self.iterations(preview, observer).map_err(|error| self.ended_by(error, observer))
+    }
+
+    /// Saves the iterations before what ended the run, as a run of one network does.
+    fn ended_by(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
         let step = self.state.progress.step;
-        if outcome.is_err() && self.saved != Some(step) && step > 0 {
+        let readable = !(error.is_device_lost() && self.host_copy.is_kept());
+        if self.saved != Some(step) && step > 0 && readable {
             let _ = self.checkpoint(observer);
         }
-        outcome
+        let mut error = error;
+        if self.saved != Some(step)
+            && let Some((copied, path)) = self.host_copy.save(self.saved, &self.checkpoints)
+        {
+            self.saved = Some(copied);
+            error = error.of_lost_device();
+            let _ = self.emit(Event::Checkpoint { step: copied, path }, observer);
+        }
+        error.with_saved(self.saved)
     }
 
     fn iterations(&mut self, preview: &mut dyn Preview<G>, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
@@ -230,14 +248,20 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         observer: &mut dyn Observer,
     ) -> Result<(), TrainError> {
         let step = self.state.progress.step + 1;
-        let Self { engine, state, setup, .. } = &*self;
+        let Self { engine, state, setup, .. } = self;
+        let device = &setup.device;
+        let pair = RefCell::new(&mut state.learner);
         let mut recoveries = Vec::new();
         let outcome = carry_out(
             &state.policy,
-            &setup.device,
-            || abandon_graph(&state.learner.generator.model, &setup.device),
+            device,
+            || {
+                let mut pair = pair.borrow_mut();
+                pair.make_room(device);
+                separate(&mut **pair, device);
+            },
             |recovery| recoveries.push(recovery.clone()),
-            |plan| engine.compute(&state.learner, batch, plan, step, state.loss_scale.factor()),
+            |plan| engine.compute(&pair.borrow(), batch, plan, step, state.loss_scale.factor()),
         );
         records::tell(&mut self.state, &mut self.log, "training", recoveries, observer)?;
         let seconds = started.elapsed().as_secs_f64();
@@ -266,6 +290,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         for text in self.guards.after(&good.indicators) {
             self.emit(Event::Warned { step, text }, observer)?;
         }
+        self.host_copy.refresh(&self.state);
         Ok(())
     }
 
@@ -290,9 +315,9 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
 
 /// Which plans a run chooses from, and where it starts. A generator has one kind of cuts, so that there are two levels
 /// of recomputation.
-fn policy(config: &AdversarialConfig, start: Plan) -> Policy {
+fn policy(config: &AdversarialConfig, start: Plan, device: &Device) -> Policy {
     let level = |recompute: Recompute| recompute.min(Recompute::Stages);
-    let mut limits = Limits::new(config.largest_group(), config.batch_size);
+    let mut limits = Limits::new(config.largest_group(), config.batch_size).with_pages(has_pages(device));
     if let Some(most) = config.micro_batch {
         limits = limits.with_largest(most);
     }

@@ -124,6 +124,7 @@ impl AdversarialEngine {
             let half = range(|| "discriminator");
             let mut sums = self.teach(&plain, &network, batch, rows.clone(), plan, anchors, step, loss_scale);
             sums.gradients = back.carry_over(sums.gradients);
+            self.faults.scale(step, &mut sums.gradients);
             self.faults.at(step, Phase::Gate, 0);
             let round = Round::of(&sums.gate(loss_scale).map_err(|text| failed(&text))?);
             finite(step, round.loss, round.norm)?;
@@ -132,7 +133,8 @@ impl AdversarialEngine {
             }
             let by = self.movement(step, self.config.lr_discriminator, round.norm, loss_scale);
             self.faults.at(step, Phase::Optimizer, 0);
-            critic = critic.moved(sums.gradients, sums.statistics, &by);
+            let statistics = self.faults.statistics(step, sums.statistics);
+            critic = self.faults.moved(step, &critic, critic.moved(sums.gradients, statistics, &by));
             drop(half);
             last = Some(round);
         }
@@ -143,13 +145,16 @@ impl AdversarialEngine {
         let _half = range(|| "generator");
         let (network, _) = normalise(&critic.model, &mut spectral);
         let mut sums = self.learn(&pair.generator.model, network.no_grad(), plan, step, loss_scale);
+        self.faults.scale(step, &mut sums.gradients);
         self.faults.at(step, Phase::GeneratorGate, 0);
         let gate = sums.gate(loss_scale).map_err(|text| failed(&text))?;
         let [loss, spread, norm] = gate.as_slice() else { return Err(failed("the gate is incomplete")) };
         finite(step, *loss, *norm)?;
         let by = self.movement(step, self.config.lr, *norm, loss_scale);
         self.faults.at(step, Phase::GeneratorOptimizer, 0);
-        let generator = pair.generator.moved(sums.gradients, sums.statistics, &by);
+        let statistics = self.faults.statistics(step, sums.statistics);
+        let generator = pair.generator.moved(sums.gradients, statistics, &by);
+        let generator = self.faults.moved(step, &pair.generator, generator);
         let pair = Pair { generator, critic, spectral, anchors };
         // The updates allocate as well; what failed of them shows only when something is read that depends on them.
         read_any(pair.witness()).map_err(|text| failed(&text))?;
@@ -185,7 +190,7 @@ impl AdversarialEngine {
         let choice = rng(self.config.seed, Purpose::DiffAugment, step, u64::MAX - rows.start as u64).random::<u64>();
         let AdversarialConfig { loss, lecam, reconstruction, .. } = self.config;
         let mut sums = Sums::default();
-        for (index, micro) in micro_batches(total, self.config.norm_group, plan.micro_batch).into_iter().enumerate() {
+        for (index, micro) in self.micro_batches(total, plan, step).into_iter().enumerate() {
             let rows = rows.start + micro.rows.start..rows.start + micro.rows.end;
             self.faults.at(step, Phase::Imagine, index);
             let made = self.imagine(plain, &micro, rows.clone(), step);
@@ -255,7 +260,7 @@ impl AdversarialEngine {
         // Sums and sums of squares over the batch, pixel by pixel.
         let mut pixels: Option<[Tensor<4>; 2]> = None;
         let valid = (plan.recompute != Recompute::None && model.segments() > 0).then(|| model.valid());
-        for (index, micro) in micro_batches(batch, self.config.norm_group, plan.micro_batch).iter().enumerate() {
+        for (index, micro) in self.micro_batches(batch, plan, step).iter().enumerate() {
             let rows = micro.rows.clone();
             let pass = self.pass(micro, rows.clone(), Half::Generator, step);
             let latent = latents(self.config.seed, step, Half::Generator, rows.clone(), self.latent, &device);
@@ -323,6 +328,10 @@ impl AdversarialEngine {
         self.config.precision.cast(augment.apply(full(images), &changes))
     }
 
+    fn micro_batches(&self, total: usize, plan: &Plan, step: u64) -> Vec<MicroBatch> {
+        self.faults.micro_batches(step, micro_batches(total, self.config.norm_group, plan.micro_batch))
+    }
+
     fn pass(&self, micro: &MicroBatch, rows: Range<usize>, half: Half, step: u64) -> TrainingPass {
         // Layers that draw for a sample must not draw the same in both halves.
         let of_row = |row: usize| row as u64 | half.stream() << 32;
@@ -339,7 +348,7 @@ impl AdversarialEngine {
             Some(limit) if norm > limit => limit / norm / loss_scale,
             _ => 1.0 / loss_scale,
         };
-        let rate = rate * self.config.rate_at(step);
+        let rate = self.faults.rate(step, rate * self.config.rate_at(step));
         Move { rate, scale, momentum: self.norm_momentum.at(step), decay: decay_at(self.config.ema, step) }
     }
 }

@@ -65,6 +65,8 @@ pub struct Limits {
     largest: usize,
     least: Recompute,
     most: Recompute,
+    #[serde(default)]
+    pages: bool,
 }
 
 impl Limits {
@@ -72,7 +74,7 @@ impl Limits {
     /// recomputation. A group is at least one sample and a batch at least one group.
     pub fn new(group: usize, batch: usize) -> Self {
         let group = group.max(1);
-        Self { group, largest: batch.max(group), least: Recompute::None, most: Recompute::Blocks }
+        Self { group, largest: batch.max(group), least: Recompute::None, most: Recompute::Blocks, pages: false }
     }
 
     /// Inference on up to `largest` samples: any number of them, and nothing to recompute.
@@ -91,6 +93,16 @@ impl Limits {
     pub fn with_recompute(mut self, least: Recompute, most: Recompute) -> Self {
         (self.least, self.most) = (least.min(most), most);
         self
+    }
+
+    /// On a device whose tensors share pages (`pages`), each can have an allocation of its own instead.
+    pub fn with_pages(mut self, pages: bool) -> Self {
+        self.pages = pages;
+        self
+    }
+
+    pub(super) fn has_pages(&self) -> bool {
+        self.pages
     }
 
     /// The micro-batches there are, ascending: the group doubled while that is below the largest, and the largest.

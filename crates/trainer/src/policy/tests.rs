@@ -87,7 +87,9 @@ impl Machine {
                     self.gave_up += 1;
                     return;
                 }
-                Decision::Reclaim | Decision::Retry(_) => (self.fragments, self.retries) = (0, self.retries + 1),
+                Decision::Reclaim | Decision::Separate | Decision::Retry(_) => {
+                    (self.fragments, self.retries) = (0, self.retries + 1)
+                }
             }
         }
     }

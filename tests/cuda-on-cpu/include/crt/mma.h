@@ -1,3 +1,3 @@
-// Programs look for this file to see that the headers of CUDA are there. Kernels need nothing of it here.
+// All that kernels need of CUDA is included at once; programs also look for this file to see whether there are headers.
 #pragma once
-#include "../cudasim.h"
+#include <cudasim/kernel.h>

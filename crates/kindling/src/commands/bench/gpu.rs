@@ -16,19 +16,16 @@ mod nvidia {
     use nvml_wrapper::{Device, Nvml, cuda_driver_version_major, cuda_driver_version_minor};
 
     use super::*;
+    use crate::device::cuda;
 
     /// Names of the library: distributions install the first, developers' packages the second.
     const LIBRARIES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 
+    /// A GPU as the library knows it: by its identifier, since CUDA and the library count GPUs in different orders, and CUDA
+    /// only those of `CUDA_VISIBLE_DEVICES`.
     pub(crate) struct Gpu {
         nvml: Nvml,
-        /// As the library counts, or by its identifier.
-        place: Place,
-    }
-
-    enum Place {
-        Index(u32),
-        Uuid(String),
+        uuid: String,
     }
 
     impl Gpu {
@@ -36,15 +33,12 @@ mod nvidia {
         pub(crate) fn of(choice: DeviceChoice) -> Option<Self> {
             let DeviceChoice::Cuda(index) = choice else { return None };
             let nvml = LIBRARIES.iter().find_map(|name| Nvml::builder().lib_path(name.as_ref()).init().ok())?;
-            let gpu = Self { nvml, place: place(index, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref())? };
+            let gpu = Self { nvml, uuid: cuda::uuid(index)? };
             gpu.device().is_some().then_some(gpu)
         }
 
         fn device(&self) -> Option<Device<'_>> {
-            match &self.place {
-                Place::Index(index) => self.nvml.device_by_index(*index).ok(),
-                Place::Uuid(uuid) => self.nvml.device_by_uuid(uuid.as_str()).ok(),
-            }
+            self.nvml.device_by_uuid(self.uuid.as_str()).ok()
         }
 
         /// Energy since the driver was loaded, in joules; GPUs before Volta do not tell.
@@ -73,26 +67,6 @@ mod nvidia {
                 gpu_power_limit_watts: device.enforced_power_limit().ok().map(|milliwatts| f64::from(milliwatts) / 1e3),
                 ..host
             }
-        }
-    }
-
-    /// CUDA numbers the GPUs it is shown; the library numbers all there are.
-    fn place(index: usize, visible: Option<&str>) -> Option<Place> {
-        let Some(visible) = visible.filter(|text| !text.is_empty()) else { return Some(Place::Index(index as u32)) };
-        let name = visible.split(',').nth(index)?.trim();
-        Some(name.parse().map_or_else(|_| Place::Uuid(name.to_string()), Place::Index))
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn a_gpu_is_found_behind_what_cuda_is_shown() {
-            assert!(matches!(place(1, None), Some(Place::Index(1))));
-            assert!(matches!(place(1, Some("4,7")), Some(Place::Index(7))));
-            assert!(matches!(place(0, Some("GPU-ab")), Some(Place::Uuid(uuid)) if uuid == "GPU-ab"));
-            assert!(place(2, Some("4,7")).is_none());
         }
     }
 }

@@ -1,0 +1,70 @@
+//! Kernels that do not compile are told. Where several could do a job, CubeCL's autotuning leaves such a one out, and all
+//! that is seen of it is a slower run; it says so only to the `log` of the process, which is read here.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, Once};
+
+use log::{LevelFilter, Log, Metadata, Record};
+
+struct Watch {
+    told: Mutex<BTreeSet<String>>,
+}
+
+static WATCH: Watch = Watch { told: Mutex::new(BTreeSet::new()) };
+
+/// Tells of each reason once, on standard error, from now on.
+pub(super) fn watch() {
+    static BEGUN: Once = Once::new();
+    BEGUN.call_once(|| {
+        if log::set_logger(&WATCH).is_ok() {
+            log::set_max_level(LevelFilter::Warn);
+        }
+    });
+}
+
+impl Log for Watch {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= LevelFilter::Warn
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let Some(reason) = reason(&record.args().to_string()) else { return };
+        let new = self.told.lock().is_ok_and(|mut told| told.insert(reason.clone()));
+        if new {
+            eprintln!(
+                "warning: a GPU kernel does not compile and cannot be chosen, which may make the run slower: {reason}"
+            );
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Why a kernel does not compile, if that is what a line of the log says: the compiler's first error, or what the driver
+/// says of the compiled kernel.
+fn reason(text: &str) -> Option<String> {
+    if let Some((_, driver)) = text.split_once("Unable to load the PTX:") {
+        return Some(format!("the driver cannot load it: {}", driver.lines().next().unwrap_or_default().trim()));
+    }
+    let (_, log) = text.split_once("[Compilation Error]")?;
+    let log = log.split("[Source]").next().unwrap_or_default();
+    let error = log.lines().map(str::trim).find(|line| line.contains("error"));
+    error.or_else(|| log.lines().map(str::trim).find(|line| !line.is_empty())).map(str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compilers_first_error_is_the_reason() {
+        let text = "A kernel failed\n[Compilation Error] \n    default_program(5): catastrophic error: cannot open \
+                    source file \"crt/mma.h\"\n    1 catastrophic error detected\n[Source]\n#include <mma.h> // error";
+        let found = reason(text);
+        assert_eq!(
+            found.as_deref(),
+            Some("default_program(5): catastrophic error: cannot open source file \"crt/mma.h\"")
+        );
+        assert_eq!(reason("device allocation of 5 B failed"), None);
+    }
+}

@@ -1,0 +1,108 @@
+//! The state of a run in host memory.
+//!
+//! A device that faults is lost with all it holds: an illegal address, a failed launch, an uncorrectable memory error. So a
+//! run on one keeps a copy of its state on the host, read after a step was committed, and what ends the run saves that. Reading it
+//! after every step would cost too much, so it may take one part in a hundred of the time; the few steps after it are computed
+//! again, with the same result. It takes as much host memory as a checkpoint takes on disk. A run on the CPU needs none.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use burn::tensor::Device;
+use kindling_memory::{has_pages, with_own_allocations};
+
+use crate::checkpoint::{Checkpoints, Kept, Snapshot};
+use crate::recovery::make_room;
+use crate::state::TrainState;
+
+/// Seconds that must pass for each second that copying takes.
+const RARENESS: f64 = 100.0;
+
+/// The newest copy.
+#[derive(Debug)]
+pub(crate) struct HostCopy {
+    kept: bool,
+    newest: Option<Snapshot>,
+    taken: Instant,
+    seconds: f64,
+}
+
+impl HostCopy {
+    /// None yet, for a run on `device`.
+    pub(crate) fn new(device: &Device) -> Self {
+        Self { kept: has_pages(device), newest: None, taken: Instant::now(), seconds: 0.0 }
+    }
+
+    /// Whether there is memory besides the host's that can be lost.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept
+    }
+
+    /// Copies a committed state, if it is time to. A copy that fails leaves the one before it.
+    pub(crate) fn refresh<L: Kept>(&mut self, state: &TrainState<L>) {
+        let since = self.taken.elapsed().as_secs_f64();
+        if !self.kept || (self.newest.is_some() && !is_due(since, self.seconds)) {
+            return;
+        }
+        let began = Instant::now();
+        if let Ok(Ok(copy)) = catch_unwind(AssertUnwindSafe(|| Snapshot::of(state))) {
+            self.newest = Some(copy);
+        }
+        (self.taken, self.seconds) = (Instant::now(), began.elapsed().as_secs_f64());
+    }
+
+    /// Saves the copy as a checkpoint if it is of a later step than the newest one; its step and the name of its folder.
+    pub(crate) fn save(&self, saved: Option<u64>, checkpoints: &Checkpoints) -> Option<(u64, String)> {
+        let copy = self.newest.as_ref()?;
+        let step = copy.progress.step;
+        if saved.is_some_and(|saved| saved >= step) {
+            return None;
+        }
+        let path = checkpoints.write(copy).ok()?;
+        Some((step, path.file_name().unwrap_or_default().to_string_lossy().into_owned()))
+    }
+}
+
+/// Whether a copy that takes so many seconds is due so many seconds after the last one.
+fn is_due(since: f64, seconds: f64) -> bool {
+    since >= RARENESS * seconds
+}
+
+/// Moves a learner out of pages that it shares with what a step makes, so that they can be given back: through the host,
+/// into allocations of its own. If that fails, or is not the same to the bit, it stays where it is.
+pub(crate) fn separate<L: Kept + Clone>(learner: &mut L, device: &Device) {
+    if !has_pages(device) {
+        return;
+    }
+    let moving = || -> Result<L, String> {
+        let stored = learner.store()?;
+        let moved = with_own_allocations(device, || {
+            catch_unwind(AssertUnwindSafe(|| learner.clone().restored(stored.clone(), device)))
+        });
+        let moved = moved.map_err(|_| "it does not fit twice".to_string())??;
+        if moved.store()? == stored { Ok(moved) } else { Err("it changed on the way".to_string()) }
+    };
+    if let Ok(Ok(moved)) = catch_unwind(AssertUnwindSafe(moving)) {
+        *learner = moved;
+    }
+    make_room(device);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copying_takes_one_part_in_a_hundred_of_the_time() {
+        assert!(is_due(1.0, 0.01) && !is_due(0.99, 0.01) && is_due(0.0, 0.0));
+        // Steps of 0.3 s with a copy of 0.05 s: the time that copies take of an hour.
+        let (mut since, mut copies, mut now) = (0.0, 0.0, 0.0);
+        while now < 3600.0 {
+            (now, since) = (now + 0.3, since + 0.3);
+            if is_due(since, 0.05) {
+                (now, since, copies) = (now + 0.05, 0.0, copies + 0.05);
+            }
+        }
+        assert!(copies / now <= 0.01, "{copies} of {now} s");
+    }
+}

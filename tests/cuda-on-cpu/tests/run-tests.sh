@@ -1,0 +1,34 @@
+#!/bin/sh
+# Builds and runs the stand-in's own tests: run-tests.sh FOLDER, the folder of build.sh.
+set -eu
+here="$(cd "$(dirname "$0")" && pwd)"
+folder="$(cd "$1" && pwd)"
+cxx="${CXX:-g++}"
+scratch="$(mktemp -d)"
+trap 'rm -rf "$scratch"' EXIT
+
+# Kernels are compiled anew, or a broken header would not be noticed.
+export CUDASIM_CACHE="$scratch/cache"
+for part in kernels driver; do
+    $cxx -std=c++17 -O1 -Wall -Wextra -I"$here/../api" "$here/$part.cpp" -L"$folder/lib" -lcuda -lnvrtc -o "$scratch/$part"
+done
+
+
+"$here/../run.sh" "$folder" "$scratch/kernels" 2>"$scratch/errors" || { cat "$scratch/errors"; exit 1; }
+grep -q "cannot end: 64 threads poll" "$scratch/errors"
+
+driver() { name="$1"; shift; env "$@" "$here/../run.sh" "$folder" "$scratch/driver" "$name"; }
+driver memory_is_limited CUDASIM_MEMORY=64MiB
+driver faults_come_when_asked_for CUDASIM_FAULTS=alloc:2=2,launch:2=700
+driver counters_count CUDASIM_STATS="$scratch/stats"
+for count in '"live_streams": 1' '"live_events": 2' '"live_modules": 1' '"live_allocations": 0' '"most_allocations": 1' \
+    '"executed": 1' '"invalid_launches": 1' '"current": 0' '"peak": 512'; do
+    grep -qF "$count" "$scratch/stats" || { echo "FAILED $count is not in:"; cat "$scratch/stats"; exit 1; }
+done
+driver the_clock_is_the_same_in_every_run CUDASIM_CLOCK=seed:3
+driver devices_have_memories_of_their_own CUDASIM_DEVICES=2 CUDASIM_MEMORY=64MiB,32MiB
+driver a_busy_device_gives_no_context CUDASIM_DEVICES=2 CUDASIM_BUSY=1 CUDA_VISIBLE_DEVICES=1
+driver without_a_device_nothing_starts CUDASIM_DEVICES=0
+driver an_old_driver_refuses_what_a_newer_compiler_wrote CUDASIM_DRIVER=12.2
+driver the_compiler_refuses_devices_that_it_no_longer_knows CUDASIM_CC=3.5
+echo "all tests of CUDA on CPU passed"

@@ -1,0 +1,76 @@
+//! `KINDLING_KILL`: every point inside a write is passed, and a run that was killed there goes on to the same bits.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use kindling_tests::{Outcome, assert_same_bits, kindling, picture_folder, resume};
+use tempfile::tempdir;
+
+const FLAGS: &str =
+    "--model mobilenet_v3_small --image-size 32 --batch-size 8 --checkpoint-steps 1 --epochs 2 --seed 4";
+
+fn train(data: &Path, run: &Path) -> Command {
+    let mut command = kindling();
+    command.env_remove("RUST_BACKTRACE").args(["train", "--device", "cpu", "--quiet", "--data"]).arg(data);
+    command.arg("--out").arg(run).args(FLAGS.split_whitespace());
+    command
+}
+
+/// The points that the command says there are.
+fn points() -> Vec<String> {
+    let sentence = Outcome::of(kindling().args(["models"]).env("KINDLING_KILL", "nowhere@1")).refused();
+    let (_, list) = sentence.split_once("there are ").unwrap();
+    let points: Vec<String> = list.split(", ").map(str::to_string).collect();
+    assert!(points.len() > 10, "{sentence}");
+    points
+}
+
+#[test]
+fn a_run_killed_at_every_point_inside_a_write_and_resumed_ends_with_the_same_bits() {
+    let folder = tempdir().unwrap();
+    let [data, straight] = ["data", "straight"].map(|name| folder.path().join(name));
+    picture_folder(&data, 12);
+    Outcome::of(&mut train(&data, &straight)).succeeded();
+    for point in points() {
+        let run = folder.path().join(&point);
+        // The fourth time: later than the first checkpoint, which a run needs to go on. `tidy` is passed only where a kill
+        // left something, so that it takes a kill before it.
+        let killed = |command: &mut Command, at: &str| {
+            let outcome = Outcome::of(command.env("KINDLING_KILL", at));
+            assert_eq!(outcome.code, None, "{at} was not passed: {}", outcome.all());
+        };
+        if point == "tidy" {
+            killed(&mut train(&data, &run), "folder-sync@3");
+            killed(&mut resume(&run), "tidy@1");
+        } else if point == "aside" {
+            // An epoch ends at a step that is saved already.
+            killed(&mut train(&data, &run), "aside@1");
+        } else {
+            killed(&mut train(&data, &run), &format!("{point}@4"));
+        }
+        Outcome::of(&mut resume(&run)).succeeded();
+        assert_same_bits(&straight, &run, &point);
+        fs::remove_dir_all(run).unwrap();
+    }
+}
+
+#[test]
+fn a_point_that_is_none_is_one_sentence() {
+    for (kill, said) in
+        [("rename", "POINT@COUNT"), ("rename@0", "1 is the first time"), ("lunch@1", "no point `lunch`")]
+    {
+        let sentence = Outcome::of(kindling().args(["models"]).env("KINDLING_KILL", kill)).refused();
+        assert!(sentence.contains("KINDLING_KILL") && sentence.contains(said), "{kill}: {sentence}");
+    }
+}
+
+/// The attack draws from a list of its own, which must not fall behind.
+#[test]
+fn the_attack_knows_every_point() {
+    let known = include_str!("attack/plan.rs");
+    for point in points() {
+        assert!(known.contains(&format!("\"{point}\",")), "tests/tests/attack/plan.rs does not know `{point}`");
+    }
+}
