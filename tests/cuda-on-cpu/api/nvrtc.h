@@ -14,6 +14,8 @@ typedef enum {
 typedef struct _nvrtcProgram* nvrtcProgram;
 
 nvrtcResult nvrtcVersion(int* major, int* minor);
+nvrtcResult nvrtcGetNumSupportedArchs(int* count);
+nvrtcResult nvrtcGetSupportedArchs(int* architectures);
 const char* nvrtcGetErrorString(nvrtcResult result);
 nvrtcResult nvrtcCreateProgram(nvrtcProgram* out, const char* source, const char* name, int headers, const char* const* texts,
                                const char* const* names);

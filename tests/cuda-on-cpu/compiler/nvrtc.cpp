@@ -223,6 +223,19 @@ int nvrtcVersion(int* major, int* minor) {
 }
 const char* nvrtcGetErrorString(int r) { return r == SUCCESS ? "NVRTC_SUCCESS" : r == COMPILATION ? "NVRTC_ERROR_COMPILATION" : "NVRTC_ERROR"; }
 
+// What NVRTC 12.8 compiles for; CUDA 13 has dropped everything before Turing.
+static std::vector<int> architectures() {
+    int major, minor;
+    nvrtcVersion(&major, &minor);
+    if (major >= 13) return {75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121};
+    return {50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 120};
+}
+int nvrtcGetNumSupportedArchs(int* count) { *count = int(architectures().size()); return SUCCESS; }
+int nvrtcGetSupportedArchs(int* out) {
+    for (int architecture : architectures()) *out++ = architecture;
+    return SUCCESS;
+}
+
 int nvrtcCreateProgram(void** out, const char* source, const char*, int headers, const char* const*, const char* const*) {
     if (!source || headers) return INVALID_INPUT;
     *out = new Program{source, "", ""};
@@ -234,11 +247,9 @@ int nvrtcCompileProgram(void* program, int count, const char* const* options) {
     Program& p = *static_cast<Program*>(program);
     std::string kernels = setting("CUDASIM_KERNELS", "host");
     std::vector<std::string> all(options, options + count);
-    int major, minor, architecture;
-    nvrtcVersion(&major, &minor);
+    int architecture;
     for (auto& option : all)
-        // CUDA 12 has dropped everything before Maxwell, CUDA 13 everything before Turing.
-        if (sscanf(option.c_str(), "--gpu-architecture=sm_%d", &architecture) == 1 && architecture < (major >= 13 ? 75 : 50)) {
+        if (sscanf(option.c_str(), "--gpu-architecture=sm_%d", &architecture) == 1 && architecture < architectures().front()) {
             p.log = "nvrtc: error: invalid value for --gpu-architecture (-arch): " + option;
             return INVALID_OPTION;
         }
