@@ -127,9 +127,9 @@ fn copy(from: &Path, to: &Path) {
         let path = entry.expect("an entry").path();
         let target = to.join(path.file_name().expect("a name"));
         if path.is_dir() {
-            copy(&path, &target)
+            copy(&path, &target);
         } else {
-            drop(std::fs::copy(&path, &target).expect("it can be copied"))
+            std::fs::copy(&path, &target).expect("it can be copied");
         }
     }
 }
