@@ -107,10 +107,15 @@ extern "C" fn module_table(module: c_uint, table: *mut *const *mut *mut c_void, 
     1
 }
 
+/// `nvtxRangePushA_impl_fntype`.
+type Push = unsafe extern "C" fn(*const c_char) -> c_int;
+/// `nvtxRangePop_impl_fntype`.
+type Pop = unsafe extern "C" fn() -> c_int;
+
 /// What a tool wants to be told.
 struct Tool {
-    push: unsafe extern "C" fn(*const c_char) -> c_int,
-    pop: unsafe extern "C" fn() -> c_int,
+    push: Push,
+    pop: Pop,
 }
 
 /// The tool that injected itself, loaded at the first call.
@@ -137,8 +142,10 @@ fn load() -> Option<Tool> {
     if push.is_null() || pop.is_null() {
         return None;
     }
-    // SAFETY: neither is null, and these are the signatures of `nvtxRangePushA_impl_fntype` and `nvtxRangePop_impl_fntype`.
-    Some(unsafe { Tool { push: std::mem::transmute(push), pop: std::mem::transmute(pop) } })
+    // SAFETY: neither is null, and the tool was asked for functions of these types.
+    let (push, pop) =
+        unsafe { (std::mem::transmute::<*mut c_void, Push>(push), std::mem::transmute::<*mut c_void, Pop>(pop)) };
+    Some(Tool { push, pop })
 }
 
 pub(crate) fn tool_listens() -> bool {
