@@ -1,5 +1,6 @@
 //! The same but for the order of sums.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -50,9 +51,10 @@ impl Apart {
     pub const ADAMW: Self =
         Self { loss: 5e-6, norm: 1e-5, weights: 2e-2, average: 2e-2, statistics: 1e-5, optimizer: 5e-5 };
     /// The same of MobileNetV2 with either optimizer: one rounding on the other side of a ReLU6 changes a norm by up to 2 %
-    /// (measured 5.8e-3 with SGD, 1.7e-2 with AdamW, in the third and fourth step). Its first step is as near as the others'.
+    /// (measured 5.8e-3 with SGD, 3.3e-2 with AdamW, in the third and fourth step), and losses by up to 9.4e-6. Its first step is
+    /// as near as the others'.
     pub const RELU6: Self =
-        Self { loss: 5e-6, norm: 5e-2, weights: 5e-2, average: 5e-2, statistics: 1e-4, optimizer: 5e-2 };
+        Self { loss: 5e-5, norm: 5e-2, weights: 5e-2, average: 5e-2, statistics: 1e-4, optimizer: 5e-2 };
     /// The same of two networks with Adam.
     pub const GAN: Self =
         Self { loss: 1e-5, norm: 1e-4, weights: 5e-2, average: 5e-2, statistics: 1e-4, optimizer: 1e-3 };
@@ -103,7 +105,7 @@ impl Apart {
             .into_iter()
             .zip(most.named())
             // A number that is none is not within anything.
-            .filter(|((_, found), (_, most))| !(found <= most))
+            .filter(|((_, found), (_, most))| found.partial_cmp(most).is_none_or(Ordering::is_gt))
             .map(|((name, found), (_, most))| format!("{name} {found:.1e} apart, at most {most:.1e}"))
             .collect();
         if beyond.is_empty() { Ok(()) } else { Err(beyond.join(", ")) }
@@ -214,7 +216,7 @@ pub fn gradients_apart(start: &Path, run: &Path, other: &Path) -> Result<f64, St
     let gradients: Vec<[Vec<f64>; 2]> =
         names.iter().map(|name| [gradient(&run, name), gradient(&other, name)]).collect();
     let whole = gradients.iter().map(|[_, other]| square(other)).sum::<f64>().sqrt();
-    if !(whole > 0.0) {
+    if whole.is_nan() || whole <= 0.0 {
         return Err("there are no gradients".into());
     }
     let share = |[a, b]: &[Vec<f64>; 2]| distance(a, b) / square(b).sqrt().max(FLOOR * whole);
