@@ -79,8 +79,10 @@ fn assert_same(run: &Path, other: &Path, when: &str) {
         fs::read_dir(&last).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     let expected = [
+        "SHA256SUMS",
         "discriminator-optimizer.safetensors",
         "discriminator-weights.safetensors",
+        "events.jsonl",
         "generator-average.safetensors",
         "generator-optimizer.safetensors",
         "generator-weights.safetensors",

@@ -114,7 +114,7 @@ fn train_config(configuration: &Configuration, precision: Precision) -> Result<T
         class_weights: None,
         clip_norm: None,
         seed: configuration.seed,
-        checkpoint_steps: u64::MAX,
+        checkpoint_steps: 1,
     })
 }
 

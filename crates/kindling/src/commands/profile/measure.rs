@@ -157,7 +157,7 @@ fn config(args: &Args, start: Plan, steps: usize) -> TrainConfig {
         class_weights: None,
         clip_norm: None,
         seed: 0,
-        checkpoint_steps: u64::MAX,
+        checkpoint_steps: 1,
     }
 }
 
