@@ -274,11 +274,12 @@ impl Pass<'_> {
         self.gradients[value] = Some(sum);
     }
 
-    fn scratch(&mut self, bytes: u64) -> BufferId {
-        self.ledger.make(Part::Workspace, bytes)
+    fn scratch(&mut self, bytes: u64) -> u64 {
+        self.ledger.add(Part::Workspace, bytes);
+        bytes
     }
 
-    fn end_scratch(&mut self, buffer: BufferId) {
-        self.ledger.release(buffer);
+    fn end_scratch(&mut self, bytes: u64) {
+        self.ledger.remove(Part::Workspace, bytes);
     }
 }

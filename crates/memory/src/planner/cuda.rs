@@ -53,3 +53,12 @@ pub(super) fn parts(weights: u64) -> u64 {
     const TILE: u64 = 64 * 64;
     4 * weights * (256 / weights.div_ceil(TILE).max(1)).clamp(1, 64)
 }
+
+/// What the pools hold beyond what is asked for, when `live` bytes are in use and the largest piece is `largest`: pages
+/// are of the largest piece's size and a last one is partly empty; small pieces have a page of their own.
+pub(super) fn overhead(live: u64, largest: u64) -> u64 {
+    const SMALL_PAGE: u64 = 8 << 20;
+    const MEBIBYTE: u64 = 1 << 20;
+    let page = (largest + MEBIBYTE).next_multiple_of(MEBIBYTE).max(2 * MEBIBYTE);
+    SMALL_PAGE + page + live / 256
+}

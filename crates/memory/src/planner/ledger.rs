@@ -1,7 +1,6 @@
 //! Live bytes by what they are for, and their peak.
 
 use super::Moment;
-use super::pages::{Pages, Piece};
 
 /// What bytes are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +20,8 @@ const PARTS: usize = 6;
 pub(super) struct Peak {
     pub(super) parts: [u64; PARTS],
     pub(super) moment: Moment,
+    /// The largest single allocation so far.
+    pub(super) largest: u64,
 }
 
 impl Peak {
@@ -37,7 +38,6 @@ struct Buffer {
     bytes: u64,
     part: Part,
     references: usize,
-    piece: Option<Piece>,
 }
 
 /// Buffers, their sum, and its peak.
@@ -49,42 +49,21 @@ pub(super) struct Ledger {
     /// The most workspace since [`Ledger::start_scratch`].
     scratch: u64,
     pub(super) moment: Moment,
-    /// Where a device's allocator puts the buffers, if it has pages.
-    pages: Option<Pages>,
 }
 
 impl Ledger {
-    /// An empty ledger whose buffers lie on pages.
-    pub(super) fn on_pages() -> Self {
-        Self { pages: Some(Pages::new()), ..Self::default() }
-    }
-
-    /// The most bytes of pages at once; 0 without pages.
-    pub(super) fn paged(&self) -> u64 {
-        self.pages.as_ref().map_or(0, Pages::peak)
-    }
-
-    /// Gives empty pages back, after moving what keeps pages of a former size.
-    pub(super) fn clean(&mut self) {
-        let Some(pages) = &mut self.pages else { return };
-        let buffers = &mut self.buffers;
-        pages.clean(|from, to| {
-            buffers.iter_mut().filter(|buffer| buffer.piece == Some(from)).for_each(|buffer| buffer.piece = Some(to));
-        });
-    }
-
     /// Allocates, with one reference.
     pub(super) fn make(&mut self, part: Part, bytes: u64) -> BufferId {
         self.add(part, bytes);
-        let piece = self.pages.as_mut().and_then(|pages| pages.take(bytes));
-        self.buffers.push(Buffer { bytes, part, references: 1, piece });
+        self.buffers.push(Buffer { bytes, part, references: 1 });
         self.buffers.len() - 1
     }
 
-    /// Counts bytes that are no single buffer.
+    /// Allocates for good.
     pub(super) fn add(&mut self, part: Part, bytes: u64) {
         self.live[part as usize] += bytes;
         self.scratch = self.scratch.max(self.live[Part::Workspace as usize]);
+        self.peak.largest = self.peak.largest.max(bytes);
         if self.live.iter().sum::<u64>() > self.peak.total() {
             self.peak.parts = self.live;
             self.peak.moment = self.moment;
@@ -98,8 +77,8 @@ impl Ledger {
 
     /// Allocates and frees at once.
     pub(super) fn burst(&mut self, bytes: u64) {
-        let buffer = self.make(Part::Workspace, bytes);
-        self.release(buffer);
+        self.add(Part::Workspace, bytes);
+        self.remove(Part::Workspace, bytes);
     }
 
     /// One more reference.
@@ -110,14 +89,11 @@ impl Ledger {
 
     /// One reference less; the last one frees.
     pub(super) fn release(&mut self, buffer: BufferId) {
-        let Buffer { bytes, part, references, piece } = &mut self.buffers[buffer];
+        let Buffer { bytes, part, references } = &mut self.buffers[buffer];
         *references -= 1;
         if *references == 0 {
-            let (part, bytes, piece) = (*part, *bytes, piece.take());
+            let (part, bytes) = (*part, *bytes);
             self.remove(part, bytes);
-            if let (Some(pages), Some(piece)) = (&mut self.pages, piece) {
-                pages.give_back(piece);
-            }
         }
     }
 
@@ -140,5 +116,10 @@ impl Ledger {
 
     pub(super) fn peak(&self) -> Peak {
         self.peak
+    }
+
+    /// What is live of a part.
+    pub(super) fn live(&self, part: Part) -> u64 {
+        self.live[part as usize]
     }
 }

@@ -11,7 +11,6 @@ mod cuda;
 mod forward;
 mod graph;
 mod ledger;
-mod pages;
 mod pass;
 mod reading;
 #[cfg(test)]
@@ -203,21 +202,14 @@ pub struct LayerMemory {
 /// The memory a step needs.
 pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
     let graph = Graph::of_run(trace, situation.freeze);
-    let on_cuda = situation.target == Target::Cuda;
-    let mut ledger = if on_cuda { Ledger::on_pages() } else { Ledger::default() };
+    let mut ledger = Ledger::default();
     update::hold_state(&graph, situation, &mut ledger);
-    // The first step finds out how large pages are; a second one has them so from its beginning.
-    for _ in 0..if on_cuda { 2 } else { 1 } {
-        let gradients = pass::micro_batch(&graph, situation, &mut ledger);
-        let made = update::step(&graph, situation, &mut ledger, gradients);
-        made.into_iter().for_each(|buffer| ledger.release(buffer));
-        ledger.clean();
-    }
-    update::save(&graph, situation, &mut ledger);
+    pass::micro_batch(&graph, situation, &mut ledger);
+    update::step_and_save(&graph, situation, &mut ledger);
     let peak = ledger.peak();
     let overhead = match situation.target {
         Target::Cpu { .. } => peak.parts[Part::Overhead as usize],
-        Target::Cuda => ledger.paged().saturating_sub(peak.total()),
+        Target::Cuda => cuda::overhead(peak.total(), peak.largest),
     };
     let of = |part: Part| peak.parts[part as usize];
     let mut prediction = Prediction {

@@ -27,17 +27,17 @@ pub(super) struct Pass<'a> {
     /// Gradients of values.
     pub(super) gradients: Vec<Option<Held>>,
     /// Gradients of weights that this pass made, before they are added up.
-    new_gradients: Vec<BufferId>,
+    new_gradients: u64,
     /// The values whose rows are padded on CUDA.
     padded: Vec<bool>,
 }
 
-/// Plays a micro-batch through, on top of what the ledger already holds. Its gradients stay, and are returned in the order
-/// of the network.
-pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Ledger) -> Vec<BufferId> {
-    let several = situation.batch > situation.micro_batch;
-    // Those of the micro-batches before it.
-    let before = if several { update::gradients_of_all(graph, ledger) } else { Vec::new() };
+/// Plays a micro-batch through, on top of what the ledger already holds. Its gradients stay.
+pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
+    if situation.batch > situation.micro_batch {
+        // Those of the micro-batches before it.
+        ledger.add(Part::Gradients, update::gradients(graph));
+    }
     let mut pass = Pass::new(graph, situation, ledger);
     let images = pass.make(pass.map_bytes(0));
     if situation.recompute == Recompute::None {
@@ -46,11 +46,10 @@ pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Led
         pass.in_segments(images);
     }
     let made = pass.new_gradients;
-    if !several {
-        return made;
+    ledger.remove(Part::Gradients, made);
+    if situation.batch <= situation.micro_batch {
+        ledger.add(Part::Gradients, update::gradients(graph));
     }
-    made.into_iter().for_each(|buffer| ledger.release(buffer));
-    before
 }
 
 /// For each layer that keeps something or needs scratch memory: bytes kept that no layer before keeps, and scratch.
@@ -90,7 +89,7 @@ impl<'a> Pass<'a> {
             reads: vec![0; count],
             kept: vec![Vec::new(); graph.nodes.len()],
             gradients: vec![None; count],
-            new_gradients: Vec::new(),
+            new_gradients: 0,
             padded: cuda::padded(graph),
         };
         for node in &graph.nodes {
@@ -239,8 +238,8 @@ impl<'a> Pass<'a> {
 
     /// A gradient of a weight.
     pub(super) fn make_gradient(&mut self, bytes: u64) {
-        let made = self.ledger.make(Part::Gradients, bytes);
-        self.new_gradients.push(made);
+        self.ledger.add(Part::Gradients, bytes);
+        self.new_gradients += bytes;
     }
 
     /// Bytes of a value for the whole micro-batch.

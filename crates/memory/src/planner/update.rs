@@ -1,7 +1,7 @@
 //! What lives besides the passes: the network, the optimizer and the images; the update, and the copy for a checkpoint.
 
 use super::graph::Graph;
-use super::ledger::{BufferId, Ledger, Part};
+use super::ledger::{Ledger, Part};
 use super::{Moment, OptimizerKind, Situation, Target};
 
 /// Weights, gradients and moments are float32.
@@ -34,19 +34,8 @@ fn host_batch(graph: &Graph, situation: &Situation) -> u64 {
 
 /// What is there before and after every pass.
 pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
-    let copies = if situation.ema { 2 } else { 1 };
-    for elements in graph.trained() {
-        for _ in 0..copies {
-            ledger.make(Part::Weights, elements * WEIGHT_BYTES);
-        }
-    }
-    // Running statistics, and what is frozen.
-    in_small_pieces(ledger, Part::Weights, statistics(graph, situation));
-    for elements in graph.trained() {
-        for _ in 0..situation.optimizer.moments() {
-            ledger.make(Part::Optimizer, elements * WEIGHT_BYTES);
-        }
-    }
+    ledger.add(Part::Weights, weights(graph, situation));
+    ledger.add(Part::Optimizer, moments(graph, situation));
     if let Target::Cpu { threads } = situation.target {
         // The batch in use, and of each loader thread one that waits and one that it just made.
         let batches = 1 + 2 * situation.workers.max(1) as u64;
@@ -54,32 +43,8 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
     }
 }
 
-/// Bytes of the weights that no gradient has.
-fn statistics(graph: &Graph, situation: &Situation) -> u64 {
-    let copies = if situation.ema { 2 } else { 1 };
-    weights(graph, situation).saturating_sub(copies * gradients(graph))
-}
-
-/// Allocates many small tensors.
-fn in_small_pieces(ledger: &mut Ledger, part: Part, bytes: u64) -> Vec<BufferId> {
-    const PIECE: u64 = 1 << 12;
-    let whole = (0..bytes / PIECE).map(|_| PIECE);
-    let sizes: Vec<u64> = whole.chain(Some(bytes % PIECE).filter(|rest| *rest > 0)).collect();
-    sizes.into_iter().map(|size| ledger.make(part, size)).collect()
-}
-
-/// A gradient for each tensor that trains.
-pub(super) fn gradients_of_all(graph: &Graph, ledger: &mut Ledger) -> Vec<BufferId> {
-    graph.trained().map(|elements| ledger.make(Part::Gradients, elements * WEIGHT_BYTES)).collect()
-}
-
-/// The optimizer's update beside the old state, from gradients, which it takes. Returns the new state.
-pub(super) fn step(
-    graph: &Graph,
-    situation: &Situation,
-    ledger: &mut Ledger,
-    mut gradients: Vec<BufferId>,
-) -> Vec<BufferId> {
+/// The optimizer's update beside the old state, and then the copy for a checkpoint.
+pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     ledger.moment = Moment::Update;
     // New numbers for each weight: itself and its moments. Its gradient goes away with it. In between Burn's AdamW holds
     // both corrected moments and SGD what it will subtract; on the CPU AdamW goes over the weights once.
@@ -89,32 +54,21 @@ pub(super) fn step(
         OptimizerKind::Sgd { momentum } => (1 + u64::from(momentum), 1),
     };
     let largest = graph.trained().max().unwrap_or(0) * WEIGHT_BYTES;
-    let mut new = Vec::new();
     for elements in graph.trained() {
         let bytes = elements * WEIGHT_BYTES;
-        new.extend((0..made - 1).map(|_| ledger.make(Part::Workspace, bytes)));
-        let scratch: Vec<BufferId> = (0..scratch).map(|_| ledger.make(Part::Workspace, bytes)).collect();
-        if let Some(at) = gradients.iter().rposition(|gradient| ledger.bytes(*gradient) == bytes) {
-            ledger.release(gradients.remove(at));
-        }
-        new.push(ledger.make(Part::Workspace, bytes));
-        scratch.into_iter().for_each(|buffer| ledger.release(buffer));
+        ledger.add(Part::Workspace, (made - 1 + scratch) * bytes);
+        ledger.remove(Part::Gradients, bytes);
+        ledger.add(Part::Workspace, bytes);
+        ledger.remove(Part::Workspace, scratch * bytes);
     }
-    gradients.into_iter().for_each(|gradient| ledger.release(gradient));
     // The new running statistics, the new average, and squares of the largest tensor, whose sum is read to see that all
     // of it is there.
-    if situation.ema {
-        new.extend(
-            graph.trained().map(|elements| ledger.make(Part::Workspace, elements * WEIGHT_BYTES)).collect::<Vec<_>>(),
-        );
-    }
-    new.extend(in_small_pieces(ledger, Part::Workspace, statistics(graph, situation)));
+    let statistics = weights(graph, situation).saturating_sub(gradients(graph));
+    ledger.add(Part::Workspace, statistics);
     ledger.burst(largest);
-    new
-}
+    let live = ledger.live(Part::Workspace);
+    ledger.remove(Part::Workspace, live);
 
-/// The copy for a checkpoint, on the CPU.
-pub(super) fn save(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     if matches!(situation.target, Target::Cpu { .. }) {
         ledger.moment = Moment::Checkpoint;
         // The batch that was trained on is gone. Every tensor is read, and written from there.
