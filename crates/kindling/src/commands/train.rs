@@ -347,11 +347,9 @@ impl Args {
 /// The error, and how to go on where a full disk is all that stopped the run. Without a checkpoint there is nothing to go on
 /// from.
 pub(crate) fn with_advice(error: Error, go_on: Option<&str>) -> Error {
-    let full = match (error.downcast_ref(), error.downcast_ref()) {
-        (Some(TrainError::Run(RunError::DiskFull { .. })), _) | (_, Some(RunError::DiskFull { .. })) => true,
-        (Some(TrainError::Save { .. }), _) => true,
-        _ => false,
-    };
+    let full =
+        matches!(error.downcast_ref(), Some(TrainError::Run(RunError::DiskFull { .. }) | TrainError::Save { .. }))
+            || matches!(error.downcast_ref(), Some(RunError::DiskFull { .. }));
     match go_on {
         Some(go_on) if full => anyhow!("{error:#}; then continue with: {go_on}"),
         _ => error,
