@@ -17,8 +17,10 @@ use case::{Counts, attack};
 use plan::{Case, models};
 
 /// Seconds it goes on starting cases, where nothing else is said.
-const SECONDS: u64 = 150;
+const SECONDS: u64 = 100;
 const NIGHTLY_SECONDS: u64 = 1800;
+/// The first seed of a short attack, which is the same every time so that a change is judged by itself; a long one draws its own.
+const FIRST_SEED: u64 = 1;
 /// Cases with something wrong added, all of which must be found.
 const WRONG_CASES: u64 = 6;
 
@@ -32,6 +34,9 @@ fn main() -> ExitCode {
     let one_at_a_time = Arguments { test_threads: Some(1), ..arguments };
     libtest_mimic::run(&one_at_a_time, trials).exit_code()
 }
+
+/// How a run ends that nothing disturbed and whose numbers grew beyond their format.
+const DIVERGED: &str = "undisturbed, it ends with error: step";
 
 fn number(name: &str) -> Result<Option<u64>, String> {
     match std::env::var(name) {
@@ -51,13 +56,14 @@ fn undisturbed_or_not() -> Result<(), Failed> {
     let (seconds, first) = match number("KINDLING_ATTACK_SEED")? {
         Some(seed) => (0, seed),
         None => {
-            let usual = if nightly { NIGHTLY_SECONDS } else { SECONDS };
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-            (number("KINDLING_ATTACK_SECONDS")?.unwrap_or(usual), now * 1000)
+            let (usual, first) = if nightly { (NIGHTLY_SECONDS, now * 1000) } else { (SECONDS, FIRST_SEED) };
+            (number("KINDLING_ATTACK_SECONDS")?.unwrap_or(usual), first)
         }
     };
     let began = Instant::now();
     let (next, counts, failures) = (AtomicU64::new(first), Mutex::new(Counts::default()), Mutex::new(Vec::new()));
+    let diverged = AtomicU64::new(0);
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -71,6 +77,12 @@ fn undisturbed_or_not() -> Result<(), Failed> {
                     if let Ok(mut counts) = counts.lock() {
                         *counts += found;
                     }
+                }
+                // Two samples of one pixel a normalisation group, as small images have at the end of a network, can make gradients
+                // of 1e10 and more. A run that ends so by itself promises nothing else.
+                Err(reason) if reason.contains(DIVERGED) => {
+                    println!("{seed}: not compared, {reason}\n  {case}");
+                    diverged.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(reason) => {
                     println!("{seed}: FAILED: {reason}\n  {case}\n  again: {}", again(seed));
@@ -89,7 +101,11 @@ fn undisturbed_or_not() -> Result<(), Failed> {
         }
     });
     let counts = counts.into_inner().map_err(|error| error.to_string())?;
-    println!("{} s, seeds from {first}: {counts}", began.elapsed().as_secs());
+    let (cases, diverged) = (next.into_inner() - first, diverged.into_inner());
+    println!("{} s, seeds from {first}: {counts}; {diverged} cases diverge by themselves", began.elapsed().as_secs());
+    if diverged * 4 > cases.max(4) {
+        return Err(format!("{diverged} of {cases} cases diverge by themselves, so that little is compared").into());
+    }
     match failures.into_inner().map_err(|error| error.to_string())?.as_slice() {
         [] => Ok(()),
         failed => {
@@ -104,7 +120,9 @@ fn the_attack_finds_what_is_wrong() -> Result<(), Failed> {
     let models = models();
     let wrong = ["scale=0.5", "rate=0.5", "doubled=0", "stale=network", "stale=statistics", "stale=optimizer"];
     for (seed, wrong) in (0..WRONG_CASES).zip(wrong) {
-        let case = Case::new(seed, &models);
+        let mut cases = (seed..).map(|seed| Case::new(seed, &models));
+        // Without momentum SGD has no state that could be stale.
+        let Some(case) = cases.find(|case| !case.to_string().contains("--momentum 0")) else { continue };
         match attack(&case, Some(wrong)) {
             Err(found) => println!("{wrong}: found: {}", found.lines().next().unwrap_or_default()),
             Ok(_) => {
