@@ -10,6 +10,7 @@ mod pictures;
 mod run;
 mod same;
 mod tensors;
+mod watch;
 
 pub use command::{Outcome, kindling, sentence_of, train};
 pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda};
@@ -18,3 +19,4 @@ pub use pictures::{CLASSES, picture, picture_folder};
 pub use run::{Started, checkpoints, events, files_differ, json_of, losses, step_numbers, steps, toml_value};
 pub use same::{assert_same_bits, distance, numbers_of, resume};
 pub use tensors::{Stored, Tensors, read_tensors, write_tensors};
+pub use watch::watched;

@@ -20,10 +20,17 @@ use crate::RunError;
 /// # Errors
 /// [`RunError::DiskFull`] or [`RunError::Io`], naming `path`.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
+    stream_atomically(path, |file| file.write_all(bytes))
+}
+
+/// As [`write_atomically`]; `write` writes the bytes.
+///
+/// # Errors
+/// As [`write_atomically`], those of `write` included.
+pub fn stream_atomically(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<(), RunError> {
     let partial = partial_name(path)?;
     let mut file = File::create(&partial).map_err(RunError::on("write", path))?;
-    let written = file
-        .write_all(bytes)
+    let written = write(&mut file)
         .and_then(|()| file.sync_all())
         .and_then(|()| {
             drop(file);

@@ -1,4 +1,4 @@
-//! What lives besides the passes: the network, the optimizer and the images; the update, and the copy for a checkpoint.
+//! What lives besides the passes: the network, the optimizer and the images; the update, and what a checkpoint copies.
 
 use super::graph::Graph;
 use super::ledger::{Ledger, Part};
@@ -71,8 +71,8 @@ pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut L
 
     if matches!(situation.target, Target::Cpu { .. }) {
         ledger.moment = Moment::Checkpoint;
-        // The batch that was trained on is gone. Every tensor is read, and written from there.
+        // The batch that was trained on is gone. One tensor after the other is read and written: of a parameter all moments.
         ledger.remove(Part::Overhead, host_batch(graph, situation));
-        ledger.burst(weights(graph, situation) + moments(graph, situation));
+        ledger.burst(largest * situation.optimizer.moments().max(1));
     }
 }
