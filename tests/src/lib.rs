@@ -13,6 +13,7 @@ mod pictures;
 mod run;
 mod same;
 mod tensors;
+mod watch;
 
 pub use beside::{Beside, Distances, StepDistances, forward_beside_cpu, registry, step_beside_cpu};
 pub use chance::Chance;
@@ -27,3 +28,4 @@ pub use same::{
     resume, same_bits, same_scores, steps_apart,
 };
 pub use tensors::{Stored, Tensors, read_tensors, write_tensors};
+pub use watch::watched;

@@ -1,5 +1,7 @@
 //! The `kindling` command: parse, call, print. The work is done by the libraries under it.
 
+#[cfg(unix)]
+mod abort;
 mod allocator;
 mod cli;
 mod commands;
@@ -36,7 +38,10 @@ pub(crate) enum Done {
 
 fn main() -> ExitCode {
     allocator::keep_pages();
+    #[cfg(unix)]
+    abort::explain_failed_allocations();
     let cli = cli::Cli::parse();
+    memory::limit_to_system();
     quiet_panics();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         kindling_runs::check_kill().map_err(anyhow::Error::msg)?;

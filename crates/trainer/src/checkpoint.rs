@@ -5,6 +5,8 @@
 //! score, the optimizer's counters, what is known about memory, and the SHA-256 of the others). A kill, a full disk or a power cut while one is written leaves the one before it intact. The last two are
 //! kept.
 
+use kindling_files as files;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,7 +16,7 @@ use std::time::Instant;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use kindling_layers::tensors::{self, Document, Tensors};
+use kindling_layers::tensors::{self, Tensors};
 use kindling_memory::panic_message;
 use kindling_runs::{NewFolder, RunError, tidy_folders, write_folder_atomically};
 use serde::{Deserialize, Serialize};
@@ -22,24 +24,40 @@ use sha2::{Digest, Sha256};
 
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
-use crate::learner::{Learner, Saved};
+use crate::learner::{AVERAGE, Learner, OPTIMIZER, Parts, Saved, WEIGHTS};
 use crate::loss_scale::LossScale;
 use crate::optimizer::Counters;
+use crate::parts::{self, OfHost, Unwritten};
 use crate::policy::Policy;
 use crate::recovery::{Recovery, abandon_graph};
 use crate::state::{Progress, TrainState};
 
-const WEIGHTS: &str = "weights.safetensors";
-const OPTIMIZER: &str = "optimizer.safetensors";
-const AVERAGE: &str = "average.safetensors";
-
 /// What learns in a run, as far as a checkpoint keeps it.
 pub(crate) trait Kept: Sized {
-    /// Reads everything to the host.
+    /// The files of a checkpoint, which are read from the device while they are written.
     ///
     /// # Errors
     /// What the device says.
-    fn store(&self) -> Result<Stored, String>;
+    fn parts(&self) -> Result<Parts<'_>, String>;
+
+    /// Other numbers by name.
+    fn numbers(&self) -> BTreeMap<String, f64> {
+        BTreeMap::new()
+    }
+
+    /// Everything in host memory at once.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn store(&self) -> Result<Stored, String> {
+        let mut stored = Stored { numbers: self.numbers(), ..Stored::default() };
+        for (name, part) in self.parts()? {
+            let (tensors, counters) = crate::parts::to_host(part.as_ref())?;
+            stored.files.insert(name, tensors);
+            stored.counters.extend(counters);
+        }
+        Ok(stored)
+    }
 
     /// This with a stored state.
     ///
@@ -61,18 +79,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Puts a learner in, under names that begin with `prefix`.
-    pub(crate) fn put(&mut self, prefix: &str, saved: Saved) {
-        let Saved { weights, moments, average, counters } = saved;
-        self.files.insert(format!("{prefix}{WEIGHTS}"), weights);
-        self.files.insert(format!("{prefix}{OPTIMIZER}"), moments);
-        if let Some(average) = average {
-            self.files.insert(format!("{prefix}{AVERAGE}"), average);
-        }
-        self.counters.extend(counters.into_iter().map(|(name, value)| (format!("{prefix}{name}"), value)));
-    }
-
-    /// Takes out what [`Stored::put`] put in.
+    /// Takes out what [`Learner::parts`] put in.
     ///
     /// # Errors
     /// A sentence if there is none of it.
@@ -89,10 +96,8 @@ impl Stored {
 }
 
 impl<M: Module> Kept for Learner<M> {
-    fn store(&self) -> Result<Stored, String> {
-        let mut stored = Stored::default();
-        stored.put("", self.save()?);
-        Ok(stored)
+    fn parts(&self) -> Result<Parts<'_>, String> {
+        Ok(Learner::parts(self, ""))
     }
 
     fn restored(self, mut stored: Stored, device: &Device) -> Result<Self, String> {
@@ -123,6 +128,15 @@ impl Snapshot {
         let stored = state.learner.store().map_err(|text| TrainError::of_device(Some(progress.step), 0, &text))?;
         Ok(Self { stored, policy: state.policy.clone(), loss_scale: state.loss_scale, progress })
     }
+}
+
+/// What a checkpoint holds besides tensors.
+struct Around<'a> {
+    counters: Counters,
+    numbers: BTreeMap<String, f64>,
+    policy: &'a Policy,
+    loss_scale: LossScale,
+    progress: &'a Progress,
 }
 
 const STATE: &str = "state.toml";
@@ -174,7 +188,16 @@ impl Checkpoints {
     /// # Errors
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
     pub(crate) fn save<L: Kept>(&self, state: &TrainState<L>) -> Result<PathBuf, TrainError> {
-        self.write(&Snapshot::of(state)?)
+        let parts = state.learner.parts();
+        let parts = parts.map_err(|text| TrainError::of_device(Some(state.progress.step), 0, &text))?;
+        let around = Around {
+            counters: Counters::new(),
+            numbers: state.learner.numbers(),
+            policy: &state.policy,
+            loss_scale: state.loss_scale,
+            progress: &state.progress,
+        };
+        self.write_parts(parts, around)
     }
 
     /// Writes a checkpoint of what is in host memory, and removes those beyond the last two.
@@ -183,32 +206,53 @@ impl Checkpoints {
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
     pub(crate) fn write(&self, snapshot: &Snapshot) -> Result<PathBuf, TrainError> {
         let Snapshot { stored: Stored { files, counters, numbers }, policy, loss_scale, progress } = snapshot;
+        let mut parts = Parts::new();
+        for (name, tensors) in files {
+            parts.insert(name.clone(), Box::new(OfHost(Cow::Borrowed(tensors))));
+        }
+        let (counters, numbers) = (counters.clone(), numbers.clone());
+        self.write_parts(parts, Around { counters, numbers, policy, loss_scale: *loss_scale, progress })
+    }
+
+    fn write_parts(&self, parts: Parts<'_>, around: Around<'_>) -> Result<PathBuf, TrainError> {
+        let Around { mut counters, numbers, policy, loss_scale, progress } = around;
         let step = progress.step;
         let name = format!("{PREFIX}{step:08}");
         let target = self.folder.join(&name);
+        let mut refused = None;
 
         let fill = |folder: &NewFolder| -> Result<(), RunError> {
             let inexpressible = |reason: String| RunError::Inexpressible { path: target.clone(), reason };
             let mut sha256 = BTreeMap::new();
-            for (file, tensors) in files {
-                let document = Document::new(tensors, None).map_err(inexpressible)?;
+            for (file, part) in parts {
                 let mut sum = Sha256::new();
-                folder.file(file, |out| document.write_to(&mut Summed { out, sum: &mut sum }))?;
-                sha256.insert(file.clone(), hex(sum));
+                folder.file(&file, |out| {
+                    let written = parts::write(part.as_ref(), None, &mut Summed { out, sum: &mut sum });
+                    counters.extend(written.map_err(|unwritten| match unwritten {
+                        Unwritten::File(error) => error,
+                        Unwritten::Device(text) => io::Error::other(refused.insert(text).clone()),
+                    })?);
+                    Ok(())
+                })?;
+                sha256.insert(file, hex(sum));
             }
             let contents = StateFile {
                 model: self.model.clone(),
                 progress: progress.clone(),
                 policy: Some(policy.clone()),
-                loss_scale: Some(*loss_scale),
+                loss_scale: Some(loss_scale),
                 sha256,
-                counters: counters.clone(),
-                numbers: numbers.clone(),
+                counters,
+                numbers,
             };
             let text = toml::to_string(&contents).map_err(|error| inexpressible(error.to_string()))?;
             folder.file(STATE, |out| out.write_all(text.as_bytes()))
         };
-        write_folder_atomically(&self.folder, &name, fill).map_err(|source| {
+        let written = write_folder_atomically(&self.folder, &name, fill);
+        if let Some(text) = refused {
+            return Err(TrainError::of_device(Some(step), 0, &text));
+        }
+        written.map_err(|source| {
             let remains = match self.list().last() {
                 Some(path) => format!("{} is intact", path.display()),
                 None => "there was none before it".to_string(),
@@ -250,14 +294,16 @@ impl Checkpoints {
     }
 
     fn read<L: Kept>(&self, path: &Path, state: TrainState<L>, device: &Device) -> Result<TrainState<L>, String> {
-        let text = fs::read_to_string(path.join(STATE)).map_err(|error| format!("{STATE} is unreadable: {error}"))?;
+        let text = files::read_to_string(&path.join(STATE), files::MAX_TEXT_BYTES)
+            .map_err(|error| format!("{STATE} is unreadable: {error}"))?;
         let contents: StateFile =
             toml::from_str(&text).map_err(|error| format!("{STATE} is damaged: {}", error.message()))?;
         if contents.model != self.model {
             return Err(format!("it holds a {}, and this run trains a {}", contents.model, self.model));
         }
         let read = |file: &str| -> Result<Tensors, String> {
-            let bytes = fs::read(path.join(file)).map_err(|error| format!("{file} is unreadable: {error}"))?;
+            let bytes = files::read(&path.join(file), files::MAX_WEIGHTS_BYTES)
+                .map_err(|error| format!("{file} is unreadable: {error}"))?;
             if contents.sha256.get(file) != Some(&hex(Sha256::new_with_prefix(&bytes))) {
                 return Err(format!("{file} is damaged (its checksum does not match)"));
             }

@@ -27,6 +27,7 @@ mod loss_scale;
 mod micro_batch;
 mod norm_momentum;
 mod optimizer;
+mod parts;
 mod policy;
 mod recompute;
 mod records;

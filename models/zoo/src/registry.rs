@@ -3,6 +3,7 @@
 use burn::tensor::Device;
 use kindling_layers::init;
 use kindling_layers::names::Library;
+use kindling_layers::trace::Trace;
 
 use crate::catalogue::{MODELS, MakeConfig};
 use crate::error::ZooError;
@@ -153,6 +154,19 @@ impl Model {
     /// [`ZooError::Classes`] for fewer than two classes, [`ZooError::Channels`] for no channels, [`ZooError::Rate`] for
     /// a rate outside `[0, 1)`.
     pub fn build(&self, options: &ModelOptions, device: &Device) -> Result<Network, ZooError> {
+        Ok(init::initialise(self.outline(options, device)?, options.seed))
+    }
+
+    /// The layers of the network for one square image, without making its weights: what a plan needs.
+    ///
+    /// # Errors
+    /// As [`Model::build`].
+    pub fn trace(&self, options: &ModelOptions, image_size: usize) -> Result<Trace, ZooError> {
+        Ok(self.outline(options, &Device::flex())?.trace(options.in_channels, image_size))
+    }
+
+    /// The network with weights that are not there until somebody looks at them.
+    fn outline(&self, options: &ModelOptions, device: &Device) -> Result<Network, ZooError> {
         if options.classes < 2 {
             return Err(ZooError::Classes(options.classes));
         }
@@ -170,8 +184,7 @@ impl Model {
         };
         choose("drop rate", config.drop_rate(), options.drop_rate)?;
         choose("drop path rate", config.drop_path_rate(), options.drop_path_rate)?;
-        let network = config.init(options.in_channels, options.classes, device);
-        Ok(init::initialise(network, options.seed))
+        Ok(config.init(options.in_channels, options.classes, device))
     }
 
     fn config(&self) -> NetworkConfig {

@@ -1,4 +1,4 @@
-//! What lives besides the passes: the network, the optimizer and the images; the update, and the copy for a checkpoint.
+//! What lives besides the passes: the network, the optimizer and the images; the update, and what a checkpoint copies.
 
 use super::graph::Graph;
 use super::ledger::{BufferId, Ledger, Part};
@@ -113,12 +113,13 @@ pub(super) fn step(
     new
 }
 
-/// The copy for a checkpoint, on the CPU.
+/// What a checkpoint copies at a time, on the CPU.
 pub(super) fn save(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     if matches!(situation.target, Target::Cpu { .. }) {
         ledger.moment = Moment::Checkpoint;
-        // The batch that was trained on is gone. Every tensor is read, and written from there.
+        // The batch that was trained on is gone. One tensor after the other is read and written: of a parameter all moments.
         ledger.remove(Part::Overhead, host_batch(graph, situation));
-        ledger.burst(weights(graph, situation) + moments(graph, situation));
+        let largest = graph.trained().max().unwrap_or(0) * WEIGHT_BYTES;
+        ledger.burst(largest * situation.optimizer.moments().max(1));
     }
 }
