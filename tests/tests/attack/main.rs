@@ -102,7 +102,7 @@ fn undisturbed_or_not() -> Result<(), Failed> {
 /// An attack that finds nothing has to be one that would.
 fn the_attack_finds_what_is_wrong() -> Result<(), Failed> {
     let models = models();
-    let wrong = ["scale=0.5", "lost=0", "doubled=0", "stale=network", "stale=statistics", "stale=optimizer"];
+    let wrong = ["scale=0.5", "rate=0.5", "doubled=0", "stale=network", "stale=statistics", "stale=optimizer"];
     for (seed, wrong) in (0..WRONG_CASES).zip(wrong) {
         let case = Case::new(seed, &models);
         match attack(&case, Some(wrong)) {
