@@ -3,7 +3,6 @@
 //!
 //! The command is the one of the same build (`cargo test --workspace` builds it), or that in `KINDLING_BIN`.
 
-mod beside;
 mod chance;
 mod command;
 mod cuda;
@@ -15,7 +14,6 @@ mod same;
 mod tensors;
 mod watch;
 
-pub use beside::{Beside, Distances, StepDistances, forward_beside_cpu, registry, step_beside_cpu};
 pub use chance::Chance;
 pub use command::{Outcome, kindling, sentence_of, train};
 pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda};

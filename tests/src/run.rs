@@ -168,10 +168,20 @@ impl Started {
     ///
     /// # Panics
     /// If the signal cannot be sent.
-    pub fn interrupt(mut self) -> Outcome {
+    pub fn interrupt(self) -> Outcome {
+        self.signal("INT", 1)
+    }
+
+    /// Sends a signal so many times and waits for the end.
+    ///
+    /// # Panics
+    /// If the signal cannot be sent.
+    pub fn signal(mut self, signal: &str, times: usize) -> Outcome {
         let id = self.child().id().to_string();
-        let sent = Command::new("sh").args(["-c", &format!("kill -INT {id}")]).status();
-        assert!(sent.is_ok_and(|status| status.success()), "`kill -INT {id}` failed");
+        let script =
+            format!("kill -{signal} {id}; {}:", format!("kill -{signal} {id} 2>/dev/null; ").repeat(times - 1));
+        let sent = Command::new("sh").args(["-c", &script]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "`{script}` failed");
         self.end()
     }
 

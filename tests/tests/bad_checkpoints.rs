@@ -35,6 +35,9 @@ impl Run {
     }
 }
 
+/// Bits that are flipped in each file.
+const FLIPS: usize = 6;
+
 /// What is done to a file.
 type Damage = fn(&Path);
 
@@ -79,6 +82,74 @@ fn a_damaged_checkpoint_is_named_and_the_one_before_it_serves() {
     fs::remove_dir_all(run.newest()).unwrap();
     run.resume("").succeeded();
     assert_same_bits(&ended_with, &run.run, "from step 4");
+}
+
+#[test]
+fn a_bit_flipped_anywhere_in_a_checkpoint_is_refused_with_one_sentence() {
+    let run = Run::new();
+    fs::remove_dir_all(run.run.join("checkpoints/step-00000004")).unwrap();
+    let log = fs::read(run.run.join("events.jsonl")).unwrap();
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut draw = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut flipped = 0;
+    for entry in fs::read_dir(run.newest()).unwrap().flatten() {
+        let bytes = fs::read(entry.path()).unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        for _ in 0..if bytes.is_empty() { 0 } else { FLIPS } {
+            let (at, bit) = (draw(bytes.len()), draw(8));
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << bit;
+            fs::write(entry.path(), damaged).unwrap();
+            let outcome = run.resume("");
+            let sentence = outcome.refused();
+            assert!(sentence.contains("step-00000006"), "bit {bit} of byte {at} of {name}: {sentence}");
+            flipped += 1;
+        }
+        fs::write(entry.path(), bytes).unwrap();
+    }
+    assert!(flipped >= 4 * FLIPS, "only {flipped} bits were flipped");
+    assert_eq!(log, fs::read(run.run.join("events.jsonl")).unwrap(), "a refused run changes nothing");
+    run.resume("").succeeded();
+}
+
+/// How the release before this one laid a checkpoint out: sums of the tensors in `state.toml`, and none of itself.
+#[test]
+fn a_checkpoint_of_an_older_release_is_read_and_its_numbers_are_checked() {
+    let run = Run::new();
+    let (state, sums) = (run.newest().join("state.toml"), run.newest().join("SHA256SUMS"));
+    let listed = fs::read_to_string(&sums).unwrap();
+    let of_tensors = listed.lines().filter(|line| line.ends_with(".safetensors"));
+    let table: String = of_tensors
+        .map(|line| line.split_once("  ").unwrap())
+        .fold("\n[sha256]\n".to_string(), |table, (sum, name)| format!("{table}\"{name}\" = \"{sum}\"\n"));
+    let text = fs::read_to_string(&state).unwrap();
+    let kept = text.lines().filter(|line| !line.starts_with("format = ") && !line.starts_with("log_lines = "));
+    let old = kept.map(|line| format!("{line}\n")).collect::<String>() + &table;
+    fs::remove_file(sums).unwrap();
+    let sentence = run.resume("").refused();
+    assert!(sentence.contains("SHA256SUMS is not there"), "{sentence}");
+    fs::remove_file(run.newest().join("events.jsonl")).unwrap();
+    let value = |key: &str| old.lines().find(|line| line.starts_with(&format!("{key} = "))).unwrap().to_string();
+    for (key, absurd) in [
+        ("step", "1e9"),
+        ("step", "9223372036854775807"),
+        ("batch", "9999"),
+        ("seconds", "-1.0"),
+        ("seconds", "nan"),
+        ("accuracy", "7.0"),
+        ("micro_batch", "0"),
+        ("factor", "0.0"),
+    ] {
+        fs::write(&state, old.replacen(&value(key), &format!("{key} = {absurd}"), 1)).unwrap();
+        let sentence = run.resume("").refused();
+        assert!(sentence.contains("step-00000006") && sentence.contains("state.toml"), "{key}: {sentence}");
+    }
+    fs::write(&state, &old).unwrap();
+    let outcome = run.resume("").succeeded();
+    assert_eq!(outcome.stderr.matches("an older release's").count(), 1, "{}", outcome.all());
 }
 
 #[test]

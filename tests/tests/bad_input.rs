@@ -184,8 +184,8 @@ fn an_image_size_the_model_cannot_take_is_refused() {
 fn values_that_cannot_be_are_refused_before_anything_is_written() {
     let place = Place::new();
     let values = [
-        ("--epochs 0", "0 epochs"),
-        ("--max-steps 0", "0 steps"),
+        ("--epochs 0", "epochs is 0; it must lie between 1 and 1000000000"),
+        ("--max-steps 0", "steps is 0; it must lie between 1 and 1000000000"),
         ("--lr 0", "learning rate is 0"),
         ("--lr NaN", "learning rate is NaN"),
         ("--lr inf", "learning rate is inf"),
@@ -196,18 +196,27 @@ fn values_that_cannot_be_are_refused_before_anything_is_written() {
         ("--label-smoothing 1", "smoothing is 1"),
         ("--drop-rate 1", "--drop-rate"),
         ("--drop-rate NaN", "--drop-rate"),
-        ("--clip-norm 0", "above 0"),
+        ("--clip-norm 0", "clip at is 0"),
         ("--weight-decay -1", "-1"),
         ("--momentum 0.5", "--optimizer sgd"),
-        ("--optimizer sgd --momentum 1", "momentum 1"),
+        ("--optimizer sgd --momentum 1", "momentum is 1"),
         ("--optimizer adam", "'adam'"),
         ("--class-weights 1,2", "2 class weights for 3"),
-        ("--class-weights 1,0,1", "above 0"),
+        ("--class-weights 1,0,1", "weight of class 2 is 0"),
         ("--class-weights a,b,c", "--class-weights"),
         ("--augment strong", "light"),
-        ("--checkpoint-steps 0", "at least one step"),
-        ("--seed 9223372036854775808", "2^63"),
+        ("--checkpoint-steps 0", "checkpoints is 0"),
+        ("--seed 9223372036854775808", "seed is 9223372036854775808"),
         ("--seed -1", "-1"),
+        ("--batch-size 9223372036854775807", "batch size is 9223372036854775807; it must lie between 1 and 1048576"),
+        ("--batch-size 4611686018427387904", "batch size is 4611686018427387904"),
+        ("--batch-size 1000000000", "batch size is 1000000000"),
+        ("--norm-group 9223372036854775807", "normalisation group is 9223372036854775807"),
+        ("--micro-batch 9223372036854775807", "micro-batch is 9223372036854775807"),
+        ("--class-weights 1,1e308,1", "weight of class 2 is 1"),
+        ("--workers 1000000", "loader threads is 1000000; it must lie between 0 and 1024"),
+        ("--lr 1e30", "between 0.000000000001 and 1000"),
+        ("--max-steps 18446744073709551615", "steps is 18446744073709551615"),
         ("--batch-size 4 --batch-size 8", "--batch-size"),
         ("--quiet --verbose", "--verbose"),
         ("--epoch 3", "'--epoch'"),
@@ -218,6 +227,30 @@ fn values_that_cannot_be_are_refused_before_anything_is_written() {
     };
     let wrong: Vec<String> = values.iter().filter_map(wrong).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn numbers_of_a_configuration_that_cannot_be_are_refused_with_their_range() {
+    let trained = Place::new().trained("--batch-size 4 --max-steps 1 --epochs 1");
+    let config = trained.run.join("config.toml");
+    let good = std::fs::read_to_string(&config).unwrap();
+    let line = |key: &str| good.lines().find(|line| line.starts_with(&format!("{key} = "))).unwrap().to_string();
+    let cases = [
+        ("channels", "1000000000", "the number of channels is 1000000000; images have 1 (grey) or 3 (RGB)"),
+        ("std", "[0.5, 0.5]", "std has 2 entries for 1 channels"),
+        ("std", "[-0.5]", "the std of a channel is -0.5; it must lie between 0.000001 and 1000"),
+        ("mean", "[nan]", "the mean of a channel is NaN"),
+        ("batch_size", "1000000000", "the batch size is 1000000000; it must lie between 1 and 1048576"),
+        ("workers", "100000", "loader threads is 100000"),
+    ];
+    for (key, value, said) in cases {
+        std::fs::write(&config, good.replacen(&line(key), &format!("{key} = {value}"), 1)).unwrap();
+        for command in [&["train", "--resume"][..], &["eval"]] {
+            let sentence = Outcome::of(kindling().args(command).arg(&trained.run)).refused();
+            assert_says(&sentence, &[said, "config.toml"]);
+        }
+    }
+    std::fs::write(&config, good).unwrap();
 }
 
 #[test]

@@ -117,6 +117,13 @@ fn the_first_tensor_that_does_not_fit_is_named_with_both_shapes() {
         *tensors = std::mem::take(tensors).into_iter().map(|(name, it)| (format!("net:{name}"), it)).collect();
     });
     assert_says(&sentence, &["keys like `net:classifier.0.bias`", "none like `head.classifier.bias`"]);
+    // A variance below zero is none.
+    let sentence = place.refused_with(|tensors| {
+        let (name, variances) = tensors.iter_mut().find(|(name, _)| name.ends_with("running_var")).unwrap();
+        variances.bytes[..4].copy_from_slice(&(-0.5f32).to_le_bytes());
+        assert!(!name.is_empty());
+    });
+    assert_says(&sentence, &["running_var` holds -0.5, and a variance is a finite number from 0 up"]);
     // A training script's wrapper is taken off.
     let wrapped = place.path("wrapped.safetensors");
     let tensors = read_tensors(&place.good).into_iter().map(|(name, it)| (format!("state_dict.module.{name}"), it));

@@ -221,6 +221,8 @@ fn sizes_that_cannot_be_are_refused_in_one_sentence() {
         ("mobilenet_v2 --image-size 8193", "not 8193"),
         ("resnet18 --classes 0", "at least 2 classes, not 0"),
         ("resnet18 --classes 1", "at least 2 classes, not 1"),
+        ("resnet18 --classes 1000000000", "at most 100000"),
+        ("resnet18 --channels 1000000000", "at most 1024"),
         ("resnet18 --channels 0", "at least 1 channel"),
         ("resnet18 --channels -1", "-1"),
         ("dcgan_64 --channels 0", "at least 1 channel"),

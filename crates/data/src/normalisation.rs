@@ -8,9 +8,9 @@ use crate::{DataError, OnBadSample, Preprocess, Source};
 /// Mean and standard deviation of each channel, of values in `[0, 1]`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Normalisation {
-    /// One mean a channel. A single entry serves all channels.
+    /// One mean a channel, -1000 to 1000. A single entry serves all channels.
     pub mean: Vec<f32>,
-    /// One standard deviation a channel, above 0. A single entry serves all channels.
+    /// One standard deviation a channel, 1e-6 to 1000. A single entry serves all channels.
     pub std: Vec<f32>,
 }
 

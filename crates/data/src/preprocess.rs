@@ -5,12 +5,17 @@ use fast_image_resize::pixels::{F32, F32x3};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 use serde::{Deserialize, Serialize};
 
-use crate::{Image, Normalisation};
+use crate::{Image, Normalisation, within};
+
+/// The longest side of an image that a network is fed, in pixels.
+const MOST_SIDE: usize = 1 << 14;
+/// The largest mean or standard deviation of values in `[0, 1]`, far above any that is of use.
+const MOST_VALUE: f32 = 1e3;
 
 /// How an image becomes model input. Stored with a run, so that prediction does exactly the same.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Preprocess {
-    /// The side of the square input, in pixels.
+    /// The side of the square input, in pixels: 1 to 16,384, and what the model takes.
     pub size: usize,
     /// 1 (grey) or 3 (RGB).
     pub channels: usize,
@@ -59,6 +64,36 @@ impl Preprocess {
     /// Padded, bilinear.
     pub fn padded(size: usize, channels: usize, normalisation: Normalisation) -> Self {
         Self { size, channels, normalisation, fit: Fit::Pad, interpolation: Interpolation::Bilinear, percentiles: None }
+    }
+
+    /// Checks numbers that were read from a file.
+    ///
+    /// # Errors
+    /// A sentence that names the first that cannot be, and its range.
+    pub fn check(&self) -> Result<(), String> {
+        within("image size", self.size, 1..=MOST_SIDE)?;
+        if ![1, 3].contains(&self.channels) {
+            return Err(format!("the number of channels is {}; images have 1 (grey) or 3 (RGB)", self.channels));
+        }
+        if let Fit::Crop(shorter) = self.fit {
+            within("shorter side before cropping", shorter, 1..=MOST_SIDE)?;
+        }
+        let Normalisation { mean, std } = &self.normalisation;
+        for (what, values, range) in [("mean", mean, -MOST_VALUE..=MOST_VALUE), ("std", std, 1e-6..=MOST_VALUE)] {
+            if values.len() != 1 && values.len() != self.channels {
+                let (count, channels) = (values.len(), self.channels);
+                return Err(format!(
+                    "{what} has {count} entries for {channels} channels; give one for all or one for each"
+                ));
+            }
+            values.iter().try_for_each(|value| within(&format!("{what} of a channel"), *value, range.clone()))?;
+        }
+        match self.percentiles {
+            Some([low, high]) if !(0.0 <= low && low < high && high <= 1.0) => {
+                Err(format!("the percentiles are {low} and {high}; they must rise and lie between 0 and 1"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The image as `size` x `size` pixels of `channels` channels in `[0, 1]`, scaled up or down and never stretched;

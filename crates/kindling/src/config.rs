@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use burn::module::Module;
 use burn::tensor::Device;
-use kindling_data::{Augment, Dataset, MaxBad, Normalisation, OnBadSample, PREFETCH_BYTES, Preprocess, Sampling, Task};
+use kindling_data::{
+    Augment, Dataset, MaxBad, Normalisation, OnBadSample, PREFETCH_BYTES, Preprocess, Sampling, Task, below, within,
+};
 use kindling_layers::Freeze;
 use kindling_runs::RunDir;
 use kindling_trainer::TrainConfig;
@@ -17,13 +19,16 @@ use crate::dataset::HowToOpen;
 use crate::memory::MemoryBudget;
 use crate::pretrained;
 
+/// The most threads that load images.
+pub(crate) const MOST_WORKERS: usize = 1024;
+
 /// Everything a run was asked to do. With the same data, code and device it gives the same run again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunConfig {
     /// As given with `--device`.
     pub(crate) device: String,
-    /// Loader threads; without influence on the result.
+    /// Loader threads, at most 1024; 0 is one. Without influence on the result.
     pub(crate) workers: usize,
     /// The most bytes of batches made ahead; without influence on the result.
     #[serde(default = "prefetch_bytes")]
@@ -91,6 +96,30 @@ pub(crate) struct DataConfig {
 }
 
 impl RunConfig {
+    /// Itself, if every number of it lies in its range.
+    ///
+    /// # Errors
+    /// A sentence about the first that does not.
+    pub(crate) fn checked(self) -> Result<Self> {
+        self.data.preprocess.check().map_err(anyhow::Error::msg)?;
+        within("number of loader threads", self.workers, 0..=MOST_WORKERS).map_err(anyhow::Error::msg)?;
+        for (what, rate) in [("--drop-rate", self.model.drop_rate), ("--drop-path-rate", self.model.drop_path_rate)] {
+            below(what, rate.unwrap_or(0.0), 0.0, 1.0).map_err(anyhow::Error::msg)?;
+        }
+        self.train.check(self.data.classes.len())?;
+        self.zoo_model()?;
+        Ok(self)
+    }
+
+    /// The configuration of a run.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a number of it lies out of its range.
+    pub(crate) fn of(run: &RunDir) -> Result<Self> {
+        let name = || run.config().display().to_string();
+        run.read_config::<Self>()?.checked().with_context(name)
+    }
+
     /// The model, after a check that it takes the images.
     pub(crate) fn zoo_model(&self) -> Result<Model> {
         let model = find(&self.model.name)?;

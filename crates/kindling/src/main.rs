@@ -13,18 +13,20 @@ mod interrupt;
 mod loaders;
 mod memory;
 mod noise;
+mod output;
 mod pretrained;
 mod progress;
+mod ranges;
+mod targets;
 
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::Parser;
-use kindling_memory::panic_message;
-
-/// The exit code of a run that was interrupted: 128 + SIGINT, as shells have it.
-const INTERRUPTED: u8 = 130;
+use kindling_memory::{Failure, classify, panic_message};
+use output::{Delivery, note};
 
 /// How a command ended well.
 pub(crate) enum Done {
@@ -40,7 +42,10 @@ fn main() -> ExitCode {
     allocator::keep_pages();
     #[cfg(unix)]
     abort::explain_failed_allocations();
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(help) => return say(&help),
+    };
     memory::limit_to_system();
     quiet_panics();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -51,21 +56,58 @@ fn main() -> ExitCode {
         let reason = panic_message(panic.as_ref());
         Err(anyhow!("{reason} (this is a fault in kindling: run again with RUST_BACKTRACE=1 and report it)"))
     });
-    match outcome {
-        Ok(Done::Complete) => ExitCode::SUCCESS,
-        Ok(Done::Interrupted) => ExitCode::from(INTERRUPTED),
-        Ok(Done::SomeFailed) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
+    match (outcome, output::finish()) {
+        // Whoever read the output had enough of it.
+        (Err(error), Delivery::Unwanted) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        (Err(error), _) if !error.is::<std::io::Error>() => {
+            note!("error: {error:#}");
             ExitCode::FAILURE
         }
+        (_, Delivery::Failed(reason)) => not_written(&reason),
+        (Err(error), _) => {
+            note!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+        (Ok(Done::Complete), _) => ExitCode::SUCCESS,
+        (Ok(Done::Interrupted), _) => ExitCode::from(interrupt::exit_code()),
+        (Ok(Done::SomeFailed), _) => ExitCode::FAILURE,
     }
 }
 
+/// Says what was found out about the command line: help, the version, or what is wrong with it.
+fn say(found: &clap::Error) -> ExitCode {
+    let code = u8::try_from(found.exit_code()).unwrap_or(1);
+    match found.print().and_then(|()| output::flush()) {
+        Err(error) if !found.use_stderr() && error.kind() != ErrorKind::BrokenPipe => not_written(&error.to_string()),
+        _ => ExitCode::from(code),
+    }
+}
+
+fn not_written(reason: &str) -> ExitCode {
+    note!("error: standard output cannot be written: {reason}");
+    ExitCode::FAILURE
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
 /// Device runtimes and decoders report some failures by panicking, on threads of their own too. They are caught where
-/// they matter and become one sentence; the panic's own text is only for those who ask for it.
+/// they matter and become one sentence; the panic's own text is only for those who ask for it. A lack of memory is told
+/// without its trace even then: the symbols would be read into the memory that is short, and stay there.
 fn quiet_panics() {
     if std::env::var_os("RUST_BACKTRACE").is_none_or(|value| value == "0") {
         std::panic::set_hook(Box::new(|_| {}));
+        return;
     }
+    let with_trace = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let reason = panic_message(panic.payload());
+        match classify(&reason) {
+            Failure::OutOfMemory | Failure::TensorTooLarge => {
+                note!("caught: {reason}");
+            }
+            Failure::DeviceLost | Failure::Other => with_trace(panic),
+        }
+    }));
 }

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use crate::output::note;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use kindling_runs::Event;
 use kindling_trainer::Observer;
@@ -50,8 +51,8 @@ impl Console {
     pub(crate) fn say(&self, sentence: &str) {
         match (&self.bar, self.verbosity) {
             (_, Verbosity::Quiet) => {}
-            (Some(bar), _) => bar.suspend(|| eprintln!("{sentence}")),
-            (None, _) => eprintln!("{sentence}"),
+            (Some(bar), _) => bar.suspend(|| note!("{sentence}")),
+            (None, _) => note!("{sentence}"),
         }
     }
 
@@ -103,6 +104,7 @@ impl Observer for Console {
             Event::Recovered { step, during, reason, lever, seconds } => self.say(&format!(
                 "memory ran out in {during} after step {step} ({reason}): {lever}; it cost {seconds:.1} s"
             )),
+            Event::Replanned { step, reason, lever } => self.say(&format!("after step {step}: {lever}; {reason}")),
             Event::Skipped { step, loss_scale } => self.say(&format!(
                 "step {step}: gradients not finite in this format; update left out, loss scale now {loss_scale}"
             )),

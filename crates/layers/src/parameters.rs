@@ -199,6 +199,13 @@ pub enum Mismatch {
         /// What it holds.
         found: String,
     },
+    /// A running variance is negative or no finite number.
+    Variance {
+        /// Its name.
+        name: String,
+        /// The first such value.
+        value: String,
+    },
 }
 
 impl std::fmt::Display for Mismatch {
@@ -211,6 +218,9 @@ impl std::fmt::Display for Mismatch {
             }
             Self::Foreign { found, known } => {
                 write!(f, "it has keys like `{found}`, and none like `{}`", known.join("` or `"))
+            }
+            Self::Variance { name, value } => {
+                write!(f, "`{name}` holds {value}, and a variance is a finite number from 0 up")
             }
             Self::Type { name, found } => write!(f, "`{name}` holds {found}, not floating-point numbers"),
         }
@@ -245,10 +255,15 @@ pub fn check<M: Module>(model: &M, shapes: &BTreeMap<String, Vec<usize>>) -> Res
 /// Replaces every float tensor of a model by the one of its name, on the model's device.
 ///
 /// # Errors
-/// If the tensors are not exactly the model's ([`check`]); the model is lost, so check a clone if it is needed.
+/// If the tensors are not exactly the model's ([`check`]), or a running variance is none; the model is lost, so check a clone if it is needed.
 pub fn write<M: Module>(model: M, mut tensors: BTreeMap<String, TensorData>) -> Result<M, Mismatch> {
     let shapes = tensors.iter().map(|(name, data)| (name.clone(), data.shape().as_slice().to_vec())).collect();
     check(&model, &shapes)?;
+    for (name, data) in tensors.iter().filter(|(name, _)| name.ends_with("running_var")) {
+        if let Some(value) = data.iter::<f64>().find(|value| !(value.is_finite() && *value >= 0.0)) {
+            return Err(Mismatch::Variance { name: name.clone(), value: value.to_string() });
+        }
+    }
 
     struct Write<'a> {
         path: ModulePath,

@@ -47,6 +47,11 @@ pub fn normalisation_groups(batch: usize, at_most: usize) -> Vec<usize> {
     (0..groups).map(|group| batch / groups + usize::from(group < batch % groups)).collect()
 }
 
+/// Samples of the largest of the [`normalisation_groups`].
+pub fn largest_group(batch: usize, at_most: usize) -> usize {
+    batch.div_ceil(batch.div_ceil(at_most.max(1)).max(1)).max(1)
+}
+
 /// Batch statistics that one or more passes left behind, waiting to be committed to the running statistics.
 #[derive(Clone, Debug, Default)]
 pub struct BatchStatistics {
@@ -184,6 +189,7 @@ mod tests {
         assert_eq!(normalisation_groups(32, 8), [8; 4]);
         for batch in 1..200 {
             let groups = normalisation_groups(batch, 8);
+            assert_eq!(groups.first(), Some(&largest_group(batch, 8)));
             assert_eq!(groups.iter().sum::<usize>(), batch);
             assert!(groups.iter().max().unwrap_or(&0) - groups.iter().min().unwrap_or(&0) <= 1);
         }

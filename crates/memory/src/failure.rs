@@ -1,11 +1,12 @@
 //! One function decides whether an error is out-of-memory; nothing else looks at error texts.
 //!
-//! Burn 0.22 has no error type for it: CubeCL's typed errors become text on the way up. The texts below are those of
-//! `cubecl-runtime` 0.11.3 (`src/server/base.rs`), the CUDA driver, and Rust's allocator.
+//! Burn 0.22 has no error type for it: typed errors of CubeCL become text on the way up, and wgpu panics. Every text that is
+//! known stands in a table with the place in the source it was read from; the tests have a whole message for each.
 
 use std::any::Any;
 
 use crate::size::MemorySize;
+use Failure::{DeviceLost, OutOfMemory, TensorTooLarge};
 
 /// What a device error means for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,38 +21,74 @@ pub enum Failure {
     Other,
 }
 
-/// Texts that mean one tensor is too large, whatever is freed.
-const TOO_LARGE: [&str; 1] = ["can't allocate buffer of size"];
+impl Failure {
+    /// How bad it is among others in one message.
+    fn rank(self) -> u8 {
+        match self {
+            Self::Other => 0,
+            Self::OutOfMemory => 1,
+            Self::TensorTooLarge => 2,
+            Self::DeviceLost => 3,
+        }
+    }
+}
+
+/// A part of a message that tells what it means, and where it comes from: crate, version, file and line.
+struct Known {
+    text: &'static str,
+    means: Failure,
+    #[cfg_attr(not(test), allow(dead_code))] // for people, and for the test that nothing is without
+    source: &'static str,
+}
+
+const fn known(means: Failure, text: &'static str, source: &'static str) -> Known {
+    Known { text, means, source }
+}
+
+const KNOWN: [Known; 14] = [
+    known(DeviceLost, "evice is poisoned", "cubecl-runtime 0.11.3, src/server/base.rs:443"),
+    known(DeviceLost, "Parent device is lost", "wgpu-core 30.0.1, src/device/mod.rs:345"),
+    // More memory does not help where a tensor is larger than any buffer.
+    known(TensorTooLarge, TOO_LARGE, "cubecl-runtime 0.11.3, src/server/base.rs:1183"),
+    known(OutOfMemory, ASKED, "cubecl-runtime 0.11.3, src/server/base.rs:1201"),
+    known(
+        OutOfMemory,
+        "every page size the memory tracks still holds live allocations",
+        "cubecl-runtime 0.11.3, src/server/base.rs:1235",
+    ),
+    known(
+        OutOfMemory,
+        "couldn't map storage for a deferred allocation",
+        "cubecl-runtime 0.11.3, src/server/base.rs:1288",
+    ),
+    known(
+        OutOfMemory,
+        "was never allocated: the reservation behind it failed",
+        "cubecl-server 0.11.3, src/memory_management/error_graph.rs:248",
+    ),
+    known(OutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY", "cudarc 0.19.10, src/driver/sys/mod.rs:5244"),
+    known(OutOfMemory, "wgpu error: Out of Memory", "wgpu 30.0.1, src/backend/wgpu_core.rs:694, src/api/device.rs:941"),
+    known(OutOfMemory, "Not enough memory left", "wgpu-core 30.0.1, src/device/mod.rs:347"),
+    known(OutOfMemory, "memory allocation of", "Rust 1.95, library/std/src/alloc.rs:374"),
+    known(OutOfMemory, "would exceed the memory budget of", "this crate, src/budget.rs, `check_host`"),
+    // Autotune panics when nothing it tried could be launched, which happens when the device is full.
+    known(OutOfMemory, "Should run when selected by autotune", "cubecl-runtime 0.11.3, src/tune/local.rs:207 and 224"),
+    known(
+        OutOfMemory,
+        "Can't execute the autotune plan",
+        "cubecl-runtime 0.11.3, src/tune/tuner.rs:448, src/tune/schedule.rs:477",
+    ),
+];
 
 /// What stands before the bytes that were asked for.
 const ASKED: &str = "out of device memory allocating";
-
-/// Texts that mean memory ran out.
-const OUT_OF_MEMORY: [&str; 9] = [
-    ASKED,
-    "every page size the memory tracks still holds live allocations",
-    "couldn't map storage for a deferred allocation",
-    "was never allocated: the reservation behind it failed",
-    "CUDA_ERROR_OUT_OF_MEMORY",
-    "memory allocation of",
-    "would exceed the memory budget of",
-    // Autotune panics when nothing it tried could be launched, which happens when the device is full
-    // (`cubecl-runtime`, `src/tune/local.rs` and `schedule.rs`).
-    "Should run when selected by autotune",
-    "Can't execute the autotune plan",
-];
+/// What stands before the bytes of a tensor that no device memory can hold.
+const TOO_LARGE: &str = "can't allocate buffer of size";
 
 /// Decides what the text of an error or of a panic means. A group of errors is as bad as its worst member.
 pub fn classify(text: &str) -> Failure {
-    if text.contains("evice is poisoned") {
-        Failure::DeviceLost
-    } else if TOO_LARGE.iter().any(|needle| text.contains(needle)) {
-        Failure::TensorTooLarge
-    } else if OUT_OF_MEMORY.iter().any(|needle| text.contains(needle)) {
-        Failure::OutOfMemory
-    } else {
-        Failure::Other
-    }
+    let meanings = KNOWN.iter().filter(|known| text.contains(known.text)).map(|known| known.means);
+    meanings.max_by_key(|failure| failure.rank()).unwrap_or(Failure::Other)
 }
 
 /// The longest reason that is told, in characters.
@@ -61,16 +98,16 @@ const LONGEST: usize = 200;
 /// CubeCL are chains, and their first line says only that something went wrong.
 pub fn reason(text: &str) -> String {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let decisive = |needles: &[&str]| lines().find(|line| needles.iter().any(|needle| line.contains(needle)));
+    let decisive = || lines().find(|line| classify(line) == Failure::OutOfMemory);
     let told = match classify(text) {
         // The line below names the call that failed.
         Failure::DeviceLost => lines().find(|line| line.contains("failed with status")).map(said_by_driver),
         Failure::TensorTooLarge => {
-            bytes_after(text, TOO_LARGE[0]).map(|size| format!("a tensor of {size} is larger than the device allows"))
+            bytes_after(text, TOO_LARGE).map(|size| format!("a tensor of {size} is larger than the device allows"))
         }
         Failure::OutOfMemory => bytes_after(text, ASKED)
             .map(|size| format!("the device had no room for {size} more"))
-            .or_else(|| decisive(&OUT_OF_MEMORY).map(str::to_string)),
+            .or_else(|| decisive().map(str::to_string)),
         Failure::Other => lines().find(|line| !VAGUE.contains(line)).map(str::to_string),
     };
     told.unwrap_or_else(|| lines().next().unwrap_or(text).to_string()).chars().take(LONGEST).collect()
@@ -117,26 +154,54 @@ pub fn panic_message(payload: &(dyn Any + Send)) -> String {
 mod tests {
     use super::*;
 
+    /// Whole messages, put together from the formats that the sources name.
+    const MESSAGES: [(&str, Failure); 17] = [
+        ("The device is poisoned\nCaused by:\n  illegal address", DeviceLost),
+        ("wgpu error: Validation Error\n\nCaused by:\n  In Queue::submit\n    Parent device is lost\n\n", DeviceLost),
+        ("can't allocate buffer of size: 68719476736\n   0: cubecl_runtime::server", TensorTooLarge),
+        ("out of device memory allocating 1048576 bytes\n", OutOfMemory),
+        ("Can't allocate 4096 bytes: every page size the memory tracks still holds live allocations\n", OutOfMemory),
+        (
+            "couldn't map storage for a deferred allocation of 4096 bytes\nCaused by:\n  no room in the pool",
+            OutOfMemory,
+        ),
+        ("memory 12 was never allocated: the reservation behind it failed", OutOfMemory),
+        ("CUDA allocation error: DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")", OutOfMemory),
+        ("wgpu error: Out of Memory\n", OutOfMemory),
+        (
+            "wgpu error: Validation Error\n\nCaused by:\n  In Device::create_buffer\n    Not enough memory left.\n",
+            OutOfMemory,
+        ),
+        ("memory allocation of 1073741824 bytes failed", OutOfMemory),
+        ("64 bytes more would exceed the memory budget of 1000 bytes, of which 950 are in use", OutOfMemory),
+        ("Should run when selected by autotune.: Unknown(\"no kernel\")", OutOfMemory),
+        ("Can't execute the autotune plan for key: MatmulKey\n - plan: []\n - results: []", OutOfMemory),
+        // A group is as bad as its worst member.
+        (
+            "Several failures at once\n skipped `ReduceKernel`: it needed memory 7, which carried the failure\n \
+             Caused by:\n  can't allocate buffer of size: 68719476736",
+            TensorTooLarge,
+        ),
+        ("out of device memory allocating 8 bytes\nThe device is poisoned: illegal address", DeviceLost),
+        ("The tensors have incompatible shapes", Failure::Other),
+    ];
+
     #[test]
     fn texts_of_the_runtimes_are_told_apart() {
-        let cases = [
-            ("out of device memory allocating 1048576 bytes", Failure::OutOfMemory),
-            (
-                "Can't allocate 4096 bytes: every page size the memory tracks still holds live allocations",
-                Failure::OutOfMemory,
-            ),
-            ("memory 12 was never allocated: the reservation behind it failed", Failure::OutOfMemory),
-            ("can't allocate buffer of size: 68719476736", Failure::TensorTooLarge),
-            (
-                "Several failures at once\n skipped `ReduceKernel`: it needed memory 7, which carried the failure\n \
-                 Caused by:\n  can't allocate buffer of size: 68719476736",
-                Failure::TensorTooLarge,
-            ),
-            ("out of device memory allocating 8 bytes\nThe device is poisoned: illegal address", Failure::DeviceLost),
-            ("The tensors have incompatible shapes", Failure::Other),
-        ];
-        for (text, expected) in cases {
+        for (text, expected) in MESSAGES {
             assert_eq!(classify(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_known_text_has_a_source_and_decides_a_message_of_its_own() {
+        for (index, Known { text, means, source }) in KNOWN.iter().enumerate() {
+            assert!(source.contains("src/"), "{text}: {source}");
+            let others =
+                |message: &str| KNOWN.iter().enumerate().any(|(at, it)| at != index && message.contains(it.text));
+            let own =
+                |(message, failure): &(&str, Failure)| message.contains(text) && failure == means && !others(message);
+            assert!(MESSAGES.iter().any(own), "no message shows what `{text}` means");
         }
     }
 

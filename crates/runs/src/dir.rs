@@ -132,6 +132,22 @@ impl RunDir {
         self.path.join("checkpoints")
     }
 
+    /// Whether a path inside the folder is one of the run's own, there or not yet.
+    pub fn owns(&self, path: &Path) -> bool {
+        let files = [
+            self.config(),
+            self.events(),
+            self.metrics(),
+            self.last_weights(),
+            self.weights(),
+            self.environment(),
+            self.report(),
+            self.bad_samples(),
+        ];
+        files.iter().any(|file| file == path)
+            || [self.samples(), self.checkpoints()].iter().any(|it| path.starts_with(it))
+    }
+
     /// Writes `config.toml`, atomically. Whole numbers above `i64::MAX` have no place in TOML and are an error.
     ///
     /// # Errors

@@ -196,6 +196,15 @@ pub enum Event {
         #[serde(with = "crate::number")]
         seconds: f64,
     },
+    /// From the next step on another number of samples is computed at once, or other maps are kept; nothing had failed.
+    Replanned {
+        /// The last step that was committed before.
+        step: u64,
+        /// Why.
+        reason: String,
+        /// What changes.
+        lever: String,
+    },
     /// The run was stopped in an orderly way, and saved.
     Interrupted {
         /// After which step.
@@ -232,6 +241,7 @@ impl Event {
             | Self::Evaluated { step, .. }
             | Self::Checkpoint { step, .. }
             | Self::Recovered { step, .. }
+            | Self::Replanned { step, .. }
             | Self::Interrupted { step }
             | Self::Resumed { step }
             | Self::Finished { step, .. } => Some(*step),

@@ -43,7 +43,7 @@ pub use environment::{DeviceFacts, Environment};
 pub use error::RunError;
 pub use event::Event;
 pub use kill::check_kill;
-pub use log::EventLog;
+pub use log::{BroughtInLine, EventLog, LogMark};
 pub use metrics::{GanMetrics, Metrics, Score};
 pub use multi_label::MultiLabel;
 pub use report::{GanReport, Grid, Report, SamplePicture};

@@ -19,6 +19,33 @@ pub struct EventLog {
     file: File,
     /// Bytes of whole lines; a line that fails half way is cut off again.
     length: u64,
+    /// Lines there would be if all of them had been written.
+    lines: u64,
+    /// The last of them, which are not known to have reached the disk.
+    recent: Vec<String>,
+    /// Whether one of those could not be written.
+    refused: bool,
+}
+
+/// Lines that may wait for the disk.
+const MOST_RECENT: usize = 4096;
+
+/// Where a log stands, to be stored with a checkpoint: with it the log can be brought in line with that checkpoint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogMark {
+    /// Lines of the whole log, those that could not be written included.
+    pub lines: u64,
+    /// The last of them, without their ends: all that are not known to have reached the disk.
+    pub recent: Vec<String>,
+}
+
+/// What was found when a log was brought in line with a checkpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BroughtInLine {
+    /// Whether the log tells that the run ended with this checkpoint.
+    pub complete: bool,
+    /// Lines of before the checkpoint that nobody has any more.
+    pub lost: u64,
 }
 
 impl EventLog {
@@ -34,10 +61,11 @@ impl EventLog {
             // Some network file systems have no locks. That is no reason not to train there.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
-        let mut log = Self { path: path.into(), file, length: 0 };
+        let mut log = Self { path: path.into(), file, length: 0, lines: 0, recent: Vec::new(), refused: false };
         let bytes = files::read(path, files::MAX_LOG_BYTES).map_err(RunError::on("read", path))?;
         let whole = whole_lines(&bytes);
         log.length = whole.len() as u64;
+        log.lines = lines_of(whole).count() as u64;
         if whole.len() < bytes.len() {
             log.cut()?;
         }
@@ -54,17 +82,73 @@ impl EventLog {
     pub fn append(&mut self, event: &Event) -> Result<(), RunError> {
         let mut line = serde_json::to_vec(event)
             .map_err(|error| RunError::Inexpressible { path: self.path.clone(), reason: error.to_string() })?;
+        // What the disk refuses is still part of the run: the next checkpoint keeps it.
+        self.lines += 1;
+        self.recent.push(String::from_utf8_lossy(&line).into_owned());
         line.push(b'\n');
         kill::reach("line");
         if kill::asked("line-half") {
             let _ = self.file.write_all(&line[..line.len() / 2]);
             kill::now();
         }
-        self.write(&line)?;
-        if let Event::Checkpoint { .. } = event {
+        self.write(&line).inspect_err(|_| self.refused = true)?;
+        if matches!(event, Event::Checkpoint { .. }) || self.recent.len() > MOST_RECENT {
             self.file.sync_data().map_err(RunError::on("write", &self.path))?;
+            if !self.refused {
+                self.recent.clear();
+            }
         }
         Ok(())
+    }
+
+    /// Where the log stands now.
+    pub fn mark(&self) -> LogMark {
+        LogMark { lines: self.lines, recent: self.recent.clone() }
+    }
+
+    /// Makes the log tell what happened up to a checkpoint of step `step`, no more and no less: lines that came after it
+    /// are dropped, and lines that could not be written or were lost are put back from what the checkpoint has kept. What
+    /// was done with the run (saved, interrupted, resumed) and samples that cannot be read stay, and so does the end of a
+    /// run that ended with this checkpoint. The file is replaced atomically.
+    ///
+    /// # Errors
+    /// As [`rewind_to`](Self::rewind_to).
+    pub fn bring_in_line(&mut self, step: u64, mark: &LogMark) -> Result<BroughtInLine, RunError> {
+        let bytes = files::read(&self.path, files::MAX_LOG_BYTES).map_err(RunError::on("read", &self.path))?;
+        let lines = parse(&self.path, &bytes)?;
+        let before = mark.lines.saturating_sub(mark.recent.len() as u64);
+        let mut known: Vec<&[u8]> = mark.recent.iter().map(String::as_bytes).collect();
+        let mut found = lines.len().min(usize::try_from(before).unwrap_or(usize::MAX));
+        if lines.get(found).map(|(line, _)| line) != known.first() {
+            // Where lines of before are gone, those that the checkpoint knows have moved up.
+            let moved = |count: &usize| lines[found - count..found].iter().map(|(line, _)| line).eq(&known[..*count]);
+            found -= (1..=found.min(known.len())).rev().find(moved).unwrap_or(0);
+        }
+        let mut rest: Vec<&(&[u8], Event)> = lines[found..].iter().collect();
+        rest.retain(|(line, _)| match known.iter().position(|other| other == line) {
+            Some(index) => {
+                known.remove(index);
+                false
+            }
+            None => true,
+        });
+        let complete = rest.iter().any(|(_, event)| matches!(event, Event::Finished { step: at, .. } if *at == step));
+        let stays = |event: &Event| match event {
+            Event::BadSample { .. } => true,
+            Event::Checkpoint { step: at, .. } | Event::Interrupted { step: at } | Event::Resumed { step: at } => {
+                *at <= step
+            }
+            _ => complete && event.step().is_none_or(|at| at <= step),
+        };
+        let after = rest.into_iter().filter(|(_, event)| stays(event)).map(|(line, _)| *line);
+        let mut kept = Vec::with_capacity(bytes.len());
+        let first = lines[..found].iter().map(|(line, _)| *line);
+        for line in first.chain(mark.recent.iter().map(String::as_bytes)).chain(after) {
+            kept.extend_from_slice(line);
+            kept.push(b'\n');
+        }
+        self.replace(&bytes, &kept)?;
+        Ok(BroughtInLine { complete, lost: before - found as u64 })
     }
 
     /// Goes back to the moment after step `step`: events of later steps are dropped, all others stay as they are
@@ -84,8 +168,12 @@ impl EventLog {
                 kept.push(b'\n');
             }
         }
-        if kept != bytes {
-            write_atomically(&self.path, &kept)?;
+        self.replace(&bytes, &kept)
+    }
+
+    fn replace(&mut self, old: &[u8], new: &[u8]) -> Result<(), RunError> {
+        if new != old {
+            write_atomically(&self.path, new)?;
             // The name now belongs to a new file, and the lock to the old one.
             *self = Self::open(&self.path)?;
         }
@@ -123,17 +211,19 @@ fn whole_lines(bytes: &[u8]) -> &[u8] {
     if serde_json::from_slice::<Event>(last).is_ok() { bytes } else { before }
 }
 
+/// Lines that say something, each with its number.
+fn lines_of(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
+    lines.filter(|(line, _)| !line.is_empty()).map(|(line, number)| (number, line))
+}
+
 /// Each line with what it says.
 fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<Vec<(&'a [u8], Event)>, RunError> {
     let mut events = Vec::new();
-    for (index, line) in whole_lines(bytes).split(|&byte| byte == b'\n').enumerate() {
-        let line = line.trim_ascii();
-        if line.is_empty() {
-            continue;
-        }
+    for (number, line) in lines_of(whole_lines(bytes)) {
         let event = serde_json::from_slice(line).map_err(|error| RunError::Malformed {
             path: path.into(),
-            reason: format!("line {} is not an event ({error})", index + 1),
+            reason: format!("line {number} is not an event ({error})"),
         })?;
         events.push((line, event));
     }
@@ -233,6 +323,82 @@ mod tests {
         assert_eq!(EventLog::read(&path).unwrap(), expected);
     }
 
+    /// What the trainer does: a mark, a checkpoint, its event.
+    fn marked(log: &mut EventLog, at: u64) -> LogMark {
+        let mark = log.mark();
+        log.append(&checkpoint(at)).unwrap();
+        mark
+    }
+
+    fn recovered(step: u64) -> Event {
+        let [during, reason, lever] = ["training", "full", "freed"].map(str::to_string);
+        Event::Recovered { step, during, reason, lever, seconds: 0.5 }
+    }
+
+    #[test]
+    fn a_log_is_brought_in_line_with_a_checkpoint_whatever_it_has_lost_or_gained() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let mut log = log_of(&path, &[step(1)]);
+        marked(&mut log, 1);
+        log.append(&step(2)).unwrap();
+        log.append(&step(3)).unwrap();
+        let mark = marked(&mut log, 3);
+        assert_eq!((mark.lines, mark.recent.len()), (4, 2));
+        log.append(&recovered(3)).unwrap();
+        log.append(&Event::Interrupted { step: 3 }).unwrap();
+        log.append(&step(4)).unwrap();
+        drop(log);
+        let whole = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = whole.lines().collect();
+        let expected =
+            [step(1), checkpoint(1), step(2), step(3), checkpoint(3), Event::Interrupted { step: 3 }].to_vec();
+        // Nothing is lost; one line of each kind; all that the disk may not have.
+        let without = |gone: &[usize]| -> String {
+            let left = lines.iter().enumerate().filter(|(index, _)| !gone.contains(index));
+            left.map(|(_, line)| format!("{line}\n")).collect()
+        };
+        for gone in [&[][..], &[2], &[3], &[2, 3], &[5, 7]] {
+            fs::write(&path, without(gone)).unwrap();
+            let mut log = EventLog::open(&path).unwrap();
+            let found = log.bring_in_line(3, &mark).unwrap();
+            assert_eq!(found, BroughtInLine::default(), "{gone:?}");
+            assert_eq!(EventLog::read(&path).unwrap(), expected, "{gone:?}");
+        }
+        // Whoever takes a line out has it taken out once, and nothing is told twice.
+        fs::write(&path, without(&[1])).unwrap();
+        let mut log = EventLog::open(&path).unwrap();
+        assert_eq!(log.bring_in_line(3, &mark).unwrap(), BroughtInLine { complete: false, lost: 1 });
+        let left: Vec<Event> = expected.iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, e)| e.clone()).collect();
+        assert_eq!(EventLog::read(&path).unwrap(), left);
+        drop(log);
+        // A file that is not there any more: what is known is back, and the rest is said to be lost.
+        fs::remove_file(&path).unwrap();
+        let mut log = EventLog::open(&path).unwrap();
+        assert_eq!(log.bring_in_line(3, &mark).unwrap(), BroughtInLine { complete: false, lost: 2 });
+        assert_eq!(EventLog::read(&path).unwrap(), [step(2), step(3)]);
+    }
+
+    #[test]
+    fn the_end_of_a_run_stays_and_half_of_an_end_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let mut log = log_of(&path, &[step(1)]);
+        let mark = marked(&mut log, 1);
+        let scored = Event::Evaluated { step: 1, epoch: 1, split: "test".into(), loss: 1.0, accuracy: 0.5, samples: 4 };
+        log.append(&scored).unwrap();
+        let half = fs::read(&path).unwrap();
+        log.append(&Event::Finished { step: 1, seconds: 2.0 }).unwrap();
+        let whole = fs::read(&path).unwrap();
+        assert!(log.bring_in_line(1, &mark).unwrap().complete);
+        assert_eq!(fs::read(&path).unwrap(), whole);
+        drop(log);
+        fs::write(&path, half).unwrap();
+        let mut log = EventLog::open(&path).unwrap();
+        assert!(!log.bring_in_line(1, &mark).unwrap().complete);
+        assert_eq!(EventLog::read(&path).unwrap(), [step(1), checkpoint(1)]);
+    }
+
     #[test]
     fn two_writers_never_share_a_log() {
         let folder = tempfile::tempdir().unwrap();
@@ -252,7 +418,10 @@ mod tests {
             return; // Only Linux has one; the classification itself is tested in `error`.
         }
         let file = OpenOptions::new().append(true).open(full).unwrap();
-        let mut log = EventLog { path: full.into(), file, length: 0 };
+        let (lines, recent, refused) = (0, Vec::new(), false);
+        let mut log = EventLog { path: full.into(), file, length: 0, lines, recent, refused };
         assert!(matches!(log.append(&step(1)), Err(RunError::DiskFull { .. })));
+        let line = serde_json::to_string(&step(1)).unwrap();
+        assert_eq!(log.mark(), LogMark { lines: 1, recent: vec![line] }, "the next checkpoint knows it");
     }
 }

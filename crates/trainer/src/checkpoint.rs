@@ -1,36 +1,37 @@
 //! Checkpoints: folders that are there whole or not at all.
 //!
 //! A checkpoint is `checkpoints/step-00000120/` with `weights.safetensors` (parameters and running statistics),
-//! `optimizer.safetensors`, `average.safetensors` where an average of the weights is kept, and `state.toml` (position, best
-//! score, the optimizer's counters, what is known about memory, and the SHA-256 of the others). A kill, a full disk or a power cut while one is written leaves the one before it intact. The last two are
-//! kept.
+//! `optimizer.safetensors`, `average.safetensors` where an average of the weights is kept, `events.jsonl` (the last lines of
+//! the run's log, as long as the disk may not have them), `state.toml` (position, best score, the optimizer's counters, what
+//! is known about memory) and `SHA256SUMS` of all of them. A kill, a full disk or a power cut while one is written leaves
+//! the one before it intact. The last two are kept.
 
-use kindling_files as files;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use std::{fs, io};
 
 use burn::module::Module;
 use burn::tensor::Device;
-use kindling_layers::tensors::{self, Tensors};
+use kindling_layers::tensors;
 use kindling_memory::panic_message;
-use kindling_runs::{NewFolder, RunError, tidy_folders, write_folder_atomically};
+use kindling_runs::{LogMark, NewFolder, RunError, tidy_folders, write_folder_atomically};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use crate::adversarial::MOST_ROUNDS;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
-use crate::learner::{AVERAGE, Learner, OPTIMIZER, Parts, Saved, WEIGHTS};
+use crate::learner::{Learner, Parts};
 use crate::loss_scale::LossScale;
+use crate::manifest::{MOST_TEXT, Sums, read_bounded};
 use crate::optimizer::Counters;
 use crate::parts::{self, OfHost, Unwritten};
 use crate::policy::Policy;
 use crate::recovery::{Recovery, abandon_graph};
 use crate::state::{Progress, TrainState};
+use crate::stored::Stored;
 
 /// What learns in a run, as far as a checkpoint keeps it.
 pub(crate) trait Kept: Sized {
@@ -69,32 +70,6 @@ pub(crate) trait Kept: Sized {
     fn make_room(&self, device: &Device);
 }
 
-/// What a checkpoint holds besides position and policy: documents of tensors by the name of their file, the optimizers'
-/// counters and other numbers by name.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Stored {
-    pub(crate) files: BTreeMap<String, Tensors>,
-    pub(crate) counters: Counters,
-    pub(crate) numbers: BTreeMap<String, f64>,
-}
-
-impl Stored {
-    /// Takes out what [`Learner::parts`] put in.
-    ///
-    /// # Errors
-    /// A sentence if there is none of it.
-    pub(crate) fn take(&mut self, prefix: &str) -> Result<Saved, String> {
-        let mut file = |name: &str| self.files.remove(&format!("{prefix}{name}"));
-        let missing = |name: &str| format!("it has no {prefix}{name}");
-        let weights = file(WEIGHTS).ok_or_else(|| missing(WEIGHTS))?;
-        let moments = file(OPTIMIZER).ok_or_else(|| missing(OPTIMIZER))?;
-        let average = file(AVERAGE);
-        let counters = self.counters.iter();
-        let counters = counters.filter_map(|(name, value)| Some((name.strip_prefix(prefix)?.to_string(), *value)));
-        Ok(Saved { weights, moments, average, counters: counters.collect() })
-    }
-}
-
 impl<M: Module> Kept for Learner<M> {
     fn parts(&self) -> Result<Parts<'_>, String> {
         Ok(Learner::parts(self, ""))
@@ -116,6 +91,8 @@ pub(crate) struct Snapshot {
     policy: Policy,
     loss_scale: LossScale,
     pub(crate) progress: Progress,
+    /// Where the log stood.
+    log: LogMark,
 }
 
 impl Snapshot {
@@ -123,10 +100,10 @@ impl Snapshot {
     ///
     /// # Errors
     /// What the device says.
-    pub(crate) fn of<L: Kept>(state: &TrainState<L>) -> Result<Self, TrainError> {
+    pub(crate) fn of<L: Kept>(state: &TrainState<L>, log: LogMark) -> Result<Self, TrainError> {
         let progress = state.progress.clone();
         let stored = state.learner.store().map_err(|text| TrainError::of_device(Some(progress.step), 0, &text))?;
-        Ok(Self { stored, policy: state.policy.clone(), loss_scale: state.loss_scale, progress })
+        Ok(Self { stored, policy: state.policy.clone(), loss_scale: state.loss_scale, progress, log })
     }
 }
 
@@ -137,9 +114,15 @@ struct Around<'a> {
     policy: &'a Policy,
     loss_scale: LossScale,
     progress: &'a Progress,
+    log: &'a LogMark,
 }
 
 const STATE: &str = "state.toml";
+const LOG: &str = "events.jsonl";
+/// How the files of a checkpoint are laid out: 1 had its sums, and none of itself, in `state.toml`.
+const FORMAT: u32 = 2;
+/// Updates of one optimizer in a step, at most: two networks may take more than one.
+const MOST_UPDATES: u64 = MOST_ROUNDS as u64;
 const PREFIX: &str = "step-";
 const KEPT: usize = 2;
 
@@ -152,17 +135,57 @@ pub struct Checkpoints {
 
 #[derive(Serialize, Deserialize)]
 struct StateFile {
+    #[serde(default = "first_format")]
+    format: u32,
     model: String,
+    /// Lines of the run's log; see [`LogMark`].
+    #[serde(default)]
+    log_lines: Option<u64>,
     progress: Progress,
     #[serde(default)]
     policy: Option<Policy>,
     #[serde(default)]
     loss_scale: Option<LossScale>,
+    /// Of the first format.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     sha256: BTreeMap<String, String>,
     #[serde(default)]
     counters: Counters,
     #[serde(default)]
     numbers: BTreeMap<String, f64>,
+}
+
+fn first_format() -> u32 {
+    1
+}
+
+impl StateFile {
+    /// Checks every number that is not the configuration's.
+    fn check(&self) -> Result<(), String> {
+        let step = self.progress.step;
+        self.progress.check()?;
+        if let Some(policy) = &self.policy {
+            policy.check()?;
+        }
+        if let Some(loss_scale) = &self.loss_scale {
+            loss_scale.check(step)?;
+        }
+        let most = i64::try_from(step.saturating_mul(MOST_UPDATES)).unwrap_or(i64::MAX);
+        if let Some((name, value)) = self.counters.iter().find(|(_, value)| !(0..=most).contains(*value)) {
+            return Err(format!("the optimizer's counter {name} is {value} after {step} steps"));
+        }
+        match self.numbers.iter().find(|(_, value)| !value.is_finite()) {
+            Some((name, value)) => Err(format!("{name} is {value}, which is no finite number")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A checkpoint that was read.
+pub(crate) struct Loaded<L> {
+    pub(crate) state: TrainState<L>,
+    /// Where the log stood; none in a checkpoint of an older release.
+    pub(crate) log: Option<LogMark>,
 }
 
 impl Checkpoints {
@@ -187,7 +210,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
-    pub(crate) fn save<L: Kept>(&self, state: &TrainState<L>) -> Result<PathBuf, TrainError> {
+    pub(crate) fn save<L: Kept>(&self, state: &TrainState<L>, log: LogMark) -> Result<PathBuf, TrainError> {
         let parts = state.learner.parts();
         let parts = parts.map_err(|text| TrainError::of_device(Some(state.progress.step), 0, &text))?;
         let around = Around {
@@ -196,6 +219,7 @@ impl Checkpoints {
             policy: &state.policy,
             loss_scale: state.loss_scale,
             progress: &state.progress,
+            log: &log,
         };
         self.write_parts(parts, around)
     }
@@ -205,17 +229,17 @@ impl Checkpoints {
     /// # Errors
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
     pub(crate) fn write(&self, snapshot: &Snapshot) -> Result<PathBuf, TrainError> {
-        let Snapshot { stored: Stored { files, counters, numbers }, policy, loss_scale, progress } = snapshot;
+        let Snapshot { stored: Stored { files, counters, numbers }, policy, loss_scale, progress, log } = snapshot;
         let mut parts = Parts::new();
         for (name, tensors) in files {
             parts.insert(name.clone(), Box::new(OfHost(Cow::Borrowed(tensors))));
         }
         let (counters, numbers) = (counters.clone(), numbers.clone());
-        self.write_parts(parts, Around { counters, numbers, policy, loss_scale: *loss_scale, progress })
+        self.write_parts(parts, Around { counters, numbers, policy, loss_scale: *loss_scale, progress, log })
     }
 
     fn write_parts(&self, parts: Parts<'_>, around: Around<'_>) -> Result<PathBuf, TrainError> {
-        let Around { mut counters, numbers, policy, loss_scale, progress } = around;
+        let Around { mut counters, numbers, policy, loss_scale, progress, log } = around;
         let step = progress.step;
         let name = format!("{PREFIX}{step:08}");
         let target = self.folder.join(&name);
@@ -223,30 +247,33 @@ impl Checkpoints {
 
         let fill = |folder: &NewFolder| -> Result<(), RunError> {
             let inexpressible = |reason: String| RunError::Inexpressible { path: target.clone(), reason };
-            let mut sha256 = BTreeMap::new();
+            let mut sums = Sums::default();
             for (file, part) in parts {
-                let mut sum = Sha256::new();
-                folder.file(&file, |out| {
-                    let written = parts::write(part.as_ref(), None, &mut Summed { out, sum: &mut sum });
+                sums.file(folder, &file, |out| {
+                    let written = parts::write(part.as_ref(), None, out);
                     counters.extend(written.map_err(|unwritten| match unwritten {
                         Unwritten::File(error) => error,
                         Unwritten::Device(text) => io::Error::other(refused.insert(text).clone()),
                     })?);
                     Ok(())
                 })?;
-                sha256.insert(file, hex(sum));
             }
+            let lines: String = log.recent.iter().map(|line| format!("{line}\n")).collect();
+            sums.file(folder, LOG, |out| out.write_all(lines.as_bytes()))?;
             let contents = StateFile {
+                format: FORMAT,
                 model: self.model.clone(),
+                log_lines: Some(log.lines),
                 progress: progress.clone(),
                 policy: Some(policy.clone()),
                 loss_scale: Some(loss_scale),
-                sha256,
+                sha256: BTreeMap::new(),
                 counters,
                 numbers,
             };
             let text = toml::to_string(&contents).map_err(|error| inexpressible(error.to_string()))?;
-            folder.file(STATE, |out| out.write_all(text.as_bytes()))
+            sums.file(folder, STATE, |out| out.write_all(text.as_bytes()))?;
+            sums.write(folder)
         };
         let written = write_folder_atomically(&self.folder, &name, fill);
         if let Some(text) = refused {
@@ -275,7 +302,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none, or if it is damaged or another model's.
-    pub(crate) fn load<L: Kept>(&self, state: TrainState<L>, device: &Device) -> Result<TrainState<L>, TrainError> {
+    pub(crate) fn load<L: Kept>(&self, state: TrainState<L>, device: &Device) -> Result<Loaded<L>, TrainError> {
         tidy_folders(&self.folder);
         let all = self.list();
         let Some(newest) = all.last() else {
@@ -293,31 +320,43 @@ impl Checkpoints {
         })
     }
 
-    fn read<L: Kept>(&self, path: &Path, state: TrainState<L>, device: &Device) -> Result<TrainState<L>, String> {
-        let text = files::read_to_string(&path.join(STATE), files::MAX_TEXT_BYTES)
-            .map_err(|error| format!("{STATE} is unreadable: {error}"))?;
-        let contents: StateFile =
-            toml::from_str(&text).map_err(|error| format!("{STATE} is damaged: {}", error.message()))?;
+    fn read<L: Kept>(&self, path: &Path, state: TrainState<L>, device: &Device) -> Result<Loaded<L>, String> {
+        let damaged = |reason: &str| format!("{STATE} is damaged: {reason}");
+        let sums = Sums::read(path)?;
+        let bytes = match &sums {
+            Some(sums) => sums.contents(path, STATE, MOST_TEXT)?,
+            None => read_bounded(path, STATE, MOST_TEXT)?,
+        };
+        let text = str::from_utf8(&bytes).map_err(|_| damaged("it is no text"))?;
+        let contents: StateFile = toml::from_str(text).map_err(|error| damaged(error.message()))?;
         if contents.model != self.model {
             return Err(format!("it holds a {}, and this run trains a {}", contents.model, self.model));
         }
-        let read = |file: &str| -> Result<Tensors, String> {
-            let bytes = files::read(&path.join(file), files::MAX_WEIGHTS_BYTES)
-                .map_err(|error| format!("{file} is unreadable: {error}"))?;
-            if contents.sha256.get(file) != Some(&hex(Sha256::new_with_prefix(&bytes))) {
-                return Err(format!("{file} is damaged (its checksum does not match)"));
-            }
-            tensors::from_bytes(&bytes).map_err(|error| format!("{file} is damaged: {error}"))
+        let sums = match (sums, contents.format) {
+            (Some(sums), FORMAT) => sums,
+            (None, 1) => Sums::of(contents.sha256.clone()),
+            (None, FORMAT) => return Err("SHA256SUMS is not there".to_string()),
+            (_, other) => return Err(format!("its format is {other}, and this release knows up to {FORMAT}")),
         };
+        contents.check().map_err(|reason| damaged(&reason))?;
         let mut files = BTreeMap::new();
-        for file in contents.sha256.keys() {
-            files.insert(file.clone(), read(file)?);
+        for file in sums.names().filter(|name| ![STATE, LOG].contains(name)) {
+            let tensors = tensors::from_bytes(&sums.contents(path, file, u64::MAX)?);
+            files.insert(file.to_string(), tensors.map_err(|error| format!("{file} is damaged: {error}"))?);
         }
-        let stored = Stored { files, counters: contents.counters.clone(), numbers: contents.numbers.clone() };
+        let log = match contents.log_lines {
+            Some(lines) if contents.format == FORMAT => {
+                let text = String::from_utf8(sums.contents(path, LOG, MOST_TEXT)?);
+                let text = text.map_err(|_| format!("{LOG} is damaged: it is no text"))?;
+                Some(LogMark { lines, recent: text.lines().map(str::to_string).collect() })
+            }
+            _ => None,
+        };
+        let stored = Stored { files, counters: contents.counters, numbers: contents.numbers };
         let learner = state.learner.restored(stored, device)?;
         let policy = contents.policy.unwrap_or(state.policy);
         let loss_scale = contents.loss_scale.unwrap_or(state.loss_scale);
-        Ok(TrainState { learner, policy, loss_scale, progress: contents.progress })
+        Ok(Loaded { state: TrainState { learner, policy, loss_scale, progress: contents.progress }, log })
     }
 }
 
@@ -328,6 +367,7 @@ impl Checkpoints {
 pub(crate) fn save_whatever_happens<L: Kept>(
     checkpoints: &Checkpoints,
     state: &TrainState<L>,
+    log: &LogMark,
     faults: &Faults,
     device: &Device,
     mut recovered: impl FnMut(Recovery),
@@ -340,7 +380,7 @@ pub(crate) fn save_whatever_happens<L: Kept>(
         let began = Instant::now();
         let attempt = || {
             faults.at(step, Phase::Checkpoint, 0);
-            checkpoints.save(state)
+            checkpoints.save(state, log.clone())
         };
         let outcome = catch_unwind(AssertUnwindSafe(attempt))
             .unwrap_or_else(|panic| Err(TrainError::of_device(Some(step), 0, &panic_message(panic.as_ref()))));
@@ -353,26 +393,4 @@ pub(crate) fn save_whatever_happens<L: Kept>(
         let (lever, seconds) = ("freed what was cached".to_string(), began.elapsed().as_secs_f64());
         recovered(Recovery { reason, lever, seconds });
     }
-}
-
-/// A file and the checksum of what is written to it.
-struct Summed<'a> {
-    out: &'a mut File,
-    sum: &'a mut Sha256,
-}
-
-impl Write for Summed<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        self.sum.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
-fn hex(sum: Sha256) -> String {
-    sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,7 +1,10 @@
 //! What the trainer is told.
 
+use std::ops::RangeInclusive;
+
+use kindling_data::{below, within};
 use kindling_layers::Precision;
-use kindling_layers::pass::normalisation_groups;
+use kindling_layers::pass::largest_group;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -11,9 +14,10 @@ use crate::policy::Recompute;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// Samples of an optimizer step: the global batch.
+    /// Samples of an optimizer step: the global batch, 1 to 1,048,576.
     pub batch_size: usize,
-    /// Samples computed at once, at most; found while running if absent. Changes memory and time, never the result.
+    /// Samples computed at once, at most, 1 to 1,048,576; found while running if absent. Changes memory and time, never the
+    /// result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<usize>,
     /// Which feature maps are computed again rather than kept; found while running if absent.
@@ -22,21 +26,22 @@ pub struct TrainConfig {
     /// The format of feature maps; weights, statistics and updates are float32.
     #[serde(default)]
     pub precision: Precision,
-    /// Decay of an exponential moving average of the weights, which is then what is judged and kept.
+    /// Decay of an exponential moving average of the weights, which is then what is judged and kept; in
+    /// `[0, 1)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ema: Option<f64>,
-    /// The most samples in a normalisation group.
+    /// The most samples in a normalisation group, 1 to 1,048,576.
     pub norm_group: usize,
     /// The least weight of a step's statistics in batch norm's running ones. If absent, the layers' own momentum, but
-    /// enough for a short run to forget the statistics it began with.
+    /// enough for a short run to forget the statistics it began with. In `[0, 1]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub norm_momentum: Option<f64>,
-    /// Passes over the training samples.
+    /// Passes over the training samples, 1 to 10^9.
     pub epochs: u64,
-    /// Stops after this many optimizer steps, if that is sooner.
+    /// Stops after this many optimizer steps, 1 to 10^9, if that is sooner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u64>,
-    /// Peak learning rate.
+    /// Peak learning rate, 1e-12 to 1000.
     pub lr: f64,
     /// Share of all steps in which the learning rate rises linearly to its peak, in `[0, 1]`.
     pub warmup: f64,
@@ -44,15 +49,15 @@ pub struct TrainConfig {
     pub optimizer: OptimizerConfig,
     /// Share of the target spread evenly over all classes, in `[0, 1)`.
     pub label_smoothing: f64,
-    /// Weight of each class in the loss; even weights if absent.
+    /// Weight of each class in the loss, 1e-6 to 1e6; even weights if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class_weights: Option<Vec<f64>>,
-    /// Gradients whose global norm is larger are scaled down to it.
+    /// Gradients whose global norm is larger are scaled down to it; 1e-12 to 1e12.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
-    /// Seed of everything drawn: order, augmentation, dropout, initial weights.
+    /// Seed of everything drawn: order, augmentation, dropout, initial weights. Below 2^63.
     pub seed: u64,
-    /// A checkpoint is written after this many steps, besides the one at the end of every epoch.
+    /// A checkpoint is written after this many steps, 1 to 10^9, besides the one at the end of every epoch.
     pub checkpoint_steps: u64,
 }
 
@@ -62,94 +67,82 @@ pub struct TrainConfig {
 pub enum OptimizerConfig {
     /// Adam with decoupled weight decay (Loshchilov and Hutter 2019); betas 0.9 and 0.999, epsilon 1e-8.
     AdamW {
-        /// Decay of convolution and linear weights; norm scales and biases are not decayed.
+        /// Decay of convolution and linear weights, 0 to 1000; norm scales and biases are not decayed.
         weight_decay: f64,
     },
     /// Stochastic gradient descent with momentum, as PyTorch's: no dampening.
     Sgd {
         /// Momentum, in `[0, 1)`.
         momentum: f64,
-        /// Decay of convolution and linear weights, added to the gradient.
+        /// Decay of convolution and linear weights, 0 to 1000, added to the gradient.
         weight_decay: f64,
     },
 }
 
+/// The most samples of a batch.
+pub const MOST_SAMPLES: usize = 1 << 20;
+/// The most passes over a data set, and the most steps that anything is apart.
+pub(crate) const MOST_TIMES: u64 = 1_000_000_000;
+/// Learning rates.
+pub(crate) const RATES: RangeInclusive<f64> = 1e-12..=1e3;
+/// Norms that gradients are scaled down to.
+pub(crate) const NORMS: RangeInclusive<f64> = 1e-12..=1e12;
+/// TOML has no larger whole numbers.
+pub(crate) const MOST_SEED: u64 = i64::MAX as u64;
+/// Weights of classes: sums of their products with losses stay far from the ends of float32.
+const CLASS_WEIGHTS: RangeInclusive<f64> = 1e-6..=1e6;
+const DECAYS: RangeInclusive<f64> = 0.0..=1e3;
+
 impl TrainConfig {
-    /// Checks the values against each other and against the data.
+    /// Checks the values against their ranges, each other and the data.
     ///
     /// # Errors
     /// [`TrainError::Config`] with a sentence about the first value that cannot be.
     pub fn check(&self, classes: usize) -> Result<(), TrainError> {
-        let fail = |sentence: String| Err(TrainError::Config(sentence));
-        if self.batch_size == 0 {
-            return fail("the batch size is 0; a step needs at least one sample".into());
-        }
-        if self.micro_batch == Some(0) {
-            return fail("the micro-batch is 0; it holds at least one sample".into());
-        }
-        if self.norm_group == 0 {
-            return fail("the normalisation group is 0; it holds at least one sample".into());
-        }
-        if self.norm_momentum.is_some_and(|momentum| !(0.0..=1.0).contains(&momentum)) {
-            return fail("the normalisation momentum must lie between 0 and 1".into());
-        }
-        if self.epochs == 0 || self.max_steps == Some(0) {
-            return fail("there is nothing to train: 0 epochs or 0 steps".into());
-        }
-        if !(self.lr.is_finite() && self.lr > 0.0) {
-            return fail(format!("the learning rate is {}; it must be above 0", self.lr));
-        }
-        if !(0.0..=1.0).contains(&self.warmup) {
-            return fail(format!("the warm-up share is {}; it must lie between 0 and 1", self.warmup));
-        }
-        if !(0.0..1.0).contains(&self.label_smoothing) {
-            return fail(format!("the label smoothing is {}; it must be 0 or more and below 1", self.label_smoothing));
-        }
-        if self.clip_norm.is_some_and(|norm| !(norm.is_finite() && norm > 0.0)) {
-            return fail("the gradient norm to clip at must be above 0".into());
-        }
-        if self.seed > i64::MAX as u64 || self.checkpoint_steps == 0 {
-            return fail("the seed must be below 2^63 and checkpoints at least one step apart".into());
-        }
-        if self.ema.is_some_and(|decay| !(0.0..1.0).contains(&decay)) {
-            return fail("the decay of the average must be 0 or more and below 1".into());
-        }
+        self.in_range(classes).map_err(TrainError::Config)
+    }
+
+    fn in_range(&self, classes: usize) -> Result<(), String> {
+        within("batch size", self.batch_size, 1..=MOST_SAMPLES)?;
+        within("micro-batch", self.micro_batch.unwrap_or(1), 1..=MOST_SAMPLES)?;
+        within("normalisation group", self.norm_group, 1..=MOST_SAMPLES)?;
+        within("normalisation momentum", self.norm_momentum.unwrap_or(0.0), 0.0..=1.0)?;
+        within("number of epochs", self.epochs, 1..=MOST_TIMES)?;
+        within("number of steps", self.max_steps.unwrap_or(1), 1..=MOST_TIMES)?;
+        within("learning rate", self.lr, RATES)?;
+        within("warm-up share", self.warmup, 0.0..=1.0)?;
+        below("label smoothing", self.label_smoothing, 0.0, 1.0)?;
+        within("gradient norm to clip at", self.clip_norm.unwrap_or(1.0), NORMS)?;
+        within("seed", self.seed, 0..=MOST_SEED)?;
+        within("number of steps between checkpoints", self.checkpoint_steps, 1..=MOST_TIMES)?;
+        below("decay of the average", self.ema.unwrap_or(0.0), 0.0, 1.0)?;
+        let (momentum, decay) = match self.optimizer {
+            OptimizerConfig::AdamW { weight_decay } => (0.0, weight_decay),
+            OptimizerConfig::Sgd { momentum, weight_decay } => (momentum, weight_decay),
+        };
+        below("momentum", momentum, 0.0, 1.0)?;
+        within("weight decay", decay, DECAYS)?;
         let largest = self.largest_group();
         if let Some(micro_batch) = self.micro_batch.filter(|micro_batch| largest > *micro_batch) {
-            return fail(format!(
+            return Err(format!(
                 "a micro-batch of {micro_batch} is smaller than the normalisation group of {largest}; give --norm-group \
                  {micro_batch} too (it changes what batch norm computes, so it is never changed silently)"
             ));
         }
-        self.optimizer.check()?;
-        match &self.class_weights {
-            Some(weights) if weights.len() != classes => {
-                fail(format!("there are {} class weights for {classes} classes", weights.len()))
-            }
-            Some(weights) if weights.iter().any(|weight| !(weight.is_finite() && *weight > 0.0)) => {
-                fail("every class weight must be above 0".into())
-            }
-            _ => Ok(()),
+        let Some(weights) = &self.class_weights else { return Ok(()) };
+        if weights.len() != classes {
+            return Err(format!("there are {} class weights for {classes} classes", weights.len()));
         }
+        weights
+            .iter()
+            .zip(1..)
+            .try_for_each(|(weight, class)| within(&format!("weight of class {class}"), *weight, CLASS_WEIGHTS))
     }
 }
 
 impl TrainConfig {
     /// Samples of the largest normalisation group of a whole batch: the smallest micro-batch there is.
     pub fn largest_group(&self) -> usize {
-        normalisation_groups(self.batch_size, self.norm_group.max(1)).first().copied().unwrap_or(1)
-    }
-}
-
-impl OptimizerConfig {
-    fn check(&self) -> Result<(), TrainError> {
-        let (momentum, decay) = match *self {
-            Self::AdamW { weight_decay } => (0.0, weight_decay),
-            Self::Sgd { momentum, weight_decay } => (momentum, weight_decay),
-        };
-        if (0.0..1.0).contains(&momentum) && decay.is_finite() && decay >= 0.0 {
-            return Ok(());
-        }
-        Err(TrainError::Config(format!("momentum {momentum} or weight decay {decay} is out of range")))
+        largest_group(self.batch_size, self.norm_group)
     }
 }

@@ -82,6 +82,8 @@ pub struct Trainer<'a, M: Classifier> {
     bad_samples: BadSamples,
     meter: Meter,
     state: TrainState<Learner<M>>,
+    /// Whether the run had ended before it was resumed.
+    complete: bool,
     /// The step of the newest checkpoint that this process wrote or began with.
     saved: Option<u64>,
     host_copy: HostCopy,
@@ -136,6 +138,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             bad_samples,
             meter,
             state,
+            complete: false,
             saved: None,
             host_copy,
             warm,
@@ -143,21 +146,16 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         })
     }
 
-    /// Continues from the newest checkpoint: the log forgets what came after it.
+    /// Continues from the newest checkpoint, with which the log is brought in line. A run that had ended goes on to do
+    /// nothing, and writes nothing into its log.
     ///
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none that can be used.
     pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let asked = self.state.policy.clone();
-        self.state = self.checkpoints.load(self.state.clone(), &self.engine.device)?;
-        // What was found out is kept, unless something else is asked for now.
-        if asked.limits() != self.state.policy.limits() {
-            self.state.policy = asked;
-        }
-        let step = self.state.progress.step;
-        self.saved = Some(step);
-        self.log.rewind_to(step)?;
-        self.emit(Event::Resumed { step }, observer)
+        let Self { checkpoints, state, log, engine, .. } = self;
+        self.complete = records::resume(checkpoints, state, log, &engine.device, observer)?;
+        self.saved = Some(self.state.progress.step);
+        Ok(())
     }
 
     /// An error that came after training: of a lost device, with what is saved of the run.
@@ -200,6 +198,10 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// # Errors
     /// [`TrainError::Run`] if the log cannot be written.
     pub fn emit(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        if self.complete {
+            observer.event(&event);
+            return Ok(());
+        }
         records::emit(&mut self.log, event, observer)
     }
 
@@ -208,7 +210,13 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// # Errors
     /// The first thing that went wrong. The state is that of the last good step, and the last checkpoint is intact.
     pub fn fit(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
-        self.host_copy.refresh(&self.state);
+        if self.complete {
+            if !self.setup.run.last_weights().exists() {
+                self.write_weights(&self.setup.run.last_weights())?;
+            }
+            return Ok(Ended::Finished);
+        }
+        self.host_copy.refresh(&self.state, &self.log);
         self.epochs(observer).map_err(|error| self.ended_by(error, observer))
     }
 
@@ -307,7 +315,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let Self { engine, state, setup, .. } = self;
         let device = &setup.device;
         let learner = RefCell::new(&mut state.learner);
-        let mut recoveries = Vec::new();
+        let (mut recoveries, mut used) = (Vec::new(), None);
         let outcome = carry_out(
             &state.policy,
             device,
@@ -318,6 +326,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             },
             |recovery| recoveries.push(recovery.clone()),
             |plan| {
+                used = Some(*plan);
                 let learner = learner.borrow();
                 let computed = engine.compute(&learner, batch, plan, step, lr, state.loss_scale.factor());
                 computed.map_err(|error| error.with_use(|| learner.in_use(device)))
@@ -345,7 +354,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             seconds: self.began.elapsed().as_secs_f64(),
         };
         self.emit(event, observer)?;
-        self.host_copy.refresh(&self.state);
+        records::replanned(&mut self.log, step, (used, self.state.policy.plan()), observer)?;
+        self.host_copy.refresh(&self.state, &self.log);
         Ok(())
     }
 

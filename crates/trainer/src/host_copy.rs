@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use kindling_memory::{has_pages, with_own_allocations};
+use kindling_runs::EventLog;
 
 use crate::checkpoint::{Checkpoints, Kept, Snapshot};
 use crate::recovery::make_room;
@@ -39,13 +40,13 @@ impl HostCopy {
     }
 
     /// Copies a committed state, if it is time to. A copy that fails leaves the one before it.
-    pub(crate) fn refresh<L: Kept>(&mut self, state: &TrainState<L>) {
+    pub(crate) fn refresh<L: Kept>(&mut self, state: &TrainState<L>, log: &EventLog) {
         let since = self.taken.elapsed().as_secs_f64();
         if !self.kept || (self.newest.is_some() && !is_due(since, self.seconds)) {
             return;
         }
         let began = Instant::now();
-        if let Ok(Ok(copy)) = catch_unwind(AssertUnwindSafe(|| Snapshot::of(state))) {
+        if let Ok(Ok(copy)) = catch_unwind(AssertUnwindSafe(|| Snapshot::of(state, log.mark()))) {
             self.newest = Some(copy);
         }
         (self.taken, self.seconds) = (Instant::now(), began.elapsed().as_secs_f64());

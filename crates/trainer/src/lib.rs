@@ -24,6 +24,7 @@ mod host_copy;
 mod learner;
 mod loss;
 mod loss_scale;
+mod manifest;
 mod micro_batch;
 mod norm_momentum;
 mod optimizer;
@@ -38,6 +39,7 @@ mod step;
 #[cfg(test)]
 mod step_tests;
 mod steps;
+mod stored;
 #[cfg(test)]
 mod testing;
 mod warm_up;
@@ -50,7 +52,7 @@ pub mod engine {
 }
 
 pub use checkpoint::Checkpoints;
-pub use config::{OptimizerConfig, TrainConfig};
+pub use config::{MOST_SAMPLES, OptimizerConfig, TrainConfig};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, predict};
 pub use fault::Faults;

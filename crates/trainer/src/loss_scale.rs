@@ -14,6 +14,9 @@ const GOOD_STEPS: u32 = 2000;
 /// Below this it is not the factor that makes gradients overflow.
 const LEAST: f64 = 1.0 / 65536.0;
 
+/// No factor gets this far: a loss times it is no float32.
+const MOST: f64 = f32::MAX as f64;
+
 /// The factor and its history.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LossScale {
@@ -31,6 +34,22 @@ impl LossScale {
     pub(crate) fn new(precision: Precision) -> Self {
         let moves = precision.needs_loss_scale();
         Self { factor: if moves { FIRST } else { 1.0 }, good: 0, skipped: 0, moves }
+    }
+
+    /// Checks numbers that were read from a file, after so many steps.
+    ///
+    /// # Errors
+    /// A sentence that names the number.
+    pub(crate) fn check(self, step: u64) -> Result<(), String> {
+        let Self { factor, good, skipped, moves } = self;
+        let possible = if moves { (LEAST..=MOST).contains(&factor) } else { factor == 1.0 };
+        if !possible {
+            return Err(format!("the loss scale is {factor}, which it cannot be"));
+        }
+        if good >= GOOD_STEPS || skipped > step {
+            return Err(format!("the loss scale was good {good} times and skipped {skipped} of {step} steps"));
+        }
+        Ok(())
     }
 
     /// What the loss is multiplied by.

@@ -176,6 +176,29 @@ impl Policy {
         }
     }
 
+    /// Checks numbers that were read from a file.
+    ///
+    /// # Errors
+    /// A sentence that names the number.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.limits.check()?;
+        let known = |plan: Plan| self.limits.nearest(plan) == plan;
+        let plans = self.failed.iter().map(|failed| failed.plan).chain(self.measured.iter().map(|it| it.plan));
+        let plans = plans.chain([self.plan]).chain(self.trial.map(|trial| trial.from));
+        if let Some(plan) = plans.into_iter().find(|plan| !known(*plan)) {
+            return Err(format!("there is no plan with a micro-batch of {} in this run", plan.micro_batch));
+        }
+        let times = self.seconds.iter().copied().chain(self.trial.map(|trial| trial.seconds));
+        if let Some(seconds) = times.into_iter().find(|seconds| !(seconds.is_finite() && *seconds >= 0.0)) {
+            return Err(format!("a step took {seconds} seconds"));
+        }
+        if !(FIRST_WAIT..=LONGEST_WAIT).contains(&self.wait) || self.seconds.len() > WINDOW || self.freed >> WINDOW > 0
+        {
+            return Err(format!("the wait for a larger plan is {} steps, or the last steps are too many", self.wait));
+        }
+        Ok(())
+    }
+
     /// How to compute the next attempt.
     pub fn plan(&self) -> Plan {
         self.plan

@@ -7,12 +7,13 @@ use burn::module::Module;
 use burn::tensor::Device;
 use kindling_runs::{Event, EventLog, stream_atomically};
 
-use crate::checkpoint::{Checkpoints, Kept, save_whatever_happens};
+use crate::checkpoint::{Checkpoints, Kept, Loaded, save_whatever_happens};
 use crate::error::TrainError;
 use crate::fault::Faults;
 use crate::fit::Observer;
 use crate::parts::{self, OfModule, Unwritten};
-use crate::recovery::Recovery;
+use crate::policy::Plan;
+use crate::recovery::{Recovery, describe};
 use crate::state::TrainState;
 
 /// Writes an event to the run's log and shows it to the observer.
@@ -20,6 +21,19 @@ pub(crate) fn emit(log: &mut EventLog, event: Event, observer: &mut dyn Observer
     log.append(&event)?;
     observer.event(&event);
     Ok(())
+}
+
+/// Writes down that the next step is computed otherwise than the one that was done with the plan `used`, if it is.
+pub(crate) fn replanned(
+    log: &mut EventLog,
+    step: u64,
+    (used, next): (Option<Plan>, Plan),
+    observer: &mut dyn Observer,
+) -> Result<(), TrainError> {
+    let Some(used) = used.filter(|used| *used != next) else { return Ok(()) };
+    let smaller = next.micro_batch < used.micro_batch || next.recompute > used.recompute;
+    let reason = if smaller { "the plan before worked only just" } else { "there is room for it" };
+    emit(log, Event::Replanned { step, reason: reason.to_string(), lever: describe(&used, &next) }, observer)
 }
 
 /// Counts recoveries and writes them down.
@@ -38,6 +52,42 @@ pub(crate) fn tell<L>(
     Ok(())
 }
 
+/// Reads the newest checkpoint into a state, brings the log in line with it, and says whether the run had ended with it.
+pub(crate) fn resume<L: Kept + Clone>(
+    checkpoints: &Checkpoints,
+    state: &mut TrainState<L>,
+    log: &mut EventLog,
+    device: &Device,
+    observer: &mut dyn Observer,
+) -> Result<bool, TrainError> {
+    let asked = state.policy.clone();
+    let Loaded { state: loaded, log: mark } = checkpoints.load(state.clone(), device)?;
+    *state = loaded;
+    // What was found out is kept, unless something else is asked for now.
+    if asked.limits() != state.policy.limits() {
+        state.policy = asked;
+    }
+    let step = state.progress.step;
+    let warning = match mark {
+        Some(mark) => {
+            let found = log.bring_in_line(step, &mark)?;
+            if found.complete {
+                return Ok(true);
+            }
+            (found.lost > 0).then(|| format!("{} lines are missing in the log before this step", found.lost))
+        }
+        None => {
+            log.rewind_to(step)?;
+            let text = "the checkpoint is an older release's: it has no checksum over its counters, which were checked by \
+                        their ranges only";
+            Some(text.to_string())
+        }
+    };
+    emit(log, Event::Resumed { step }, observer)?;
+    warning.map_or(Ok(()), |text| emit(log, Event::Warned { step, text }, observer))?;
+    Ok(false)
+}
+
 /// Saves a checkpoint, tells of what it took, and returns the name of its folder.
 pub(crate) fn save<L: Kept>(
     checkpoints: &Checkpoints,
@@ -47,7 +97,8 @@ pub(crate) fn save<L: Kept>(
     observer: &mut dyn Observer,
 ) -> Result<String, TrainError> {
     let mut recoveries = Vec::new();
-    let saved = save_whatever_happens(checkpoints, state, faults, device, |recovery| recoveries.push(recovery));
+    let saved =
+        save_whatever_happens(checkpoints, state, &log.mark(), faults, device, |recovery| recoveries.push(recovery));
     tell(state, log, "checkpoint", recoveries, observer)?;
     Ok(saved?.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }

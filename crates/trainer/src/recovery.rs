@@ -79,7 +79,8 @@ pub fn carry_out<T>(
     }
 }
 
-fn describe(from: &Plan, to: &Plan) -> String {
+/// A change of plan in words.
+pub(crate) fn describe(from: &Plan, to: &Plan) -> String {
     if from.recompute != to.recompute {
         format!("recomputation of activations {} -> {}", from.recompute, to.recompute)
     } else {

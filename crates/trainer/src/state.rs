@@ -46,6 +46,58 @@ pub struct Progress {
     pub recovery_seconds: f64,
 }
 
+/// No run has more steps, epochs, images or seconds than this.
+const MOST: u64 = 1 << 50;
+
+impl Progress {
+    /// Checks numbers that were read from a file: none is above 2^50, times are not negative, and nothing happened after the
+    /// last step.
+    ///
+    /// # Errors
+    /// A sentence that names the number.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Self {
+            step,
+            epoch,
+            batch,
+            evaluated,
+            images,
+            seconds,
+            waiting_seconds,
+            best,
+            recoveries,
+            recovery_seconds,
+        } = self;
+        let counts = [
+            ("step", *step, MOST),
+            ("epoch", *epoch, *step),
+            ("batch", *batch as u64, *step),
+            ("evaluated", *evaluated, *step),
+            ("images", *images, MOST),
+            ("recoveries", *recoveries, MOST),
+        ];
+        if let Some((name, value, most)) = counts.into_iter().find(|(_, value, most)| value > most) {
+            return Err(format!("{name} is {value}, and at most {most} is possible"));
+        }
+        let times =
+            [("seconds", *seconds), ("waiting_seconds", *waiting_seconds), ("recovery_seconds", *recovery_seconds)];
+        if let Some((name, value)) = times.into_iter().find(|(_, value)| !(0.0..=MOST as f64).contains(value)) {
+            return Err(format!("{name} is {value}, which is no time"));
+        }
+        match best {
+            Some(Best { epoch: at, step: after, accuracy, loss })
+                if *after > *step
+                    || *at > *epoch + 1
+                    || !(accuracy.is_nan() || (0.0..=1.0).contains(accuracy))
+                    || *loss < 0.0 =>
+            {
+                Err(format!("the best epoch is {at} after step {after} with accuracy {accuracy} and loss {loss}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The best epoch so far.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Best {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use kindling_layers::names::KeyStyle;
 use kindling_layers::parameters::Mismatch;
 
+use crate::registry::{MAX_CHANNELS, MAX_CLASSES};
+
 /// An error of the zoo: one sentence each.
 #[derive(Debug, thiserror::Error)]
 pub enum ZooError {
@@ -31,12 +33,12 @@ pub enum ZooError {
         /// The largest it takes.
         max: usize,
     },
-    /// A head needs at least two classes.
-    #[error("a classifier needs at least 2 classes, not {0}")]
+    /// A head has at least two classes.
+    #[error("a classifier needs at least 2 classes, not {0}, and takes at most {most}", most = MAX_CLASSES)]
     Classes(usize),
     /// Images have at least one channel.
-    #[error("a model needs images of at least 1 channel")]
-    Channels,
+    #[error("a model needs images of at least 1 channel, not {0}, and takes at most {most}", most = MAX_CHANNELS)]
+    Channels(usize),
     /// A rate is a share.
     #[error("the {what} must be at least 0 and below 1, not {rate}")]
     Rate {

@@ -47,6 +47,10 @@ pub struct Model {
 
 /// The largest image side the zoo builds for; beyond it a single feature map passes four gigabytes.
 const MAX_IMAGE_SIZE: usize = 8192;
+/// The most channels of images; each is a plane of every image in memory.
+pub(crate) const MAX_CHANNELS: usize = 1024;
+/// The most classes of a head; the largest published set has 21,841.
+pub(crate) const MAX_CLASSES: usize = 100_000;
 
 /// Every network, in the order it is listed.
 pub fn models() -> impl Iterator<Item = &'static ModelEntry> {
@@ -115,9 +119,9 @@ impl From<&'static ModelEntry> for Model {
 /// What a user chooses about a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelOptions {
-    /// Channels of the images: 1 for scans, 3 for colour.
+    /// Channels of the images, 1 to 1024: 1 for scans, 3 for colour.
     pub in_channels: usize,
-    /// Classes of the head, at least 2.
+    /// Classes of the head, 2 to 100,000.
     pub classes: usize,
     /// Share of the classifier's input dropped while training, in `[0, 1)`; the paper's if `None`.
     pub drop_rate: Option<f64>,
@@ -151,8 +155,7 @@ impl Model {
     /// Builds the network with initial weights from the seed, the same on every device.
     ///
     /// # Errors
-    /// [`ZooError::Classes`] for fewer than two classes, [`ZooError::Channels`] for no channels, [`ZooError::Rate`] for
-    /// a rate outside `[0, 1)`.
+    /// [`ZooError::Classes`], [`ZooError::Channels`] or [`ZooError::Rate`] for what [`ModelOptions`] does not allow.
     pub fn build(&self, options: &ModelOptions, device: &Device) -> Result<Network, ZooError> {
         Ok(init::initialise(self.outline(options, device)?, options.seed))
     }
@@ -167,11 +170,11 @@ impl Model {
 
     /// The network with weights that are not there until somebody looks at them.
     fn outline(&self, options: &ModelOptions, device: &Device) -> Result<Network, ZooError> {
-        if options.classes < 2 {
+        if !(2..=MAX_CLASSES).contains(&options.classes) {
             return Err(ZooError::Classes(options.classes));
         }
-        if options.in_channels == 0 {
-            return Err(ZooError::Channels);
+        if !(1..=MAX_CHANNELS).contains(&options.in_channels) {
+            return Err(ZooError::Channels(options.in_channels));
         }
         let mut config = self.config();
         let choose = |what, place: &mut f64, choice: Option<f64>| match choice {
@@ -255,7 +258,10 @@ mod tests {
         let build = |options: &ModelOptions| find("mobilenet_v2").expect("a name").build(options, &Device::flex());
         let options = ModelOptions::imagenet();
         assert!(matches!(build(&ModelOptions { classes: 1, ..options }), Err(ZooError::Classes(1))));
-        assert!(matches!(build(&ModelOptions { in_channels: 0, ..options }), Err(ZooError::Channels)));
+        assert!(matches!(build(&ModelOptions { in_channels: 0, ..options }), Err(ZooError::Channels(0))));
+        let (most, beyond) = (usize::MAX, 1_000_000_000);
+        assert!(matches!(build(&ModelOptions { classes: most, ..options }), Err(ZooError::Classes(_))));
+        assert!(matches!(build(&ModelOptions { in_channels: beyond, ..options }), Err(ZooError::Channels(_))));
         for rate in [-0.1, 1.0, f64::NAN] {
             assert!(matches!(build(&ModelOptions { drop_rate: Some(rate), ..options }), Err(ZooError::Rate { .. })));
             assert!(matches!(

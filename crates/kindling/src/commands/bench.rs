@@ -22,6 +22,8 @@ use kindling_runs::write_atomically;
 use crate::Done;
 use crate::commands::Format;
 use crate::device::DeviceChoice;
+use crate::output::{self, note, out};
+use crate::ranges;
 
 /// Measure speed and memory of models
 ///
@@ -59,7 +61,7 @@ struct Measure {
     #[arg(long, value_name = "PIXELS", value_delimiter = ',', default_value = "512")]
     image_size: Vec<usize>,
     /// Samples of a step: the global batch, the same on every machine
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "4")]
+    #[arg(long, value_name = "N", value_parser = ranges::samples(), value_delimiter = ',', default_value = "4")]
     batch_size: Vec<usize>,
     /// Formats of feature maps: f32, bf16, f16
     #[arg(long, value_name = "FORMATS", value_delimiter = ',', default_value = "f32")]
@@ -71,7 +73,7 @@ struct Measure {
     #[arg(long, value_name = "N", default_value = "auto")]
     micro_batch: crate::memory::Choice<usize>,
     /// The most samples whose statistics batch norm takes together
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     norm_group: usize,
     /// adamw or sgd
     #[arg(long, value_name = "NAME", default_value = "adamw", value_parser = ["adamw", "sgd"])]
@@ -95,13 +97,13 @@ struct Measure {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Windows of time that are measured
-    #[arg(long, value_name = "N", default_value_t = 7)]
+    #[arg(long, value_name = "N", value_parser = ranges::many(), default_value_t = 7)]
     windows: usize,
     /// Seconds after which a window ends, at the end of a step
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     window_seconds: f64,
     /// Steps before the first window, at least 1
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", value_parser = ranges::many(), default_value_t = 3)]
     warmup: usize,
     /// Every row in a process of its own [default: if there are several]
     #[arg(long, overrides_with = "no_isolate")]
@@ -155,13 +157,13 @@ impl Measure {
         let isolate = self.isolates(&asked)?;
         let mut rows = Vec::new();
         for (index, (configuration, protocol)) in asked.iter().enumerate() {
-            eprintln!("[{}/{}] {} on {}", index + 1, asked.len(), configuration.label(), configuration.device);
+            note!("[{}/{}] {} on {}", index + 1, asked.len(), configuration.label(), configuration.device);
             let row = if isolate {
                 isolate::run(configuration, *protocol, self.row_timeout.map(Duration::from_secs))?
             } else {
                 row::measure(configuration, *protocol)
             };
-            eprintln!("      {}", in_short(&row));
+            note!("      {}", in_short(&row));
             rows.push(row);
         }
         self.report(Rows::new(rows))
@@ -200,8 +202,8 @@ impl Measure {
             }
         }
         match self.format {
-            Format::Table => print!("{}", table(&rows.rows)),
-            Format::Json => println!("{}", serde_json::to_string(&rows)?),
+            Format::Table => output::text_of_product(&table(&rows.rows)),
+            Format::Json => out!("{}", serde_json::to_string(&rows)?),
         }
         let failed = rows.rows.iter().filter(|row| row.failure().is_some()).count();
         Ok(if failed > 0 { Done::SomeFailed } else { Done::Complete })

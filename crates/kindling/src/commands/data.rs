@@ -11,6 +11,7 @@ use crate::Done;
 use crate::commands::train;
 use crate::config;
 use crate::dataset::{self, HowToOpen, NAMED};
+use crate::output::out;
 
 mod check;
 mod pack;
@@ -76,14 +77,14 @@ impl Args {
     pub(crate) fn run(self) -> Result<Done> {
         match self.command {
             Command::List => {
-                println!("{:<14} {:<38} about", "name", "needs");
+                out!("{:<14} {:<38} about", "name", "needs");
                 for set in NAMED {
-                    println!("{:<14} {:<38} {}", set.name, set.needs, set.about);
+                    out!("{:<14} {:<38} {}", set.name, set.needs, set.about);
                 }
-                println!(
+                out!(
                     "\nAny folder of images works too: --data DIR, with one sub-folder a class. So do manifests (.csv, .jsonl) and"
                 );
-                println!("shards (.tar). Images are PNG, JPEG, TIFF, DICOM (with DICOMDIR) and NIfTI.");
+                out!("shards (.tar). Images are PNG, JPEG, TIFF, DICOM (with DICOMDIR) and NIfTI.");
             }
             Command::Describe { data, seed, opening, json } => describe(&data, seed, &opening, json)?,
             Command::Check(args) => return args.run(),
@@ -97,7 +98,7 @@ impl Args {
                     Some(policy) => augmented_groups(&dataset, split, &policy, per_class.clamp(1, 8), side, seed)?,
                 };
                 sheet::write_png(&sheet::draw(&groups, per_class.min(8)), &out)?;
-                println!("{}", out.display());
+                out!("{}", out.display());
             }
         }
         Ok(Done::Complete)
@@ -132,21 +133,21 @@ fn describe(data: &str, seed: u64, opening: &HowToOpen, as_json: bool) -> Result
     if as_json {
         let splits: serde_json::Map<_, _> =
             Split::ALL.iter().zip(&counts).map(|(split, counts)| (split.to_string(), json!(counts))).collect();
-        println!(
+        out!(
             "{}",
             json!({ "name": dataset.name, "about": dataset.about, "classes": dataset.classes,
                     "channels": dataset.channels, "augment": dataset.augment, "samples": splits })
         );
         return Ok(());
     }
-    println!("{}\n{}\n", dataset.name, dataset.about);
+    out!("{}\n{}\n", dataset.name, dataset.about);
     let width = dataset.classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max(12);
-    println!("{:width$}  {:>7} {:>7} {:>7}", "class", "train", "val", "test");
+    out!("{:width$}  {:>7} {:>7} {:>7}", "class", "train", "val", "test");
     for (index, class) in dataset.classes.iter().enumerate() {
-        println!("{class:width$}  {:>7} {:>7} {:>7}", counts[0][index], counts[1][index], counts[2][index]);
+        out!("{class:width$}  {:>7} {:>7} {:>7}", counts[0][index], counts[1][index], counts[2][index]);
     }
     let totals = counts.each_ref().map(|counts| counts.iter().sum::<usize>());
-    println!("{:width$}  {:>7} {:>7} {:>7}", "all", totals[0], totals[1], totals[2]);
-    println!("\nmost frequent answer of test: {:.1} %", dataset.chance(Split::Test) * 100.0);
+    out!("{:width$}  {:>7} {:>7} {:>7}", "all", totals[0], totals[1], totals[2]);
+    out!("\nmost frequent answer of test: {:.1} %", dataset.chance(Split::Test) * 100.0);
     Ok(())
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::Done;
 use crate::device::{DeviceChoice, cuda};
 use crate::memory::default_budget;
+use crate::output::out;
 
 /// Show the devices of this machine, and what is missing for those that cannot be used
 #[derive(clap::Args)]
@@ -34,10 +35,10 @@ impl Args {
 
     fn print(&self, name: &str, answer: Result<String, String>) {
         match (self.json, answer) {
-            (true, Ok(about)) => println!("{}", json!({ "device": name, "usable": true, "about": about })),
-            (true, Err(why)) => println!("{}", json!({ "device": name, "usable": false, "why": why })),
-            (false, Ok(about)) => println!("{name:8} usable    {about}"),
-            (false, Err(why)) => println!("{name:8} unusable  {why}"),
+            (true, Ok(about)) => out!("{}", json!({ "device": name, "usable": true, "about": about })),
+            (true, Err(why)) => out!("{}", json!({ "device": name, "usable": false, "why": why })),
+            (false, Ok(about)) => out!("{name:8} usable    {about}"),
+            (false, Err(why)) => out!("{name:8} unusable  {why}"),
         }
     }
 }

@@ -15,6 +15,8 @@ use crate::config::RunConfig;
 use crate::dataset::{self, HowToOpen};
 use crate::device::DeviceChoice;
 use crate::loaders;
+use crate::output::out;
+use crate::ranges;
 
 /// Score the weights of a run on a split of its data set, or of another with the same classes
 #[derive(clap::Args)]
@@ -31,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long)]
     last: bool,
     /// Samples computed at once [default: the run's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = ranges::samples())]
     micro_batch: Option<usize>,
     /// Format of feature maps: f32, bf16 or f16 [default: the run's]
     #[arg(long, value_name = "FORMAT")]
@@ -47,7 +49,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
         let run = RunDir::open(&self.run)?;
-        let config: RunConfig = run.read_config()?;
+        let config = RunConfig::of(&run)?;
         let source = self.data.as_ref().unwrap_or(&config.data.source);
         // Another data set is split by what it says itself.
         let split_by = config.data.opening.split_by.filter(|_| self.data.is_none());
@@ -65,7 +67,7 @@ impl Args {
         let score = evaluate(&network, &loader, classes, &inference, |_| {})?.score;
         let chance = dataset.chance(self.split);
         match self.format {
-            Format::Json => println!(
+            Format::Json => out!(
                 "{}",
                 json!({
                     "run": run.path(), "data": dataset.name, "split": self.split.to_string(), "score": score,
@@ -82,7 +84,7 @@ fn print_score(classes: &[String], score: &Score, chance: f64) {
     if let Some(labels) = &score.multi_label {
         return print_labels(classes, score, labels);
     }
-    println!(
+    out!(
         "accuracy {:.1} % of {} images (always the largest class: {:.1} %), balanced {:.1} %, loss {:.3}\n",
         score.accuracy * 100.0,
         score.samples,
@@ -91,18 +93,18 @@ fn print_score(classes: &[String], score: &Score, chance: f64) {
         score.loss
     );
     let width = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max(16);
-    println!("{:width$}  {:>7}  {:>7}  {:>9}", "class", "images", "recall", "precision");
+    out!("{:width$}  {:>7}  {:>7}  {:>9}", "class", "images", "recall", "precision");
     let percent = |share: Option<f64>| share.map_or("-".to_string(), |share| format!("{:.1} %", share * 100.0));
     let rows = classes.iter().zip(score.per_class_recall()).zip(score.per_class_precision());
     for (index, ((class, recall), precision)) in rows.enumerate() {
-        println!("{class:width$}  {:>7}  {:>7}  {:>9}", score.truths(index), percent(recall), percent(precision));
+        out!("{class:width$}  {:>7}  {:>7}  {:>9}", score.truths(index), percent(recall), percent(precision));
     }
 }
 
 /// Labels that are answered one by one.
 fn print_labels(classes: &[String], score: &Score, labels: &MultiLabel) {
     let number = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.3}"));
-    println!(
+    out!(
         "mean AUROC {} and macro F1 {:.3} on {} images, all labels right on {:.1} %, loss {:.3}\n",
         number(labels.mean_auroc),
         labels.macro_f1,
@@ -111,9 +113,9 @@ fn print_labels(classes: &[String], score: &Score, labels: &MultiLabel) {
         score.loss
     );
     let width = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max(16);
-    println!("{:width$}  {:>7}  {:>7}  {:>7}", "label", "images", "AUROC", "F1");
+    out!("{:width$}  {:>7}  {:>7}  {:>7}", "label", "images", "AUROC", "F1");
     for (index, class) in classes.iter().enumerate() {
         let (auroc, f1) = (number(labels.auroc[index]), labels.f1[index]);
-        println!("{class:width$}  {:>7}  {auroc:>7}  {f1:>7.3}", labels.positives[index]);
+        out!("{class:width$}  {:>7}  {auroc:>7}  {f1:>7.3}", labels.positives[index]);
     }
 }

@@ -16,7 +16,9 @@ use serde_json::json;
 
 use crate::Done;
 use crate::config::RunConfig;
+use crate::output::note;
 use crate::pretrained;
+use crate::targets::refuse_files_of_runs;
 
 /// Write a model for other programs: safetensors under a reference library's keys, or ONNX
 ///
@@ -82,6 +84,7 @@ struct Source {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
+        refuse_files_of_runs(&self.output)?;
         // Nothing is computed here: the CPU device holds the tensors.
         let device = Device::flex();
         let source = match (&self.run, &self.model) {
@@ -95,13 +98,13 @@ impl Args {
         };
         let megabytes = bytes.len() as f64 / 1e6;
         std::fs::write(&self.output, bytes).with_context(|| format!("writing {}", self.output.display()))?;
-        eprintln!("{} ({megabytes:.1} MB)", self.output.display());
+        note!("{} ({megabytes:.1} MB)", self.output.display());
         Ok(Done::Complete)
     }
 
     fn of_run(&self, run: &Path, device: &Device) -> Result<Source> {
         let run = RunDir::open(run)?;
-        let config: RunConfig = run.read_config()?;
+        let config = RunConfig::of(&run)?;
         let model = find(&config.model.name)?;
         let preprocess = &config.data.preprocess;
         let image_size = self.image_size.unwrap_or(preprocess.size);
@@ -133,7 +136,7 @@ impl Args {
             network = model.build(&options, device).with_context(|| format!("the head in {}", path.display()))?;
         }
         let (network, import) = weights::fill(network, &model.key(), &path, tensors, Adapt::Stem)?;
-        eprintln!("{}: {import}", path.display());
+        note!("{}: {import}", path.display());
         Ok(Source { model, network, channels: self.channels, image_size, notes: BTreeMap::new() })
     }
 

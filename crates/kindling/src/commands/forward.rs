@@ -13,7 +13,9 @@ use kindling_zoo::{ModelOptions, find};
 
 use crate::Done;
 use crate::device::DeviceChoice;
+use crate::output::note;
 use crate::pretrained;
+use crate::targets::refuse_files_of_runs;
 
 /// Run a model on a tensor, to compare it with another implementation
 ///
@@ -52,6 +54,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
+        refuse_files_of_runs(&self.output)?;
         let model = find(&self.model)?;
         let weights = match (&self.weights, self.pretrained) {
             (Some(path), _) => Some(path.clone()),
@@ -80,7 +83,7 @@ impl Args {
                 network = model.build(&options, &device).with_context(|| format!("the head in {}", path.display()))?;
             }
             let (filled, import) = weights::fill(network, &model.key(), path, tensors, Adapt::Stem)?;
-            eprintln!("{}: {import}", path.display());
+            note!("{}: {import}", path.display());
             network = filled;
         }
         let x = Tensor::<4>::from_data(input, &device);

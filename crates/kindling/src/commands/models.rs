@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Done;
 use crate::commands::Format;
+use crate::output::out;
 
 /// List the models, or show one
 #[derive(clap::Args)]
@@ -59,8 +60,8 @@ impl Args {
             None => list(&self.pattern, self.pretrained, self.format)?,
             Some(Command::Show { name, image_size, channels, classes, layers, format }) => {
                 if let Some(entry) = gan(&name) {
-                    if channels == 0 {
-                        return Err(ZooError::Channels.into());
+                    if !(1..=1024).contains(&channels) {
+                        return Err(ZooError::Channels(channels).into());
                     }
                     show_gan(entry, channels, layers, format);
                     return Ok(Done::Complete);
@@ -69,7 +70,7 @@ impl Args {
                 model.check_image_size(image_size)?;
                 let trace = trace(&model, channels, classes, image_size)?;
                 match format {
-                    Format::Json => println!("{}", as_json(&model, &trace, layers)),
+                    Format::Json => out!("{}", as_json(&model, &trace, layers)),
                     Format::Table => show(&model, &trace, layers),
                 }
             }
@@ -98,16 +99,16 @@ fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
         }
     }
     if format == Format::Table {
-        println!("{:<24} {:>12} {:>12}  about", "model", "parameters", "GMAC at 512");
+        out!("{:<24} {:>12} {:>12}  about", "model", "parameters", "GMAC at 512");
     }
     for entry in chosen {
         let trace = trace(&entry.into(), 3, 1000, 512)?;
         match format {
             Format::Table => {
                 let giga = trace.macs() as f64 / 1e9;
-                println!("{:<24} {:>12} {giga:>12.3}  {}", entry.name(), trace.params(), entry.about);
+                out!("{:<24} {:>12} {giga:>12.3}  {}", entry.name(), trace.params(), entry.about);
             }
-            Format::Json => println!(
+            Format::Json => out!(
                 "{}",
                 json!({ "name": entry.name(), "aliases": aliases(entry), "family": entry.family,
                         "params": trace.params(), "macs_512": trace.macs(),
@@ -120,9 +121,9 @@ fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
         let (params, macs) = (generator.params() + discriminator.params(), generator.macs() + discriminator.macs());
         match format {
             Format::Table => {
-                println!("{:<24} {params:>12} {:>12.3}  {}", entry.name, macs as f64 / 1e9, entry.about);
+                out!("{:<24} {params:>12} {:>12.3}  {}", entry.name, macs as f64 / 1e9, entry.about);
             }
-            Format::Json => println!(
+            Format::Json => out!(
                 "{}",
                 json!({ "name": entry.name, "aliases": [], "family": "GAN", "params": params, "macs": macs,
                         "reference": entry.reference, "pretrained": [] })
@@ -154,15 +155,15 @@ fn show_gan(entry: &GanEntry, channels: usize, layers: bool, format: Format) {
                 object[part]["layers"] = trace.layers.iter().map(layer_json).collect();
             }
         }
-        println!("{object}");
+        out!("{object}");
         return;
     }
-    println!("{} (GAN): {}", entry.name, entry.about);
-    println!("  paper          {}\n  reference      {}", entry.paper, entry.reference);
+    out!("{} (GAN): {}", entry.name, entry.about);
+    out!("  paper          {}\n  reference      {}", entry.paper, entry.reference);
     for (part, trace) in parts {
-        println!("  {part:<14} {} parameters, {} multiply-adds", trace.params(), trace.macs());
+        out!("  {part:<14} {} parameters, {} multiply-adds", trace.params(), trace.macs());
         if layers {
-            println!();
+            out!();
             print_layers(trace);
         }
     }
@@ -224,37 +225,42 @@ fn reduction(trace: &Trace, map: FeatureMap) -> usize {
 
 fn show(model: &Model, trace: &Trace, layers: bool) {
     let entry = model.entry;
-    println!("{} ({}): {}", entry.name(), entry.family, entry.about);
-    println!("  paper          {}", entry.paper);
-    println!("  details of     {}", model.reference());
+    out!("{} ({}): {}", entry.name(), entry.family, entry.about);
+    out!("  paper          {}", entry.paper);
+    out!("  details of     {}", model.reference());
     let others: Vec<String> = entry.names.iter().map(|&name| Model { entry, name }.key()).collect();
-    println!("  names          {}", others.join(", "));
-    println!("  input          {} x {} x {}", trace.input.channels, trace.input.height, trace.input.width);
-    println!("  parameters     {}", trace.params());
-    println!("  multiply-adds  {}", trace.macs());
-    println!("  activations    {}", trace.activations());
+    out!("  names          {}", others.join(", "));
+    out!("  input          {} x {} x {}", trace.input.channels, trace.input.height, trace.input.width);
+    out!("  parameters     {}", trace.params());
+    out!("  multiply-adds  {}", trace.macs());
+    out!("  activations    {}", trace.activations());
     let of_stage =
         |map: FeatureMap| format!("{}x{}x{} (/{})", map.channels, map.height, map.width, reduction(trace, map));
     let stages: Vec<String> = trace.stages.iter().map(|stage| of_stage(stage.value.map)).collect();
-    println!("  feature maps   {}", stages.join(", "));
+    out!("  feature maps   {}", stages.join(", "));
     for known in entry.pretrained() {
-        println!(
+        out!(
             "  pretrained     {} for {}: {}, {} classes, {} pixels, {}",
-            known.file, known.model, known.data, known.classes, known.input_size, known.licence
+            known.file,
+            known.model,
+            known.data,
+            known.classes,
+            known.input_size,
+            known.licence
         );
     }
     if layers {
-        println!();
+        out!();
         print_layers(trace);
     }
 }
 
 fn print_layers(trace: &Trace) {
     let width = trace.layers.iter().map(|layer| layer.name.len()).max().unwrap_or(0);
-    println!("{:width$}  {:16} {:>16} {:>10} {:>12}", "layer", "kind", "output", "params", "macs");
+    out!("{:width$}  {:16} {:>16} {:>10} {:>12}", "layer", "kind", "output", "params", "macs");
     for layer in &trace.layers {
         let map = format!("{}x{}x{}", layer.output.channels, layer.output.height, layer.output.width);
         let kind = layer.op.to_string();
-        println!("{:width$}  {kind:16} {map:>16} {:>10} {:>12}", layer.name, layer.params, layer.macs);
+        out!("{:width$}  {kind:16} {map:>16} {:>10} {:>12}", layer.name, layer.params, layer.macs);
     }
 }

@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 use crate::Done;
 use crate::commands::Format;
 use crate::device::DeviceChoice;
+use crate::output::{note, out};
+use crate::ranges;
 
 /// Global batch of `kindling train` where nothing else is asked for.
 const DEFAULT_BATCH: usize = 8;
@@ -43,10 +45,10 @@ pub(crate) struct Args {
     memory: MemorySize,
     /// Samples of an optimizer step, which micro-batches divide by whole normalisation groups [default: as many as fit
     /// at once; 8 for --out]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = ranges::samples())]
     batch_size: Option<usize>,
     /// The most samples whose statistics batch norm takes together
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     norm_group: usize,
     /// Channels of the images
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -67,7 +69,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
     device: DeviceChoice,
     /// Loader threads, which hold batches in the memory of a CPU run
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", value_parser = ranges::workers(), default_value_t = 1)]
     workers: usize,
     /// How it is printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -169,19 +171,19 @@ impl Args {
         }
         match self.format {
             Format::Table => self.print(model, &trace, &rows),
-            Format::Json => println!("{}", self.as_json(model, &trace, &rows)),
+            Format::Json => out!("{}", self.as_json(model, &trace, &rows)),
         }
         if let Some(path) = &self.out {
             let text = self.plan(model, &trace)?;
             write_atomically(path, text.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
-            eprintln!("plan written to {}; follow it with: kindling train --plan {}", path.display(), path.display());
+            note!("plan written to {}; follow it with: kindling train --plan {}", path.display(), path.display());
         }
         Ok(())
     }
 
     fn print(&self, model: &Model, trace: &Trace, rows: &[Row]) {
         let batch = self.batch_size.map_or("as large as fits".to_string(), |batch| batch.to_string());
-        println!(
+        out!(
             "{} at {}x{}, {} channels, {} classes, on {} with {}: batch {batch}, normalisation groups of at most {}",
             model.key(),
             self.image_size,
@@ -192,8 +194,8 @@ impl Args {
             self.memory,
             self.norm_group
         );
-        println!("{:.3} GMAC an image forward, three times that a training step\n", trace.macs() as f64 / 1e9);
-        println!(
+        out!("{:.3} GMAC an image forward, three times that a training step\n", trace.macs() as f64 / 1e9);
+        out!(
             "{:9} {:9} {:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6}",
             "precision",
             "recompute",
@@ -209,8 +211,8 @@ impl Args {
         );
         for row in rows {
             match &row.fits {
-                None => println!("{:9} {:9} {:>11}", row.precision, row.recompute, "none fits"),
-                Some((micro_batch, p)) => println!(
+                None => out!("{:9} {:9} {:>11}", row.precision, row.recompute, "none fits"),
+                Some((micro_batch, p)) => out!(
                     "{:9} {:9} {micro_batch:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6.2}",
                     row.precision,
                     row.recompute,
@@ -226,13 +228,13 @@ impl Args {
             }
         }
         if self.target().is_ok_and(|target| target != Target::Cuda) {
-            println!(
+            out!(
                 "\nOf {}, {} are for what is counted here; the process itself takes the rest.",
                 self.memory,
                 size(counted_room(self.memory.0))
             );
         } else {
-            println!("\nFigures for CUDA are computed from the sources of Burn and have not been measured yet.");
+            out!("\nFigures for CUDA are computed from the sources of Burn and have not been measured yet.");
         }
     }
 
@@ -321,21 +323,30 @@ impl Args {
             std::cmp::Reverse((images(&rows[0]), images(&rows[1]).max(images(&rows[2])), trace.macs()))
         });
         if self.format == Format::Table {
-            println!(
+            out!(
                 "Images of {}x{} that fit at once into {} on {}, {}; most first\n",
-                self.image_size, self.image_size, self.memory, self.device, self.precision
+                self.image_size,
+                self.image_size,
+                self.memory,
+                self.device,
+                self.precision
             );
-            println!(
+            out!(
                 "{:<24} {:>10} {:>10} {:>10} {:>13} {:>10}",
-                "model", "all kept", "by stage", "by block", "GMAC an image", "cost"
+                "model",
+                "all kept",
+                "by stage",
+                "by block",
+                "GMAC an image",
+                "cost"
             );
         }
         for (model, trace, rows) in &found {
             match self.format {
-                Format::Json => println!("{}", self.as_json(model, trace, rows)),
+                Format::Json => out!("{}", self.as_json(model, trace, rows)),
                 Format::Table => {
                     let cell = |row: &Row| row.fits.map_or("-".to_string(), |(micro_batch, _)| micro_batch.to_string());
-                    println!(
+                    out!(
                         "{:<24} {:>10} {:>10} {:>10} {:>13.3} {:>10.2}",
                         model.key(),
                         cell(&rows[0]),

@@ -20,7 +20,9 @@ use crate::Done;
 use crate::config::{DataConfig, RunConfig};
 use crate::dataset::HowToOpen;
 use crate::device::DeviceChoice;
+use crate::output::{self, note};
 use crate::pretrained;
+use crate::targets::refuse_files_of_runs;
 
 /// Give class probabilities for image files, with a run or with pretrained weights
 ///
@@ -70,6 +72,7 @@ struct Predictor {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
+        self.out.as_deref().map_or(Ok(()), refuse_files_of_runs)?;
         let device = self.device.open()?.device;
         let (predictor, images) = match (&self.model, self.paths.as_slice()) {
             (Some(name), images) => (Predictor::pretrained(name, device)?, images),
@@ -79,7 +82,7 @@ impl Args {
         let name = |path: &Path| format!("writing {}", path.display());
         let mut out: Box<dyn Write> = match &self.out {
             Some(path) => Box::new(BufWriter::new(File::create(path).with_context(|| name(path))?)),
-            None => Box::new(std::io::stdout().lock()),
+            None => Box::new(output::product()),
         };
         if self.format == Format::Csv {
             writeln!(out, "{}", self.header(&predictor.classes))?;
@@ -96,7 +99,7 @@ impl Args {
                 match named.and_then(|(name, part)| Ok((name, predictor.probabilities(format.as_ref(), &part)?))) {
                     Ok((name, probabilities)) => self.write(out.as_mut(), &name, &predictor.classes, &probabilities)?,
                     Err(error) => {
-                        eprintln!("error: {error:#}");
+                        note!("error: {error:#}");
                         done = Done::SomeFailed;
                     }
                 }
@@ -137,7 +140,7 @@ impl Args {
 impl Predictor {
     fn of_run(run: &Path, last: bool, device: Device) -> Result<Self> {
         let run = RunDir::open(run)?;
-        let config: RunConfig = run.read_config()?;
+        let config = RunConfig::of(&run)?;
         let network = config.trained(&run, last, &device)?;
         let precision = config.train.precision;
         let DataConfig { classes, task, preprocess, opening, .. } = config.data;

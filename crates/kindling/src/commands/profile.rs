@@ -18,6 +18,8 @@ use crate::Done;
 use crate::commands::Format;
 use crate::commands::plan::{prediction_json, size, target};
 use crate::device::DeviceChoice;
+use crate::output::out;
+use crate::ranges;
 use measure::{Measured, SegmentTime};
 
 /// Layers that the table names.
@@ -37,13 +39,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PIXELS", default_value_t = 512)]
     image_size: usize,
     /// Samples of an optimizer step
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     batch_size: usize,
     /// Samples computed at once [default: batch size, at most norm group]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = ranges::samples())]
     micro_batch: Option<usize>,
     /// The most samples whose statistics batch norm takes together
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     norm_group: usize,
     /// Feature maps that are computed again rather than kept: none, stages or blocks
     #[arg(long, value_name = "WHAT", default_value_t = Recompute::None)]
@@ -61,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: DeviceChoice,
     /// Steps that are trained, and times that each part is run
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", value_parser = ranges::many(), default_value_t = 3)]
     steps: usize,
     /// How it is printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -102,7 +104,7 @@ impl Args {
         let profile = self.profile(&model)?;
         match self.format {
             Format::Table => profile.print(),
-            Format::Json => println!("{}", self.as_json(&model, &profile)),
+            Format::Json => out!("{}", self.as_json(&model, &profile)),
         }
         if let Some(path) = &self.out {
             let page = flame::page(&profile).into_string();
@@ -201,11 +203,11 @@ fn segments(times: Vec<(f64, f64)>, layers: &[LayerMemory], trace: &Trace) -> Ve
 
 impl Profile {
     fn print(&self) {
-        println!("{}\n", self.title);
+        out!("{}\n", self.title);
         let total: f64 = self.segments.iter().map(|segment| segment.time.total()).sum();
-        println!("{:16} {:>11} {:>11} {:>7} {:>12} {:>8}", "part", "forward ms", "backward ms", "time", "kept", "GMAC");
+        out!("{:16} {:>11} {:>11} {:>7} {:>12} {:>8}", "part", "forward ms", "backward ms", "time", "kept", "GMAC");
         for Segment { time, kept, macs } in &self.segments {
-            println!(
+            out!(
                 "{:16} {:>11.1} {:>11.1} {:>6.1}% {:>12} {:>8.3}",
                 time.name,
                 time.forward * 1e3,
@@ -215,15 +217,15 @@ impl Profile {
                 *macs as f64 / 1e9
             );
         }
-        println!("\nwhat the largest layers keep for backward (planned)");
+        out!("\nwhat the largest layers keep for backward (planned)");
         let mut largest: Vec<&LayerMemory> = self.layers.iter().collect();
         largest.sort_by_key(|layer| std::cmp::Reverse(layer.kept));
         for layer in largest.iter().take(LARGEST) {
-            println!("  {:>12}  {} ({})", size(layer.kept), layer.name, layer.kind);
+            out!("  {:>12}  {} ({})", size(layer.kept), layer.name, layer.kind);
         }
-        println!();
+        out!();
         for line in self.summary() {
-            println!("{line}");
+            out!("{line}");
         }
     }
 

@@ -9,11 +9,11 @@ pub(crate) use resolve::{changed, changed_option, default_workers};
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use clap::ValueEnum;
 use kindling_data::{Dataset, Split};
 use kindling_layers::{Freeze, Precision, parameters};
-use kindling_runs::{DeviceFacts, Environment, RunDir};
+use kindling_runs::{DeviceFacts, Environment, RunDir, RunError};
 use kindling_trainer::{Ended, Faults, Recompute, Setup, TrainError, Trainer};
 use kindling_zoo::Network;
 use kindling_zoo::weights::Import;
@@ -29,6 +29,7 @@ use crate::finish::Finished;
 use crate::interrupt;
 use crate::loaders;
 use crate::memory::{Choice, MemoryBudget, does_not_fit, starting_plan};
+use crate::output::{self, note};
 use crate::progress::{Console, Verbosity};
 pub(crate) use words::in_half;
 use words::{closing, note, opening, result_line, started};
@@ -210,7 +211,7 @@ impl Args {
 
     fn resume(&self, path: &Path) -> Result<Done> {
         let run = RunDir::open(path)?;
-        let mut config: RunConfig = run.read_config()?;
+        let mut config = RunConfig::of(&run)?;
         self.refuse_changes(&run, &config)?;
         // What has no influence on the result may change.
         if let Some(choice) = self.micro_batch {
@@ -314,23 +315,24 @@ impl Args {
         }
         let ended = trainer.fit(&mut console);
         console.close();
+        let go_on = trainer.can_be_resumed().then(|| format!("kindling train --resume {}", run.path().display()));
         if let Err(error @ TrainError::DoesNotFit { .. }) = ended {
-            eprintln!("{}", does_not_fit(&config, &trainer.model(), &device, budget));
+            note!("{}", does_not_fit(&config, &trainer.model(), &device, budget));
             return Err(error.into());
         }
-        if ended? == Ended::Interrupted {
+        if ended.map_err(|error| with_advice(error.into(), go_on.as_deref()))? == Ended::Interrupted {
             let step = trainer.progress().step;
-            eprintln!("stopped after step {step}; continue with: kindling train --resume {}", run.path().display());
+            note!("stopped after step {step}; continue with: kindling train --resume {}", run.path().display());
             return Ok(Done::Interrupted);
         }
         let finished = Finished { config: &config, dataset, run, device: &device, environment: &environment };
         let concluded = finished.conclude(&mut trainer, &mut console);
         let metrics = concluded.map_err(|error| match error.downcast::<TrainError>() {
-            Ok(error) => trainer.with_checkpoint(error).into(),
-            Err(other) => other,
+            Ok(error) => with_advice(trainer.with_checkpoint(error).into(), go_on.as_deref()),
+            Err(other) => with_advice(other, go_on.as_deref()),
         })?;
         console.say(&closing(&metrics, run));
-        println!("{}", result_line(&metrics));
+        output::result(result_line(&metrics));
         Ok(Done::Complete)
     }
 
@@ -340,6 +342,20 @@ impl Args {
             (false, true) => Verbosity::Steps,
             (false, false) => Verbosity::Normal,
         }
+    }
+}
+
+/// The error, and how to go on where a full disk is all that stopped the run. Without a checkpoint there is nothing to go on
+/// from.
+pub(crate) fn with_advice(error: Error, go_on: Option<&str>) -> Error {
+    let full = match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(TrainError::Run(RunError::DiskFull { .. })), _) | (_, Some(RunError::DiskFull { .. })) => true,
+        (Some(TrainError::Save { .. }), _) => true,
+        _ => false,
+    };
+    match go_on {
+        Some(go_on) if full => anyhow!("{error:#}; then continue with: {go_on}"),
+        _ => error,
     }
 }
 

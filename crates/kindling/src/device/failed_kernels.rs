@@ -6,6 +6,8 @@ use std::sync::{Mutex, Once};
 
 use log::{LevelFilter, Log, Metadata, Record};
 
+use crate::output::note;
+
 struct Watch {
     told: Mutex<BTreeSet<String>>,
 }
@@ -31,7 +33,7 @@ impl Log for Watch {
         let Some(reason) = reason(&record.args().to_string()) else { return };
         let new = self.told.lock().is_ok_and(|mut told| told.insert(reason.clone()));
         if new {
-            eprintln!(
+            note!(
                 "warning: a GPU kernel does not compile and cannot be chosen, which may make the run slower: {reason}"
             );
         }

@@ -8,7 +8,6 @@ use burn::backend::ops::{FloatTensorOps, ModuleOps};
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{DType, FloatDType};
 use burn_cubecl::CubeBackend;
-use burn_cubecl::cubecl;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::kernel::matmul::{MatmulStrategy, matmul};
 use burn_cubecl::ops::permute;

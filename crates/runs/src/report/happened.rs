@@ -34,6 +34,7 @@ fn told(event: &Event) -> Option<(u64, String)> {
             let cost = words::duration(*seconds);
             (step, format!("memory ran out in {during}: {lever}; it cost {cost} and changed nothing"))
         }
+        Event::Replanned { step, reason, lever } => (step, format!("{lever}: {reason}; it changed nothing")),
         Event::Skipped { step, loss_scale } => {
             (step, format!("gradients not finite: update left out, loss scale {loss_scale}"))
         }

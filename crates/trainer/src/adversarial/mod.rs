@@ -37,6 +37,7 @@ mod testing;
 pub use augment::{Change, DiffAugment};
 pub use calibrate::calibrate;
 pub use config::AdversarialConfig;
+pub(crate) use config::MOST_ROUNDS;
 pub use generate::{Images, generate};
 pub use latent::{between, sample_latent};
 pub use lecam::LeCam;

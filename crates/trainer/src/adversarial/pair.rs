@@ -10,11 +10,12 @@ use kindling_layers::{Critic, Generator};
 use super::config::AdversarialConfig;
 use super::lecam::LeCam;
 use super::spectral::SpectralNorm;
-use crate::checkpoint::{Kept, Stored};
+use crate::checkpoint::Kept;
 use crate::learner::{Learner, Parts};
 use crate::optimizer::Optimizer;
 use crate::parts::OfHost;
 use crate::recovery::abandon_graph;
+use crate::stored::Stored;
 
 const GENERATOR: &str = "generator-";
 const CRITIC: &str = "discriminator-";

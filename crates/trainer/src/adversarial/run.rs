@@ -78,6 +78,8 @@ pub struct AdversarialTrainer<'a, G: Generator, D: Critic> {
     meter: Meter,
     state: TrainState<Pair<G, D>>,
     guards: Guards,
+    /// Whether the run had ended before it was resumed.
+    complete: bool,
     /// The iteration of the newest checkpoint that this process wrote or began with.
     saved: Option<u64>,
     host_copy: HostCopy,
@@ -119,24 +121,37 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         let meter = Meter::new(&setup.device);
         let (guards, began) = (Guards::default(), Instant::now());
         let host_copy = HostCopy::new(&setup.device);
-        Ok(Self { config, setup, engine, checkpoints, log, meter, state, guards, saved: None, host_copy, began })
+        Ok(Self {
+            config,
+            setup,
+            engine,
+            checkpoints,
+            log,
+            meter,
+            state,
+            guards,
+            complete: false,
+            saved: None,
+            host_copy,
+            began,
+        })
     }
 
-    /// Continues from the newest checkpoint: the log forgets what came after it.
+    /// Continues from the newest checkpoint, with which the log is brought in line. A run that had ended goes on to do
+    /// nothing, and writes nothing into its log.
     ///
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none that can be used.
     pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let asked = self.state.policy.clone();
-        self.state = self.checkpoints.load(self.state.clone(), &self.engine.device)?;
-        // What was found out is kept, unless something else is asked for now.
-        if asked.limits() != self.state.policy.limits() {
-            self.state.policy = asked;
-        }
-        let step = self.state.progress.step;
-        self.saved = Some(step);
-        self.log.rewind_to(step)?;
-        self.emit(Event::Resumed { step }, observer)
+        let Self { checkpoints, state, log, engine, .. } = self;
+        self.complete = records::resume(checkpoints, state, log, &engine.device, observer)?;
+        self.saved = Some(self.state.progress.step);
+        Ok(())
+    }
+
+    /// Whether there is a checkpoint to resume from.
+    pub fn can_be_resumed(&self) -> bool {
+        !self.checkpoints.list().is_empty()
     }
 
     /// How many iterations were left out because gradients were not finite in a half format.
@@ -174,6 +189,10 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     /// # Errors
     /// [`TrainError::Run`] if the log cannot be written.
     pub fn emit(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        if self.complete {
+            observer.event(&event);
+            return Ok(());
+        }
         records::emit(&mut self.log, event, observer)
     }
 
@@ -182,7 +201,10 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     /// # Errors
     /// The first thing that went wrong. The state is that of the last good iteration, and the last checkpoint is intact.
     pub fn fit(&mut self, preview: &mut dyn Preview<G>, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
-        self.host_copy.refresh(&self.state);
+        if self.complete {
+            return Ok(Ended::Finished);
+        }
+        self.host_copy.refresh(&self.state, &self.log);
         self.iterations(preview, observer).map_err(|error| self.ended_by(error, observer))
     }
 
@@ -251,7 +273,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         let Self { engine, state, setup, .. } = self;
         let device = &setup.device;
         let pair = RefCell::new(&mut state.learner);
-        let mut recoveries = Vec::new();
+        let (mut recoveries, mut used) = (Vec::new(), None);
         let outcome = carry_out(
             &state.policy,
             device,
@@ -261,7 +283,10 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
                 separate(&mut **pair, device);
             },
             |recovery| recoveries.push(recovery.clone()),
-            |plan| engine.compute(&pair.borrow(), batch, plan, step, state.loss_scale.factor()),
+            |plan| {
+                used = Some(*plan);
+                engine.compute(&pair.borrow(), batch, plan, step, state.loss_scale.factor())
+            },
         );
         records::tell(&mut self.state, &mut self.log, "training", recoveries, observer)?;
         let seconds = started.elapsed().as_secs_f64();
@@ -287,10 +312,11 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
             seconds: self.began.elapsed().as_secs_f64(),
         };
         self.emit(event, observer)?;
+        records::replanned(&mut self.log, step, (used, self.state.policy.plan()), observer)?;
         for text in self.guards.after(&good.indicators) {
             self.emit(Event::Warned { step, text }, observer)?;
         }
-        self.host_copy.refresh(&self.state);
+        self.host_copy.refresh(&self.state, &self.log);
         Ok(())
     }
 

@@ -33,6 +33,11 @@ impl<M: Classifier> Trainer<'_, M> {
         self.bad_samples.len()
     }
 
+    /// Whether there is a checkpoint to resume from.
+    pub fn can_be_resumed(&self) -> bool {
+        !self.checkpoints.list().is_empty()
+    }
+
     pub(super) fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let run = (&self.engine.faults, &self.setup.device);
         let path = records::save(&self.checkpoints, &mut self.state, &mut self.log, run, observer)?;

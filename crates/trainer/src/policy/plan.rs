@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::MOST_SAMPLES;
+
 /// What backward computes again instead of keeping it from forward; each level keeps less and takes longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -93,6 +95,15 @@ impl Limits {
     pub fn with_recompute(mut self, least: Recompute, most: Recompute) -> Self {
         (self.least, self.most) = (least.min(most), most);
         self
+    }
+
+    /// Checks numbers that were read from a file.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let Self { group, largest, least, most, .. } = *self;
+        if group == 0 || group > largest || largest > MOST_SAMPLES || least > most {
+            return Err(format!("micro-batches from {group} to {largest} samples are none"));
+        }
+        Ok(())
     }
 
     /// On a device whose tensors share pages (`pages`), each can have an allocation of its own instead.

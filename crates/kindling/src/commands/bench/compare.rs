@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Done;
 use crate::commands::Format;
+use crate::output::{self, out};
 
 /// Compare two files of `kindling bench`, or one of scripts/peers/pytorch_bench.py
 ///
@@ -44,8 +45,8 @@ impl Args {
             write_atomically(path, page.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
         }
         match self.format {
-            Format::Table => print!("{}", comparison_table(&comparison)),
-            Format::Json => println!("{}", as_json(&comparison)),
+            Format::Table => output::text_of_product(&comparison_table(&comparison)),
+            Format::Json => out!("{}", as_json(&comparison)),
         }
         Ok(Done::Complete)
     }

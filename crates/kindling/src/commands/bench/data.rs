@@ -14,6 +14,8 @@ use crate::commands::Format;
 use crate::commands::train::augment;
 use crate::config::preprocess;
 use crate::dataset;
+use crate::output::out;
+use crate::ranges;
 
 /// Images and megabytes per second of reading, decoding, resizing, augmenting and collating, and of the whole loader
 ///
@@ -25,19 +27,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME|DIR")]
     data: String,
     /// Loader threads
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", value_parser = ranges::workers(), default_value_t = 2)]
     workers: usize,
     /// Side of the square images
     #[arg(long, value_name = "PIXELS", default_value_t = 512)]
     image_size: usize,
     /// Samples of a batch
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     batch_size: usize,
     /// none, light, medium, heavy, or a TOML file with a policy
     #[arg(long, value_name = "POLICY", default_value = "light")]
     augment: String,
     /// Images that are loaded; the data set is passed over again where it has fewer
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(long, value_name = "N", value_parser = ranges::many(), default_value_t = 512)]
     images: usize,
     /// The most memory of batches that are made ahead
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
@@ -81,7 +83,7 @@ impl Args {
         let loaded = self.load(&Loader::new(dataset.train.clone(), config)?)?;
         let waiting = self.run.as_deref().map(waiting_share).transpose()?;
         match self.format {
-            Format::Json => println!("{}", self.json(&stages, measured, &loaded, waiting)),
+            Format::Json => out!("{}", self.json(&stages, measured, &loaded, waiting)),
             Format::Table => self.print(&stages, measured, &loaded, waiting),
         }
         Ok(Done::Complete)
@@ -131,23 +133,26 @@ impl Args {
     }
 
     fn print(&self, stages: &[Stage], measured: usize, loaded: &Loaded, waiting: Option<f64>) {
-        println!("{:<10} {:>10} {:>12} {:>10}", "stage", "ms/image", "images/s", "MB/s");
+        out!("{:<10} {:>10} {:>12} {:>10}", "stage", "ms/image", "images/s", "MB/s");
         let line = |name: &str, seconds: f64, images: usize, bytes: u64| {
             let (rate, megabytes) = rates(seconds, images, bytes);
-            println!("{name:<10} {:>10.3} {rate:>12.1} {megabytes:>10.1}", 1e3 * seconds / images.max(1) as f64);
+            out!("{name:<10} {:>10.3} {rate:>12.1} {megabytes:>10.1}", 1e3 * seconds / images.max(1) as f64);
         };
         for stage in stages {
             line(stage.name, stage.time.as_secs_f64(), measured, stage.bytes);
         }
         line("loader", loaded.seconds, loaded.images, loaded.bytes);
-        println!(
+        out!(
             "\nstages: one thread, {measured} images; loader: {} workers, {} images of {2}x{2}, {3}",
-            self.workers, loaded.images, self.image_size, self.augment
+            self.workers,
+            loaded.images,
+            self.image_size,
+            self.augment
         );
         let [settled, peak] = loaded.memory.map(MemorySize);
-        println!("live memory {settled} after the first batches, at most {peak} after that");
+        out!("live memory {settled} after the first batches, at most {peak} after that");
         if let Some(share) = waiting {
-            println!("training waited for data in {:.2} % of its step time", 100.0 * share);
+            out!("training waited for data in {:.2} % of its step time", 100.0 * share);
         }
     }
 }

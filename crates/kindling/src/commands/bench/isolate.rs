@@ -11,6 +11,7 @@ use kindling_runs::DeviceFacts;
 use kindling_runs::bench::{Configuration, Failure, FailureKind, Outcome, Protocol, Row};
 
 use super::row;
+use crate::output::note;
 
 /// How often a child is looked at.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -59,7 +60,7 @@ fn all(mut pipe: impl Read) -> String {
 fn passed_on(pipe: impl Read) -> Option<String> {
     let mut last = None;
     for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-        eprintln!("{line}");
+        note!("{line}");
         if !line.trim().is_empty() {
             last = Some(line.trim().trim_start_matches("error: ").to_string());
         }

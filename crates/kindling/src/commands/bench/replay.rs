@@ -36,7 +36,7 @@ pub(super) fn rows(path: &Path, protocol: Protocol) -> Result<Vec<(Configuration
 /// A training row that computes what the steps of a run did. Its images are random, and its loader is not timed.
 fn of_run(path: &Path) -> Result<Configuration> {
     let run = RunDir::open(path)?;
-    let config: RunConfig = run.read_config()?;
+    let config = RunConfig::of(&run)?;
     let environment: Option<Environment> = files::read(&run.environment(), files::MAX_TEXT_BYTES)
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok());

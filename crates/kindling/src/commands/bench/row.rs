@@ -14,6 +14,7 @@ use super::measure;
 use crate::Done;
 use crate::commands::train::environment;
 use crate::device::DeviceChoice;
+use crate::output::out;
 
 /// Measure one row and print it as one JSON object; what `kindling bench --isolate` runs
 #[derive(clap::Args)]
@@ -35,7 +36,7 @@ impl Args {
             Ok(asked) => asked,
             Err(error) => bail!("the row cannot be understood: {error}"),
         };
-        println!("{}", serde_json::to_string(&measure(&asked.configuration, asked.protocol))?);
+        out!("{}", serde_json::to_string(&measure(&asked.configuration, asked.protocol))?);
         Ok(Done::Complete)
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::Done;
 use crate::commands::Format;
 use crate::dataset::{self, HowToOpen};
+use crate::output::out;
 
 /// Lines of a list that the table shows; JSON has all.
 const SHOWN: usize = 20;
@@ -47,7 +48,7 @@ impl Args {
                     object.insert("sound".into(), json!(report.is_sound()));
                     object.insert("split_by".into(), json!(opened.split_by));
                 }
-                println!("{value}");
+                out!("{value}");
             }
             Format::Table => print(&report),
         }
@@ -70,12 +71,12 @@ pub(super) fn progress_bar(total: usize, what: &str) -> ProgressBar {
 }
 
 fn print(report: &Report) {
-    println!("{}\n{}\n", report.name, report.about);
+    out!("{}\n{}\n", report.name, report.about);
     let width = report.classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max(12);
     let row = |name: &str, counts: [usize; 3]| {
-        println!("{name:width$}  {:>7} {:>7} {:>7}", counts[0], counts[1], counts[2]);
+        out!("{name:width$}  {:>7} {:>7} {:>7}", counts[0], counts[1], counts[2]);
     };
-    println!("{:width$}  {:>7} {:>7} {:>7}", "class", "train", "val", "test");
+    out!("{:width$}  {:>7} {:>7} {:>7}", "class", "train", "val", "test");
     for (index, class) in report.classes.iter().enumerate() {
         row(class, Split::ALL.map(|split| report.by_class[split.name()][index]));
     }
@@ -87,15 +88,15 @@ fn print(report: &Report) {
     sizes.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let of_sizes: Vec<String> = sizes.iter().take(8).map(|(size, count)| format!("{size} ({count})")).collect();
     let others = sizes.len().saturating_sub(8);
-    println!(
+    out!(
         "\nsizes   {}{}",
         of_sizes.join(", "),
         if others > 0 { format!(" and {others} others") } else { String::new() }
     );
     let depths: Vec<String> = report.depths.iter().map(|(depth, count)| format!("{depth} ({count})")).collect();
-    println!("bits    {}", depths.join(", "));
+    out!("bits    {}", depths.join(", "));
     let numbers = |values: &[f64]| values.iter().map(|value| format!("{value:.4}")).collect::<Vec<_>>().join(" ");
-    println!("mean    {}\nstd     {}", numbers(&report.mean), numbers(&report.std));
+    out!("mean    {}\nstd     {}", numbers(&report.mean), numbers(&report.std));
 
     list("cannot be read", &report.unreadable);
     list("groups on two sides", &report.leaks);
@@ -110,18 +111,18 @@ fn print(report: &Report) {
     list("images with two classes", &lines(|_, contradicting| contradicting));
     list("images on two sides", &lines(|across, contradicting| across && !contradicting));
     list("images twice in a split (not counted as wrong)", &lines(|across, contradicting| !across && !contradicting));
-    println!("\n{}", if report.is_sound() { "nothing is wrong" } else { "something is wrong: see above" });
+    out!("\n{}", if report.is_sound() { "nothing is wrong" } else { "something is wrong: see above" });
 }
 
 fn list(title: &str, lines: &[String]) {
     if lines.is_empty() {
         return;
     }
-    println!("\n{title}: {}", lines.len());
+    out!("\n{title}: {}", lines.len());
     for line in lines.iter().take(SHOWN) {
-        println!("  {line}");
+        out!("  {line}");
     }
     if lines.len() > SHOWN {
-        println!("  ... and {} more: --format json has all", lines.len() - SHOWN);
+        out!("  ... and {} more: --format json has all", lines.len() - SHOWN);
     }
 }

@@ -10,6 +10,7 @@ use super::check::progress_bar;
 use crate::Done;
 use crate::dataset::{self, HowToOpen};
 use crate::memory::MemoryBudget;
+use crate::output::{note, out};
 
 /// Write a data set as WebDataset shards (tar files) into a new folder
 ///
@@ -47,9 +48,9 @@ impl Args {
         let packed = shards::pack(&dataset, &self.shards, self.shard_bytes, self.seed, || bar.inc(1))?;
         bar.finish_and_clear();
         if packed.rounded > 0 {
-            eprintln!("note: {} images have values between 16-bit steps and were rounded", packed.rounded);
+            note!("note: {} images have values between 16-bit steps and were rounded", packed.rounded);
         }
-        println!(
+        out!(
             "{}",
             json!({ "shards": packed.shards, "samples": packed.samples, "bytes": packed.bytes,
                     "rounded": packed.rounded, "folder": self.shards })

@@ -7,15 +7,18 @@ use anyhow::{Context, Result, bail};
 use burn::module::Module;
 use burn::tensor::Device;
 use clap::ValueEnum;
-use kindling_data::{Dataset, Normalisation, Preprocess};
+use kindling_data::{Dataset, Normalisation, Preprocess, within};
 use kindling_layers::{parameters, tensors};
 use kindling_runs::RunDir;
 use kindling_trainer::adversarial::{AdversarialConfig, Adversaries};
 use kindling_zoo::{GanCritic, GanEntry, GanGenerator, GanOptions, find_gan};
 use serde::{Deserialize, Serialize};
 
-use crate::config::as_optional_text;
+use crate::config::{MOST_WORKERS, as_optional_text};
 use crate::memory::MemoryBudget;
+
+/// The widest layer is 16 times as wide.
+const MOST_FEATURES: usize = 1024;
 
 /// Everything a run was asked to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,7 +43,7 @@ pub(crate) struct GanRunConfig {
 pub(crate) struct GanConfig {
     /// A name of the zoo.
     pub(crate) name: String,
-    /// What every layer's width is a multiple of.
+    /// What every layer's width is a multiple of, 1 to 1024.
     pub(crate) features: usize,
     pub(crate) upsampling: Upsampling,
 }
@@ -72,7 +75,19 @@ impl GanRunConfig {
         if text.parse::<toml::Table>().is_ok_and(|table| !table.contains_key("gan")) {
             bail!("{} is the run of a classifier, not of a GAN", run.path().display());
         }
-        Ok(run.read_config()?)
+        run.read_config::<Self>()?.checked().with_context(|| run.config().display().to_string())
+    }
+
+    /// Itself, if every number of it lies in its range.
+    ///
+    /// # Errors
+    /// A sentence about the first that does not.
+    pub(crate) fn checked(self) -> Result<Self> {
+        self.data.preprocess.check().map_err(anyhow::Error::msg)?;
+        within("number of loader threads", self.workers, 0..=MOST_WORKERS).map_err(anyhow::Error::msg)?;
+        within("width of the layers", self.gan.features, 1..=MOST_FEATURES).map_err(anyhow::Error::msg)?;
+        self.train.check()?;
+        Ok(self)
     }
 
     pub(crate) fn entry(&self) -> Result<&'static GanEntry> {

@@ -19,6 +19,8 @@ use crate::Done;
 use crate::commands::Format;
 use crate::dataset;
 use crate::device::DeviceChoice;
+use crate::output::out;
+use crate::ranges;
 
 /// The neighbour whose distance is an image's reach: the paper's.
 const NEIGHBOURS: usize = 3;
@@ -37,7 +39,7 @@ pub(crate) struct Args {
     /// The run's folder
     run: PathBuf,
     /// Images of either kind; fewer if the data set has fewer
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 1000)]
     samples: usize,
     /// What the made ones are drawn with
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -52,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long)]
     untrained: bool,
     /// Images computed at once; fewer where memory runs out
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     micro_batch: usize,
     /// auto, cpu, cuda[:N] or wgpu
     #[arg(long, default_value = "auto")]
@@ -124,21 +126,21 @@ impl Args {
             write_atomically(&run.path().join("evaluation.json"), &text)?;
         }
         match self.format {
-            Format::Json => println!("{result}"),
+            Format::Json => out!("{result}"),
             Format::Table => {
-                println!(
+                out!(
                     "{samples} made images and {samples} of {} ({}), in features of {}",
                     dataset.name,
                     self.split,
                     extractor.name()
                 );
-                println!("Frechet distance  {frechet:.2}\nKernel distance   {kernel:.5}");
-                println!(
+                out!("Frechet distance  {frechet:.2}\nKernel distance   {kernel:.5}");
+                out!(
                     "precision         {:.1} %\nrecall            {:.1} %",
                     100.0 * shares.precision,
                     100.0 * shares.recall
                 );
-                println!("every {EVERY}th image beside its nearest training image: {}", picture.display());
+                out!("every {EVERY}th image beside its nearest training image: {}", picture.display());
             }
         }
         Ok(Done::Complete)

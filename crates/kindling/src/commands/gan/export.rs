@@ -12,6 +12,8 @@ use serde_json::json;
 
 use super::config::GanRunConfig;
 use crate::Done;
+use crate::output::note;
+use crate::targets::refuse_files_of_runs;
 
 /// Write a run's generator: safetensors, or ONNX from latent vectors to images in [-1, 1]
 #[derive(clap::Args)]
@@ -36,6 +38,7 @@ enum Format {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
+        refuse_files_of_runs(&self.output)?;
         // Nothing is computed here: the CPU device holds the tensors.
         let device = Device::flex();
         let run = RunDir::open(&self.run)?;
@@ -61,7 +64,7 @@ impl Args {
         };
         let megabytes = bytes.len() as f64 / 1e6;
         std::fs::write(&self.output, bytes).with_context(|| format!("writing {}", self.output.display()))?;
-        eprintln!("{} ({megabytes:.1} MB)", self.output.display());
+        note!("{} ({megabytes:.1} MB)", self.output.display());
         Ok(Done::Complete)
     }
 }

@@ -75,8 +75,7 @@ impl Args {
             data: GanData { source, preprocess },
             train: self.train_config(entry, images, seed),
         };
-        config.train.check()?;
-        Ok((config, dataset))
+        Ok((config.checked()?, dataset))
     }
 
     fn train_config(&self, entry: &GanEntry, images: usize, seed: u64) -> AdversarialConfig {

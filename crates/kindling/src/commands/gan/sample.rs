@@ -14,6 +14,8 @@ use super::config::GanRunConfig;
 use super::pictures;
 use crate::Done;
 use crate::device::DeviceChoice;
+use crate::output::note;
+use crate::ranges;
 
 /// Images of one way from latent vector to latent vector.
 const WAY: usize = 8;
@@ -40,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long)]
     interpolate: bool,
     /// Images computed at once; fewer where memory runs out
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     micro_batch: usize,
     /// auto, cpu, cuda[:N] or wgpu
     #[arg(long, default_value = "auto")]
@@ -85,7 +87,7 @@ impl Args {
         if let Some(path) = &self.latents {
             self.write_latents(path, width)?;
         }
-        eprintln!("{} images: {}", self.count, self.out.display());
+        note!("{} images: {}", self.count, self.out.display());
         Ok(Done::Complete)
     }
 

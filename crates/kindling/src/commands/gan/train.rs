@@ -18,11 +18,12 @@ use super::features::Extractor;
 use super::finish::conclude;
 use super::preview::{Looker, Ruler, grid_path};
 use crate::Done;
-use crate::commands::train::{environment, in_half};
+use crate::commands::train::{environment, in_half, with_advice};
 use crate::dataset;
 use crate::device::{Chosen, DeviceChoice};
 use crate::interrupt;
 use crate::memory::{Choice, MemoryBudget};
+use crate::output::{self, note};
 use crate::progress::{Console, Verbosity};
 
 /// Train a generator against a discriminator, or continue a run
@@ -251,9 +252,10 @@ impl Args {
         };
         let ended = trainer.fit(&mut looker, &mut console);
         console.close();
-        if ended? == Ended::Interrupted {
+        let go_on = trainer.can_be_resumed().then(|| format!("kindling gan train --resume {}", run.path().display()));
+        if ended.map_err(|error| with_advice(error.into(), go_on.as_deref()))? == Ended::Interrupted {
             let step = trainer.progress().step;
-            eprintln!(
+            note!(
                 "stopped after iteration {step}; continue with: kindling gan train --resume {}",
                 run.path().display()
             );
@@ -263,14 +265,11 @@ impl Args {
         trainer.emit(Event::Finished { step, seconds }, &mut console as &mut dyn Observer)?;
         let metrics = conclude(&config, run, &environment, &mut trainer, parameters, features)?;
         console.say(&format!("samples {}\nreport {}", grid_path(run, step).display(), run.report().display()));
-        println!(
-            "{}",
-            json!({
+        output::result(json!({
                 "run": metrics.run, "iterations": metrics.iterations, "first_frechet": metrics.first_frechet,
                 "frechet": metrics.frechet, "images_per_second": metrics.images_per_second,
                 "peak_memory_bytes": metrics.peak_memory_bytes, "recoveries": metrics.recoveries,
-            })
-        );
+        }));
         Ok(Done::Complete)
     }
 

@@ -3,10 +3,10 @@
 use std::fmt::Display;
 
 use anyhow::{Context, Result, bail};
-use kindling_data::{Dataset, PREFETCH_BYTES, Split};
+use kindling_data::{Dataset, PREFETCH_BYTES, Split, within};
 use kindling_layers::{Freeze, Precision};
 use kindling_runs::{RunDir, read_toml};
-use kindling_trainer::{OptimizerConfig, Recompute, TrainConfig};
+use kindling_trainer::{MOST_SAMPLES, OptimizerConfig, Recompute, TrainConfig};
 use kindling_zoo::{Model, find};
 
 use serde::Deserialize;
@@ -51,6 +51,9 @@ impl Args {
     /// The configuration of a new run: flags first, then the file, then defaults.
     pub(super) fn resolve(&self) -> Result<(RunConfig, Dataset)> {
         let file: Option<RunConfig> = self.config.as_deref().map(read_toml).transpose()?;
+        if let (Some(file), Some(path)) = (&file, &self.config) {
+            file.clone().checked().with_context(|| path.display().to_string())?;
+        }
         let file = file.as_ref();
         let plan: Option<PlanFile> = self.plan.as_deref().map(read_toml).transpose()?;
         let plan = plan.as_ref();
@@ -69,9 +72,7 @@ impl Args {
             .or(plan.map(|plan| plan.batch_size))
             .or(file.map(|file| file.train.batch_size))
             .unwrap_or(BATCH_SIZE);
-        if batch_size == 0 {
-            bail!("the batch size is 0; a step needs at least one sample");
-        }
+        within("batch size", batch_size, 1..=MOST_SAMPLES).map_err(anyhow::Error::msg)?;
         let seed = self.seed.or(file.map(|file| file.train.seed)).unwrap_or(0);
         let source = self.data.clone().or(file.map(|file| file.data.source.clone())).unwrap_or(PHANTOMS.to_string());
         let start = self.starting_point(file, &model)?;
@@ -140,16 +141,10 @@ impl Args {
         if let Some(file) = same_data {
             file.check_classes(&dataset)?;
         }
-        for (flag, rate) in [("--drop-rate", config.model.drop_rate), ("--drop-path-rate", config.model.drop_path_rate)]
-        {
-            if rate.is_some_and(|rate| !(0.0..1.0).contains(&rate)) {
-                bail!("{flag} must be 0 or more and below 1");
-            }
-        }
         if config.model.freeze != Freeze::None && config.model.start.is_none() {
             bail!("--freeze keeps random weights as they are unless --pretrained or --weights gives better ones");
         }
-        Ok((config, dataset))
+        Ok((config.checked()?, dataset))
     }
 
     /// What the run starts from, after a look that it is there.

@@ -1,0 +1,99 @@
+//! What a run has done is not lost when it has to stop, and its log tells what its checkpoints know.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kindling_tests::{
+    Outcome, Started, assert_same_bits, checkpoints, events, kindling, picture_folder, resume, steps, toml_value, train,
+};
+use tempfile::{TempDir, tempdir};
+
+struct Bench {
+    folder: TempDir,
+    data: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempdir().unwrap();
+        let data = folder.path().join("data");
+        picture_folder(&data, 24);
+        Self { folder, data }
+    }
+
+    fn run(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, name: &str, flags: &str) -> Command {
+        let mut command = kindling();
+        command.args(["train", "--device", "cpu", "--quiet", "--data"]).arg(&self.data);
+        command.arg("--out").arg(self.run(name)).args(flags.split_whitespace());
+        command
+    }
+}
+
+/// A step that fills the memory and cannot be made smaller.
+const TIGHT: &str = "--model mobilenet_v2 --image-size 160 --batch-size 6 --norm-group 6 --micro-batch 6 --recompute none \
+                     --augment none --workers 1 --max-steps 12 --epochs 1";
+
+#[test]
+fn giving_up_for_lack_of_memory_saves_the_steps_that_were_done() {
+    let bench = Bench::new();
+    let straight = Outcome::of(&mut bench.command("straight", TIGHT)).succeeded();
+    // What a step takes, and no room beside it for a copy of the state while its graph is there.
+    let budget = straight.result()["peak_memory_bytes"].as_u64().unwrap() / 9 * 10 + (4 << 20);
+    let flags = format!("{TIGHT} --memory-budget {budget}");
+    for (name, trace) in [("plain", "0"), ("with-traces", "1")] {
+        let mut command = bench.command(name, &flags);
+        command.env("RUST_BACKTRACE", trace);
+        let faults = "oom@step=9,phase=backward;oom@step=9,phase=backward";
+        let outcome = Outcome::of(command.env("KINDLING_FAULT", faults));
+        assert_eq!(outcome.code, Some(1), "{}", outcome.all());
+        assert!(outcome.stderr.contains("do not fit"), "{}", outcome.all());
+        assert!(outcome.stderr.contains("what would fit into"), "{}", outcome.all());
+        let run = bench.run(name);
+        let last = checkpoints(&run).pop().unwrap_or_else(|| panic!("{name}: nothing was saved\n{}", outcome.all()));
+        assert_eq!(toml_value(&last.join("state.toml"), "step"), "8", "{name}");
+        assert_eq!(steps(&run), (1..=8).collect::<Vec<_>>(), "{name}");
+        Outcome::of(resume(&run).args(["--memory-budget", "8GiB"])).succeeded();
+        assert_same_bits(&bench.run("straight"), &run, name);
+    }
+}
+
+/// The lines of a log without what depends on the time, and without what was done with the run.
+fn told(run: &Path) -> Vec<String> {
+    let history = ["resumed", "interrupted", "started"];
+    let mut events = events(run);
+    events.retain(|event| !history.contains(&event["event"].as_str().unwrap()));
+    for event in &mut events {
+        for key in ["seconds", "waiting_seconds", "images_per_second", "peak_memory_bytes"] {
+            event.as_object_mut().unwrap().remove(key);
+        }
+    }
+    events.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_log_that_lost_or_gained_lines_is_brought_in_line_with_the_checkpoint() {
+    let bench = Bench::new();
+    let flags = "--batch-size 4 --epochs 1 --checkpoint-steps 2 --max-steps 9";
+    Outcome::of(&mut train(&bench.data, &bench.run("straight"), flags)).succeeded();
+    let run = bench.run("run");
+    let mut started = Started::new(train(&bench.data, &run, flags), &run);
+    started.until(r#""event":"checkpoint","step":4"#, 1);
+    started.kill();
+    let log = run.join("events.jsonl");
+    let whole = fs::read_to_string(&log).unwrap();
+    let newest = checkpoints(&run).pop().unwrap();
+    let step: u64 = toml_value(&newest.join("state.toml"), "step").parse().unwrap();
+    // As a disk leaves it that was full while the last event before the checkpoint was written.
+    let lost = format!(r#""event":"step","step":{step},"#);
+    let without = |line: &&str| !line.contains(&lost);
+    fs::write(&log, whole.lines().filter(without).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    Outcome::of(&mut resume(&run)).succeeded();
+    assert_eq!(steps(&run), (1..=9).collect::<Vec<_>>(), "every step once");
+    assert_eq!(told(&run), told(&bench.run("straight")));
+}
