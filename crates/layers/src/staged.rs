@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use kindling_nvtx::range;
 
 use crate::blocks::{Block, BlockConfig};
 use crate::classifier::Cuts;
@@ -151,8 +152,8 @@ impl<B: Block> Staged<B> {
         see(&x);
         x = self.run_pool(x);
         for (stage, blocks) in self.stages.iter().enumerate() {
-            for block in blocks {
-                x = self.run_block(stage, block, x);
+            for (index, block) in blocks.iter().enumerate() {
+                x = self.run_block((stage, index), block, x);
                 see(&x);
             }
         }
@@ -188,33 +189,41 @@ impl<B: Block> Staged<B> {
             return self.run_stem_and_pool(x);
         };
         let found = match cuts {
-            Cuts::Stages => self.stages.get(index).map(|blocks| (index, blocks.as_slice())),
-            Cuts::Blocks => self.block_at(index).map(|(stage, block)| (stage, std::slice::from_ref(block))),
+            Cuts::Stages => self.stages.get(index).map(|blocks| ((index, 0), blocks.as_slice())),
+            Cuts::Blocks => self.block_at(index).map(|(place, block)| (place, std::slice::from_ref(block))),
         };
         match found {
-            Some((stage, blocks)) => blocks.iter().fold(x, |x, block| self.run_block(stage, block, x)),
+            Some(((stage, first), blocks)) => {
+                let numbered = blocks.iter().zip(first..);
+                numbered.fold(x, |x, (block, index)| self.run_block((stage, index), block, x))
+            }
             None => self.run_features(x),
         }
     }
 
     /// See [`crate::Classifier::finish`].
     pub fn finish(&self, x: Tensor<4>) -> Tensor<2> {
+        let _range = range(|| "head");
         self.head.classify(x)
     }
 
-    /// A block by its number among all, with its stage.
-    fn block_at(&self, number: usize) -> Option<(usize, &B)> {
-        let blocks =
-            self.stages.iter().enumerate().flat_map(|(stage, blocks)| blocks.iter().map(move |it| (stage, it)));
-        blocks.into_iter().nth(number)
+    /// A block by its number among all, with its stage and its number in that stage.
+    fn block_at(&self, number: usize) -> Option<((usize, usize), &B)> {
+        let places =
+            self.stages.iter().enumerate().flat_map(|(stage, blocks)| {
+                blocks.iter().enumerate().map(move |(index, block)| ((stage, index), block))
+            });
+        places.into_iter().nth(number)
     }
 
     fn run_stem(&self, images: Tensor<4>) -> Tensor<4> {
+        let _range = range(|| "stem");
         maybe_frozen(self.frozen > 0, &self.stem, images, ConvNorm::forward)
     }
 
     /// Both at once: the map between them need not be made.
     fn run_stem_and_pool(&self, images: Tensor<4>) -> Tensor<4> {
+        let _range = range(|| "stem");
         maybe_frozen(self.frozen > 0, &self.stem, images, |stem, images| match &self.pool {
             Some(pool) => pool.read(stem.pass(images.into())),
             None => stem.forward(images),
@@ -228,13 +237,17 @@ impl<B: Block> Staged<B> {
         }
     }
 
-    fn run_block(&self, stage: usize, block: &B, x: Tensor<4>) -> Tensor<4> {
+    fn run_block(&self, (stage, index): (usize, usize), block: &B, x: Tensor<4>) -> Tensor<4> {
+        let _range = range(|| format!("stages.{stage}.{index}"));
         maybe_frozen(self.frozen > stage + 1, block, x, B::forward)
     }
 
     fn run_features(&self, x: Tensor<4>) -> Tensor<4> {
         match &self.head.features {
-            Some(features) => maybe_frozen(self.frozen > self.stages.len() + 1, features, x, ConvNorm::forward),
+            Some(features) => {
+                let _range = range(|| "head.features");
+                maybe_frozen(self.frozen > self.stages.len() + 1, features, x, ConvNorm::forward)
+            }
             None => x,
         }
     }

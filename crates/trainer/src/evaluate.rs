@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use kindling_data::{BadSample, HostBatch, Loader, Task};
 use kindling_layers::{Classifier, Precision};
 use kindling_memory::{has_pages, panic_message, with_own_allocations};
+use kindling_nvtx::range;
 use kindling_runs::{MultiLabel, Score};
 
 use crate::error::TrainError;
@@ -69,6 +70,7 @@ pub fn predict<M: Classifier>(
     precision: Precision,
     task: Task,
 ) -> Result<Vec<Vec<f64>>, TrainError> {
+    let _range = range(|| "inference");
     let count = rows.len();
     let failed = |text: &str| TrainError::of_device(None, count, text);
     let forward = || model.forward(precision.cast(upload(batch, rows, device))).try_into_data();

@@ -9,6 +9,7 @@
 use burn::tensor::Tensor;
 use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
 use kindling_layers::{Classifier, Cuts};
+use kindling_nvtx::range;
 
 use crate::gradients::{GradientSum, backward};
 use crate::policy::Recompute;
@@ -54,13 +55,17 @@ pub(crate) fn gradients<M: Classifier>(
     reach(Moment::Forward);
     let Some(cuts) = cuts.filter(|cuts| model.segments(*cuts) > 0) else {
         let images = Tensor::from_inner(images);
+        let phase = range(|| "forward");
         let (loss, statistics) = pass::training(pass, || loss(model.forward(images)));
+        drop(phase);
         reach(Moment::Backward);
+        let _phase = range(|| "backward");
         gradients.add(backward(&loss, loss_scale), model);
         return Left { loss: loss.inner(), statistics };
     };
 
     // Forward: keep each segment's input.
+    let phase = range(|| "forward");
     let plain = model.valid();
     let mut statistics = BatchStatistics::default();
     let mut inputs = Vec::with_capacity(model.segments(cuts));
@@ -74,7 +79,9 @@ pub(crate) fn gradients<M: Classifier>(
     let last = Tensor::from_inner(x).require_grad();
     let (loss, observed) = pass::training(pass.clone(), || loss(model.finish(last.clone())));
     statistics.merge(observed);
+    drop(phase);
     reach(Moment::Backward);
+    let _phase = range(|| "backward");
 
     // Backward: the head, then segment by segment.
     let mut found = backward(&loss, loss_scale);

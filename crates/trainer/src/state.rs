@@ -122,6 +122,7 @@ impl<L> TrainState<L> {
     /// Makes a good step's result the state of the run: parameters, running statistics, optimizer and data position
     /// together. Nothing else changes them.
     pub(crate) fn commit(&mut self, learner: L, policy: Policy, images: usize, seconds: f64) {
+        let _range = kindling_nvtx::range(|| "commit");
         self.learner = learner;
         self.policy = policy;
         self.loss_scale = self.loss_scale.after_good();

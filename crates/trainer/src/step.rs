@@ -7,6 +7,7 @@ use kindling_data::{HostBatch, Task};
 use kindling_layers::pass::{BatchStatistics, TrainingPass};
 use kindling_layers::{Classifier, Precision};
 use kindling_memory::panic_message;
+use kindling_nvtx::range;
 
 use crate::config::TrainConfig;
 use crate::error::TrainError;
@@ -84,6 +85,7 @@ impl StepEngine {
         rate: f64,
         loss_scale: f64,
     ) -> Result<GoodStep<M>, TrainError> {
+        let _step = range(|| format!("step {step}"));
         let cuts = self.faults.micro_batches(step, micro_batches(batch.len(), self.norm_group, plan.micro_batch));
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
@@ -91,7 +93,9 @@ impl StepEngine {
             let mut sums = self.sums(&learner.model, batch, &cuts, plan, step, loss_scale);
             self.faults.scale(step, &mut sums.gradients);
             self.faults.at(step, Phase::Gate, 0);
+            let phase = range(|| "finite check");
             let (loss, scaled_norm) = sums.gate().map_err(|text| failed(&text))?;
+            drop(phase);
             let gradient_norm = scaled_norm / loss_scale;
             if !(loss.is_finite() && gradient_norm.is_finite()) {
                 return Err(TrainError::NotFinite { step, loss, norm: gradient_norm });
@@ -106,6 +110,7 @@ impl StepEngine {
                 decay: self.ema.map_or(0.0, |decay| decay_at(decay, step)),
             };
             self.faults.at(step, Phase::Optimizer, 0);
+            let _phase = range(|| "optimizer");
             let statistics = self.faults.statistics(step, sums.statistics);
             let learner = self.faults.moved(step, learner, learner.moved(sums.gradients, statistics, &by));
             // The update allocates as well; what failed of it shows only when something is read that depends on it.
@@ -130,8 +135,11 @@ impl StepEngine {
         let plain = self.device.clone().without_autodiff();
         let mut sums = Sums::default();
         for (index, micro) in cuts.iter().enumerate() {
+            let _micro_batch = range(|| format!("micro-batch {index}"));
             self.faults.at(step, Phase::Upload, index);
+            let phase = range(|| "upload");
             let images = self.precision.cast(upload(batch, micro.rows.clone(), &plain));
+            drop(phase);
             let pass = TrainingPass {
                 groups: micro.groups.clone(),
                 seed: self.seed,

@@ -9,6 +9,7 @@ use kindling_layers::pass::{self, TrainingPass};
 use kindling_layers::precision::full;
 use kindling_layers::{Critic, Generator};
 use kindling_memory::panic_message;
+use kindling_nvtx::range;
 use kindling_random::{Purpose, rng};
 use rand::RngExt;
 
@@ -83,6 +84,7 @@ impl AdversarialEngine {
         step: u64,
         loss_scale: f64,
     ) -> Result<GoodIteration<G, D>, TrainError> {
+        let _step = range(|| format!("step {step}"));
         let cuts = micro_batches(self.config.batch_size, self.config.norm_group, plan.micro_batch);
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
@@ -119,6 +121,7 @@ impl AdversarialEngine {
             // A backward pass has freed the graphs of the round before.
             critics.clear();
             critics.push(network.clone());
+            let half = range(|| "discriminator");
             let mut sums = self.teach(&plain, &network, batch, rows.clone(), plan, anchors, step, loss_scale);
             sums.gradients = back.carry_over(sums.gradients);
             self.faults.scale(step, &mut sums.gradients);
@@ -132,12 +135,14 @@ impl AdversarialEngine {
             self.faults.at(step, Phase::Optimizer, 0);
             let statistics = self.faults.statistics(step, sums.statistics);
             critic = self.faults.moved(step, &critic, critic.moved(sums.gradients, statistics, &by));
+            drop(half);
             last = Some(round);
         }
         let Some(round) = last else { return Err(failed("the batch is empty")) };
         critics.clear();
         drop(plain);
 
+        let _half = range(|| "generator");
         let (network, _) = normalise(&critic.model, &mut spectral);
         let mut sums = self.learn(&pair.generator.model, network.no_grad(), plan, step, loss_scale);
         self.faults.scale(step, &mut sums.gradients);

@@ -1,0 +1,76 @@
+//! Ranges on the timeline of a profiler that injects itself, as Nsight Systems does.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kindling_tests::{Outcome, files_differ, picture_folder, train};
+
+const TOOL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/c/count_ranges.c");
+
+/// The counting tool, compiled. A C compiler is here wherever Rust links.
+fn tool(folder: &Path) -> PathBuf {
+    let library = folder.join("libcount_ranges.so");
+    let compiled =
+        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library).arg(TOOL);
+    assert!(compiled.status().unwrap().success(), "the counting tool does not compile");
+    library
+}
+
+/// Counts by (depth, name).
+fn ranges(report: &Path) -> BTreeMap<(u32, String), u32> {
+    let text = std::fs::read_to_string(report).unwrap();
+    let parse = |line: &str| {
+        let mut words = line.splitn(3, ' ');
+        let (depth, count) = (words.next().unwrap(), words.next().unwrap());
+        ((depth.parse().unwrap(), words.next().unwrap().to_string()), count.parse().unwrap())
+    };
+    text.lines().map(parse).collect()
+}
+
+/// Two steps of a batch of 6 in groups of 3, so two micro-batches each, with activation checkpointing at every block.
+#[test]
+fn a_profiler_sees_steps_micro_batches_phases_and_layers_and_changes_no_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    picture_folder(&folder.join("data"), 10);
+    let report = folder.join("ranges.txt");
+    let flags = "--model mobilenet_v3_small --batch-size 6 --norm-group 3 --micro-batch 3 --recompute blocks --epochs 1 \
+                 --max-steps 2 --seed 3 --workers 1 --quiet";
+    let watched = folder.join("watched");
+    let mut command = train(&folder.join("data"), &watched, flags);
+    command.env("NVTX_INJECTION64_PATH", tool(folder)).env("COUNT_RANGES", &report);
+    Outcome::of(&mut command).succeeded();
+
+    let ranges = ranges(&report);
+    let count = |depth: u32, name: &str| ranges.get(&(depth, name.to_string())).copied().unwrap_or(0);
+    let all = format!("{ranges:#?}");
+    assert_eq!(ranges.get(&(0, "open at the end".to_string())), Some(&0), "{all}");
+    assert_eq!((count(0, "step 1"), count(0, "step 2"), count(0, "step 3")), (1, 1, 0), "{all}");
+    assert_eq!((count(0, "commit"), count(1, "finite check"), count(1, "optimizer")), (2, 2, 2), "{all}");
+    assert_eq!((count(1, "micro-batch 0"), count(1, "micro-batch 1")), (2, 2), "{all}");
+    assert_eq!((count(2, "upload"), count(2, "forward"), count(2, "backward")), (4, 4, 4), "{all}");
+    // Forward once, and once more on the way back, for each of four micro-batches: in the forward and the backward range.
+    let blocks = ranges.keys().filter(|(depth, name)| *depth == 3 && name.starts_with("stages.")).count();
+    assert_eq!(blocks, 11, "MobileNetV3-Small has eleven blocks (Howard et al. 2019, table 2)\n{all}");
+    for layer in ["stem", "stages.0.0", "head.features"] {
+        assert_eq!(count(3, layer), 8, "{layer}\n{all}");
+    }
+    assert_eq!(count(3, "head"), 4, "{all}");
+
+    let alone = folder.join("alone");
+    Outcome::of(&mut train(&folder.join("data"), &alone, flags)).succeeded();
+    assert!(files_differ(&watched, &alone, &["weights-last.safetensors"]).is_empty());
+}
+
+/// Whether a run is watched does not decide whether it runs.
+#[test]
+fn a_profiler_that_cannot_be_loaded_does_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    picture_folder(&folder.path().join("data"), 10);
+    let flags = "--model mobilenet_v3_small --batch-size 4 --epochs 1 --max-steps 1 --workers 1 --quiet";
+    let mut command = train(&folder.path().join("data"), &folder.path().join("run"), flags);
+    command.env("NVTX_INJECTION64_PATH", folder.path().join("not-there.so"));
+    Outcome::of(&mut command).succeeded();
+}
