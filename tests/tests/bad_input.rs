@@ -215,7 +215,7 @@ fn values_that_cannot_be_are_refused_before_anything_is_written() {
         ("--micro-batch 9223372036854775807", "micro-batch is 9223372036854775807"),
         ("--class-weights 1,1e308,1", "weight of class 2 is 1"),
         ("--workers 1000000", "loader threads is 1000000; it must lie between 0 and 1024"),
-        ("--lr 1e30", "between 0.000000000001 and 1000"),
+        ("--lr 1e30", "and 1000"),
         ("--max-steps 18446744073709551615", "steps is 18446744073709551615"),
         ("--batch-size 4 --batch-size 8", "--batch-size"),
         ("--quiet --verbose", "--verbose"),

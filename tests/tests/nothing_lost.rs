@@ -19,7 +19,7 @@ impl Bench {
     fn new() -> Self {
         let folder = tempdir().unwrap();
         let data = folder.path().join("data");
-        picture_folder(&data, 24);
+        picture_folder(&data, 36);
         Self { folder, data }
     }
 

@@ -12,9 +12,9 @@ const TOOL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/c/count_ranges.c");
 /// The counting tool, compiled. A C compiler is here wherever Rust links.
 fn tool(folder: &Path) -> PathBuf {
     let library = folder.join("libcount_ranges.so");
-    let compiled =
-        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library).arg(TOOL);
-    assert!(compiled.status().unwrap().success(), "the counting tool does not compile");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library).arg(TOOL);
+    assert!(compiler.status().unwrap().success(), "the counting tool does not compile");
     library
 }
 

@@ -41,7 +41,7 @@ pub struct TrainConfig {
     /// Stops after this many optimizer steps, 1 to 10^9, if that is sooner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u64>,
-    /// Peak learning rate, 1e-12 to 1000.
+    /// Peak learning rate, 1e-37 to 1000.
     pub lr: f64,
     /// Share of all steps in which the learning rate rises linearly to its peak, in `[0, 1]`.
     pub warmup: f64,
@@ -83,8 +83,8 @@ pub enum OptimizerConfig {
 pub const MOST_SAMPLES: usize = 1 << 20;
 /// The most passes over a data set, and the most steps that anything is apart.
 pub(crate) const MOST_TIMES: u64 = 1_000_000_000;
-/// Learning rates.
-pub(crate) const RATES: RangeInclusive<f64> = 1e-12..=1e3;
+/// Learning rates; less than the least is no normal float32.
+pub(crate) const RATES: RangeInclusive<f64> = 1e-37..=1e3;
 /// Norms that gradients are scaled down to.
 pub(crate) const NORMS: RangeInclusive<f64> = 1e-12..=1e12;
 /// TOML has no larger whole numbers.

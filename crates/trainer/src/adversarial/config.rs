@@ -33,9 +33,9 @@ pub struct AdversarialConfig {
     pub norm_group: usize,
     /// What each side wants of the scores.
     pub loss: AdversarialLoss,
-    /// Learning rate of the generator, 1e-12 to 1000.
+    /// Learning rate of the generator, 1e-37 to 1000.
     pub lr: f64,
-    /// Learning rate of the discriminator, 1e-12 to 1000.
+    /// Learning rate of the discriminator, 1e-37 to 1000.
     pub lr_discriminator: f64,
     /// Share of the run, at its end, in which both learning rates fall linearly to nothing, in `[0, 1]`.
     pub cooldown: f64,
