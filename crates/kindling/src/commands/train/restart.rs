@@ -2,7 +2,6 @@
 //! and not before.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,6 +10,7 @@ use kindling_trainer::{Faults, TrainError};
 
 use super::Args;
 use crate::Done;
+use crate::output::note;
 
 /// Continues `run` in a new process if `error` is the loss of the device, something is saved, and restarts are left; this
 /// process then becomes the new one. Otherwise the error remains.
@@ -21,8 +21,7 @@ pub(super) fn after(error: anyhow::Error, args: &Args, run: &Path, faults: &Faul
     };
     let Some(left) = args.restart_on_device_loss.checked_sub(1).filter(|_| saved) else { return Err(error) };
     if !args.quiet {
-        // Whoever reads this may be gone.
-        let _ = writeln!(std::io::stderr(), "{error:#}; going on in a new process, {left} more may follow");
+        note!("{error:#}; going on in a new process, {left} more may follow");
     }
     let mut command = Command::new(std::env::current_exe().context("this command cannot be found again")?);
     command.args(arguments(args, run, left)).env("KINDLING_FAULT", faults.remaining());
