@@ -223,20 +223,15 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// Saves the steps before what ended the run: a step that failed changed nothing.
     fn ended_by(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
         let step = self.state.progress.step;
-        let readable = !(error.is_device_lost() && self.host_copy.is_kept());
-        if self.saved != Some(step) && step > 0 && readable {
+        if self.saved != Some(step) && step > 0 && self.host_copy.is_device_readable(&error) {
             // If this fails too, the first error is the one to report.
             let _ = self.checkpoint(observer);
         }
-        let mut error = error;
-        if self.saved != Some(step)
-            && let Some((copied, path)) = self.host_copy.save(self.saved, &self.checkpoints)
-        {
-            self.saved = Some(copied);
-            error = error.of_lost_device();
-            let _ = self.emit(Event::Checkpoint { step: copied, path }, observer);
+        let (error, rescued) = self.host_copy.rescue(error, step, &mut self.saved, &self.checkpoints);
+        if let Some(checkpoint) = rescued {
+            let _ = self.emit(checkpoint, observer);
         }
-        error.with_saved(self.saved)
+        error
     }
 
     fn epochs(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {

@@ -10,9 +10,10 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use kindling_memory::{has_pages, with_own_allocations};
-use kindling_runs::EventLog;
+use kindling_runs::{Event, EventLog};
 
 use crate::checkpoint::{Checkpoints, Kept, Snapshot};
+use crate::error::TrainError;
 use crate::recovery::make_room;
 use crate::state::TrainState;
 
@@ -34,9 +35,9 @@ impl HostCopy {
         Self { kept: has_pages(device), newest: None, taken: Instant::now(), seconds: 0.0 }
     }
 
-    /// Whether there is memory besides the host's that can be lost.
-    pub(crate) fn is_kept(&self) -> bool {
-        self.kept
+    /// Whether the state can still be read where it was computed, after `error`.
+    pub(crate) fn is_device_readable(&self, error: &TrainError) -> bool {
+        !(self.kept && error.is_device_lost())
     }
 
     /// Copies a committed state, if it is time to. A copy that fails leaves the one before it.
@@ -52,8 +53,23 @@ impl HostCopy {
         (self.taken, self.seconds) = (Instant::now(), began.elapsed().as_secs_f64());
     }
 
+    /// The end of a run whose step `step` was committed: where that step could not be saved, the copy is, and what ended the run
+    /// was the loss of the device. Returns the error, which says what is saved, and the event to tell of.
+    pub(crate) fn rescue(
+        &self,
+        error: TrainError,
+        step: u64,
+        saved: &mut Option<u64>,
+        checkpoints: &Checkpoints,
+    ) -> (TrainError, Option<Event>) {
+        let copy = if *saved == Some(step) { None } else { self.save(*saved, checkpoints) };
+        let Some((step, path)) = copy else { return (error.with_saved(*saved), None) };
+        *saved = Some(step);
+        (error.of_lost_device().with_saved(*saved), Some(Event::Checkpoint { step, path }))
+    }
+
     /// Saves the copy as a checkpoint if it is of a later step than the newest one; its step and the name of its folder.
-    pub(crate) fn save(&self, saved: Option<u64>, checkpoints: &Checkpoints) -> Option<(u64, String)> {
+    fn save(&self, saved: Option<u64>, checkpoints: &Checkpoints) -> Option<(u64, String)> {
         let copy = self.newest.as_ref()?;
         let step = copy.progress.step;
         if saved.is_some_and(|saved| saved >= step) {

@@ -211,19 +211,14 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     /// Saves the iterations before what ended the run, as a run of one network does.
     fn ended_by(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
         let step = self.state.progress.step;
-        let readable = !(error.is_device_lost() && self.host_copy.is_kept());
-        if self.saved != Some(step) && step > 0 && readable {
+        if self.saved != Some(step) && step > 0 && self.host_copy.is_device_readable(&error) {
             let _ = self.checkpoint(observer);
         }
-        let mut error = error;
-        if self.saved != Some(step)
-            && let Some((copied, path)) = self.host_copy.save(self.saved, &self.checkpoints)
-        {
-            self.saved = Some(copied);
-            error = error.of_lost_device();
-            let _ = self.emit(Event::Checkpoint { step: copied, path }, observer);
+        let (error, rescued) = self.host_copy.rescue(error, step, &mut self.saved, &self.checkpoints);
+        if let Some(checkpoint) = rescued {
+            let _ = self.emit(checkpoint, observer);
         }
-        error.with_saved(self.saved)
+        error
     }
 
     fn iterations(&mut self, preview: &mut dyn Preview<G>, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
