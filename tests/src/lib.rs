@@ -12,6 +12,7 @@ mod pictures;
 mod run;
 mod same;
 mod tensors;
+mod watch;
 
 pub use chance::Chance;
 pub use command::{Outcome, kindling, sentence_of, train};
@@ -25,3 +26,4 @@ pub use same::{
     resume, same_bits, same_scores, steps_apart,
 };
 pub use tensors::{Stored, Tensors, read_tensors, write_tensors};
+pub use watch::watched;

@@ -1,12 +1,13 @@
 //! Image files to [`Image`], within limits: a hostile header cannot make us allocate.
 
-use std::fs::File;
+use kindling_files as files;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
 use image::error::LimitErrorKind;
 use image::{ColorType, DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
+use crate::room::reserve;
 use crate::{DataError, Image};
 
 /// The longest side of an image that is read, in pixels.
@@ -17,6 +18,8 @@ pub const MAX_PIXELS: u64 = 1 << 26;
 pub const MAX_FILE_BYTES: u64 = 512 << 20;
 /// What a decoder may allocate, its output included, in bytes.
 const MAX_DECODER_BYTES: u64 = 768 << 20;
+/// What a PNG may hold besides its pixels: text, profiles.
+const MAX_PNG_EXTRAS: u64 = 32 << 20;
 /// How much of a file is read to find its header, before the whole file is tried.
 const HEADER_BYTES: u64 = 64 << 10;
 
@@ -40,7 +43,21 @@ pub struct Header {
 /// [`DataError::Io`], [`DataError::TooLarge`] (beyond [`MAX_SIDE`], [`MAX_PIXELS`] or [`MAX_FILE_BYTES`]) and
 /// [`DataError::Unreadable`] (unknown format, damaged or truncated), each with the path.
 pub fn read_image(path: &Path) -> Result<Image, DataError> {
-    decode_image(path, &read_bytes(path, MAX_FILE_BYTES)?)
+    let start = read_bytes(path, HEADER_BYTES)?;
+    let of_file = file_bytes(path)?;
+    let needed = match bytes_to_decode(path, &start) {
+        Ok(needed) => needed + of_file,
+        // The header lies farther behind, or there is none.
+        Err(DataError::Unreadable { .. }) => of_file,
+        Err(other) => return Err(other),
+    };
+    let held = reserve(path, needed)?;
+    let whole = if (start.len() as u64) < HEADER_BYTES { start } else { read_bytes(path, MAX_FILE_BYTES)? };
+    if needed > of_file {
+        return decode(path, &whole);
+    }
+    drop(held);
+    decode_image(path, &whole)
 }
 
 /// As [`read_image`], from bytes that are called `path` in errors.
@@ -48,6 +65,22 @@ pub fn read_image(path: &Path) -> Result<Image, DataError> {
 /// # Errors
 /// As [`read_image`].
 pub fn decode_image(path: &Path, bytes: &[u8]) -> Result<Image, DataError> {
+    let _held = reserve(path, bytes_to_decode(path, bytes)?)?;
+    decode(path, bytes)
+}
+
+/// What decoding takes at its fullest, by the header: what the decoder makes and works with, and the values as floats.
+fn bytes_to_decode(path: &Path, bytes: &[u8]) -> Result<u64, DataError> {
+    let decoder = decoder_for(path, bytes)?;
+    let (width, height) = decoder.dimensions();
+    let channels = if decoder.color_type().has_color() { 3 } else { 1 };
+    let floats = u64::from(width) * u64::from(height) * channels * size_of::<f32>() as u64;
+    // Decoders of JPEG keep the planes of an image beside it.
+    let planes = if image::guess_format(bytes).ok() == Some(ImageFormat::Jpeg) { decoder.total_bytes() } else { 0 };
+    Ok(decoder.total_bytes() + planes + floats)
+}
+
+fn decode(path: &Path, bytes: &[u8]) -> Result<Image, DataError> {
     let decoder = decoder_for(path, bytes)?;
     let decoded = DynamicImage::from_decoder(decoder).map_err(|error| name_error(path, error))?;
     if image::guess_format(bytes).ok() == Some(ImageFormat::Jpeg) && !jpeg_is_complete(bytes) {
@@ -80,12 +113,11 @@ pub(crate) fn header_of(path: &Path, bytes: &[u8]) -> Result<Header, DataError> 
     Ok(Header { width: width as usize, height: height as usize, channels })
 }
 
-/// The first `limit` bytes of a regular file. Files beyond [`MAX_FILE_BYTES`] are refused.
-fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
+/// The size of a regular file. Files beyond [`MAX_FILE_BYTES`] are refused.
+fn file_bytes(path: &Path) -> Result<u64, DataError> {
     let io = |cause| DataError::Io { path: path.to_owned(), cause };
     let meta = std::fs::metadata(path).map_err(io)?;
     if !meta.is_file() {
-        // Opening a pipe would wait for ever.
         return Err(unreadable(path, "it is not a file"));
     }
     if meta.len() > MAX_FILE_BYTES {
@@ -96,8 +128,14 @@ fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
             limit: megabytes(MAX_FILE_BYTES),
         });
     }
-    let mut bytes = Vec::with_capacity(meta.len().min(limit) as usize);
-    File::open(path).map_err(io)?.take(limit).read_to_end(&mut bytes).map_err(io)?;
+    Ok(meta.len())
+}
+
+/// The first `limit` bytes of a regular file. Files beyond [`MAX_FILE_BYTES`] are refused.
+fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
+    let io = |cause| DataError::Io { path: path.to_owned(), cause };
+    let mut bytes = Vec::with_capacity(file_bytes(path)?.min(limit) as usize);
+    files::open(path).map_err(io)?.take(limit).read_to_end(&mut bytes).map_err(io)?;
     Ok(bytes)
 }
 
@@ -109,7 +147,8 @@ fn decoder_for<'a>(path: &Path, bytes: &'a [u8]) -> Result<impl ImageDecoder + '
         _ => return Err(unreadable(path, "it is not a PNG, JPEG or TIFF")),
     };
     let mut limits = Limits::default();
-    limits.max_alloc = Some(MAX_DECODER_BYTES);
+    // For PNG this is what its decoder allocates besides the image, whose size is checked below.
+    limits.max_alloc = Some(if format == ImageFormat::Png { MAX_PNG_EXTRAS } else { MAX_DECODER_BYTES });
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     reader.limits(limits);
     let decoder = reader.into_decoder().map_err(|error| name_error(path, error))?;

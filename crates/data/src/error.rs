@@ -75,6 +75,16 @@ pub enum DataError {
         /// How many it needs.
         needed: usize,
     },
+    /// Decoding takes more memory than there is.
+    #[error("{path:?} cannot be decoded: that takes {} MiB, and {reason}; give more memory, or make the image smaller", bytes.div_ceil(1 << 20))]
+    NoRoom {
+        /// The file.
+        path: PathBuf,
+        /// What decoding takes.
+        bytes: u64,
+        /// Who refused, and why.
+        reason: String,
+    },
     /// A source without samples was given where some are needed.
     #[error("there are no samples to {purpose}")]
     NoSamples {

@@ -1,6 +1,6 @@
 //! Kinds of files that hold images.
 
-use std::fs::File;
+use kindling_files as files;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -78,10 +78,7 @@ impl Format for Pictures {
 /// The first bytes of a regular file, at most as many as asked for; none if it cannot be read.
 pub fn first_bytes(path: &Path, at_most: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // Opening a pipe would wait for ever.
-    if std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
-        && let Ok(file) = File::open(path)
-    {
+    if let Ok(file) = files::open(path) {
         let _ = file.take(at_most).read_to_end(&mut bytes);
     }
     bytes

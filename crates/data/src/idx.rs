@@ -2,7 +2,7 @@
 //!
 //! Source: "The IDX file format", Y. LeCun, C. Cortes and C. Burges, on the MNIST page.
 
-use std::fs::File;
+use kindling_files as files;
 use std::io::Read;
 use std::path::Path;
 
@@ -32,9 +32,9 @@ pub struct Idx {
 pub fn read_idx(path: &Path) -> Result<Idx, DataError> {
     let io = |cause| DataError::Io { path: path.to_owned(), cause };
     let mut start = [0; 2];
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = files::open(path).map_err(io)?;
     let packed = file.read_exact(&mut start).is_ok() && start == [0x1f, 0x8b];
-    let file = File::open(path).map_err(io)?;
+    let file = files::open(path).map_err(io)?;
     let parsed = if packed { parse(GzDecoder::new(file)) } else { parse(file) };
     parsed.map_err(|problem| match problem {
         Problem::Nonsense(reason) => DataError::Unreadable { path: path.to_owned(), reason },

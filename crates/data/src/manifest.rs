@@ -4,6 +4,7 @@
 //! description. A label with `;` makes the data set one of several classes a sample: `a;b` is both, `;` is neither. In
 //! JSON Lines a label may be a list instead.
 
+use kindling_files as files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,9 @@ use crate::{DataError, Opened, Opening, Split, Task};
 
 /// The largest manifest that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
+/// The longest value of a table and the longest line of JSON, in bytes: paths end at 4096 nearly everywhere.
+const MAX_VALUE: usize = 64 << 10;
+const MAX_LINE: usize = 1 << 20;
 /// The columns that are understood.
 const COLUMNS: [&str; 5] = ["path", "label", "split", "group", "weight"];
 
@@ -67,12 +71,7 @@ pub fn parse_manifest(text: &[u8], json_lines: bool) -> Result<(Vec<Row>, BTreeS
 /// [`DataError::Manifest`] with the line, files that cannot be read included, and any [`DataError`] of splits.
 pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
     let io = |cause| DataError::Io { path: path.to_owned(), cause };
-    let size = std::fs::metadata(path).map_err(io)?.len();
-    if size > MAX_BYTES {
-        let (what, limit) = (format!("{} MiB", size >> 20), format!("{} MiB", MAX_BYTES >> 20));
-        return Err(DataError::TooLarge { path: path.to_owned(), what, limit });
-    }
-    let text = std::fs::read(path).map_err(io)?;
+    let text = files::read(path, MAX_BYTES).map_err(io)?;
     let at = |(line, reason): (u64, String)| DataError::Manifest { path: path.to_owned(), line, reason };
     let json_lines = !path.extension().is_some_and(|have| have.eq_ignore_ascii_case("csv"));
     let (rows, strangers) = parse_manifest(&text, json_lines).map_err(at)?;
@@ -146,7 +145,7 @@ type Rows = (Vec<Row>, BTreeSet<String>);
 
 fn csv_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
     let mut records = Records::of(text);
-    let (_, header) = records.next().unwrap_or((1, vec![]));
+    let (_, header) = records.next().unwrap_or(Ok((1, vec![])))?;
     let mut columns: [Option<usize>; COLUMNS.len()] = Default::default();
     let mut strangers = BTreeSet::new();
     for (place, name) in header.iter().enumerate() {
@@ -166,7 +165,8 @@ fn csv_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
         }
     }
     let mut rows = Vec::new();
-    for (line, record) in records {
+    for record in records {
+        let (line, record) = record?;
         if record.len() != header.len() {
             return Err((line, format!("{} values stand under {} columns", record.len(), header.len())));
         }
@@ -208,7 +208,7 @@ impl<'a> Records<'a> {
 }
 
 impl Iterator for Records<'_> {
-    type Item = (u64, Vec<Vec<u8>>);
+    type Item = Result<(u64, Vec<Vec<u8>>), (u64, String)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         // What the record before left of its end of line, and empty lines.
@@ -226,13 +226,20 @@ impl Iterator for Records<'_> {
             self.line += self.rest[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
             self.rest = &self.rest[read..];
             field.extend_from_slice(&buffer[..written]);
+            if field.len() > MAX_VALUE {
+                self.rest = &[];
+                return Some(Err((
+                    line,
+                    format!("a value is longer than {MAX_VALUE} bytes (is a quotation mark missing?)"),
+                )));
+            }
             match result {
                 // At the end of the text, reading on says that there is no more.
                 csv_core::ReadFieldResult::InputEmpty | csv_core::ReadFieldResult::OutputFull => {}
                 csv_core::ReadFieldResult::Field { record_end } => {
                     fields.push(std::mem::take(&mut field));
                     if record_end {
-                        return Some((line, fields));
+                        return Some(Ok((line, fields)));
                     }
                 }
                 csv_core::ReadFieldResult::End => return None,
@@ -248,6 +255,9 @@ fn json_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
             continue;
         }
         let wrong = |reason: String| (line, reason);
+        if bytes.len() > MAX_LINE {
+            return Err(wrong(format!("it is longer than {MAX_LINE} bytes")));
+        }
         let mut object: serde_json::Map<String, Value> =
             serde_json::from_slice(bytes).map_err(|error| wrong(format!("it is not a JSON object: {error}")))?;
         let mut take = |name: &str| object.remove(name).filter(|value| !value.is_null());

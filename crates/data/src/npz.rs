@@ -1,5 +1,6 @@
 //! NumPy's archives: a zip file of arrays, packed or not.
 
+use kindling_files as files;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ impl Npz {
     /// # Errors
     /// [`DataError::Io`] and [`DataError::Unreadable`], with the path.
     pub fn open(path: &Path) -> Result<Self, DataError> {
-        let file = File::open(path).map_err(|cause| DataError::Io { path: path.to_owned(), cause })?;
+        let file = files::open(path).map_err(|cause| DataError::Io { path: path.to_owned(), cause })?;
         let archive = ZipArchive::new(BufReader::new(file)).map_err(|error| DataError::Unreadable {
             path: path.to_owned(),
             reason: format!("it is no .npz: {error}"),
@@ -141,7 +142,7 @@ impl Npz {
     fn array(&mut self, name: &str) -> Result<(NpyHeader, Box<dyn Read>), DataError> {
         let place = self.place(name)?;
         let start = |path: &Path| -> std::io::Result<Box<dyn Read>> {
-            let mut file = File::open(path)?;
+            let mut file = files::open(path)?;
             file.seek(SeekFrom::Start(place.start))?;
             let packed = file.take(place.packed);
             // What unpacks to more than it says is cut off.

@@ -1,6 +1,6 @@
 //! Images of one size that lie one behind the other, in memory or in a file.
 
-use std::fs::File;
+use kindling_files as files;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl ImageStack {
             Bytes::Memory(bytes) => Ok(bytes[index * size..(index + 1) * size].to_vec()),
             Bytes::File { path, from } => {
                 let io = |cause| DataError::Io { path: path.clone(), cause };
-                let mut file = File::open(path).map_err(io)?;
+                let mut file = files::open(path).map_err(io)?;
                 file.seek(SeekFrom::Start(from + index as u64 * size as u64)).map_err(io)?;
                 let mut samples = vec![0; size];
                 file.read_exact(&mut samples).map_err(io)?;

@@ -1,5 +1,6 @@
 //! How long each stage of the way from a file to a batch takes.
 
+use kindling_files as files;
 use std::time::{Duration, Instant};
 
 use crate::source::guarded;
@@ -38,7 +39,7 @@ pub fn measure_stages(
         };
         guarded(source, index, || {
             let began = Instant::now();
-            let read = source.file(index).and_then(|path| Some((path, std::fs::read(path).ok()?)));
+            let read = source.file(index).and_then(|path| Some((path, files::read(path, crate::MAX_FILE_BYTES).ok()?)));
             // A file that is no picture is left to its source.
             let decoded = read.and_then(|(path, bytes)| {
                 let began = add(0, began, bytes.len());

@@ -141,14 +141,18 @@ impl RunConfig {
 
     /// The network with the initial weights of the seed.
     pub(crate) fn network(&self, device: &Device) -> Result<Network> {
-        let options = ModelOptions {
+        Ok(self.zoo_model()?.build(&self.model_options(), device)?.freeze(self.model.freeze))
+    }
+
+    /// What the network is built with.
+    pub(crate) fn model_options(&self) -> ModelOptions {
+        ModelOptions {
             in_channels: self.data.preprocess.channels,
             classes: self.data.classes.len(),
             drop_rate: self.model.drop_rate,
             drop_path_rate: self.model.drop_path_rate,
             seed: self.train.seed,
-        };
-        Ok(self.zoo_model()?.build(&options, device)?.freeze(self.model.freeze))
+        }
     }
 
     /// The network with a run's best weights, or its last, without gradients.

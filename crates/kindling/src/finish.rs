@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use burn::tensor::Device;
 use kindling_data::{Dataset, Preprocess, Split, Task, png_of};
+use kindling_files as files;
 use kindling_layers::parameters;
 use kindling_runs::{Environment, Event, EventLog, Metrics, Report, RunDir, SamplePicture, Score};
 use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Trainer, evaluate};
@@ -80,7 +81,8 @@ impl Finished<'_> {
     }
 
     fn report(&self, metrics: &Metrics, test: &Evaluation) -> Result<()> {
-        let config_toml = std::fs::read_to_string(self.run.config()).context("reading the run's configuration")?;
+        let config_toml = files::read_to_string(&self.run.config(), files::MAX_TEXT_BYTES)
+            .context("reading the run's configuration")?;
         let events = EventLog::read(&self.run.events())?;
         let pictures = pictures(self.dataset, &self.config.data.preprocess, &test.predictions)?;
         let name = self.run.path().file_name().unwrap_or_default().to_string_lossy();

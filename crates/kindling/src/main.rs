@@ -1,5 +1,7 @@
 //! The `kindling` command: parse, call, print. The work is done by the libraries under it.
 
+#[cfg(unix)]
+mod abort;
 mod allocator;
 mod cli;
 mod commands;
@@ -38,10 +40,13 @@ pub(crate) enum Done {
 
 fn main() -> ExitCode {
     allocator::keep_pages();
+    #[cfg(unix)]
+    abort::explain_failed_allocations();
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(help) => return say(&help),
     };
+    memory::limit_to_system();
     quiet_panics();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         kindling_runs::check_kill().map_err(anyhow::Error::msg)?;

@@ -5,14 +5,14 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use burn::tensor::Device;
-use kindling_data::Preprocess;
+use kindling_data::{Preprocess, keep_decoders_within};
 use kindling_layers::Freeze;
 use kindling_layers::trace::Trace;
 use kindling_memory::planner::{self, OptimizerKind, Situation, Target};
-use kindling_memory::{Ballast, MemorySize, Meter, hold_ballast, limit_host};
+use kindling_memory::{Ballast, MemorySize, Meter, SystemLimit, grant_host, hold_ballast, limit_host, tightest_limit};
 use kindling_runs::DeviceFacts;
 use kindling_trainer::{OptimizerConfig, Plan, Recompute};
-use kindling_zoo::{Network, models};
+use kindling_zoo::{Network, find, models};
 
 use crate::config::{DataConfig, ModelConfig, RunConfig};
 use crate::device::cuda;
@@ -89,8 +89,10 @@ impl MemoryBudget {
     /// have of a GPU, and what its context takes, is not part of the rest.
     pub(crate) fn impose(self, device: &Device, facts: &DeviceFacts) -> Result<Imposed> {
         let on_gpu = device.memory_pool_usage().is_some();
-        let total = if on_gpu { facts.device_memory_bytes } else { installed() };
+        let total = if on_gpu { facts.device_memory_bytes } else { tightest_limit().map(|limit| limit.bytes) };
         let bytes = match (self, total) {
+            // More than the system allows would end with the system killing the process.
+            (Self::Bytes(bytes), Some(total)) if !on_gpu => bytes.min(total),
             (Self::Bytes(bytes), _) => bytes,
             (Self::Percent(share), Some(total)) => (total as f64 * share / 100.0) as u64,
             (Self::Percent(_), None) => {
@@ -124,31 +126,42 @@ impl MemoryBudget {
     }
 }
 
-/// The memory of this machine in bytes: what its control group allows, if that is less than what is installed.
-fn installed() -> Option<u64> {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
-    let kilobytes = read("/proc/meminfo")?
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())?;
-    let allowed = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse::<u64>().ok());
-    Some(allowed.unwrap_or(u64::MAX).min(kilobytes * 1024))
+/// Share of the system's limit that is used where nothing else is asked for: the rest is for whoever shares it.
+const DEFAULT_SHARE: f64 = 0.9;
+
+/// The budget of a process nobody gave one, and the limit it is a share of.
+pub(crate) fn default_budget() -> Option<(u64, SystemLimit)> {
+    let limit = tightest_limit()?;
+    Some(((limit.bytes as f64 * DEFAULT_SHARE) as u64, limit))
+}
+
+/// Limits this process to a share of what the system lets it have, so that it stops with a sentence before it is killed.
+pub(crate) fn limit_to_system() {
+    keep_decoders_within(|bytes| Ok(Box::new(grant_host(bytes)?)));
+    if let Some((bytes, _)) = default_budget() {
+        limit_host(bytes);
+    }
 }
 
 /// Where a run starts. With a budget, with what the planner says will fit; on a CPU without one, with one normalisation
-/// group at a time, which larger micro-batches do not make faster; on a GPU with the whole batch. What does not fit is
-/// found out, and room is made use of.
+/// group at a time, which larger micro-batches do not make faster, and with recomputation if the system's limit asks for
+/// it; on a GPU with the whole batch. What does not fit is found out, and room is made use of.
 pub(crate) fn starting_plan(config: &RunConfig, network: &Network, device: &Device, budget: Option<u64>) -> Plan {
     let group = config.train.largest_group();
     let fixed = config.train.recompute;
-    let Some(budget) = budget else {
-        let most = if device.memory_pool_usage().is_some() { config.train.batch_size } else { group };
-        return Plan { micro_batch: most, recompute: fixed.unwrap_or(Recompute::None) };
+    let (most, budget) = match (budget, default_budget()) {
+        (None, _) if device.memory_pool_usage().is_some() => {
+            return Plan { micro_batch: config.train.batch_size, recompute: fixed.unwrap_or(Recompute::None) };
+        }
+        (Some(budget), _) => (usize::MAX, budget),
+        (None, Some((share, _))) => (group, share),
+        (None, None) => (group, u64::MAX),
     };
     let trace = trace(config, network);
     let levels = fixed.map_or(Recompute::ALL.to_vec(), |level| vec![level]);
     let fitting = levels.iter().find_map(|&recompute| {
         let (micro_batch, _) = planner::largest_micro_batch(&trace, &situation(config, recompute, device), budget)?;
-        Some(Plan { micro_batch, recompute })
+        Some(Plan { micro_batch: micro_batch.min(most), recompute })
     });
     // If nothing is predicted to fit, the least is tried: a prediction is no refusal.
     let least = Plan { micro_batch: group, recompute: levels.last().copied().unwrap_or(Recompute::None) };
@@ -202,7 +215,7 @@ pub(crate) fn does_not_fit(config: &RunConfig, network: &Network, device: &Devic
     for layer in layers.iter().take(LAYERS) {
         lines.push(format!("  {:>10}  {} ({})", MemorySize(layer.kept).to_string(), layer.name, layer.kind));
     }
-    let Some(budget) = budget else { return lines.join("\n") };
+    let Some(budget) = budget.or(default_budget().map(|(share, _)| share)) else { return lines.join("\n") };
     let smallest = situation(config, config.train.recompute.unwrap_or(Recompute::Blocks), device);
     let fits = |model: &str, size: usize, norm_group: usize| -> bool {
         let altered = RunConfig {
@@ -213,9 +226,10 @@ pub(crate) fn does_not_fit(config: &RunConfig, network: &Network, device: &Devic
             },
             ..config.clone()
         };
-        let Ok(network) = altered.initial_network(&Device::flex()) else { return false };
+        // Of the layers alone: memory is what there is none of.
+        let Ok(trace) = find(model).and_then(|model| model.trace(&altered.model_options(), size)) else { return false };
         let situation = Situation { norm_group, ..smallest };
-        planner::largest_micro_batch(&trace(&altered, &network.0), &situation, budget).is_some()
+        planner::largest_micro_batch(&trace, &situation, budget).is_some()
     };
     let (size, group) = (config.data.preprocess.size, config.train.norm_group);
     lines.push(format!("what would fit into {}, by the planner:", MemorySize(budget)));

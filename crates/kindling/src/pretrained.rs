@@ -1,6 +1,6 @@
 //! Pretrained weights files in the cache.
 
-use std::fs::File;
+use kindling_files as files;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,7 @@ pub(crate) fn normalisation(known: &Pretrained, channels: usize) -> Normalisatio
 }
 
 fn sha256(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
+    let mut file = files::open(path)?;
     let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
     loop {
         match file.read(&mut buffer)? {

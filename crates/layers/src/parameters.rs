@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{DType, Tensor, TensorData};
 
-use crate::room;
+use crate::{plain, room};
 
 /// Whether a tensor of this name is state rather than a parameter.
 pub fn is_state(name: &str) -> bool {
@@ -112,6 +112,59 @@ pub fn read<M: Module>(model: &M) -> Result<BTreeMap<String, TensorData>, String
         }
     }
     let mut visitor = Read { path: ModulePath::default(), found: Ok(BTreeMap::new()) };
+    model.visit(&mut visitor);
+    visitor.found
+}
+
+/// A tensor of a model that has not been read.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    flat: Tensor<1>,
+    shape: Vec<usize>,
+}
+
+impl Handle {
+    /// Its shape.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// What its numbers are.
+    pub fn dtype(&self) -> DType {
+        self.flat.dtype()
+    }
+
+    /// Reads it to the host, as one dimension.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn read(&self) -> Result<TensorData, String> {
+        room::ask_for_copy(&self.flat)?;
+        self.flat.clone().try_into_data().map_err(|error| error.to_string())
+    }
+}
+
+/// Every float tensor of a model, to be read one at a time.
+pub fn handles<M: Module>(model: &M) -> BTreeMap<String, Handle> {
+    struct Handles {
+        path: ModulePath,
+        found: BTreeMap<String, Handle>,
+    }
+    impl ModuleVisitor for Handles {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.enter(name, container);
+        }
+        fn exit_module(&mut self, _name: &str, container: &str) {
+            self.path.exit(container);
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let value = plain(param.val());
+            let shape = value.shape().as_slice().to_vec();
+            let flat = value.reshape([shape.iter().product::<usize>()]);
+            self.found.insert(self.path.to_string(), Handle { flat, shape });
+        }
+    }
+    let mut visitor = Handles { path: ModulePath::default(), found: BTreeMap::new() };
     model.visit(&mut visitor);
     visitor.found
 }

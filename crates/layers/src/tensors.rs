@@ -13,66 +13,118 @@ pub type Tensors = BTreeMap<String, TensorData>;
 /// The key of a document's metadata that is ours.
 const NOTE: &str = "kindling";
 
-/// Tensors, and a note about what they are, as a safetensors document that has yet to be written.
-///
-/// The same tensors and note give the same bytes: names are written in order, and there is one metadata key, for the
-/// format's library writes several in any order. It borrows the tensors: writing it takes no second copy of them.
-#[derive(Debug)]
-pub struct Document<'a> {
-    header: Vec<u8>,
-    tensors: Vec<&'a TensorData>,
+/// A tensor of a document: all but its numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is called.
+    pub name: String,
+    /// What its numbers are.
+    pub dtype: DType,
+    /// How many of them there are along each axis.
+    pub shape: Vec<usize>,
 }
 
-impl<'a> Document<'a> {
-    /// The document of these tensors.
-    ///
-    /// # Errors
-    /// A sentence if a tensor has a type that files of Kindling do not hold: they hold f32, f64, and i64 for counters.
-    pub fn new(tensors: &'a Tensors, note: Option<&str>) -> Result<Self, String> {
-        let mut typed = Vec::with_capacity(tensors.len());
-        for (name, data) in tensors {
-            let dtype = match data.dtype() {
-                DType::F32 => Dtype::F32,
-                DType::F64 => Dtype::F64,
-                DType::I64 => Dtype::I64,
-                other => return Err(format!("`{name}` is {other:?}, not f32, f64 or i64")),
-            };
-            typed.push((dtype, name, data));
+impl Entry {
+    fn bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.size()
+    }
+
+    fn dtype(&self) -> Result<Dtype, String> {
+        match self.dtype {
+            DType::F32 => Ok(Dtype::F32),
+            DType::F64 => Ok(Dtype::F64),
+            DType::I64 => Ok(Dtype::I64),
+            other => Err(format!("`{}` is {other:?}, not f32, f64 or i64", self.name)),
         }
-        // The format wants the widest numbers first, so that all are aligned.
-        typed.sort_by_key(|(dtype, name, _)| (Reverse(*dtype), *name));
-        let mut end = 0;
-        let infos = typed.iter().map(|(dtype, name, data)| {
-            let start = end;
-            end += data.as_bytes().len();
-            let shape = data.shape().as_slice().to_vec();
-            (name.to_string(), TensorInfo { dtype: *dtype, shape, data_offsets: (start, end) })
-        });
-        let metadata = note.map(|note| HashMap::from([(NOTE.to_string(), note.to_string())]));
-        let metadata = Metadata::new(metadata, infos.collect()).map_err(|error| error.to_string())?;
-        let mut header = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
-        header.resize(header.len().next_multiple_of(size_of::<u64>()), b' ');
-        Ok(Self { header, tensors: typed.into_iter().map(|(.., data)| data).collect() })
-    }
-
-    /// Writes it.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
-        out.write_all(&(self.header.len() as u64).to_le_bytes())?;
-        out.write_all(&self.header)?;
-        self.tensors.iter().try_for_each(|data| out.write_all(data.as_bytes()))
     }
 }
 
-/// The [`Document`] in memory.
+/// Writes a safetensors document tensor by tensor, so that no more than one of them need be in memory.
+///
+/// The same tensors and note give the same bytes: there is one metadata key, for the format's library writes several in
+/// any order. Tensors are expected with the widest numbers first, so that all are aligned as the format wants it, and in
+/// the order of their names.
+pub struct DocumentWriter<'a> {
+    out: &'a mut dyn Write,
+    expected: std::vec::IntoIter<Entry>,
+}
+
+impl<'a> DocumentWriter<'a> {
+    /// Writes the header of a document of these tensors, in any order, and a note about what they are.
+    ///
+    /// # Errors
+    /// Those of `out`, and [`io::ErrorKind::InvalidInput`] if a tensor has a type that files of Kindling do not hold: they
+    /// hold f32, f64, and i64 for counters.
+    pub fn new(out: &'a mut dyn Write, mut entries: Vec<Entry>, note: Option<&str>) -> io::Result<Self> {
+        let wrong = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
+        let types = entries.iter().map(|entry| entry.dtype().map(|_| ())).collect::<Result<(), String>>();
+        types.map_err(wrong)?;
+        entries.sort_by(|a, b| (Reverse(a.dtype().ok()), &a.name).cmp(&(Reverse(b.dtype().ok()), &b.name)));
+        let mut end = 0;
+        let mut infos = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            let start = end;
+            end += entry.bytes();
+            let (dtype, shape) = (entry.dtype().map_err(wrong)?, entry.shape.clone());
+            infos.push((entry.name.clone(), TensorInfo { dtype, shape, data_offsets: (start, end) }));
+        }
+        let metadata = note.map(|note| HashMap::from([(NOTE.to_string(), note.to_string())]));
+        let metadata = Metadata::new(metadata, infos).map_err(|error| wrong(error.to_string()))?;
+        let mut header = serde_json::to_vec(&metadata).map_err(|error| wrong(error.to_string()))?;
+        header.resize(header.len().next_multiple_of(size_of::<u64>()), b' ');
+        out.write_all(&(header.len() as u64).to_le_bytes())?;
+        out.write_all(&header)?;
+        Ok(Self { out, expected: entries.into_iter() })
+    }
+
+    /// Writes the next tensor.
+    ///
+    /// # Errors
+    /// Those of `out`, and [`io::ErrorKind::InvalidInput`] if another tensor comes next, or one of another size.
+    pub fn tensor(&mut self, name: &str, data: &TensorData) -> io::Result<()> {
+        let fits = |entry: &Entry| entry.name == name && entry.bytes() == data.as_bytes().len();
+        match self.expected.next() {
+            Some(entry) if fits(&entry) => self.out.write_all(data.as_bytes()),
+            other => {
+                let text = format!("`{name}` was to be written where {other:?} comes next");
+                Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+            }
+        }
+    }
+
+    /// Ends the document.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if a tensor is missing.
+    pub fn finish(mut self) -> io::Result<()> {
+        match self.expected.next() {
+            None => Ok(()),
+            Some(entry) => {
+                let text = format!("`{}` was not written", entry.name);
+                Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+            }
+        }
+    }
+}
+
+/// A safetensors document of tensors in memory, in memory.
 ///
 /// # Errors
-/// As [`Document::new`].
+/// A sentence if a tensor has a type that files of Kindling do not hold.
 pub fn to_bytes(tensors: &Tensors, note: Option<&str>) -> Result<Vec<u8>, String> {
+    let entry = |(name, data): (&String, &TensorData)| Entry {
+        name: name.clone(),
+        dtype: data.dtype(),
+        shape: data.shape().as_slice().to_vec(),
+    };
     let mut bytes = Vec::new();
-    Document::new(tensors, note)?.write_to(&mut bytes).map_err(|error| error.to_string())?;
+    let mut document = DocumentWriter::new(&mut bytes, tensors.iter().map(entry).collect(), note)
+        .map_err(|error| error.to_string())?;
+    let order = document.expected.clone();
+    for entry in order {
+        document.tensor(&entry.name, &tensors[&entry.name]).map_err(|error| error.to_string())?;
+    }
+    document.finish().map_err(|error| error.to_string())?;
     Ok(bytes)
 }
 

@@ -1,35 +1,124 @@
 //! A limit below what the device has.
 //!
-//! On the CPU the limit is kept by counting live bytes: layers announce what they are about to make, and what would pass
-//! the limit is refused with a text that means "out of memory". On a GPU it is kept by holding the rest as ballast, so
-//! that the device itself refuses, as a card of that size would.
+//! On the CPU the limit is what a user's limit counts: the memory that the process occupies. It is kept in two ways. Layers,
+//! checkpoints and decoders announce what they are about to make, and what would pass the share of the limit that is left
+//! for counted bytes is refused with a text that means "out of memory"; that share is the one `kindling plan` works with. And
+//! where the process itself, measured, would pass the limit, free pages are given back to the system, and if that is not
+//! enough, what was announced is refused. On a GPU the limit is kept by holding the rest as ballast, so that the device
+//! itself refuses, as a card of that size would.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use burn::tensor::Device;
 
-use crate::{counting, pools};
+use crate::{counting, limits, pools, resident};
 
 /// No limit.
 const NONE: u64 = u64::MAX;
 
 static HOST_LIMIT: AtomicU64 = AtomicU64::new(NONE);
+/// Bytes that were granted to be made soon, by others than the one who asks.
+static GRANTED: AtomicU64 = AtomicU64::new(0);
+static ASKING: Mutex<()> = Mutex::new(());
+/// Whether allocations may fail, so that they are better tried before they are relied on.
+static TRY_FIRST: AtomicBool = AtomicBool::new(false);
+static GIVE_BACK: OnceLock<fn()> = OnceLock::new();
 
-/// Limits the live bytes of this process from now on.
+/// What the process occupies beside what is counted: its code, its stacks, and what the allocator keeps of its own.
+pub const PROCESS_BYTES: u64 = 60 << 20;
+/// One part in so many of the counted bytes is added by the allocator, which rounds up and leaves gaps.
+const ALLOCATOR_SHARE: u64 = 8;
+
+/// What a process occupies whose counted bytes are `counted` at their peak.
+pub fn resident_of(counted: u64) -> u64 {
+    counted.saturating_add(counted / ALLOCATOR_SHARE).saturating_add(PROCESS_BYTES)
+}
+
+/// The counted bytes that a budget has room for: the most whose [`resident_of`] is within it.
+pub fn counted_room(budget: u64) -> u64 {
+    let bytes = budget.saturating_sub(PROCESS_BYTES);
+    bytes - bytes / (ALLOCATOR_SHARE + 1)
+}
+
+/// Limits the memory that this process occupies from now on.
 pub fn limit_host(bytes: u64) {
     HOST_LIMIT.store(bytes, Relaxed);
+    TRY_FIRST.store(limits::allocations_may_fail(), Relaxed);
     kindling_layers::room::keep(check_host);
+}
+
+/// Says how the allocator gives free pages back to the system. Only the first of several is taken.
+pub fn on_tight_memory(give_back: fn()) {
+    let _ = GIVE_BACK.set(give_back);
+}
+
+/// Gives free pages back to the system.
+pub(crate) fn give_back() {
+    if let Some(give_back) = GIVE_BACK.get() {
+        give_back();
+    }
 }
 
 /// Whether `bytes` more fit.
 fn check_host(bytes: usize) -> Result<(), String> {
     let limit = HOST_LIMIT.load(Relaxed);
-    let current = counting::host_usage().current as u64;
-    // The last tenth is for what Burn's own operations allocate between two announcements.
-    if current.saturating_add(bytes as u64) <= limit - limit / 10 {
+    let asked = bytes as u64;
+    let current = (counting::host_usage().current as u64).saturating_add(GRANTED.load(Relaxed));
+    let room = counted_room(limit);
+    if current.saturating_add(asked) > room {
+        let process = limit - room;
+        return Err(format!(
+            "{asked} bytes more beside {current} in use would exceed the memory budget of {limit} bytes, {process} of which \
+             are for the process itself"
+        ));
+    }
+    check_resident(asked, limit)?;
+    if TRY_FIRST.load(Relaxed) {
+        let mut tried: Vec<u8> = Vec::new();
+        let outcome = tried.try_reserve_exact(bytes);
+        std::hint::black_box(&mut tried);
+        outcome.map_err(|_| format!("memory allocation of {asked} bytes failed beside {current} in use"))?;
+    }
+    Ok(())
+}
+
+/// Whether the process may grow by `asked` bytes, after giving back what is free if that is what it takes.
+fn check_resident(asked: u64, limit: u64) -> Result<(), String> {
+    let too_large = || resident::resident_bytes().filter(|resident| resident.saturating_add(asked) > limit);
+    if limit == NONE || too_large().is_none() {
         return Ok(());
     }
-    Err(format!("{bytes} bytes more would exceed the memory budget of {limit} bytes, of which {current} are in use"))
+    give_back();
+    too_large().map_or(Ok(()), |resident| {
+        Err(format!(
+            "{asked} bytes more beside a process of {resident} would exceed the memory budget of {limit} bytes"
+        ))
+    })
+}
+
+/// Bytes that a budget was asked for and granted. Dropped, they may be had by others.
+#[derive(Debug)]
+pub struct Granted {
+    bytes: u64,
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        GRANTED.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// Asks for `bytes` of host memory that will be allocated while the answer lives.
+///
+/// # Errors
+/// The sentence of a refusal.
+pub fn grant_host(bytes: u64) -> Result<Granted, String> {
+    // One after the other, so that two cannot be granted what is enough for one.
+    let _asking = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
+    check_host(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+    GRANTED.fetch_add(bytes, Relaxed);
+    Ok(Granted { bytes })
 }
 
 /// Memory of a device that is held and not used.
@@ -56,13 +145,13 @@ pub fn without_probes(device: &Device) {
     pools::without_probes(device);
 }
 
-/// The bytes this process may use on a device, if that is known.
+/// The bytes this process may use on a device, if that is known: on the CPU, of those that are counted.
 pub fn capacity(device: &Device) -> Option<u64> {
     match pools::pools(device) {
         Some(_) => None,
         None => match HOST_LIMIT.load(Relaxed) {
             NONE => None,
-            limit => Some(limit),
+            limit => Some(counted_room(limit)),
         },
     }
 }
@@ -79,5 +168,21 @@ pub fn peak_since(device: &Device) -> u64 {
     match pools::pools(device) {
         Some(pools) => pools.in_use,
         None => counting::window_peak() as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_into_a_budget_and_what_a_process_takes_are_the_same_sum() {
+        for budget in [100 << 20, 140 << 20, (1 << 30) + 7, 1 << 40] {
+            let room = counted_room(budget);
+            assert!(resident_of(room) <= budget, "{room} of {budget}");
+            assert!(resident_of(room + 16) > budget, "{room} of {budget}");
+        }
+        assert_eq!(counted_room(PROCESS_BYTES), 0);
+        assert_eq!(counted_room(0), 0);
     }
 }

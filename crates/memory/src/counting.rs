@@ -8,6 +8,9 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 /// The peak of a window inside the run: of one step.
 static WINDOW: AtomicUsize = AtomicUsize::new(0);
 
+/// Bytes of the last allocation that failed; 0 if none did.
+static FAILED: AtomicUsize = AtomicUsize::new(0);
+
 /// Counts the bytes that are live in the allocator it wraps.
 ///
 /// Bytes are those asked for; what the allocator below rounds up or keeps for later does not count. The cost is two
@@ -32,6 +35,25 @@ pub fn host_usage() -> HostUsage {
 /// Lets the peak start again from what is live now.
 pub fn reset_host_peak() {
     PEAK.store(CURRENT.load(Relaxed), Relaxed);
+}
+
+/// Bytes of the last allocation that the system refused, if there was one. Safe to call where a signal is handled.
+pub fn failed_allocation() -> Option<usize> {
+    Some(FAILED.load(Relaxed)).filter(|bytes| *bytes > 0)
+}
+
+/// Allocates; if that fails, once more after free pages were given back to the system.
+fn persistently(bytes: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
+    let block = allocate();
+    if !block.is_null() {
+        return block;
+    }
+    crate::budget::give_back();
+    let block = allocate();
+    if block.is_null() {
+        FAILED.store(bytes, Relaxed);
+    }
+    block
 }
 
 /// Starts a window: its peak is what is live now.
@@ -59,15 +81,16 @@ fn shrink(bytes: usize) {
     CURRENT.fetch_sub(bytes, Relaxed);
 }
 
-// SAFETY: every call is handed to the wrapped allocator unchanged and its answer is returned unchanged, so the
-// contract of `GlobalAlloc` holds if it holds for `A`. The counters never allocate and never panic: they are plain
+// SAFETY: every call is handed to the wrapped allocator unchanged, a second time if it failed, which changes nothing, and
+// its answer is returned unchanged, so the contract of `GlobalAlloc` holds if it holds for `A`. What is called in between
+// gives pages back, which allocates nothing through here and does not unwind. The counters never allocate and never panic: they are plain
 // atomics with wrapping arithmetic. `shrink` follows the wrapped call, and only a block that `A` handed out, whose
 // size was added when it was, is ever subtracted.
 #[allow(unsafe_code)]
 unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise about `layout` is the one `A` asks for.
-        let block = unsafe { self.0.alloc(layout) };
+        let block = persistently(layout.size(), || unsafe { self.0.alloc(layout) });
         if !block.is_null() {
             grow(layout.size());
         }
@@ -76,7 +99,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as in `alloc`.
-        let block = unsafe { self.0.alloc_zeroed(layout) };
+        let block = persistently(layout.size(), || unsafe { self.0.alloc_zeroed(layout) });
         if !block.is_null() {
             grow(layout.size());
         }
@@ -91,7 +114,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: as in `dealloc`; the caller promises that `new_size` is valid for the alignment.
-        let moved = unsafe { self.0.realloc(block, layout, new_size) };
+        // A failed call leaves the block as it is, so that it may be repeated.
+        let moved = persistently(new_size, || unsafe { self.0.realloc(block, layout, new_size) });
         if !moved.is_null() {
             shrink(layout.size());
             grow(new_size);

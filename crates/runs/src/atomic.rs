@@ -20,15 +20,24 @@ use crate::{RunError, kill};
 /// # Errors
 /// [`RunError::DiskFull`] or [`RunError::Io`], naming `path`.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
+    stream_atomically(path, |file| {
+        if kill::asked("half") {
+            let _ = file.write_all(&bytes[..bytes.len() / 2]);
+            kill::now();
+        }
+        file.write_all(bytes)
+    })
+}
+
+/// As [`write_atomically`]; `write` writes the bytes.
+///
+/// # Errors
+/// As [`write_atomically`], those of `write` included.
+pub fn stream_atomically(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<(), RunError> {
     let partial = partial_name(path)?;
     kill::reach("create");
     let mut file = File::create(&partial).map_err(RunError::on("write", path))?;
-    if kill::asked("half") {
-        let _ = file.write_all(&bytes[..bytes.len() / 2]);
-        kill::now();
-    }
-    let written = file
-        .write_all(bytes)
+    let written = write(&mut file)
         .and_then(|()| {
             kill::reach("sync");
             file.sync_all()

@@ -1,7 +1,8 @@
 //! What a run could not read.
 
+use kindling_files as files;
 use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -36,7 +37,7 @@ impl BadSamples {
     /// # Errors
     /// [`RunError::Io`], [`RunError::DiskFull`], [`RunError::Malformed`] if a line is something else.
     pub fn open(path: &Path) -> Result<Self, RunError> {
-        let text = match fs::read(path) {
+        let text = match files::read(path, files::MAX_LOG_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(RunError::io("read", path, error)),
@@ -89,6 +90,7 @@ impl BadSamples {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn line(split: &str, sample: u64) -> BadSampleLine {
         BadSampleLine { split: split.into(), sample, path: "a\nb.png".into(), reason: "it ends".into() }

@@ -1,5 +1,6 @@
 //! A run's folder: its name, its files, and the promise never to overwrite another's.
 
+use kindling_files as files;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -229,7 +230,7 @@ impl RunDir {
 /// # Errors
 /// [`RunError::Malformed`] with the place, [`RunError::Io`].
 pub fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
-    let text = fs::read_to_string(path).map_err(RunError::on("read", path))?;
+    let text = files::read_to_string(path, files::MAX_TEXT_BYTES).map_err(RunError::on("read", path))?;
     toml::from_str(&text).map_err(|error| {
         let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         let place = line.map(|line| format!(" in line {line}")).unwrap_or_default();
@@ -245,7 +246,7 @@ fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), RunError> {
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RunError> {
-    let text = fs::read(path).map_err(RunError::on("read", path))?;
+    let text = files::read(path, files::MAX_TEXT_BYTES).map_err(RunError::on("read", path))?;
     serde_json::from_slice(&text).map_err(|error| RunError::Malformed { path: path.into(), reason: error.to_string() })
 }
 

@@ -35,7 +35,7 @@ mod multi_label;
 mod number;
 mod report;
 
-pub use atomic::write_atomically;
+pub use atomic::{stream_atomically, write_atomically};
 pub use atomic_folder::{NewFolder, tidy_folders, write_folder_atomically};
 pub use bad_samples::{BadSampleLine, BadSamples};
 pub use dir::{RunDir, read_toml};

@@ -1,6 +1,7 @@
 //! The file of events: appended to line by line, rewound when a run resumes.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use kindling_files as files;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -61,7 +62,7 @@ impl EventLog {
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let mut log = Self { path: path.into(), file, length: 0, lines: 0, recent: Vec::new(), refused: false };
-        let bytes = fs::read(path).map_err(RunError::on("read", path))?;
+        let bytes = files::read(path, files::MAX_LOG_BYTES).map_err(RunError::on("read", path))?;
         let whole = whole_lines(&bytes);
         log.length = whole.len() as u64;
         log.lines = lines_of(whole).count() as u64;
@@ -113,7 +114,7 @@ impl EventLog {
     /// # Errors
     /// As [`rewind_to`](Self::rewind_to).
     pub fn bring_in_line(&mut self, step: u64, mark: &LogMark) -> Result<BroughtInLine, RunError> {
-        let bytes = fs::read(&self.path).map_err(RunError::on("read", &self.path))?;
+        let bytes = files::read(&self.path, files::MAX_LOG_BYTES).map_err(RunError::on("read", &self.path))?;
         let lines = parse(&self.path, &bytes)?;
         let before = mark.lines.saturating_sub(mark.recent.len() as u64);
         let mut known: Vec<&[u8]> = mark.recent.iter().map(String::as_bytes).collect();
@@ -159,7 +160,7 @@ impl EventLog {
     /// [`RunError::Malformed`] if a line cannot be read, [`RunError::Io`], [`RunError::DiskFull`]; the log is then
     /// as it was.
     pub fn rewind_to(&mut self, step: u64) -> Result<(), RunError> {
-        let bytes = fs::read(&self.path).map_err(RunError::on("read", &self.path))?;
+        let bytes = files::read(&self.path, files::MAX_LOG_BYTES).map_err(RunError::on("read", &self.path))?;
         let mut kept = Vec::with_capacity(bytes.len());
         for (line, event) in parse(&self.path, &bytes)? {
             if event.step().is_none_or(|at| at <= step) {
@@ -184,7 +185,7 @@ impl EventLog {
     /// # Errors
     /// [`RunError::Malformed`] with the line's number, or [`RunError::Io`].
     pub fn read(path: &Path) -> Result<Vec<Event>, RunError> {
-        let bytes = fs::read(path).map_err(RunError::on("read", path))?;
+        let bytes = files::read(path, files::MAX_LOG_BYTES).map_err(RunError::on("read", path))?;
         Ok(parse(path, &bytes)?.into_iter().map(|(_, event)| event).collect())
     }
 
@@ -232,6 +233,7 @@ fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<Vec<(&'a [u8], Event)>, Run
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn step(step: u64) -> Event {
         Event::Step {

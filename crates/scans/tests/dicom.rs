@@ -235,7 +235,14 @@ fn deflated_and_run_length_files_are_unpacked_and_bombs_are_not() {
     let bomb = packer.finish().unwrap();
     assert!(bomb.len() < 1 << 20);
     let error = Dicom::default().parse(&file(DEFLATED, &bomb), 0).unwrap_err();
-    assert!(error.contains("more than 512 MiB"), "{error}");
+    assert!(error.contains("longer than 4 MiB"), "{error}");
+
+    // A header that is in order, and then more than it announces.
+    let mut packer = DeflateEncoder::new(Vec::new(), Compression::best());
+    packer.write_all(&scan.data_set(&pixels)).unwrap();
+    (0..600).for_each(|_| packer.write_all(&[0; 1 << 20]).unwrap());
+    let error = Dicom::default().parse(&file(DEFLATED, &packer.finish().unwrap()), 0).unwrap_err();
+    assert!(error.contains("announces"), "{error}");
 }
 
 #[test]

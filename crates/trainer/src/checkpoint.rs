@@ -6,15 +6,16 @@
 //! is known about memory) and `SHA256SUMS` of all of them. A kill, a full disk or a power cut while one is written leaves
 //! the one before it intact. The last two are kept.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use std::{fs, io};
 
 use burn::module::Module;
 use burn::tensor::Device;
-use kindling_layers::tensors::{self, Document, Tensors};
+use kindling_layers::tensors;
 use kindling_memory::panic_message;
 use kindling_runs::{LogMark, NewFolder, RunError, tidy_folders, write_folder_atomically};
 use serde::{Deserialize, Serialize};
@@ -22,25 +23,42 @@ use serde::{Deserialize, Serialize};
 use crate::adversarial::MOST_ROUNDS;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
-use crate::learner::{Learner, Saved};
+use crate::learner::{Learner, Parts};
 use crate::loss_scale::LossScale;
 use crate::manifest::{MOST_TEXT, Sums, read_bounded};
 use crate::optimizer::Counters;
+use crate::parts::{self, OfHost, Unwritten};
 use crate::policy::Policy;
 use crate::recovery::{Recovery, abandon_graph};
 use crate::state::{Progress, TrainState};
-
-const WEIGHTS: &str = "weights.safetensors";
-const OPTIMIZER: &str = "optimizer.safetensors";
-const AVERAGE: &str = "average.safetensors";
+use crate::stored::Stored;
 
 /// What learns in a run, as far as a checkpoint keeps it.
 pub(crate) trait Kept: Sized {
-    /// Reads everything to the host.
+    /// The files of a checkpoint, which are read from the device while they are written.
     ///
     /// # Errors
     /// What the device says.
-    fn store(&self) -> Result<Stored, String>;
+    fn parts(&self) -> Result<Parts<'_>, String>;
+
+    /// Other numbers by name.
+    fn numbers(&self) -> BTreeMap<String, f64> {
+        BTreeMap::new()
+    }
+
+    /// Everything in host memory at once.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn store(&self) -> Result<Stored, String> {
+        let mut stored = Stored { numbers: self.numbers(), ..Stored::default() };
+        for (name, part) in self.parts()? {
+            let (tensors, counters) = crate::parts::to_host(part.as_ref())?;
+            stored.files.insert(name, tensors);
+            stored.counters.extend(counters);
+        }
+        Ok(stored)
+    }
 
     /// This with a stored state.
     ///
@@ -52,48 +70,9 @@ pub(crate) trait Kept: Sized {
     fn make_room(&self, device: &Device);
 }
 
-/// What a checkpoint holds besides position and policy: documents of tensors by the name of their file, the optimizers'
-/// counters and other numbers by name.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Stored {
-    pub(crate) files: BTreeMap<String, Tensors>,
-    pub(crate) counters: Counters,
-    pub(crate) numbers: BTreeMap<String, f64>,
-}
-
-impl Stored {
-    /// Puts a learner in, under names that begin with `prefix`.
-    pub(crate) fn put(&mut self, prefix: &str, saved: Saved) {
-        let Saved { weights, moments, average, counters } = saved;
-        self.files.insert(format!("{prefix}{WEIGHTS}"), weights);
-        self.files.insert(format!("{prefix}{OPTIMIZER}"), moments);
-        if let Some(average) = average {
-            self.files.insert(format!("{prefix}{AVERAGE}"), average);
-        }
-        self.counters.extend(counters.into_iter().map(|(name, value)| (format!("{prefix}{name}"), value)));
-    }
-
-    /// Takes out what [`Stored::put`] put in.
-    ///
-    /// # Errors
-    /// A sentence if there is none of it.
-    pub(crate) fn take(&mut self, prefix: &str) -> Result<Saved, String> {
-        let mut file = |name: &str| self.files.remove(&format!("{prefix}{name}"));
-        let missing = |name: &str| format!("it has no {prefix}{name}");
-        let weights = file(WEIGHTS).ok_or_else(|| missing(WEIGHTS))?;
-        let moments = file(OPTIMIZER).ok_or_else(|| missing(OPTIMIZER))?;
-        let average = file(AVERAGE);
-        let counters = self.counters.iter();
-        let counters = counters.filter_map(|(name, value)| Some((name.strip_prefix(prefix)?.to_string(), *value)));
-        Ok(Saved { weights, moments, average, counters: counters.collect() })
-    }
-}
-
 impl<M: Module> Kept for Learner<M> {
-    fn store(&self) -> Result<Stored, String> {
-        let mut stored = Stored::default();
-        stored.put("", self.save()?);
-        Ok(stored)
+    fn parts(&self) -> Result<Parts<'_>, String> {
+        Ok(Learner::parts(self, ""))
     }
 
     fn restored(self, mut stored: Stored, device: &Device) -> Result<Self, String> {
@@ -126,6 +105,16 @@ impl Snapshot {
         let stored = state.learner.store().map_err(|text| TrainError::of_device(Some(progress.step), 0, &text))?;
         Ok(Self { stored, policy: state.policy.clone(), loss_scale: state.loss_scale, progress, log })
     }
+}
+
+/// What a checkpoint holds besides tensors.
+struct Around<'a> {
+    counters: Counters,
+    numbers: BTreeMap<String, f64>,
+    policy: &'a Policy,
+    loss_scale: LossScale,
+    progress: &'a Progress,
+    log: &'a LogMark,
 }
 
 const STATE: &str = "state.toml";
@@ -222,7 +211,17 @@ impl Checkpoints {
     /// # Errors
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
     pub(crate) fn save<L: Kept>(&self, state: &TrainState<L>, log: LogMark) -> Result<PathBuf, TrainError> {
-        self.write(&Snapshot::of(state, log)?)
+        let parts = state.learner.parts();
+        let parts = parts.map_err(|text| TrainError::of_device(Some(state.progress.step), 0, &text))?;
+        let around = Around {
+            counters: Counters::new(),
+            numbers: state.learner.numbers(),
+            policy: &state.policy,
+            loss_scale: state.loss_scale,
+            progress: &state.progress,
+            log: &log,
+        };
+        self.write_parts(parts, around)
     }
 
     /// Writes a checkpoint of what is in host memory, and removes those beyond the last two.
@@ -231,16 +230,33 @@ impl Checkpoints {
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
     pub(crate) fn write(&self, snapshot: &Snapshot) -> Result<PathBuf, TrainError> {
         let Snapshot { stored: Stored { files, counters, numbers }, policy, loss_scale, progress, log } = snapshot;
+        let mut parts = Parts::new();
+        for (name, tensors) in files {
+            parts.insert(name.clone(), Box::new(OfHost(Cow::Borrowed(tensors))));
+        }
+        let (counters, numbers) = (counters.clone(), numbers.clone());
+        self.write_parts(parts, Around { counters, numbers, policy, loss_scale: *loss_scale, progress, log })
+    }
+
+    fn write_parts(&self, parts: Parts<'_>, around: Around<'_>) -> Result<PathBuf, TrainError> {
+        let Around { mut counters, numbers, policy, loss_scale, progress, log } = around;
         let step = progress.step;
         let name = format!("{PREFIX}{step:08}");
         let target = self.folder.join(&name);
+        let mut refused = None;
 
         let fill = |folder: &NewFolder| -> Result<(), RunError> {
             let inexpressible = |reason: String| RunError::Inexpressible { path: target.clone(), reason };
             let mut sums = Sums::default();
-            for (file, tensors) in files {
-                let document = Document::new(tensors, None).map_err(inexpressible)?;
-                sums.file(folder, file, |mut out| document.write_to(&mut out))?;
+            for (file, part) in parts {
+                sums.file(folder, &file, |out| {
+                    let written = parts::write(part.as_ref(), None, out);
+                    counters.extend(written.map_err(|unwritten| match unwritten {
+                        Unwritten::File(error) => error,
+                        Unwritten::Device(text) => io::Error::other(refused.insert(text).clone()),
+                    })?);
+                    Ok(())
+                })?;
             }
             let lines: String = log.recent.iter().map(|line| format!("{line}\n")).collect();
             sums.file(folder, LOG, |out| out.write_all(lines.as_bytes()))?;
@@ -250,16 +266,20 @@ impl Checkpoints {
                 log_lines: Some(log.lines),
                 progress: progress.clone(),
                 policy: Some(policy.clone()),
-                loss_scale: Some(*loss_scale),
+                loss_scale: Some(loss_scale),
                 sha256: BTreeMap::new(),
-                counters: counters.clone(),
-                numbers: numbers.clone(),
+                counters,
+                numbers,
             };
             let text = toml::to_string(&contents).map_err(|error| inexpressible(error.to_string()))?;
             sums.file(folder, STATE, |out| out.write_all(text.as_bytes()))?;
             sums.write(folder)
         };
-        write_folder_atomically(&self.folder, &name, fill).map_err(|source| {
+        let written = write_folder_atomically(&self.folder, &name, fill);
+        if let Some(text) = refused {
+            return Err(TrainError::of_device(Some(step), 0, &text));
+        }
+        written.map_err(|source| {
             let remains = match self.list().last() {
                 Some(path) => format!("{} is intact", path.display()),
                 None => "there was none before it".to_string(),

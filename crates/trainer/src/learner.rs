@@ -14,6 +14,7 @@ use kindling_memory::MemorySize;
 
 use crate::gradients::GradientSum;
 use crate::optimizer::{Counters, Optimizer};
+use crate::parts::{OfModule, Part};
 
 /// A network, its optimizer, and the running mean of its weights.
 #[derive(Clone)]
@@ -38,6 +39,13 @@ pub(crate) struct Move {
     /// What the average keeps of itself.
     pub(crate) decay: f64,
 }
+
+/// Files of a checkpoint by name.
+pub(crate) type Parts<'a> = BTreeMap<String, Box<dyn Part + 'a>>;
+
+pub(crate) const WEIGHTS: &str = "weights.safetensors";
+pub(crate) const OPTIMIZER: &str = "optimizer.safetensors";
+pub(crate) const AVERAGE: &str = "average.safetensors";
 
 /// A learner in host memory.
 pub(crate) struct Saved {
@@ -99,16 +107,27 @@ impl<M: Module> Learner<M> {
         format!("{} were taken: {}", MemorySize(pools.bytes_reserved), told.join(", "))
     }
 
-    /// Reads everything to the host.
-    ///
-    /// # Errors
-    /// What the device says.
+    /// What is to be saved, by the names of files and counters behind `prefix`.
+    pub(crate) fn parts<'a>(&'a self, prefix: &'a str) -> Parts<'a> {
+        let mut parts = Parts::new();
+        parts.insert(format!("{prefix}{WEIGHTS}"), Box::new(OfModule::of(&self.model)));
+        parts.insert(format!("{prefix}{OPTIMIZER}"), self.optimizer.part(prefix));
+        if let Some(average) = &self.average {
+            parts.insert(format!("{prefix}{AVERAGE}"), Box::new(OfModule::of(average)));
+        }
+        parts
+    }
+
+    /// Reads everything to the host at once.
+    #[cfg(test)]
     pub(crate) fn save(&self) -> Result<Saved, String> {
-        let (moments, counters) = self.optimizer.save()?;
+        let read = |part: &dyn Part| crate::parts::to_host(part);
+        let (moments, counters) = read(self.optimizer.part("").as_ref())?;
+        let average = self.average.as_ref().map(|average| read(&OfModule::of(average))).transpose()?;
         Ok(Saved {
-            weights: parameters::read(&self.model)?,
+            weights: read(&OfModule::of(&self.model))?.0,
             moments,
-            average: self.average.as_ref().map(parameters::read).transpose()?,
+            average: average.map(|(average, _)| average),
             counters,
         })
     }

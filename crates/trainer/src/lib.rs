@@ -28,6 +28,7 @@ mod manifest;
 mod micro_batch;
 mod norm_momentum;
 mod optimizer;
+mod parts;
 mod policy;
 mod recompute;
 mod records;
@@ -38,6 +39,7 @@ mod step;
 #[cfg(test)]
 mod step_tests;
 mod steps;
+mod stored;
 #[cfg(test)]
 mod testing;
 mod warm_up;

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use kindling_files as files;
 use kindling_runs::{NewFolder, RunError};
 use sha2::{Digest, Sha256};
 
@@ -100,16 +101,13 @@ impl Sums {
 /// A sentence that names it.
 pub(crate) fn read_bounded(folder: &Path, name: &str, most: u64) -> Result<Vec<u8>, String> {
     let unreadable = |error: io::Error| format!("{name} is unreadable: {error}");
-    let path = folder.join(name);
-    let about = fs::metadata(&path).map_err(unreadable)?;
-    if !about.is_file() {
-        return Err(format!("{name} is not a regular file"));
-    }
+    let file = files::open(&folder.join(name)).map_err(unreadable)?;
+    let about = file.metadata().map_err(unreadable)?;
     if about.len() > most {
         return Err(format!("{name} is damaged: it has {} bytes, and at most {most} are expected", about.len()));
     }
     let mut bytes = Vec::new();
-    File::open(&path).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(unreadable)?;
+    file.take(most).read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(bytes)
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, Param};
 use burn::optim::decay::WeightDecayConfig;
 use burn::optim::momentum::MomentumConfig;
-use burn::optim::{Optimizer as Rule, RecordState, Sgd, SgdConfig, StateSink, StateSource};
+use burn::optim::{Optimizer as Rule, RecordState, Sgd, SgdConfig, StateSource};
 use burn::tensor::{Device, Tensor};
 use burn_pack::Scalar;
 use kindling_layers::parameters::ModulePath;
@@ -19,6 +19,7 @@ use kindling_layers::tensors::Tensors;
 use crate::adamw::OnePassAdamW;
 use crate::config::OptimizerConfig;
 use crate::gradients::GradientSum;
+use crate::parts::{OfStates, Part};
 
 /// Numbers that an update makes for each weight beside the old ones: with AdamW the weight and two moments, with SGD
 /// the weight, its velocity and what will be subtracted.
@@ -90,14 +91,11 @@ impl Optimizer {
         }
     }
 
-    /// The state in host memory.
-    ///
-    /// # Errors
-    /// That the copy exceeds a memory budget.
-    pub(crate) fn save(&self) -> Result<(Tensors, Counters), String> {
+    /// The state, to be saved; counters get names behind `prefix`.
+    pub(crate) fn part<'a>(&'a self, prefix: &'a str) -> Box<dyn Part + 'a> {
         match self {
-            Self::AdamW(rule) => rule.save(),
-            Self::Sgd(rule) => rule.save(),
+            Self::AdamW(rule) => Box::new(OfStates::<OnePassAdamW> { states: &rule.states, prefix }),
+            Self::Sgd(rule) => Box::new(OfStates::<Sgd> { states: &rule.states, prefix }),
         }
     }
 
@@ -123,21 +121,6 @@ impl<R: Rule + Clone> Stateful<R> {
         let model = model.map(&mut update);
         let states = update.states;
         (model, Self { decayed: self.decayed.clone(), plain: self.plain.clone(), states })
-    }
-
-    fn save(&self) -> Result<(Tensors, Counters), String> {
-        let mut sink = StateSink::default();
-        for (name, state) in &self.states {
-            state.state_flatten(name, &mut sink);
-            // How large a state is shows when it is there, and one is small beside all.
-            room::ask_afterwards()?;
-        }
-        let counters = sink.scalars.into_iter().filter_map(|(name, scalar)| match scalar {
-            Scalar::Int(value) => Some((name, value)),
-            Scalar::UInt(value) => Some((name, value as i64)),
-            Scalar::Float(_) | Scalar::Bool(_) => None, // neither rule has any
-        });
-        Ok((sink.tensors.into_iter().collect(), counters.collect()))
     }
 
     fn load(&self, names: &[String], tensors: Tensors, counters: &Counters, device: &Device) -> Option<Self> {

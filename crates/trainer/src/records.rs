@@ -1,16 +1,17 @@
 //! What every run writes down, however many networks it trains.
 
+use std::io;
 use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use kindling_layers::{parameters, tensors};
-use kindling_runs::{Event, EventLog, RunError, write_atomically};
+use kindling_runs::{Event, EventLog, stream_atomically};
 
 use crate::checkpoint::{Checkpoints, Kept, Loaded, save_whatever_happens};
 use crate::error::TrainError;
 use crate::fault::Faults;
 use crate::fit::Observer;
+use crate::parts::{self, OfModule, Unwritten};
 use crate::policy::Plan;
 use crate::recovery::{Recovery, describe};
 use crate::state::TrainState;
@@ -104,8 +105,15 @@ pub(crate) fn save<L: Kept>(
 
 /// Writes a network after step `step` as a weights file with a note.
 pub(crate) fn write_weights<M: Module>(network: &M, note: &str, step: u64, path: &Path) -> Result<(), TrainError> {
-    let weights = parameters::read(network).map_err(|text| TrainError::of_device(Some(step), 0, &text))?;
-    let bytes = tensors::to_bytes(&weights, Some(note))
-        .map_err(|reason| RunError::Inexpressible { path: path.to_path_buf(), reason })?;
-    Ok(write_atomically(path, &bytes)?)
+    let mut refused = None;
+    let written = stream_atomically(path, |file| {
+        parts::write(&OfModule::of(network), Some(note), file).map(|_| ()).map_err(|unwritten| match unwritten {
+            Unwritten::File(error) => error,
+            Unwritten::Device(text) => io::Error::other(refused.insert(text).clone()),
+        })
+    });
+    match refused {
+        Some(text) => Err(TrainError::of_device(Some(step), 0, &text)),
+        None => Ok(written?),
+    }
 }

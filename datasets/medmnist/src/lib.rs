@@ -9,7 +9,7 @@ mod published;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
+use kindling_files as files;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,7 +121,7 @@ fn check_sum(path: &Path, wanted: &'static str) -> Result<(), MedMnistError> {
     if std::fs::read_to_string(&seen).is_ok_and(|text| text == state) {
         return Ok(());
     }
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = files::open(path).map_err(io)?;
     let (mut sum, mut buffer) = (Md5::new(), vec![0; 1 << 20]);
     loop {
         match file.read(&mut buffer).map_err(io)? {

@@ -3,6 +3,7 @@
 use burn::tensor::Device;
 use kindling_layers::init;
 use kindling_layers::names::Library;
+use kindling_layers::trace::Trace;
 
 use crate::catalogue::{MODELS, MakeConfig};
 use crate::error::ZooError;
@@ -156,6 +157,19 @@ impl Model {
     /// # Errors
     /// [`ZooError::Classes`], [`ZooError::Channels`] or [`ZooError::Rate`] for what [`ModelOptions`] does not allow.
     pub fn build(&self, options: &ModelOptions, device: &Device) -> Result<Network, ZooError> {
+        Ok(init::initialise(self.outline(options, device)?, options.seed))
+    }
+
+    /// The layers of the network for one square image, without making its weights: what a plan needs.
+    ///
+    /// # Errors
+    /// As [`Model::build`].
+    pub fn trace(&self, options: &ModelOptions, image_size: usize) -> Result<Trace, ZooError> {
+        Ok(self.outline(options, &Device::flex())?.trace(options.in_channels, image_size))
+    }
+
+    /// The network with weights that are not there until somebody looks at them.
+    fn outline(&self, options: &ModelOptions, device: &Device) -> Result<Network, ZooError> {
         if !(2..=MAX_CLASSES).contains(&options.classes) {
             return Err(ZooError::Classes(options.classes));
         }
@@ -173,8 +187,7 @@ impl Model {
         };
         choose("drop rate", config.drop_rate(), options.drop_rate)?;
         choose("drop path rate", config.drop_path_rate(), options.drop_path_rate)?;
-        let network = config.init(options.in_channels, options.classes, device);
-        Ok(init::initialise(network, options.seed))
+        Ok(config.init(options.in_channels, options.classes, device))
     }
 
     fn config(&self) -> NetworkConfig {

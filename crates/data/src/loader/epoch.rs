@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::Loader;
 use super::row::Row;
 use crate::augment::{Draw, mix};
+use crate::room;
 use crate::sampling::{EpochOrder, Place};
 use crate::{DataError, HostBatch, Policy, Preprocess, Task};
 
@@ -34,6 +36,8 @@ struct Shared {
     work: Condvar,
     /// A batch is complete, or will never be.
     ready: Condvar,
+    /// Whether the consumer waits for a batch.
+    awaited: Arc<AtomicBool>,
 }
 
 struct State {
@@ -85,6 +89,7 @@ impl EpochBatches {
             state: Mutex::new(state),
             work: Condvar::new(),
             ready: Condvar::new(),
+            awaited: Arc::default(),
         });
         let mut batches = Self { shared, threads: Vec::with_capacity(workers), remaining, refused: None };
         for worker in 0..workers {
@@ -107,6 +112,7 @@ impl EpochBatches {
         state.stop = true;
         state.making.clear();
         drop(state);
+        self.shared.awaited.store(true, Ordering::SeqCst);
         self.shared.work.notify_all();
         for thread in self.threads.drain(..) {
             // Panics are caught sample by sample; one beyond that has already been told as a lost batch.
@@ -134,7 +140,9 @@ impl EpochBatches {
                 let reason = "a loader thread ended".to_owned();
                 return Err(DataError::Panicked { name: "unknown".to_owned(), reason });
             }
+            self.shared.awaited.store(true, Ordering::SeqCst);
             state = self.shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.shared.awaited.store(false, Ordering::SeqCst);
         }
     }
 }
@@ -175,6 +183,7 @@ impl Shared {
     /// What a thread does: fill one place after the other, until there are no more.
     fn work(&self) {
         let _farewell = Farewell(self);
+        room::work_for(self.awaited.clone());
         while let Some(job) = self.wait_for_job() {
             let row = self.loader.make_row(self.epoch, job.place, &self.policy, |image| {
                 let mut images = job.images.lock().unwrap_or_else(PoisonError::into_inner);

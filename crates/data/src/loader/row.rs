@@ -42,7 +42,8 @@ impl Loader {
             Ok(()) => return Ok(Row { draw: Some(own), bad: None }),
             Err(error) => error,
         };
-        if self.config.on_bad == OnBadSample::Fail {
+        // Whether there is room for a sample says nothing about the sample.
+        if self.config.on_bad == OnBadSample::Fail || matches!(error, DataError::NoRoom { .. }) {
             return Err(error);
         }
         let index = place.sample as usize;

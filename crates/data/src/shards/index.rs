@@ -1,7 +1,7 @@
 //! What is where in a shard: built once, kept beside the shards, believed only while the shard is the same.
 
+use kindling_files as files;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -77,7 +77,7 @@ impl Index {
             .chain(cache.map(|cache| cache.join("shard-indexes").join(format!("{}.json", digest(folder)))))
             .collect();
         // Damaged or foreign: built anew.
-        let kept = places.iter().find_map(|place| Self::parse(&std::fs::read(place).ok()?).ok());
+        let kept = places.iter().find_map(|place| Self::parse(&files::read(place, files::MAX_LOG_BYTES).ok()?).ok());
         let mut index = kept.unwrap_or_default();
         index.version = VERSION;
         let mut built = false;
@@ -151,7 +151,7 @@ fn build(shard: &Path) -> Result<Vec<Sample>, DataError> {
     let wrong = |reason: String| DataError::Shard { path: shard.to_owned(), reason };
     let broken = |cause: std::io::Error| wrong(format!("it is no tar file, or is damaged: {cause}"));
     let size = std::fs::metadata(shard).map_err(io)?.len();
-    let mut archive = Archive::new(File::open(shard).map_err(io)?);
+    let mut archive = Archive::new(files::open(shard).map_err(io)?);
     let mut samples: Vec<Sample> = Vec::new();
     let mut keys = std::collections::HashSet::new();
     let mut open: Option<(String, Found)> = None;

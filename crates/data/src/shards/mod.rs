@@ -9,8 +9,8 @@ mod index;
 mod labels;
 mod pack;
 
+use kindling_files as files;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -136,7 +136,7 @@ fn split_of(name: &str) -> Option<Split> {
 /// A part of a file. Its length was checked against the file's.
 fn read_range(path: &Path, offset: u64, length: u64) -> Result<Vec<u8>, DataError> {
     let io = |cause| DataError::Io { path: path.to_owned(), cause };
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = files::open(path).map_err(io)?;
     file.seek(SeekFrom::Start(offset)).map_err(io)?;
     let mut bytes = vec![0; length as usize];
     file.read_exact(&mut bytes).map_err(io)?;

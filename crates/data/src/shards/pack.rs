@@ -1,5 +1,6 @@
 //! Writes shards. The same samples, seed and size give the same bytes.
 
+use kindling_files as files;
 use std::fs::File;
 use std::io::{BufWriter, Cursor, Write};
 use std::path::{Path, PathBuf};
@@ -107,7 +108,8 @@ impl Sample {
             Some(file) => {
                 // A file that cannot be read should be found now.
                 read_guarded(source, index)?;
-                let bytes = std::fs::read(file).map_err(|cause| DataError::Io { path: file.to_owned(), cause })?;
+                let bytes = files::read(file, crate::MAX_FILE_BYTES)
+                    .map_err(|cause| DataError::Io { path: file.to_owned(), cause })?;
                 let extension = file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
                 (bytes, extension, false)
             }

@@ -1,10 +1,12 @@
 //! `kindling devices`: what this machine can train on.
 
 use anyhow::Result;
+use kindling_memory::MemorySize;
 use serde_json::json;
 
 use crate::Done;
 use crate::device::{DeviceChoice, cuda};
+use crate::memory::default_budget;
 use crate::output::out;
 
 /// Show the devices of this machine, and what is missing for those that cannot be used
@@ -43,7 +45,11 @@ impl Args {
 
 fn describe_cpu() -> String {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("{threads} threads")
+    let memory = default_budget().map(|(share, limit)| {
+        let (share, limit, rule) = (MemorySize(share), MemorySize(limit.bytes), limit.rule);
+        format!(", {limit} of memory by {rule}, of which a run uses {share} unless --memory-budget says less")
+    });
+    format!("{threads} threads{}", memory.unwrap_or_default())
 }
 
 fn describe_cuda(name: &str) -> String {

@@ -1,5 +1,6 @@
 //! `kindling forward`: tensors in, logits out. It is how anyone checks a port.
 
+use kindling_files as files;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -104,7 +105,8 @@ impl Args {
     }
 
     fn read_input(&self) -> Result<TensorData> {
-        let bytes = std::fs::read(&self.input).with_context(|| format!("reading {}", self.input.display()))?;
+        let bytes = files::read(&self.input, files::MAX_WEIGHTS_BYTES)
+            .with_context(|| format!("reading {}", self.input.display()))?;
         let mut tensors = match tensors::from_bytes(&bytes) {
             Ok(tensors) => tensors,
             Err(reason) => bail!("{} is not a safetensors file: {reason}", self.input.display()),

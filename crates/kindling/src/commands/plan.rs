@@ -4,14 +4,13 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_layers::trace::Trace;
 use kindling_layers::{Freeze, Precision};
-use kindling_memory::MemorySize;
 use kindling_memory::planner::{
     self, OptimizerKind, Prediction, Recompute, Situation, Target, largest_batch, largest_micro_batch,
 };
+use kindling_memory::{MemorySize, counted_room, resident_of};
 use kindling_runs::write_atomically;
 use kindling_zoo::{Model, ModelOptions, find, models};
 use serde_json::{Value, json};
@@ -41,7 +40,7 @@ pub(crate) struct Args {
     /// Side of the square images
     #[arg(long, value_name = "PIXELS", default_value_t = 512)]
     image_size: usize,
-    /// The memory there is, like 8GiB, 500MiB or 6GB
+    /// The memory there is, like 8GiB, 500MiB or 6GB; on the CPU that of the process
     #[arg(long, value_name = "SIZE")]
     memory: MemorySize,
     /// Samples of an optimizer step, which micro-batches divide by whole normalisation groups [default: as many as fit
@@ -149,7 +148,7 @@ impl Args {
     fn trace(&self, model: &Model) -> Result<Trace> {
         model.check_image_size(self.image_size)?;
         let options = ModelOptions { in_channels: self.channels, classes: self.classes, ..ModelOptions::imagenet() };
-        Ok(model.build(&options, &Device::flex())?.trace(self.channels, self.image_size))
+        Ok(model.trace(&options, self.image_size)?)
     }
 
     fn row(&self, trace: &Trace, precision: Precision, recompute: Recompute) -> Result<Row> {
@@ -228,12 +227,19 @@ impl Args {
                 ),
             }
         }
-        if self.target().is_ok_and(|target| target == Target::Cuda) {
+        if self.target().is_ok_and(|target| target != Target::Cuda) {
+            out!(
+                "\nOf {}, {} are for what is counted here; the process itself takes the rest.",
+                self.memory,
+                size(counted_room(self.memory.0))
+            );
+        } else {
             out!("\nFigures for CUDA are computed from the sources of Burn and have not been measured yet.");
         }
     }
 
     fn as_json(&self, model: &Model, trace: &Trace, rows: &[Row]) -> Value {
+        let on_cpu = self.target().is_ok_and(|target| target != Target::Cuda);
         let rows: Vec<Value> = rows
             .iter()
             .map(|row| {
@@ -241,6 +247,7 @@ impl Args {
                     "precision": row.precision, "recompute": row.recompute.to_string(),
                     "cost": row.cost, "micro_batch": row.fits.map(|(micro_batch, _)| micro_batch),
                     "prediction": row.fits.map(|(_, prediction)| prediction_json(&prediction)),
+                    "resident": row.fits.filter(|_| on_cpu).map(|(_, prediction)| resident_of(prediction.peak)),
                 })
             })
             .collect();

@@ -79,7 +79,8 @@ pub(crate) struct Args {
     /// [default: auto]
     #[arg(long, value_name = "WHAT", help_heading = "Memory")]
     recompute: Option<Choice<Recompute>>,
-    /// The most memory to use: 8GiB, 500MiB, or a share of the device's: 80%
+    /// The most memory to use: 8GiB, 500MiB, or a share of the device's: 80%. On the CPU that of the whole process [default:
+    /// on the CPU 90% of the system's tightest limit, which `kindling devices` names]
     #[arg(long, value_name = "SIZE|SHARE", help_heading = "Memory")]
     memory_budget: Option<MemoryBudget>,
     /// Format of feature maps: f32, bf16 or f16; weights, statistics and updates are always f32 [default: f32]

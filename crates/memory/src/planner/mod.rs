@@ -2,8 +2,7 @@
 //!
 //! A step is played through on paper: the forward pass makes and frees the tensors that the layers make and free, the
 //! backward pass walks Burn's gradient graph in Burn's order, then come the optimizer's update (old and new weights and
-//! moments side by side, as a step that fails must change nothing) and, on the CPU, the copy a checkpoint is written
-//! from. Nothing is fitted to measurements: what each operation holds is read from its source, Burn 0.22.1 and
+//! moments side by side, as a step that fails must change nothing) and, on the CPU, the tensor that a checkpoint is writing. Nothing is fitted to measurements: what each operation holds is read from its source, Burn 0.22.1 and
 //! [`kindling_layers`], and `benchmarks/` says how close that comes. For CUDA no measurement stands behind it yet.
 
 mod backward;
@@ -150,7 +149,7 @@ pub enum Moment {
     Backward,
     /// The optimizer's update.
     Update,
-    /// The copy that a checkpoint is written from (CPU only: there host and device are one).
+    /// A tensor's copy on its way into a checkpoint (CPU only: there host and device are one).
     Checkpoint,
 }
 
@@ -227,8 +226,8 @@ pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
     prediction
 }
 
-/// The largest micro-batch of whole normalisation groups of `situation.batch` whose step fits into `memory` bytes, with
-/// what it needs; `None` if not even one group fits. `situation.micro_batch` is not looked at.
+/// The largest micro-batch of whole normalisation groups of `situation.batch` whose step fits into `memory` bytes (on the CPU:
+/// of a process, as `--memory-budget` counts them), with what it needs; `None` if not even one group fits. `situation.micro_batch` is not looked at.
 pub fn largest_micro_batch(trace: &Trace, situation: &Situation, memory: u64) -> Option<(usize, Prediction)> {
     let groups = normalisation_groups(situation.batch, situation.norm_group);
     let sizes: Vec<usize> = groups
@@ -239,7 +238,8 @@ pub fn largest_micro_batch(trace: &Trace, situation: &Situation, memory: u64) ->
         })
         .collect();
     let predicted = |index: usize| predict(trace, &Situation { micro_batch: sizes[index], ..*situation });
-    last_that_fits(sizes.len(), memory, predicted).map(|(index, prediction)| (sizes[index], prediction))
+    last_that_fits(sizes.len(), room(situation, memory), predicted)
+        .map(|(index, prediction)| (sizes[index], prediction))
 }
 
 /// The largest global batch, computed at once, whose step fits into `memory` bytes.
@@ -248,7 +248,15 @@ pub fn largest_batch(trace: &Trace, situation: &Situation, memory: u64) -> Optio
         let batch = index + 1;
         predict(trace, &Situation { micro_batch: batch, batch, ..*situation })
     };
-    last_that_fits(LARGEST_BATCH, memory, predicted).map(|(index, prediction)| (index + 1, prediction))
+    last_that_fits(LARGEST_BATCH, room(situation, memory), predicted).map(|(index, prediction)| (index + 1, prediction))
+}
+
+/// What of a memory is left for what is predicted: on the CPU what a run with this budget leaves for counted bytes.
+fn room(situation: &Situation, memory: u64) -> u64 {
+    match situation.target {
+        Target::Cpu { .. } => crate::counted_room(memory),
+        Target::Cuda => memory,
+    }
 }
 
 /// Beyond this nobody trains an image model.

@@ -1,4 +1,4 @@
-//! What lives besides the passes: the network, the optimizer and the images; the update, and the copy for a checkpoint.
+//! What lives besides the passes: the network, the optimizer and the images; the update, and what a checkpoint copies.
 
 use super::graph::Graph;
 use super::ledger::{Ledger, Part};
@@ -43,7 +43,7 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
     }
 }
 
-/// The optimizer's update beside the old state, and then the copy for a checkpoint.
+/// The optimizer's update beside the old state, and then what a checkpoint copies at a time.
 pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     ledger.moment = Moment::Update;
     // New numbers for each weight: itself and its moments. Its gradient goes away with it. In between Burn's AdamW holds
@@ -71,8 +71,9 @@ pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut L
 
     if matches!(situation.target, Target::Cpu { .. }) {
         ledger.moment = Moment::Checkpoint;
-        // The batch that was trained on is gone. Every tensor is read, and written from there.
+        // The batch that was trained on is gone. One tensor after the other is read and written: of a parameter all moments.
         ledger.remove(Part::Overhead, host_batch(graph, situation));
-        ledger.burst(weights(graph, situation) + moments(graph, situation));
+        let largest = graph.trained().max().unwrap_or(0) * WEIGHT_BYTES;
+        ledger.burst(largest * situation.optimizer.moments().max(1));
     }
 }

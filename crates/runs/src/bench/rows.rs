@@ -1,5 +1,6 @@
 //! A file of rows.
 
+use kindling_files as files;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -32,7 +33,7 @@ impl Rows {
     /// [`RunError::Io`], or [`RunError::Malformed`] if it is no benchmark, or one of another version.
     pub fn read(path: &Path) -> Result<Self, RunError> {
         let malformed = |reason: String| RunError::Malformed { path: path.into(), reason };
-        let text = std::fs::read_to_string(path).map_err(RunError::on("read", path))?;
+        let text = files::read_to_string(path, files::MAX_LOG_BYTES).map_err(RunError::on("read", path))?;
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
         if value.get("configuration").is_some() {
             let row = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;

@@ -1,5 +1,6 @@
 //! The bytes of a DICOM file: preamble, meta information, data set.
 
+use kindling_files as files;
 use std::io::Read;
 use std::path::Path;
 
@@ -7,6 +8,7 @@ use flate2::read::DeflateDecoder;
 use kindling_data::{DataError, MAX_FILE_BYTES, first_bytes};
 
 use super::elements::{Elements, Failure, Notation};
+use super::header::Header;
 
 /// The preamble and `DICM`.
 const START: usize = 132;
@@ -57,7 +59,7 @@ impl DicomFile {
             let (what, limit) = (megabytes(meta.len()), megabytes(MAX_FILE_BYTES));
             return Err(DataError::TooLarge { path: path.to_owned(), what, limit });
         }
-        let bytes = std::fs::read(path).map_err(io)?;
+        let bytes = files::read(path, MAX_FILE_BYTES).map_err(io)?;
         Self::parse(bytes, true).map_err(|failure| match failure {
             Failure::Nonsense(reason) => unreadable(path, reason),
             Failure::TooShort => unreadable(path, "it ends too early"),
@@ -68,18 +70,7 @@ impl DicomFile {
     pub(crate) fn parse(mut bytes: Vec<u8>, whole: bool) -> Result<Self, Failure> {
         let (transfer_syntax, start) = read_meta(&bytes)?;
         if transfer_syntax == DEFLATED {
-            let mut unpacked = Vec::new();
-            let read = DeflateDecoder::new(&bytes[start..]).take(MAX_FILE_BYTES + 1).read_to_end(&mut unpacked);
-            if unpacked.len() as u64 > MAX_FILE_BYTES {
-                return Err(Failure::Nonsense(format!("it unpacks to more than {} MiB", MAX_FILE_BYTES >> 20)));
-            }
-            match read {
-                Err(_) if !whole => return Err(Failure::TooShort),
-                Err(cause) => return Err(Failure::Nonsense(format!("it cannot be unpacked: {cause}"))),
-                Ok(_) => bytes = unpacked,
-            }
-            let elements = Elements::read(&bytes, Notation { explicit: true, big_endian: false }, whole)?;
-            return Ok(Self { bytes, elements, transfer_syntax: EXPLICIT_LITTLE_ENDIAN.to_owned() });
+            return Self::inflated(&bytes[start..], whole);
         }
         bytes.drain(..start);
         // Some write the elements without their types whatever they announce: then two capital letters are missing.
@@ -88,6 +79,54 @@ impl DicomFile {
         let notation = Notation { explicit, big_endian: transfer_syntax == EXPLICIT_BIG_ENDIAN };
         let elements = Elements::read(&bytes, notation, whole)?;
         Ok(Self { bytes, elements, transfer_syntax })
+    }
+}
+
+/// What of a packed data set is unpacked first, to see what its header announces, in bytes.
+const FIRST_UNPACKED: u64 = 4 << 20;
+/// What may stand around the pixels of a packed data set, in bytes.
+const MAX_AROUND: u64 = 16 << 20;
+
+impl DicomFile {
+    /// Reads a packed data set, and no more of it than its header announces.
+    fn inflated(packed: &[u8], whole: bool) -> Result<Self, Failure> {
+        let refused = |cause: std::io::Error| match whole {
+            true => Failure::Nonsense(format!("it cannot be unpacked: {cause}")),
+            false => Failure::TooShort,
+        };
+        let parse = |bytes: Vec<u8>, whole: bool| {
+            let elements = Elements::read(&bytes, Notation { explicit: true, big_endian: false }, whole)?;
+            Ok(Self { bytes, elements, transfer_syntax: EXPLICIT_LITTLE_ENDIAN.to_owned() })
+        };
+        let mut stream = DeflateDecoder::new(packed);
+        let mut bytes = Vec::new();
+        stream.by_ref().take(FIRST_UNPACKED).read_to_end(&mut bytes).map_err(refused)?;
+        if (bytes.len() as u64) < FIRST_UNPACKED {
+            return parse(bytes, whole);
+        }
+        let too_long = || format!("what stands before its pixels is longer than {} MiB", FIRST_UNPACKED >> 20);
+        let start = parse(bytes, false).map_err(|_| Failure::Nonsense(too_long()))?;
+        if !whole {
+            return Ok(start);
+        }
+        let header = Header::of(&start).map_err(Failure::Nonsense)?;
+        let announced = [header.columns, header.samples, header.frames, header.allocated as usize];
+        let bits =
+            announced.into_iter().fold(header.rows as u64, |product, factor| product.saturating_mul(factor as u64));
+        let most = (bits / 8).saturating_add(MAX_AROUND).min(MAX_FILE_BYTES);
+        let mut bytes = start.bytes;
+        let more = most.saturating_sub(bytes.len() as u64);
+        bytes
+            .try_reserve_exact(more as usize)
+            .map_err(|_| Failure::Nonsense("there is no memory for it".to_owned()))?;
+        let read = stream.by_ref().take(more).read_to_end(&mut bytes).map_err(refused)? as u64;
+        if read == more && stream.read(&mut [0]).map_err(refused)? > 0 {
+            let megabytes = most >> 20;
+            return Err(Failure::Nonsense(format!(
+                "it unpacks to more than the {megabytes} MiB that its header announces"
+            )));
+        }
+        parse(bytes, true)
     }
 }
 

@@ -1,12 +1,11 @@
 //! Reads a NIfTI-1 file, trusting nothing it says: the header is checked before a single voxel is read.
 
-use std::fs::File;
+use kindling_files as files;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::GzDecoder;
-use nifti::volume::inmem::InMemNiftiVolume;
-use nifti::{DataElement, NiftiHeader, NiftiType};
+use nifti::{NiftiHeader, NiftiType};
 use sha2::{Digest, Sha256};
 
 use crate::nifti::axes::anatomical_axes;
@@ -46,7 +45,7 @@ pub enum ReadError {
 /// # Errors
 /// [`ReadError`].
 pub fn read_volume(path: &Path, name: &str) -> Result<Loaded, ReadError> {
-    let mut file = BufReader::new(File::open(path).map_err(ReadError::Io)?);
+    let mut file = BufReader::new(files::open(path).map_err(ReadError::Io)?);
     let packed = file.fill_buf().map_err(ReadError::Io)?.starts_with(&[0x1f, 0x8b]);
     // What is called packed and is not should say so, rather than that it is no NIfTI file.
     if packed || path.extension().is_some_and(|have| have.eq_ignore_ascii_case("gz")) {
@@ -64,13 +63,12 @@ pub(crate) fn read_from(stream: impl Read, name: &str) -> Result<Loaded, ReadErr
     let axes = anatomical_axes(&header, dims).map_err(ReadError::Nonsense)?;
 
     skip(&mut stream, start - HEADER_BYTES)?;
-    let stored = InMemNiftiVolume::from_reader(&mut stream, &header).map_err(nonsense)?;
+    let voxels = voxels(&mut stream, dims.iter().product(), element, &header)?;
     // To the very end: the checksum of a gzip file is its last word.
     if skip(&mut stream, MAX_EXTRA)? == MAX_EXTRA {
         return Err(ReadError::Nonsense("much more data follows than its header announces".into()));
     }
 
-    let voxels = typed(stored, element, &header).map_err(nonsense)?;
     let volume = Volume::new(name, voxels, axes).map_err(ReadError::Nonsense)?;
     let sha256 = stream.sha256.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Loaded { volume, sha256 })
@@ -103,35 +101,58 @@ fn check(header: &NiftiHeader) -> Result<([usize; 3], NiftiType, u64), String> {
     Ok((dims, element, start as u64))
 }
 
-/// The voxels in the type they are kept in.
-fn typed(stored: InMemNiftiVolume, element: NiftiType, header: &NiftiHeader) -> nifti::Result<Voxels> {
+/// Reads `count` voxels in the type they are kept in, a piece at a time: nothing is held twice.
+fn voxels(stream: &mut impl Read, count: usize, element: NiftiType, header: &NiftiHeader) -> Result<Voxels, ReadError> {
     // A negative slope turns dark into bright; any positive one is undone by the intensity window.
     let inverted = header.scl_slope < 0.0;
-    let voxels = match element {
-        NiftiType::Uint8 if !inverted => Voxels::U8(stored.into_nifti_typed_data()?),
-        NiftiType::Int16 if !inverted => Voxels::I16(stored.into_nifti_typed_data()?),
-        NiftiType::Uint16 if !inverted => Voxels::U16(stored.into_nifti_typed_data()?),
-        NiftiType::Uint8 => floats::<u8>(stored, f32::from)?,
-        NiftiType::Int8 => floats::<i8>(stored, f32::from)?,
-        NiftiType::Int16 => floats::<i16>(stored, f32::from)?,
-        NiftiType::Uint16 => floats::<u16>(stored, f32::from)?,
-        NiftiType::Int32 => floats::<i32>(stored, |value| value as f32)?,
-        NiftiType::Uint32 => floats::<u32>(stored, |value| value as f32)?,
-        NiftiType::Float32 => floats::<f32>(stored, |value| value)?,
-        NiftiType::Float64 => floats::<f64>(stored, |value| value as f32)?,
-        other => return Err(nifti::NiftiError::UnsupportedDataType(other)),
-    };
-    Ok(match voxels {
-        Voxels::F32(mut values) if inverted => {
-            values.iter_mut().for_each(|value| *value = -*value);
-            Voxels::F32(values)
-        }
-        voxels => voxels,
+    let sign = if inverted { -1.0 } else { 1.0 };
+    let mut stored = Stored { stream, count, native: header.endianness == nifti::Endianness::native() };
+    Ok(match element {
+        NiftiType::Uint8 if !inverted => Voxels::U8(stored.read(u8::from_ne_bytes)?),
+        NiftiType::Int16 if !inverted => Voxels::I16(stored.read(i16::from_ne_bytes)?),
+        NiftiType::Uint16 if !inverted => Voxels::U16(stored.read(u16::from_ne_bytes)?),
+        NiftiType::Uint8 => Voxels::F32(stored.read(|it| sign * f32::from(u8::from_ne_bytes(it)))?),
+        NiftiType::Int8 => Voxels::F32(stored.read(|it| sign * f32::from(i8::from_ne_bytes(it)))?),
+        NiftiType::Int16 => Voxels::F32(stored.read(|it| sign * f32::from(i16::from_ne_bytes(it)))?),
+        NiftiType::Uint16 => Voxels::F32(stored.read(|it| sign * f32::from(u16::from_ne_bytes(it)))?),
+        NiftiType::Int32 => Voxels::F32(stored.read(|it| sign * i32::from_ne_bytes(it) as f32)?),
+        NiftiType::Uint32 => Voxels::F32(stored.read(|it| sign * u32::from_ne_bytes(it) as f32)?),
+        NiftiType::Float32 => Voxels::F32(stored.read(|it| sign * f32::from_ne_bytes(it))?),
+        NiftiType::Float64 => Voxels::F32(stored.read(|it| sign * f64::from_ne_bytes(it) as f32)?),
+        other => return Err(nonsense(nifti::NiftiError::UnsupportedDataType(other))),
     })
 }
 
-fn floats<T: DataElement>(stored: InMemNiftiVolume, to_float: impl Fn(T) -> f32) -> nifti::Result<Voxels> {
-    Ok(Voxels::F32(stored.into_nifti_typed_data::<T>()?.into_iter().map(to_float).collect()))
+/// The voxels of a file, of which the header has been read.
+struct Stored<'a, R> {
+    stream: &'a mut R,
+    count: usize,
+    /// Whether its bytes are in this machine's order.
+    native: bool,
+}
+
+impl<R: Read> Stored<'_, R> {
+    fn read<T, const SIZE: usize>(&mut self, value: impl Fn([u8; SIZE]) -> T) -> Result<Vec<T>, ReadError> {
+        /// Voxels of a piece.
+        const PIECE: usize = 1 << 13;
+        let mut values = Vec::new();
+        let no_room = |_| ReadError::Nonsense(format!("there is no memory for its {} voxels", self.count));
+        let mut piece = vec![0; PIECE * SIZE];
+        while values.len() < self.count {
+            let piece = &mut piece[..(self.count - values.len()).min(PIECE) * SIZE];
+            self.stream.read_exact(piece).map_err(|error| nonsense(error.into()))?;
+            // Room for all is taken once some is there: a header alone reserves nothing.
+            values.try_reserve_exact(self.count - values.len()).map_err(no_room)?;
+            values.extend(piece.as_chunks::<SIZE>().0.iter().map(|bytes| {
+                let mut bytes = *bytes;
+                if !self.native {
+                    bytes.reverse();
+                }
+                value(bytes)
+            }));
+        }
+        Ok(values)
+    }
 }
 
 /// Reads over at most `count` bytes; how many there were.

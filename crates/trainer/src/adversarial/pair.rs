@@ -1,5 +1,8 @@
 //! The two networks: what is committed together.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::{Critic, Generator};
@@ -7,10 +10,12 @@ use kindling_layers::{Critic, Generator};
 use super::config::AdversarialConfig;
 use super::lecam::LeCam;
 use super::spectral::SpectralNorm;
-use crate::checkpoint::{Kept, Stored};
-use crate::learner::Learner;
+use crate::checkpoint::Kept;
+use crate::learner::{Learner, Parts};
 use crate::optimizer::Optimizer;
+use crate::parts::OfHost;
 use crate::recovery::abandon_graph;
+use crate::stored::Stored;
 
 const GENERATOR: &str = "generator-";
 const CRITIC: &str = "discriminator-";
@@ -50,17 +55,18 @@ impl<G: Generator, D: Critic> Pair<G, D> {
 }
 
 impl<G: Module, D: Module> Kept for Pair<G, D> {
-    fn store(&self) -> Result<Stored, String> {
-        let mut stored = Stored::default();
-        stored.put(GENERATOR, self.generator.save()?);
-        stored.put(CRITIC, self.critic.save()?);
+    fn parts(&self) -> Result<Parts<'_>, String> {
+        let mut parts = self.generator.parts(GENERATOR);
+        parts.extend(self.critic.parts(CRITIC));
         if let Some(spectral) = &self.spectral {
-            stored.files.insert(SPECTRAL.to_string(), spectral.save()?);
+            parts.insert(SPECTRAL.to_string(), Box::new(OfHost(Cow::Owned(spectral.save()?))));
         }
-        if let Some(LeCam { real, made }) = self.anchors {
-            stored.numbers.extend(ANCHORS.iter().map(|name| name.to_string()).zip([real, made]));
-        }
-        Ok(stored)
+        Ok(parts)
+    }
+
+    fn numbers(&self) -> BTreeMap<String, f64> {
+        let Some(LeCam { real, made }) = self.anchors else { return BTreeMap::new() };
+        ANCHORS.iter().map(|name| name.to_string()).zip([real, made]).collect()
     }
 
     fn restored(self, mut stored: Stored, device: &Device) -> Result<Self, String> {

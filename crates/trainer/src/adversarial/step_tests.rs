@@ -10,10 +10,11 @@ use super::losses::AdversarialLoss;
 use super::pair::Pair;
 use super::step::{AdversarialEngine, GoodIteration};
 use super::testing::{LATENT, ToyCritic, ToyGenerator, batch};
-use crate::checkpoint::{Kept, Stored};
+use crate::checkpoint::Kept;
 use crate::error::TrainError;
 use crate::norm_momentum::NormMomentum;
 use crate::policy::{Plan, Recompute};
+use crate::stored::Stored;
 use crate::testing::distance;
 
 type Toys = Pair<ToyGenerator, ToyCritic>;

@@ -1,6 +1,6 @@
 //! Tensors out of a file.
 
-use std::fs::File;
+use kindling_files as files;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
@@ -28,16 +28,16 @@ const SMALL_ENTRY: u64 = 1 << 20;
 pub fn read(path: &Path) -> Result<Tensors, ZooError> {
     let io = |source| ZooError::Io { action: "read", path: path.to_path_buf(), source };
     let corrupt = |reason: String| ZooError::Corrupt { path: path.to_path_buf(), reason };
-    let length = std::fs::metadata(path).map_err(io)?.len();
+    let length = files::open(path).and_then(|file| file.metadata()).map_err(io)?.len();
     if length > MAX_BYTES {
         return Err(corrupt(format!("it has {length} bytes, more than the {MAX_BYTES} that are read")));
     }
     let mut start = [0u8; 9];
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = files::open(path).map_err(io)?;
     let count = file.read(&mut start).map_err(io)?;
     let start = &start[..count];
     let tensors = if looks_like_safetensors(start, length) {
-        let bytes = std::fs::read(path).map_err(io)?;
+        let bytes = files::read(path, MAX_BYTES).map_err(io)?;
         tensors::from_bytes(&bytes)
     } else {
         let checked = if start.starts_with(b"PK") { check_archive(path, length) } else { Ok(()) };
@@ -60,7 +60,7 @@ fn looks_like_safetensors(start: &[u8], length: u64) -> bool {
 /// `torch.save` stores entries as they are. An archive that somebody compressed is read as well, unless it unpacks to more
 /// than weights ever do: every byte of a pickle can cost a hundred of memory.
 fn check_archive(path: &Path, length: u64) -> Result<(), String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
+    let file = files::open(path).map_err(|error| error.to_string())?;
     let archive = ZipArchive::new(BufReader::new(file)).map_err(|error| one_line(&error.to_string()))?;
     let sizes = (0..archive.len()).filter_map(|index| archive.by_index_data(index).ok()).map(|entry| entry.size());
     match sizes.max() {

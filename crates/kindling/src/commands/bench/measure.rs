@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use kindling_layers::Precision;
-use kindling_memory::Meter;
+use kindling_memory::{Meter, resident_peak_bytes};
 use kindling_runs::bench::{Configuration, Energy, Measured, MemoryUsed, Protocol, Quartiles, What, Window};
 use kindling_zoo::{ModelOptions, find};
 
@@ -107,7 +107,7 @@ pub(super) fn figures(
         memory: MemoryUsed {
             peak_in_use_bytes: Some(tally.in_use),
             peak_reserved_bytes: on_gpu.then_some(tally.reserved),
-            peak_process_bytes: process_peak(),
+            peak_process_bytes: resident_peak_bytes(),
             how: if on_gpu {
                 "Burn's pools, read at the end of each step and between forward and backward rows' passes; what rises \
                  and falls within a step shows in reserved only"
@@ -118,12 +118,4 @@ pub(super) fn figures(
         },
         energy,
     })
-}
-
-/// The most resident memory this process had, as Linux tells it.
-fn process_peak() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    Some(kilobytes << 10)
 }

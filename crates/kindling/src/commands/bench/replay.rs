@@ -1,5 +1,6 @@
 //! Rows from what an earlier measurement or run has left.
 
+use kindling_files as files;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -36,8 +37,9 @@ pub(super) fn rows(path: &Path, protocol: Protocol) -> Result<Vec<(Configuration
 fn of_run(path: &Path) -> Result<Configuration> {
     let run = RunDir::open(path)?;
     let config = RunConfig::of(&run)?;
-    let environment: Option<Environment> =
-        std::fs::read(run.environment()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let environment: Option<Environment> = files::read(&run.environment(), files::MAX_TEXT_BYTES)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let train = &config.train;
     let device = match config.device.as_str() {
         "auto" if environment.as_ref().is_none_or(|it| it.device.device == "cpu") => "cpu".to_string(),

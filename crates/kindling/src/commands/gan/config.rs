@@ -1,5 +1,6 @@
 //! The resolved configuration of a GAN's run: `config.toml`.
 
+use kindling_files as files;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -69,8 +70,8 @@ pub(crate) struct GanData {
 impl GanRunConfig {
     /// The configuration of a run.
     pub(crate) fn of(run: &RunDir) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(run.config()).with_context(|| format!("reading {}", run.config().display()))?;
+        let text = files::read_to_string(&run.config(), files::MAX_TEXT_BYTES)
+            .with_context(|| format!("reading {}", run.config().display()))?;
         if text.parse::<toml::Table>().is_ok_and(|table| !table.contains_key("gan")) {
             bail!("{} is the run of a classifier, not of a GAN", run.path().display());
         }
@@ -126,7 +127,7 @@ impl GanRunConfig {
 /// A generator with the weights of a file.
 fn filled(generator: GanGenerator, path: &Path) -> Result<GanGenerator> {
     let name = || path.display().to_string();
-    let bytes = std::fs::read(path).with_context(|| format!("reading {}", name()))?;
+    let bytes = files::read(path, files::MAX_WEIGHTS_BYTES).with_context(|| format!("reading {}", name()))?;
     let tensors = tensors::from_bytes(&bytes).map_err(anyhow::Error::msg).with_context(name)?;
     parameters::write(generator, tensors).map_err(|mismatch| anyhow::anyhow!("{}: {mismatch}", name()))
 }

@@ -1,6 +1,7 @@
 //! The end of a run: metrics and report.
 
 use anyhow::{Context, Result};
+use kindling_files as files;
 use kindling_runs::{Environment, Event, EventLog, GanMetrics, GanReport, Grid, RunDir};
 
 use super::config::GanRunConfig;
@@ -45,10 +46,13 @@ pub(super) fn conclude(
         recovery_seconds: progress.recovery_seconds,
     };
     run.write_gan_metrics(&metrics)?;
-    let config_toml = std::fs::read_to_string(run.config()).context("reading the run's configuration")?;
+    let config_toml =
+        files::read_to_string(&run.config(), files::MAX_TEXT_BYTES).context("reading the run's configuration")?;
     let grids = events.iter().filter_map(|event| match event {
         // A picture that somebody removed is no reason to have no report.
-        Event::Sampled { step, path } => Some(Grid { step: *step, png: std::fs::read(run.path().join(path)).ok()? }),
+        Event::Sampled { step, path } => {
+            Some(Grid { step: *step, png: files::read(&run.path().join(path), files::MAX_TEXT_BYTES).ok()? })
+        }
         _ => None,
     });
     let grids: Vec<Grid> = grids.collect();

@@ -2,6 +2,7 @@
 
 use kindling_data::Dataset;
 use kindling_layers::Precision;
+use kindling_memory::resident_peak_bytes;
 use kindling_runs::{Environment, Event, Metrics, RunDir};
 use kindling_trainer::Plan;
 use serde_json::json;
@@ -108,6 +109,7 @@ pub(super) fn result_line(metrics: &Metrics) -> serde_json::Value {
         "chance": metrics.chance,
         "images_per_second": metrics.images_per_second,
         "peak_memory_bytes": metrics.peak_memory_bytes,
+        "resident_peak_bytes": resident_peak_bytes(),
         "recoveries": metrics.recoveries,
     })
 }

@@ -1,0 +1,62 @@
+//! What the process occupies, as a user's limit counts it.
+
+/// Bytes of this process that lie in memory: its tensors, what its allocator keeps, its code and its stacks. `None` where
+/// the system does not tell.
+#[cfg(target_os = "linux")]
+pub fn resident_bytes() -> Option<u64> {
+    use std::fs::{self, File};
+    use std::os::unix::fs::FileExt;
+    use std::sync::OnceLock;
+
+    /// `/proc/self/statm`, which counts pages, and the bytes of a page.
+    static STATM: OnceLock<Option<(File, u64)>> = OnceLock::new();
+    let open = || {
+        // Pairs of numbers; `AT_PAGESZ` is 6.
+        let auxiliary = fs::read("/proc/self/auxv").ok()?;
+        let mut words = auxiliary.chunks_exact(8).filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)));
+        let page = std::iter::from_fn(|| words.next().zip(words.next())).find(|(kind, _)| *kind == 6)?.1;
+        Some((File::open("/proc/self/statm").ok()?, page))
+    };
+    let (file, page) = STATM.get_or_init(open).as_ref()?;
+    let mut text = [0; 128];
+    let length = file.read_at(&mut text, 0).ok()?;
+    let text = std::str::from_utf8(&text[..length]).ok()?;
+    // Size, resident, shared and others.
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * page)
+}
+
+/// Bytes of this process that lie in memory; told on Linux only.
+#[cfg(not(target_os = "linux"))]
+pub fn resident_bytes() -> Option<u64> {
+    None
+}
+
+/// The most that [`resident_bytes`] ever was, as Linux tells it.
+pub fn resident_peak_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_written_to_becomes_resident_and_status_agrees() {
+        const MORE: usize = 64 << 20;
+        let before = resident_bytes().expect("Linux tells");
+        let written = vec![1u8; MORE];
+        let after = resident_bytes().expect("Linux tells");
+        assert!(after >= before + MORE as u64 * 9 / 10, "{before} {after}");
+        let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")).expect("VmRSS");
+        let told = line.trim().parse::<u64>().expect("a number") * 1024;
+        // Other tests of this process allocate meanwhile.
+        assert!(told.abs_diff(after) < MORE as u64 / 4, "{told} {after}");
+        drop(written);
+    }
+}
