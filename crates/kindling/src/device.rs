@@ -11,7 +11,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use burn::tensor::{Device, Tensor};
 use kindling_layers::Precision;
 use kindling_memory::{panic_message, without_probes};
@@ -80,10 +80,20 @@ impl Chosen {
 }
 
 impl DeviceChoice {
+    /// The device that a configuration asks for.
+    pub(crate) fn configured(text: &str) -> Result<Self> {
+        text.parse().map_err(|known| anyhow!("the configuration asks for the device `{text}`; {known}"))
+    }
+
+    /// Whether what opens is the CPU.
+    pub(crate) fn is_cpu(self) -> bool {
+        self == Self::Cpu || self == Self::Auto && cuda::missing(0).is_some()
+    }
+
     /// Opens the device.
     pub(crate) fn open(self) -> Result<Chosen> {
         match self {
-            Self::Auto if cuda::missing(0).is_none() => Self::Cuda(0).open(),
+            Self::Auto if !self.is_cpu() => Self::Cuda(0).open(),
             Self::Auto | Self::Cpu => Ok(Chosen {
                 device: Device::flex(),
                 facts: DeviceFacts { device: "cpu".to_string(), ..DeviceFacts::default() },

@@ -15,7 +15,7 @@ use kindling_trainer::{OptimizerConfig, Plan, Recompute};
 use kindling_zoo::{Network, find, models};
 
 use crate::config::{DataConfig, ModelConfig, RunConfig};
-use crate::device::cuda;
+use crate::device::{DeviceChoice, cuda};
 
 /// A value, or whatever turns out to be best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,24 +85,34 @@ pub(crate) struct Imposed {
 const GRANULE: u64 = 2 << 20;
 
 impl MemoryBudget {
+    /// Limits the process to it on the CPU, and returns it in bytes.
+    fn limit_process(self) -> Result<u64> {
+        let total = tightest_limit().map(|limit| limit.bytes);
+        // More than the system allows would end with the system killing the process.
+        let bytes = self.of(total)?.min(total.unwrap_or(u64::MAX));
+        limit_host(bytes);
+        Ok(bytes)
+    }
+
+    /// In bytes, where `total` is what there is.
+    fn of(self, total: Option<u64>) -> Result<u64> {
+        match (self, total) {
+            (Self::Bytes(bytes), _) => Ok(bytes),
+            (Self::Percent(share), Some(total)) => Ok((total as f64 * share / 100.0) as u64),
+            (Self::Percent(_), None) => {
+                bail!("how much memory there is cannot be found out; give --memory-budget in bytes")
+            }
+        }
+    }
+
     /// Limits the process to it on a device: on the CPU by counting, on a GPU by holding the rest. What other processes
     /// have of a GPU, and what its context takes, is not part of the rest.
     pub(crate) fn impose(self, device: &Device, facts: &DeviceFacts) -> Result<Imposed> {
-        let on_gpu = device.memory_pool_usage().is_some();
-        let total = if on_gpu { facts.device_memory_bytes } else { tightest_limit().map(|limit| limit.bytes) };
-        let bytes = match (self, total) {
-            // More than the system allows would end with the system killing the process.
-            (Self::Bytes(bytes), Some(total)) if !on_gpu => bytes.min(total),
-            (Self::Bytes(bytes), _) => bytes,
-            (Self::Percent(share), Some(total)) => (total as f64 * share / 100.0) as u64,
-            (Self::Percent(_), None) => {
-                bail!("how much memory {} has cannot be found out; give --memory-budget in bytes", facts.device)
-            }
-        };
-        if !on_gpu {
-            limit_host(bytes);
-            return Ok(Imposed { bytes, _ballast: Vec::new() });
+        if device.memory_pool_usage().is_none() {
+            return Ok(Imposed { bytes: self.limit_process()?, _ballast: Vec::new() });
         }
+        let total = facts.device_memory_bytes;
+        let bytes = self.of(total)?;
         let reserved = || Meter::new(device).read().reserved;
         let free = || cuda::index_of(device).and_then(cuda::free);
         let Some(mut available) = free().or(total) else {
@@ -124,6 +134,16 @@ impl MemoryBudget {
         }
         Ok(Imposed { bytes, _ballast: held })
     }
+}
+
+/// Limits the process to the budget of a run on the CPU from here on: data sets are read before a device is open.
+pub(crate) fn limit_before_reading(budget: Option<MemoryBudget>, device: DeviceChoice) -> Result<()> {
+    if device.is_cpu()
+        && let Some(budget) = budget
+    {
+        budget.limit_process()?;
+    }
+    Ok(())
 }
 
 /// Share of the system's limit that is used where nothing else is asked for: the rest is for whoever shares it.

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use burn::module::{Module, Param, ParamId};
+use burn::module::{Module, Param};
 use burn::tensor::ops::{ConvOptions, PadMode};
-use burn::tensor::{Device, Shape, Tensor, module};
+use burn::tensor::{Device, Tensor, module};
 
 use crate::map::{Content, Map};
 use crate::ops::{self, Again, Convolution, Places};
 use crate::padding::Padding;
+use crate::parameters::zeros_when_read;
 use crate::plain::plain;
 use crate::precision;
 use crate::room;
@@ -68,14 +69,8 @@ impl ConvConfig {
         assert!(self.dilation > 0, "the places of a kernel are 1 pixel apart or more");
         assert!(!self.depthwise || self.input == self.output, "a depthwise convolution keeps its channels");
         let fan = if self.depthwise { 1 } else { self.input };
-        let shape = Shape::from([self.output, fan, self.kernel, self.kernel]);
-        let zeros = {
-            let shape = shape.clone();
-            move |device: &Device, trains: bool| Tensor::zeros(shape, device).set_require_grad(trains)
-        };
         Conv {
-            // Made when somebody looks: a plan looks at the shape only.
-            weight: Param::uninitialized(ParamId::new(), zeros, device.clone(), true, shape),
+            weight: zeros_when_read([self.output, fan, self.kernel, self.kernel], device),
             stride: self.stride,
             dilation: self.dilation,
             depthwise: self.depthwise,

@@ -6,6 +6,7 @@ use burn::tensor::{Device, Tensor, module};
 
 use crate::cpu;
 use crate::ops::Places;
+use crate::parameters::zeros_when_read;
 use crate::precision;
 use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
@@ -33,11 +34,7 @@ impl ConvTransposeConfig {
     pub fn init(&self, device: &Device) -> ConvTranspose {
         let &Self { input, output, kernel, stride, padding } = self;
         assert!(stride > 0 && kernel > 2 * padding, "kernel {kernel} stride {stride} padding {padding}");
-        ConvTranspose {
-            weight: Param::from_tensor(Tensor::zeros([input, output, kernel, kernel], device)),
-            stride,
-            padding,
-        }
+        ConvTranspose { weight: zeros_when_read([input, output, kernel, kernel], device), stride, padding }
     }
 }
 

@@ -4,6 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, module};
 
 use crate::ops;
+use crate::parameters::zeros_when_read;
 use crate::precision::full;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 
@@ -31,10 +32,7 @@ pub struct Linear {
 impl Linear {
     /// A layer whose weights are zero until [`crate::init::initialise`] or a weights file fills them.
     pub fn new(input: usize, output: usize, device: &Device) -> Self {
-        Self {
-            weight: Param::from_tensor(Tensor::zeros([output, input], device)),
-            bias: Param::from_tensor(Tensor::zeros([output], device)),
-        }
+        Self { weight: zeros_when_read([output, input], device), bias: zeros_when_read([output], device) }
     }
 
     /// `[batch, input]` to `[batch, output]`.

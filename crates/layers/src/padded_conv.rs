@@ -6,6 +6,7 @@ use burn::tensor::{Device, Tensor, module};
 
 use crate::cpu;
 use crate::ops::{self, Places};
+use crate::parameters::zeros_when_read;
 use crate::precision;
 use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
@@ -43,11 +44,7 @@ impl PaddedConvConfig {
     pub fn init(&self, device: &Device) -> PaddedConv {
         let &Self { input, output, kernel, stride, padding } = self;
         assert!(kernel > 0 && stride > 0, "kernel {kernel} stride {stride}");
-        PaddedConv {
-            weight: Param::from_tensor(Tensor::zeros([output, input, kernel, kernel], device)),
-            stride,
-            padding,
-        }
+        PaddedConv { weight: zeros_when_read([output, input, kernel, kernel], device), stride, padding }
     }
 }
 

@@ -5,10 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::tensor::{DType, Device, Shape, Tensor, TensorData};
 
 use crate::{plain, room};
+
+/// Zeros that are made when somebody looks: a plan looks at their shape only.
+pub(crate) fn zeros_when_read<const D: usize>(shape: [usize; D], device: &Device) -> Param<Tensor<D>> {
+    let make = move |device: &Device, trains: bool| Tensor::zeros(shape, device).set_require_grad(trains);
+    Param::uninitialized(ParamId::new(), make, device.clone(), true, Shape::from(shape))
+}
 
 /// Whether a tensor of this name is state rather than a parameter.
 pub fn is_state(name: &str) -> bool {

@@ -83,6 +83,14 @@ fn check_host(bytes: usize) -> Result<(), String> {
     Ok(())
 }
 
+/// Gives free pages back to the system if the process would pass its limit with `bytes` more. Does not panic.
+pub(crate) fn keep_resident(bytes: u64) {
+    let limit = HOST_LIMIT.load(Relaxed);
+    if limit != NONE && resident::resident_bytes().is_some_and(|resident| resident.saturating_add(bytes) > limit) {
+        give_back();
+    }
+}
+
 /// Whether the process may grow by `asked` bytes, after giving back what is free if that is what it takes.
 fn check_resident(asked: u64, limit: u64) -> Result<(), String> {
     let too_large = || resident::resident_bytes().filter(|resident| resident.saturating_add(asked) > limit);

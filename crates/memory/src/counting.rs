@@ -14,7 +14,7 @@ static FAILED: AtomicUsize = AtomicUsize::new(0);
 /// Counts the bytes that are live in the allocator it wraps.
 ///
 /// Bytes are those asked for; what the allocator below rounds up or keeps for later does not count. The cost is two
-/// relaxed atomic operations a call.
+/// relaxed atomic operations a call, and for a large block a look at what the process occupies.
 #[derive(Debug, Default)]
 pub struct CountingAllocator<A>(pub A);
 
@@ -42,8 +42,15 @@ pub fn failed_allocation() -> Option<usize> {
     Some(FAILED.load(Relaxed)).filter(|bytes| *bytes > 0)
 }
 
-/// Allocates; if that fails, once more after free pages were given back to the system.
+/// Allocations from here on are looked at one by one, in bytes: what a look costs is nothing beside writing to them.
+const LARGE: usize = 1 << 20;
+
+/// Allocates. Free pages are given back to the system where the process would otherwise grow beyond its limit, and, if
+/// the allocation fails, before it is tried once more.
 fn persistently(bytes: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
+    if bytes >= LARGE {
+        crate::budget::keep_resident(bytes as u64);
+    }
     let block = allocate();
     if !block.is_null() {
         return block;
@@ -82,9 +89,10 @@ fn shrink(bytes: usize) {
 }
 
 // SAFETY: every call is handed to the wrapped allocator unchanged, a second time if it failed, which changes nothing, and
-// its answer is returned unchanged, so the contract of `GlobalAlloc` holds if it holds for `A`. What is called in between
-// gives pages back, which allocates nothing through here and does not unwind. The counters never allocate and never panic: they are plain
-// atomics with wrapping arithmetic. `shrink` follows the wrapped call, and only a block that `A` handed out, whose
+// its answer is returned unchanged, so the contract of `GlobalAlloc` holds if it holds for `A`. What is called before and in
+// between looks at the process, which allocates no large block, so that it does not come back here, and gives pages back,
+// which allocates nothing through here; neither unwinds. The counters never allocate and never panic: they are plain atomics
+// with wrapping arithmetic. `shrink` follows the wrapped call, and only a block that `A` handed out, whose
 // size was added when it was, is ever subtracted.
 #[allow(unsafe_code)]
 unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {

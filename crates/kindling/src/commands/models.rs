@@ -1,7 +1,6 @@
 //! `kindling models`: the zoo.
 
 use anyhow::{Result, bail};
-use burn::tensor::Device;
 use clap::Subcommand;
 use kindling_layers::trace::{FeatureMap, LayerTrace, Trace};
 use kindling_zoo::{
@@ -81,7 +80,7 @@ impl Args {
 
 fn trace(model: &Model, in_channels: usize, classes: usize, image_size: usize) -> Result<Trace> {
     let options = ModelOptions { in_channels, classes, ..ModelOptions::imagenet() };
-    Ok(model.build(&options, &Device::flex())?.trace(in_channels, image_size))
+    Ok(model.trace(&options, image_size)?)
 }
 
 fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {

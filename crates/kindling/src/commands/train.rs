@@ -28,7 +28,7 @@ use crate::device::{Chosen, DeviceChoice};
 use crate::finish::Finished;
 use crate::interrupt;
 use crate::loaders;
-use crate::memory::{Choice, MemoryBudget, does_not_fit, starting_plan};
+use crate::memory::{Choice, MemoryBudget, does_not_fit, limit_before_reading, starting_plan};
 use crate::output::{self, note};
 use crate::progress::{Console, Verbosity};
 pub(crate) use words::in_half;
@@ -201,7 +201,7 @@ impl Args {
         let (config, dataset) = self.resolve()?;
         let model = config.zoo_model()?;
         config.train.check(config.data.classes.len())?;
-        let chosen = self.open_device(&config)?;
+        let chosen = DeviceChoice::configured(&config.device)?.open()?;
         // Weights that do not fit should not leave a run behind.
         let start = config.initial_network(&chosen.device)?;
         let run = RunDir::create(self.out.as_deref(), model.name.name, &config.data.source)?;
@@ -239,18 +239,12 @@ impl Args {
         if let Some(device) = self.device {
             config.device = device.to_string();
         }
+        limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
         let data = &config.data;
         let dataset = dataset::open_to(&data.source, config.train.seed, &data.opening, data.on_bad_sample)?.dataset;
         config.check_classes(&dataset)?;
-        let chosen = self.open_device(&config)?;
+        let chosen = DeviceChoice::configured(&config.device)?.open()?;
         self.fit(config, &dataset, &run, chosen, Beginning::Resumed)
-    }
-
-    fn open_device(&self, config: &RunConfig) -> Result<Chosen> {
-        match config.device.parse::<DeviceChoice>() {
-            Ok(choice) => choice.open(),
-            Err(known) => bail!("the configuration asks for the device `{}`; {known}", config.device),
-        }
     }
 
     fn fit(

@@ -10,7 +10,8 @@ use super::config::{GanConfig, GanData, GanRunConfig, Upsampling, preprocess};
 use super::train::{Args, Switch};
 use crate::commands::train::{changed, changed_option, default_workers};
 use crate::dataset;
-use crate::memory::Choice;
+use crate::device::DeviceChoice;
+use crate::memory::{Choice, limit_before_reading};
 
 const MODEL: &str = "dcgan_64";
 const DATA: &str = "fashion-mnist";
@@ -57,6 +58,8 @@ impl Args {
         }
         let seed = self.seed.unwrap_or(0);
         let source = self.data.clone().unwrap_or(DATA.to_string());
+        let device = self.device.unwrap_or(DeviceChoice::Auto);
+        limit_before_reading(self.memory_budget, device)?;
         let dataset = dataset::open_unlabelled(&source, seed)?;
         let images = dataset.train.len();
         if images < 2 {
@@ -67,7 +70,7 @@ impl Args {
         }
         let preprocess = preprocess(&dataset, size, self.channels)?;
         let config = GanRunConfig {
-            device: self.device.map_or("auto".to_string(), |device| device.to_string()),
+            device: device.to_string(),
             workers: self.workers.unwrap_or_else(default_workers),
             memory_budget: self.memory_budget,
             compare: self.compare.map_or(COMPARED, |choice| choice.fixed().unwrap_or(COMPARED)),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{Dataset, Loader, LoaderConfig};
@@ -22,7 +22,7 @@ use crate::commands::train::{environment, in_half, with_advice};
 use crate::dataset;
 use crate::device::{Chosen, DeviceChoice};
 use crate::interrupt;
-use crate::memory::{Choice, MemoryBudget};
+use crate::memory::{Choice, MemoryBudget, limit_before_reading};
 use crate::output::{self, note};
 use crate::progress::{Console, Verbosity};
 
@@ -165,7 +165,7 @@ impl Args {
             Some(path) => self.resume(path),
             None => {
                 let (config, dataset) = self.resolve()?;
-                let chosen = open(&config.device)?;
+                let chosen = DeviceChoice::configured(&config.device)?.open()?;
                 let run = RunDir::create(self.out.as_deref(), &config.gan.name, &config.data.source)?;
                 run.write_config(&config)?;
                 self.fit(config, &dataset, &run, chosen, false)
@@ -195,8 +195,9 @@ impl Args {
             config.device = device.to_string();
         }
         config.train.check()?;
+        limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
         let dataset = dataset::open_unlabelled(&config.data.source, config.train.seed)?;
-        let chosen = open(&config.device)?;
+        let chosen = DeviceChoice::configured(&config.device)?.open()?;
         self.fit(config, &dataset, &run, chosen, true)
     }
 
@@ -301,13 +302,6 @@ impl Args {
             (false, true) => Verbosity::Steps,
             (false, false) => Verbosity::Normal,
         }
-    }
-}
-
-fn open(device: &str) -> Result<Chosen> {
-    match device.parse::<DeviceChoice>() {
-        Ok(choice) => choice.open(),
-        Err(known) => bail!("the configuration asks for the device `{device}`; {known}"),
     }
 }
 

@@ -14,7 +14,8 @@ use serde::Deserialize;
 use super::{Args, OptimizerName};
 use crate::config::{DataConfig, ModelConfig, RunConfig, StartingPoint, preprocess};
 use crate::dataset::{self, BRAIN_PLANES, PHANTOMS};
-use crate::memory::{Choice, MemoryBudget};
+use crate::device::DeviceChoice;
+use crate::memory::{Choice, MemoryBudget, limit_before_reading};
 use crate::pretrained;
 
 const MODEL: &str = "mobilenet_v3_small";
@@ -79,6 +80,13 @@ impl Args {
         let on_bad = self.data_args.on_bad_sample().or(file.map(|file| file.data.on_bad_sample)).unwrap_or_default();
         let same_data = file.filter(|file| file.data.source == source);
         let mut opening = self.opening.or(same_data.map(|file| file.data.opening).unwrap_or_default());
+        let device = self.device.map(|device| device.to_string()).or(file.map(|file| file.device.clone()));
+        let device = device.unwrap_or("auto".to_string());
+        let memory_budget = self
+            .memory_budget
+            .or(plan.map(|plan| MemoryBudget::Bytes(plan.memory_budget)))
+            .or(file.and_then(|file| file.memory_budget));
+        limit_before_reading(memory_budget, DeviceChoice::configured(&device)?)?;
         let opened = dataset::open_to(&source, seed, &opening, on_bad)?;
         opening.split_by = opened.split_by;
         let dataset = opened.dataset;
@@ -115,19 +123,15 @@ impl Args {
             train.recompute = self.recompute.map_or(Some(plan.recompute), Choice::fixed);
             train.precision = self.precision.unwrap_or(plan.precision);
         }
-        let device = self.device.map(|device| device.to_string()).or(file.map(|file| file.device.clone()));
         let config = RunConfig {
-            device: device.unwrap_or("auto".to_string()),
+            device,
             workers: self.workers.or(file.map(|file| file.workers)).unwrap_or_else(default_workers),
             prefetch_bytes: self
                 .data_args
                 .prefetch_bytes()
                 .or(file.map(|file| file.prefetch_bytes))
                 .unwrap_or(PREFETCH_BYTES),
-            memory_budget: self
-                .memory_budget
-                .or(plan.map(|plan| MemoryBudget::Bytes(plan.memory_budget)))
-                .or(file.and_then(|file| file.memory_budget)),
+            memory_budget,
             model: ModelConfig {
                 name: model.key(),
                 drop_rate: self.drop_rate.or(file.and_then(|file| file.model.drop_rate)),
