@@ -176,8 +176,8 @@ fn a_limit_of_addresses_ends_with_a_sentence_and_never_with_a_signal() {
     let folder = tempdir().unwrap();
     let data = data(&folder);
     let mut sentences = 0;
-    // In kilobytes; the program and the arena of its allocator take more than a gigabyte of addresses alone.
-    for limit in [1_500_000, 1_800_000, 2_400_000] {
+    // In kilobytes; the run takes about a million.
+    for limit in [250_000, 500_000, 700_000] {
         let run = folder.path().join(limit.to_string());
         let inner = train_at(
             224,

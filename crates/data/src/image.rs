@@ -55,12 +55,17 @@ impl Image {
 
     /// The image with `channels` channels: grey is repeated, RGB becomes luma (ITU-R 601-2, as in Pillow).
     pub fn into_channels(self, channels: usize) -> Self {
+        if self.channels == channels { self } else { self.in_channels(channels) }
+    }
+
+    /// [`Image::into_channels`] of an image that is needed as it is, too.
+    pub(crate) fn in_channels(&self, channels: usize) -> Self {
         let pixels = match (self.channels, channels) {
             (1, 3) => self.pixels.iter().flat_map(|&v| [v; 3]).collect(),
             (3, 1) => self.pixels.chunks_exact(3).map(|p| 0.299 * p[0] + 0.587 * p[1] + 0.114 * p[2]).collect(),
-            _ => return self,
+            _ => return self.clone(),
         };
-        Self { channels, pixels, ..self }
+        Self { width: self.width, height: self.height, channels, pixels }
     }
 }
 

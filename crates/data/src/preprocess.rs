@@ -107,7 +107,7 @@ impl Preprocess {
         let (width, height) = (side(image.width), side(image.height));
         let scaled = if self.channels < image.channels {
             // The cheaper way round: fewer channels to scale.
-            scale(&image.clone().into_channels(self.channels), width, height, self.interpolation)
+            scale(&image.in_channels(self.channels), width, height, self.interpolation)
         } else {
             scale(image, width, height, self.interpolation).into_channels(self.channels)
         };
@@ -201,34 +201,22 @@ pub(crate) fn scale(image: &Image, width: usize, height: usize, interpolation: I
     if (image.width, image.height) == (width, height) {
         return image.clone();
     }
-    let pixels = match image.channels {
-        1 => {
-            let pixels: Vec<F32> = image.pixels.iter().map(|&v| F32::new(v)).collect();
-            resample(image, &pixels, width, height, interpolation).iter().map(|p| p.0.clamp(0.0, 1.0)).collect()
-        }
-        _ => {
-            let pixels: Vec<F32x3> = image.pixels.chunks_exact(3).map(|p| F32x3::new([p[0], p[1], p[2]])).collect();
-            resample(image, &pixels, width, height, interpolation)
-                .iter()
-                .flat_map(|p| p.0.map(|v| v.clamp(0.0, 1.0)))
-                .collect()
-        }
+    let mut pixels = match image.channels {
+        1 => resample::<F32>(image, width, height, interpolation).iter().map(|pixel| pixel.0).collect::<Vec<f32>>(),
+        _ => resample::<F32x3>(image, width, height, interpolation).iter().flat_map(|pixel| pixel.0).collect(),
     };
+    pixels.iter_mut().for_each(|value| *value = value.clamp(0.0, 1.0));
     Image { width, height, channels: image.channels, pixels }
 }
 
-fn resample<P: PixelTrait>(
-    image: &Image,
-    pixels: &[P],
-    width: usize,
-    height: usize,
-    interpolation: Interpolation,
-) -> Vec<P> {
+/// The image is read where it lies: scans are large, and a copy of one in floats is larger.
+fn resample<P: PixelTrait>(image: &Image, width: usize, height: usize, interpolation: Interpolation) -> Vec<P> {
     let filter = match interpolation {
         Interpolation::Bilinear => FilterType::Bilinear,
         Interpolation::Bicubic => FilterType::CatmullRom,
     };
-    let source = TypedImageRef::new(image.width as u32, image.height as u32, pixels);
+    let values = bytemuck::cast_slice(&image.pixels);
+    let source = TypedImageRef::<P>::from_buffer(image.width as u32, image.height as u32, values);
     let source = source.expect("an image has width * height pixels");
     let mut target = TypedImage::<P>::new(width as u32, height as u32);
     let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter)).use_alpha(false);
