@@ -87,7 +87,7 @@ mod tests {
             let x = Tensor::<2>::random([19, input], Distribution::Normal(0.0, 1.0), &device);
             let bits = |first: usize, count: usize| {
                 let rows =
-                    layer.forward(x.clone().narrow(0, first, count)).into_data().to_vec::<f32>().expect("floats");
+                    layer.forward(x.clone().narrow(0, first, count)).into_data().try_to_vec::<f32>().expect("floats");
                 rows.into_iter().map(f32::to_bits).collect::<Vec<_>>()
             };
             let all = bits(0, 19);
