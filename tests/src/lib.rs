@@ -3,6 +3,7 @@
 //!
 //! The command is the one of the same build (`cargo test --workspace` builds it), or that in `KINDLING_BIN`.
 
+mod bench;
 mod chance;
 mod command;
 mod cuda;
@@ -14,6 +15,7 @@ mod same;
 mod tensors;
 mod watch;
 
+pub use bench::Bench;
 pub use chance::Chance;
 pub use command::{Outcome, kindling, sentence_of, train};
 pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda};

@@ -4,14 +4,9 @@
 //! What a comparison cannot see is said where it is tested, with the reason.
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use kindling_tests::{
-    Apart, Flags, GRADIENTS, ONE_STEP, Outcome, STILL, gradients_apart, kindling, picture_folder, same_bits,
-    steps_apart,
-};
-use tempfile::{TempDir, tempdir};
+use kindling_tests::{Apart, Bench, Flags, GRADIENTS, ONE_STEP, STILL, gradients_apart, same_bits, steps_apart};
 
 /// What can be wrong with a step.
 const MUTATIONS: [&str; 10] = [
@@ -34,91 +29,65 @@ const FLAGS: &str = "--model mobilenet_v3_small --image-size 64 --batch-size 8 -
 const TWO_NETWORKS: &str = "--model dcgan_64 --features 4 --iterations 3 --batch-size 8 --norm-group 4 --ema 0.9 --lecam 0.1 \
                             --sample-iterations 3 --compare 0 --seed 5 --diff-augment translation";
 
-struct Bench {
-    folder: TempDir,
-    data: PathBuf,
-    gan: bool,
-}
-
-impl Bench {
-    fn new(gan: bool) -> Self {
-        let folder = tempdir().unwrap();
-        let data = folder.path().join("data");
-        picture_folder(&data, 12);
-        Self { folder, data, gan }
-    }
-
-    fn run(&self, name: &str, flags: &str, faults: &str) -> PathBuf {
-        let out = self.folder.path().join(name);
-        let mut command: Command = kindling();
-        command.env_remove("RUST_BACKTRACE").env("KINDLING_FAULT", faults);
-        let subcommand: &[&str] = if self.gan { &["gan", "train"] } else { &["train"] };
-        command.args(subcommand).args(["--device", "cpu", "--quiet", "--data"]).arg(&self.data).arg("--out").arg(&out);
-        Outcome::of(command.args(flags.split_whitespace())).succeeded();
-        out
-    }
-
-    /// Fails unless the comparison of a right run with a right one holds, and with each wrong one fails. `steps` are those
-    /// that are made wrong, one at a time.
-    fn assert_sees(
-        &self,
-        flags: &Flags,
-        steps: &[&str],
-        mutations: &[&str],
-        compare: impl Fn(&Path) -> Result<(), String>,
-    ) {
-        let flags = flags.to_string();
-        let right = self.run("right", &flags, "");
-        compare(&right)
-            .unwrap_or_else(|difference| panic!("{flags}: a right run is taken for a wrong one: {difference}"));
-        for step in steps {
-            for mutation in mutations {
-                let wrong = self.run("wrong", &flags, &format!("wrong@step={step},{mutation}"));
-                match compare(&wrong) {
-                    Err(difference) => {
-                        eprintln!("step {step}, {mutation}: {}", &difference[..difference.len().min(200)])
-                    }
-                    Ok(()) => panic!("{flags}: nobody sees that in step {step} {mutation} was wrong"),
+/// Fails unless the comparison of a right run with a right one holds, and with each wrong one fails. `steps` are those
+/// that are made wrong, one at a time.
+fn assert_sees(
+    bench: &Bench,
+    flags: &Flags,
+    steps: &[&str],
+    mutations: &[&str],
+    compare: impl Fn(&Path) -> Result<(), String>,
+) {
+    let flags = flags.to_string();
+    let right = bench.run("right", &flags, "");
+    compare(&right).unwrap_or_else(|difference| panic!("{flags}: a right run is taken for a wrong one: {difference}"));
+    for step in steps {
+        for mutation in mutations {
+            let wrong = bench.run("wrong", &flags, &format!("wrong@step={step},{mutation}"));
+            match compare(&wrong) {
+                Err(difference) => {
+                    eprintln!("step {step}, {mutation}: {}", &difference[..difference.len().min(200)])
                 }
-                std::fs::remove_dir_all(wrong).unwrap();
+                Ok(()) => panic!("{flags}: nobody sees that in step {step} {mutation} was wrong"),
             }
+            std::fs::remove_dir_all(wrong).unwrap();
         }
-        std::fs::remove_dir_all(right).unwrap();
     }
+    std::fs::remove_dir_all(right).unwrap();
 }
 
 #[test]
 fn equal_bits_see_every_mutation_in_the_first_step_and_in_the_last() {
-    let bench = Bench::new(false);
+    let bench = Bench::new(12);
     let flags = Flags::of(FLAGS).with("--micro-batch 4");
     let straight = bench.run("straight", &flags.to_string(), "");
-    bench.assert_sees(&flags, &["1", "3"], &MUTATIONS, |run| same_bits(&straight, run));
+    assert_sees(&bench, &flags, &["1", "3"], &MUTATIONS, |run| same_bits(&straight, run));
 }
 
 #[test]
 fn equal_bits_see_every_mutation_in_a_half_format() {
-    let bench = Bench::new(false);
+    let bench = Bench::new(12);
     let flags = Flags::of(FLAGS).with("--micro-batch 4 --precision bf16 --max-steps 2");
     let straight = bench.run("straight", &flags.to_string(), "");
-    bench.assert_sees(&flags, &["2"], &MUTATIONS, |run| same_bits(&straight, run));
+    assert_sees(&bench, &flags, &["2"], &MUTATIONS, |run| same_bits(&straight, run));
 }
 
 #[test]
 fn equal_bits_see_every_mutation_of_two_networks() {
-    let bench = Bench::new(true);
+    let bench = Bench::of_two_networks(12);
     let flags = Flags::of(TWO_NETWORKS).with("--micro-batch 4");
     let straight = bench.run("straight", &flags.to_string(), "");
-    bench.assert_sees(&flags, &["3"], &MUTATIONS, |run| same_bits(&straight, run));
+    assert_sees(&bench, &flags, &["3"], &MUTATIONS, |run| same_bits(&straight, run));
 }
 
 /// The wrong run is computed in another micro-batch than the straight one, as where this comparison is used.
 fn another_micro_batch_sees(flags: &str, more: &str, most: &Apart, steps: &[&str], mutations: &[&str]) {
-    let bench = Bench::new(false);
+    let bench = Bench::new(12);
     let flags = Flags::of(flags).with(more);
     let start = bench.run("start", &flags.with(STILL).to_string(), "");
     let straight = bench.run("straight", &flags.with("--micro-batch 8").to_string(), "");
     let compare = |run: &Path| Apart::of(&start, run, &straight)?.within(most);
-    bench.assert_sees(&flags.with("--micro-batch 4"), steps, mutations, compare);
+    assert_sees(&bench, &flags.with("--micro-batch 4"), steps, mutations, compare);
 }
 
 #[test]
@@ -150,20 +119,20 @@ fn gradients_that_are_too_small_in_every_step_are_seen_for_every_network_and_opt
 
 #[test]
 fn a_comparison_to_rounding_of_two_networks_sees_every_mutation() {
-    let bench = Bench::new(true);
+    let bench = Bench::of_two_networks(12);
     let flags = Flags::of(TWO_NETWORKS);
     let still = flags.with("--lr 1e-30 --lr-discriminator 1e-30 --iterations 1").to_string();
     let start = bench.run("start", &still, "");
     let straight = bench.run("straight", &flags.with("--micro-batch 8").to_string(), "");
     let compare = |run: &Path| Apart::of(&start, run, &straight)?.within(&Apart::GAN);
-    bench.assert_sees(&flags.with("--micro-batch 4"), &["3"], &MUTATIONS, compare);
+    assert_sees(&bench, &flags.with("--micro-batch 4"), &["3"], &MUTATIONS, compare);
 }
 
 /// It sees whatever changes how a network moves in one step. On principle it does not see what that step leaves for later:
 /// running statistics are not read in training, and plain SGD has no state and here no average.
 #[test]
 fn the_gradients_of_one_step_show_every_mutation_that_moves_the_network() {
-    let bench = Bench::new(false);
+    let bench = Bench::new(12);
     let flags = Flags::of(FLAGS).without("clip-norm").without("ema");
     let start = bench.run("start", &flags.with(STILL).to_string(), "");
     let flags = flags.with(ONE_STEP);
@@ -175,7 +144,7 @@ fn the_gradients_of_one_step_show_every_mutation_that_moves_the_network() {
     let (seen, unseen): (Vec<&str>, Vec<&str>) =
         MUTATIONS.iter().partition(|mutation| !mutation.starts_with("stale=") || **mutation == "stale=network");
     let flags = flags.with("--micro-batch 4");
-    bench.assert_sees(&flags, &["1"], &seen, compare);
+    assert_sees(&bench, &flags, &["1"], &seen, compare);
     for mutation in unseen {
         let wrong = bench.run(mutation, &flags.to_string(), &format!("wrong@step=1,{mutation}"));
         assert_eq!(compare(&wrong), Ok(()), "{mutation} is seen after all: say so");
@@ -186,7 +155,7 @@ fn the_gradients_of_one_step_show_every_mutation_that_moves_the_network() {
 /// they do not show what the last step did after its gradients were there, nor what no forward pass in training reads.
 #[test]
 fn the_numbers_of_the_steps_show_every_mutation_that_changes_gradients_or_the_network() {
-    let bench = Bench::new(false);
+    let bench = Bench::new(12);
     let flags = Flags::of(FLAGS).with("--optimizer sgd");
     let straight = bench.run("straight", &flags.with("--micro-batch 8").to_string(), "");
     let compare = |run: &Path| match steps_apart(run, &straight)? {
@@ -196,7 +165,7 @@ fn the_numbers_of_the_steps_show_every_mutation_that_changes_gradients_or_the_ne
     let flags = flags.with("--micro-batch 4");
     let seen = ["scale=0.5", "scale=-1", "scale=0.01", "rate=0.5", "lost=1", "doubled=0", "stale=network"];
     // Turning gradients round leaves their norm: the next step's loss shows it.
-    bench.assert_sees(&flags, &["1"], &seen, compare);
+    assert_sees(&bench, &flags, &["1"], &seen, compare);
     for mutation in ["stale=statistics", "stale=average"] {
         let wrong = bench.run(mutation, &flags.to_string(), &format!("wrong@step=1,{mutation}"));
         assert_eq!(compare(&wrong), Ok(()), "{mutation} is seen after all: say so");

@@ -2,38 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use kindling_tests::{
-    Outcome, Started, assert_same_bits, checkpoints, events, kindling, picture_folder, resume, steps, toml_value, train,
+    Bench, Outcome, Started, assert_same_bits, checkpoints, events, resume, steps, toml_value, train,
 };
-use tempfile::{TempDir, tempdir};
-
-struct Bench {
-    folder: TempDir,
-    data: PathBuf,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let folder = tempdir().unwrap();
-        let data = folder.path().join("data");
-        picture_folder(&data, 36);
-        Self { folder, data }
-    }
-
-    fn run(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, name: &str, flags: &str) -> Command {
-        let mut command = kindling();
-        command.args(["train", "--device", "cpu", "--quiet", "--data"]).arg(&self.data);
-        command.arg("--out").arg(self.run(name)).args(flags.split_whitespace());
-        command
-    }
-}
+use serde_json::Value;
 
 /// A step that fills the memory and cannot be made smaller.
 const TIGHT: &str = "--model mobilenet_v2 --image-size 160 --batch-size 6 --norm-group 6 --micro-batch 6 --recompute none \
@@ -41,25 +15,23 @@ const TIGHT: &str = "--model mobilenet_v2 --image-size 160 --batch-size 6 --norm
 
 #[test]
 fn giving_up_for_lack_of_memory_saves_the_steps_that_were_done() {
-    let bench = Bench::new();
-    let straight = Outcome::of(&mut bench.command("straight", TIGHT)).succeeded();
+    let bench = Bench::new(36);
+    let straight = Outcome::of(&mut bench.command("straight", TIGHT, "")).succeeded();
     // What a step takes, and no room beside it for a copy of the state while its graph is there.
     let budget = straight.result()["peak_memory_bytes"].as_u64().unwrap() / 9 * 10 + (4 << 20);
     let flags = format!("{TIGHT} --memory-budget {budget}");
     for (name, trace) in [("plain", "0"), ("with-traces", "1")] {
-        let mut command = bench.command(name, &flags);
-        command.env("RUST_BACKTRACE", trace);
         let faults = "oom@step=9,phase=backward;oom@step=9,phase=backward";
-        let outcome = Outcome::of(command.env("KINDLING_FAULT", faults));
+        let outcome = Outcome::of(bench.command(name, &flags, faults).env("RUST_BACKTRACE", trace));
         assert_eq!(outcome.code, Some(1), "{}", outcome.all());
         assert!(outcome.stderr.contains("do not fit"), "{}", outcome.all());
         assert!(outcome.stderr.contains("what would fit into"), "{}", outcome.all());
-        let run = bench.run(name);
+        let run = bench.path(name);
         let last = checkpoints(&run).pop().unwrap_or_else(|| panic!("{name}: nothing was saved\n{}", outcome.all()));
         assert_eq!(toml_value(&last.join("state.toml"), "step"), "8", "{name}");
         assert_eq!(steps(&run), (1..=8).collect::<Vec<_>>(), "{name}");
         Outcome::of(resume(&run).args(["--memory-budget", "8GiB"])).succeeded();
-        assert_same_bits(&bench.run("straight"), &run, name);
+        assert_same_bits(&bench.path("straight"), &run, name);
     }
 }
 
@@ -78,11 +50,11 @@ fn told(run: &Path) -> Vec<String> {
 
 #[test]
 fn a_log_that_lost_or_gained_lines_is_brought_in_line_with_the_checkpoint() {
-    let bench = Bench::new();
+    let bench = Bench::new(36);
     let flags = "--batch-size 4 --epochs 1 --checkpoint-steps 2 --max-steps 9";
-    Outcome::of(&mut train(&bench.data, &bench.run("straight"), flags)).succeeded();
-    let run = bench.run("run");
-    let mut started = Started::new(train(&bench.data, &run, flags), &run);
+    Outcome::of(&mut train(bench.data(), &bench.path("straight"), flags)).succeeded();
+    let run = bench.path("run");
+    let mut started = Started::new(train(bench.data(), &run, flags), &run);
     started.until(r#""event":"checkpoint","step":4"#, 1);
     started.kill();
     let log = run.join("events.jsonl");
@@ -95,5 +67,27 @@ fn a_log_that_lost_or_gained_lines_is_brought_in_line_with_the_checkpoint() {
     fs::write(&log, whole.lines().filter(without).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     Outcome::of(&mut resume(&run)).succeeded();
     assert_eq!(steps(&run), (1..=9).collect::<Vec<_>>(), "every step once");
-    assert_eq!(told(&run), told(&bench.run("straight")));
+    assert_eq!(told(&run), told(&bench.path("straight")));
+}
+
+/// Three of ten steps that worked only after memory was freed are too many: the fourth step had been computed, and the next
+/// one is smaller.
+#[test]
+fn a_plan_that_is_left_because_it_worked_only_just_is_told_in_the_log() {
+    let bench = Bench::new(12);
+    let flags = "--image-size 32 --batch-size 8 --norm-group 2 --micro-batch 8 --recompute none --max-steps 6";
+    let faults = "oom@step=2,phase=backward;oom@step=3,phase=forward;oom@step=4,phase=backward";
+    let run = bench.run("run", flags, faults);
+    let events = events(&run);
+    let number = |event: &Value, key: &str| event[key].as_u64().unwrap();
+    let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).collect::<Vec<_>>();
+    let freed: Vec<&Value> = of("recovered").iter().map(|event| &event["lever"]).collect();
+    assert_eq!(freed, ["freed what was cached"; 3]);
+    let replanned = of("replanned");
+    assert_eq!(replanned.len(), 1, "{replanned:?}");
+    assert_eq!(number(replanned[0], "step"), 4);
+    assert_eq!(replanned[0]["reason"], "the plan before worked only just");
+    assert_eq!(replanned[0]["lever"], "micro-batch 8 -> 4");
+    let used: Vec<u64> = of("step").iter().map(|event| number(event, "micro_batch")).collect();
+    assert_eq!(used, [8, 8, 8, 8, 4, 4]);
 }

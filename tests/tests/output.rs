@@ -4,42 +4,23 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use kindling_tests::{Outcome, Started, assert_same_bits, checkpoints, kindling, picture_folder, resume, steps, train};
-use tempfile::{TempDir, tempdir};
+use kindling_tests::{Bench, Outcome, Started, assert_same_bits, checkpoints, kindling, resume, steps, train};
 
 const FLAGS: &str = "--batch-size 4 --epochs 1 --checkpoint-steps 2 --verbose";
 
-struct Bench {
-    folder: TempDir,
-    data: PathBuf,
+fn train_in(bench: &Bench, name: &str) -> Command {
+    train(bench.data(), &bench.path(name), FLAGS)
 }
 
-impl Bench {
-    fn new() -> Self {
-        let folder = tempdir().unwrap();
-        let data = folder.path().join("data");
-        picture_folder(&data, 12);
-        Self { folder, data }
-    }
-
-    fn run(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn train(&self, name: &str) -> Command {
-        train(&self.data, &self.run(name), FLAGS)
-    }
-
-    /// The exit code of the run `name` in a shell, with `"$@"` for its command.
-    fn in_shell(&self, name: &str, script: &str) -> i32 {
-        let train = self.train(name);
-        let mut shell = Command::new("bash");
-        shell.args(["-c", script, "bash"]).arg(train.get_program()).args(train.get_args());
-        shell.stdout(Stdio::null()).status().unwrap().code().unwrap()
-    }
+/// The exit code of the run `name` in a shell, with `"$@"` for its command.
+fn in_shell(bench: &Bench, name: &str, script: &str) -> i32 {
+    let train = train_in(bench, name);
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script, "bash"]).arg(train.get_program()).args(train.get_args());
+    shell.stdout(Stdio::null()).status().unwrap().code().unwrap()
 }
 
 /// The device that is always full.
@@ -49,8 +30,8 @@ fn full() -> File {
 
 #[test]
 fn a_run_that_nobody_can_be_told_of_ends_as_one_that_is_watched() {
-    let bench = Bench::new();
-    Outcome::of(&mut bench.train("watched")).succeeded();
+    let bench = Bench::new(12);
+    Outcome::of(&mut train_in(&bench, "watched")).succeeded();
     let cases = [
         ("head", r#""$@" 2>&1 | head -n 1 >/dev/null; exit "${PIPESTATUS[0]}""#),
         ("nobody", r#""$@" 2>&1 | true; exit "${PIPESTATUS[0]}""#),
@@ -59,31 +40,31 @@ fn a_run_that_nobody_can_be_told_of_ends_as_one_that_is_watched() {
         ("closed", r#""$@" >&- 2>&-"#),
     ];
     for (name, script) in cases {
-        assert_eq!(bench.in_shell(name, script), 0, "{name}");
-        assert_same_bits(&bench.run("watched"), &bench.run(name), name);
+        assert_eq!(in_shell(&bench, name, script), 0, "{name}");
+        assert_same_bits(&bench.path("watched"), &bench.path(name), name);
     }
 }
 
 #[test]
 fn a_terminal_that_is_closed_saves_the_run_and_nohup_keeps_it() {
-    let bench = Bench::new();
-    Outcome::of(&mut bench.train("straight")).succeeded();
+    let bench = Bench::new(12);
+    Outcome::of(&mut train_in(&bench, "straight")).succeeded();
     // A terminal sends it more than once.
     for (name, sent, times, code) in [("hup", "HUP", 3, 129), ("term", "TERM", 1, 143), ("int", "INT", 1, 130)] {
-        let mut started = Started::new(bench.train(name), &bench.run(name));
+        let mut started = Started::new(train_in(&bench, name), &bench.path(name));
         started.until_step(1);
         let outcome = started.signal(sent, times);
         assert_eq!(outcome.code, Some(code), "{}", outcome.all());
-        let done = steps(&bench.run(name)).len();
-        let last = checkpoints(&bench.run(name)).pop().unwrap();
+        let done = steps(&bench.path(name)).len();
+        let last = checkpoints(&bench.path(name)).pop().unwrap();
         assert!(last.ends_with(format!("step-{done:08}")), "{name}: the last step is saved");
-        Outcome::of(&mut resume(&bench.run(name))).succeeded();
-        assert_same_bits(&bench.run("straight"), &bench.run(name), name);
+        Outcome::of(&mut resume(&bench.path(name))).succeeded();
+        assert_same_bits(&bench.path("straight"), &bench.path(name), name);
     }
-    let run = bench.train("nohup");
+    let run = train_in(&bench, "nohup");
     let mut nohup = Command::new("nohup");
     nohup.arg(run.get_program()).args(run.get_args());
-    let mut started = Started::new(nohup, &bench.run("nohup"));
+    let mut started = Started::new(nohup, &bench.path("nohup"));
     started.until_step(1);
     let outcome = started.signal("HUP", 1);
     assert_eq!(outcome.code, Some(0), "{}", outcome.all());
@@ -116,9 +97,9 @@ fn an_error_that_nobody_can_read_still_ends_with_its_code() {
 
 #[test]
 fn a_runs_own_files_are_no_place_to_export_to_and_a_finished_run_adds_nothing_to_its_log() {
-    let bench = Bench::new();
-    Outcome::of(&mut bench.train("run")).succeeded();
-    let run = bench.run("run");
+    let bench = Bench::new(12);
+    Outcome::of(&mut train_in(&bench, "run")).succeeded();
+    let run = bench.path("run");
     let contents = |name: &str| fs::read(run.join(name)).unwrap();
     let (weights, log) = (contents("weights.safetensors"), contents("events.jsonl"));
     let export = |target: &Path| Outcome::of(kindling().arg("export").arg(&run).arg("--output").arg(target));

@@ -1,11 +1,10 @@
 //! Feature maps in half formats: the same promises as in float32.
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use kindling_tests::{Outcome, assert_same_bits, checkpoints, events, kindling, losses, picture_folder, toml_value};
+use kindling_tests::{Bench, Outcome, assert_same_bits, checkpoints, events, losses, toml_value};
 use serde_json::Value;
-use tempfile::tempdir;
 
 const FLAGS: &str = "--image-size 64 --batch-size 10 --norm-group 4 --ema 0.9 --clip-norm 1 --augment light \
                      --drop-path-rate 0.2 --drop-rate 0.2 --max-steps 6 --seed 3 --model mobilenet_v3_small";
@@ -15,40 +14,18 @@ const EVERYWHERE: &str = "oom@step=1,phase=optimizer;panic@step=2,phase=upload,m
                           panic@step=4,phase=backward,micro=1;oom@step=5,phase=gate;oom@step=6,phase=commit;\
                           oom@step=6,phase=checkpoint;oom@step=6,phase=eval";
 
-fn train(data: &Path, out: &Path, flags: &str, faults: &str) -> Outcome {
-    let mut command = kindling();
-    command.env_remove("RUST_BACKTRACE").env("KINDLING_FAULT", faults);
-    command.args(["train", "--device", "cpu", "--quiet", "--data"]).arg(data).arg("--out").arg(out);
-    Outcome::of(command.args(FLAGS.split_whitespace()).args(flags.split_whitespace()))
-}
-
-struct Bench {
-    folder: tempfile::TempDir,
-    data: PathBuf,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let folder = tempdir().unwrap();
-        let data = folder.path().join("data");
-        picture_folder(&data, 12);
-        Self { folder, data }
-    }
-
-    fn run(&self, name: &str, flags: &str, faults: &str) -> PathBuf {
-        let path = self.folder.path().join(name);
-        train(&self.data, &path, flags, faults).succeeded();
-        path
-    }
+/// A run with [`FLAGS`] and others.
+fn run(bench: &Bench, name: &str, flags: &str, faults: &str) -> PathBuf {
+    bench.run(name, &format!("{FLAGS} {flags}"), faults)
 }
 
 #[test]
 fn faults_in_every_phase_leave_the_bits_in_half_formats() {
-    let bench = Bench::new();
+    let bench = Bench::new(12);
     for precision in ["bf16", "f16"] {
         let flags = format!("--precision {precision} --micro-batch 4 --recompute none");
-        let straight = bench.run(&format!("{precision}-straight"), &flags, "");
-        let disturbed = bench.run(&format!("{precision}-disturbed"), &flags, EVERYWHERE);
+        let straight = run(&bench, &format!("{precision}-straight"), &flags, "");
+        let disturbed = run(&bench, &format!("{precision}-disturbed"), &flags, EVERYWHERE);
         assert_same_bits(&straight, &disturbed, precision);
         let recovered = events(&disturbed).iter().filter(|event| event["event"] == "recovered").count();
         assert_eq!(recovered, 8, "one for each fault");
@@ -57,11 +34,11 @@ fn faults_in_every_phase_leave_the_bits_in_half_formats() {
 
 #[test]
 fn recomputation_gives_the_same_bits_in_half_formats() {
-    let bench = Bench::new();
+    let bench = Bench::new(12);
     for precision in ["bf16", "f16"] {
         let run = |recompute: &str| {
             let flags = format!("--precision {precision} --micro-batch 4 --recompute {recompute}");
-            bench.run(&format!("{precision}-{recompute}"), &flags, "")
+            run(&bench, &format!("{precision}-{recompute}"), &flags, "")
         };
         let kept = run("none");
         for recompute in ["stages", "blocks"] {
@@ -72,9 +49,9 @@ fn recomputation_gives_the_same_bits_in_half_formats() {
 
 #[test]
 fn the_first_loss_is_float32s_to_the_digits_of_the_format_and_the_weights_stay_float32() {
-    let bench = Bench::new();
+    let bench = Bench::new(12);
     let first = |precision: &str| {
-        let run = bench.run(precision, &format!("--precision {precision}"), "");
+        let run = run(&bench, precision, &format!("--precision {precision}"), "");
         let newest = checkpoints(&run).pop().unwrap();
         let bytes = std::fs::read(newest.join("weights.safetensors")).unwrap();
         let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -94,8 +71,8 @@ fn the_first_loss_is_float32s_to_the_digits_of_the_format_and_the_weights_stay_f
 
 #[test]
 fn the_loss_scale_of_f16_is_part_of_the_checkpoint() {
-    let bench = Bench::new();
-    let run = bench.run("run", "--precision f16", "");
+    let bench = Bench::new(12);
+    let run = run(&bench, "run", "--precision f16", "");
     let newest = checkpoints(&run).pop().unwrap();
     let factor = toml_value(&newest.join("state.toml"), "factor");
     let skipped = events(&run).iter().filter(|event| event["event"] == "skipped").count() as i32;
@@ -104,7 +81,7 @@ fn the_loss_scale_of_f16_is_part_of_the_checkpoint() {
 
 #[test]
 fn a_precision_that_is_none_is_one_sentence() {
-    let bench = Bench::new();
-    let outcome = train(&bench.data, &bench.folder.path().join("run"), "--precision fp8", "");
+    let bench = Bench::new(12);
+    let outcome = Outcome::of(&mut bench.command("run", "--precision fp8", ""));
     assert!(outcome.refused().contains("`fp8` is no precision: choose f32, bf16 or f16"), "{}", outcome.all());
 }

@@ -4,14 +4,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use kindling_tests::{
-    Apart, FIRST_STEP, Flags, GRADIENTS, ONE_STEP, Outcome, STILL, Started, assert_near, assert_same_bits, checkpoints,
-    events, first_step_apart, gradients_apart, kindling, picture_folder, read_tensors, resume, steps, toml_value,
+    Apart, Bench, FIRST_STEP, Flags, GRADIENTS, ONE_STEP, Outcome, STILL, Started, assert_near, assert_same_bits,
+    checkpoints, events, first_step_apart, gradients_apart, read_tensors, resume, steps, toml_value,
 };
 use serde_json::Value;
-use tempfile::{TempDir, tempdir};
 
 /// Everything that could depend on how a batch is cut: augmentation, dropout, drop-path, an average of the weights,
 /// clipping, and AdamW, which is the default. Of 12 pictures a class 8 are trained on, so an epoch has batches of 10, 10
@@ -20,57 +18,25 @@ const EVERYTHING: &str = "--image-size 64 --batch-size 10 --norm-group 4 --ema 0
                           --drop-path-rate 0.2 --drop-rate 0.2 --checkpoint-steps 3 --max-steps 8 --seed 3";
 const EACH: usize = 12;
 
-/// A folder with images, for runs on them.
-struct Bench {
-    folder: TempDir,
-    data: PathBuf,
-}
-
 /// A run that ended well.
 struct Run {
     path: PathBuf,
     result: Value,
 }
 
-impl Bench {
-    fn new() -> Self {
-        let folder = tempdir().unwrap();
-        let data = folder.path().join("data");
-        picture_folder(&data, EACH);
-        Self { folder, data }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// A run in the folder `name` that ends with the weights that runs with these flags begin with.
-    fn start(&self, name: &str, flags: &Flags) -> PathBuf {
-        self.run(name, &flags.with(STILL).to_string(), "").path
-    }
-
-    /// A run in the folder `name`, with these faults.
-    fn command(&self, name: &str, flags: &str, faults: &str) -> Command {
-        let mut command = kindling();
-        // Panics that are part of the test need not be shown.
-        command.env_remove("RUST_BACKTRACE").env("KINDLING_FAULT", faults);
-        command
-            .args(["train", "--device", "cpu", "--quiet", "--data"])
-            .arg(&self.data)
-            .arg("--out")
-            .arg(self.path(name));
-        command.args(flags.split_whitespace());
-        command
-    }
-
-    fn run(&self, name: &str, flags: &str, faults: &str) -> Run {
-        let outcome = Outcome::of(&mut self.command(name, flags, faults)).succeeded();
-        assert_eq!(outcome.stderr, "", "a quiet run stays quiet");
-        Run { path: self.path(name), result: outcome.result() }
-    }
+/// A run in the folder `name` that ends with the weights that runs with these flags begin with.
+fn start(bench: &Bench, name: &str, flags: &Flags) -> PathBuf {
+    Run::of(bench, name, &flags.with(STILL).to_string(), "").path
 }
 
 impl Run {
+    /// A run in the folder `name`, with these faults.
+    fn of(bench: &Bench, name: &str, flags: &str, faults: &str) -> Self {
+        let outcome = Outcome::of(&mut bench.command(name, flags, faults)).succeeded();
+        assert_eq!(outcome.stderr, "", "a quiet run stays quiet");
+        Self { path: bench.path(name), result: outcome.result() }
+    }
+
     /// Recoveries in the order they happened.
     fn recoveries(&self) -> Vec<Value> {
         let found: Vec<Value> = events(&self.path).into_iter().filter(|event| event["event"] == "recovered").collect();
@@ -122,11 +88,11 @@ const EVERYWHERE: [&str; 14] = [
 ];
 
 fn faults_everywhere_leave_the_bits_as_they_are(model: &str) {
-    let bench = Bench::new();
+    let bench = Bench::new(EACH);
     let flags = format!("{EVERYTHING} --model {model} --micro-batch 4 --recompute none");
-    let straight = bench.run("straight", &flags, "");
+    let straight = Run::of(&bench, "straight", &flags, "");
     assert!(straight.recoveries().is_empty());
-    let disturbed = bench.run("disturbed", &flags, &EVERYWHERE.join(";"));
+    let disturbed = Run::of(&bench, "disturbed", &flags, &EVERYWHERE.join(";"));
     disturbed.assert_same_bits_as(&straight, model);
     let of = ["training", "evaluation", "checkpoint"].map(|what| disturbed.recovered_during(what));
     assert_eq!(of, [8, 2, 4], "one event for each fault");
@@ -150,14 +116,14 @@ fn faults_in_every_phase_leave_the_bits_of_efficientnet_b0() {
 
 #[test]
 fn a_fault_in_every_phase_of_the_first_step_and_of_the_last_leaves_the_bits() {
-    let bench = Bench::new();
+    let bench = Bench::new(EACH);
     // The whole batch at once, so that there would be something to shrink. One lack of memory a step is no reason to.
     let flags = format!("{EVERYTHING} --image-size 32 --model mobilenet_v3_small --micro-batch 10 --max-steps 4");
     let flags = flags.replacen("--image-size 64 ", "", 1).replacen("--max-steps 8 ", "", 1);
-    let straight = bench.run("straight", &flags, "");
+    let straight = Run::of(&bench, "straight", &flags, "");
     for phase in ["upload", "forward", "backward", "gate", "optimizer", "commit"] {
         let faults = format!("oom@step=1,phase={phase};panic@step=4,phase={phase}");
-        let disturbed = bench.run(phase, &flags, &faults);
+        let disturbed = Run::of(&bench, phase, &flags, &faults);
         disturbed.assert_same_bits_as(&straight, phase);
         assert_eq!(disturbed.levers(), ["freed what was cached"; 2], "{phase}");
         assert_eq!(disturbed.micro_batches(), [10, 10, 4, 10], "{phase}");
@@ -166,13 +132,13 @@ fn a_fault_in_every_phase_of_the_first_step_and_of_the_last_leaves_the_bits() {
 
 #[test]
 fn recomputation_found_on_the_way_leaves_the_bits() {
-    let bench = Bench::new();
+    let bench = Bench::new(EACH);
     let flags = format!("{EVERYTHING} --model mobilenet_v2 --micro-batch 4");
-    let straight = bench.run("straight", &format!("{flags} --recompute none"), "");
+    let straight = Run::of(&bench, "straight", &format!("{flags} --recompute none"), "");
     // Twice in one step, and at once where nothing freed would help.
     let faults =
         "oom@step=2,phase=backward,micro=1;panic@step=2,phase=backward,micro=1;toolarge@step=5,phase=optimizer";
-    let disturbed = bench.run("disturbed", &flags, faults);
+    let disturbed = Run::of(&bench, "disturbed", &flags, faults);
     disturbed.assert_same_bits_as(&straight, "recomputing more and more");
     let expected = [
         "freed what was cached",
@@ -184,8 +150,8 @@ fn recomputation_found_on_the_way_leaves_the_bits() {
 
 #[test]
 fn recomputation_gives_the_same_bits_with_a_frozen_backbone() {
-    let bench = Bench::new();
-    let source = bench.run("source", "--image-size 64 --batch-size 8 --max-steps 1 --model mobilenet_v2", "");
+    let bench = Bench::new(EACH);
+    let source = Run::of(&bench, "source", "--image-size 64 --batch-size 8 --max-steps 1 --model mobilenet_v2", "");
     let weights = source.path.join("weights.safetensors");
     for freeze in ["backbone", "3"] {
         let flags = format!(
@@ -193,7 +159,7 @@ fn recomputation_gives_the_same_bits_with_a_frozen_backbone() {
             weights.display()
         );
         let [none, stages, blocks] = ["none", "stages", "blocks"]
-            .map(|level| bench.run(&format!("{freeze}-{level}"), &format!("{flags} --recompute {level}"), ""));
+            .map(|level| Run::of(&bench, &format!("{freeze}-{level}"), &format!("{flags} --recompute {level}"), ""));
         stages.assert_same_bits_as(&none, &format!("freeze {freeze}, stages"));
         blocks.assert_same_bits_as(&none, &format!("freeze {freeze}, blocks"));
         let [first, last] = [&weights, &none.path.join("weights-last.safetensors")].map(|path| {
@@ -225,17 +191,17 @@ fn bounds(model: &str, optimizer: &str) -> Apart {
 
 #[test]
 fn two_ooms_in_a_row_make_the_micro_batch_smaller_and_change_the_result_by_rounding() {
-    let bench = Bench::new();
+    let bench = Bench::new(EACH);
     for (model, size) in ROUNDED {
         let flags = Flags::of(&format!("{SHRINKING} --image-size {size} --model {model}"));
-        let start = bench.start(&format!("{model}-start"), &flags);
+        let start = start(&bench, &format!("{model}-start"), &flags);
         for optimizer in ["sgd", "adamw"] {
             let most = bounds(model, optimizer);
             let flags = flags.with(&format!("--optimizer {optimizer}")).to_string();
-            let straight = bench.run(&format!("{model}-{optimizer}"), &flags, "");
+            let straight = Run::of(&bench, &format!("{model}-{optimizer}"), &flags, "");
             assert_eq!(straight.micro_batches(), [16, 8, 16, 8]);
             let faults = "oom@step=1,phase=backward;oom@step=1,phase=backward;toolarge@step=3,phase=forward";
-            let disturbed = bench.run(&format!("{model}-{optimizer}-disturbed"), &flags, faults);
+            let disturbed = Run::of(&bench, &format!("{model}-{optimizer}-disturbed"), &flags, faults);
             assert_eq!(disturbed.levers(), ["freed what was cached", "micro-batch 16 -> 8", "micro-batch 8 -> 4"]);
             assert_eq!(disturbed.micro_batches(), [8, 8, 4, 4]);
             let (loss, norm) = first_step_apart(&disturbed.path, &straight.path).unwrap();
@@ -248,13 +214,13 @@ fn two_ooms_in_a_row_make_the_micro_batch_smaller_and_change_the_result_by_round
 /// The gradients themselves, before anything multiplies their rounding.
 #[test]
 fn a_smaller_micro_batch_leaves_every_tensors_gradient_to_rounding() {
-    let bench = Bench::new();
+    let bench = Bench::new(EACH);
     for (model, size) in ROUNDED {
         let flags = Flags::of(&format!("{SHRINKING} --image-size {size} --model {model}")).without("clip-norm");
-        let start = bench.start(&format!("{model}-start"), &flags);
+        let start = start(&bench, &format!("{model}-start"), &flags);
         let flags = flags.with(ONE_STEP).to_string();
-        let straight = bench.run(&format!("{model}-straight"), &flags, "");
-        let disturbed = bench.run(&format!("{model}-disturbed"), &flags, "toolarge@step=1,phase=forward");
+        let straight = Run::of(&bench, &format!("{model}-straight"), &flags, "");
+        let disturbed = Run::of(&bench, &format!("{model}-disturbed"), &flags, "toolarge@step=1,phase=forward");
         assert_eq!((straight.micro_batches()[0], disturbed.micro_batches()[0]), (16, 8));
         let apart = gradients_apart(&start, &disturbed.path, &straight.path).unwrap();
         eprintln!("{model}: the gradients of a tensor are at most {apart:.1e} apart");
@@ -263,12 +229,12 @@ fn a_smaller_micro_batch_leaves_every_tensors_gradient_to_rounding() {
 }
 
 fn half_the_memory_is_enough(model: &str, size: usize) {
-    let bench = Bench::new();
+    let bench = Bench::new(EACH);
     let flags = format!("{SHRINKING} --image-size {size} --model {model}");
-    let start = bench.start("start", &Flags::of(&flags));
-    let straight = bench.run("straight", &flags, "");
+    let start = start(&bench, "start", &Flags::of(&flags));
+    let straight = Run::of(&bench, "straight", &flags, "");
     let budget = straight.peak() / 16 * 9 + (60 << 20); // the process itself takes the rest
-    let squeezed = bench.run("squeezed", &format!("{flags} --memory-budget {budget}"), "");
+    let squeezed = Run::of(&bench, "squeezed", &format!("{flags} --memory-budget {budget}"), "");
     let (levers, used, peak) = (squeezed.levers(), squeezed.micro_batches(), squeezed.peak());
     eprintln!("{model} wants {}, may have {budget}, took {peak}; {levers:?}; {used:?}", straight.peak());
     assert!(!levers.is_empty() && used[2] < 16, "{model}: nothing was short");
@@ -294,9 +260,9 @@ fn efficientnet_b0_in_half_the_memory_it_wants_ends_within_it_and_with_the_same_
 /// Weights, moments, their average and the copies that an update makes do not get smaller with the micro-batch.
 #[test]
 fn a_budget_below_what_an_update_takes_ends_with_the_report_and_within_it() {
-    let bench = Bench::new();
+    let bench = Bench::new(EACH);
     let flags = format!("{SHRINKING} --image-size 128 --model efficientnet_b0");
-    let straight = bench.run("straight", &flags, "");
+    let straight = Run::of(&bench, "straight", &flags, "");
     let weights = fs::metadata(straight.path.join("weights.safetensors")).unwrap().len();
     // Weights, velocity and the average, twice, and gradients.
     for copies in [3, 4, 6] {
@@ -315,9 +281,9 @@ fn a_budget_below_what_an_update_takes_ends_with_the_report_and_within_it() {
 
 #[test]
 fn a_budget_that_nothing_fits_into_is_one_sentence_and_more_memory_goes_on_with_the_same_bits() {
-    let bench = Bench::new();
+    let bench = Bench::new(EACH);
     let flags = format!("{EVERYTHING} --model mobilenet_v3_small --micro-batch 4 --recompute none");
-    let straight = bench.run("straight", &flags, "");
+    let straight = Run::of(&bench, "straight", &flags, "");
 
     // From the first step: there is nothing to go on from, and that is said.
     let sentence = Outcome::of(&mut bench.command("never", &format!("{flags} --memory-budget 10MiB"), "")).refused();
@@ -340,9 +306,9 @@ fn a_budget_that_nothing_fits_into_is_one_sentence_and_more_memory_goes_on_with_
 
 #[test]
 fn a_run_that_gives_up_saves_its_last_step_and_goes_on_with_the_same_bits() {
-    let bench = Bench::new();
+    let bench = Bench::new(EACH);
     let flags = format!("{EVERYTHING} --model mobilenet_v2 --micro-batch 4 --recompute none");
-    let straight = bench.run("straight", &flags, "");
+    let straight = Run::of(&bench, "straight", &flags, "");
     let cases = [
         // Freeing memory does not help, and there is nothing smaller.
         ("memory", "oom@step=5,phase=backward;oom@step=5,phase=backward", "do not fit"),
@@ -364,7 +330,7 @@ fn a_run_that_gives_up_saves_its_last_step_and_goes_on_with_the_same_bits() {
 
 #[test]
 fn settings_of_memory_that_make_no_sense_are_one_sentence_each() {
-    let bench = Bench::new();
+    let bench = Bench::new(EACH);
     let refused = |flags: &str, faults: &str| -> String {
         let sentence = Outcome::of(&mut bench.command("never", flags, faults)).refused();
         assert!(!bench.path("never").join("events.jsonl").exists(), "{flags} {faults}: nothing was begun");

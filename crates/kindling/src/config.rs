@@ -10,7 +10,7 @@ use kindling_data::{
 };
 use kindling_layers::Freeze;
 use kindling_runs::RunDir;
-use kindling_trainer::TrainConfig;
+use kindling_trainer::{TrainConfig, samples_at_once};
 use kindling_zoo::weights::{self, Adapt, Import};
 use kindling_zoo::{Model, ModelOptions, Network, find};
 use serde::{Deserialize, Serialize};
@@ -162,9 +162,10 @@ impl RunConfig {
         Ok(network.valid())
     }
 
-    /// Samples evaluated at once, at first.
-    pub(crate) fn inference_batch(&self) -> usize {
-        self.train.micro_batch.unwrap_or(self.train.largest_group())
+    /// Samples evaluated at once on a device, at first.
+    pub(crate) fn inference_batch(&self, device: &Device) -> usize {
+        let group = self.train.largest_group();
+        samples_at_once(device, group, self.train.micro_batch.unwrap_or(group))
     }
 
     /// Fails if a data set does not have the classes this run learns.
@@ -184,11 +185,13 @@ impl RunConfig {
 /// How images of a data set become model input. Constants that are not known are measured on up to 64 training images.
 pub(crate) fn preprocess(dataset: &Dataset, size: usize, on_bad: OnBadSample) -> Result<Preprocess> {
     let channels = dataset.channels;
+    let plain = Preprocess::padded(size, channels, Normalisation::identity(channels));
+    plain.check().map_err(anyhow::Error::msg)?;
     let normalisation = match &dataset.normalisation {
         Some(known) => known.clone(),
-        None => measure(dataset, &Preprocess::padded(size, channels, Normalisation::identity(channels)), on_bad)?,
+        None => measure(dataset, &plain, on_bad)?,
     };
-    Ok(Preprocess::padded(size, channels, normalisation))
+    Ok(Preprocess { normalisation, ..plain })
 }
 
 /// Mean and deviation of up to 64 training images, prepared as they will be.

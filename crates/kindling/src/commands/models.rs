@@ -3,9 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use kindling_layers::trace::{FeatureMap, LayerTrace, Trace};
-use kindling_zoo::{
-    GANS, GanEntry, GanTraces, Model, ModelEntry, ModelOptions, Pretrained, ZooError, find, matches, models,
-};
+use kindling_zoo::{GANS, GanEntry, GanTraces, Model, ModelEntry, ModelOptions, Pretrained, find, matches, models};
 use serde_json::{Value, json};
 
 use crate::Done;
@@ -35,13 +33,13 @@ enum Command {
     Show {
         /// Any of its names; `timm.NAME` and `torchvision.NAME` say which library's details are meant
         name: String,
-        /// Side of the images
+        /// Side of the images, at most 8192
         #[arg(long, value_name = "PIXELS", default_value_t = 512)]
         image_size: usize,
-        /// Channels of the images
+        /// Channels of the images, 1 to 1024
         #[arg(long, value_name = "N", default_value_t = 3)]
         channels: usize,
-        /// Classes of the head
+        /// Classes of the head, 2 to 100000
         #[arg(long, value_name = "N", default_value_t = 1000)]
         classes: usize,
         /// A row for each layer
@@ -59,9 +57,7 @@ impl Args {
             None => list(&self.pattern, self.pretrained, self.format)?,
             Some(Command::Show { name, image_size, channels, classes, layers, format }) => {
                 if let Some(entry) = gan(&name) {
-                    if !(1..=1024).contains(&channels) {
-                        return Err(ZooError::Channels(channels).into());
-                    }
+                    ModelOptions { in_channels: channels, ..ModelOptions::imagenet() }.check()?;
                     show_gan(entry, channels, layers, format);
                     return Ok(Done::Complete);
                 }

@@ -31,6 +31,7 @@ use crate::loaders;
 use crate::memory::{Choice, MemoryBudget, does_not_fit, limit_before_reading, starting_plan};
 use crate::output::{self, note};
 use crate::progress::{Console, Verbosity};
+use crate::ranges;
 pub(crate) use words::in_half;
 use words::{closing, note, opening, result_line, started};
 
@@ -62,17 +63,18 @@ pub(crate) struct Args {
     /// What does not train: none, backbone (all but the classifier), or the stem and this many stages [default: none]
     #[arg(long, value_name = "WHAT", help_heading = "What")]
     freeze: Option<Freeze>,
-    /// Side of the square images, padded and never stretched [default: 512]
+    /// Side of the square images, at most 8192, padded and never stretched [default: 512]
     #[arg(long, value_name = "PIXELS", help_heading = "What")]
     image_size: Option<usize>,
     #[command(flatten)]
     data_args: DataArgs,
 
-    /// Samples of an optimizer step: the global batch [default: 8]
+    /// Samples of an optimizer step, 1 to 1048576: the global batch [default: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch_size: Option<usize>,
-    /// Samples computed at once, or auto; changes memory and time, never the result. Memory that runs out makes it
-    /// smaller, room makes it larger again, up to the number given [default: auto]
+    /// Samples computed at once, up to 1048576 and at least a normalisation group, or auto; changes memory and time, never
+    /// the result. Memory that runs out makes it smaller, room makes it larger again, up to the number given
+    /// [default: auto]
     #[arg(long, value_name = "auto|N", help_heading = "Memory")]
     micro_batch: Option<Choice<usize>>,
     /// Feature maps that are computed again rather than kept: auto, none, stages or blocks; never changes the result
@@ -86,69 +88,72 @@ pub(crate) struct Args {
     /// Format of feature maps: f32, bf16 or f16; weights, statistics and updates are always f32 [default: f32]
     #[arg(long, value_name = "FORMAT", help_heading = "Training")]
     precision: Option<Precision>,
-    /// The most samples whose statistics batch norm takes together [default: 8]
+    /// The most samples whose statistics batch norm takes together, 1 to 1048576 [default: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
     norm_group: Option<usize>,
-    /// Passes over the training samples [default: 4 for phantoms, 3 for brain-planes, otherwise 10]
+    /// Passes over the training samples, 1 to 1000000000 [default: 4 for phantoms, 3 for brain-planes, otherwise 10]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u64>,
-    /// Stop after this many optimizer steps
+    /// Stop after this many optimizer steps, 1 to 1000000000
     #[arg(long, value_name = "N", help_heading = "Training")]
     max_steps: Option<u64>,
-    /// Peak learning rate [default: 0.003 for adamw, 0.01 with a frozen backbone, 0.05 for sgd]
+    /// Peak learning rate, above 0 and at most 1000 [default: 0.003 for adamw, 0.01 with a frozen backbone, 0.05 for sgd]
     #[arg(long, value_name = "RATE", help_heading = "Training")]
     lr: Option<f64>,
-    /// Share of the steps in which the learning rate rises [default: 0.1]
+    /// Share of the steps in which the learning rate rises, 0 to 1 [default: 0.1]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     warmup: Option<f64>,
     /// Update rule [default: adamw]
     #[arg(long, value_enum, help_heading = "Training")]
     optimizer: Option<OptimizerName>,
-    /// Decay of convolution and linear weights [default: 0.02 for adamw, 0.00004 for sgd]
+    /// Decay of convolution and linear weights, 0 to 1000 [default: 0.02 for adamw, 0.00004 for sgd]
     #[arg(long, value_name = "RATE", help_heading = "Training")]
     weight_decay: Option<f64>,
-    /// Momentum of sgd [default: 0.9]
+    /// Momentum of sgd, 0 to below 1 [default: 0.9]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     momentum: Option<f64>,
-    /// Share of the target spread over all classes [default: 0]
+    /// Share of the target spread over all classes, 0 to below 1 [default: 0]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     label_smoothing: Option<f64>,
-    /// even, balanced (rare classes weigh more), or one weight a class: 1,2,0.5 [default: even]
+    /// even, balanced (rare classes weigh more), or one weight a class, 0.000001 to 1000000: 1,2,0.5 [default: even]
     #[arg(long, value_name = "WEIGHTS", help_heading = "Training")]
     class_weights: Option<String>,
-    /// Scale gradients down to this global norm
+    /// Scale gradients down to this global norm, 1e-12 to 1e12
     #[arg(long, value_name = "NORM", help_heading = "Training")]
     clip_norm: Option<f64>,
-    /// Share of the classifier's input dropped while training [default: the paper's]
+    /// Share of the classifier's input dropped while training, 0 to below 1 [default: the paper's]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     drop_rate: Option<f64>,
-    /// Share of samples whose last residual branch is left out while training [default: the paper's]
+    /// Share of samples whose last residual branch is left out while training, 0 to below 1 [default: the paper's]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     drop_path_rate: Option<f64>,
     /// Follow the plan that `kindling plan --out` wrote; flags beside it win
     #[arg(long, value_name = "FILE", help_heading = "Memory", conflicts_with = "resume")]
     plan: Option<PathBuf>,
-    /// Keep an exponential moving average of the weights with this decay, and judge and keep that [default: none]
+    /// Keep an exponential moving average of the weights with this decay, 0 to below 1, and judge and keep that
+    /// [default: none]
     #[arg(long, value_name = "DECAY", help_heading = "Training")]
     ema: Option<f64>,
-    /// Seed of order, augmentation, dropout and initial weights [default: 0]
+    /// Seed of order, augmentation, dropout and initial weights, 0 to 9223372036854775807 [default: 0]
     #[arg(long, value_name = "N", help_heading = "Training")]
     seed: Option<u64>,
 
     /// auto, cpu, cuda[:N] or wgpu [default: auto]
     #[arg(long, value_name = "DEVICE", help_heading = "How")]
     device: Option<DeviceChoice>,
-    /// Loader threads; without influence on the result [default: half the cores, at most 4]
+    /// Loader threads, 0 to 1024; without influence on the result [default: half the cores, at most 4]
     #[arg(long, value_name = "N", help_heading = "How")]
     workers: Option<usize>,
-    /// Steps between checkpoints, besides the one at the end of each epoch [default: 100]
+    /// Steps between checkpoints, 1 to 1000000000, besides the one at the end of each epoch [default: 100]
     #[arg(long, value_name = "N", help_heading = "How")]
     checkpoint_steps: Option<u64>,
-    /// When the device is lost (a fault in a kernel, a hardware error), continue in a new process, at most so many times
+    /// When the device is lost (a fault in a kernel, a hardware error), continue in a new process, at most so many times,
+    /// 0 to 1000000000
     #[arg(
         long,
         value_name = "N",
         default_value_t = 0,
+        value_parser = ranges::restarts(),
         overrides_with = "restart_on_device_loss",
         help_heading = "How"
     )]
@@ -180,6 +185,15 @@ enum OptimizerName {
     Sgd,
 }
 
+/// A run that is about to begin, or to go on.
+struct Launch<'a> {
+    config: RunConfig,
+    dataset: &'a Dataset,
+    run: &'a RunDir,
+    chosen: Chosen,
+    beginning: Beginning,
+}
+
 /// What a run starts from.
 #[allow(clippy::large_enum_variant)] // one a process
 enum Beginning {
@@ -206,7 +220,7 @@ impl Args {
         let start = config.initial_network(&chosen.device)?;
         let run = RunDir::create(self.out.as_deref(), model.name.name, &config.data.source)?;
         run.write_config(&config)?;
-        self.fit(config, &dataset, &run, chosen, Beginning::New(start))
+        self.fit(Launch { config, dataset: &dataset, run: &run, chosen, beginning: Beginning::New(start) })
     }
 
     fn resume(&self, path: &Path) -> Result<Done> {
@@ -244,32 +258,19 @@ impl Args {
         let dataset = dataset::open_to(&data.source, config.train.seed, &data.opening, data.on_bad_sample)?.dataset;
         config.check_classes(&dataset)?;
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
-        self.fit(config, &dataset, &run, chosen, Beginning::Resumed)
+        self.fit(Launch { config, dataset: &dataset, run: &run, chosen, beginning: Beginning::Resumed })
     }
 
-    fn fit(
-        &self,
-        config: RunConfig,
-        dataset: &Dataset,
-        run: &RunDir,
-        chosen: Chosen,
-        beginning: Beginning,
-    ) -> Result<Done> {
+    fn fit(&self, launch: Launch<'_>) -> Result<Done> {
         let faults = Faults::of_environment().map_err(anyhow::Error::msg)?;
-        let outcome = self.fit_here(config, dataset, run, chosen, beginning, faults.clone());
+        let run = launch.run;
+        let outcome = self.fit_here(launch, faults.clone());
         outcome.or_else(|error| restart::after(error, self, run.path(), &faults))
     }
 
     /// [`Args::fit`] in this process alone.
-    fn fit_here(
-        &self,
-        config: RunConfig,
-        dataset: &Dataset,
-        run: &RunDir,
-        chosen: Chosen,
-        beginning: Beginning,
-        faults: Faults,
-    ) -> Result<Done> {
+    fn fit_here(&self, launch: Launch<'_>, faults: Faults) -> Result<Done> {
+        let Launch { config, dataset, run, chosen, beginning } = launch;
         chosen.check_precision(config.train.precision)?;
         let Chosen { device, facts } = chosen;
         let imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;
@@ -309,21 +310,22 @@ impl Args {
         }
         let ended = trainer.fit(&mut console);
         console.close();
-        let go_on = trainer.can_be_resumed().then(|| format!("kindling train --resume {}", run.path().display()));
+        let go_on = how_to_go_on("train", run);
+        let advice = trainer.can_be_resumed().then_some(go_on.as_str());
         if let Err(error @ TrainError::DoesNotFit { .. }) = ended {
             note!("{}", does_not_fit(&config, &trainer.model(), &device, budget));
             return Err(error.into());
         }
-        if ended.map_err(|error| with_advice(error.into(), go_on.as_deref()))? == Ended::Interrupted {
+        if ended.map_err(|error| with_advice(error.into(), advice))? == Ended::Interrupted {
             let step = trainer.progress().step;
-            note!("stopped after step {step}; continue with: kindling train --resume {}", run.path().display());
+            note!("stopped after step {step}; continue with: {go_on}");
             return Ok(Done::Interrupted);
         }
         let finished = Finished { config: &config, dataset, run, device: &device, environment: &environment };
         let concluded = finished.conclude(&mut trainer, &mut console);
         let metrics = concluded.map_err(|error| match error.downcast::<TrainError>() {
-            Ok(error) => with_advice(trainer.with_checkpoint(error).into(), go_on.as_deref()),
-            Err(other) => with_advice(other, go_on.as_deref()),
+            Ok(error) => with_advice(trainer.with_checkpoint(error).into(), advice),
+            Err(other) => with_advice(other, advice),
         })?;
         console.say(&closing(&metrics, run));
         output::result(result_line(&metrics));
@@ -337,6 +339,11 @@ impl Args {
             (false, false) => Verbosity::Normal,
         }
     }
+}
+
+/// The command that continues a run of `kindling train` or `kindling gan train`.
+pub(crate) fn how_to_go_on(subcommand: &str, run: &RunDir) -> String {
+    format!("kindling {subcommand} --resume {}", run.path().display())
 }
 
 /// The error, and how to go on where a full disk is all that stopped the run. Without a checkpoint there is nothing to go on

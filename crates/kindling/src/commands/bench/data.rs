@@ -26,19 +26,19 @@ pub(crate) struct Args {
     /// Data set, or a folder as for `train`
     #[arg(long, value_name = "NAME|DIR")]
     data: String,
-    /// Loader threads
+    /// Loader threads, 0 to 1024
     #[arg(long, value_name = "N", value_parser = ranges::workers(), default_value_t = 2)]
     workers: usize,
-    /// Side of the square images
+    /// Side of the square images, 1 to 16384
     #[arg(long, value_name = "PIXELS", default_value_t = 512)]
     image_size: usize,
-    /// Samples of a batch
+    /// Samples of a batch, 1 to 1048576
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     batch_size: usize,
     /// none, light, medium, heavy, or a TOML file with a policy
     #[arg(long, value_name = "POLICY", default_value = "light")]
     augment: String,
-    /// Images that are loaded; the data set is passed over again where it has fewer
+    /// Images that are loaded, 1 to 1000000000; the data set is passed over again where it has fewer
     #[arg(long, value_name = "N", value_parser = ranges::many(), default_value_t = 512)]
     images: usize,
     /// The most memory of batches that are made ahead
@@ -64,9 +64,6 @@ struct Loaded {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        if self.image_size == 0 || self.batch_size == 0 {
-            bail!("images and batches have at least one pixel and one sample");
-        }
         let dataset = dataset::open_with(&self.data, 0, &Default::default())?.dataset;
         let augment = augment(&self.augment)?;
         let preprocess = preprocess(&dataset, self.image_size, Default::default())?;

@@ -38,11 +38,11 @@ const MOST_SHOWN: usize = 100;
 pub(crate) struct Args {
     /// The run's folder
     run: PathBuf,
-    /// Images of either kind; fewer if the data set has fewer
+    /// Images of either kind, 4 to 1048576; fewer if the data set has fewer
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 1000)]
     samples: usize,
-    /// What the made ones are drawn with
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// What the made ones are drawn with, 0 to 9223372036854775807
+    #[arg(long, value_name = "N", value_parser = ranges::seed(), default_value_t = 0)]
     seed: u64,
     /// Another data set or image folder [default: the run's]
     #[arg(long, value_name = "NAME|DIR")]
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Compare the generator as it was before training instead: what a distance has to be seen against
     #[arg(long)]
     untrained: bool,
-    /// Images computed at once; fewer where memory runs out
+    /// Images computed at once, 1 to 1048576; fewer where memory runs out
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     micro_batch: usize,
     /// auto, cpu, cuda[:N] or wgpu
@@ -66,8 +66,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        if self.samples <= NEIGHBOURS || self.micro_batch == 0 {
-            bail!("--samples must be above {NEIGHBOURS} and --micro-batch above 0");
+        if self.samples <= NEIGHBOURS {
+            bail!("--samples must be above {NEIGHBOURS}");
         }
         let run = RunDir::open(&self.run)?;
         let config = GanRunConfig::of(&run)?;
