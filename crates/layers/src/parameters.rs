@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Tensor, TensorData};
 
-use crate::room;
+use crate::{host, room};
 
 /// Whether a tensor of this name is state rather than a parameter.
 pub fn is_state(name: &str) -> bool {
@@ -103,7 +103,7 @@ pub fn read<M: Module>(model: &M) -> Result<BTreeMap<String, TensorData>, String
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let Ok(found) = &mut self.found else { return };
             let value = param.val();
-            match room::ask_for_copy(&value).and_then(|()| value.try_into_data().map_err(|error| error.to_string())) {
+            match room::ask_for_copy(&value).and_then(|()| host::read(value)) {
                 Ok(data) => {
                     found.insert(self.path.to_string(), data);
                 }

@@ -13,8 +13,8 @@ use burn::optim::{Optimizer as Rule, RecordState, Sgd, SgdConfig, StateSink, Sta
 use burn::tensor::{Device, Tensor};
 use burn_pack::Scalar;
 use kindling_layers::parameters::ModulePath;
-use kindling_layers::room;
 use kindling_layers::tensors::Tensors;
+use kindling_layers::{host, room};
 
 use crate::adamw::OnePassAdamW;
 use crate::config::OptimizerConfig;
@@ -137,7 +137,8 @@ impl<R: Rule + Clone> Stateful<R> {
             Scalar::UInt(value) => Some((name, value as i64)),
             Scalar::Float(_) | Scalar::Bool(_) => None, // neither rule has any
         });
-        Ok((sink.tensors.into_iter().collect(), counters.collect()))
+        let at_once = |(name, data)| Ok((name, host::at_once(data)?));
+        Ok((sink.tensors.into_iter().map(at_once).collect::<Result<_, String>>()?, counters.collect()))
     }
 
     fn load(&self, names: &[String], tensors: Tensors, counters: &Counters, device: &Device) -> Option<Self> {
