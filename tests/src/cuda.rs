@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::Optional;
+use crate::{Optional, kindling};
 
 /// What tests on the stand-in need: give it to [`crate::run_optional`].
 pub fn cuda_on_cpu() -> Optional {
@@ -48,6 +48,18 @@ pub fn on_cuda<'a>(command: &'a mut Command, capability: &str) -> &'a mut Comman
     command.env("CUDA_PATH", folder).env("CUDASIM_KERNELS", "host").env("CUDASIM_CC", capability);
     // Results of one test must not choose the kernels of the next.
     command.env("CUBECL_AUTOTUNE_CACHE", "false").env_remove("CUDA_VISIBLE_DEVICES")
+}
+
+/// `kindling train` on the stand-in, a GPU without tensor cores (6.1), in the working folder that [`on_cuda`] gives; `flags` are
+/// separated by spaces.
+///
+/// # Panics
+/// As [`on_cuda`].
+pub fn train_on_cuda(data: &Path, out: &Path, flags: &str) -> Command {
+    let mut command = kindling();
+    command.arg("train").arg("--data").arg(data).arg("--out").arg(out).args(["--device", "cuda"]);
+    on_cuda(command.args(flags.split_whitespace()), "6.1");
+    command
 }
 
 /// The folder with the built stand-in: `target/cuda-on-cpu`. It is built at first use, once for all tests.

@@ -18,9 +18,9 @@ mod watch;
 pub use bench::Bench;
 pub use chance::Chance;
 pub use command::{Outcome, kindling, sentence_of, train};
-pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda};
+pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda, train_on_cuda};
 pub use flags::Flags;
-pub use optional::{Optional, run_optional};
+pub use optional::{Optional, Test, run_optional, run_optional_and_nightly};
 pub use pictures::{CLASSES, picture, picture_folder};
 pub use run::{Started, checkpoints, events, files_differ, json_of, losses, step_numbers, steps, toml_value};
 pub use same::{

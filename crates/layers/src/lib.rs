@@ -21,6 +21,7 @@ mod cube;
 mod drop_path;
 mod dropout;
 mod head;
+pub mod host;
 pub mod init;
 mod linear;
 mod map;

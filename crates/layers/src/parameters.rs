@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Device, Shape, Tensor, TensorData};
 
-use crate::{plain, room};
+use crate::{host, plain, room};
 
 /// Zeros that are made when somebody looks: a plan looks at their shape only.
 pub(crate) fn zeros_when_read<const D: usize>(shape: [usize; D], device: &Device) -> Param<Tensor<D>> {
@@ -109,7 +109,7 @@ pub fn read<M: Module>(model: &M) -> Result<BTreeMap<String, TensorData>, String
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let Ok(found) = &mut self.found else { return };
             let value = param.val();
-            match room::ask_for_copy(&value).and_then(|()| value.try_into_data().map_err(|error| error.to_string())) {
+            match room::ask_for_copy(&value).and_then(|()| host::read(value)) {
                 Ok(data) => {
                     found.insert(self.path.to_string(), data);
                 }
@@ -146,7 +146,7 @@ impl Handle {
     /// As [`read`].
     pub fn read(&self) -> Result<TensorData, String> {
         room::ask_for_copy(&self.flat)?;
-        self.flat.clone().try_into_data().map_err(|error| error.to_string())
+        host::read(self.flat.clone())
     }
 }
 

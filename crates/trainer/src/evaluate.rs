@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use kindling_data::{BadSample, HostBatch, Loader, Task};
-use kindling_layers::{Classifier, Precision, ops};
+use kindling_layers::{Classifier, Precision, host, ops};
 use kindling_memory::{has_pages, panic_message, with_own_allocations};
 use kindling_nvtx::range;
 use kindling_runs::{MultiLabel, Score};
@@ -73,10 +73,10 @@ pub fn predict<M: Classifier>(
     let _range = range(|| "inference");
     let count = rows.len();
     let failed = |text: &str| TrainError::of_device(None, count, text);
-    let forward = || model.forward(precision.cast(upload(batch, rows, device))).try_into_data();
+    let forward = || host::read(model.forward(precision.cast(upload(batch, rows, device))));
     let data = catch_unwind(AssertUnwindSafe(forward))
         .map_err(|panic| failed(&panic_message(panic.as_ref())))?
-        .map_err(|error| failed(&error.to_string()))?;
+        .map_err(|error| failed(&error))?;
     let classes = data.shape().as_slice().last().copied().unwrap_or(1);
     let logits = data.convert::<f64>().try_to_vec::<f64>().map_err(|error| failed(&format!("{error:?}")))?;
     let probabilities = match task {

@@ -10,8 +10,8 @@ use burn::optim::{Optimizer as Rule, RecordState, StateSink};
 use burn::tensor::TensorData;
 use burn_pack::Scalar;
 use kindling_layers::parameters::{self, Handle};
-use kindling_layers::room;
 use kindling_layers::tensors::{DocumentWriter, Entry, Tensors};
+use kindling_layers::{host, room};
 
 use crate::optimizer::Counters;
 
@@ -119,8 +119,9 @@ impl<R: Rule> Part for OfStates<'_, R> {
         for (name, state) in self.states {
             room::ask_afterwards().map_err(Unwritten::Device)?;
             let (tensors, numbers) = Self::flatten(name, state);
-            for (name, data) in &tensors {
-                give(name, data).map_err(Unwritten::File)?;
+            for (name, data) in tensors {
+                let data = host::at_once(data).map_err(Unwritten::Device)?;
+                give(&name, &data).map_err(Unwritten::File)?;
             }
             counters.extend(numbers.into_iter().map(|(name, value)| (format!("{}{name}", self.prefix), value)));
         }

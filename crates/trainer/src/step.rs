@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_data::{HostBatch, Task};
 use kindling_layers::pass::{BatchStatistics, TrainingPass};
-use kindling_layers::{Classifier, Precision};
+use kindling_layers::{Classifier, Precision, host};
 use kindling_memory::panic_message;
 use kindling_nvtx::range;
 
@@ -193,7 +193,7 @@ impl Sums {
 }
 
 pub(crate) fn read(values: Tensor<1>) -> Result<Vec<f64>, String> {
-    let data = values.try_into_data().map_err(|error| error.to_string())?;
+    let data = host::read(values)?;
     data.convert::<f64>().try_to_vec::<f64>().map_err(|error| format!("{error:?}"))
 }
 

@@ -4,6 +4,7 @@ use burn::module::ParamGroup;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use burn::train::{ItemLazy, Learner, LearnerModel, TrainStep};
+use kindling_layers::host;
 use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
 use kindling_trainer::MicroBatch;
 
@@ -143,7 +144,7 @@ pub(crate) fn read(numbers: Vec<Tensor<1>>) -> Result<(), String> {
     if numbers.is_empty() {
         return Ok(());
     }
-    Tensor::cat(numbers, 0).sum().try_into_data().map(drop).map_err(|error| error.to_string())
+    host::read(Tensor::cat(numbers, 0).sum()).map(drop)
 }
 
 /// A number that depends on all of these (SplitMix64).

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use burn::tensor::{Tensor, TensorData};
-use kindling_layers::Classifier;
 use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::tensors::{self, Tensors};
+use kindling_layers::{Classifier, host};
 use kindling_zoo::weights::{self, Adapt};
 use kindling_zoo::{ModelOptions, find};
 
@@ -94,10 +94,10 @@ impl Args {
         } else {
             network.forward(x.clone())
         };
-        outputs.insert("logits".to_string(), host(logits)?);
+        outputs.insert("logits".to_string(), to_host(logits)?);
         if self.features {
             for (index, map) in network.forward_features(x).into_iter().enumerate() {
-                outputs.insert(format!("features.{index}"), host(map)?);
+                outputs.insert(format!("features.{index}"), to_host(map)?);
             }
         }
         let bytes = tensors::to_bytes(&outputs, None).map_err(anyhow::Error::msg)?;
@@ -128,6 +128,6 @@ fn dims(input: &TensorData) -> Result<[usize; 4]> {
     }
 }
 
-fn host<const D: usize>(tensor: Tensor<D>) -> Result<TensorData> {
-    tensor.try_into_data().map_err(|error| anyhow::anyhow!("reading the result from the device: {error}"))
+fn to_host<const D: usize>(tensor: Tensor<D>) -> Result<TensorData> {
+    host::read(tensor).map_err(|error| anyhow::anyhow!("reading the result from the device: {error}"))
 }

@@ -8,8 +8,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kindling_layers::Generator;
 use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
+use kindling_layers::{Generator, host};
 use kindling_memory::panic_message;
 
 use super::latent::sample_latent;
@@ -64,11 +64,11 @@ fn measure<G: Generator>(
         let pass = TrainingPass { groups: vec![count], seed, epoch: 0, samples: samples.clone() };
         let (images, statistics) = pass::training(pass, || generator.forward(latents));
         // What failed on the device shows when something is read.
-        images.narrow(0, 0, 1).narrow(2, 0, 1).narrow(3, 0, 1).try_into_data().map(|_| statistics)
+        host::read(images.narrow(0, 0, 1).narrow(2, 0, 1).narrow(3, 0, 1)).map(|_| statistics)
     };
     match catch_unwind(AssertUnwindSafe(forward)) {
         Ok(Ok(statistics)) => Ok(statistics),
-        Ok(Err(error)) => Err(failed(&error.to_string())),
+        Ok(Err(error)) => Err(failed(&error)),
         Err(panic) => Err(failed(&panic_message(panic.as_ref()))),
     }
 }

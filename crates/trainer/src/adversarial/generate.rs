@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kindling_layers::Generator;
+use kindling_layers::{Generator, host};
 use kindling_memory::{has_pages, panic_message};
 
 use crate::error::TrainError;
@@ -68,11 +68,11 @@ fn make<G: Generator>(generator: &G, latents: &[Vec<f32>], device: &Device) -> R
     let forward = || {
         let latent = Tensor::<2>::from_data(TensorData::new(latents.concat(), shape), device);
         let images = generator.forward(latent);
-        (images.dims(), images.try_into_data())
+        (images.dims(), host::read(images))
     };
     let (shape, data) =
         catch_unwind(AssertUnwindSafe(forward)).map_err(|panic| failed(&panic_message(panic.as_ref())))?;
-    let data = data.map_err(|error| failed(&error.to_string()))?;
+    let data = data.map_err(|error| failed(&error))?;
     let values = data.convert::<f32>().try_to_vec::<f32>().map_err(|error| failed(&format!("{error:?}")))?;
     Ok(Images { values, shape })
 }

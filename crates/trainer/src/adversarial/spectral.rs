@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_layers::parameters::ModulePath;
-use kindling_layers::plain;
 use kindling_layers::tensors::Tensors;
+use kindling_layers::{host, plain};
 use kindling_random::{Purpose, rng};
 use rand::distr::Distribution;
 use rand_distr::StandardNormal;
@@ -81,8 +81,7 @@ impl SpectralNorm {
         let mut tensors = Tensors::new();
         for (name, Vectors { left, right }) in &self.vectors {
             for (side, vector) in [("left", left), ("right", right)] {
-                let data = vector.clone().try_into_data().map_err(|error| error.to_string())?;
-                tensors.insert(format!("{name}.{side}"), data);
+                tensors.insert(format!("{name}.{side}"), host::read(vector.clone())?);
             }
         }
         Ok(tensors)

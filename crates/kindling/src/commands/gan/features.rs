@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_data::{Image, Normalisation, Preprocess};
-use kindling_layers::{Classifier, Cuts, global_average_pool};
+use kindling_layers::{Classifier, Cuts, global_average_pool, host};
 use kindling_memory::panic_message;
 use kindling_metrics::Features;
 use kindling_zoo::weights::{self, Adapt};
@@ -60,7 +60,7 @@ impl Extractor {
                 let run = |x, index| self.network.run_segment(cuts, index, x);
                 let x = (0..self.network.segments(cuts)).fold(x, run);
                 let pooled = global_average_pool(x);
-                (pooled.dims()[1], pooled.try_into_data())
+                (pooled.dims()[1], host::read(pooled))
             };
             let (found, data) = catch_unwind(AssertUnwindSafe(forward))
                 .map_err(|panic| anyhow!("the device failed: {}", panic_message(panic.as_ref())))?;
