@@ -7,8 +7,8 @@ use std::path::Path;
 use kindling_tests::{Bench, Outcome, assert_same_bits, events, json_of, kindling, same_scores};
 use serde_json::Value;
 
-/// Networks of every family with matrix products behind the mean over pixels: squeeze-and-excitation and hidden layers.
-const MODELS: [&str; 5] = ["efficientnet_b0", "mixnet_s", "mobilenet_v3_small", "ghostnet_100", "semnasnet_100"];
+/// Networks with matrix products behind the mean over pixels: squeeze-and-excitation and hidden layers.
+const MODELS: [&str; 4] = ["efficientnet_b0", "mixnet_s", "mobilenet_v3_small", "ghostnet_100"];
 
 /// The score of a run's weights on 24 images, so many at once.
 fn score(run: &Path, at_once: usize) -> Value {
@@ -21,11 +21,11 @@ fn score(run: &Path, at_once: usize) -> Value {
 fn a_score_does_not_depend_on_how_many_images_are_computed_at_once() {
     let bench = Bench::new(12);
     for model in MODELS {
-        let flags = format!("--model {model} --image-size 64 --batch-size 12 --max-steps 1");
+        let flags = format!("--model {model} --image-size 32 --batch-size 12 --max-steps 1");
         let run = bench.run(model, &flags, "");
         let all = score(&run, 12);
         assert_eq!(all["samples"], 24, "{all}");
-        for at_once in [1, 2, 3, 5, 8] {
+        for at_once in [1, 3, 8] {
             assert_eq!(score(&run, at_once), all, "{model}, {at_once} at once");
         }
     }
@@ -36,7 +36,7 @@ fn an_evaluation_that_has_to_shrink_scores_as_one_that_has_not() {
     let bench = Bench::new(12);
     for model in ["efficientnet_b0", "mixnet_s"] {
         let flags =
-            format!("--model {model} --image-size 64 --batch-size 8 --max-steps 6 --micro-batch 8 --recompute none");
+            format!("--model {model} --image-size 32 --batch-size 8 --max-steps 6 --micro-batch 8 --recompute none");
         let straight = bench.run(&format!("{model}-straight"), &flags, "");
         let faults =
             "oom@step=3,phase=eval;oom@step=3,phase=eval;toolarge@step=6,phase=eval;toolarge@step=6,phase=eval";
@@ -58,10 +58,10 @@ fn an_evaluation_that_has_to_shrink_scores_as_one_that_has_not() {
 #[test]
 fn runs_of_other_micro_batches_score_alike_and_so_does_one_whose_micro_batch_had_to_shrink() {
     let bench = Bench::new(12);
-    let source = bench.run("source", "--model efficientnet_b0 --image-size 64 --batch-size 8 --max-steps 2", "");
+    let source = bench.run("source", "--model efficientnet_b0 --image-size 32 --batch-size 8 --max-steps 2", "");
     let weights = source.join("weights.safetensors");
     let flags = format!(
-        "--model efficientnet_b0 --image-size 64 --weights {} --freeze backbone --optimizer sgd --momentum 0 \
+        "--model efficientnet_b0 --image-size 32 --weights {} --freeze backbone --optimizer sgd --momentum 0 \
          --weight-decay 0 --lr 1e-30 --batch-size 8 --norm-group 2 --epochs 2 --recompute none",
         weights.display()
     );

@@ -72,7 +72,7 @@ pub(crate) struct Args {
     /// Samples of an optimizer step, 1 to 1048576: the global batch [default: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch_size: Option<usize>,
-    /// Samples computed at once, up to 1048576 and at least a normalisation group, or auto; changes memory and time, never
+    /// Samples computed at once, 1 to 1048576 and not below a normalisation group, or auto; changes memory and time, never
     /// the result. Memory that runs out makes it smaller, room makes it larger again, up to the number given
     /// [default: auto]
     #[arg(long, value_name = "auto|N", help_heading = "Memory")]
