@@ -10,7 +10,7 @@ use kindling_data::{
 };
 use kindling_layers::Freeze;
 use kindling_runs::RunDir;
-use kindling_trainer::TrainConfig;
+use kindling_trainer::{TrainConfig, samples_at_once};
 use kindling_zoo::weights::{self, Adapt, Import};
 use kindling_zoo::{Model, ModelOptions, Network, find};
 use serde::{Deserialize, Serialize};
@@ -158,9 +158,10 @@ impl RunConfig {
         Ok(network.valid())
     }
 
-    /// Samples evaluated at once, at first.
-    pub(crate) fn inference_batch(&self) -> usize {
-        self.train.micro_batch.unwrap_or(self.train.largest_group())
+    /// Samples evaluated at once on a device, at first.
+    pub(crate) fn inference_batch(&self, device: &Device) -> usize {
+        let group = self.train.largest_group();
+        samples_at_once(device, group, self.train.micro_batch.unwrap_or(group))
     }
 
     /// Fails if a data set does not have the classes this run learns.

@@ -75,7 +75,8 @@ impl Finished<'_> {
         let name = split.to_string();
         let classes = self.config.data.classes.len();
         let tell = |done| observer.evaluating(&name, done, total);
-        let inference = Inference::new(self.device, self.config.inference_batch(), self.config.train.precision);
+        let at_once = self.config.inference_batch(self.device);
+        let inference = Inference::new(self.device, at_once, self.config.train.precision);
         Ok(evaluate(network, &loader, classes, &inference, tell)?)
     }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use kindling_data::{BadSample, HostBatch, Loader, Task};
-use kindling_layers::{Classifier, Precision};
+use kindling_layers::{Classifier, Precision, ops};
 use kindling_memory::{has_pages, panic_message, with_own_allocations};
 use kindling_nvtx::range;
 use kindling_runs::{MultiLabel, Score};
@@ -104,7 +104,8 @@ fn sigmoids(logits: &[f64]) -> Vec<f64> {
 pub struct Inference<'a> {
     /// Where the model is, without gradients.
     pub device: &'a Device,
-    /// Samples computed at once, at first; fewer where memory runs out. Without influence on the result.
+    /// Samples computed at once, at first; fewer where memory runs out. On the CPU without influence on the result; elsewhere
+    /// it changes last digits, see [`samples_at_once`].
     pub micro_batch: usize,
     /// The format of feature maps.
     pub precision: Precision,
@@ -117,6 +118,13 @@ impl<'a> Inference<'a> {
     pub fn new(device: &'a Device, micro_batch: usize, precision: Precision) -> Self {
         Self { device, micro_batch: micro_batch.max(1), precision, faults: None }
     }
+}
+
+/// How many samples a run infers at once, so that its scores are the same for every plan: `fitting`, the plan's, where each
+/// sample is inferred by itself, and elsewhere always `group`, the samples of its largest normalisation group, which fit
+/// wherever a step does.
+pub fn samples_at_once(device: &Device, group: usize, fitting: usize) -> usize {
+    if ops::infers_samples_alone(device) { fitting } else { group }
 }
 
 /// Evaluates a model on every sample a loader gives.

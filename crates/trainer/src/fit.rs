@@ -16,7 +16,7 @@ use kindling_runs::{BadSamples, Event, EventLog, RunDir};
 use crate::checkpoint::{Checkpoints, Kept};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
-use crate::evaluate::{Inference, evaluate};
+use crate::evaluate::{Inference, evaluate, samples_at_once};
 use crate::fault::Faults;
 use crate::host_copy::{HostCopy, separate};
 use crate::learner::Learner;
@@ -360,9 +360,11 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let epoch = epoch + 1;
         let loader = &self.setup.validation;
         let total = loader.samples_per_epoch();
+        let device = &self.setup.device;
+        let at_once = samples_at_once(device, self.config.largest_group(), self.state.policy.plan().micro_batch);
         let inference = Inference {
             faults: Some((&self.engine.faults, step)),
-            ..Inference::new(&self.setup.device, self.state.policy.plan().micro_batch, self.config.precision)
+            ..Inference::new(device, at_once, self.config.precision)
         };
         let watch = |done| observer.evaluating("validation", done, total);
         let evaluation = evaluate(&self.state.learner.judged(), loader, self.setup.classes, &inference, watch)?;

@@ -52,7 +52,7 @@ pub mod engine {
 pub use checkpoint::Checkpoints;
 pub use config::{MOST_SAMPLES, OptimizerConfig, TrainConfig};
 pub use error::TrainError;
-pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, predict};
+pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, predict, samples_at_once};
 pub use fault::Faults;
 pub use fit::{Ended, Observer, Setup, Trainer};
 pub use micro_batch::{MicroBatch, micro_batches};

@@ -11,7 +11,7 @@ use kindling_data::{HostBatch, Task};
 use kindling_layers::Classifier;
 
 use crate::error::TrainError;
-use crate::evaluate::predict;
+use crate::evaluate::{predict, samples_at_once};
 use crate::fault::Faults;
 use crate::learner::Learner;
 use crate::policy::{Plan, Policy};
@@ -59,8 +59,9 @@ pub(crate) fn warm_up<M: Classifier>(
             Err(other) => return Err(other),
         }
     }
-    if let Some(&largest) = micro_batches.last() {
-        match predict(&learner.judged(), batch, 0..largest, device, engine.precision, Task::OneOf) {
+    if let (Some(&group), Some(&largest)) = (micro_batches.first(), micro_batches.last()) {
+        let at_once = samples_at_once(device, group, largest);
+        match predict(&learner.judged(), batch, 0..at_once, device, engine.precision, Task::OneOf) {
             Ok(_) | Err(TrainError::InferenceOutOfMemory { .. }) => {}
             Err(other) => return Err(other),
         }

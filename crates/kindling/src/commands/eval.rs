@@ -32,7 +32,8 @@ pub(crate) struct Args {
     /// Use the last weights instead of the best
     #[arg(long)]
     last: bool,
-    /// Samples computed at once [default: the run's]
+    /// Samples computed at once, 1 to 1048576; on the CPU without influence on the score, on other devices it changes last
+    /// digits [default: the run's]
     #[arg(long, value_name = "N", value_parser = ranges::samples())]
     micro_batch: Option<usize>,
     /// Format of feature maps: f32, bf16 or f16 [default: the run's]
@@ -58,7 +59,7 @@ impl Args {
         config.check_classes(&dataset)?;
         let chosen = self.device.open()?;
         let network = config.trained(&run, self.last, &chosen.device)?;
-        let micro_batch = self.micro_batch.unwrap_or(config.inference_batch());
+        let micro_batch = self.micro_batch.unwrap_or(config.inference_batch(&chosen.device));
         let loader = loaders::evaluation(&config, &dataset, self.split)?;
         let classes = config.data.classes.len();
         let precision = self.precision.unwrap_or(config.train.precision);

@@ -16,7 +16,7 @@ mod unread_autodiff;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, DispatchDevice, backend_extension};
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 
 use crate::activation::Activation;
 
@@ -106,7 +106,17 @@ pub(crate) fn serves_groups<const D: usize>(x: &Tensor<D>, groups: &[usize]) -> 
 
 /// Whether a tensor lies in the process's own memory.
 pub(crate) fn on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
-    matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
+    is_cpu(x.device())
+}
+
+fn is_cpu(device: Device) -> bool {
+    matches!(device.without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
+}
+
+/// Whether a device infers each sample by itself: to the bit the same whatever samples are computed beside it. The CPU does;
+/// others choose their kernels by the size of the batch.
+pub fn infers_samples_alone(device: &Device) -> bool {
+    is_cpu(device.clone())
 }
 
 /// Depthwise convolution to `ceil(size / stride)` rows and columns; `x` `[n, c, h, w]`, `weight` `[c, 1, k, k]` float32,
