@@ -179,6 +179,15 @@ enum OptimizerName {
     Sgd,
 }
 
+/// A run that is about to begin, or to go on.
+struct Launch<'a> {
+    config: RunConfig,
+    dataset: &'a Dataset,
+    run: &'a RunDir,
+    chosen: Chosen,
+    beginning: Beginning,
+}
+
 /// What a run starts from.
 #[allow(clippy::large_enum_variant)] // one a process
 enum Beginning {
@@ -205,7 +214,7 @@ impl Args {
         let start = config.initial_network(&chosen.device)?;
         let run = RunDir::create(self.out.as_deref(), model.name.name, &config.data.source)?;
         run.write_config(&config)?;
-        self.fit(config, &dataset, &run, chosen, Beginning::New(start))
+        self.fit(Launch { config, dataset: &dataset, run: &run, chosen, beginning: Beginning::New(start) })
     }
 
     fn resume(&self, path: &Path) -> Result<Done> {
@@ -242,7 +251,7 @@ impl Args {
         let dataset = dataset::open_to(&data.source, config.train.seed, &data.opening, data.on_bad_sample)?.dataset;
         config.check_classes(&dataset)?;
         let chosen = self.open_device(&config)?;
-        self.fit(config, &dataset, &run, chosen, Beginning::Resumed)
+        self.fit(Launch { config, dataset: &dataset, run: &run, chosen, beginning: Beginning::Resumed })
     }
 
     fn open_device(&self, config: &RunConfig) -> Result<Chosen> {
@@ -252,29 +261,16 @@ impl Args {
         }
     }
 
-    fn fit(
-        &self,
-        config: RunConfig,
-        dataset: &Dataset,
-        run: &RunDir,
-        chosen: Chosen,
-        beginning: Beginning,
-    ) -> Result<Done> {
+    fn fit(&self, launch: Launch<'_>) -> Result<Done> {
         let faults = Faults::of_environment().map_err(anyhow::Error::msg)?;
-        let outcome = self.fit_here(config, dataset, run, chosen, beginning, faults.clone());
+        let run = launch.run;
+        let outcome = self.fit_here(launch, faults.clone());
         outcome.or_else(|error| restart::after(error, self, run.path(), &faults))
     }
 
     /// [`Args::fit`] in this process alone.
-    fn fit_here(
-        &self,
-        config: RunConfig,
-        dataset: &Dataset,
-        run: &RunDir,
-        chosen: Chosen,
-        beginning: Beginning,
-        faults: Faults,
-    ) -> Result<Done> {
+    fn fit_here(&self, launch: Launch<'_>, faults: Faults) -> Result<Done> {
+        let Launch { config, dataset, run, chosen, beginning } = launch;
         chosen.check_precision(config.train.precision)?;
         let Chosen { device, facts } = chosen;
         let imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;
@@ -314,21 +310,22 @@ impl Args {
         }
         let ended = trainer.fit(&mut console);
         console.close();
-        let go_on = trainer.can_be_resumed().then(|| format!("kindling train --resume {}", run.path().display()));
+        let go_on = how_to_go_on("train", run);
+        let advice = trainer.can_be_resumed().then_some(go_on.as_str());
         if let Err(error @ TrainError::DoesNotFit { .. }) = ended {
             note!("{}", does_not_fit(&config, &trainer.model(), &device, budget));
             return Err(error.into());
         }
-        if ended.map_err(|error| with_advice(error.into(), go_on.as_deref()))? == Ended::Interrupted {
+        if ended.map_err(|error| with_advice(error.into(), advice))? == Ended::Interrupted {
             let step = trainer.progress().step;
-            note!("stopped after step {step}; continue with: kindling train --resume {}", run.path().display());
+            note!("stopped after step {step}; continue with: {go_on}");
             return Ok(Done::Interrupted);
         }
         let finished = Finished { config: &config, dataset, run, device: &device, environment: &environment };
         let concluded = finished.conclude(&mut trainer, &mut console);
         let metrics = concluded.map_err(|error| match error.downcast::<TrainError>() {
-            Ok(error) => with_advice(trainer.with_checkpoint(error).into(), go_on.as_deref()),
-            Err(other) => with_advice(other, go_on.as_deref()),
+            Ok(error) => with_advice(trainer.with_checkpoint(error).into(), advice),
+            Err(other) => with_advice(other, advice),
         })?;
         console.say(&closing(&metrics, run));
         output::result(result_line(&metrics));
@@ -342,6 +339,11 @@ impl Args {
             (false, false) => Verbosity::Normal,
         }
     }
+}
+
+/// The command that continues a run of `kindling train` or `kindling gan train`.
+pub(crate) fn how_to_go_on(subcommand: &str, run: &RunDir) -> String {
+    format!("kindling {subcommand} --resume {}", run.path().display())
 }
 
 /// The error, and how to go on where a full disk is all that stopped the run. Without a checkpoint there is nothing to go on

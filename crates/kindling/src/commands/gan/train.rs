@@ -18,7 +18,7 @@ use super::features::Extractor;
 use super::finish::conclude;
 use super::preview::{Looker, Ruler, grid_path};
 use crate::Done;
-use crate::commands::train::{environment, in_half, with_advice};
+use crate::commands::train::{environment, how_to_go_on, in_half, with_advice};
 use crate::dataset;
 use crate::device::{Chosen, DeviceChoice};
 use crate::interrupt;
@@ -252,13 +252,11 @@ impl Args {
         };
         let ended = trainer.fit(&mut looker, &mut console);
         console.close();
-        let go_on = trainer.can_be_resumed().then(|| format!("kindling gan train --resume {}", run.path().display()));
-        if ended.map_err(|error| with_advice(error.into(), go_on.as_deref()))? == Ended::Interrupted {
+        let go_on = how_to_go_on("gan train", run);
+        let advice = trainer.can_be_resumed().then_some(go_on.as_str());
+        if ended.map_err(|error| with_advice(error.into(), advice))? == Ended::Interrupted {
             let step = trainer.progress().step;
-            note!(
-                "stopped after iteration {step}; continue with: kindling gan train --resume {}",
-                run.path().display()
-            );
+            note!("stopped after iteration {step}; continue with: {go_on}");
             return Ok(Done::Interrupted);
         }
         let (step, seconds) = (trainer.progress().step, trainer.progress().seconds);
