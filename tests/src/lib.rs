@@ -4,6 +4,7 @@
 //! The command is the one of the same build (`cargo test --workspace` builds it), or that in `KINDLING_BIN`.
 
 mod bench;
+mod beside;
 mod chance;
 mod command;
 mod cuda;
@@ -12,10 +13,12 @@ mod optional;
 mod pictures;
 mod run;
 mod same;
+mod short_run;
 mod tensors;
 mod watch;
 
 pub use bench::Bench;
+pub use beside::{Beside, Distances, StepDistances, forward_beside_cpu, registry, step_beside_cpu};
 pub use chance::Chance;
 pub use command::{Outcome, kindling, sentence_of, train};
 pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda, train_on_cuda};
@@ -27,5 +30,6 @@ pub use same::{
     Apart, FIRST_STEP, GRADIENTS, ONE_STEP, STILL, assert_near, assert_same_bits, first_step_apart, gradients_apart,
     resume, same_bits, same_scores, steps_apart,
 };
+pub use short_run::{SHORT_STEPS, ShortRuns};
 pub use tensors::{Stored, Tensors, read_tensors, write_tensors};
 pub use watch::watched;

@@ -13,7 +13,7 @@ pub struct Optional {
     pub required_by: &'static str,
 }
 
-/// A test with a name that is made when it is run.
+/// A test by name.
 pub struct Test {
     name: String,
     run: Box<dyn FnOnce() + Send>,
@@ -28,19 +28,17 @@ impl Test {
 
 /// Runs the tests of a file as `cargo test` would, or counts them as ignored and says why in a last line.
 pub fn run_optional(need: Optional, tests: &[(&str, fn())]) -> ExitCode {
-    let (conclusion, _) = run(need, named(tests));
-    conclusion
+    run(need, tests.iter().map(|&(name, test)| Test::new(name, test)).collect()).0
 }
 
-/// [`run_optional`] with long forms of the tests, which run where `KINDLING_NIGHTLY` is 1. Elsewhere they count as one test
-/// that was not run; they take `so_long`.
+/// [`run_optional`] with long forms of the tests, which run where `KINDLING_NIGHTLY` is 1. Elsewhere a last line
+/// says that they were not run; `so_long` says how long they take.
 pub fn run_optional_and_nightly(
     need: Optional,
-    tests: &[(&str, fn())],
+    mut tests: Vec<Test>,
     nightly: impl FnOnce() -> Vec<Test>,
     so_long: &str,
 ) -> ExitCode {
-    let mut tests = named(tests);
     if is_one("KINDLING_NIGHTLY") && need.missing.is_none() {
         tests.extend(nightly());
         return run(need, tests).0;
@@ -52,10 +50,6 @@ pub fn run_optional_and_nightly(
         );
     }
     code
-}
-
-fn named(tests: &[(&str, fn())]) -> Vec<Test> {
-    tests.iter().map(|&(name, test)| Test::new(name, test)).collect()
 }
 
 fn is_one(name: &str) -> bool {

@@ -45,7 +45,7 @@ const fn known(means: Failure, text: &'static str, source: &'static str) -> Know
     Known { text, means, source }
 }
 
-const KNOWN: [Known; 14] = [
+const KNOWN: [Known; 15] = [
     known(DeviceLost, "evice is poisoned", "cubecl-runtime 0.11.3, src/server/base.rs:443"),
     known(DeviceLost, "Parent device is lost", "wgpu-core 30.0.1, src/device/mod.rs:345"),
     // More memory does not help where a tensor is larger than any buffer.
@@ -65,6 +65,12 @@ const KNOWN: [Known; 14] = [
         OutOfMemory,
         "was never allocated: the reservation behind it failed",
         "cubecl-server 0.11.3, src/memory_management/error_graph.rs:248",
+    ),
+    // A launch with several outputs, one of which was refused: the others carry this, and none of them the refusal.
+    known(
+        OutOfMemory,
+        "Memory location was never initialized",
+        "cubecl-server 0.11.3, src/memory_management/memory_manage.rs:639",
     ),
     known(OutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY", "cudarc 0.19.10, src/driver/sys/mod.rs:5244"),
     known(OutOfMemory, "wgpu error: Out of Memory", "wgpu 30.0.1, src/backend/wgpu_core.rs:694, src/api/device.rs:941"),
@@ -108,13 +114,20 @@ pub fn reason(text: &str) -> String {
         Failure::OutOfMemory => bytes_after(text, ASKED)
             .map(|size| format!("the device had no room for {size} more"))
             .or_else(|| decisive().map(str::to_string)),
-        Failure::Other => lines().find(|line| !VAGUE.contains(line)).map(str::to_string),
+        Failure::Other => lines().find(|line| !VAGUE.iter().any(|vague| line.starts_with(vague))).map(str::to_string),
     };
     told.unwrap_or_else(|| lines().next().unwrap_or(text).to_string()).chars().take(LONGEST).collect()
 }
 
-/// First lines that say nothing.
-const VAGUE: [&str; 2] = ["An error happened during execution", "Caused by:"];
+/// How lines begin that say nothing.
+const VAGUE: [&str; 6] = [
+    "An error happened during execution",
+    "Caused by:",
+    "Several failures at once",
+    "The bytes were never written",
+    "An IO error happened",
+    "A launch error happened",
+];
 
 /// The size behind a text, as `allocating 4096 bytes` has it.
 fn bytes_after(text: &str, needle: &str) -> Option<MemorySize> {
@@ -155,7 +168,7 @@ mod tests {
     use super::*;
 
     /// Whole messages, put together from the formats that the sources name.
-    const MESSAGES: [(&str, Failure); 17] = [
+    const MESSAGES: [(&str, Failure); 18] = [
         ("The device is poisoned\nCaused by:\n  illegal address", DeviceLost),
         ("wgpu error: Validation Error\n\nCaused by:\n  In Queue::submit\n    Parent device is lost\n\n", DeviceLost),
         ("can't allocate buffer of size: 68719476736\n   0: cubecl_runtime::server", TensorTooLarge),
@@ -166,6 +179,12 @@ mod tests {
             OutOfMemory,
         ),
         ("memory 12 was never allocated: the reservation behind it failed", OutOfMemory),
+        (
+            "Several failures at once\nCaused by:\n  The bytes were never written (failure #7, still claiming 3 buffer(s))\n\
+             Caused by:\n  An IO error happened\nCaused by:\n  couldn't find resource for that handle: Memory location was \
+             never initialized\nAsked at:\n",
+            OutOfMemory,
+        ),
         ("CUDA allocation error: DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")", OutOfMemory),
         ("wgpu error: Out of Memory\n", OutOfMemory),
         (
@@ -217,6 +236,7 @@ mod tests {
             (lost, "cuLaunchKernel failed with status 700 (illegal address)"),
             ("Should run when selected by autotune.", "Should run when selected by autotune."),
             ("An error happened during execution\nCaused by:\n  Incompatible shapes", "Incompatible shapes"),
+            ("Several failures at once\nCaused by:\n  An IO error happened\n  No such copy", "No such copy"),
             ("Incompatible shapes\nmore", "Incompatible shapes"),
             ("", ""),
         ];

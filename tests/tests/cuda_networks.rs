@@ -1,0 +1,100 @@
+//! Every network on CUDA gives the CPU's numbers: feature maps, logits, and the loss and all gradients of a training step.
+//! CUDA is made of the CPU here (`tests/cuda-on-cpu`). CI runs a few networks that use every kind of kernel; with
+//! `KINDLING_NIGHTLY=1` it is the whole registry in several sizes, formats and plans.
+
+use std::process::ExitCode;
+
+use kindling_tests::{
+    Beside, Test, cuda_on_cpu, forward_beside_cpu, registry, run_optional_and_nightly, step_beside_cpu,
+};
+use tempfile::tempdir;
+
+/// How far apart CPU and CUDA may be, as a share: feature maps, loss, all gradients together.
+struct Limits {
+    maps: f64,
+    loss: f64,
+    gradients: f64,
+}
+
+/// Both devices round the same sums in another order. A rounding of float32 is 6e-8 of a value; some fifty layers make some
+/// ten times that of it in the maps (1e-6 was seen) and, there and back, in the gradients (6e-6 was seen). An activation
+/// within rounding of its kink may hand on another gradient. Half formats round by 5e-4 and 4e-3 of a value at every map.
+fn limits(precision: &str) -> Limits {
+    match precision {
+        "f32" => Limits { maps: 1e-5, loss: 1e-5, gradients: 1e-4 },
+        "f16" => Limits { maps: 2e-2, loss: 1e-2, gradients: 0.15 },
+        _ => Limits { maps: 0.1, loss: 5e-2, gradients: 0.5 },
+    }
+}
+
+const STEP: Beside = Beside { model: "", size: 64, precision: "f32", recompute: "none", capability: "6.1", gan: false };
+
+fn main() -> ExitCode {
+    run_optional_and_nightly(cuda_on_cpu(), always(), every_network, "some hours")
+}
+
+/// Networks with every kind of kernel: slices and depthwise kernels of many sides (MixNet), squeeze-excite, residual sums with
+/// maps made again, transposed convolutions.
+fn always() -> Vec<Test> {
+    vec![
+        forward(Beside { model: "mixnet_s", ..STEP }),
+        step(Beside { model: "mobilenet_v3_small", ..STEP }),
+        step(Beside { model: "resnet18", size: 33, recompute: "blocks", ..STEP }),
+        step(Beside { model: "dcgan_64", gan: true, ..STEP }),
+    ]
+}
+
+fn every_network() -> Vec<Test> {
+    let (classifiers, gans) = registry();
+    let mut trials = Vec::new();
+    for model in &classifiers {
+        for size in [32, 56, 65, 224] {
+            trials.push(forward(Beside { model, size, ..STEP }));
+        }
+        for (size, precision, capability) in [(64, "f32", "6.1"), (65, "f16", "6.1"), (64, "bf16", "8.0")] {
+            for recompute in ["none", "blocks"] {
+                trials.push(step(Beside { model, size, precision, recompute, capability, gan: false }));
+            }
+        }
+    }
+    for model in &gans {
+        for (precision, capability) in [("f32", "6.1"), ("f16", "6.1"), ("bf16", "8.0")] {
+            for recompute in ["none", "stages"] {
+                trials.push(step(Beside { model, precision, recompute, capability, gan: true, ..STEP }));
+            }
+        }
+    }
+    trials
+}
+
+fn forward(of: Beside) -> Test {
+    let name = format!("maps_of_{}_at_{}_equal_the_cpus", of.model, of.size);
+    let (model, size) = (of.model.to_string(), of.size);
+    Test::new(name, move || {
+        let folder = tempdir().expect("a temporary folder");
+        let found = forward_beside_cpu(Beside { model: &model, size, ..STEP }, folder.path());
+        let told: Vec<String> = found.iter().map(|(name, distance)| format!("{name} {distance:.1e}")).collect();
+        println!("{model} at {size}: {}", told.join(", "));
+        let limit = limits("f32").maps;
+        assert!(found.iter().all(|(_, distance)| *distance < limit), "{told:?}, more than {limit:e}");
+    })
+}
+
+fn step(of: Beside<'_>) -> Test {
+    let Beside { model, size, precision, recompute, capability, gan } = of;
+    let name = format!("a_step_of_{model}_at_{size}_in_{precision}_with_recompute_{recompute}_equals_the_cpus");
+    let words = [model, precision, recompute, capability].map(str::to_string);
+    Test::new(name, move || {
+        let folder = tempdir().expect("a temporary folder");
+        let [model, precision, recompute, capability] = words.each_ref().map(String::as_str);
+        let found = step_beside_cpu(Beside { model, size, precision, recompute, capability, gan }, folder.path());
+        println!("{model} at {size} in {precision}, recompute {recompute}: {found}");
+        let limits = limits(precision);
+        assert!(
+            found.loss < limits.loss && found.gradients < limits.gradients,
+            "{found}, more than {:e} of the loss or {:e} of the gradients",
+            limits.loss,
+            limits.gradients
+        );
+    })
+}

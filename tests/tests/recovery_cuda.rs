@@ -1,0 +1,100 @@
+//! Allocations that the driver of a GPU refuses, one after the other: the run recovers and ends with the undisturbed run's
+//! losses. Nothing is injected into Kindling here: it is the driver's answer that it meets (on the stand-in for CUDA).
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use kindling_tests::{
+    Outcome, ShortRuns, Started, Test, cuda_on_cpu, events, json_of, losses, run_optional_and_nightly, same_bits,
+    step_numbers, steps_apart,
+};
+use serde_json::Value;
+
+/// How far losses may be apart where a recovery computed a step otherwise.
+const ROUNDING: f64 = 1e-6;
+
+fn main() -> ExitCode {
+    let tests = vec![Test::new(
+        "a_run_that_is_refused_memory_in_its_steps_ends_with_the_same_losses",
+        a_run_that_is_refused_memory_in_its_steps_ends_with_the_same_losses,
+    )];
+    let nightly = || vec![Test::new("each_allocation_of_a_run_may_be_refused", each_allocation_may_be_refused)];
+    run_optional_and_nightly(cuda_on_cpu(), tests, nightly, "half an hour")
+}
+
+/// CubeCL asks once more when it is refused memory, after it has given back what it does not need. So two calls fail.
+fn refused_at(places: impl IntoIterator<Item = u64>) -> String {
+    let faults = places.into_iter().map(|place| format!("alloc:{place}=2,alloc:{}=2", place + 1));
+    faults.collect::<Vec<_>>().join(",")
+}
+
+fn a_run_that_is_refused_memory_in_its_steps_ends_with_the_same_losses() {
+    let runs = ShortRuns::new();
+    let undisturbed = runs.undisturbed();
+    // The first ten allocations hold the weights and what the warm-up makes, five more what the first step makes. Once one is
+    // refused, the next ones are those of the state, which moves out of the way.
+    let disturbed = [("first", refused_at([11, 14, 20])), ("second", refused_at([16]))].map(|(name, faults)| {
+        let mut command = runs.train(name);
+        command.env("CUDASIM_FAULTS", faults);
+        Started::new(command, &runs.path(name))
+    });
+    let undisturbed = ShortRuns::finished(undisturbed);
+    for (run, steps_before) in disturbed.map(ShortRuns::finished).iter().zip([0, 1]) {
+        let recovered = recoveries(run);
+        assert_eq!(recovered, [("training".to_string(), steps_before)], "where memory ran out");
+        same_losses(&undisturbed, run).unwrap_or_else(|difference| panic!("{difference}"));
+    }
+}
+
+fn each_allocation_may_be_refused() {
+    let runs = ShortRuns::new();
+    let mut command = runs.train("undisturbed");
+    Outcome::of(command.env("CUDASIM_STATS", runs.path("stats"))).succeeded();
+    let (undisturbed, stats) = (runs.path("undisturbed"), json_of(&runs.path("stats")));
+    let all = stats["allocations"].as_u64().expect("the stand-in counts allocations");
+    let mut wrong = Vec::new();
+    for place in 1..=all {
+        let name = format!("refused-{place}");
+        let outcome = Outcome::of(runs.train(&name).env("CUDASIM_FAULTS", refused_at([place])));
+        let run = runs.path(&name);
+        let begun = run.join("events.jsonl").exists() && !losses_or_none(&run).is_empty();
+        let found = match outcome.code {
+            Some(0) => same_losses(&undisturbed, &run),
+            // A device without room for anything is told of before a run begins.
+            _ if !begun => Ok(format!("refused: {}", outcome.refused())),
+            _ => Err(outcome.all()),
+        };
+        println!("allocation {place} of {all}: {found:?}");
+        wrong.extend(found.err().map(|difference| format!("allocation {place}: {difference}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn losses_or_none(run: &Path) -> Vec<f64> {
+    if events(run).iter().any(|event| event["event"] == "step") { losses(run) } else { Vec::new() }
+}
+
+/// What was going on at each recovery, and how many steps were done.
+fn recoveries(run: &Path) -> Vec<(String, u64)> {
+    let events = events(run).into_iter().filter(|event| event["event"] == "recovered");
+    let told = |event: Value| (event["during"].as_str().unwrap_or_default().to_string(), event["step"].as_u64());
+    events.map(told).map(|(during, step)| (during, step.expect("a recovery belongs to a step"))).collect()
+}
+
+/// Whether two runs are the same: to the bit where every step was computed in the same way, otherwise to [`ROUNDING`]. Says
+/// how it was.
+fn same_losses(undisturbed: &Path, run: &Path) -> Result<String, String> {
+    let levers: Vec<String> = events(run)
+        .into_iter()
+        .filter(|event| event["event"] == "recovered")
+        .filter_map(|event| event["lever"].as_str().map(str::to_string))
+        .collect();
+    let as_before = step_numbers(undisturbed, "micro_batch") == step_numbers(run, "micro_batch")
+        && !levers.iter().any(|lever| lever.contains("recomputation"));
+    if as_before {
+        return same_bits(undisturbed, run).map(|()| format!("the same bits after {levers:?}"));
+    }
+    let (loss, norm) = steps_apart(undisturbed, run)?;
+    let told = format!("losses {loss:.1e} and norms {norm:.1e} apart after {levers:?}");
+    if loss <= ROUNDING { Ok(told) } else { Err(told) }
+}
