@@ -6,8 +6,8 @@
 //! convolutions are Burn's ([`convolve`]), and read a map that is made for them, freed behind them, and made once more for
 //! backward.
 //!
-//! Sums are made in float32, in an order that depends on shapes alone. No kernel of this module has yet been run on CUDA: tests
-//! run on Vulkan.
+//! Sums are made in float32, in an order that depends on shapes alone. No kernel of this module has yet been run on a GPU of
+//! NVIDIA: tests run on Vulkan in software and on a stand-in for CUDA, which executes CUDA's text on the CPU.
 
 mod convolve;
 mod convolve_depthwise;
