@@ -32,4 +32,4 @@ pub use same::{
 };
 pub use short_run::{SHORT_STEPS, ShortRuns};
 pub use tensors::{Stored, Tensors, read_tensors, write_tensors};
-pub use watch::watched;
+pub use watch::{budget_with_room_for, watched};

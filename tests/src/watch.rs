@@ -47,3 +47,9 @@ fn peak_of(id: u32) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
+
+/// The `--memory-budget` on the CPU that leaves room for so many counted bytes, in bytes: the process itself takes the rest, as
+/// ARCHITECTURE.md says ("A budget is of the process").
+pub fn budget_with_room_for(counted: u64) -> u64 {
+    counted / 8 * 9 + (60 << 20)
+}

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use kindling_tests::{Outcome, json_of, kindling, picture_folder, train};
+use kindling_tests::{Outcome, budget_with_room_for, json_of, kindling, picture_folder, train};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -97,7 +97,7 @@ fn memory_that_is_not_enough_is_a_reason_and_memory_that_is_scarce_a_recovery() 
     bench(&flags).succeeded();
     let peak = rows(&out)[0]["measured"]["memory"]["peak_in_use_bytes"].as_u64().unwrap();
 
-    bench(&format!("{flags} --memory-budget {}", peak * 95 / 100 * 9 / 8 + (60 << 20))).succeeded();
+    bench(&format!("{flags} --memory-budget {}", budget_with_room_for(peak * 95 / 100))).succeeded();
     let measured = rows(&out)[0]["measured"].clone();
     assert!(measured["recoveries"].as_u64().unwrap() >= 1, "{measured}");
     assert!(measured["memory"]["peak_in_use_bytes"].as_u64().unwrap() < peak, "{measured}");

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use kindling_tests::{
     Apart, Bench, FIRST_STEP, Flags, GRADIENTS, ONE_STEP, Outcome, STILL, Started, assert_near, assert_same_bits,
-    checkpoints, events, first_step_apart, gradients_apart, read_tensors, resume, steps, toml_value,
+    budget_with_room_for, checkpoints, events, first_step_apart, gradients_apart, read_tensors, resume, steps,
+    toml_value,
 };
 use serde_json::Value;
 
@@ -233,7 +234,7 @@ fn half_the_memory_is_enough(model: &str, size: usize) {
     let flags = format!("{SHRINKING} --image-size {size} --model {model}");
     let start = start(&bench, "start", &Flags::of(&flags));
     let straight = Run::of(&bench, "straight", &flags, "");
-    let budget = straight.peak() / 16 * 9 + (60 << 20); // the process itself takes the rest
+    let budget = budget_with_room_for(straight.peak() / 2);
     let squeezed = Run::of(&bench, "squeezed", &format!("{flags} --memory-budget {budget}"), "");
     let (levers, used, peak) = (squeezed.levers(), squeezed.micro_batches(), squeezed.peak());
     eprintln!("{model} wants {}, may have {budget}, took {peak}; {levers:?}; {used:?}", straight.peak());
@@ -266,7 +267,7 @@ fn a_budget_below_what_an_update_takes_ends_with_the_report_and_within_it() {
     let weights = fs::metadata(straight.path.join("weights.safetensors")).unwrap().len();
     // Weights, velocity and the average, twice, and gradients.
     for copies in [3, 4, 6] {
-        let budget = copies * weights / 8 * 9 + (60 << 20);
+        let budget = budget_with_room_for(copies * weights);
         let name = format!("{copies}-copies");
         let refused = Outcome::of(&mut bench.command(&name, &format!("{flags} --memory-budget {budget}"), ""));
         assert!(refused.stderr.contains("what would fit into"), "{}", refused.all());

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kindling_tests::{
-    Apart, Flags, STILL, checkpoints, events, first_step_apart, json_of, kindling, picture_folder, same_bits,
-    sentence_of,
+    Apart, Flags, STILL, budget_with_room_for, checkpoints, events, first_step_apart, json_of, kindling,
+    picture_folder, same_bits, sentence_of,
 };
 use serde_json::Value;
 use tempfile::tempdir;
@@ -126,7 +126,8 @@ impl Place<'_> {
     ) -> Result<(), String> {
         let path = self.folder.join(name);
         let peak = json_of(&straight.join("metrics.json"))["peak_memory_bytes"].as_u64();
-        let budget = disturbance.budget.zip(peak).map(|(share, peak)| (peak * share / 100).to_string());
+        let budget = disturbance.budget.zip(peak);
+        let budget = budget.map(|(share, peak)| budget_with_room_for(peak * share / 100).to_string());
         let mut left_alone = 0;
         let mut sittings = disturbance.sittings.iter();
         counts.runs += 1;
