@@ -127,7 +127,9 @@ fn a_policy_that_cannot_be_is_refused_in_one_sentence() {
     let data = folder.path().join("data");
     picture_folder(&data, 12);
     let policy = folder.path().join("policy.toml");
-    for (text, expected) in [("rotate = 720", "0 to 180"), ("rotat = 7", "rotat"), ("rotate = \"far\"", "line 1")] {
+    for (text, expected) in
+        [("rotate = 720", "must lie between 0 and 180"), ("rotat = 7", "rotat"), ("rotate = \"far\"", "line 1")]
+    {
         fs::write(&policy, text).unwrap();
         let flags = format!("--augment {}", policy.display());
         let refused = Outcome::of(&mut train(&data, &folder.path().join("run"), &flags)).refused();

@@ -181,11 +181,13 @@ impl RunConfig {
 /// How images of a data set become model input. Constants that are not known are measured on up to 64 training images.
 pub(crate) fn preprocess(dataset: &Dataset, size: usize, on_bad: OnBadSample) -> Result<Preprocess> {
     let channels = dataset.channels;
+    let plain = Preprocess::padded(size, channels, Normalisation::identity(channels));
+    plain.check().map_err(anyhow::Error::msg)?;
     let normalisation = match &dataset.normalisation {
         Some(known) => known.clone(),
-        None => measure(dataset, &Preprocess::padded(size, channels, Normalisation::identity(channels)), on_bad)?,
+        None => measure(dataset, &plain, on_bad)?,
     };
-    Ok(Preprocess::padded(size, channels, normalisation))
+    Ok(Preprocess { normalisation, ..plain })
 }
 
 /// Mean and deviation of up to 64 training images, prepared as they will be.

@@ -1,13 +1,63 @@
 //! Ranges of flags that no configuration checks.
 
 use clap::builder::RangedU64ValueParser;
+use kindling_data::within;
 use kindling_trainer::MOST_SAMPLES;
 
 use crate::config::MOST_WORKERS;
+use crate::memory::Choice;
+
+/// A day, beyond which nobody waits for a measurement.
+const MOST_SECONDS: f64 = 86_400.0;
 
 /// Samples that are computed, or normalised, together.
 pub(crate) fn samples() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=MOST_SAMPLES as u64)
+}
+
+/// The same, or `auto`.
+///
+/// # Errors
+/// A sentence with the range.
+pub(crate) fn samples_or_auto(text: &str) -> Result<Choice<usize>, String> {
+    let choice: Choice<usize> = text.parse()?;
+    choice.fixed().map_or(Ok(()), |samples| within("number of samples", samples, 1..=MOST_SAMPLES))?;
+    Ok(choice)
+}
+
+/// The same, or `auto`, or 0 for none.
+///
+/// # Errors
+/// A sentence with the range.
+pub(crate) fn samples_none_or_auto(text: &str) -> Result<Choice<usize>, String> {
+    let choice: Choice<usize> = text.parse()?;
+    choice.fixed().map_or(Ok(()), |samples| within("number of samples", samples, 0..=MOST_SAMPLES))?;
+    Ok(choice)
+}
+
+/// Threads that compute.
+pub(crate) fn threads() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=MOST_WORKERS as u64)
+}
+
+/// How long something is measured.
+///
+/// # Errors
+/// A sentence with the range.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().map_err(|error| format!("{error}"))?;
+    within("number of seconds", seconds, 0.001..=MOST_SECONDS)?;
+    Ok(seconds)
+}
+
+/// Seconds until something is given up.
+pub(crate) fn timeout() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(1..=MOST_SECONDS as u64)
+}
+
+/// Pixels of a side of a picture that people look at.
+pub(crate) fn picture_side() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(16..=1024)
 }
 
 /// Threads that load images; 0 is one.

@@ -135,6 +135,20 @@ impl ModelOptions {
     pub fn imagenet() -> Self {
         Self { in_channels: 3, classes: 1000, drop_rate: None, drop_path_rate: None, seed: 0 }
     }
+
+    /// Checks channels and classes.
+    ///
+    /// # Errors
+    /// [`ZooError::Classes`] or [`ZooError::Channels`].
+    pub fn check(&self) -> Result<(), ZooError> {
+        if !(2..=MAX_CLASSES).contains(&self.classes) {
+            return Err(ZooError::Classes(self.classes));
+        }
+        if !(1..=MAX_CHANNELS).contains(&self.in_channels) {
+            return Err(ZooError::Channels(self.in_channels));
+        }
+        Ok(())
+    }
 }
 
 impl Model {
@@ -156,12 +170,7 @@ impl Model {
     /// # Errors
     /// [`ZooError::Classes`], [`ZooError::Channels`] or [`ZooError::Rate`] for what [`ModelOptions`] does not allow.
     pub fn build(&self, options: &ModelOptions, device: &Device) -> Result<Network, ZooError> {
-        if !(2..=MAX_CLASSES).contains(&options.classes) {
-            return Err(ZooError::Classes(options.classes));
-        }
-        if !(1..=MAX_CHANNELS).contains(&options.in_channels) {
-            return Err(ZooError::Channels(options.in_channels));
-        }
+        options.check()?;
         let mut config = self.config();
         let choose = |what, place: &mut f64, choice: Option<f64>| match choice {
             Some(rate) if !(0.0..1.0).contains(&rate) => Err(ZooError::Rate { what, rate }),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::DataError;
+use crate::{DataError, within};
 
 /// How much of each change a training image gets. What is absent or 0 is not done; the defaults do nothing.
 ///
@@ -11,40 +11,41 @@ use crate::DataError;
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// Probability of being mirrored left to right.
+    /// Probability of being mirrored left to right, 0 to 1.
     #[serde(skip_serializing_if = "is_zero")]
     pub flip: f32,
-    /// Probability of being turned upside down by a mirror.
+    /// Probability of being turned upside down by a mirror, 0 to 1.
     #[serde(skip_serializing_if = "is_zero")]
     pub vertical_flip: f32,
-    /// Largest rotation either way, in degrees.
+    /// Largest rotation either way, 0 to 180 degrees.
     #[serde(skip_serializing_if = "is_zero")]
     pub rotate: f32,
-    /// Largest change of size, as a share of it: 0.1 gives 90 to 110 %.
+    /// Largest change of size, as a share of it, 0 to 0.9: 0.1 gives 90 to 110 %.
     #[serde(skip_serializing_if = "is_zero")]
     pub scale: f32,
-    /// Largest shift either way, as a share of the side.
+    /// Largest shift either way, as a share of the side, 0 to 1.
     #[serde(skip_serializing_if = "is_zero")]
     pub translate: f32,
-    /// Largest shear either way, in degrees.
+    /// Largest shear either way, 0 to 60 degrees.
     #[serde(skip_serializing_if = "is_zero")]
     pub shear: f32,
-    /// Largest change of brightness either way, of values in `[0, 1]`.
+    /// Largest change of brightness either way, 0 to 1, of values in `[0, 1]`.
     #[serde(skip_serializing_if = "is_zero")]
     pub brightness: f32,
-    /// Largest change of contrast about the mean, as a share.
+    /// Largest change of contrast about the mean, as a share, 0 to 1.
     #[serde(skip_serializing_if = "is_zero")]
     pub contrast: f32,
-    /// Largest change of gamma: 0.25 gives exponents from 1 / 1.25 to 1.25.
+    /// Largest change of gamma, 0 to 10: 0.25 gives exponents from 1 / 1.25 to 1.25.
     #[serde(skip_serializing_if = "is_zero")]
     pub gamma: f32,
-    /// Mixup (Zhang et al. 2018): the `alpha` of its beta distribution. Both images' classes share the target.
+    /// Mixup (Zhang et al. 2018): the `alpha` of its beta distribution, 0 to 100. Both images' classes share the target.
     #[serde(skip_serializing_if = "is_zero")]
     pub mixup: f32,
-    /// CutMix (Yun et al. 2019): the `alpha` of its beta distribution. With mixup as well, each image gets either.
+    /// CutMix (Yun et al. 2019): the `alpha` of its beta distribution, 0 to 100. With mixup as well, each image gets
+    /// either.
     #[serde(skip_serializing_if = "is_zero")]
     pub cutmix: f32,
-    /// Probability that an image is mixed at all, where there is mixup or cutmix; 1 if absent.
+    /// Probability that an image is mixed at all, 0 to 1, where there is mixup or cutmix; 1 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix_probability: Option<f32>,
     /// A smooth random deformation.
@@ -65,9 +66,9 @@ pub struct Policy {
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Elastic {
-    /// Of being deformed.
+    /// Of being deformed, 0 to 1.
     pub probability: f32,
-    /// Largest shift of a grid point, as a share of the side.
+    /// Largest shift of a grid point, as a share of the side, 0 to 0.5.
     pub strength: f32,
     /// Cells of the grid along a side, 2 to 64: more make smaller waves.
     pub cells: usize,
@@ -77,9 +78,9 @@ pub struct Elastic {
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Noise {
-    /// Of having noise.
+    /// Of having noise, 0 to 1.
     pub probability: f32,
-    /// Largest standard deviation, of values in `[0, 1]`; drawn evenly from 0 on.
+    /// Largest standard deviation, 0 to 1, of values in `[0, 1]`; drawn evenly from 0 on.
     pub deviation: f32,
 }
 
@@ -87,7 +88,7 @@ pub struct Noise {
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Blur {
-    /// Of being blurred.
+    /// Of being blurred, 0 to 1.
     pub probability: f32,
     /// Largest standard deviation in pixels, up to 16; drawn evenly from 0 on.
     pub sigma: f32,
@@ -97,9 +98,9 @@ pub struct Blur {
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Cutout {
-    /// Of having such a square.
+    /// Of having such a square, 0 to 1.
     pub probability: f32,
-    /// Its side as a share of the image's.
+    /// Its side as a share of the image's, 0 to 1.
     pub size: f32,
 }
 
@@ -173,6 +174,7 @@ impl Policy {
     /// [`DataError::Policy`] with the first value that cannot be.
     pub fn check(&self) -> Result<(), DataError> {
         let Self { elastic, noise, blur, cutout, .. } = self;
+        let refused = |what| DataError::Policy { what };
         let values = [
             ("flip", Some(self.flip), 1.0),
             ("vertical_flip", Some(self.vertical_flip), 1.0),
@@ -196,16 +198,9 @@ impl Policy {
             ("cutout.size", cutout.map(|cutout| cutout.size), 1.0),
         ];
         for (name, value, most) in values {
-            if let Some(value) = value.filter(|value| !(0.0..=most).contains(value)) {
-                return Err(DataError::Policy { what: format!("{name} is {value}; it takes 0 to {most}") });
-            }
+            value.map_or(Ok(()), |value| within(name, value, 0.0..=most)).map_err(refused)?;
         }
-        match elastic.map(|elastic| elastic.cells) {
-            Some(cells) if !(2..=64).contains(&cells) => {
-                Err(DataError::Policy { what: format!("elastic.cells is {cells}; it takes 2 to 64") })
-            }
-            _ => Ok(()),
-        }
+        elastic.map_or(Ok(()), |elastic| within("elastic.cells", elastic.cells, 2..=64)).map_err(refused)
     }
 }
 

@@ -262,7 +262,7 @@ fn a_policy_of_ones_own_survives_a_file_and_is_checked() {
     let text = serde_json::to_string(&own).unwrap();
     assert_eq!(serde_json::from_str::<Augment>(&text).unwrap(), own);
     let wrong = serde_json::from_str::<Augment>(r#"{"rotate": 720.0}"#).unwrap_err().to_string();
-    assert!(wrong.contains("rotate is 720") && wrong.contains("0 to 180"), "{wrong}");
+    assert!(wrong.contains("rotate is 720; it must lie between 0 and 180"), "{wrong}");
     let cells = Policy { elastic: Some(Elastic { probability: 1.0, strength: 0.1, cells: 1 }), ..Policy::none() };
     assert!(Augment::custom(cells).unwrap_err().to_string().contains("elastic.cells"));
     assert!(Policy { flip: f32::NAN, ..Policy::none() }.check().is_err());

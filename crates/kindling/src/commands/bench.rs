@@ -22,6 +22,7 @@ use kindling_runs::write_atomically;
 use crate::Done;
 use crate::commands::Format;
 use crate::device::DeviceChoice;
+use crate::memory::Choice;
 use crate::output::{self, note, out};
 use crate::ranges;
 
@@ -60,7 +61,7 @@ struct Measure {
     /// Sides of the square images
     #[arg(long, value_name = "PIXELS", value_delimiter = ',', default_value = "512")]
     image_size: Vec<usize>,
-    /// Samples of a step: the global batch, the same on every machine
+    /// Samples of a step, 1 to 1048576: the global batch, the same on every machine
     #[arg(long, value_name = "N", value_parser = ranges::samples(), value_delimiter = ',', default_value = "4")]
     batch_size: Vec<usize>,
     /// Formats of feature maps: f32, bf16, f16
@@ -69,9 +70,9 @@ struct Measure {
     /// What training computes again rather than keeps: none, stages, blocks, or auto
     #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "none", value_parser = ["none", "stages", "blocks", "auto"])]
     recompute: Vec<String>,
-    /// Samples computed at once; auto finds what fits
-    #[arg(long, value_name = "N", default_value = "auto")]
-    micro_batch: crate::memory::Choice<usize>,
+    /// Samples computed at once, 1 to 1048576; auto finds what fits
+    #[arg(long, value_name = "N", value_parser = ranges::samples_or_auto, default_value = "auto")]
+    micro_batch: Choice<usize>,
     /// The most samples whose statistics batch norm takes together
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     norm_group: usize,
@@ -93,14 +94,14 @@ struct Measure {
     /// auto, cpu, cuda[:N] or wgpu
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,
-    /// Threads that compute on the CPU [default: all]
-    #[arg(long, value_name = "N")]
+    /// Threads that compute on the CPU, 1 to 1024 [default: all]
+    #[arg(long, value_name = "N", value_parser = ranges::threads())]
     threads: Option<usize>,
     /// Windows of time that are measured
     #[arg(long, value_name = "N", value_parser = ranges::many(), default_value_t = 7)]
     windows: usize,
-    /// Seconds after which a window ends, at the end of a step
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    /// Seconds after which a window ends, at the end of a step, 0.001 to 86400
+    #[arg(long, value_name = "SECONDS", value_parser = ranges::seconds, default_value_t = 2.0)]
     window_seconds: f64,
     /// Steps before the first window, at least 1
     #[arg(long, value_name = "N", value_parser = ranges::many(), default_value_t = 3)]
@@ -111,8 +112,8 @@ struct Measure {
     /// All rows in this process
     #[arg(long)]
     no_isolate: bool,
-    /// Seconds after which a row in a process of its own is given up
-    #[arg(long, value_name = "SECONDS")]
+    /// Seconds after which a row in a process of its own is given up, 1 to 86400
+    #[arg(long, value_name = "SECONDS", value_parser = ranges::timeout())]
     row_timeout: Option<u64>,
     /// Measure again what is in a file of rows, or as a run trained that left this folder
     #[arg(long, value_name = "FILE|RUN")]
@@ -148,9 +149,9 @@ impl Args {
 impl Measure {
     fn run(&self) -> Result<Done> {
         let asked = match &self.replay {
-            Some(path) => replay::rows(path, self.protocol()?)?,
+            Some(path) => replay::rows(path, self.protocol())?,
             None => {
-                let protocol = self.protocol()?;
+                let protocol = self.protocol();
                 list::configurations(self)?.into_iter().map(|configuration| (configuration, protocol)).collect()
             }
         };
@@ -169,11 +170,8 @@ impl Measure {
         self.report(Rows::new(rows))
     }
 
-    fn protocol(&self) -> Result<Protocol> {
-        if self.windows == 0 || !(self.window_seconds.is_finite() && self.window_seconds > 0.0) {
-            bail!("--windows is at least 1 and --window-seconds above 0");
-        }
-        Ok(Protocol { warmup: self.warmup, windows: self.windows, window_seconds: self.window_seconds })
+    fn protocol(&self) -> Protocol {
+        Protocol { warmup: self.warmup, windows: self.windows, window_seconds: self.window_seconds }
     }
 
     /// Whether every row gets a process: several rows do, and rows of other threads than this process has.

@@ -12,6 +12,7 @@ use crate::commands::train;
 use crate::config;
 use crate::dataset::{self, HowToOpen, NAMED};
 use crate::output::out;
+use crate::ranges;
 
 mod check;
 mod pack;
@@ -55,11 +56,11 @@ enum Command {
         /// train, val or test
         #[arg(long, default_value = "train")]
         split: Split,
-        /// Samples of each class
-        #[arg(long, value_name = "N", default_value_t = 8)]
+        /// Samples of each class, 1 to 1048576
+        #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
         per_class: usize,
-        /// Side of a sample in pixels
-        #[arg(long, value_name = "PIXELS", default_value_t = 192)]
+        /// Side of a sample in pixels, 16 to 1024
+        #[arg(long, value_name = "PIXELS", value_parser = ranges::picture_side(), default_value_t = 192)]
         side: usize,
         /// What the model will see in training: one row a sample, one column an epoch, under a policy [default: that of the
         /// data set]
@@ -92,10 +93,9 @@ impl Args {
             Command::Sheet { data, out, split, per_class, side, augmented, seed, opening } => {
                 let dataset = dataset::open_with(&data, seed, &opening)?.dataset;
                 let source = dataset.source(split);
-                let side = side.clamp(16, 1024);
                 let groups = match augmented {
-                    None => sheet::groups_of(source.as_ref(), &dataset.classes, per_class.max(1), side)?,
-                    Some(policy) => augmented_groups(&dataset, split, &policy, per_class.clamp(1, 8), side, seed)?,
+                    None => sheet::groups_of(source.as_ref(), &dataset.classes, per_class, side)?,
+                    Some(policy) => augmented_groups(&dataset, split, &policy, per_class.min(8), side, seed)?,
                 };
                 sheet::write_png(&sheet::draw(&groups, per_class.min(8)), &out)?;
                 out!("{}", out.display());

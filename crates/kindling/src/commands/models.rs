@@ -4,9 +4,7 @@ use anyhow::{Result, bail};
 use burn::tensor::Device;
 use clap::Subcommand;
 use kindling_layers::trace::{FeatureMap, LayerTrace, Trace};
-use kindling_zoo::{
-    GANS, GanEntry, GanTraces, Model, ModelEntry, ModelOptions, Pretrained, ZooError, find, matches, models,
-};
+use kindling_zoo::{GANS, GanEntry, GanTraces, Model, ModelEntry, ModelOptions, Pretrained, find, matches, models};
 use serde_json::{Value, json};
 
 use crate::Done;
@@ -60,9 +58,7 @@ impl Args {
             None => list(&self.pattern, self.pretrained, self.format)?,
             Some(Command::Show { name, image_size, channels, classes, layers, format }) => {
                 if let Some(entry) = gan(&name) {
-                    if !(1..=1024).contains(&channels) {
-                        return Err(ZooError::Channels(channels).into());
-                    }
+                    ModelOptions { in_channels: channels, ..ModelOptions::imagenet() }.check()?;
                     show_gan(entry, channels, layers, format);
                     return Ok(Done::Complete);
                 }

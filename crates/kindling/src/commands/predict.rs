@@ -22,6 +22,7 @@ use crate::dataset::HowToOpen;
 use crate::device::DeviceChoice;
 use crate::output::{self, note};
 use crate::pretrained;
+use crate::ranges;
 use crate::targets::refuse_files_of_runs;
 
 /// Give class probabilities for image files, with a run or with pretrained weights
@@ -39,8 +40,8 @@ pub(crate) struct Args {
     /// Use the last weights instead of the best
     #[arg(long, conflicts_with = "model")]
     last: bool,
-    /// Only the most probable classes of each image, the most probable first; one row a class in csv
-    #[arg(long, value_name = "N")]
+    /// Only so many classes of each image, 1 or more, the most probable first; one row a class in csv
+    #[arg(long, value_name = "N", value_parser = ranges::many())]
     top: Option<usize>,
     /// csv: a row an image; json: one object a line
     #[arg(long, value_enum, default_value_t = Format::Csv)]

@@ -96,9 +96,6 @@ impl Args {
         if !matches!(self.device, DeviceChoice::Cpu) {
             bail!("profiles are made with --device cpu; on a GPU they are not there yet");
         }
-        if self.steps == 0 || self.batch_size == 0 || self.norm_group == 0 {
-            bail!("--steps, --batch-size and --norm-group are at least 1");
-        }
         let model = find(&self.model)?;
         model.check_image_size(self.image_size)?;
         let profile = self.profile(&model)?;

@@ -62,17 +62,17 @@ pub(crate) struct Args {
     /// What does not train: none, backbone (all but the classifier), or the stem and this many stages [default: none]
     #[arg(long, value_name = "WHAT", help_heading = "What")]
     freeze: Option<Freeze>,
-    /// Side of the square images, padded and never stretched [default: 512]
+    /// Side of the square images, at most 8192, padded and never stretched [default: 512]
     #[arg(long, value_name = "PIXELS", help_heading = "What")]
     image_size: Option<usize>,
     #[command(flatten)]
     data_args: DataArgs,
 
-    /// Samples of an optimizer step: the global batch [default: 8]
+    /// Samples of an optimizer step, 1 to 1048576: the global batch [default: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch_size: Option<usize>,
-    /// Samples computed at once, or auto; changes memory and time, never the result. Memory that runs out makes it
-    /// smaller, room makes it larger again, up to the number given [default: auto]
+    /// Samples computed at once, or auto; changes memory and time, never the result. Not below --norm-group. Memory that
+    /// runs out makes it smaller, room makes it larger again, up to the number given [default: auto]
     #[arg(long, value_name = "auto|N", help_heading = "Memory")]
     micro_batch: Option<Choice<usize>>,
     /// Feature maps that are computed again rather than kept: auto, none, stages or blocks; never changes the result
@@ -85,62 +85,63 @@ pub(crate) struct Args {
     /// Format of feature maps: f32, bf16 or f16; weights, statistics and updates are always f32 [default: f32]
     #[arg(long, value_name = "FORMAT", help_heading = "Training")]
     precision: Option<Precision>,
-    /// The most samples whose statistics batch norm takes together [default: 8]
+    /// The most samples whose statistics batch norm takes together, 1 to 1048576 [default: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
     norm_group: Option<usize>,
-    /// Passes over the training samples [default: 4 for phantoms, 3 for brain-planes, otherwise 10]
+    /// Passes over the training samples, 1 to 1000000000 [default: 4 for phantoms, 3 for brain-planes, otherwise 10]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u64>,
-    /// Stop after this many optimizer steps
+    /// Stop after this many optimizer steps, 1 to 1000000000
     #[arg(long, value_name = "N", help_heading = "Training")]
     max_steps: Option<u64>,
-    /// Peak learning rate [default: 0.003 for adamw, 0.01 with a frozen backbone, 0.05 for sgd]
+    /// Peak learning rate, above 0 and at most 1000 [default: 0.003 for adamw, 0.01 with a frozen backbone, 0.05 for sgd]
     #[arg(long, value_name = "RATE", help_heading = "Training")]
     lr: Option<f64>,
-    /// Share of the steps in which the learning rate rises [default: 0.1]
+    /// Share of the steps in which the learning rate rises, 0 to 1 [default: 0.1]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     warmup: Option<f64>,
     /// Update rule [default: adamw]
     #[arg(long, value_enum, help_heading = "Training")]
     optimizer: Option<OptimizerName>,
-    /// Decay of convolution and linear weights [default: 0.02 for adamw, 0.00004 for sgd]
+    /// Decay of convolution and linear weights, 0 to 1000 [default: 0.02 for adamw, 0.00004 for sgd]
     #[arg(long, value_name = "RATE", help_heading = "Training")]
     weight_decay: Option<f64>,
-    /// Momentum of sgd [default: 0.9]
+    /// Momentum of sgd, 0 to below 1 [default: 0.9]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     momentum: Option<f64>,
-    /// Share of the target spread over all classes [default: 0]
+    /// Share of the target spread over all classes, 0 to below 1 [default: 0]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     label_smoothing: Option<f64>,
-    /// even, balanced (rare classes weigh more), or one weight a class: 1,2,0.5 [default: even]
+    /// even, balanced (rare classes weigh more), or one weight a class, 0.000001 to 1000000: 1,2,0.5 [default: even]
     #[arg(long, value_name = "WEIGHTS", help_heading = "Training")]
     class_weights: Option<String>,
-    /// Scale gradients down to this global norm
+    /// Scale gradients down to this global norm, 1e-12 to 1e12
     #[arg(long, value_name = "NORM", help_heading = "Training")]
     clip_norm: Option<f64>,
-    /// Share of the classifier's input dropped while training [default: the paper's]
+    /// Share of the classifier's input dropped while training, 0 to below 1 [default: the paper's]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     drop_rate: Option<f64>,
-    /// Share of samples whose last residual branch is left out while training [default: the paper's]
+    /// Share of samples whose last residual branch is left out while training, 0 to below 1 [default: the paper's]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     drop_path_rate: Option<f64>,
     /// Follow the plan that `kindling plan --out` wrote; flags beside it win
     #[arg(long, value_name = "FILE", help_heading = "Memory", conflicts_with = "resume")]
     plan: Option<PathBuf>,
-    /// Keep an exponential moving average of the weights with this decay, and judge and keep that [default: none]
+    /// Keep an exponential moving average of the weights with this decay, 0 to below 1, and judge and keep that
+    /// [default: none]
     #[arg(long, value_name = "DECAY", help_heading = "Training")]
     ema: Option<f64>,
-    /// Seed of order, augmentation, dropout and initial weights [default: 0]
+    /// Seed of order, augmentation, dropout and initial weights, 0 to 9223372036854775807 [default: 0]
     #[arg(long, value_name = "N", help_heading = "Training")]
     seed: Option<u64>,
 
     /// auto, cpu, cuda[:N] or wgpu [default: auto]
     #[arg(long, value_name = "DEVICE", help_heading = "How")]
     device: Option<DeviceChoice>,
-    /// Loader threads; without influence on the result [default: half the cores, at most 4]
+    /// Loader threads, 0 to 1024; without influence on the result [default: half the cores, at most 4]
     #[arg(long, value_name = "N", help_heading = "How")]
     workers: Option<usize>,
-    /// Steps between checkpoints, besides the one at the end of each epoch [default: 100]
+    /// Steps between checkpoints, 1 to 1000000000, besides the one at the end of each epoch [default: 100]
     #[arg(long, value_name = "N", help_heading = "How")]
     checkpoint_steps: Option<u64>,
     /// When the device is lost (a fault in a kernel, a hardware error), continue in a new process, at most so many times

@@ -29,10 +29,10 @@ pub(crate) struct Args {
     /// Loader threads
     #[arg(long, value_name = "N", value_parser = ranges::workers(), default_value_t = 2)]
     workers: usize,
-    /// Side of the square images
+    /// Side of the square images, 1 to 16384
     #[arg(long, value_name = "PIXELS", default_value_t = 512)]
     image_size: usize,
-    /// Samples of a batch
+    /// Samples of a batch, 1 to 1048576
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     batch_size: usize,
     /// none, light, medium, heavy, or a TOML file with a policy
@@ -64,9 +64,6 @@ struct Loaded {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        if self.image_size == 0 || self.batch_size == 0 {
-            bail!("images and batches have at least one pixel and one sample");
-        }
         let dataset = dataset::open_with(&self.data, 0, &Default::default())?.dataset;
         let augment = augment(&self.augment)?;
         let preprocess = preprocess(&dataset, self.image_size, Default::default())?;

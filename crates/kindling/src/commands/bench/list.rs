@@ -1,8 +1,8 @@
 //! From lists of flags to rows.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use kindling_runs::bench::{Configuration, What};
-use kindling_zoo::find;
+use kindling_zoo::{ModelOptions, find};
 
 use super::Measure;
 use crate::device::{DeviceChoice, cuda};
@@ -14,12 +14,7 @@ pub(super) fn configurations(args: &Measure) -> Result<Vec<Configuration>> {
         DeviceChoice::Auto => DeviceChoice::Cpu,
         chosen => chosen,
     };
-    if args.classes < 2 || args.channels == 0 || args.norm_group == 0 || args.threads == Some(0) {
-        bail!("--classes is at least 2, and --channels, --norm-group and --threads at least 1");
-    }
-    if args.batch_size.contains(&0) || args.image_size.contains(&0) {
-        bail!("--batch-size and --image-size are at least 1");
-    }
+    ModelOptions { in_channels: args.channels, classes: args.classes, ..ModelOptions::imagenet() }.check()?;
     let what = if args.what.is_empty() { vec![What::Train] } else { args.what.clone() };
     let threads = args.threads.unwrap_or_else(threads_here);
     let mut rows: Vec<Configuration> = Vec::new();

@@ -25,9 +25,9 @@ const WAY: usize = 8;
 pub(crate) struct Args {
     /// The run's folder
     run: PathBuf,
-    /// Images to make
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    count: u64,
+    /// Images to make, 1 to 1048576
+    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 64)]
+    count: usize,
     /// What they are drawn with
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Go from image to image in eight steps instead: every eight images are one way
     #[arg(long)]
     interpolate: bool,
-    /// Images computed at once; fewer where memory runs out
+    /// Images computed at once, 1 to 1048576; fewer where memory runs out
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     micro_batch: usize,
     /// auto, cpu, cuda[:N] or wgpu
@@ -50,14 +50,11 @@ pub(crate) struct Args {
 }
 
 /// More images do not make a grid that anybody can open.
-const MOST_IN_GRID: u64 = 4096;
+const MOST_IN_GRID: usize = 4096;
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
         let grid = self.out.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
-        if self.count == 0 || self.micro_batch == 0 {
-            bail!("there is nothing to make: --count and --micro-batch are at least 1");
-        }
         if grid && self.count > MOST_IN_GRID {
             bail!("a grid of {} images is too large to look at; give a folder as --out", self.count);
         }
@@ -66,7 +63,7 @@ impl Args {
         let device = self.device.open()?.device;
         let generator = config.trained(&run, &device)?;
         let width = config.entry()?.latent;
-        let latents = (0..self.count).map(|index| self.latent(index, width));
+        let latents = (0..self.count as u64).map(|index| self.latent(index, width));
         let mut kept: Vec<Image> = Vec::new();
         let mut number = 0u64;
         make(&generator, latents, self.micro_batch, &device, |images| {
@@ -92,8 +89,8 @@ impl Args {
     }
 
     fn write_latents(&self, path: &Path, width: usize) -> Result<()> {
-        let all: Vec<f32> = (0..self.count).flat_map(|index| self.latent(index, width)).collect();
-        let all = TensorData::new(all, [self.count as usize, width]);
+        let all: Vec<f32> = (0..self.count as u64).flat_map(|index| self.latent(index, width)).collect();
+        let all = TensorData::new(all, [self.count, width]);
         let bytes = to_bytes(&[("latents".to_string(), all)].into(), None).map_err(anyhow::Error::msg)?;
         Ok(write_atomically(path, &bytes)?)
     }

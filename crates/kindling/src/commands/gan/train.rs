@@ -25,6 +25,7 @@ use crate::interrupt;
 use crate::memory::{Choice, MemoryBudget};
 use crate::output::{self, note};
 use crate::progress::{Console, Verbosity};
+use crate::ranges;
 
 /// Train a generator against a discriminator, or continue a run
 ///
@@ -45,53 +46,53 @@ pub(crate) struct Args {
     /// 1 for grey images, 3 for RGB [default: the data set's]
     #[arg(long, value_name = "N", help_heading = "What")]
     pub(super) channels: Option<usize>,
-    /// What every layer's width is a multiple of [default: 64, as in the papers]
+    /// What every layer's width is a multiple of, 1 to 1024 [default: 64, as in the papers]
     #[arg(long, value_name = "N", help_heading = "What")]
     pub(super) features: Option<usize>,
     /// How dcgan_64 doubles its maps [default: transposed]
     #[arg(long, value_enum, help_heading = "What")]
     pub(super) upsampling: Option<Upsampling>,
 
-    /// Steps of the generator [default: 2000 for dcgan_64, 10000 for fastgan_512]
+    /// Steps of the generator, 1 to 1000000000 [default: 2000 for dcgan_64, 10000 for fastgan_512]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(super) iterations: Option<u64>,
-    /// Images of a step of either network [default: 64 for dcgan_64, 8 for fastgan_512]
+    /// Images of a step of either network, 2 to 1048576 [default: 64 for dcgan_64, 8 for fastgan_512]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(super) batch_size: Option<usize>,
-    /// Steps of the discriminator in an iteration, each on images of its own [default: 1]
+    /// Steps of the discriminator in an iteration, 1 to 1000, each on images of its own [default: 1]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(super) discriminator_steps: Option<usize>,
-    /// The most samples whose statistics batch norm takes together [default: 32 for dcgan_64, 8 for fastgan_512]
+    /// The most samples whose statistics batch norm takes together, 1 to 1048576 [default: 32 for dcgan_64, 8 for fastgan_512]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(super) norm_group: Option<usize>,
     /// hinge, non-saturating or least-squares [default: hinge]
     #[arg(long, value_name = "NAME", help_heading = "Training")]
     pub(super) loss: Option<AdversarialLoss>,
-    /// Learning rate [default: 0.0002]
+    /// Learning rate, above 0 and at most 1000 [default: 0.0002]
     #[arg(long, value_name = "RATE", help_heading = "Training")]
     pub(super) lr: Option<f64>,
-    /// Learning rate of the discriminator [default: as --lr]
+    /// Learning rate of the discriminator, above 0 and at most 1000 [default: as --lr]
     #[arg(long, value_name = "RATE", help_heading = "Training")]
     pub(super) lr_discriminator: Option<f64>,
-    /// Share of the run, at its end, in which both learning rates fall to nothing [default: 0]
+    /// Share of the run, 0 to 1, at its end, in which both learning rates fall to nothing [default: 0]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     pub(super) cooldown: Option<f64>,
-    /// Adam's first beta, for both [default: 0.5]
+    /// Adam's first beta, 0 to below 1, for both [default: 0.5]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     pub(super) beta1: Option<f64>,
-    /// Adam's second beta, for both [default: 0.999]
+    /// Adam's second beta, 0 to below 1, for both [default: 0.999]
     #[arg(long, value_name = "SHARE", help_heading = "Training")]
     pub(super) beta2: Option<f64>,
-    /// Decay of the moving average of the generator, which is what is sampled and kept [default: 0.999]
+    /// Decay of the moving average of the generator, 0 to below 1, which is what is sampled and kept [default: 0.999]
     #[arg(long, value_name = "DECAY", help_heading = "Training")]
     pub(super) ema: Option<f64>,
     /// Divide the discriminator's filters by their largest singular values [default: on]
     #[arg(long, value_enum, help_heading = "Training")]
     pub(super) spectral_norm: Option<Switch>,
-    /// Strength of the LeCam regulariser; auto is 0.1 for less than 10,000 images, otherwise 0 [default: auto]
+    /// Strength of the LeCam regulariser, 0 to 1000000; auto is 0.1 for less than 10,000 images, otherwise 0 [default: auto]
     #[arg(long, value_name = "auto|STRENGTH", help_heading = "Training")]
     pub(super) lecam: Option<Choice<f64>>,
-    /// Strength of fastgan_512's self-supervision of the discriminator [default: 1]
+    /// Strength of fastgan_512's self-supervision of the discriminator, 0 to 1000000 [default: 1]
     #[arg(long, value_name = "STRENGTH", help_heading = "Training")]
     pub(super) reconstruction: Option<f64>,
     /// Format of feature maps: f32, bf16 or f16; weights, statistics, scores and updates are always f32 [default: f32]
@@ -101,10 +102,10 @@ pub(crate) struct Args {
     /// less than 10,000 images, otherwise none [default: auto]
     #[arg(long, value_name = "auto|CHANGES", help_heading = "Training")]
     pub(super) diff_augment: Option<Choice<DiffAugment>>,
-    /// Scale gradients of either network down to this global norm
+    /// Scale gradients of either network down to this global norm, 1e-12 to 1e12
     #[arg(long, value_name = "NORM", help_heading = "Training")]
     pub(super) clip_norm: Option<f64>,
-    /// Seed of everything drawn [default: 0]
+    /// Seed of everything drawn, 0 to 9223372036854775807 [default: 0]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(super) seed: Option<u64>,
 
@@ -122,18 +123,18 @@ pub(crate) struct Args {
     /// auto, cpu, cuda[:N] or wgpu [default: auto]
     #[arg(long, value_name = "DEVICE", help_heading = "How")]
     pub(super) device: Option<DeviceChoice>,
-    /// Loader threads; without influence on the result [default: half the cores, at most 4]
+    /// Loader threads, 0 to 1024; without influence on the result [default: half the cores, at most 4]
     #[arg(long, value_name = "N", help_heading = "How")]
     pub(super) workers: Option<usize>,
-    /// Iterations between checkpoints [default: 200]
+    /// Iterations between checkpoints, 1 to 1000000000 [default: 200]
     #[arg(long, value_name = "N", help_heading = "How")]
     pub(super) checkpoint_iterations: Option<u64>,
-    /// Iterations between grids of samples [default: a twentieth of the run, at most 500]
+    /// Iterations between grids of samples, 1 to 1000000000 [default: a twentieth of the run, at most 500]
     #[arg(long, value_name = "N", help_heading = "How")]
     pub(super) sample_iterations: Option<u64>,
     /// Images of either kind compared with each grid, 0 for none; auto is 500 where the pretrained MobileNetV2 is there
-    /// (scripts/fetch-weights.sh) [default: auto]
-    #[arg(long, value_name = "auto|N", help_heading = "How")]
+    /// (scripts/fetch-weights.sh); at most 1048576 [default: auto]
+    #[arg(long, value_name = "auto|N", value_parser = ranges::samples_none_or_auto, help_heading = "How")]
     pub(super) compare: Option<Choice<usize>>,
 
     /// Where the run goes; must not hold a run yet [default: runs/<time>-<model>-<data>]
