@@ -4,7 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use kindling_tests::{Optional, Outcome, assert_same_bits, checkpoints, kindling, picture_folder, run_optional, train};
+use kindling_tests::{
+    Bench, Optional, Outcome, assert_same_bits, checkpoints, events, kindling, picture_folder, resume, run_optional,
+    steps, toml_value, train,
+};
 use tempfile::{TempDir, tempdir};
 
 fn main() -> ExitCode {
@@ -19,6 +22,10 @@ fn main() -> ExitCode {
             ),
             ("a_full_disk_leaves_the_best_weights_usable", a_full_disk_leaves_the_best_weights_usable),
             ("a_disk_too_small_for_the_first_checkpoint_is_named", a_disk_too_small_for_the_first_checkpoint_is_named),
+            (
+                "a_disk_that_is_full_while_an_event_is_written_takes_no_step_out_of_the_log",
+                a_disk_that_is_full_while_an_event_is_written_takes_no_step_out_of_the_log,
+            ),
         ],
     )
 }
@@ -115,4 +122,40 @@ fn a_disk_too_small_for_the_first_checkpoint_is_named() {
     assert!(stopped.sentence.contains("there was none before it"), "{}", stopped.sentence);
     let sentence = Outcome::of(kindling().args(["train", "--resume"]).arg(&stopped.run)).refused();
     assert!(sentence.contains("start it again"), "{sentence}");
+}
+
+/// The log lies on a disk of one page, and everything else has room: so the checkpoint of the step whose event could not be
+/// written is saved.
+fn a_disk_that_is_full_while_an_event_is_written_takes_no_step_out_of_the_log() {
+    let bench = Bench::new(36);
+    let flags = "--image-size 32 --batch-size 4 --epochs 1 --max-steps 18";
+    let straight = bench.run("straight", flags, "");
+    let run = bench.path("run");
+    Outcome::of(&mut bench.command("run", flags, "error@step=3,phase=forward")).refused();
+    assert_eq!(steps(&run), [1, 2]);
+
+    let small = bench.path("small");
+    fs::create_dir(&small).expect("a folder of the test can be made");
+    let script = r#"mount -t tmpfs -o size=4k none "$1" || exit 99
+        log="$2/events.jsonl" kept="$2/kept.jsonl" small="$1/events.jsonl"; shift 2
+        cp "$log" "$small" && mount --bind "$small" "$log" || exit 98
+        "$@"; code=$?
+        cp "$log" "$kept" && umount "$log" && mv "$kept" "$log" || exit 97
+        exit $code"#;
+    let mut command = Command::new("unshare");
+    command.args([private_mounts().expect("checked before"), "sh", "-c", script, "sh"]).arg(&small).arg(&run);
+    let resumed = resume(&run);
+    let sentence = Outcome::of(command.arg(resumed.get_program()).args(resumed.get_args())).refused();
+    for word in ["No space left on device", "events.jsonl", "--resume"] {
+        assert!(sentence.contains(word), "`{word}` is not said: {sentence}");
+    }
+    let newest = checkpoints(&run).pop().expect("the steps that were done are saved");
+    let saved: u64 = toml_value(&newest.join("state.toml"), "step").parse().expect("a step is a number");
+    let told = steps(&run);
+    assert_eq!(told, (1..saved).collect::<Vec<_>>(), "the event of step {saved} is lost, and no other");
+
+    Outcome::of(&mut resume(&run)).succeeded();
+    assert_eq!(steps(&run), (1..=18).collect::<Vec<_>>(), "every step once");
+    assert!(events(&run).iter().all(|event| event["event"] != "warned"), "and nothing is missing");
+    assert_same_bits(&straight, &run, "with space again");
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use kindling_tests::{
     Bench, Outcome, Started, assert_same_bits, checkpoints, events, resume, steps, toml_value, train,
 };
+use serde_json::Value;
 
 /// A step that fills the memory and cannot be made smaller.
 const TIGHT: &str = "--model mobilenet_v2 --image-size 160 --batch-size 6 --norm-group 6 --micro-batch 6 --recompute none \
@@ -67,4 +68,26 @@ fn a_log_that_lost_or_gained_lines_is_brought_in_line_with_the_checkpoint() {
     Outcome::of(&mut resume(&run)).succeeded();
     assert_eq!(steps(&run), (1..=9).collect::<Vec<_>>(), "every step once");
     assert_eq!(told(&run), told(&bench.path("straight")));
+}
+
+/// Three of ten steps that worked only after memory was freed are too many: the fourth step had been computed, and the next
+/// one is smaller.
+#[test]
+fn a_plan_that_is_left_because_it_worked_only_just_is_told_in_the_log() {
+    let bench = Bench::new(12);
+    let flags = "--image-size 32 --batch-size 8 --norm-group 2 --micro-batch 8 --recompute none --max-steps 6";
+    let faults = "oom@step=2,phase=backward;oom@step=3,phase=forward;oom@step=4,phase=backward";
+    let run = bench.run("run", flags, faults);
+    let events = events(&run);
+    let number = |event: &Value, key: &str| event[key].as_u64().unwrap();
+    let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).collect::<Vec<_>>();
+    let freed: Vec<&Value> = of("recovered").iter().map(|event| &event["lever"]).collect();
+    assert_eq!(freed, ["freed what was cached"; 3]);
+    let replanned = of("replanned");
+    assert_eq!(replanned.len(), 1, "{replanned:?}");
+    assert_eq!(number(replanned[0], "step"), 4);
+    assert_eq!(replanned[0]["reason"], "the plan before worked only just");
+    assert_eq!(replanned[0]["lever"], "micro-batch 8 -> 4");
+    let used: Vec<u64> = of("step").iter().map(|event| number(event, "micro_batch")).collect();
+    assert_eq!(used, [8, 8, 8, 8, 4, 4]);
 }
