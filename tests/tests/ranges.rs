@@ -168,3 +168,57 @@ fn numbers_of_an_augmentation_file_are_refused_with_their_range() {
         assert_says(&sentence, &[said, "policy.toml"]);
     }
 }
+
+/// What stands for a number in `--help`.
+const NUMBERS: [&str; 11] =
+    ["N", "PIXELS", "RATE", "SHARE", "DECAY", "STRENGTH", "NORM", "SECONDS", "auto|N", "auto|STRENGTH", "SHARE|N"];
+/// How far a flag's text is indented.
+const TEXT: &str = "          ";
+/// Numbers of which there are one or two, and the help says which.
+const CHOICES: [&str; 2] = ["gan train --image-size", "gan train --channels"];
+
+/// The flags of a command and those under it that take a number, each with its help.
+fn flags_with_numbers(command: &str) -> Vec<(String, String)> {
+    let help = Outcome::of(kindling().args(command.split_whitespace()).arg("--help")).succeeded().stdout;
+    let listed = help.split_once("\nCommands:\n").map_or("", |(_, after)| after.split("\n\n").next().unwrap());
+    let names =
+        listed.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).filter(|name| !name.is_empty());
+    let mut found: Vec<_> = names
+        .filter(|name| *name != "help")
+        .flat_map(|name| flags_with_numbers(format!("{command} {name}").trim()))
+        .collect();
+    let mut lines = help.lines().peekable();
+    while let Some(line) = lines.next() {
+        let (Some(at), true) = (line.find("--"), !line.starts_with(TEXT)) else { continue };
+        let mut text = String::new();
+        while let Some(more) = lines.next_if(|more| more.is_empty() || more.starts_with(TEXT)) {
+            text = text + " " + more.trim();
+        }
+        let (flag, value) = line[at..].split_once(" <").unwrap_or((&line[at..], ""));
+        if NUMBERS.contains(&value.trim_end_matches('>')) {
+            found.push((format!("{command} {flag}").trim().to_string(), text));
+        }
+    }
+    found
+}
+
+/// Whether a text says between what a number must lie: `1 to 8`, `0 to below 1`, `at most 8`, `above 0`, `1 or more`.
+fn says_a_range(text: &str) -> bool {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let number = |at: usize| words.get(at).is_some_and(|word| word.starts_with(|first: char| first.is_ascii_digit()));
+    (1..words.len()).any(|at| match words[at] {
+        "to" => number(at - 1) && (number(at + 1) || words.get(at + 1) == Some(&"below")),
+        "most" | "least" | "above" => number(at + 1),
+        "or" => number(at - 1) && words.get(at + 1).is_some_and(|word| word.starts_with("more")),
+        _ => false,
+    })
+}
+
+#[test]
+fn the_help_of_every_flag_that_takes_a_number_says_its_range() {
+    let flags = flags_with_numbers("");
+    assert!(flags.len() > 70, "only {} flags were found", flags.len());
+    let silent: Vec<&(String, String)> =
+        flags.iter().filter(|(flag, help)| !CHOICES.contains(&flag.as_str()) && !says_a_range(help)).collect();
+    assert!(silent.is_empty(), "{silent:#?}");
+}

@@ -7,6 +7,8 @@ use kindling_trainer::MOST_SAMPLES;
 use crate::config::MOST_WORKERS;
 use crate::memory::Choice;
 
+/// As many of anything as one after another makes sense.
+const MOST_TIMES: u64 = 1_000_000_000;
 /// A day, beyond which nobody waits for a measurement.
 const MOST_SECONDS: f64 = 86_400.0;
 
@@ -60,6 +62,16 @@ pub(crate) fn picture_side() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(16..=1024)
 }
 
+/// What random numbers are drawn with: no more than a configuration can hold.
+pub(crate) fn seed() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(0..=i64::MAX as u64)
+}
+
+/// New processes, one after another.
+pub(crate) fn restarts() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(0..=MOST_TIMES)
+}
+
 /// Threads that load images; 0 is one.
 pub(crate) fn workers() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(0..=MOST_WORKERS as u64)
@@ -67,5 +79,5 @@ pub(crate) fn workers() -> RangedU64ValueParser<usize> {
 
 /// Images or steps, one after another.
 pub(crate) fn many() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=1_000_000_000)
+    RangedU64ValueParser::new().range(1..=MOST_TIMES)
 }

@@ -58,7 +58,7 @@ struct Measure {
     /// Models of the zoo
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "mobilenet_v3_small")]
     models: Vec<String>,
-    /// Sides of the square images
+    /// Sides of the square images, at most 8192
     #[arg(long, value_name = "PIXELS", value_delimiter = ',', default_value = "512")]
     image_size: Vec<usize>,
     /// Samples of a step, 1 to 1048576: the global batch, the same on every machine
@@ -73,20 +73,20 @@ struct Measure {
     /// Samples computed at once, 1 to 1048576; auto finds what fits
     #[arg(long, value_name = "N", value_parser = ranges::samples_or_auto, default_value = "auto")]
     micro_batch: Choice<usize>,
-    /// The most samples whose statistics batch norm takes together
+    /// The most samples whose statistics batch norm takes together, 1 to 1048576
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     norm_group: usize,
     /// adamw or sgd
     #[arg(long, value_name = "NAME", default_value = "adamw", value_parser = ["adamw", "sgd"])]
     optimizer: String,
-    /// Channels of the images
+    /// Channels of the images, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = 3)]
     channels: usize,
-    /// Classes of the head
+    /// Classes of the head, 2 to 100000
     #[arg(long, value_name = "N", default_value_t = 10)]
     classes: usize,
-    /// Seed of weights and images
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Seed of weights and images, 0 to 9223372036854775807
+    #[arg(long, value_name = "N", value_parser = ranges::seed(), default_value_t = 0)]
     seed: u64,
     /// The most memory to use, e.g. 2GiB
     #[arg(long, value_name = "SIZE")]
@@ -97,7 +97,7 @@ struct Measure {
     /// Threads that compute on the CPU, 1 to 1024 [default: all]
     #[arg(long, value_name = "N", value_parser = ranges::threads())]
     threads: Option<usize>,
-    /// Windows of time that are measured
+    /// Windows of time that are measured, 1 to 1000000000
     #[arg(long, value_name = "N", value_parser = ranges::many(), default_value_t = 7)]
     windows: usize,
     /// Seconds after which a window ends, at the end of a step, 0.001 to 86400

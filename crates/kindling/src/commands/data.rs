@@ -35,8 +35,8 @@ enum Command {
     Describe {
         /// A name from `data list`, a folder, a manifest or shards
         data: String,
-        /// Splits a folder that is not split yet
-        #[arg(long, default_value_t = 0)]
+        /// Splits a folder that is not split yet, 0 to 9223372036854775807
+        #[arg(long, value_name = "N", value_parser = ranges::seed(), default_value_t = 0)]
         seed: u64,
         #[command(flatten)]
         opening: HowToOpen,
@@ -66,8 +66,8 @@ enum Command {
         /// data set]
         #[arg(long, value_name = "POLICY", num_args = 0..=1, default_missing_value = "")]
         augmented: Option<String>,
-        /// Splits a folder that is not split yet
-        #[arg(long, default_value_t = 0)]
+        /// Splits a folder that is not split yet, 0 to 9223372036854775807
+        #[arg(long, value_name = "N", value_parser = ranges::seed(), default_value_t = 0)]
         seed: u64,
         #[command(flatten)]
         opening: HowToOpen,

@@ -46,10 +46,10 @@ pub(crate) struct Args {
     /// Whose keys a safetensors file has [default: those of the library the model's name is from]
     #[arg(long, value_enum)]
     keys: Option<Keys>,
-    /// Side of the images an ONNX file takes [default: the run's, or the model's own]
+    /// Side of the images an ONNX file takes, at most 8192 [default: the run's, or the model's own]
     #[arg(long, value_name = "PIXELS")]
     image_size: Option<usize>,
-    /// Channels of the images, where no run says it
+    /// Channels of the images, 1 to 1024, where no run says it
     #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "run")]
     channels: usize,
     /// The file to write

@@ -14,6 +14,7 @@ use crate::Done;
 use crate::device::DeviceChoice;
 use crate::output::note;
 use crate::pretrained;
+use crate::ranges;
 use crate::targets::refuse_files_of_runs;
 
 /// Run a model on a tensor, to compare it with another implementation
@@ -43,8 +44,8 @@ pub(crate) struct Args {
     /// Also write the feature map of each stage
     #[arg(long, conflicts_with = "train_mode")]
     features: bool,
-    /// Seed of the initial weights, where no file gives any
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Seed of the initial weights, 0 to 9223372036854775807, where no file gives any
+    #[arg(long, value_name = "N", value_parser = ranges::seed(), default_value_t = 0)]
     seed: u64,
     /// auto, cpu, cuda[:N] or wgpu
     #[arg(long, default_value = "auto")]

@@ -34,13 +34,13 @@ enum Command {
     Show {
         /// Any of its names; `timm.NAME` and `torchvision.NAME` say which library's details are meant
         name: String,
-        /// Side of the images
+        /// Side of the images, at most 8192
         #[arg(long, value_name = "PIXELS", default_value_t = 512)]
         image_size: usize,
-        /// Channels of the images
+        /// Channels of the images, 1 to 1024
         #[arg(long, value_name = "N", default_value_t = 3)]
         channels: usize,
-        /// Classes of the head
+        /// Classes of the head, 2 to 100000
         #[arg(long, value_name = "N", default_value_t = 1000)]
         classes: usize,
         /// A row for each layer

@@ -38,23 +38,23 @@ pub(crate) struct Args {
     /// All models, those with room for the most images first
     #[arg(long, conflicts_with_all = ["model", "out"])]
     all: bool,
-    /// Side of the square images
+    /// Side of the square images, at most 8192
     #[arg(long, value_name = "PIXELS", default_value_t = 512)]
     image_size: usize,
     /// The memory there is, like 8GiB, 500MiB or 6GB
     #[arg(long, value_name = "SIZE")]
     memory: MemorySize,
-    /// Samples of an optimizer step, which micro-batches divide by whole normalisation groups [default: as many as fit
+    /// Samples of an optimizer step, 1 to 1048576, which micro-batches divide by whole normalisation groups [default: as many as fit
     /// at once; 8 for --out]
     #[arg(long, value_name = "N", value_parser = ranges::samples())]
     batch_size: Option<usize>,
-    /// The most samples whose statistics batch norm takes together
+    /// The most samples whose statistics batch norm takes together, 1 to 1048576
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     norm_group: usize,
-    /// Channels of the images
+    /// Channels of the images, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = 3)]
     channels: usize,
-    /// Classes of the head
+    /// Classes of the head, 2 to 100000
     #[arg(long, value_name = "N", default_value_t = 1000)]
     classes: usize,
     /// Update rule
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     /// cpu or cuda[:N]; it need not be there
     #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
     device: DeviceChoice,
-    /// Loader threads, which hold batches in the memory of a CPU run
+    /// Loader threads, 0 to 1024, which hold batches in the memory of a CPU run
     #[arg(long, value_name = "N", value_parser = ranges::workers(), default_value_t = 1)]
     workers: usize,
     /// How it is printed

@@ -35,16 +35,16 @@ pub(crate) struct Args {
     /// Model of the zoo; `kindling models` lists them
     #[arg(long, value_name = "NAME")]
     model: String,
-    /// Side of the square images
+    /// Side of the square images, at most 8192
     #[arg(long, value_name = "PIXELS", default_value_t = 512)]
     image_size: usize,
-    /// Samples of an optimizer step
+    /// Samples of an optimizer step, 1 to 1048576
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     batch_size: usize,
-    /// Samples computed at once [default: batch size, at most norm group]
+    /// Samples computed at once, 1 to 1048576 [default: batch size, at most norm group]
     #[arg(long, value_name = "N", value_parser = ranges::samples())]
     micro_batch: Option<usize>,
-    /// The most samples whose statistics batch norm takes together
+    /// The most samples whose statistics batch norm takes together, 1 to 1048576
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     norm_group: usize,
     /// Feature maps that are computed again rather than kept: none, stages or blocks
@@ -53,16 +53,16 @@ pub(crate) struct Args {
     /// Format of feature maps: f32, bf16 or f16
     #[arg(long, value_name = "FORMAT", default_value_t = Precision::F32)]
     precision: Precision,
-    /// Channels of the images
+    /// Channels of the images, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = 3)]
     channels: usize,
-    /// Classes of the head
+    /// Classes of the head, 2 to 100000
     #[arg(long, value_name = "N", default_value_t = 10)]
     classes: usize,
     /// cpu; profiles of GPUs are not there yet
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: DeviceChoice,
-    /// Steps that are trained, and times that each part is run
+    /// Steps that are trained, and times that each part is run, 1 to 1000000000
     #[arg(long, value_name = "N", value_parser = ranges::many(), default_value_t = 3)]
     steps: usize,
     /// How it is printed

@@ -31,6 +31,7 @@ use crate::loaders;
 use crate::memory::{Choice, MemoryBudget, does_not_fit, starting_plan};
 use crate::output::{self, note};
 use crate::progress::{Console, Verbosity};
+use crate::ranges;
 pub(crate) use words::in_half;
 use words::{closing, note, opening, result_line, started};
 
@@ -71,8 +72,9 @@ pub(crate) struct Args {
     /// Samples of an optimizer step, 1 to 1048576: the global batch [default: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch_size: Option<usize>,
-    /// Samples computed at once, or auto; changes memory and time, never the result. Not below --norm-group. Memory that
-    /// runs out makes it smaller, room makes it larger again, up to the number given [default: auto]
+    /// Samples computed at once, 1 to 1048576 and not below a normalisation group, or auto; changes memory and time, never
+    /// the result. Memory that runs out makes it smaller, room makes it larger again, up to the number given
+    /// [default: auto]
     #[arg(long, value_name = "auto|N", help_heading = "Memory")]
     micro_batch: Option<Choice<usize>>,
     /// Feature maps that are computed again rather than kept: auto, none, stages or blocks; never changes the result
@@ -144,11 +146,13 @@ pub(crate) struct Args {
     /// Steps between checkpoints, 1 to 1000000000, besides the one at the end of each epoch [default: 100]
     #[arg(long, value_name = "N", help_heading = "How")]
     checkpoint_steps: Option<u64>,
-    /// When the device is lost (a fault in a kernel, a hardware error), continue in a new process, at most so many times
+    /// When the device is lost (a fault in a kernel, a hardware error), continue in a new process, at most so many times,
+    /// 0 to 1000000000
     #[arg(
         long,
         value_name = "N",
         default_value_t = 0,
+        value_parser = ranges::restarts(),
         overrides_with = "restart_on_device_loss",
         help_heading = "How"
     )]

@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// Data set, or a folder as for `train`
     #[arg(long, value_name = "NAME|DIR")]
     data: String,
-    /// Loader threads
+    /// Loader threads, 0 to 1024
     #[arg(long, value_name = "N", value_parser = ranges::workers(), default_value_t = 2)]
     workers: usize,
     /// Side of the square images, 1 to 16384
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// none, light, medium, heavy, or a TOML file with a policy
     #[arg(long, value_name = "POLICY", default_value = "light")]
     augment: String,
-    /// Images that are loaded; the data set is passed over again where it has fewer
+    /// Images that are loaded, 1 to 1000000000; the data set is passed over again where it has fewer
     #[arg(long, value_name = "N", value_parser = ranges::many(), default_value_t = 512)]
     images: usize,
     /// The most memory of batches that are made ahead

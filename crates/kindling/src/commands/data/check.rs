@@ -12,6 +12,7 @@ use crate::Done;
 use crate::commands::Format;
 use crate::dataset::{self, HowToOpen};
 use crate::output::out;
+use crate::ranges;
 
 /// Lines of a list that the table shows; JSON has all.
 const SHOWN: usize = 20;
@@ -24,8 +25,8 @@ const SHOWN: usize = 20;
 pub(crate) struct Args {
     /// A name from `data list`, a folder, a manifest or shards
     data: String,
-    /// Splits what is not split yet
-    #[arg(long, default_value_t = 0)]
+    /// Splits what is not split yet, 0 to 9223372036854775807
+    #[arg(long, value_name = "N", value_parser = ranges::seed(), default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
     opening: HowToOpen,

@@ -11,6 +11,7 @@ use crate::Done;
 use crate::dataset::{self, HowToOpen};
 use crate::memory::MemoryBudget;
 use crate::output::{note, out};
+use crate::ranges;
 
 /// Write a data set as WebDataset shards (tar files) into a new folder
 ///
@@ -26,8 +27,8 @@ pub(crate) struct Args {
     /// The most bytes of a shard
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = bytes)]
     shard_bytes: u64,
-    /// Splits what is not split yet, and orders the samples in the shards
-    #[arg(long, default_value_t = 0)]
+    /// Splits what is not split yet, and orders the samples in the shards, 0 to 9223372036854775807
+    #[arg(long, value_name = "N", value_parser = ranges::seed(), default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
     opening: HowToOpen,

@@ -38,11 +38,11 @@ const MOST_SHOWN: usize = 100;
 pub(crate) struct Args {
     /// The run's folder
     run: PathBuf,
-    /// Images of either kind; fewer if the data set has fewer
+    /// Images of either kind, 4 to 1048576; fewer if the data set has fewer
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 1000)]
     samples: usize,
-    /// What the made ones are drawn with
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// What the made ones are drawn with, 0 to 9223372036854775807
+    #[arg(long, value_name = "N", value_parser = ranges::seed(), default_value_t = 0)]
     seed: u64,
     /// Another data set or image folder [default: the run's]
     #[arg(long, value_name = "NAME|DIR")]

@@ -28,8 +28,8 @@ pub(crate) struct Args {
     /// Images to make, 1 to 1048576
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 64)]
     count: usize,
-    /// What they are drawn with
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// What they are drawn with, 0 to 9223372036854775807
+    #[arg(long, value_name = "N", value_parser = ranges::seed(), default_value_t = 0)]
     seed: u64,
     /// A folder for one PNG an image, or a file ending in .png for a grid of them all
     #[arg(long, value_name = "DIR|FILE.png")]

@@ -109,7 +109,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(super) seed: Option<u64>,
 
-    /// Samples computed at once, or auto; changes memory and time, never the result [default: auto]
+    /// Samples computed at once, 1 to 1048576, or auto; changes memory and time, never the result [default: auto]
     #[arg(long, value_name = "auto|N", help_heading = "Memory")]
     pub(super) micro_batch: Option<Choice<usize>>,
     /// Whether the generator's maps are computed again rather than kept: auto, none, or stages (blocks is the same here);

@@ -35,7 +35,8 @@ pub(crate) struct DataArgs {
     /// run lists it) [default: fail]
     #[arg(long, value_name = "fail|skip", help_heading = "How")]
     on_bad_sample: Option<OnBadSample>,
-    /// How many samples of a split may be skipped before the run stops: a share or a number [default: 1%]
+    /// How many samples of a split may be skipped before the run stops: a share, 0 to 100%, or a number, 0 or more
+    /// [default: 1%]
     #[arg(long, value_name = "SHARE|N", help_heading = "How")]
     max_bad: Option<MaxBad>,
     /// The most memory of batches that are made ahead, on the host; one is always made ahead; without influence on the result
