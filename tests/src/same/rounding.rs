@@ -37,9 +37,6 @@ pub const FIRST_STEP: f64 = 1e-6;
 pub const GRADIENTS: f64 = 2e-5;
 
 impl Apart {
-    /// Not at all.
-    pub const NOTHING: Self =
-        Self { loss: 0.0, norm: 0.0, weights: 0.0, average: 0.0, statistics: 0.0, optimizer: 0.0 };
     /// After four steps of SGD at a rate of 1e-5 with another micro-batch. At larger rates the first layers of a network at
     /// its start, on small images, multiply rounding tenfold and more in a step. Losses are float32, of which 1.2e-7 is one
     /// digit. Norms were at most 1.0e-6 apart on

@@ -87,7 +87,7 @@ pub(crate) fn attack(case: &Case, wrong: Option<&str>) -> Result<Counts, String>
         let name = format!("disturbed-{index}");
         let told = |reason: String| format!("run {index}, {disturbance}: {reason}");
         place.disturbed(&name, disturbance, &straight, &mut counts).map_err(told)?;
-        place.compare(disturbance, &straight, &place.folder.join(&name), &mut counts).map_err(told)?;
+        place.compare(&straight, &place.folder.join(&name), &mut counts).map_err(told)?;
         fs::remove_dir_all(place.folder.join(&name)).map_err(|error| error.to_string())?;
     }
     Ok(counts)
@@ -175,26 +175,14 @@ impl Place<'_> {
         Err(format!("left alone {LAST_SITTINGS} times, it does not end"))
     }
 
-    fn compare(
-        &self,
-        disturbance: &Disturbance,
-        straight: &Path,
-        run: &Path,
-        counts: &mut Counts,
-    ) -> Result<(), String> {
-        let of_recovery = |event: &&Value| event["event"] == "recovered";
-        let recovered: Vec<Value> = events(run).iter().filter(of_recovery).cloned().collect();
-        counts.recoveries += recovered.len();
+    fn compare(&self, straight: &Path, run: &Path, counts: &mut Counts) -> Result<(), String> {
+        counts.recoveries += events(run).iter().filter(|event| event["event"] == "recovered").count();
         if let Ok(mut left) = fs::read_dir(run.join("checkpoints"))
             && left.any(|entry| entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with('.')))
         {
             return Err("something unfinished is left among the checkpoints".into());
         }
-        // The plan that a run ends with is that of its evaluation, which in other parts rounds otherwise.
-        let parts = |event: &Value| event["lever"].as_str().is_some_and(|lever| lever.starts_with("micro"));
-        let same_micro_batches = micro_batches(run) == micro_batches(straight);
-        let fixed = self.case.flags.get("micro-batch").is_some();
-        if same_micro_batches && !recovered.iter().any(parts) && (fixed || disturbance.budget.is_none()) {
+        if micro_batches(run) == micro_batches(straight) {
             counts.bits += 1;
             return same_bits(straight, run);
         }
@@ -202,10 +190,6 @@ impl Place<'_> {
         if !start.exists() {
             let still = if self.case.gan { "--lr 1e-30 --lr-discriminator 1e-30 --iterations 1" } else { STILL };
             self.undisturbed("start", &self.case.flags.with(still))?;
-        }
-        if same_micro_batches {
-            counts.bits += 1;
-            return Apart::of(&start, run, straight)?.within(&Apart::NOTHING);
         }
         counts.near += 1;
         let (loss, norm) = first_step_apart(run, straight)?;
