@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::{Outcome, Stored, Tensors, checkpoints, kindling, losses, on_cuda, picture, read_tensors, write_tensors};
 
 /// A network in a size and a format.
@@ -127,16 +129,18 @@ pub fn step_beside_cpu(of: Beside, folder: &Path) -> StepDistances {
     }
 }
 
-/// The names of all networks that classify, and of all that make images.
+/// The names of all networks that classify, and of all that make images, the cheapest first.
 ///
 /// # Panics
 /// If the command does not list them.
 pub fn registry() -> (Vec<String>, Vec<String>) {
     let outcome = Outcome::of(kindling().args(["models", "--format", "json"])).succeeded();
-    let models = outcome.stdout.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let (gans, classifiers): (Vec<_>, Vec<_>) = models.partition(|model| model["family"] == "GAN");
-    let names =
-        |of: Vec<serde_json::Value>| of.iter().filter_map(|of| Some(of["name"].as_str()?.to_string())).collect();
+    let models = outcome.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let (gans, classifiers): (Vec<Value>, Vec<Value>) = models.partition(|model| model["family"] == "GAN");
+    let names = |mut models: Vec<Value>| -> Vec<String> {
+        models.sort_by_key(|model| model["macs_512"].as_u64());
+        models.iter().filter_map(|model| Some(model["name"].as_str()?.to_string())).collect()
+    };
     (names(classifiers), names(gans))
 }
 
