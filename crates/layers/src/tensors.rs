@@ -57,7 +57,7 @@ impl<'a> DocumentWriter<'a> {
     /// hold f32, f64, and i64 for counters.
     pub fn new(out: &'a mut dyn Write, mut entries: Vec<Entry>, note: Option<&str>) -> io::Result<Self> {
         let wrong = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
-        let types = entries.iter().map(|entry| entry.dtype().map(|_| ())).collect::<Result<(), String>>();
+        let types = entries.iter().try_for_each(|entry| entry.dtype().map(|_| ()));
         types.map_err(wrong)?;
         entries.sort_by(|a, b| (Reverse(a.dtype().ok()), &a.name).cmp(&(Reverse(b.dtype().ok()), &b.name)));
         let mut end = 0;
