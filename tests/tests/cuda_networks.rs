@@ -46,13 +46,14 @@ fn always() -> Vec<Test> {
 
 /// The cheapest first, so that a night that is cut short has seen most.
 fn every_network() -> Vec<Test> {
-    const F32: (usize, &str, &str) = (32, "f32", "6.1");
+    const F32: (usize, &str, &str) = (64, "f32", "6.1");
     let (classifiers, gans) = registry();
     let mut tests = Vec::new();
     for size in [32, 65, 56, 224] {
         tests.extend(classifiers.iter().map(|model| forward(Beside { model, size, ..STEP })));
     }
-    let plans = [(F32, "none"), (F32, "blocks"), ((65, "f32", "6.1"), "stages"), ((64, "f32", "6.1"), "none")];
+    // Not at 32: the last layers normalise four numbers each there, and training multiplies rounding by thousands.
+    let plans = [(F32, "none"), (F32, "blocks"), ((65, "f32", "6.1"), "stages")];
     let halves = [((65, "f16", "6.1"), "none"), ((64, "bf16", "8.0"), "blocks")];
     for ((size, precision, capability), recompute) in plans.into_iter().chain(halves) {
         let of = |model| Beside { model, size, precision, recompute, capability, gan: false };
