@@ -1,11 +1,11 @@
 //! Image files to [`Image`], within limits: a hostile header cannot make us allocate.
 
-use kindling_files as files;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
 use image::error::LimitErrorKind;
 use image::{ColorType, DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
+use kindling_files as files;
 
 use crate::room::reserve;
 use crate::{DataError, Image};

@@ -1,8 +1,9 @@
 //! Kinds of files that hold images.
 
-use kindling_files as files;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use kindling_files as files;
 
 use crate::{DataError, Image, read_header, read_image};
 

@@ -2,11 +2,11 @@
 //!
 //! Source: "The IDX file format", Y. LeCun, C. Cortes and C. Burges, on the MNIST page.
 
-use kindling_files as files;
 use std::io::Read;
 use std::path::Path;
 
 use flate2::read::GzDecoder;
+use kindling_files as files;
 
 use crate::DataError;
 

@@ -4,10 +4,10 @@
 //! description. A label with `;` makes the data set one of several classes a sample: `a;b` is both, `;` is neither. In
 //! JSON Lines a label may be a list instead.
 
-use kindling_files as files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use kindling_files as files;
 use serde_json::Value;
 
 use crate::assemble::{Listed, Named, assemble, list_all};

@@ -1,11 +1,11 @@
 //! NumPy's archives: a zip file of arrays, packed or not.
 
-use kindling_files as files;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use flate2::read::DeflateDecoder;
+use kindling_files as files;
 use zip::{CompressionMethod, ZipArchive};
 
 use crate::{DataError, ImageStack, NpyHeader};

@@ -1,9 +1,10 @@
 //! Images of one size that lie one behind the other, in memory or in a file.
 
-use kindling_files as files;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use kindling_files as files;
 
 use crate::{DataError, Image, Source};
 

@@ -1,7 +1,8 @@
 //! How long each stage of the way from a file to a batch takes.
 
-use kindling_files as files;
 use std::time::{Duration, Instant};
+
+use kindling_files as files;
 
 use crate::source::guarded;
 use crate::{Augment, DataError, Draw, Preprocess, Source, decode_image};

@@ -1,11 +1,11 @@
 //! Pretrained weights files in the cache.
 
-use kindling_files as files;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use kindling_data::{Fit, Interpolation, Normalisation, Preprocess};
+use kindling_files as files;
 use kindling_zoo::{Filter, Model, Pretrained};
 use sha2::{Digest, Sha256};
 

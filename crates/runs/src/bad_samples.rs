@@ -1,11 +1,11 @@
 //! What a run could not read.
 
-use kindling_files as files;
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use kindling_files as files;
 use serde::{Deserialize, Serialize};
 
 use crate::{RunError, write_atomically};

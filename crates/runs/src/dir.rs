@@ -1,10 +1,10 @@
 //! A run's folder: its name, its files, and the promise never to overwrite another's.
 
-use kindling_files as files;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use kindling_files as files;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

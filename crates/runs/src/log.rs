@@ -1,9 +1,10 @@
 //! The file of events: appended to line by line, rewound when a run resumes.
 
-use kindling_files as files;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use kindling_files as files;
 
 use crate::{Event, RunError, kill, write_atomically};
 

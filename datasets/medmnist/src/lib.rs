@@ -9,13 +9,13 @@ mod published;
 #[cfg(test)]
 mod tests;
 
-use kindling_files as files;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use kindling_data::{Augment, DataError, Dataset, Npz, Source, StackSource, Task};
+use kindling_files as files;
 use md5::{Digest, Md5};
 
 use published::{PUBLISHED, Published, SIZES};

@@ -1,11 +1,11 @@
 //! What is where in a shard: built once, kept beside the shards, believed only while the shard is the same.
 
-use kindling_files as files;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use kindling_files as files;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};

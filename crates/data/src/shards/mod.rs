@@ -9,11 +9,12 @@ mod index;
 mod labels;
 mod pack;
 
-use kindling_files as files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use kindling_files as files;
 
 pub use pack::{Packed, pack};
 

@@ -1,11 +1,11 @@
 //! Writes shards. The same samples, seed and size give the same bytes.
 
-use kindling_files as files;
 use std::fs::File;
 use std::io::{BufWriter, Cursor, Write};
 use std::path::{Path, PathBuf};
 
 use image::{DynamicImage, ImageBuffer, ImageFormat, Luma, Rgb};
+use kindling_files as files;
 use serde_json::{Map, Value, json};
 use tar::{Builder, Header};
 

@@ -1,10 +1,10 @@
 //! `kindling forward`: tensors in, logits out. It is how anyone checks a port.
 
-use kindling_files as files;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use burn::tensor::{Tensor, TensorData};
+use kindling_files as files;
 use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::tensors::{self, Tensors};
 use kindling_layers::{Classifier, host};

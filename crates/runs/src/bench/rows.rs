@@ -1,8 +1,8 @@
 //! A file of rows.
 
-use kindling_files as files;
 use std::path::Path;
 
+use kindling_files as files;
 use serde::{Deserialize, Serialize};
 
 use super::row::Outcome;

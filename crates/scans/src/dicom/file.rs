@@ -1,11 +1,11 @@
 //! The bytes of a DICOM file: preamble, meta information, data set.
 
-use kindling_files as files;
 use std::io::Read;
 use std::path::Path;
 
 use flate2::read::DeflateDecoder;
 use kindling_data::{DataError, MAX_FILE_BYTES, first_bytes};
+use kindling_files as files;
 
 use super::elements::{Elements, Failure, Notation};
 use super::header::Header;

@@ -1,10 +1,10 @@
 //! Reads a NIfTI-1 file, trusting nothing it says: the header is checked before a single voxel is read.
 
-use kindling_files as files;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::GzDecoder;
+use kindling_files as files;
 use nifti::{NiftiHeader, NiftiType};
 use sha2::{Digest, Sha256};
 

@@ -1,11 +1,11 @@
 //! Tensors out of a file.
 
-use kindling_files as files;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
 use burn::tensor::TensorData;
 use burn_store::{ModuleStore, PytorchStore};
+use kindling_files as files;
 use kindling_layers::tensors::{self, Tensors};
 use zip::ZipArchive;
 

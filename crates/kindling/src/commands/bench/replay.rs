@@ -1,9 +1,9 @@
 //! Rows from what an earlier measurement or run has left.
 
-use kindling_files as files;
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use kindling_files as files;
 use kindling_runs::bench::{Configuration, Protocol, Rows, What};
 use kindling_runs::{Environment, RunDir};
 use kindling_trainer::OptimizerConfig;

@@ -1,6 +1,5 @@
 //! The resolved configuration of a GAN's run: `config.toml`.
 
-use kindling_files as files;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -8,6 +7,7 @@ use burn::module::Module;
 use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{Dataset, Normalisation, Preprocess, within};
+use kindling_files as files;
 use kindling_layers::{parameters, tensors};
 use kindling_runs::RunDir;
 use kindling_trainer::adversarial::{AdversarialConfig, Adversaries};
