@@ -204,7 +204,7 @@ fn a_damaged_file_is_refused() {
             assert_says(&place.refused(&bad), &["bad is not a usable weights file"]);
         }
     }
-    assert_says(&place.refused(place.folder.path()), &["cannot read", "directory"]);
+    assert_says(&place.refused(place.folder.path()), &["cannot read", "folder"]);
     assert_says(&place.refused(&place.path("nowhere.pth")), &["cannot read", "nowhere.pth"]);
 }
 
