@@ -4,13 +4,17 @@
 Each case is two steps of `kindling train` on small random images, scaled up to the case's size, in one micro-batch that
 is also the normalisation group; measured is the peak of the whole run as its last line reports it, with validation,
 test and checkpoint. With --stand-in FOLDER (what tests/cuda-on-cpu/build.sh built) it is `--device cuda` on the stand-in for
-CUDA with kernels that do nothing, and measured is the most memory that its driver gave away. Measurements are kept in a file of lines, so that an interrupted comparison goes on where it stopped.
+CUDA with kernels that do nothing, and measured is the most memory that its driver gave away. With --draw N it is N cases
+drawn over the whole registry, in everything that a plan is asked about and in the size of the source images; the same seed
+draws the same cases. Measurements are kept in a file of lines, so that an interrupted comparison goes on where it stopped.
 
     scripts/planner-accuracy.py --models mobilenet_v2,resnet18 --sizes 224,512 --batches 1,2,4,8 \\
         --measurements measured.jsonl --out benchmarks/DATE-planner-accuracy-cpu.json
 
     scripts/planner-accuracy.py --models mobilenet_v2 --sizes 64,224 --batches 8 --precisions f32,f16 --optimizers adamw,sgd \\
         --stand-in target/cuda-on-cpu --measurements measured.jsonl --out benchmarks/DATE-planner-accuracy-cuda.json
+
+    scripts/planner-accuracy.py --draw 300 --measurements measured.jsonl --out benchmarks/DATE-planner-random-cpu.json
 
 Needs nothing but Python and a built `kindling`.
 """
@@ -29,29 +33,40 @@ import tempfile
 import zlib
 
 WORKERS = "1"
-CLASSES = 2
+# What a case is where it does not say otherwise. `source` is the side of the images on disk.
+PLAIN = {"recompute": "none", "precision": "f32", "optimizer": "adamw", "channels": 3, "classes": 2, "ema": False,
+         "freeze": "none", "source": 64, "checkpoints": 0}
 
 
-def write_png(path: pathlib.Path, side: int) -> None:
-    """Writes an RGB image of noise."""
-    rows = b"".join(b"\0" + random.randbytes(3 * side) for _ in range(side))
+def write_png(path: pathlib.Path, side: int, channels: int = 3) -> None:
+    """Writes an image of noise, grey or RGB."""
+    rows = b"".join(b"\0" + random.randbytes(channels * side) for _ in range(side))
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", side, side, 8, {1: 0, 3: 2}[channels], 0, 0, 0)
     parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + parts)
 
 
-def make_data(folder: pathlib.Path) -> None:
+def make_data(folder: pathlib.Path, classes: int = 2, side: int = 64, channels: int = 3) -> None:
     """An image folder with more training images than two steps of the largest batch and the loader take."""
     random.seed(1)
-    for split, count in (("train", 20), ("val", 1), ("test", 1)):
-        for name in ("a", "b"):
+    for split, count in (("train", 40 // classes), ("val", 1), ("test", 1)):
+        for name in (f"class{index:03}" for index in range(classes)):
             (folder / split / name).mkdir(parents=True)
             for index in range(count):
-                write_png(folder / split / name / f"{index}.png", 64)
+                write_png(folder / split / name / f"{index}.png", side, channels)
+
+
+def data_of(place: pathlib.Path, case: dict) -> pathlib.Path:
+    """The data set of a case, made when it is first asked for."""
+    shape = case["classes"], case["source"], case["channels"]
+    folder = place / "-".join(map(str, shape))
+    if not folder.exists():
+        make_data(folder, *shape)
+    return folder
 
 
 def environment_of(stand_in: pathlib.Path | None, stats: pathlib.Path) -> dict:
@@ -64,14 +79,23 @@ def environment_of(stand_in: pathlib.Path | None, stats: pathlib.Path) -> dict:
             "CUDASIM_CC": os.environ.get("CUDASIM_CC", "6.1"), "CUDASIM_STATS": str(stats), "CUBECL_AUTOTUNE_CACHE": "false"}
 
 
-def measure(args: argparse.Namespace, data: pathlib.Path, run: pathlib.Path, case: dict) -> dict:
-    """Trains two steps; returns the case with its peak and the run's environment."""
+def measure(args: argparse.Namespace, data: pathlib.Path, run: pathlib.Path, case: dict,
+            keep: pathlib.Path | None = None) -> dict:
+    """Trains two steps; returns the case with its peak and the run's environment. `keep` is a place for the weights."""
     batch, stats = str(case["batch"]), run.with_suffix(".stats")
     command = [args.kindling, "train", "--data", str(data), "--model", case["model"], "--image-size", str(case["size"]),
                "--batch-size", batch, "--norm-group", batch, "--micro-batch", batch, "--recompute", case["recompute"],
                "--precision", case["precision"], "--optimizer", case["optimizer"],
                "--max-steps", "2", "--epochs", "1", "--workers", WORKERS, "--device", args.device, "--augment", "none",
                "--quiet", "--out", str(run)]
+    command += ["--ema", "0.9"] if case["ema"] else []
+    command += ["--checkpoint-steps", str(case["checkpoints"])] if case["checkpoints"] else []
+    if case["freeze"] != "none":
+        # Only given weights can be frozen: those of a run without.
+        weights = run.with_suffix(".safetensors")
+        start = {**case, "freeze": "none"}
+        measure(args, data, run, start, keep=weights)
+        command += ["--freeze", case["freeze"], "--weights", str(weights)]
     shutil.rmtree(run, ignore_errors=True)
     done = subprocess.run(command, capture_output=True, text=True, env=environment_of(args.stand_in, stats),
                           cwd=args.stand_in / "settings" if args.stand_in else None)
@@ -80,6 +104,8 @@ def measure(args: argparse.Namespace, data: pathlib.Path, run: pathlib.Path, cas
     result = json.loads(done.stdout.strip().splitlines()[-1])
     environment = json.loads((run / "environment.json").read_text())
     del environment["command"]  # its paths are this machine's, and the case says the rest
+    if keep:
+        shutil.move(run / "weights.safetensors", keep)
     shutil.rmtree(run)
     reported = result["peak_memory_bytes"]
     peak = json.loads(stats.read_text())["peak"] if args.stand_in else reported
@@ -90,7 +116,8 @@ def predict(args: argparse.Namespace, case: dict) -> dict:
     """What the planner says about a case."""
     batch = str(case["batch"])
     command = [args.kindling, "plan", "--model", case["model"], "--image-size", str(case["size"]), "--batch-size", batch,
-               "--norm-group", batch, "--memory", "1TiB", "--channels", "3", "--classes", str(CLASSES),
+               "--norm-group", batch, "--memory", "1TiB", "--channels", str(case["channels"]),
+               "--classes", str(case["classes"]), "--freeze", case["freeze"], *(["--ema"] if case["ema"] else []),
                "--optimizer", case["optimizer"], "--device", args.device, "--workers", WORKERS, "--format", "json"]
     rows = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["rows"]
     wanted = case["precision"], case["recompute"]
@@ -98,7 +125,20 @@ def predict(args: argparse.Namespace, case: dict) -> dict:
 
 
 def key(case: dict) -> tuple:
-    return (case["model"], case["size"], case["batch"], case["recompute"], case["precision"], case["optimizer"])
+    return (case["model"], case["size"], case["batch"], *(case[name] for name in PLAIN))
+
+
+def drawn(kindling: str, count: int, seed: int) -> list[dict]:
+    """Cases over the registry of classifiers and all that a plan is asked about."""
+    listed = subprocess.run([kindling, "models", "--format", "json"], capture_output=True, text=True, check=True).stdout
+    models = sorted(model["name"] for model in map(json.loads, listed.splitlines()) if "macs_512" in model)
+    draw = random.Random(seed)
+    return [{"model": draw.choice(models), "size": draw.choice([64, 96, 128, 160, 224]), "batch": draw.choice([1, 2, 4, 8]),
+             "recompute": draw.choice(["none", "none", "stages", "blocks"]),
+             "precision": draw.choice(["f32", "f32", "f16", "bf16"]), "optimizer": draw.choice(["adamw", "sgd"]),
+             "channels": draw.choice([1, 3]), "classes": draw.choice([2, 5, 20]), "ema": draw.random() < 0.25,
+             "freeze": draw.choice(["none", "none", "none", "backbone"]), "source": draw.choice([64, 64, 512, 1500]),
+             "checkpoints": draw.choice([0, 1])} for _ in range(count)]
 
 
 def summary(errors: list[float]) -> dict:
@@ -115,6 +155,8 @@ def main() -> None:
     parser.add_argument("--recompute", default="none")
     parser.add_argument("--precisions", default="f32")
     parser.add_argument("--optimizers", default="adamw")
+    parser.add_argument("--draw", type=int, default=0, help="cases to draw over the registry")
+    parser.add_argument("--seed", type=int, default=1, help="of what is drawn")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--stand-in", type=pathlib.Path, help="the built stand-in for CUDA; means --device cuda")
     parser.add_argument("--measurements", type=pathlib.Path, required=True)
@@ -126,21 +168,19 @@ def main() -> None:
         args.device, args.stand_in = "cuda", args.stand_in.resolve()
 
     lines = args.measurements.read_text().splitlines() if args.measurements.exists() else []
-    plain = {"recompute": "none", "precision": "f32", "optimizer": "adamw"}
-    known = [{**plain, **json.loads(line)} for line in lines]
-    cases = [{"model": model, "size": int(size), "batch": int(batch), "recompute": recompute, "precision": precision,
+    known = [{**PLAIN, **json.loads(line)} for line in lines]
+    cases = [{**PLAIN, "model": model, "size": int(size), "batch": int(batch), "recompute": recompute, "precision": precision,
               "optimizer": optimizer}
              for model in args.models.split(",") if model
              for size in args.sizes.split(",") for batch in args.batches.split(",")
              for recompute in args.recompute.split(",") for precision in args.precisions.split(",")
              for optimizer in args.optimizers.split(",")]
+    cases += drawn(args.kindling, args.draw, args.seed)
     have = {key(case) for case in known}
     with tempfile.TemporaryDirectory() as place:
-        data = pathlib.Path(place, "data")
-        make_data(data)
         for case in (case for case in cases if key(case) not in have):
             try:
-                found = measure(args, data, pathlib.Path(place, "run"), case)
+                found = measure(args, data_of(pathlib.Path(place), case), pathlib.Path(place, "run"), case)
             except RuntimeError as error:
                 print(f"{key(case)}: {error}", file=sys.stderr)
                 continue
@@ -153,7 +193,7 @@ def main() -> None:
         prediction = predict(args, case)
         error = prediction["peak"] / case["peak"] - 1
         table.append({"model": case["model"], "image_size": case["size"], "batch": case["batch"],
-                      "recompute": case["recompute"], "precision": case["precision"], "optimizer": case["optimizer"],
+                      **{name: case[name] for name in PLAIN},
                       "measured": case["peak"], "reported": case.get("reported", case["peak"]), "predicted": prediction["peak"], "error": round(error, 5), "moment": prediction["moment"]})
         print(f"{case['model']:24} {case['size']:4} {case['batch']:2} {case['recompute']:7} "
               f"{case['precision']:4} {case['optimizer']:5} measured "
