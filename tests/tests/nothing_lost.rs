@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use kindling_tests::{
-    Bench, Outcome, Started, assert_same_bits, checkpoints, events, resume, steps, toml_value, train,
+    Bench, Outcome, Started, assert_same_bits, budget_with_room_for, checkpoints, events, resume, steps, toml_value,
+    train,
 };
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ fn giving_up_for_lack_of_memory_saves_the_steps_that_were_done() {
     let bench = Bench::new(36);
     let straight = Outcome::of(&mut bench.command("straight", TIGHT, "")).succeeded();
     // What a step takes, and no room beside it for a copy of the state while its graph is there.
-    let budget = straight.result()["peak_memory_bytes"].as_u64().unwrap() / 9 * 10 + (4 << 20);
+    let budget = budget_with_room_for(straight.result()["peak_memory_bytes"].as_u64().unwrap()) + (12 << 20);
     let flags = format!("{TIGHT} --memory-budget {budget}");
     for (name, trace) in [("plain", "0"), ("with-traces", "1")] {
         let faults = "oom@step=9,phase=backward;oom@step=9,phase=backward";

@@ -9,10 +9,15 @@ use std::process::{Command, Stdio};
 
 use kindling_tests::{Bench, Outcome, Started, assert_same_bits, checkpoints, kindling, resume, steps, train};
 
-const FLAGS: &str = "--batch-size 4 --epochs 1 --checkpoint-steps 2 --verbose";
+const FLAGS: &str = "--batch-size 4 --checkpoint-steps 2 --verbose";
 
 fn train_in(bench: &Bench, name: &str) -> Command {
-    train(bench.data(), &bench.path(name), FLAGS)
+    train(bench.data(), &bench.path(name), &format!("{FLAGS} --epochs 1"))
+}
+
+/// A run that takes long enough for a signal to find it on its way, on a busy machine too.
+fn long_in(bench: &Bench, name: &str) -> Command {
+    train(bench.data(), &bench.path(name), &format!("{FLAGS} --epochs 8"))
 }
 
 /// The exit code of the run `name` in a shell, with `"$@"` for its command.
@@ -48,10 +53,10 @@ fn a_run_that_nobody_can_be_told_of_ends_as_one_that_is_watched() {
 #[test]
 fn a_terminal_that_is_closed_saves_the_run_and_nohup_keeps_it() {
     let bench = Bench::new(12);
-    Outcome::of(&mut train_in(&bench, "straight")).succeeded();
+    Outcome::of(&mut long_in(&bench, "straight")).succeeded();
     // A terminal sends it more than once.
     for (name, sent, times, code) in [("hup", "HUP", 3, 129), ("term", "TERM", 1, 143), ("int", "INT", 1, 130)] {
-        let mut started = Started::new(train_in(&bench, name), &bench.path(name));
+        let mut started = Started::new(long_in(&bench, name), &bench.path(name));
         started.until_step(1);
         let outcome = started.signal(sent, times);
         assert_eq!(outcome.code, Some(code), "{}", outcome.all());
@@ -61,7 +66,7 @@ fn a_terminal_that_is_closed_saves_the_run_and_nohup_keeps_it() {
         Outcome::of(&mut resume(&bench.path(name))).succeeded();
         assert_same_bits(&bench.path("straight"), &bench.path(name), name);
     }
-    let run = train_in(&bench, "nohup");
+    let run = long_in(&bench, "nohup");
     let mut nohup = Command::new("nohup");
     nohup.arg(run.get_program()).args(run.get_args());
     let mut started = Started::new(nohup, &bench.path("nohup"));

@@ -88,8 +88,8 @@ impl MemoryBudget {
     /// Limits the process to it on the CPU, and returns it in bytes.
     fn limit_process(self) -> Result<u64> {
         let total = tightest_limit().map(|limit| limit.bytes);
-        // More than the system allows would end with the system killing the process.
-        let bytes = self.of(total)?.min(total.unwrap_or(u64::MAX));
+        // More than the system allows would end with the system killing the process; what it allows is kept to less closely.
+        let bytes = self.of(total)?.min(total.map_or(u64::MAX, |total| total / 16 * 15));
         limit_host(bytes);
         Ok(bytes)
     }

@@ -30,6 +30,10 @@ pub const PROCESS_BYTES: u64 = 60 << 20;
 /// One part in so many of the counted bytes is added by the allocator, which rounds up and leaves gaps.
 const ALLOCATOR_SHARE: u64 = 8;
 
+/// One part in so many of a limit is what the process may pass it by where the count says that there is room: what other
+/// threads have freed cannot always be given back, and a plan that fits is to run.
+const TOLERANCE: u64 = 32;
+
 /// What a process occupies whose counted bytes are `counted` at their peak.
 pub fn resident_of(counted: u64) -> u64 {
     counted.saturating_add(counted / ALLOCATOR_SHARE).saturating_add(PROCESS_BYTES)
@@ -93,12 +97,12 @@ pub(crate) fn keep_resident(bytes: u64) {
 
 /// Whether the process may grow by `asked` bytes, after giving back what is free if that is what it takes.
 fn check_resident(asked: u64, limit: u64) -> Result<(), String> {
-    let too_large = || resident::resident_bytes().filter(|resident| resident.saturating_add(asked) > limit);
-    if limit == NONE || too_large().is_none() {
+    let larger_than = |most: u64| resident::resident_bytes().filter(|resident| resident.saturating_add(asked) > most);
+    if limit == NONE || larger_than(limit).is_none() {
         return Ok(());
     }
     give_back();
-    too_large().map_or(Ok(()), |resident| {
+    larger_than(limit.saturating_add(limit / TOLERANCE)).map_or(Ok(()), |resident| {
         Err(format!(
             "{asked} bytes more beside a process of {resident} would exceed the memory budget of {limit} bytes"
         ))

@@ -115,16 +115,22 @@ fn recomputing_never_needs_more_and_costs_one_more_forward_at_most() {
     assert_eq!(relative_cost(&trace(), Recompute::None, Freeze::None), 1.0);
 }
 
+/// The memory that has room for so many counted bytes: on the CPU it is that of the process.
+fn memory_for(target: Target, counted: u64) -> u64 {
+    if target == Target::Cuda { counted } else { crate::resident_of(counted) }
+}
+
 #[test]
 fn the_largest_micro_batch_fits_and_the_next_does_not() {
     for target in [CPU, Target::Cuda] {
         let situation = Situation { batch: 40, norm_group: 3, ..Situation::whole_batch(40, target) };
         let of = |micro_batch| predict(&trace(), &Situation { micro_batch, ..situation });
         let groups = normalisation_groups(40, 3);
-        let memory = of(20).peak;
-        let (size, prediction) = largest_micro_batch(&trace(), &situation, memory).expect("some fit");
+        let counted = of(20).peak;
+        let (size, prediction) =
+            largest_micro_batch(&trace(), &situation, memory_for(target, counted)).expect("some fit");
         assert_eq!(prediction, of(size));
-        assert!(prediction.peak <= memory);
+        assert!(prediction.peak <= counted);
         let whole: usize = groups
             .iter()
             .scan(0, |sum, group| {
@@ -133,8 +139,8 @@ fn the_largest_micro_batch_fits_and_the_next_does_not() {
             })
             .find(|sum| *sum > size)
             .expect("a next one");
-        assert!(of(whole).peak > memory, "{whole} would fit as well as {size}");
-        assert_eq!(largest_micro_batch(&trace(), &situation, of(3).peak - 1), None);
+        assert!(of(whole).peak > counted, "{whole} would fit as well as {size}");
+        assert_eq!(largest_micro_batch(&trace(), &situation, memory_for(target, of(3).peak - 1)), None);
         assert_eq!(largest_micro_batch(&trace(), &situation, u64::MAX).map(|(size, _)| size), Some(40));
     }
 }
@@ -144,10 +150,10 @@ fn the_largest_batch_fits_and_the_next_does_not() {
     let situation = Situation::whole_batch(1, CPU);
     let of = |batch| predict(&trace(), &Situation { batch, micro_batch: batch, ..situation }).peak;
     for wanted in [1, 2, 7, 8, 31] {
-        let found = largest_batch(&trace(), &situation, of(wanted + 1) - 1).map(|(batch, _)| batch);
+        let found = largest_batch(&trace(), &situation, memory_for(CPU, of(wanted + 1) - 1)).map(|(batch, _)| batch);
         assert_eq!(found, Some(wanted));
     }
-    assert_eq!(largest_batch(&trace(), &situation, of(1) - 1), None);
+    assert_eq!(largest_batch(&trace(), &situation, memory_for(CPU, of(1) - 1)), None);
 }
 
 #[test]
