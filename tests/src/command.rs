@@ -141,6 +141,16 @@ pub fn sentence_of(stderr: &str) -> Result<String, String> {
     }
 }
 
+/// Fails unless the sentence contains all these words.
+///
+/// # Panics
+/// With the first word that it lacks.
+pub fn assert_says(sentence: &str, words: &[&str]) {
+    for word in words {
+        assert!(sentence.contains(word), "`{word}` is not said: {sentence}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::sentence_of;

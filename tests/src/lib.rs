@@ -20,7 +20,7 @@ mod watch;
 pub use bench::Bench;
 pub use beside::{Beside, Distances, StepDistances, forward_beside_cpu, registry, step_beside_cpu};
 pub use chance::Chance;
-pub use command::{Outcome, kindling, sentence_of, train};
+pub use command::{Outcome, assert_says, kindling, sentence_of, train};
 pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda, train_on_cuda};
 pub use flags::Flags;
 pub use optional::{Optional, Test, run_optional, run_optional_and_nightly};

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kindling_tests::{Outcome, kindling, picture, picture_folder, train};
+use kindling_tests::{Outcome, assert_says, kindling, picture, picture_folder, train};
 use tempfile::{TempDir, tempdir};
 
 /// A folder with good images in it, and the place a run would go to.
@@ -60,13 +60,6 @@ fn train_on_any_device(data: &Path, out: &Path, flags: &str) -> Command {
         }
     }
     command
-}
-
-/// Fails unless the sentence contains all these words.
-fn assert_says(sentence: &str, words: &[&str]) {
-    for word in words {
-        assert!(sentence.contains(word), "`{word}` is not said: {sentence}");
-    }
 }
 
 #[test]

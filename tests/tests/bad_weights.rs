@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use kindling_tests::{Outcome, Stored, Tensors, kindling, picture_folder, read_tensors, train, write_tensors};
+use kindling_tests::{
+    Outcome, Stored, Tensors, assert_says, kindling, picture_folder, read_tensors, train, write_tensors,
+};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
@@ -81,12 +83,6 @@ impl Place {
         let sentence = self.refused(&path);
         assert_says(&sentence, &["changed.safetensors"]);
         sentence
-    }
-}
-
-fn assert_says(sentence: &str, words: &[&str]) {
-    for word in words {
-        assert!(sentence.contains(word), "`{word}` is not said: {sentence}");
     }
 }
 

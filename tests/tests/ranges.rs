@@ -4,20 +4,13 @@
 
 use std::fs;
 
-use kindling_tests::{Bench, Outcome, kindling, train};
+use kindling_tests::{Bench, Outcome, assert_says, kindling, train};
 
 /// Tries to train, expects a refusal before anything was written, and returns the sentence.
 fn refused(bench: &Bench, flags: &str) -> String {
     let sentence = Outcome::of(&mut train(bench.data(), &bench.path("run"), flags)).refused();
     assert!(!bench.path("run").exists(), "a run that was refused left a folder; {sentence}");
     sentence
-}
-
-/// Fails unless the sentence contains all these words.
-fn assert_says(sentence: &str, words: &[&str]) {
-    for word in words {
-        assert!(sentence.contains(word), "`{word}` is not said: {sentence}");
-    }
 }
 
 #[test]

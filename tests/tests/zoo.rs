@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use kindling_tests::{CLASSES, Outcome, json_of, kindling, losses, picture_folder, toml_value};
+use kindling_tests::{CLASSES, Outcome, assert_says, json_of, kindling, losses, picture_folder, toml_value};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -46,12 +46,6 @@ fn names(arguments: &str) -> Vec<String> {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_string()
-}
-
-fn assert_says(sentence: &str, words: &[&str]) {
-    for word in words {
-        assert!(sentence.contains(word), "`{word}` is not said: {sentence}");
-    }
 }
 
 #[test]
