@@ -25,6 +25,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// That of a tensor in host memory.
+    pub fn of(name: &str, data: &TensorData) -> Self {
+        Self { name: name.to_string(), dtype: data.dtype(), shape: data.shape().as_slice().to_vec() }
+    }
+
     fn bytes(&self) -> usize {
         self.shape.iter().product::<usize>() * self.dtype.size()
     }
@@ -112,14 +117,10 @@ impl<'a> DocumentWriter<'a> {
 /// # Errors
 /// A sentence if a tensor has a type that files of Kindling do not hold.
 pub fn to_bytes(tensors: &Tensors, note: Option<&str>) -> Result<Vec<u8>, String> {
-    let entry = |(name, data): (&String, &TensorData)| Entry {
-        name: name.clone(),
-        dtype: data.dtype(),
-        shape: data.shape().as_slice().to_vec(),
-    };
     let mut bytes = Vec::new();
-    let mut document = DocumentWriter::new(&mut bytes, tensors.iter().map(entry).collect(), note)
-        .map_err(|error| error.to_string())?;
+    let mut document =
+        DocumentWriter::new(&mut bytes, tensors.iter().map(|(name, data)| Entry::of(name, data)).collect(), note)
+            .map_err(|error| error.to_string())?;
     let order = document.expected.clone();
     for entry in order {
         document.tensor(&entry.name, &tensors[&entry.name]).map_err(|error| error.to_string())?;

@@ -90,19 +90,23 @@ fn check_host(bytes: usize) -> Result<(), String> {
 /// Gives free pages back to the system if the process would pass its limit with `bytes` more. Does not panic.
 pub(crate) fn keep_resident(bytes: u64) {
     let limit = HOST_LIMIT.load(Relaxed);
-    if limit != NONE && resident::resident_bytes().is_some_and(|resident| resident.saturating_add(bytes) > limit) {
+    if limit != NONE && beyond(limit, bytes).is_some() {
         give_back();
     }
 }
 
+/// What the process occupies, if with `bytes` more that would be beyond `most`.
+fn beyond(most: u64, bytes: u64) -> Option<u64> {
+    resident::resident_bytes().filter(|resident| resident.saturating_add(bytes) > most)
+}
+
 /// Whether the process may grow by `asked` bytes, after giving back what is free if that is what it takes.
 fn check_resident(asked: u64, limit: u64) -> Result<(), String> {
-    let larger_than = |most: u64| resident::resident_bytes().filter(|resident| resident.saturating_add(asked) > most);
-    if limit == NONE || larger_than(limit).is_none() {
+    if limit == NONE || beyond(limit, asked).is_none() {
         return Ok(());
     }
     give_back();
-    larger_than(limit.saturating_add(limit / TOLERANCE)).map_or(Ok(()), |resident| {
+    beyond(limit.saturating_add(limit / TOLERANCE), asked).map_or(Ok(()), |resident| {
         Err(format!(
             "{asked} bytes more beside a process of {resident} would exceed the memory budget of {limit} bytes"
         ))

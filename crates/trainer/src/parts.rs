@@ -104,12 +104,7 @@ impl<R: Rule> Part for OfStates<'_, R> {
         for (name, state) in self.states {
             // A state tells its shapes only with its numbers; it is read one more time for them.
             room::ask_afterwards()?;
-            let entry = |(name, data): (String, TensorData)| Entry {
-                name,
-                dtype: data.dtype(),
-                shape: data.shape().as_slice().to_vec(),
-            };
-            entries.extend(Self::flatten(name, state).0.into_iter().map(entry));
+            entries.extend(Self::flatten(name, state).0.iter().map(|(name, data)| Entry::of(name, data)));
         }
         Ok(entries)
     }
@@ -134,12 +129,7 @@ pub(crate) struct OfHost<'a>(pub(crate) Cow<'a, Tensors>);
 
 impl Part for OfHost<'_> {
     fn entries(&self) -> Result<Vec<Entry>, String> {
-        let entry = |(name, data): (&String, &TensorData)| Entry {
-            name: name.clone(),
-            dtype: data.dtype(),
-            shape: data.shape().as_slice().to_vec(),
-        };
-        Ok(self.0.iter().map(entry).collect())
+        Ok(self.0.iter().map(|(name, data)| Entry::of(name, data)).collect())
     }
 
     fn read(&self, give: &mut dyn FnMut(&str, &TensorData) -> io::Result<()>) -> Result<Counters, Unwritten> {

@@ -28,12 +28,12 @@ const SMALL_ENTRY: u64 = 1 << 20;
 pub fn read(path: &Path) -> Result<Tensors, ZooError> {
     let io = |source| ZooError::Io { action: "read", path: path.to_path_buf(), source };
     let corrupt = |reason: String| ZooError::Corrupt { path: path.to_path_buf(), reason };
-    let length = files::open(path).and_then(|file| file.metadata()).map_err(io)?.len();
+    let mut file = files::open(path).map_err(io)?;
+    let length = file.metadata().map_err(io)?.len();
     if length > MAX_BYTES {
         return Err(corrupt(format!("it has {length} bytes, more than the {MAX_BYTES} that are read")));
     }
     let mut start = [0u8; 9];
-    let mut file = files::open(path).map_err(io)?;
     let count = file.read(&mut start).map_err(io)?;
     let start = &start[..count];
     let tensors = if looks_like_safetensors(start, length) {
