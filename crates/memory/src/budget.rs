@@ -87,10 +87,11 @@ fn check_host(bytes: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Gives free pages back to the system if the process would pass its limit with `bytes` more. Does not panic.
+/// Gives free pages back to the system if the process would pass its limit with `bytes` more and all that others were
+/// granted, which they may be about to write to. Does not panic.
 pub(crate) fn keep_resident(bytes: u64) {
     let limit = HOST_LIMIT.load(Relaxed);
-    if limit != NONE && beyond(limit, bytes).is_some() {
+    if limit != NONE && beyond(limit, bytes.saturating_add(GRANTED.load(Relaxed))).is_some() {
         give_back();
     }
 }
@@ -100,12 +101,13 @@ fn beyond(most: u64, bytes: u64) -> Option<u64> {
     resident::resident_bytes().filter(|resident| resident.saturating_add(bytes) > most)
 }
 
-/// Whether the process may grow by `asked` bytes, after giving back what is free if that is what it takes.
+/// Whether the process may grow by `asked` bytes, after giving back what is free if that is what it takes. Of what others were
+/// granted some is resident already, so that it is not added up for a refusal: the count does that.
 fn check_resident(asked: u64, limit: u64) -> Result<(), String> {
-    if limit == NONE || beyond(limit, asked).is_none() {
+    keep_resident(asked);
+    if limit == NONE {
         return Ok(());
     }
-    give_back();
     beyond(limit.saturating_add(limit / TOLERANCE), asked).map_or(Ok(()), |resident| {
         Err(format!(
             "{asked} bytes more beside a process of {resident} would exceed the memory budget of {limit} bytes"
