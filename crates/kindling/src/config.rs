@@ -129,19 +129,23 @@ impl RunConfig {
 
     /// The network that the run starts from, and what was imported for it.
     pub(crate) fn initial_network(&self, device: &Device) -> Result<(Network, Option<Import>)> {
-        let network = self.network(device)?;
         let path = match &self.model.start {
-            None => return Ok((network, None)),
+            None => return Ok((self.network(device)?, None)),
             Some(StartingPoint::File(path)) => path.clone(),
             Some(StartingPoint::Pretrained(_)) => pretrained::find(&self.zoo_model()?)?.1,
         };
-        let (network, import) = weights::load(network, &self.model.name, &path, Adapt::StemAndHead)?;
-        Ok((network, Some(import)))
+        // Initial weights are made when they are looked at: of a network that is filled they never are, and freezing looks.
+        let (network, import) = weights::load(self.unfrozen(device)?, &self.model.name, &path, Adapt::StemAndHead)?;
+        Ok((network.freeze(self.model.freeze), Some(import)))
     }
 
     /// The network with the initial weights of the seed.
     pub(crate) fn network(&self, device: &Device) -> Result<Network> {
-        Ok(self.zoo_model()?.build(&self.model_options(), device)?.freeze(self.model.freeze))
+        Ok(self.unfrozen(device)?.freeze(self.model.freeze))
+    }
+
+    fn unfrozen(&self, device: &Device) -> Result<Network> {
+        Ok(self.zoo_model()?.build(&self.model_options(), device)?)
     }
 
     /// What the network is built with.
@@ -158,7 +162,7 @@ impl RunConfig {
     /// The network with a run's best weights, or its last, without gradients.
     pub(crate) fn trained(&self, run: &RunDir, last: bool, device: &Device) -> Result<Network> {
         let path = if last { run.last_weights() } else { run.weights() };
-        let (network, _) = weights::load(self.network(device)?, &self.model.name, &path, Adapt::Exactly)?;
+        let (network, _) = weights::load(self.unfrozen(device)?, &self.model.name, &path, Adapt::Exactly)?;
         Ok(network.valid())
     }
 

@@ -6,7 +6,7 @@ use kindling_data::{Dataset, Preprocess, Split, Task, png_of};
 use kindling_files as files;
 use kindling_layers::parameters;
 use kindling_runs::{Environment, Event, EventLog, Metrics, Report, RunDir, SamplePicture, Score};
-use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Trainer, evaluate};
+use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Trained, evaluate};
 use kindling_zoo::Network;
 
 use crate::config::RunConfig;
@@ -29,19 +29,19 @@ pub(crate) struct Finished<'a> {
 
 impl Finished<'_> {
     /// Scores the best weights on the test samples, writes `metrics.json` and `report.html`, and returns the metrics.
-    pub(crate) fn conclude(&self, trainer: &mut Trainer<'_, Network>, observer: &mut dyn Observer) -> Result<Metrics> {
+    pub(crate) fn conclude(&self, trained: &mut Trained, observer: &mut dyn Observer) -> Result<Metrics> {
         let network = self.config.trained(self.run, false, self.device)?;
         let parameters = parameters::count(&network);
         let validation = self.evaluate(&network, Split::Val, observer)?.score;
         let test = self.evaluate(&network, Split::Test, observer)?;
-        trainer.note_bad(Split::Test, &test.bad, observer)?;
+        let Trained { progress, skipped_updates, journal } = trained;
+        journal.note_bad(progress.step, Split::Test, &test.bad, observer)?;
 
-        let progress = trainer.progress().clone();
         let best_epoch = progress.best.map(|best| best.epoch);
         let (step, epoch) = (progress.step, best_epoch.unwrap_or(progress.epoch));
         let Score { loss, accuracy, samples, .. } = test.score;
-        trainer.emit(Event::Evaluated { step, epoch, split: "test".into(), loss, accuracy, samples }, observer)?;
-        trainer.emit(Event::Finished { step, seconds: progress.seconds }, observer)?;
+        journal.emit(Event::Evaluated { step, epoch, split: "test".into(), loss, accuracy, samples }, observer)?;
+        journal.emit(Event::Finished { step, seconds: progress.seconds }, observer)?;
 
         let metrics = Metrics {
             run: self.run.path().display().to_string(),
@@ -55,12 +55,12 @@ impl Finished<'_> {
             validation: Some(validation),
             chance: self.dataset.chance(Split::Test),
             images_per_second: progress.images as f64 / progress.seconds.max(1e-9),
-            peak_memory_bytes: trainer.peak_memory(),
+            peak_memory_bytes: journal.peak_memory(),
             seconds: progress.seconds,
             precision: self.config.train.precision.to_string(),
-            skipped_updates: trainer.skipped_updates(),
+            skipped_updates: *skipped_updates,
             waiting_share: progress.waiting_seconds / progress.seconds.max(1e-9),
-            bad_samples: trainer.bad_samples() as u64,
+            bad_samples: journal.bad_samples() as u64,
             recoveries: progress.recoveries,
             recovery_seconds: progress.recovery_seconds,
             test: Some(test.score.clone()),

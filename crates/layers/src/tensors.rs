@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use burn::tensor::{DType, TensorData};
-use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
+use bytemuck::Pod;
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 /// Tensors by name, in host memory.
 pub type Tensors = BTreeMap<String, TensorData>;
@@ -129,27 +130,78 @@ pub fn to_bytes(tensors: &Tensors, note: Option<&str>) -> Result<Vec<u8>, String
     Ok(bytes)
 }
 
-/// Reads a safetensors document.
+/// Reads a safetensors document of `length` bytes tensor by tensor, so that nothing is in memory twice.
 ///
 /// # Errors
-/// A sentence that says what is wrong with it.
-pub fn from_bytes(bytes: &[u8]) -> Result<Tensors, String> {
-    let file = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
+/// A sentence that says what is wrong with it, or why it cannot be read. What its header claims is held against `length` before
+/// anything is made for it.
+pub fn from_reader(input: &mut dyn Read, length: u64) -> Result<Tensors, String> {
+    let mut size = [0; size_of::<u64>()];
+    let cut = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => "it ends too early".to_string(),
+        _ => error.to_string(),
+    };
+    input.read_exact(&mut size).map_err(cut)?;
+    let (start, size) = (size.len() as u64, u64::from_le_bytes(size));
+    let most = MAX_HEADER_BYTES.min(length.saturating_sub(start));
+    if size > most {
+        return Err(format!("its header would have {size} bytes, and at most {most} are possible"));
+    }
+    let mut header = vec![0; size as usize];
+    input.read_exact(&mut header).map_err(cut)?;
+    let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| error.to_string())?;
+    let described = start + size + metadata.data_len() as u64;
+    if described != length {
+        return Err(format!("it has {length} bytes, and its header describes {described}"));
+    }
     let mut tensors = Tensors::new();
-    for (name, view) in file.iter() {
-        let dtype = match view.dtype() {
-            Dtype::F64 => DType::F64,
-            Dtype::F32 => DType::F32,
-            Dtype::F16 => DType::F16,
-            Dtype::BF16 => DType::BF16,
-            Dtype::I64 => DType::I64,
-            Dtype::I32 => DType::I32,
-            other => return Err(format!("`{name}` is {other:?}, which is not read")),
-        };
-        let data = TensorData::from_bytes_vec(view.data().to_vec(), view.shape().to_vec(), dtype);
-        tensors.insert(name.to_string(), data);
+    for name in metadata.offset_keys() {
+        if let Some(info) = metadata.info(&name) {
+            let data = read_tensor(input, &name, info)?;
+            tensors.insert(name, data);
+        }
     }
     Ok(tensors)
+}
+
+/// As much as the format allows.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+/// The tensor that comes next.
+fn read_tensor(input: &mut dyn Read, name: &str, info: &TensorInfo) -> Result<TensorData, String> {
+    let shape = info.shape.clone();
+    let halves = |dtype: DType, numbers: Vec<u16>| {
+        // Two bytes are no alignment to speak of: Burn moves them to where there is one.
+        TensorData::from_bytes_vec(bytemuck::cast_slice(&numbers).to_vec(), shape.clone(), dtype)
+    };
+    Ok(match info.dtype {
+        Dtype::F64 => TensorData::new(numbers::<f64>(input, name, info)?, shape),
+        Dtype::F32 => TensorData::new(numbers::<f32>(input, name, info)?, shape),
+        Dtype::F16 => halves(DType::F16, numbers(input, name, info)?),
+        Dtype::BF16 => halves(DType::BF16, numbers(input, name, info)?),
+        Dtype::I64 => TensorData::new(numbers::<i64>(input, name, info)?, shape),
+        Dtype::I32 => TensorData::new(numbers::<i32>(input, name, info)?, shape),
+        other => return Err(format!("`{name}` is {other:?}, which is not read")),
+    })
+}
+
+/// The numbers of the tensor that comes next, where they stay: Burn takes them as they lie.
+fn numbers<T: Pod>(input: &mut dyn Read, name: &str, info: &TensorInfo) -> Result<Vec<T>, String> {
+    let count = (info.data_offsets.1 - info.data_offsets.0) / size_of::<T>();
+    let mut numbers: Vec<T> = Vec::new();
+    numbers.try_reserve_exact(count).map_err(|_| format!("there is no memory for the {count} numbers of `{name}`"))?;
+    numbers.resize(count, T::zeroed());
+    input.read_exact(bytemuck::cast_slice_mut(&mut numbers)).map_err(|error| format!("`{name}`: {error}"))?;
+    Ok(numbers)
+}
+
+/// Reads a safetensors document that is in memory.
+///
+/// # Errors
+/// As [`from_reader`].
+pub fn from_bytes(mut bytes: &[u8]) -> Result<Tensors, String> {
+    let length = bytes.len() as u64;
+    from_reader(&mut bytes, length)
 }
 
 #[cfg(test)]

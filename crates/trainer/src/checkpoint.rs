@@ -15,7 +15,6 @@ use std::{fs, io};
 
 use burn::module::Module;
 use burn::tensor::Device;
-use kindling_layers::tensors;
 use kindling_memory::panic_message;
 use kindling_runs::{LogMark, NewFolder, RunError, tidy_folders, write_folder_atomically};
 use serde::{Deserialize, Serialize};
@@ -341,8 +340,7 @@ impl Checkpoints {
         contents.check().map_err(|reason| damaged(&reason))?;
         let mut files = BTreeMap::new();
         for file in sums.names().filter(|name| ![STATE, LOG].contains(name)) {
-            let tensors = tensors::from_bytes(&sums.contents(path, file, u64::MAX)?);
-            files.insert(file.to_string(), tensors.map_err(|error| format!("{file} is damaged: {error}"))?);
+            files.insert(file.to_string(), sums.tensors(path, file)?);
         }
         let log = match contents.log_lines {
             Some(lines) if contents.format == FORMAT => {

@@ -1,5 +1,6 @@
 //! The run: epochs of steps, each followed by validation and a checkpoint.
 
+mod journal;
 mod keep;
 
 use std::cell::RefCell;
@@ -29,6 +30,8 @@ use crate::schedule::Schedule;
 use crate::state::{Best, Progress, TrainState};
 use crate::step::StepEngine;
 use crate::warm_up::{Warmed, warm_up};
+
+pub use journal::{Journal, Trained};
 
 /// Watches a run. Nothing an observer does can change its result.
 pub trait Observer {
@@ -78,14 +81,8 @@ pub struct Trainer<'a, M: Classifier> {
     engine: StepEngine,
     schedule: Schedule,
     checkpoints: Checkpoints,
-    log: EventLog,
-    bad_samples: BadSamples,
-    meter: Meter,
+    journal: Journal,
     state: TrainState<Learner<M>>,
-    /// Whether the run had ended before it was resumed.
-    complete: bool,
-    /// The step of the newest checkpoint that this process wrote or began with.
-    saved: Option<u64>,
     host_copy: HostCopy,
     /// Whether the device's kernels are chosen: at once where there is nothing to choose.
     warm: bool,
@@ -134,12 +131,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             engine,
             schedule,
             checkpoints,
-            log,
-            bad_samples,
-            meter,
+            journal: Journal { log, bad_samples, meter, complete: false, saved: None },
             state,
-            complete: false,
-            saved: None,
             host_copy,
             warm,
             began,
@@ -152,15 +145,16 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none that can be used.
     pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let Self { checkpoints, state, log, engine, .. } = self;
-        self.complete = records::resume(checkpoints, state, log, &engine.device, observer)?;
-        self.saved = Some(self.state.progress.step);
+        let Self { checkpoints, state, journal, engine, .. } = self;
+        journal.complete = records::resume(checkpoints, state, &mut journal.log, &engine.device, observer)?;
+        journal.saved = Some(state.progress.step);
         Ok(())
     }
 
-    /// An error that came after training: of a lost device, with what is saved of the run.
-    pub fn with_checkpoint(&self, error: TrainError) -> TrainError {
-        error.with_saved(self.saved)
+    /// Lets go of the network, its optimizer and the loaders.
+    pub fn close(self) -> Trained {
+        let skipped_updates = self.state.loss_scale.skipped();
+        Trained { progress: self.state.progress, skipped_updates, journal: self.journal }
     }
 
     /// Where the run is.
@@ -173,14 +167,9 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         self.schedule.total_steps
     }
 
-    /// Updates that were left out because a gradient of a half format was not finite.
-    pub fn skipped_updates(&self) -> u64 {
-        self.state.loss_scale.skipped()
-    }
-
     /// The most memory in use so far, in bytes.
     pub fn peak_memory(&mut self) -> u64 {
-        self.meter.read().peak
+        self.journal.peak_memory()
     }
 
     /// The network as it is judged now, without gradients.
@@ -198,11 +187,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// # Errors
     /// [`TrainError::Run`] if the log cannot be written.
     pub fn emit(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        if self.complete {
-            observer.event(&event);
-            return Ok(());
-        }
-        records::emit(&mut self.log, event, observer)
+        self.journal.emit(event, observer)
     }
 
     /// Trains to the end, or until asked to stop.
@@ -210,24 +195,24 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// # Errors
     /// The first thing that went wrong. The state is that of the last good step, and the last checkpoint is intact.
     pub fn fit(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
-        if self.complete {
+        if self.journal.complete {
             if !self.setup.run.last_weights().exists() {
                 self.write_weights(&self.setup.run.last_weights())?;
             }
             return Ok(Ended::Finished);
         }
-        self.host_copy.refresh(&self.state, &self.log);
+        self.host_copy.refresh(&self.state, &self.journal.log);
         self.epochs(observer).map_err(|error| self.ended_by(error, observer))
     }
 
     /// Saves the steps before what ended the run: a step that failed changed nothing.
     fn ended_by(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
         let step = self.state.progress.step;
-        if self.saved != Some(step) && step > 0 && self.host_copy.is_device_readable(&error) {
+        if self.journal.saved != Some(step) && step > 0 && self.host_copy.is_device_readable(&error) {
             // If this fails too, the first error is the one to report.
             let _ = self.checkpoint(observer);
         }
-        let (error, rescued) = self.host_copy.rescue(error, step, &mut self.saved, &self.checkpoints);
+        let (error, rescued) = self.host_copy.rescue(error, step, &mut self.journal.saved, &self.checkpoints);
         if let Some(checkpoint) = rescued {
             let _ = self.emit(checkpoint, observer);
         }
@@ -262,7 +247,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         for batch in self.setup.train.epoch(self.state.progress.epoch, self.state.progress.batch) {
             let mut waiting = started.elapsed().as_secs_f64();
             let batch = batch?;
-            self.note_bad(Split::Train, &batch.bad, observer)?;
+            self.journal.note_bad(self.state.progress.step, Split::Train, &batch.bad, observer)?;
             if !self.warm {
                 self.warm_up(&batch, observer)?;
                 started = Instant::now();
@@ -343,14 +328,14 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             lr,
             images_per_second: batch.len() as f64 / seconds.max(1e-9),
             micro_batch: good.micro_batch,
-            peak_memory_bytes: self.meter.read().peak,
+            peak_memory_bytes: self.journal.peak_memory(),
             gradient_norm: good.gradient_norm,
             waiting_seconds,
             seconds: self.began.elapsed().as_secs_f64(),
         };
         self.emit(event, observer)?;
-        records::replanned(&mut self.log, step, (used, self.state.policy.plan()), observer)?;
-        self.host_copy.refresh(&self.state, &self.log);
+        records::replanned(&mut self.journal.log, step, (used, self.state.policy.plan()), observer)?;
+        self.host_copy.refresh(&self.state, &self.journal.log);
         Ok(())
     }
 
@@ -370,7 +355,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let evaluation = evaluate(&self.state.learner.judged(), loader, self.setup.classes, &inference, watch)?;
         let score = evaluation.score;
         self.tell("evaluation", evaluation.recoveries, observer)?;
-        self.note_bad(Split::Val, &evaluation.bad, observer)?;
+        self.journal.note_bad(step, Split::Val, &evaluation.bad, observer)?;
         if best.is_none_or(|best| best.is_beaten_by(score.criterion(), score.loss)) {
             self.write_weights(&self.setup.run.weights())?;
             self.state.progress.best = Some(Best { epoch, step, accuracy: score.criterion(), loss: score.loss });

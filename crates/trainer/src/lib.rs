@@ -56,7 +56,7 @@ pub use config::{MOST_SAMPLES, OptimizerConfig, TrainConfig};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, predict, samples_at_once};
 pub use fault::Faults;
-pub use fit::{Ended, Observer, Setup, Trainer};
+pub use fit::{Ended, Journal, Observer, Setup, Trained, Trainer};
 pub use micro_batch::{MicroBatch, micro_batches};
 pub use policy::{Plan, Recompute};
 pub use schedule::Schedule;

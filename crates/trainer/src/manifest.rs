@@ -1,7 +1,7 @@
 //! The sums over the files of a checkpoint.
 //!
 //! `SHA256SUMS` has a line for every other file of the folder, as `sha256sum` writes and checks them. It is written last and
-//! read first: nothing of a checkpoint is believed before its sum is right, and a changed bit of the sums themselves leaves
+//! read first: nothing of a checkpoint is used before its sum is right, and a changed bit of the sums themselves leaves
 //! a sum that is wrong, a name that is not there, or a line that is none.
 
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use kindling_files as files;
+use kindling_layers::tensors::{self, Tensors};
 use kindling_runs::{NewFolder, RunError};
 use sha2::{Digest, Sha256};
 
@@ -93,6 +94,26 @@ impl Sums {
         }
         Ok(bytes)
     }
+
+    /// The tensors of a file, if it is what was written. They are read one by one while the sum is made.
+    ///
+    /// # Errors
+    /// A sentence that names the file.
+    pub(crate) fn tensors(&self, folder: &Path, name: &str) -> Result<Tensors, String> {
+        let sum = self.0.get(name).ok_or_else(|| format!("{SUMS} knows no {name}"))?;
+        let unreadable = |error: io::Error| format!("{name} is unreadable: {error}");
+        let mut file = files::open(&folder.join(name)).map_err(unreadable)?;
+        let length = file.metadata().map_err(unreadable)?.len();
+        let mut found = Sha256::new();
+        let mut input = SummedReader { input: &mut file, sum: &mut found };
+        let tensors = tensors::from_reader(&mut input, length);
+        // What stopped the reader is not the first thing to say of a file that is another one.
+        io::copy(&mut input, &mut io::sink()).map_err(unreadable)?;
+        if *sum != hex(found) {
+            return Err(format!("{name} is damaged (its checksum does not match)"));
+        }
+        tensors.map_err(|error| format!("{name} is damaged: {error}"))
+    }
 }
 
 /// A regular file of at most so many bytes.
@@ -109,6 +130,20 @@ pub(crate) fn read_bounded(folder: &Path, name: &str, most: u64) -> Result<Vec<u
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(bytes)
+}
+
+/// A file and the checksum of what is read from it.
+struct SummedReader<'a> {
+    input: &'a mut File,
+    sum: &'a mut Sha256,
+}
+
+impl Read for SummedReader<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.input.read(bytes)?;
+        self.sum.update(&bytes[..count]);
+        Ok(count)
+    }
 }
 
 /// A file and the checksum of what is written to it.

@@ -75,19 +75,22 @@ pub(crate) fn transposed(x: Tensor<4>, weight: Tensor<4>, places: Places, size: 
 impl CpuOps for Flex {
     fn transposed(x: FlexTensor, weight: FlexTensor, places: Places, size: [usize; 2]) -> FlexTensor {
         let shape = Dense::backwards(&x, &weight, places, size);
-        tensor(conv_input::backward_input(&values(&x), &values(&weight), &shape), shape.input_shape(), x.dtype())
+        let y = conv_input::backward_input(&values(&x), &values(&weight), &shape);
+        tensor(y, shape.input_shape(), x.dtype())
     }
 }
 
 impl MapOps for Flex {
     fn depthwise(x: FlexTensor, weight: FlexTensor, places: Places) -> FlexTensor {
         let geometry = Geometry::of(dims(&x), &weight, places);
-        tensor(depthwise::forward(&values(&x), &values(&weight), &geometry), geometry.output(), x.dtype())
+        let y = depthwise::forward(&values(&x), &values(&weight), &geometry);
+        tensor(y, geometry.output(), x.dtype())
     }
 
     fn dense(x: FlexTensor, weight: FlexTensor, places: Places) -> FlexTensor {
         let shape = Dense::of(dims(&x), &weight, places);
-        tensor(conv::forward(&values(&x), &values(&weight), &shape), shape.output_shape(), x.dtype())
+        let y = conv::forward(&values(&x), &values(&weight), &shape);
+        tensor(y, shape.output_shape(), x.dtype())
     }
 
     fn statistics(x: FlexTensor, groups: Vec<usize>) -> FlexTensor {
@@ -103,7 +106,8 @@ impl MapOps for Flex {
 
     fn scale(x: FlexTensor, gate: FlexTensor) -> FlexTensor {
         let shape = dims(&x);
-        tensor(gate::scale(&values(&x), &values(&gate), shape[2] * shape[3]), shape, x.dtype())
+        let y = gate::scale(&values(&x), &values(&gate), shape[2] * shape[3]);
+        tensor(y, shape, x.dtype())
     }
 }
 

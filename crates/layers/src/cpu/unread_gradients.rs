@@ -91,7 +91,8 @@ impl UnreadGradients for Flex {
     fn sum_backward(y: FlexTensor, dy: FlexTensor) -> FlexTensor {
         let (shape, dtype) = (dims(&y), y.dtype());
         announce(shape.iter().product(), dtype);
-        tensor(join::of_sum(&values(&y), &values(&dy)), shape, dtype)
+        let of_sum = join::of_sum(&values(&y), &values(&dy));
+        tensor(of_sum, shape, dtype)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Tensors as slices of float32, and back.
 //!
 //! Operations compute in float32 whatever the format of a map. A map of a half format is widened when it is read and the
-//! result is rounded once, to nearest even, when it is written.
+//! result is rounded once, to nearest even, when it is written. By then the copies of what was read are gone: a result is
+//! bound to a name before [`tensor`] takes it, because what a call borrows lives to the end of its statement.
 
 use burn::backend::TensorMetadata;
 use burn::tensor::{DType, TensorData, bf16, f16};

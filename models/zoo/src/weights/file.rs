@@ -37,8 +37,8 @@ pub fn read(path: &Path) -> Result<Tensors, ZooError> {
     let count = file.read(&mut start).map_err(io)?;
     let start = &start[..count];
     let tensors = if looks_like_safetensors(start, length) {
-        let bytes = files::read(path, MAX_BYTES).map_err(io)?;
-        tensors::from_bytes(&bytes)
+        let mut whole = files::open(path).map_err(io)?;
+        tensors::from_reader(&mut whole, length)
     } else {
         let checked = if start.starts_with(b"PK") { check_archive(path, length) } else { Ok(()) };
         checked.and_then(|()| read_pytorch(path, length))

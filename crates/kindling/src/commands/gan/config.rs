@@ -127,8 +127,9 @@ impl GanRunConfig {
 /// A generator with the weights of a file.
 fn filled(generator: GanGenerator, path: &Path) -> Result<GanGenerator> {
     let name = || path.display().to_string();
-    let bytes = files::read(path, files::MAX_WEIGHTS_BYTES).with_context(|| format!("reading {}", name()))?;
-    let tensors = tensors::from_bytes(&bytes).map_err(anyhow::Error::msg).with_context(name)?;
+    let open = || files::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (length, mut file) = open().with_context(|| format!("reading {}", name()))?;
+    let tensors = tensors::from_reader(&mut file, length).map_err(anyhow::Error::msg).with_context(name)?;
     parameters::write(generator, tensors).map_err(|mismatch| anyhow::anyhow!("{}: {mismatch}", name()))
 }
 
