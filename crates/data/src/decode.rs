@@ -8,7 +8,7 @@ use image::{ColorType, DynamicImage, ImageDecoder, ImageError, ImageFormat, Imag
 use kindling_files as files;
 
 use crate::room::reserve;
-use crate::{DataError, Image};
+use crate::{DataError, Dataset, Image};
 
 /// The longest side of an image that is read, in pixels.
 pub const MAX_SIDE: u32 = 32_768;
@@ -78,6 +78,27 @@ fn bytes_to_decode(path: &Path, bytes: &[u8]) -> Result<u64, DataError> {
     // Decoders of JPEG keep the planes of an image beside it.
     let planes = if image::guess_format(bytes).ok() == Some(ImageFormat::Jpeg) { decoder.total_bytes() } else { 0 };
     Ok(decoder.total_bytes() + planes + floats)
+}
+
+/// What a loader's thread takes, at most, to read an image of 8 bits without compression: the file, what the decoder makes of it, and
+/// the values as floats, in bytes.
+pub fn decoding_bytes(header: Header) -> u64 {
+    let Header { width, height, channels } = header;
+    (width * height * channels * (1 + 1 + size_of::<f32>())) as u64
+}
+
+/// The most that reading a training image takes, in bytes, by the headers of up to 64 that are spread over the set. Samples
+/// that are no image file of their own do not count.
+pub fn largest_decoding_bytes(dataset: &Dataset) -> u64 {
+    const LOOKED_AT: usize = 64;
+    let source = &dataset.train;
+    let step = source.len().div_ceil(LOOKED_AT).max(1);
+    let bytes = (0..source.len()).step_by(step).filter_map(|index| {
+        let path = source.file(index)?;
+        let start = read_bytes(path, HEADER_BYTES).ok()?;
+        Some(bytes_to_decode(path, &start).ok()? + file_bytes(path).ok()?)
+    });
+    bytes.max().unwrap_or(0)
 }
 
 fn decode(path: &Path, bytes: &[u8]) -> Result<Image, DataError> {

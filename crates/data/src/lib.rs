@@ -50,7 +50,10 @@ pub use augment::{Augment, Blur, Cutout, Draw, Elastic, Noise, Policy};
 pub use bad::{BadSample, MaxBad, OnBadSample};
 pub use batch::HostBatch;
 pub use dataset::{Dataset, Task};
-pub use decode::{Header, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, decode_image, read_header, read_image};
+pub use decode::{
+    Header, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, decode_image, decoding_bytes, largest_decoding_bytes, read_header,
+    read_image,
+};
 pub use depth::{Depth, depth_of};
 pub use error::DataError;
 pub use folder::{open_folder, open_folder_with};

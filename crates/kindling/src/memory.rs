@@ -165,8 +165,15 @@ pub(crate) fn limit_to_system() {
 
 /// Where a run starts. With a budget, with what the planner says will fit; on a CPU without one, with one normalisation
 /// group at a time, which larger micro-batches do not make faster, and with recomputation if the system's limit asks for
-/// it; on a GPU with the whole batch. What does not fit is found out, and room is made use of.
-pub(crate) fn starting_plan(config: &RunConfig, network: &Network, device: &Device, budget: Option<u64>) -> Plan {
+/// it; on a GPU with the whole batch. What does not fit is found out, and room is made use of. `decoding` is what reading an
+/// image takes, in bytes.
+pub(crate) fn starting_plan(
+    config: &RunConfig,
+    network: &Network,
+    device: &Device,
+    budget: Option<u64>,
+    decoding: u64,
+) -> Plan {
     let group = config.train.largest_group();
     let fixed = config.train.recompute;
     let (most, budget) = match (budget, default_budget()) {
@@ -178,9 +185,10 @@ pub(crate) fn starting_plan(config: &RunConfig, network: &Network, device: &Devi
         (None, None) => (group, u64::MAX),
     };
     let trace = trace(config, network);
+    let situation = |recompute| Situation { decoding, ..situation(config, recompute, device) };
     let levels = fixed.map_or(Recompute::ALL.to_vec(), |level| vec![level]);
     let fitting = levels.iter().find_map(|&recompute| {
-        let (micro_batch, _) = planner::largest_micro_batch(&trace, &situation(config, recompute, device), budget)?;
+        let (micro_batch, _) = planner::largest_micro_batch(&trace, &situation(recompute), budget)?;
         Some(Plan { micro_batch: micro_batch.min(most), recompute })
     });
     // If nothing is predicted to fit, the least is tried: a prediction is no refusal.
@@ -227,7 +235,13 @@ const LAYERS: usize = 10;
 const MODELS: usize = 5;
 
 /// What to say when even the smallest step does not fit: what needs the most, and what would fit.
-pub(crate) fn does_not_fit(config: &RunConfig, network: &Network, device: &Device, budget: Option<u64>) -> String {
+pub(crate) fn does_not_fit(
+    config: &RunConfig,
+    network: &Network,
+    device: &Device,
+    budget: Option<u64>,
+    decoding: u64,
+) -> String {
     let mut lines = vec!["what this model keeps for its backward pass, largest first:".to_string()];
     let least = situation(config, Recompute::None, device);
     let mut layers = planner::by_layer(&trace(config, network), &least);
@@ -248,7 +262,7 @@ pub(crate) fn does_not_fit(config: &RunConfig, network: &Network, device: &Devic
         };
         // Of the layers alone: memory is what there is none of.
         let Ok(trace) = find(model).and_then(|model| model.trace(&altered.model_options(), size)) else { return false };
-        let situation = Situation { norm_group, ..smallest };
+        let situation = Situation { norm_group, decoding, ..smallest };
         planner::largest_micro_batch(&trace, &situation, budget).is_some()
     };
     let (size, group) = (config.data.preprocess.size, config.train.norm_group);

@@ -37,6 +37,11 @@ pub(crate) fn samples_none_or_auto(text: &str) -> Result<Choice<usize>, String> 
     Ok(choice)
 }
 
+/// Pixels of a side of a model's input, or of an image on disk.
+pub(crate) fn image_side() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=8192)
+}
+
 /// Threads that compute.
 pub(crate) fn threads() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=MOST_WORKERS as u64)

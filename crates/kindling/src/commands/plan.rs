@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use kindling_data::{Header, decoding_bytes};
 use kindling_layers::trace::Trace;
 use kindling_layers::{Freeze, Precision};
 use kindling_memory::planner::{
@@ -71,6 +72,10 @@ pub(crate) struct Args {
     /// Loader threads, 0 to 1024, which hold batches in the memory of a CPU run
     #[arg(long, value_name = "N", value_parser = ranges::workers(), default_value_t = 1)]
     workers: usize,
+    /// Side of the images on disk, 1 to 8192, which loader threads read beside the steps of a CPU run [default: small enough
+    /// not to count]
+    #[arg(long, value_name = "PIXELS", value_parser = ranges::image_side())]
+    source_size: Option<usize>,
     /// How it is printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -140,6 +145,9 @@ impl Args {
             ema: self.ema,
             freeze: self.freeze,
             workers: self.workers,
+            decoding: self
+                .source_size
+                .map_or(0, |side| decoding_bytes(Header { width: side, height: side, channels: self.channels })),
             target: self.target()?,
             element_bytes: precision.bytes(),
         })

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, bail};
 use clap::ValueEnum;
-use kindling_data::{Dataset, Split};
+use kindling_data::{Dataset, Split, largest_decoding_bytes};
 use kindling_layers::{Freeze, Precision, parameters};
 use kindling_runs::{DeviceFacts, Environment, RunDir, RunError};
 use kindling_trainer::{Ended, Faults, Recompute, Setup, TrainError, Trainer};
@@ -282,6 +282,7 @@ impl Args {
             Beginning::Resumed => (config.network(&device)?, None, true),
         };
         let parameters = parameters::count(&network);
+        let decoding = largest_decoding_bytes(dataset);
         let setup = Setup {
             model_name: &config.model.name,
             note: note(&config),
@@ -291,7 +292,7 @@ impl Args {
             validation: loaders::evaluation(&config, dataset, Split::Val)?,
             run,
             stop: interrupt::flag()?,
-            start: starting_plan(&config, &network, &device, budget),
+            start: starting_plan(&config, &network, &device, budget, decoding),
             faults,
         };
         // From here on the run is ours alone: the trainer holds its log.
@@ -313,7 +314,7 @@ impl Args {
         let go_on = how_to_go_on("train", run);
         let advice = trainer.can_be_resumed().then_some(go_on.as_str());
         if let Err(error @ TrainError::DoesNotFit { .. }) = ended {
-            note!("{}", does_not_fit(&config, &trainer.model(), &device, budget));
+            note!("{}", does_not_fit(&config, &trainer.model(), &device, budget, decoding));
             return Err(error.into());
         }
         if ended.map_err(|error| with_advice(error.into(), advice))? == Ended::Interrupted {
@@ -322,9 +323,10 @@ impl Args {
             return Ok(Done::Interrupted);
         }
         let finished = Finished { config: &config, dataset, run, device: &device, environment: &environment };
-        let concluded = finished.conclude(&mut trainer, &mut console);
+        let mut trained = trainer.close();
+        let concluded = finished.conclude(&mut trained, &mut console);
         let metrics = concluded.map_err(|error| match error.downcast::<TrainError>() {
-            Ok(error) => with_advice(trainer.with_checkpoint(error).into(), advice),
+            Ok(error) => with_advice(trained.journal.with_checkpoint(error).into(), advice),
             Err(other) => with_advice(other, advice),
         })?;
         console.say(&closing(&metrics, run));

@@ -44,16 +44,12 @@ impl Pass<'_> {
                 self.end_scratch(copy);
             }
             Kind::NormAct(_) => {
-                let copy = self.scratch(self.widened(&[input, node.output]) + self.made_again(index));
-                let made = self.own(gradient, input);
-                self.ledger.burst(self.sums(input));
-                self.weight_gradients(index);
+                let made = self.normalisation(index, gradient, input);
                 if wants {
                     self.give(input, made, false);
                 } else {
                     self.ledger.release(made);
                 }
-                self.end_scratch(copy);
             }
             Kind::Add(_) | Kind::Concat => {
                 let view = gradient.view || (node.kind == Kind::Concat && self.situation.micro_batch > 1);
@@ -87,15 +83,14 @@ impl Pass<'_> {
     fn read_backward(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
         let node = &self.graph.nodes[index];
         let input = node.inputs[0];
-        let widened = self.widened(&[input, input, node.output]);
-        let scratch = self.scratch(self.copy_of_view(gradient, node.output) + widened);
-        let made = if self.on_cuda() { self.read_backward_on_cuda(index) } else { self.make(self.map_bytes(input)) };
-        self.ledger.burst(match node.kind {
-            _ if self.on_cuda() => 0,
+        let scratch = self.scratch(self.copy_of_view(gradient, node.output) + self.widened(&[node.output]));
+        let of_work = match node.kind {
             Kind::Mean => 0,
             Kind::Depthwise | Kind::MaxPool => self.planes(index),
             _ => self.convolution(index).gradients_of_reading() as u64,
-        });
+        };
+        let made =
+            if self.on_cuda() { self.read_backward_on_cuda(index) } else { self.computed(&[input], input, of_work) };
         self.weight_gradients(index);
         self.give(input, made, false);
         for &gate in &node.inputs[1..] {
@@ -132,32 +127,38 @@ impl Pass<'_> {
         let (branch, shortcut) = (node.inputs[0], node.inputs[1]);
         let mut of_sum = gradient;
         if node.kind != Kind::Add(Activation::Identity) {
-            let widened = self.scratch(self.widened(&[node.output, node.output, node.output]));
-            of_sum = Held { buffer: self.make(self.map_bytes(node.output)), view: false };
-            self.end_scratch(widened);
+            let buffer = self.computed(&[node.output, node.output], node.output, 0);
+            of_sum = Held { buffer, view: false };
             self.ledger.release(gradient.buffer);
         }
         if graph.wants_gradient[shortcut] {
             let shared = self.ledger.retain(of_sum.buffer);
             self.give(shortcut, shared, of_sum.view);
         }
-        let scratch = self.scratch(self.widened(&[branch, branch]) + self.made_again(index));
-        let made = self.own(of_sum, node.output);
-        self.weight_gradients(index);
+        let made = self.normalisation(index, of_sum, branch);
         self.give(branch, made, false);
-        self.end_scratch(scratch);
         kept.into_iter().chain([of_sum]).for_each(|held| self.ledger.release(held.buffer));
     }
 
-    /// A gradient to write to: itself if nobody else has it and it lies in one piece, otherwise another map. On the CPU maps
-    /// of a half format are computed in float32.
-    fn own(&mut self, gradient: Held, value: usize) -> BufferId {
-        let whole = self.on_cuda() || self.situation.element_bytes == size_of::<f32>();
-        if whole && !gradient.view && self.ledger.unique(gradient.buffer) {
-            self.ledger.retain(gradient.buffer)
+    /// The gradient of what a normalisation reads, written over that of its output if nobody else has it and it lies in one
+    /// piece. On the CPU maps of a half format are computed in float32.
+    fn normalisation(&mut self, index: usize, gradient: Held, value: usize) -> BufferId {
+        let again = self.made_again(index);
+        let made = if self.on_cuda() || self.widened(&[value]) == 0 {
+            let again = self.scratch(again);
+            let made = if !gradient.view && self.ledger.unique(gradient.buffer) {
+                self.ledger.retain(gradient.buffer)
+            } else {
+                self.make(self.map_bytes(value))
+            };
+            self.ledger.burst(self.sums(value));
+            self.end_scratch(again);
+            made
         } else {
-            self.make(self.map_bytes(value))
-        }
+            self.computed(&[value], value, again)
+        };
+        self.weight_gradients(index);
+        made
     }
 
     /// The bytes of an operation's input that is made again, and of what making it takes.
@@ -184,8 +185,7 @@ impl Pass<'_> {
                 self.weight_gradients(index);
             }
             if self.graph.wants_gradient[input] {
-                let made = self.make(self.map_bytes(input));
-                self.ledger.burst(convolution.input_gradient() as u64 + self.widened(&[input]));
+                let made = self.computed(&[], input, convolution.input_gradient() as u64);
                 self.give(input, made, false);
             }
         }

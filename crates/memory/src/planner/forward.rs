@@ -6,7 +6,7 @@ use kindling_layers::{Activation, ConvScratch};
 use super::Target;
 use super::cuda;
 use super::graph::Kind;
-use super::ledger::Part;
+use super::ledger::{BufferId, Part};
 use super::pass::{Held, Pass};
 
 impl Pass<'_> {
@@ -24,30 +24,23 @@ impl Pass<'_> {
         let mut keep = Vec::new();
         let output = match node.kind {
             Kind::Dense { .. } => {
-                let output = self.make(bytes);
                 let tiles = if self.on_cuda() { 0 } else { self.convolution(index).forward() as u64 };
-                let scratch = tiles + self.read(index) + self.widened(&[node.inputs[0], node.output]);
-                self.ledger.burst(scratch + self.copy_of_view(first, node.inputs[0]));
+                let scratch = tiles + self.read(index) + self.copy_of_view(first, node.inputs[0]);
                 keep.push(self.retained(first));
-                output
+                self.computed(&[node.inputs[0]], node.output, scratch)
             }
             Kind::Linear => {
                 keep.push(self.retained(first));
                 self.make_product(bytes)
             }
             Kind::Pointwise | Kind::Depthwise => {
-                let output = self.make(bytes);
-                let widened = self.widened(&[node.inputs[0], node.output]);
-                self.ledger.burst(self.copy_of_view(first, node.inputs[0]) + self.read(index) + widened);
                 keep.push(self.retained(first));
-                output
+                let scratch = self.copy_of_view(first, node.inputs[0]) + self.read(index);
+                self.computed(&[node.inputs[0]], node.output, scratch)
             }
             Kind::NormAct(_) => {
-                let output = self.make(bytes);
-                let widened = self.widened(&[node.inputs[0], node.output]);
-                self.ledger.burst(self.copy_of_view(first, node.inputs[0]) + widened);
                 keep.extend(self.kept_raw(index, first));
-                output
+                self.computed(&[node.inputs[0]], node.output, self.copy_of_view(first, node.inputs[0]))
             }
             Kind::Activation(activation) => {
                 if self.on_cuda() {
@@ -61,8 +54,7 @@ impl Pass<'_> {
                 }
             }
             Kind::Add(activation) if node.reads => {
-                let output = self.make(bytes);
-                self.ledger.burst(self.widened(&[node.inputs[0], node.inputs[1], node.output]));
+                let output = self.computed(&node.inputs[..2], node.output, 0);
                 keep.extend(self.kept_raw(index, first));
                 if activation != Activation::Identity {
                     keep.push(self.retained(Held { buffer: output, view: false }));
@@ -78,9 +70,8 @@ impl Pass<'_> {
                 }
             }
             Kind::Multiply => {
-                self.ledger.burst(self.widened(&[node.inputs[0], node.output]));
                 keep.extend(inputs.iter().map(|held| self.retained(*held)).collect::<Vec<_>>());
-                self.make(bytes)
+                self.computed(&[node.inputs[0]], node.output, 0)
             }
             Kind::Slice => self.ledger.retain(first.buffer),
             Kind::Mean if node.reads => {
@@ -90,9 +81,8 @@ impl Pass<'_> {
             }
             Kind::Unread | Kind::Mean | Kind::Concat => self.make(bytes),
             Kind::MaxPool if node.reads => {
-                self.ledger.burst(self.read(index) + self.widened(&[node.inputs[0], node.output]));
                 keep.push(self.retained(first));
-                self.make(bytes)
+                self.computed(&[node.inputs[0]], node.output, self.read(index))
             }
             Kind::MaxPool => {
                 let output = self.make(bytes);
@@ -122,6 +112,23 @@ impl Pass<'_> {
         } else {
             keep.into_iter().for_each(|held| self.ledger.release(held.buffer));
         }
+    }
+
+    /// Makes a map from others, with scratch memory beside. Of maps of a half format the CPU's own operations read and make
+    /// float32 copies; the copies of what was read are gone when the result is rounded.
+    pub(super) fn computed(&mut self, read: &[usize], made: usize, scratch: u64) -> BufferId {
+        let bytes = self.map_bytes(made);
+        let wide = self.widened(&[made]);
+        if wide == 0 {
+            let output = self.make(bytes);
+            self.ledger.burst(scratch);
+            return output;
+        }
+        self.ledger.burst(self.widened(read) + wide + scratch);
+        self.ledger.add(Part::Workspace, wide);
+        let output = self.make(bytes);
+        self.ledger.remove(Part::Workspace, wide);
+        output
     }
 
     /// What a normalisation keeps: its input, unless that is made again.

@@ -79,6 +79,8 @@ pub(super) struct Graph {
     pub(super) wants_gradient: Vec<bool>,
     /// Elements of the network's tensors, running statistics included.
     pub(super) weights: u64,
+    /// Elements of the running statistics that a step moves: not those of frozen layers.
+    pub(super) statistics: u64,
 }
 
 impl Graph {
@@ -93,7 +95,7 @@ impl Graph {
         let mut levels = vec![0; maps.len()];
         let mut wants_gradient = vec![false; maps.len()];
         let mut nodes: Vec<Node> = Vec::with_capacity(trace.layers.len());
-        let mut weights = 0;
+        let (mut weights, mut statistics) = (0, 0);
         for (layer, described) in trace.layers.iter().enumerate() {
             let output = layer + 1;
             let place = place_of(&described.name);
@@ -101,6 +103,7 @@ impl Graph {
             weights += described.params;
             if matches!(described.op, Op::BatchNorm { .. }) {
                 weights += described.params; // mean and variance beside scale and shift
+                statistics += if frozen { 0 } else { described.params };
             }
             if let Some(norm) = nodes.last_mut()
                 && let Some(activation) = fused(norm, described)
@@ -130,7 +133,7 @@ impl Graph {
                 again: described.again,
             });
         }
-        Self { nodes, maps, wants_gradient, weights }
+        Self { nodes, maps, wants_gradient, weights, statistics }
     }
 
     /// The same as own operations run it: maps that are only read are not made.

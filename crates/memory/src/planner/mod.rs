@@ -115,6 +115,8 @@ pub struct Situation {
     pub freeze: Freeze,
     /// Loader threads; each holds up to two global batches in host memory.
     pub workers: usize,
+    /// Bytes that a loader thread takes to read an image on disk, which it does beside the step.
+    pub decoding: u64,
     /// Where the step runs.
     pub target: Target,
     /// Bytes of an element of a feature map: 4 for float32. Weights, gradients and moments are float32.
@@ -133,6 +135,7 @@ impl Situation {
             ema: false,
             freeze: Freeze::None,
             workers: 1,
+            decoding: 0,
             target,
             element_bytes: 4,
         }

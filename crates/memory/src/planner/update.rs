@@ -38,8 +38,9 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
     ledger.add(Part::Optimizer, moments(graph, situation));
     if let Target::Cpu { threads } = situation.target {
         // The batch in use, and of each loader thread one that waits and one that it just made.
-        let batches = 1 + 2 * situation.workers.max(1) as u64;
-        ledger.add(Part::Overhead, PROCESS + PACKING * (threads as u64 + 1) + batches * host_batch(graph, situation));
+        let loaders = situation.workers.max(1) as u64;
+        let of_loaders = (1 + 2 * loaders) * host_batch(graph, situation) + loaders * situation.decoding;
+        ledger.add(Part::Overhead, PROCESS + PACKING * (threads as u64 + 1) + of_loaders);
     }
 }
 
@@ -63,8 +64,8 @@ pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut L
     }
     // The new running statistics, the new average, and squares of the largest tensor, whose sum is read to see that all
     // of it is there.
-    let statistics = weights(graph, situation).saturating_sub(gradients(graph));
-    ledger.add(Part::Workspace, statistics);
+    let average = if situation.ema { graph.weights } else { 0 };
+    ledger.add(Part::Workspace, (graph.statistics + average) * WEIGHT_BYTES);
     ledger.burst(largest);
     let live = ledger.live(Part::Workspace);
     ledger.remove(Part::Workspace, live);
