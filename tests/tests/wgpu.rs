@@ -1,16 +1,19 @@
-//! A device with compiled kernels: whatever wgpu finds, be it Vulkan in software.
+//! A whole run on wgpu: whatever it finds, be it Vulkan in software, where compiling the kernels takes minutes. It is a test
+//! for the night; what runs there is tested always, operation by operation (`crates/layers/tests/cube.rs`).
 
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use kindling_tests::{Optional, Outcome, kindling, losses, picture_folder, run_optional};
+use kindling_tests::{Optional, Outcome, Test, kindling, losses, picture_folder, run_optional_and_nightly};
 use serde_json::Value;
 use tempfile::tempdir;
 
 fn main() -> ExitCode {
     let need = Optional { missing: missing(), required_by: "KINDLING_REQUIRE_WGPU" };
-    run_optional(need, &[("a_run_on_wgpu_follows_the_one_on_the_cpu", a_run_on_wgpu_follows_the_one_on_the_cpu)])
+    let nightly =
+        || vec![Test::new("a_run_on_wgpu_follows_the_one_on_the_cpu", a_run_on_wgpu_follows_the_one_on_the_cpu)];
+    run_optional_and_nightly(need, Vec::new(), nightly, "minutes")
 }
 
 fn missing() -> Option<String> {

@@ -134,18 +134,14 @@ impl RunConfig {
             Some(StartingPoint::File(path)) => path.clone(),
             Some(StartingPoint::Pretrained(_)) => pretrained::find(&self.zoo_model()?)?.1,
         };
-        // Initial weights are made when they are looked at: of a network that is filled they never are, and freezing looks.
-        let (network, import) = weights::load(self.unfrozen(device)?, &self.model.name, &path, Adapt::StemAndHead)?;
+        let network = self.zoo_model()?.build_to_fill(&self.model_options(), device)?;
+        let (network, import) = weights::load(network, &self.model.name, &path, Adapt::StemAndHead)?;
         Ok((network.freeze(self.model.freeze), Some(import)))
     }
 
     /// The network with the initial weights of the seed.
     pub(crate) fn network(&self, device: &Device) -> Result<Network> {
-        Ok(self.unfrozen(device)?.freeze(self.model.freeze))
-    }
-
-    fn unfrozen(&self, device: &Device) -> Result<Network> {
-        Ok(self.zoo_model()?.build(&self.model_options(), device)?)
+        Ok(self.zoo_model()?.build(&self.model_options(), device)?.freeze(self.model.freeze))
     }
 
     /// What the network is built with.
@@ -162,7 +158,8 @@ impl RunConfig {
     /// The network with a run's best weights, or its last, without gradients.
     pub(crate) fn trained(&self, run: &RunDir, last: bool, device: &Device) -> Result<Network> {
         let path = if last { run.last_weights() } else { run.weights() };
-        let (network, _) = weights::load(self.unfrozen(device)?, &self.model.name, &path, Adapt::Exactly)?;
+        let network = self.zoo_model()?.build_to_fill(&self.model_options(), device)?;
+        let (network, _) = weights::load(network, &self.model.name, &path, Adapt::Exactly)?;
         Ok(network.valid())
     }
 

@@ -9,11 +9,18 @@ use kindling_random::{Purpose, Rng, rng};
 use rand::distr::Distribution;
 use rand_distr::StandardNormal;
 
+use crate::parameters::ModulePath;
+
 /// Fills the weights of a new model as torchvision does for the MobileNets: convolutions normal with variance
 /// `2 / fan_out` (He et al. 2015), matrices normal with standard deviation 0.01; vectors (norm scales, biases and
 /// running statistics) keep what their layer gave them.
 pub fn initialise<M: Module>(model: M, seed: u64) -> M {
-    model.map(&mut Initialise { seed, place: 0 })
+    initialise_only(model, seed, |_| true)
+}
+
+/// [`initialise`] for the tensors with a name that is wanted. They get the same values as if all were filled.
+pub fn initialise_only<M: Module>(model: M, seed: u64, wanted: impl Fn(&str) -> bool) -> M {
+    model.map(&mut Initialise { seed, place: 0, path: ModulePath::default(), wanted })
 }
 
 /// Fills the weights of a new generator or discriminator as DCGAN does (Radford et al. 2015, section 3, and PyTorch's
@@ -25,15 +32,28 @@ pub fn initialise_adversarial<M: Module>(model: M, seed: u64, network: u64) -> M
     model.map(&mut InitialiseAdversarial { seed, network, place: 0, norm_scale: false })
 }
 
-struct Initialise {
+struct Initialise<W> {
     seed: u64,
     place: u64,
+    path: ModulePath,
+    wanted: W,
 }
 
-impl ModuleMapper for Initialise {
+impl<W: Fn(&str) -> bool> ModuleMapper for Initialise<W> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let place = self.place;
         self.place += 1;
+        if !(self.wanted)(&self.path.to_string()) {
+            return param;
+        }
         let shape = param.lazy_shape();
         let deviation = match *shape.as_slice() {
             [output, _, height, width] => (2.0 / (output * height * width) as f64).sqrt(),
@@ -88,6 +108,18 @@ mod tests {
     use super::*;
     use crate::{Activation, BatchNormConfig, Conv, ConvConfig, ConvNormConfig, parameters};
     use burn::tensor::Device;
+
+    #[test]
+    fn a_tensor_that_is_filled_alone_has_the_values_it_has_among_all() {
+        let pair = || {
+            let config = ConvConfig::dense(4, 8, 3, 1);
+            vec![config.init(&Device::flex()), config.init(&Device::flex())]
+        };
+        let read = |model: Vec<Conv>| parameters::read(&model).expect("readable");
+        let (all, one) = (read(initialise(pair(), 3)), read(initialise_only(pair(), 3, |name| name.starts_with('1'))));
+        assert_eq!(all["1.weight"], one["1.weight"]);
+        assert!(one["0.weight"].iter::<f32>().all(|value| value == 0.0), "it was filled");
+    }
 
     fn weights(seed: u64) -> Vec<f32> {
         let config = ConvConfig::dense(16, 64, 3, 1);

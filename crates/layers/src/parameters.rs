@@ -95,11 +95,20 @@ pub fn count<M: Module>(model: &M) -> u64 {
 /// # Errors
 /// What the device says if a tensor cannot be read, or that the copy would exceed a memory budget (see [`room`]).
 pub fn read<M: Module>(model: &M) -> Result<BTreeMap<String, TensorData>, String> {
-    struct Read {
+    read_only(model, |_| true)
+}
+
+/// Reads the float tensors of a model with a name that is wanted.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_only<M: Module>(model: &M, wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, TensorData>, String> {
+    struct Read<W> {
         path: ModulePath,
+        wanted: W,
         found: Result<BTreeMap<String, TensorData>, String>,
     }
-    impl ModuleVisitor for Read {
+    impl<W: Fn(&str) -> bool> ModuleVisitor for Read<W> {
         fn enter_module(&mut self, name: &str, container: &str) {
             self.path.enter(name, container);
         }
@@ -107,17 +116,20 @@ pub fn read<M: Module>(model: &M) -> Result<BTreeMap<String, TensorData>, String
             self.path.exit(container);
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let Ok(found) = &mut self.found else { return };
+            let (Ok(found), name) = (&mut self.found, self.path.to_string()) else { return };
+            if !(self.wanted)(&name) {
+                return;
+            }
             let value = param.val();
             match room::ask_for_copy(&value).and_then(|()| host::read(value)) {
                 Ok(data) => {
-                    found.insert(self.path.to_string(), data);
+                    found.insert(name, data);
                 }
                 Err(error) => self.found = Err(error),
             }
         }
     }
-    let mut visitor = Read { path: ModulePath::default(), found: Ok(BTreeMap::new()) };
+    let mut visitor = Read { path: ModulePath::default(), wanted, found: Ok(BTreeMap::new()) };
     model.visit(&mut visitor);
     visitor.found
 }

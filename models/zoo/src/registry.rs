@@ -9,6 +9,7 @@ use crate::catalogue::{MODELS, MakeConfig};
 use crate::error::ZooError;
 use crate::gans::GANS;
 use crate::network::{Network, NetworkConfig};
+use crate::weights::HEAD;
 
 /// What the zoo knows about a network before it is built.
 #[derive(Clone, Copy, Debug)]
@@ -172,6 +173,15 @@ impl Model {
     /// [`ZooError::Classes`], [`ZooError::Channels`] or [`ZooError::Rate`] for what [`ModelOptions`] does not allow.
     pub fn build(&self, options: &ModelOptions, device: &Device) -> Result<Network, ZooError> {
         Ok(init::initialise(self.outline(options, device)?, options.seed))
+    }
+
+    /// Builds the network to be filled with weights of a file: only the head has initial weights, those of [`Model::build`], for a
+    /// file may have a head of other classes. The rest are zeros, which are not made unless somebody looks at them.
+    ///
+    /// # Errors
+    /// As [`Model::build`].
+    pub fn build_to_fill(&self, options: &ModelOptions, device: &Device) -> Result<Network, ZooError> {
+        Ok(init::initialise_only(self.outline(options, device)?, options.seed, |name| HEAD.contains(&name)))
     }
 
     /// The layers of the network for one square image, without making its weights: what a plan needs.

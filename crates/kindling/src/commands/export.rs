@@ -130,10 +130,11 @@ impl Args {
         };
         let tensors = weights::read(&path)?;
         let options = ModelOptions { in_channels: self.channels, ..ModelOptions::imagenet() };
-        let mut network = model.build(&options, device)?;
+        let mut network = model.build_to_fill(&options, device)?;
         if let Some(classes) = weights::classes(&network, &tensors) {
             let options = ModelOptions { classes, ..options };
-            network = model.build(&options, device).with_context(|| format!("the head in {}", path.display()))?;
+            network =
+                model.build_to_fill(&options, device).with_context(|| format!("the head in {}", path.display()))?;
         }
         let (network, import) = weights::fill(network, &model.key(), &path, tensors, Adapt::Stem)?;
         note!("{}: {import}", path.display());

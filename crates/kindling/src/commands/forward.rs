@@ -77,11 +77,16 @@ impl Args {
             seed: self.seed,
             ..ModelOptions::imagenet()
         };
-        let mut network = model.build(&options, &device)?;
+        let mut network = match tensors {
+            Some(_) => model.build_to_fill(&options, &device)?,
+            None => model.build(&options, &device)?,
+        };
         if let (Some(tensors), Some(path)) = (tensors, &weights) {
             if let Some(classes) = weights::classes(&network, &tensors) {
                 let options = ModelOptions { classes, ..options };
-                network = model.build(&options, &device).with_context(|| format!("the head in {}", path.display()))?;
+                network = model
+                    .build_to_fill(&options, &device)
+                    .with_context(|| format!("the head in {}", path.display()))?;
             }
             let (filled, import) = weights::fill(network, &model.key(), path, tensors, Adapt::Stem)?;
             note!("{}: {import}", path.display());

@@ -152,7 +152,7 @@ impl Predictor {
         let model = find(name)?;
         let (known, path) = pretrained::find(&model)?;
         let options = ModelOptions { classes: known.classes, ..ModelOptions::imagenet() };
-        let network = model.build(&options, &device)?;
+        let network = model.build_to_fill(&options, &device)?;
         let (network, _) = weights::load(network, &model.key(), &path, Adapt::Exactly)?;
         Ok(Self {
             network,

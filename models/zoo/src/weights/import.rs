@@ -121,7 +121,8 @@ fn fit(table: &KeyTable, tensors: Tensors, adapt: Adapt, import: &mut Import) ->
 }
 
 const STEM: &str = "stem.conv.weight";
-const HEAD: [&str; 2] = ["head.classifier.weight", "head.classifier.bias"];
+/// The tensors of a head by name.
+pub(crate) const HEAD: [&str; 2] = ["head.classifier.weight", "head.classifier.bias"];
 
 fn is_replaced(own: &str, import: &Import) -> bool {
     import.replaced_head.is_some() && HEAD.contains(&own)
@@ -173,7 +174,5 @@ fn sum_channels(data: TensorData) -> TensorData {
 
 /// If one tensor of the head does not fit, none is taken.
 fn keep_head(network: &Network, own: &mut Tensors) {
-    if let Ok(initial) = parameters::read(network) {
-        own.extend(initial.into_iter().filter(|(name, _)| HEAD.contains(&name.as_str())));
-    }
+    own.extend(parameters::read_only(network, |name| HEAD.contains(&name)).into_iter().flatten());
 }

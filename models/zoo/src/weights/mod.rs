@@ -7,6 +7,7 @@ mod keys;
 
 pub use export::export;
 pub use file::read;
+pub(crate) use import::HEAD;
 pub use import::{Adapt, Import, classes, import};
 
 use std::path::Path;

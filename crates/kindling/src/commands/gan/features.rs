@@ -34,7 +34,7 @@ impl Extractor {
     pub(super) fn new(image_size: usize, device: &Device) -> Result<Self> {
         let model = find(MODEL)?;
         let (known, path) = pretrained::find(&model)?;
-        let network = model.build(&ModelOptions::imagenet(), device)?;
+        let network = model.build_to_fill(&ModelOptions::imagenet(), device)?;
         let (network, _) = weights::load(network, &model.key(), &path, Adapt::Exactly)?;
         let normalisation: Normalisation = pretrained::normalisation(known, 3);
         let preprocess = Preprocess::padded(side(image_size), 3, normalisation);
