@@ -13,7 +13,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <algorithm>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -148,6 +150,48 @@ int to_ptx(Program& p, const std::vector<std::string>& options) {
 }
 
 // A module with the kernels' names and nothing in them.
+// Bytes of a structure whose fields are arrays of numbers, as CubeCL passes what a kernel has to know besides its buffers.
+size_t bytes_of_structure(const std::string& source, const std::string& type) {
+    if (type == "CUtensorMap") return 128;
+    size_t at = source.find("struct " + type + " {"), end = at == std::string::npos ? at : source.find("};", at);
+    if (end == std::string::npos) return 0;
+    static const std::regex field("(u?int(8|16|32|64)_t|float|double|__half|__nv_bfloat16)\\s+\\w+(\\[(\\d+)\\])?;");
+    size_t bytes = 0, widest = 1;
+    std::string body = source.substr(at, end - at);
+    for (std::sregex_iterator it(body.begin(), body.end(), field), none; it != none; ++it) {
+        std::string name = (*it)[1];
+        size_t width = (*it)[2].matched ? std::stoul((*it)[2]) / 8 : name == "float" ? 4 : name == "double" ? 8 : 2;
+        bytes = (bytes + width - 1) / width * width + width * ((*it)[4].matched ? std::stoul((*it)[4]) : 1);
+        widest = std::max(widest, width);
+    }
+    return (bytes + widest - 1) / widest * widest;
+}
+
+// A list of parameters as PTX has it: addresses, and structures by their bytes.
+std::string parameters_of(const std::string& source, const std::string& list) {
+    std::string out;
+    for (size_t from = 0; from < list.size();) {
+        size_t to = std::min(list.find(',', from), list.size());
+        std::string one = list.substr(from, to - from);
+        from = to + 1;
+        std::string line = ".param .u64 p";
+        if (one.find('*') == std::string::npos) {
+            size_t bytes = 0;
+            std::istringstream words(one);
+            for (std::string word; !bytes && words >> word;) bytes = bytes_of_structure(source, word);
+            line = ".param .align 8 .b8 p[" + std::to_string(bytes) + "]";
+        }
+        out += (out.empty() ? "" : ",\n") + line;
+    }
+    return out;
+}
+
+// CUDASIM_SOURCES: a folder for the text of each kernel, by its name.
+void keep_source(const std::string& name, const std::string& source) {
+    static const std::string folder = setting("CUDASIM_SOURCES", "");
+    if (!folder.empty()) std::ofstream(folder + "/" + name + ".cu") << source;
+}
+
 int to_nothing(Program& p) {
     for (size_t at = p.source.find("__global__"); at != std::string::npos; at = p.source.find("__global__", at + 1)) {
         // The name stands before the list of parameters; attributes with lists of their own may come first.
@@ -158,7 +202,10 @@ int to_nothing(Program& p) {
             while (first > 0 && (isalnum(p.source[first - 1]) || p.source[first - 1] == '_')) first--;
             std::string name = p.source.substr(first, start - first + 1);
             if (name == "__launch_bounds__" || name == "__cluster_dims__") { open = p.source.find(')', open); continue; }
-            p.ptx += ".visible .entry " + name + "(\n){}\n";
+            size_t close = p.source.find(')', open);
+            if (close == std::string::npos) break;
+            p.ptx += ".visible .entry " + name + "(\n" + parameters_of(p.source, p.source.substr(open + 1, close - open - 1)) + "\n){}\n";
+            keep_source(name, p.source);
             break;
         }
     }

@@ -39,12 +39,14 @@ double now() { return clock_seconds() - start; }
 
 void trace(const char* format, ...) {
     if (!trace_file) return;
-    char line[512];
     va_list values;
     va_start(values, format);
-    vsnprintf(line, sizeof line, format, values);
+    flockfile(trace_file);  // a line stays whole
+    fprintf(trace_file, "%.6f ", now());
+    vfprintf(trace_file, format, values);
+    fputc('\n', trace_file);
+    funlockfile(trace_file);
     va_end(values);
-    fprintf(trace_file, "%.6f %s\n", now(), line);
 }
 
 void write_stats() {

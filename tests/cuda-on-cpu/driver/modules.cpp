@@ -23,6 +23,7 @@ struct Function {
     unsigned most_threads = 1024;
     int dynamic_shared = 48 << 10;
     const Kernel* kernel = nullptr;  // none where only PTX was made: then launches do nothing
+    std::vector<size_t> sizes;       // of its arguments, in bytes
     uint64_t code = 0;               // a number that stands for the code
     bool probe = false;
 };
@@ -40,6 +41,16 @@ uint64_t number_of(const char* text, size_t length) {
     return sum;
 }
 
+// The bytes of each parameter of an entry: `.param .u64 a` or `.param .align 8 .b8 a[96]`.
+std::vector<size_t> sizes_of(const char* from, const char* to) {
+    std::vector<size_t> sizes;
+    for (const char* p = strstr(from, ".param "); p && p < to; p = strstr(p + 1, ".param ")) {
+        const char *end = strpbrk(p, ",)"), *bracket = strchr(p, '[');
+        sizes.push_back(bracket && end && bracket < end ? strtoul(bracket + 1, nullptr, 10) : 8);
+    }
+    return sizes;
+}
+
 // The entries of a PTX text, with the threads they were compiled for.
 void read_ptx(const char* ptx, Module& module) {
     for (const char* p = strstr(ptx, ".entry "); p; p = strstr(p, ".entry ")) {
@@ -54,6 +65,7 @@ void read_ptx(const char* ptx, Module& module) {
             sscanf(threads, ".maxntid %u, %u, %u", &x, &y, &z);
             f.most_threads = x * y * z;
         }
+        f.sizes = sizes_of(end, body ? body : end);
         f.code = number_of(p, strlen(p));
         module.functions[f.name] = f;
         p = end;
@@ -71,6 +83,7 @@ bool load_library(const std::string& path, Module& module) {
     f.name = kernel->name;
     f.most_threads = kernel->most_threads;
     f.kernel = kernel;
+    for (unsigned i = 0; i < kernel->arguments; i++) f.sizes.push_back(kernel->sizes[i]);
     size_t slash = path.rfind('/');  // the name of the file stands for what is in it
     f.code = number_of(path.c_str() + slash + 1, path.size() - slash - 1);
     module.functions[f.name] = f;
@@ -98,15 +111,20 @@ struct Launch {
     uint64_t ordinal;
 };
 
+// Addresses, and the bytes of what is passed by value.
 void trace_arguments(const Launch& launch, void** arguments) {
     static const bool wanted = getenv("CUDASIM_TRACE_ARGUMENTS") != nullptr;
-    const Kernel* kernel = launch.function->kernel;
-    if (!trace_file || !wanted || !kernel) return;
+    if (!trace_file || !wanted) return;
     std::string line = "arguments " + std::to_string(launch.ordinal) + " " + launch.function->name;
-    for (unsigned i = 0; i < kernel->arguments; i++) {
-        char word[32] = " -";
-        if (kernel->sizes[i] == 8) snprintf(word, sizeof word, " %lx", *static_cast<uint64_t*>(arguments[i]));
-        line += word;
+    const std::vector<size_t>& sizes = launch.function->sizes;
+    for (size_t i = 0; i < sizes.size(); i++) {
+        char word[32];
+        snprintf(word, sizeof word, " %lx", sizes[i] == 8 ? *static_cast<uint64_t*>(arguments[i]) : 0);
+        line += sizes[i] == 8 ? word : " =";
+        for (size_t at = 0; sizes[i] != 8 && at < sizes[i]; at++) {
+            snprintf(word, sizeof word, "%02x", static_cast<unsigned char*>(arguments[i])[at]);
+            line += word;
+        }
     }
     trace("%s", line.c_str());
 }

@@ -46,6 +46,17 @@ static void counters_count() {
     CHECK(try_launch(nothing, 1, 33, 0, {&out.at}) == CUDA_ERROR_INVALID_VALUE);
 }
 
+// A kernel that is not run is still launched with what its text asks for; run-tests.sh reads the trace and the text.
+static void arguments_are_traced() {
+    static const char TEXT[] = R"(
+struct about_st { uint8_t a[3]; uint64_t b; float c[2]; };
+extern "C" __global__ void __launch_bounds__(32) told(float* const out, __grid_constant__ about_st const about) { out[0] = about.c[1]; })";
+    struct { unsigned char a[3]; uint64_t b; float c[2]; } about = {{1, 2, 3}, 0x1122334455667788, {0, 1}};
+    memset(reinterpret_cast<char*>(&about) + 3, 0, 5);
+    CUdeviceptr at = 0x7f0000001000;
+    launch(kernel(TEXT, "told"), 1, 32, 0, {&at, &about});
+}
+
 // Two kernels of the same times every time: that is what makes the choice among kernels the same in every run.
 static void the_clock_is_the_same_in_every_run() {
     CUfunction nothing = kernel(EMPTY, "nothing");
@@ -111,7 +122,7 @@ static void the_compiler_refuses_devices_that_it_no_longer_knows() {
 int main(int, char** arguments) {
     const struct { const char* name; void (*run)(); bool starts; } cases[] = {
 #define CASE(name, starts) {#name, name, starts}
-        CASE(memory_is_limited, true), CASE(faults_come_when_asked_for, true), CASE(counters_count, true),
+        CASE(memory_is_limited, true), CASE(faults_come_when_asked_for, true), CASE(counters_count, true), CASE(arguments_are_traced, true),
         CASE(the_clock_is_the_same_in_every_run, true), CASE(devices_have_memories_of_their_own, true),
         CASE(a_busy_device_gives_no_context, false), CASE(without_a_device_nothing_starts, false),
         CASE(an_old_driver_refuses_what_a_newer_compiler_wrote, true),

@@ -25,6 +25,11 @@ for count in '"live_streams": 1' '"live_events": 2' '"live_modules": 1' '"live_a
     '"executed": 1' '"invalid_launches": 1' '"current": 0' '"peak": 512'; do
     grep -qF "$count" "$scratch/stats" || { echo "FAILED $count is not in:"; cat "$scratch/stats"; exit 1; }
 done
+driver arguments_are_traced CUDASIM_KERNELS=none CUDASIM_TRACE="$scratch/trace" CUDASIM_TRACE_ARGUMENTS=1 CUDASIM_SOURCES="$scratch"
+for line in 'arguments 1 told 7f0000001000 =01020300000000008877665544332211000000000000803f' 'launch 1 told grid 1 1 1'; do
+    grep -qF "$line" "$scratch/trace" || { echo "FAILED $line is not in:"; cat "$scratch/trace"; exit 1; }
+done
+grep -q about_st "$scratch/told.cu"
 driver the_clock_is_the_same_in_every_run CUDASIM_CLOCK=seed:3
 driver devices_have_memories_of_their_own CUDASIM_DEVICES=2 CUDASIM_MEMORY=64MiB,32MiB
 driver a_busy_device_gives_no_context CUDASIM_DEVICES=2 CUDASIM_BUSY=1 CUDA_VISIBLE_DEVICES=1
