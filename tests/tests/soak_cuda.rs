@@ -1,0 +1,85 @@
+//! Thousands of steps with failures on CUDA leave nothing behind: memory on the device and on the host, pinned memory, streams,
+//! events, modules. The stand-in counts them (`tests/cuda-on-cpu`); its kernels do nothing here, or this would take days.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use kindling_tests::{
+    Outcome, Test, cuda_on_cpu, events, json_of, picture_folder, run_optional_and_nightly, train_on_cuda,
+};
+use serde_json::Value;
+use tempfile::tempdir;
+
+fn main() -> ExitCode {
+    let nightly =
+        || vec![Test::new("memory_and_handles_stay_flat_over_ten_thousand_steps", memory_and_handles_stay_flat)];
+    run_optional_and_nightly(cuda_on_cpu(), Vec::new(), nightly, "some hours")
+}
+
+/// Steps of the longer of the two runs that are compared, unless `KINDLING_SOAK_STEPS` says how many.
+const MANY: u64 = 10_000;
+/// How many times as many steps it has as the shorter one.
+const LONGER: u64 = 10;
+/// What differs by when it is looked at.
+const A_FEW_HANDLES: u64 = 64;
+/// Of the process: an event in the log and a few numbers of each step are kept.
+const HOST_GROWTH: u64 = 24 << 20;
+
+/// What was live at the end, or at most, and how often a step failed.
+struct Left {
+    stats: Value,
+    resident: u64,
+    recoveries: usize,
+}
+
+fn run(data: &Path, out: &Path, steps: u64) -> Left {
+    let phases = ["forward", "backward", "gate", "optimizer"];
+    let faults: Vec<String> = (3..=steps)
+        .filter(|step| step % 4 == 3)
+        .map(|step| format!("oom@step={step},phase={}", phases[(step / 4) as usize % phases.len()]))
+        .collect();
+    let flags = format!(
+        "--model mobilenetv2_035 --image-size 32 --batch-size 2 --norm-group 2 --workers 1 --augment none --epochs {steps} \
+         --max-steps {steps} --checkpoint-steps 1000 --quiet"
+    );
+    let stats = out.with_extension("stats");
+    let mut command = train_on_cuda(data, out, &flags);
+    // Memory that nothing was written to reads as 2, so that losses are numbers.
+    command.env("CUDASIM_KERNELS", "none").env("CUDASIM_FILL", "2").env("CUDASIM_STATS", &stats);
+    command.env("KINDLING_FAULT", faults.join(";")).env_remove("RUST_BACKTRACE");
+    let result = Outcome::of(&mut command).succeeded().result();
+    assert_eq!(result["steps"], steps, "{result}");
+    let recoveries = events(out).iter().filter(|event| event["event"] == "recovered").count();
+    let resident = result["resident_peak_bytes"].as_u64().expect("a run tells what its process took");
+    Left { stats: json_of(&stats), resident, recoveries }
+}
+
+fn memory_and_handles_stay_flat() {
+    let folder = tempdir().expect("a temporary folder");
+    let data = folder.path().join("data");
+    // Few batches an epoch would mean thousands of evaluations.
+    for (split, each) in [("train", 600), ("val", 1), ("test", 1)] {
+        picture_folder(&data.join(split), each);
+    }
+    let steps = std::env::var("KINDLING_SOAK_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(MANY);
+    let [few, many] = [("few", steps / LONGER), ("many", steps)];
+    let [few, many] = [few, many].map(|(name, steps)| run(&data, &folder.path().join(name), steps));
+    assert!(many.recoveries as u64 >= steps / 5, "{} recoveries in {steps} steps", many.recoveries);
+    let of =
+        |left: &Left, name: &str| left.stats[name].as_u64().unwrap_or_else(|| panic!("no {name} in {}", left.stats));
+    println!("{} recoveries in {steps} steps; {}; after a tenth of them {}", many.recoveries, many.stats, few.stats);
+    println!("the process took {} bytes at most, and {}", few.resident, many.resident);
+    for name in ["peak", "pinned_peak"] {
+        assert!(
+            of(&many, name) <= of(&few, name) * 11 / 10,
+            "{name} grew from {} to {}",
+            of(&few, name),
+            of(&many, name)
+        );
+    }
+    for name in ["most_allocations", "live_pinned", "live_streams", "live_events", "live_modules"] {
+        let [before, after] = [of(&few, name), of(&many, name)];
+        assert!(after <= before + A_FEW_HANDLES, "{name} grew from {before} to {after}");
+    }
+    assert!(many.resident <= few.resident + HOST_GROWTH, "the process grew from {} to {}", few.resident, many.resident);
+}
