@@ -7,7 +7,7 @@ mod naive;
 use std::process::{Command, ExitCode};
 
 use burn::backend::{Dispatch, DispatchDevice, DispatchDeviceId};
-use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance};
+use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance, capture};
 use kindling_layers::blocks::InvertedResidualConfig;
 use kindling_layers::init::initialise;
 use kindling_layers::ops::{Places, Pooling, dense, depthwise, means, scale};
@@ -42,6 +42,11 @@ const TESTS: [Test; 12] = [
     ("the_variance_on_a_device_survives_a_large_mean", large_means),
 ];
 
+/// Runs alone: what another thread asks of the device meanwhile is recorded too, or refused. On CUDA only, where there are graphs.
+const ALONE: Test = ("a_block_is_recorded_as_a_graph_and_replays_to_the_same_gradients", recorded_block);
+/// Tests that run on other devices than the stand-in by day; compiling their kernels in software takes minutes.
+const BY_DAY: usize = 3;
+
 /// What the stand-in for CUDA claims to be.
 const CAPABILITIES: [&str; 1] = ["6.1"];
 /// Chooses the device, where there are several.
@@ -60,7 +65,11 @@ fn main() -> ExitCode {
         }),
         None => Trial::test(name, move || Err(format!("this test {missing}").into())).with_ignored_flag(!required),
     };
-    let mut trials: Vec<Trial> = TESTS.map(trial).into();
+    let count = if choice.is_some() || is_required("KINDLING_NIGHTLY") { TESTS.len() } else { BY_DAY };
+    let mut trials: Vec<Trial> = TESTS.into_iter().take(count).map(trial).collect();
+    if choice.as_deref() == Some("cuda") {
+        trials.push(trial(ALONE));
+    }
     let Optional { missing: no_compiler, required_by } = cuda_on_cpu();
     if choice.is_none() {
         let left_out = no_compiler.is_some() && !is_required(required_by);
@@ -72,6 +81,8 @@ fn main() -> ExitCode {
     let conclusion = libtest_mimic::run(&arguments, trials);
     if device.is_none() && !required && !arguments.list {
         println!("not run: {} tests, each {missing}\n", TESTS.len());
+    } else if count < TESTS.len() && !arguments.list {
+        println!("not run: {} tests on this device, which KINDLING_NIGHTLY=1 asks for\n", TESTS.len() - count);
     }
     if let (Some(missing), true, false) = (no_compiler, choice.is_none(), arguments.list) {
         println!("not run: {} tests, each needs {missing}\n", CAPABILITIES.len());
@@ -91,15 +102,17 @@ fn device(name: &str) -> Option<Device> {
 
 /// Runs this program once more, where the loader finds the stand-in for CUDA.
 fn on_cuda_on_cpu(capability: &str) -> Result<(), Failed> {
-    let mut command = Command::new(std::env::current_exe()?);
-    let output = on_cuda(&mut command, capability).env(CHOICE, "cuda").output()?;
-    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // A panic on a thread of the device leaves the results right and memory allocated.
-    let passed = text.contains(&format!("{} passed", TESTS.len())) && !errors.contains("panicked at");
-    match output.status.success() && passed {
-        true => Ok(()),
-        false => Err(format!("{}\n{text}\n{errors}", output.status).into()),
+    for (words, count) in [(["--skip", ALONE.0], TESTS.len()), (["--exact", ALONE.0], 1)] {
+        let mut command = Command::new(std::env::current_exe()?);
+        let output = on_cuda(&mut command, capability).env(CHOICE, "cuda").args(words).output()?;
+        let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        // A panic on a thread of the device leaves the results right and memory allocated.
+        let passed = text.contains(&format!("{count} passed")) && !errors.contains("panicked at");
+        if !(output.status.success() && passed) {
+            return Err(format!("{}\n{text}\n{errors}", output.status).into());
+        }
     }
+    Ok(())
 }
 
 /// Maps in both layouts.
@@ -308,15 +321,15 @@ fn large_means(device: &Device) {
 }
 
 /// A block with every kind of reading: expansion, depthwise convolution, squeeze-excite, projection, shortcut.
-fn block(device: &Device) {
-    let channels = 8;
+/// An inverted residual block with everything that one can have.
+fn whole_block(channels: usize) -> InvertedResidualConfig {
     let squeeze = SqueezeExciteConfig {
         channels: 4 * channels,
         squeezed: channels,
         activation: Activation::Relu,
         gate: Activation::HardSigmoid,
     };
-    let config = InvertedResidualConfig {
+    InvertedResidualConfig {
         input: channels,
         expanded: 4 * channels,
         output: channels,
@@ -328,7 +341,36 @@ fn block(device: &Device) {
         shortcut: true,
         norm: BatchNormConfig::default(),
         padding: Padding::Symmetric,
+    }
+}
+
+/// What `docs/cuda-graphs.md` says: nothing in the layers keeps a step from being recorded and replayed. Where a device has no graphs,
+/// Burn runs the closure again.
+#[allow(unsafe_code)]
+fn recorded_block(device: &Device) {
+    let channels = 8;
+    let block = initialise(whole_block(channels).init(DropPath::default(), device), 3);
+    let ground = Ground::planes(device);
+    let x = ground.map(&random(&mut rng(8100), 2 * channels * 9 * 7), [2, channels, 9, 7]);
+    let weights = ground.map(&random(&mut rng(8101), 2 * channels * 9 * 7), [2, channels, 9, 7]);
+    let step = || {
+        let (y, _) = training(TrainingPass::whole_batch(2), || block.forward(x.clone()));
+        let grads = (y * weights.clone()).sum().backward();
+        block.depthwise.conv.weight.val().grad(&grads).expect("a gradient")
     };
+    let straight = vec(step());
+    let mut graph = capture(&device.clone().without_autodiff(), step);
+    assert_eq!(vec(graph.output().clone()), straight, "recorded otherwise than run");
+    // Only CUDA and HIP have graphs.
+    assert_eq!(graph.is_hardware(), format!("{:?}", device.as_dispatch()).to_lowercase().contains("cuda"));
+    // SAFETY: the block, the map and the weights live to the end of this function, and no other thread has them.
+    let replayed = unsafe { vec(graph.replay().clone()) };
+    assert_eq!(replayed, straight, "replayed otherwise than run");
+}
+
+fn block(device: &Device) {
+    let channels = 8;
+    let config = whole_block(channels);
     let values = random(&mut rng(8000), 4 * channels * 9 * 7);
     let weights = random(&mut rng(8001), values.len());
     let gradients = |ground: &Ground| {
