@@ -2,7 +2,9 @@
 //!
 //! A step is played through on paper: the forward pass makes and frees the tensors that the layers make and free, the
 //! backward pass walks Burn's gradient graph in Burn's order, then come the optimizer's update (old and new weights and
-//! moments side by side, as a step that fails must change nothing) and, on the CPU, the tensor that a checkpoint is writing. Nothing is fitted to measurements: what each operation holds is read from its source, Burn 0.22.1 and
+//! moments side by side, as a step that fails must change nothing) and, on the CPU, the tensor that a checkpoint is writing and
+//! the images that loader threads read meanwhile. What comes before and after the steps takes less: weights of a file are read into a
+//! network that has none of its own, and the best weights are judged when the state is gone. Nothing is fitted to measurements: what each operation holds is read from its source, Burn 0.22.1 and
 //! [`kindling_layers`], and `benchmarks/` says how close that comes. For CUDA no measurement stands behind it yet.
 
 mod backward;
