@@ -1,5 +1,5 @@
 //! A whole run on wgpu: whatever it finds, be it Vulkan in software, where compiling the kernels takes minutes. It is a test
-//! for the night; what runs there is tested always, operation by operation (`crates/layers/tests/cube.rs`).
+//! for the night; some of its operations are tested always, all of them by night (`crates/layers/tests/cube.rs`).
 
 use std::fs;
 use std::path::Path;

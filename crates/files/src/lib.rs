@@ -26,14 +26,23 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads a regular file of at most `most` bytes.
+/// Opens a regular file of at most `most` bytes; the file and how many it has.
 ///
 /// # Errors
-/// As [`open`], and [`io::ErrorKind::FileTooLarge`] beyond `most` bytes, before they are read.
-pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+/// As [`open`], and [`io::ErrorKind::FileTooLarge`] beyond `most` bytes.
+pub fn open_within(path: &Path, most: u64) -> io::Result<(File, u64)> {
     let file = open(path)?;
     let length = file.metadata()?.len();
     within(length, most)?;
+    Ok((file, length))
+}
+
+/// Reads a regular file of at most `most` bytes.
+///
+/// # Errors
+/// As [`open_within`], before anything is read.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let (file, length) = open_within(path, most)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length as usize).map_err(|_| io::ErrorKind::OutOfMemory)?;
     // One more, so that growth is seen.
@@ -79,6 +88,8 @@ mod tests {
         assert_eq!(read(&path, 5).expect("readable"), b"12345");
         assert_eq!(read_to_string(&path, 6).expect("readable"), "12345");
         assert_eq!(read(&path, 4).expect_err("too large").kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(open_within(&path, 4).expect_err("too large").kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(open_within(&path, 5).expect("readable").1, 5);
         fs::write(&path, [0xff]).expect("writable");
         assert_eq!(read_to_string(&path, 6).expect_err("no text").kind(), io::ErrorKind::InvalidData);
     }

@@ -127,8 +127,8 @@ impl GanRunConfig {
 /// A generator with the weights of a file.
 fn filled(generator: GanGenerator, path: &Path) -> Result<GanGenerator> {
     let name = || path.display().to_string();
-    let open = || files::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
-    let (length, mut file) = open().with_context(|| format!("reading {}", name()))?;
+    let opened = files::open_within(path, files::MAX_WEIGHTS_BYTES);
+    let (mut file, length) = opened.with_context(|| format!("reading {}", name()))?;
     let tensors = tensors::from_reader(&mut file, length).map_err(anyhow::Error::msg).with_context(name)?;
     parameters::write(generator, tensors).map_err(|mismatch| anyhow::anyhow!("{}: {mismatch}", name()))
 }
