@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::carve::{Member, carve_class, carve_groups};
 use crate::source::caught;
-use crate::{DataError, Dataset, Format, Image, OnBadSample, Part, Pictures, Source, Split, SplitBy, Task};
+use crate::{DataError, Dataset, Format, Image, OnBadSample, Part, Pictures, Preprocess, Source, Split, SplitBy, Task};
 
 /// How a folder, a manifest or shards are opened.
 #[derive(Clone)]
@@ -271,6 +271,12 @@ struct Files {
     entries: Vec<Entry>,
 }
 
+impl Files {
+    fn entry(&self, index: usize) -> Result<&Entry, DataError> {
+        self.entries.get(index).ok_or(DataError::OutOfRange { index, len: self.entries.len() })
+    }
+}
+
 impl Source for Files {
     fn len(&self) -> usize {
         self.entries.len()
@@ -293,9 +299,13 @@ impl Source for Files {
     }
 
     fn read(&self, index: usize) -> Result<Image, DataError> {
-        let len = self.entries.len();
-        let entry = self.entries.get(index).ok_or(DataError::OutOfRange { index, len })?;
+        let entry = self.entry(index)?;
         entry.format.read(&entry.part)
+    }
+
+    fn read_fitted(&self, index: usize, preprocess: &Preprocess) -> Result<Image, DataError> {
+        let entry = self.entry(index)?;
+        entry.format.read_fitted(&entry.part, preprocess)
     }
 
     fn name_of(&self, index: usize) -> String {

@@ -1,6 +1,6 @@
 //! Image files to [`Image`], within limits: a hostile header cannot make us allocate.
 
-use std::io::{Cursor, Read};
+use std::io::{BufRead, BufReader, Cursor, Read, Seek};
 use std::path::Path;
 
 use image::error::LimitErrorKind;
@@ -8,7 +8,8 @@ use image::{ColorType, DynamicImage, ImageDecoder, ImageError, ImageFormat, Imag
 use kindling_files as files;
 
 use crate::room::reserve;
-use crate::{DataError, Dataset, Image};
+use crate::samples::Samples;
+use crate::{DataError, Dataset, Image, Preprocess};
 
 /// The longest side of an image that is read, in pixels.
 pub const MAX_SIDE: u32 = 32_768;
@@ -43,21 +44,41 @@ pub struct Header {
 /// [`DataError::Io`], [`DataError::TooLarge`] (beyond [`MAX_SIDE`], [`MAX_PIXELS`] or [`MAX_FILE_BYTES`]) and
 /// [`DataError::Unreadable`] (unknown format, damaged or truncated), each with the path.
 pub fn read_image(path: &Path) -> Result<Image, DataError> {
+    read_as(path, None, Samples::into_image)
+}
+
+/// As [`read_image`], fitted. Floats are made of some rows at a time only.
+///
+/// # Errors
+/// As [`read_image`].
+pub(crate) fn read_fitted(path: &Path, preprocess: &Preprocess) -> Result<Image, DataError> {
+    read_as(path, Some(preprocess), |samples| preprocess.fit_samples(samples))
+}
+
+fn read_as(
+    path: &Path,
+    preprocess: Option<&Preprocess>,
+    make: impl FnOnce(Samples) -> Image,
+) -> Result<Image, DataError> {
     let start = read_bytes(path, HEADER_BYTES)?;
-    let of_file = file_bytes(path)?;
-    let needed = match bytes_to_decode(path, &start) {
-        Ok(needed) => needed + of_file,
+    let size = file_bytes(path)?;
+    let needed = match bytes_to_decode(path, &start, size, preprocess) {
         // The header lies farther behind, or there is none.
-        Err(DataError::Unreadable { .. }) => of_file,
-        Err(other) => return Err(other),
+        Err(DataError::Unreadable { .. }) if start.len() as u64 >= HEADER_BYTES => {
+            let held = reserve(path, size)?;
+            let whole = read_bytes(path, MAX_FILE_BYTES)?;
+            let needed = bytes_to_decode(path, &whole, size, preprocess)?;
+            drop((held, whole));
+            needed
+        }
+        result => result?,
     };
-    let held = reserve(path, needed)?;
-    let whole = if (start.len() as u64) < HEADER_BYTES { start } else { read_bytes(path, MAX_FILE_BYTES)? };
-    if needed > of_file {
-        return decode(path, &whole);
+    let _held = reserve(path, needed)?;
+    if is_jpeg(&start) {
+        return Ok(make(decode(path, &read_bytes(path, MAX_FILE_BYTES)?)?));
     }
-    drop(held);
-    decode_image(path, &whole)
+    let file = files::open(path).map_err(|cause| DataError::Io { path: path.to_owned(), cause })?;
+    Ok(make(samples_of(path, decoder_for(path, &start, BufReader::new(file))?)?))
 }
 
 /// As [`read_image`], from bytes that are called `path` in errors.
@@ -65,49 +86,78 @@ pub fn read_image(path: &Path) -> Result<Image, DataError> {
 /// # Errors
 /// As [`read_image`].
 pub fn decode_image(path: &Path, bytes: &[u8]) -> Result<Image, DataError> {
-    let _held = reserve(path, bytes_to_decode(path, bytes)?)?;
-    decode(path, bytes)
+    let _held = reserve(path, bytes_to_decode(path, bytes, 0, None)?)?;
+    Ok(decode(path, bytes)?.into_image())
 }
 
-/// What decoding takes at its fullest, by the header: what the decoder makes and works with, and the values as floats.
-fn bytes_to_decode(path: &Path, bytes: &[u8]) -> Result<u64, DataError> {
-    let decoder = decoder_for(path, bytes)?;
+/// As [`read_fitted`], from bytes that are called `path` in errors.
+///
+/// # Errors
+/// As [`read_image`].
+pub(crate) fn decode_fitted(path: &Path, bytes: &[u8], preprocess: &Preprocess) -> Result<Image, DataError> {
+    let _held = reserve(path, bytes_to_decode(path, bytes, 0, Some(preprocess))?)?;
+    Ok(preprocess.fit_samples(decode(path, bytes)?))
+}
+
+/// What reading a file of `size` bytes takes at its fullest, by its header: what the decoder makes and works with, and the
+/// floats that are made of it, of all of it unless it is fitted.
+fn bytes_to_decode(path: &Path, bytes: &[u8], size: u64, preprocess: Option<&Preprocess>) -> Result<u64, DataError> {
+    let decoder = decoder_for(path, bytes, Cursor::new(bytes))?;
     let (width, height) = decoder.dimensions();
     let channels = if decoder.color_type().has_color() { 3 } else { 1 };
-    let floats = u64::from(width) * u64::from(height) * channels * size_of::<f32>() as u64;
-    // Decoders of JPEG keep the planes of an image beside it.
-    let planes = if image::guess_format(bytes).ok() == Some(ImageFormat::Jpeg) { decoder.total_bytes() } else { 0 };
-    Ok(decoder.total_bytes() + planes + floats)
+    let header = Header { width: width as usize, height: height as usize, channels };
+    // The decoder of JPEG reads all of the file, which lies here as well, and keeps the planes of an image beside it.
+    let beside = if is_jpeg(bytes) { 2 * size + decoder.total_bytes() } else { 0 };
+    Ok(decoder.total_bytes() + beside + floats_of(header, preprocess))
 }
 
-/// What a loader's thread takes, at most, to read an image of 8 bits without compression: the file, what the decoder makes of it, and
-/// the values as floats, in bytes.
-pub fn decoding_bytes(header: Header) -> u64 {
+/// The floats that are made of an image while its samples are still there, in bytes.
+fn floats_of(header: Header, preprocess: Option<&Preprocess>) -> u64 {
     let Header { width, height, channels } = header;
-    (width * height * channels * (1 + 1 + size_of::<f32>())) as u64
+    let floats = preprocess
+        .map_or(width * height * channels, |preprocess| preprocess.floats_beside_samples(width, height, channels));
+    (floats * size_of::<f32>()) as u64
 }
 
-/// The most that reading a training image takes, in bytes, by the headers of up to 64 that are spread over the set. Samples
-/// that are no image file of their own do not count.
-pub fn largest_decoding_bytes(dataset: &Dataset) -> u64 {
+/// What a loader's thread takes to read an image of 8 bits and to fit it, in bytes: what the decoder makes of the file, and the
+/// floats of some rows.
+pub fn decoding_bytes(header: Header, preprocess: &Preprocess) -> u64 {
+    let Header { width, height, channels } = header;
+    (width * height * channels) as u64 + floats_of(header, Some(preprocess))
+}
+
+/// The most that reading a training image and fitting it takes, in bytes, by the headers of up to 64 that are spread over the
+/// set. Samples that are no image file of their own do not count.
+pub fn largest_decoding_bytes(dataset: &Dataset, preprocess: &Preprocess) -> u64 {
     const LOOKED_AT: usize = 64;
     let source = &dataset.train;
     let step = source.len().div_ceil(LOOKED_AT).max(1);
     let bytes = (0..source.len()).step_by(step).filter_map(|index| {
         let path = source.file(index)?;
         let start = read_bytes(path, HEADER_BYTES).ok()?;
-        Some(bytes_to_decode(path, &start).ok()? + file_bytes(path).ok()?)
+        bytes_to_decode(path, &start, file_bytes(path).ok()?, Some(preprocess)).ok()
     });
     bytes.max().unwrap_or(0)
 }
 
-fn decode(path: &Path, bytes: &[u8]) -> Result<Image, DataError> {
-    let decoder = decoder_for(path, bytes)?;
-    let decoded = DynamicImage::from_decoder(decoder).map_err(|error| name_error(path, error))?;
-    if image::guess_format(bytes).ok() == Some(ImageFormat::Jpeg) && !jpeg_is_complete(bytes) {
+/// Decodes bytes that hold a whole file.
+///
+/// # Errors
+/// As [`read_image`].
+pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Samples, DataError> {
+    let samples = samples_of(path, decoder_for(path, bytes, Cursor::new(bytes))?)?;
+    if is_jpeg(bytes) && !jpeg_is_complete(bytes) {
         return Err(unreadable(path, "the file ends before the image does"));
     }
-    to_image(path, decoded)
+    Ok(samples)
+}
+
+fn samples_of(path: &Path, decoder: impl ImageDecoder) -> Result<Samples, DataError> {
+    Samples::of(path, DynamicImage::from_decoder(decoder).map_err(|error| name_error(path, error))?)
+}
+
+fn is_jpeg(start: &[u8]) -> bool {
+    image::guess_format(start).ok() == Some(ImageFormat::Jpeg)
 }
 
 /// Reads the size and the channels of an image file without decoding its pixels.
@@ -125,7 +175,7 @@ pub fn read_header(path: &Path) -> Result<Header, DataError> {
 }
 
 pub(crate) fn header_of(path: &Path, bytes: &[u8]) -> Result<Header, DataError> {
-    let decoder = decoder_for(path, bytes)?;
+    let decoder = decoder_for(path, bytes, Cursor::new(bytes))?;
     let (width, height) = decoder.dimensions();
     let channels = match decoder.color_type() {
         ColorType::L8 | ColorType::La8 | ColorType::L16 | ColorType::La16 => 1,
@@ -160,17 +210,21 @@ fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
     Ok(bytes)
 }
 
-/// A decoder that has read the header and accepted its size.
-fn decoder_for<'a>(path: &Path, bytes: &'a [u8]) -> Result<impl ImageDecoder + 'a, DataError> {
-    let format = match image::guess_format(bytes) {
+/// A decoder that has read the header and accepted its size. The first bytes of the file tell its format.
+fn decoder_for<'a>(
+    path: &Path,
+    start: &[u8],
+    file: impl BufRead + Seek + 'a,
+) -> Result<impl ImageDecoder + 'a, DataError> {
+    let format = match image::guess_format(start) {
         Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Tiff)) => format,
-        _ if bytes.is_empty() => return Err(unreadable(path, "the file is empty")),
+        _ if start.is_empty() => return Err(unreadable(path, "the file is empty")),
         _ => return Err(unreadable(path, "it is not a PNG, JPEG or TIFF")),
     };
     let mut limits = Limits::default();
     // For PNG this is what its decoder allocates besides the image, whose size is checked below.
     limits.max_alloc = Some(if format == ImageFormat::Png { MAX_PNG_EXTRAS } else { MAX_DECODER_BYTES });
-    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    let mut reader = ImageReader::with_format(file, format);
     reader.limits(limits);
     let decoder = reader.into_decoder().map_err(|error| name_error(path, error))?;
 
@@ -202,38 +256,7 @@ fn jpeg_is_complete(bytes: &[u8]) -> bool {
     find_last([0xFF, 0xDA], 0).is_some_and(|scan| find_last([0xFF, 0xD9], scan).is_some())
 }
 
-fn to_image(path: &Path, decoded: DynamicImage) -> Result<Image, DataError> {
-    let (width, height) = (decoded.width() as usize, decoded.height() as usize);
-    let byte = |v: &u8| f32::from(*v) / 255.0;
-    let word = |v: &u16| f32::from(*v) / 65_535.0;
-    let (channels, pixels) = match &decoded {
-        DynamicImage::ImageLuma8(i) => (1, i.as_raw().iter().map(byte).collect()),
-        DynamicImage::ImageLumaA8(i) => (1, i.as_raw().iter().step_by(2).map(byte).collect()),
-        DynamicImage::ImageRgb8(i) => (3, i.as_raw().iter().map(byte).collect()),
-        DynamicImage::ImageRgba8(i) => (3, colours(i.as_raw()).map(byte).collect()),
-        DynamicImage::ImageLuma16(i) => (1, i.as_raw().iter().map(word).collect()),
-        DynamicImage::ImageLumaA16(i) => (1, i.as_raw().iter().step_by(2).map(word).collect()),
-        DynamicImage::ImageRgb16(i) => (3, i.as_raw().iter().map(word).collect()),
-        DynamicImage::ImageRgba16(i) => (3, colours(i.as_raw()).map(word).collect()),
-        DynamicImage::ImageRgb32F(i) => (3, i.as_raw().clone()),
-        DynamicImage::ImageRgba32F(i) => (3, colours(i.as_raw()).copied().collect::<Vec<f32>>()),
-        other => {
-            return Err(unreadable(path, &format!("pixels of type {:?} are not supported", other.color())));
-        }
-    };
-    let is_float = matches!(decoded, DynamicImage::ImageRgb32F(_) | DynamicImage::ImageRgba32F(_));
-    if is_float && !pixels.iter().all(|v| (0.0..=1.0).contains(v)) {
-        return Err(unreadable(path, "its floating point values lie outside 0 to 1"));
-    }
-    Ok(Image { width, height, channels, pixels })
-}
-
-/// The first three of every four values.
-fn colours<T>(rgba: &[T]) -> impl Iterator<Item = &T> {
-    rgba.chunks_exact(4).flat_map(|pixel| &pixel[..3])
-}
-
-fn unreadable(path: &Path, reason: &str) -> DataError {
+pub(crate) fn unreadable(path: &Path, reason: &str) -> DataError {
     DataError::Unreadable { path: path.to_owned(), reason: reason.to_owned() }
 }
 

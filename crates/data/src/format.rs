@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use kindling_files as files;
 
-use crate::{DataError, Image, read_header, read_image};
+use crate::decode::read_fitted;
+use crate::{DataError, Image, Preprocess, read_header, read_image};
 
 /// What counts as a picture, by name.
 const EXTENSIONS: [&str; 5] = ["png", "jpg", "jpeg", "tif", "tiff"];
@@ -27,6 +28,14 @@ pub trait Format: Send + Sync {
     /// # Errors
     /// Any [`DataError`] of files, with the path.
     fn read(&self, part: &Part) -> Result<Image, DataError>;
+
+    /// Reads an image that [`Format::list`] gave, and fits it.
+    ///
+    /// # Errors
+    /// Any [`DataError`] of files, with the path.
+    fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {
+        Ok(preprocess.fit_owned(self.read(part)?))
+    }
 
     /// Whether the images of a file are best read one after another.
     fn is_sequential(&self) -> bool {
@@ -73,6 +82,10 @@ impl Format for Pictures {
 
     fn read(&self, part: &Part) -> Result<Image, DataError> {
         read_image(&part.path)
+    }
+
+    fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {
+        read_fitted(&part.path, preprocess)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::folder::{Found, collect_images};
-use crate::{Augment, DataError, Dataset, Format, Image, Opening, Part, Source, Split, Task};
+use crate::{Augment, DataError, Dataset, Format, Image, Opening, Part, Preprocess, Source, Split, Task};
 
 /// Opens every image in a folder and in the folders in it, for tasks that need no classes. Where there are `train/`,
 /// `val/` and `test/` on top, these are the splits; a split that is missing is the training images. Every header is
@@ -64,6 +64,12 @@ struct Images {
     parts: Vec<(Part, Arc<dyn Format>)>,
 }
 
+impl Images {
+    fn part(&self, index: usize) -> Result<&(Part, Arc<dyn Format>), DataError> {
+        self.parts.get(index).ok_or(DataError::OutOfRange { index, len: self.parts.len() })
+    }
+}
+
 impl Source for Images {
     fn len(&self) -> usize {
         self.parts.len()
@@ -78,8 +84,13 @@ impl Source for Images {
     }
 
     fn read(&self, index: usize) -> Result<Image, DataError> {
-        let (part, format) = self.parts.get(index).ok_or(DataError::OutOfRange { index, len: self.parts.len() })?;
+        let (part, format) = self.part(index)?;
         format.read(part)
+    }
+
+    fn read_fitted(&self, index: usize, preprocess: &Preprocess) -> Result<Image, DataError> {
+        let (part, format) = self.part(index)?;
+        format.read_fitted(part, preprocess)
     }
 
     fn name_of(&self, index: usize) -> String {

@@ -34,6 +34,7 @@ mod order;
 mod preprocess;
 mod range;
 mod room;
+mod samples;
 mod sampling;
 pub mod shards;
 pub mod sheet;

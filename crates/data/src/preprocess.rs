@@ -5,12 +5,15 @@ use fast_image_resize::pixels::{F32, F32x3};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 use serde::{Deserialize, Serialize};
 
+use crate::samples::Samples;
 use crate::{Image, Normalisation, within};
 
 /// The longest side of an image that a network is fed, in pixels.
 const MOST_SIDE: usize = 1 << 14;
 /// The largest mean or standard deviation of values in `[0, 1]`, far above any that is of use.
 const MOST_VALUE: f32 = 1e3;
+/// Rows that floats are made of at a time. Filters go over four rows at once, so that a multiple of four gives the same bits.
+const STRIP: usize = 64;
 
 /// How an image becomes model input. Stored with a run, so that prediction does exactly the same.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
@@ -99,18 +102,56 @@ impl Preprocess {
     /// The image as `size` x `size` pixels of `channels` channels in `[0, 1]`, scaled up or down and never stretched;
     /// then padded or cropped.
     pub fn fit(&self, image: &Image) -> Image {
-        let (reference, target) = match self.fit {
-            Fit::Pad => (image.width.max(image.height), self.size),
-            Fit::Crop(shorter) => (image.width.min(image.height), shorter.max(self.size)),
-        };
-        let side = |pixels: usize| ((pixels * target) as f64 / reference.max(1) as f64).round().max(1.0) as usize;
-        let (width, height) = (side(image.width), side(image.height));
-        let scaled = if self.channels < image.channels {
+        let (width, height) = self.scaled(image.width, image.height);
+        self.place(if self.channels < image.channels {
             // The cheaper way round: fewer channels to scale.
             scale(&image.in_channels(self.channels), width, height, self.interpolation)
         } else {
-            scale(image, width, height, self.interpolation).into_channels(self.channels)
+            scale(image, width, height, self.interpolation)
+        })
+    }
+
+    /// [`Preprocess::fit`] of an image whose samples are not floats yet, with the same bits.
+    pub(crate) fn fit_samples(&self, samples: Samples) -> Image {
+        let (width, height) = self.scaled(samples.width, samples.height);
+        if width == samples.width {
+            return self.fit_owned(samples.into_image());
+        }
+        // What scales an image makes its rows shorter first, each by itself, and then fewer.
+        let channels = self.channels.min(samples.channels);
+        let mut short = Image { width, height: samples.height, channels, pixels: Vec::new() };
+        short.pixels.reserve_exact(width * samples.height * channels);
+        for first in (0..samples.height).step_by(STRIP) {
+            let rows = samples.rows(first, STRIP.min(samples.height - first)).into_channels(channels);
+            resample(&rows, width, rows.height, self.interpolation, &mut short.pixels);
+        }
+        drop(samples);
+        self.place(scale(&short, width, height, self.interpolation))
+    }
+
+    /// The most floats that [`Preprocess::fit_samples`] makes while the samples are still there.
+    pub(crate) fn floats_beside_samples(&self, width: usize, height: usize, channels: usize) -> usize {
+        let (to, _) = self.scaled(width, height);
+        if to == width {
+            return width * height * channels;
+        }
+        let strip = STRIP.min(height) * (width * channels + 2 * to * channels);
+        to * height * self.channels.min(channels) + strip
+    }
+
+    /// The size that an image is scaled to before it is padded or cropped.
+    fn scaled(&self, width: usize, height: usize) -> (usize, usize) {
+        let (reference, target) = match self.fit {
+            Fit::Pad => (width.max(height), self.size),
+            Fit::Crop(shorter) => (width.min(height), shorter.max(self.size)),
         };
+        let side = |pixels: usize| ((pixels * target) as f64 / reference.max(1) as f64).round().max(1.0) as usize;
+        (side(width), side(height))
+    }
+
+    /// What is left to do with a scaled image.
+    fn place(&self, scaled: Image) -> Image {
+        let scaled = scaled.into_channels(self.channels);
         let scaled = match self.percentiles {
             Some(shares) => stretch(scaled, shares),
             None => scaled,
@@ -201,16 +242,28 @@ pub(crate) fn scale(image: &Image, width: usize, height: usize, interpolation: I
     if (image.width, image.height) == (width, height) {
         return image.clone();
     }
-    let mut pixels = match image.channels {
-        1 => resample::<F32>(image, width, height, interpolation).iter().map(|pixel| pixel.0).collect::<Vec<f32>>(),
-        _ => resample::<F32x3>(image, width, height, interpolation).iter().flat_map(|pixel| pixel.0).collect(),
-    };
+    let mut pixels = Vec::with_capacity(width * height * image.channels);
+    resample(image, width, height, interpolation, &mut pixels);
     pixels.iter_mut().for_each(|value| *value = value.clamp(0.0, 1.0));
     Image { width, height, channels: image.channels, pixels }
 }
 
+/// Appends the values of the image at another size, which a cubic filter may put outside `[0, 1]`.
+fn resample(image: &Image, width: usize, height: usize, interpolation: Interpolation, values: &mut Vec<f32>) {
+    match image.channels {
+        1 => values.extend(resampled::<F32>(image, width, height, interpolation).pixels().iter().map(|pixel| pixel.0)),
+        _ => values
+            .extend(resampled::<F32x3>(image, width, height, interpolation).pixels().iter().flat_map(|pixel| pixel.0)),
+    }
+}
+
 /// The image is read where it lies: scans are large, and a copy of one in floats is larger.
-fn resample<P: PixelTrait>(image: &Image, width: usize, height: usize, interpolation: Interpolation) -> Vec<P> {
+fn resampled<P: PixelTrait>(
+    image: &Image,
+    width: usize,
+    height: usize,
+    interpolation: Interpolation,
+) -> TypedImage<'static, P> {
     let filter = match interpolation {
         Interpolation::Bilinear => FilterType::Bilinear,
         Interpolation::Bicubic => FilterType::CatmullRom,
@@ -223,7 +276,7 @@ fn resample<P: PixelTrait>(image: &Image, width: usize, height: usize, interpola
     Resizer::new()
         .resize_typed(&source, &mut target, &options)
         .expect("without a crop box any size can become any other");
-    target.pixels().to_vec()
+    target
 }
 
 /// The square in the middle of the image, half a pixel down and to the right if it cannot be the very middle.
@@ -254,6 +307,10 @@ fn pad(image: Image, size: usize) -> Image {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::path::Path;
+
+    use image::{DynamicImage, GrayAlphaImage, GrayImage, ImageBuffer, Rgb, RgbImage, RgbaImage};
+
     use super::*;
 
     fn to(size: usize, channels: usize) -> Preprocess {
@@ -315,6 +372,31 @@ mod tests {
         assert!(preprocess.fit(&darker).pixels.iter().zip(&fitted.pixels).all(|(a, b)| (a - b).abs() < 1e-4));
         let flat = Preprocess { percentiles: Some([0.01, 0.99]), ..to(8, 3) }.fit(&Image::filled(8, 8, 3, 0.7));
         assert!(flat.pixels.iter().all(|v| *v == 0.0));
+    }
+
+    #[test]
+    fn samples_are_fitted_to_the_bits_of_their_floats() {
+        let noise = |count: usize| (0..count).map(|v| ((v * 2_654_435_761) >> 7) as u8).collect::<Vec<u8>>();
+        let words = |count| noise(count).into_iter().map(|v| u16::from(v) * 257 + 3).collect::<Vec<u16>>();
+        let fits = [(Fit::Pad, 48), (Fit::Crop(70), 64), (Fit::Pad, 160)];
+        for (width, height) in [(301, 203), (97, 130), (64, 64), (63, 200), (160, 67), (1, 90), (500, 1)] {
+            let (w, h, count) = (width as u32, height as u32, width * height);
+            let images: [DynamicImage; 5] = [
+                GrayImage::from_raw(w, h, noise(count)).unwrap().into(),
+                GrayAlphaImage::from_raw(w, h, noise(count * 2)).unwrap().into(),
+                RgbImage::from_raw(w, h, noise(count * 3)).unwrap().into(),
+                RgbaImage::from_raw(w, h, noise(count * 4)).unwrap().into(),
+                ImageBuffer::<Rgb<u16>, _>::from_raw(w, h, words(count * 3)).unwrap().into(),
+            ];
+            for (image, (fit, size)) in images.iter().flat_map(|image| fits.map(|fit| (image, fit))) {
+                for (channels, interpolation) in [(1, Interpolation::Bilinear), (3, Interpolation::Bicubic)] {
+                    let preprocess = Preprocess { fit, interpolation, ..to(size, channels) };
+                    let samples = || Samples::of(Path::new("noise"), image.clone()).unwrap();
+                    let whole = preprocess.fit(&samples().into_image());
+                    assert_eq!(preprocess.fit_samples(samples()), whole, "{width}x{height} {:?}", image.color());
+                }
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use crate::{DataError, Image};
+use crate::{DataError, Image, Preprocess};
 
 /// Labelled images by index. Reading is independent of order and may happen on several threads at once.
 pub trait Source: Send + Sync {
@@ -54,6 +54,15 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// What kept it from being read, with its path.
     fn read(&self, index: usize) -> Result<Image, DataError>;
+
+    /// Reads a sample as a model is to see it, but for the normalisation: [`Preprocess::fit`] of [`Source::read`]. Where a file
+    /// holds whole numbers this takes less memory.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    fn read_fitted(&self, index: usize, preprocess: &Preprocess) -> Result<Image, DataError> {
+        Ok(preprocess.fit_owned(self.read(index)?))
+    }
 
     /// What people call the sample: a path, usually.
     fn name_of(&self, index: usize) -> String;

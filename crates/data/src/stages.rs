@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use kindling_files as files;
 
+use crate::decode::decode;
 use crate::source::guarded;
-use crate::{Augment, DataError, Draw, Preprocess, Source, decode_image};
+use crate::{Augment, DataError, Draw, Preprocess, Source};
 
 /// Time and bytes of one stage, over all images measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,18 +45,18 @@ pub fn measure_stages(
             // A file that is no picture is left to its source.
             let decoded = read.and_then(|(path, bytes)| {
                 let began = add(0, began, bytes.len());
-                let image = decode_image(path, &bytes).ok()?;
-                Some((image, add(1, began, bytes.len())))
+                let samples = decode(path, &bytes).ok()?;
+                Some((samples, add(1, began, bytes.len())))
             });
-            let (image, began) = match decoded {
-                Some(decoded) => decoded,
+            let (fitted, began) = match decoded {
+                Some((samples, began)) => (preprocess.fit_samples(samples), began),
                 None => {
                     let image = source.read(index)?;
                     let bytes = size_of_val(image.pixels.as_slice());
-                    (image, add(1, began, bytes))
+                    let began = add(1, began, bytes);
+                    (preprocess.fit_owned(image), began)
                 }
             };
-            let fitted = preprocess.fit_owned(image);
             let bytes = size_of_val(fitted.pixels.as_slice());
             let began = add(2, began, bytes);
             let changed = policy.apply(fitted, &Draw { seed: 0, epoch: 0, sample: index as u64, showing: 0 });

@@ -116,7 +116,7 @@ fn pictures(dataset: &Dataset, preprocess: &Preprocess, predictions: &[Predictio
     shown
         .into_iter()
         .map(|answer| {
-            let image = preprocess.fit(&dataset.test.read(answer.sample)?);
+            let image = dataset.test.read_fitted(answer.sample, preprocess)?;
             Ok(SamplePicture {
                 png: png_of(&image, PICTURE_SIDE)?,
                 name: dataset.test.name_of(answer.sample),

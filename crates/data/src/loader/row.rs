@@ -67,7 +67,7 @@ impl Loader {
     fn show(&self, draw: &Draw, policy: &Policy, write: &mut impl FnMut(&Image)) -> Result<(), DataError> {
         let index = draw.sample as usize;
         guarded(self.source.as_ref(), index, || {
-            let fitted = self.config.preprocess.fit_owned(self.source.read(index)?);
+            let fitted = self.source.read_fitted(index, &self.config.preprocess)?;
             write(&policy.apply(fitted, draw));
             Ok(())
         })

@@ -20,7 +20,8 @@ pub use pack::{Packed, pack};
 
 use self::index::{Index, Sample, file_name};
 use crate::assemble::{Entry, Listed, assemble};
-use crate::{DataError, Format, Image, Opened, Opening, Part, Split, Task, decode_image};
+use crate::decode::decode_fitted;
+use crate::{DataError, Format, Image, Opened, Opening, Part, Preprocess, Split, Task, decode_image};
 
 /// Whether a folder holds shards, or folders of splits that do.
 pub fn are_in(folder: &Path) -> bool {
@@ -149,6 +150,18 @@ struct Shards {
     places: BTreeMap<PathBuf, Vec<(String, u64, u64)>>,
 }
 
+impl Shards {
+    /// What a sample is called, and its file.
+    fn bytes_of(&self, part: &Part) -> Result<(PathBuf, Vec<u8>), DataError> {
+        let place = self.places.get(&part.path).and_then(|places| places.get(part.frame?));
+        let (key, offset, length) = place.ok_or_else(|| DataError::Shard {
+            path: part.path.clone(),
+            reason: format!("it has no sample {:?}", part.frame),
+        })?;
+        Ok((part.path.join(key), read_range(&part.path, *offset, *length)?))
+    }
+}
+
 impl Format for Shards {
     fn claims(&self, path: &Path) -> bool {
         self.places.contains_key(path)
@@ -159,12 +172,13 @@ impl Format for Shards {
     }
 
     fn read(&self, part: &Part) -> Result<Image, DataError> {
-        let place = self.places.get(&part.path).and_then(|places| places.get(part.frame?));
-        let (key, offset, length) = place.ok_or_else(|| DataError::Shard {
-            path: part.path.clone(),
-            reason: format!("it has no sample {:?}", part.frame),
-        })?;
-        decode_image(&part.path.join(key), &read_range(&part.path, *offset, *length)?)
+        let (name, bytes) = self.bytes_of(part)?;
+        decode_image(&name, &bytes)
+    }
+
+    fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {
+        let (name, bytes) = self.bytes_of(part)?;
+        decode_fitted(&name, &bytes, preprocess)
     }
 
     fn is_sequential(&self) -> bool {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use kindling_data::{Header, decoding_bytes};
+use kindling_data::{Header, Normalisation, Preprocess, decoding_bytes};
 use kindling_layers::trace::Trace;
 use kindling_layers::{Freeze, Precision};
 use kindling_memory::planner::{
@@ -145,12 +145,16 @@ impl Args {
             ema: self.ema,
             freeze: self.freeze,
             workers: self.workers,
-            decoding: self
-                .source_size
-                .map_or(0, |side| decoding_bytes(Header { width: side, height: side, channels: self.channels })),
+            decoding: self.source_size.map_or(0, |side| self.decoding(side)),
             target: self.target()?,
             element_bytes: precision.bytes(),
         })
+    }
+
+    /// What reading a square image of this side takes.
+    fn decoding(&self, side: usize) -> u64 {
+        let preprocess = Preprocess::padded(self.image_size, self.channels, Normalisation::identity(self.channels));
+        decoding_bytes(Header { width: side, height: side, channels: self.channels }, &preprocess)
     }
 
     fn trace(&self, model: &Model) -> Result<Trace> {

@@ -172,7 +172,7 @@ impl Predictor {
     }
 
     fn probabilities(&self, format: &dyn kindling_data::Format, part: &Part) -> Result<Vec<f64>> {
-        let images = self.preprocess.apply(&format.read(part)?);
+        let images = self.preprocess.to_tensor(&format.read_fitted(part, &self.preprocess)?);
         let shape = [1, self.preprocess.channels, self.preprocess.size, self.preprocess.size];
         let batch = HostBatch { images, shape, labels: vec![0], samples: vec![0], ..HostBatch::default() };
         let found = predict(&self.network, &batch, 0..1, &self.device, self.precision, self.task)?.pop();

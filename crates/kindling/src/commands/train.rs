@@ -282,7 +282,7 @@ impl Args {
             Beginning::Resumed => (config.network(&device)?, None, true),
         };
         let parameters = parameters::count(&network);
-        let decoding = largest_decoding_bytes(dataset);
+        let decoding = largest_decoding_bytes(dataset, &config.data.preprocess);
         let setup = Setup {
             model_name: &config.model.name,
             note: note(&config),
