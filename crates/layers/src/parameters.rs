@@ -16,6 +16,24 @@ pub(crate) fn zeros_when_read<const D: usize>(shape: [usize; D], device: &Device
     Param::uninitialized(ParamId::new(), make, device.clone(), true, Shape::from(shape))
 }
 
+/// The model without its numbers: nothing of it is on a device, and [`write`] fills it again. Whoever looks at a tensor before
+/// finds zeros.
+pub fn emptied<M: Module>(model: M) -> M {
+    struct Empty;
+    impl ModuleMapper for Empty {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            let (id, device, shape) = (param.id, param.lazy_device(), param.lazy_shape());
+            let trains = param.is_initialized() && param.val().is_require_grad();
+            let make = {
+                let shape = shape.clone();
+                move |device: &Device, trains: bool| Tensor::zeros(shape, device).set_require_grad(trains)
+            };
+            Param::uninitialized(id, make, device, trains, shape)
+        }
+    }
+    model.map(&mut Empty)
+}
+
 /// Whether a tensor of this name is state rather than a parameter.
 pub fn is_state(name: &str) -> bool {
     name.ends_with("running_mean") || name.ends_with("running_var")
@@ -296,6 +314,11 @@ pub fn write<M: Module>(model: M, mut tensors: BTreeMap<String, TensorData>) -> 
         }
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             let Some(data) = self.tensors.remove(&self.path.to_string()) else { return param };
+            if !param.is_initialized() {
+                // What nobody has looked at need not be made to be replaced.
+                let (id, new) = (param.id, Tensor::from_data(data, &param.lazy_device()));
+                return param.transform_for_load(new, id);
+            }
             param.map(|old| {
                 let new = Tensor::from_data(data, &old.device());
                 if old.is_require_grad() { new.require_grad() } else { new }

@@ -72,6 +72,12 @@ pub(super) fn multiply(
     product(target, stride, mode, left, right, parallelism);
 }
 
+/// What each thread that multiplies matrices keeps to pack its factors into, in bytes: as much as the machine's second level of
+/// cache holds, by the source of `gemm-common` 0.19.0.
+pub fn packing_bytes() -> u64 {
+    gemm_common::cache::CACHE_INFO[1].cache_bytes as u64
+}
+
 /// # Safety argument
 /// `gemm` reads `left` and `right` at `row * strides[0] + column * strides[1]` for rows and columns of their shapes and
 /// writes `target` at `row * stride + column`. [`multiply`] has asserted that the last of each lies in its slice, and

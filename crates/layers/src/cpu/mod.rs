@@ -48,6 +48,7 @@ use values::{dims, tensor, values};
 use crate::ops::{self, Convolution, MapOps, Places};
 
 pub use adamw::{AdamWStep, adamw};
+pub use gemm::packing_bytes;
 pub use scratch::ConvScratch;
 
 /// What the CPU device alone can do.

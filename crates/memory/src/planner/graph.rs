@@ -81,6 +81,10 @@ pub(super) struct Graph {
     pub(super) weights: u64,
     /// Elements of the running statistics that a step moves: not those of frozen layers.
     pub(super) statistics: u64,
+    /// Elements of the largest tensor, whether it trains or not.
+    pub(super) largest: u64,
+    /// How many tensors the network has, running statistics included.
+    pub(super) tensors: u64,
 }
 
 impl Graph {
@@ -95,14 +99,18 @@ impl Graph {
         let mut levels = vec![0; maps.len()];
         let mut wants_gradient = vec![false; maps.len()];
         let mut nodes: Vec<Node> = Vec::with_capacity(trace.layers.len());
-        let (mut weights, mut statistics) = (0, 0);
+        let (mut weights, mut statistics, mut largest, mut count) = (0, 0, 0, 0);
         for (layer, described) in trace.layers.iter().enumerate() {
             let output = layer + 1;
             let place = place_of(&described.name);
             let frozen = is_frozen(place, freeze);
+            let tensors = tensors_of(described);
             weights += described.params;
+            largest = tensors.iter().copied().fold(largest, u64::max);
+            count += tensors.len() as u64;
             if matches!(described.op, Op::BatchNorm { .. }) {
                 weights += described.params; // mean and variance beside scale and shift
+                count += 2;
                 statistics += if frozen { 0 } else { described.params };
             }
             if let Some(norm) = nodes.last_mut()
@@ -115,7 +123,7 @@ impl Graph {
                 continue;
             }
             let kind = kind_of(described);
-            let params = if frozen { Vec::new() } else { tensors_of(described) };
+            let params = if frozen { Vec::new() } else { tensors };
             let before = described.inputs.iter().map(|input| levels[*input]).max().unwrap_or(0);
             levels[output] = before + 1;
             let wants = !frozen && (!params.is_empty() || described.inputs.iter().any(|input| wants_gradient[*input]));
@@ -133,7 +141,7 @@ impl Graph {
                 again: described.again,
             });
         }
-        Self { nodes, maps, wants_gradient, weights, statistics }
+        Self { nodes, maps, wants_gradient, weights, statistics, largest, tensors: count }
     }
 
     /// The same as own operations run it: maps that are only read are not made.
@@ -145,6 +153,11 @@ impl Graph {
             levels[node.output] = node.level;
         }
         self
+    }
+
+    /// Whether anything but the classifier trains.
+    pub(super) fn trains_filters(&self) -> bool {
+        self.nodes.iter().any(|node| !node.params.is_empty() && node.kind != Kind::Linear)
     }
 
     /// Elements of the tensors that train, in the order of the network.

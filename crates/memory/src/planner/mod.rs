@@ -4,8 +4,8 @@
 //! backward pass walks Burn's gradient graph in Burn's order, then come the optimizer's update (old and new weights and
 //! moments side by side, as a step that fails must change nothing) and, on the CPU, the tensor that a checkpoint is writing and
 //! the images that loader threads read meanwhile. What comes before and after the steps takes less: weights of a file are read into a
-//! network that has none of its own, and the best weights are judged when the state is gone. Nothing is fitted to measurements: what each operation holds is read from its source, Burn 0.22.1 and
-//! [`kindling_layers`], and `benchmarks/` says how close that comes. For CUDA no measurement stands behind it yet.
+//! network that has none of its own, and the best weights are judged when the state is gone. What each operation holds is read from its source, Burn 0.22.1 and
+//! [`kindling_layers`]; only what a tensor takes beside its numbers was measured, over the registry. `benchmarks/` says how close that comes. For CUDA no measurement stands behind it yet.
 
 mod backward;
 mod cuda;

@@ -1,5 +1,7 @@
 //! What lives besides the passes: the network, the optimizer and the images; the update, and what a checkpoint copies.
 
+use kindling_layers::packing_bytes;
+
 use super::graph::Graph;
 use super::ledger::{Ledger, Part};
 use super::{Moment, OptimizerKind, Situation, Target};
@@ -10,9 +12,18 @@ pub(super) const WEIGHT_BYTES: u64 = 4;
 /// What the command holds on the CPU besides tensors and images: Burn's graph and tables, the log, names.
 const PROCESS: u64 = 1 << 19;
 
-/// What a thread that multiplies matrices keeps to pack its operands into (the `gemm` crate); the trainer's own thread
-/// is one more.
-const PACKING: u64 = 1 << 20;
+/// What a tensor takes beside its numbers: shape, strides, places that count who refers to it.
+const TENSOR: u64 = 512;
+
+/// What a network's tensor takes beyond that: the parameter around it, and its node in the gradient graph.
+const PARAMETER: u64 = 1024;
+
+/// What all tensors of a network, its average and its optimizer take beside their numbers (CPU).
+fn around(graph: &Graph, situation: &Situation) -> u64 {
+    let networks = if situation.ema { 2 } else { 1 };
+    let moments = graph.trained().count() as u64 * situation.optimizer.moments();
+    networks * graph.tensors * (TENSOR + PARAMETER) + moments * TENSOR
+}
 
 fn weights(graph: &Graph, situation: &Situation) -> u64 {
     graph.weights * WEIGHT_BYTES * if situation.ema { 2 } else { 1 }
@@ -40,7 +51,9 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
         // The batch in use, and of each loader thread one that waits and one that it just made.
         let loaders = situation.workers.max(1) as u64;
         let of_loaders = (1 + 2 * loaders) * host_batch(graph, situation) + loaders * situation.decoding;
-        ledger.add(Part::Overhead, PROCESS + PACKING * (threads as u64 + 1) + of_loaders);
+        // The trainer's own thread multiplies as well, for the gradients of filters.
+        let packers = threads as u64 + u64::from(graph.trains_filters());
+        ledger.add(Part::Overhead, PROCESS + around(graph, situation) + packing_bytes() * packers + of_loaders);
     }
 }
 
@@ -48,13 +61,13 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
 pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     ledger.moment = Moment::Update;
     // New numbers for each weight: itself and its moments. Its gradient goes away with it. In between Burn's AdamW holds
-    // both corrected moments and SGD what it will subtract; on the CPU AdamW goes over the weights once.
+    // both corrected moments and SGD what it will subtract; on the CPU AdamW goes over the weights once, and the gradient is
+    // there to the end.
     let (made, scratch) = match situation.optimizer {
-        OptimizerKind::AdamW if matches!(situation.target, Target::Cpu { .. }) => (3, 0),
+        OptimizerKind::AdamW if matches!(situation.target, Target::Cpu { .. }) => (3, 1),
         OptimizerKind::AdamW => (3, 2),
         OptimizerKind::Sgd { momentum } => (1 + u64::from(momentum), 1),
     };
-    let largest = graph.trained().max().unwrap_or(0) * WEIGHT_BYTES;
     for elements in graph.trained() {
         let bytes = elements * WEIGHT_BYTES;
         ledger.add(Part::Workspace, (made - 1 + scratch) * bytes);
@@ -62,19 +75,22 @@ pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut L
         ledger.add(Part::Workspace, bytes);
         ledger.remove(Part::Workspace, scratch * bytes);
     }
-    // The new running statistics, the new average, and squares of the largest tensor, whose sum is read to see that all
-    // of it is there.
+    // The new running statistics and the new average.
     let average = if situation.ema { graph.weights } else { 0 };
     ledger.add(Part::Workspace, (graph.statistics + average) * WEIGHT_BYTES);
-    ledger.burst(largest);
+    if matches!(situation.target, Target::Cpu { .. }) {
+        ledger.add(Part::Workspace, around(graph, situation));
+    }
     let live = ledger.live(Part::Workspace);
     ledger.remove(Part::Workspace, live);
 
     if matches!(situation.target, Target::Cpu { .. }) {
         ledger.moment = Moment::Checkpoint;
-        // The batch that was trained on is gone. One tensor after the other is read and written: of a parameter all moments.
+        // The batch that was trained on is gone. One tensor after the other is read and written, frozen ones as well: of a
+        // parameter all moments. Burn copies what it reads, and then to where numbers are aligned.
         ledger.remove(Part::Overhead, host_batch(graph, situation));
-        let largest = graph.trained().max().unwrap_or(0) * WEIGHT_BYTES;
-        ledger.burst(largest * situation.optimizer.moments().max(1));
+        let moments = situation.optimizer.moments();
+        let trained = graph.trained().max().unwrap_or(0) * if moments > 0 { moments + 1 } else { 0 };
+        ledger.burst(trained.max(2 * graph.largest) * WEIGHT_BYTES);
     }
 }
