@@ -27,8 +27,8 @@ pub use optional::{Optional, Test, run_optional, run_optional_and_nightly};
 pub use pictures::{CLASSES, picture, picture_folder};
 pub use run::{Started, checkpoints, events, files_differ, json_of, losses, step_numbers, steps, toml_value};
 pub use same::{
-    Apart, FIRST_STEP, GRADIENTS, ONE_STEP, STILL, assert_near, assert_same_bits, first_step_apart, gradients_apart,
-    resume, same_bits, same_scores, steps_apart,
+    Apart, FIRST_STEP, GRADIENTS, ONE_STEP, STILL, assert_near, assert_same_bits, first_step_apart, first_steps_apart,
+    gradients_apart, parted_at, resume, same_bits, same_scores, steps_apart,
 };
 pub use short_run::{SHORT_STEPS, ShortRuns};
 pub use tensors::{Stored, Tensors, read_tensors, write_tensors};

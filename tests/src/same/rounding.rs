@@ -135,7 +135,18 @@ impl fmt::Display for Apart {
 /// # Panics
 /// If one of them has no log.
 pub fn steps_apart(run: &Path, other: &Path) -> Result<(f64, f64), String> {
-    let (mine, others) = (numbered(run), numbered(other));
+    first_steps_apart(run, other, usize::MAX)
+}
+
+/// [`steps_apart`] of no more than the first `count` steps.
+///
+/// # Errors
+/// As there.
+///
+/// # Panics
+/// If one of them has no log.
+pub fn first_steps_apart(run: &Path, other: &Path, count: usize) -> Result<(f64, f64), String> {
+    let [mine, others] = [run, other].map(|run| numbered(run).into_iter().take(count).collect::<Vec<_>>());
     let place = |event: &Value| (event["event"].to_string(), event["step"].as_u64(), event["lr"].as_f64());
     if mine.is_empty() || mine.iter().map(place).ne(others.iter().map(place)) {
         return Err("their steps are not the same".into());
@@ -189,6 +200,18 @@ pub fn first_step_apart(run: &Path, other: &Path) -> Result<(f64, f64), String> 
         }
     }
     Err("every step was computed in the same micro-batches".into())
+}
+
+/// The first step that two runs computed in other micro-batches: how many steps come before it, and the micro-batch of `run`.
+/// `None` if there is no such step.
+///
+/// # Panics
+/// If one of them has no log.
+pub fn parted_at(run: &Path, other: &Path) -> Option<(usize, u64)> {
+    let (mine, others) = (numbered(run), numbered(other));
+    let micro_batches = mine.iter().zip(&others).map(|(mine, others)| (&mine["micro_batch"], &others["micro_batch"]));
+    let (before, (micro_batch, _)) = micro_batches.enumerate().find(|(_, (mine, others))| mine != others)?;
+    Some((before, micro_batch.as_u64()?))
 }
 
 /// How far the gradients of one step are apart, as a share of the gradient's norm, in the tensor where they are furthest
