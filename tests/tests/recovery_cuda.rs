@@ -2,7 +2,7 @@
 //! losses. Nothing is injected into Kindling here: it is the driver's answer that it meets (on the stand-in for CUDA).
 
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use kindling_tests::{
     Outcome, ShortRuns, Started, Test, cuda_on_cpu, events, json_of, losses, run_optional_and_nightly, same_bits,
@@ -30,7 +30,9 @@ fn refused_at(places: impl IntoIterator<Item = u64>) -> String {
 
 fn a_run_that_is_refused_memory_in_its_steps_ends_with_the_same_losses() {
     let runs = ShortRuns::new();
-    let undisturbed = runs.undisturbed();
+    let mut command = runs.train("undisturbed");
+    command.env("CUDASIM_STATS", runs.path("stats"));
+    let undisturbed = Started::new(command, &runs.path("undisturbed"));
     // The first ten allocations or so hold the weights and what the warm-up makes, five more what the first step makes. Once one
     // is refused, the next ones are those of the state, which moves out of the way.
     let disturbed = [("first", refused_at([11, 14, 20])), ("second", refused_at([16]))].map(|(name, faults)| {
@@ -45,6 +47,29 @@ fn a_run_that_is_refused_memory_in_its_steps_ends_with_the_same_losses() {
         let told = same_losses(&undisturbed, &run).unwrap_or_else(|difference| panic!("{difference}"));
         println!("{recovered:?}: {told}");
     }
+    // And a card that has four fifths of what the run took on a large one.
+    let peak = peak_of(&runs.path("stats"));
+    let small = small_card(&runs, "small", peak * 4 / 5);
+    let run = ShortRuns::finished(Started::new(small, &runs.path("small")));
+    assert!(!recoveries(&run).is_empty(), "{peak} bytes are not what it takes");
+    let told = same_losses(&undisturbed, &run).unwrap_or_else(|difference| panic!("{difference}"));
+    println!("on four fifths of {peak} bytes: {told}");
+    // What it tells of its memory is what the driver gave away.
+    let told = json_of(&run.join("metrics.json"))["peak_memory_bytes"].as_u64().expect("a number of bytes");
+    let taken = peak_of(&runs.path("small-stats"));
+    assert!(taken.abs_diff(told) * 20 <= taken, "{told} bytes are told, {taken} were taken");
+}
+
+/// The command on a card of so many bytes, which counts in `NAME-stats`.
+fn small_card(runs: &ShortRuns, name: &str, bytes: u64) -> Command {
+    let mut command = runs.train(name);
+    command.env("CUDASIM_MEMORY", bytes.to_string()).env("CUDASIM_STATS", runs.path(&format!("{name}-stats")));
+    command
+}
+
+/// The most bytes that the driver gave away, by its counters.
+fn peak_of(stats: &Path) -> u64 {
+    json_of(stats)["peak"].as_u64().expect("the stand-in counts bytes")
 }
 
 fn each_allocation_may_be_refused() {

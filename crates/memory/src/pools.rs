@@ -12,8 +12,7 @@ pub(crate) struct Pools {
     pub(crate) in_use: u64,
     /// Pages, in use or kept for later.
     pub(crate) reserved: u64,
-    /// The most that `reserved` can have been since pages were last given back on request: while pages grow, those of a
-    /// former size go back as they empty.
+    /// The most that `reserved` can have been: while pages grow, those of a former size go back as they empty.
     pub(crate) high_water: u64,
 }
 
@@ -48,12 +47,19 @@ mod cube {
     pub(crate) fn pools(device: &Device) -> Option<Pools> {
         let report = client(device)?.memory_report(MemoryScope::Device);
         let mut pools = Pools::default();
+        let mut apart = 0;
         for stream in &report.streams {
             for pool in stream.pools.dynamic.iter().chain([&stream.pools.persistent]) {
                 pools.in_use += pool.usage.bytes_in_use;
                 pools.reserved += pool.usage.bytes_reserved;
                 pools.high_water += most(pool);
             }
+            apart += stream.pools.persistent.usage.bytes_reserved;
+        }
+        // Once tensors have allocations of their own, pages went back for them: their most and these never were there together.
+        // Such allocations are kept when they are free, so that what is reserved now is the most of the step before.
+        if apart > 0 {
+            pools.high_water = pools.reserved;
         }
         Some(pools)
     }

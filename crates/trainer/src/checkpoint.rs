@@ -59,6 +59,9 @@ pub(crate) trait Kept: Sized {
         Ok(stored)
     }
 
+    /// This without its numbers, of which none is on a device until it is restored.
+    fn emptied(&self) -> Self;
+
     /// This with a stored state.
     ///
     /// # Errors
@@ -72,6 +75,10 @@ pub(crate) trait Kept: Sized {
 impl<M: Module> Kept for Learner<M> {
     fn parts(&self) -> Result<Parts<'_>, String> {
         Ok(Learner::parts(self, ""))
+    }
+
+    fn emptied(&self) -> Self {
+        Learner::emptied(self)
     }
 
     fn restored(self, mut stored: Stored, device: &Device) -> Result<Self, String> {
@@ -100,9 +107,14 @@ impl Snapshot {
     /// # Errors
     /// What the device says.
     pub(crate) fn of<L: Kept>(state: &TrainState<L>, log: LogMark) -> Result<Self, TrainError> {
-        let progress = state.progress.clone();
-        let stored = state.learner.store().map_err(|text| TrainError::of_device(Some(progress.step), 0, &text))?;
-        Ok(Self { stored, policy: state.policy.clone(), loss_scale: state.loss_scale, progress, log })
+        let lost = |text: String| TrainError::of_device(Some(state.progress.step), 0, &text);
+        Ok(Self::with(state.learner.store().map_err(lost)?, state, log))
+    }
+
+    /// A state whose learner is in host memory already.
+    pub(crate) fn with<L>(stored: Stored, state: &TrainState<L>, log: LogMark) -> Self {
+        let TrainState { policy, loss_scale, progress, .. } = state;
+        Self { stored, policy: policy.clone(), loss_scale: *loss_scale, progress: progress.clone(), log }
     }
 }
 

@@ -3,7 +3,6 @@
 mod journal;
 mod keep;
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -14,12 +13,12 @@ use kindling_layers::Classifier;
 use kindling_memory::{Meter, has_pages};
 use kindling_runs::{BadSamples, Event, EventLog, RunDir};
 
-use crate::checkpoint::{Checkpoints, Kept};
+use crate::checkpoint::Checkpoints;
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::evaluate::{Inference, evaluate, samples_at_once};
 use crate::fault::Faults;
-use crate::host_copy::{HostCopy, separate};
+use crate::host_copy::{HostCopy, Movable};
 use crate::learner::Learner;
 use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
@@ -294,24 +293,27 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let lr = self.schedule.rate(step);
         let Self { engine, state, setup, .. } = self;
         let device = &setup.device;
-        let learner = RefCell::new(&mut state.learner);
+        let alone = state.policy.has_own_allocations();
+        let learner = Movable::new(&mut state.learner, device, step, alone);
         let (mut recoveries, mut used) = (Vec::new(), None);
         let outcome = carry_out(
             &state.policy,
             device,
-            || {
-                let mut learner = learner.borrow_mut();
-                learner.make_room(device);
-                separate(&mut **learner, device);
-            },
+            || learner.make_room(),
             |recovery| recoveries.push(recovery.clone()),
             |plan| {
                 used = Some(*plan);
-                let learner = learner.borrow();
-                let computed = engine.compute(&learner, batch, plan, step, lr, state.loss_scale.factor());
-                computed.map_err(|error| error.with_use(|| learner.in_use(device)))
+                learner.attempt(|learner| {
+                    let computed = engine.compute(learner, batch, plan, step, lr, state.loss_scale.factor());
+                    computed.map_err(|error| error.with_use(|| learner.in_use(device)))
+                })
             },
         );
+        let stranded = learner.into_stranded();
+        if let Some((stored, lost)) = stranded {
+            self.host_copy.take_over(stored, &self.state, &self.journal.log);
+            return Err(lost);
+        }
         self.tell("training", recoveries, observer)?;
         let seconds = started.elapsed().as_secs_f64();
         self.state.progress.waiting_seconds += waiting_seconds;

@@ -5,6 +5,7 @@
 //! after every step would cost too much, so it may take one part in a hundred of the time; the few steps after it are computed
 //! again, with the same result. It takes as much host memory as a checkpoint takes on disk. A run on the CPU needs none.
 
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
@@ -16,6 +17,7 @@ use crate::checkpoint::{Checkpoints, Kept, Snapshot};
 use crate::error::TrainError;
 use crate::recovery::make_room;
 use crate::state::TrainState;
+use crate::stored::Stored;
 
 /// Seconds that must pass for each second that copying takes.
 const RARENESS: f64 = 100.0;
@@ -53,6 +55,11 @@ impl HostCopy {
         (self.taken, self.seconds) = (Instant::now(), began.elapsed().as_secs_f64());
     }
 
+    /// Takes the only copy of a state that there is.
+    pub(crate) fn take_over<L>(&mut self, stored: Stored, state: &TrainState<L>, log: &EventLog) {
+        self.newest = Some(Snapshot::with(stored, state, log.mark()));
+    }
+
     /// The end of a run whose step `step` was committed: where that step could not be saved, the copy is, and what ended the run
     /// was the loss of the device. Returns the error, which says what is saved, and the event to tell of.
     pub(crate) fn rescue(
@@ -85,24 +92,88 @@ fn is_due(since: f64, seconds: f64) -> bool {
     since >= RARENESS * seconds
 }
 
-/// Moves a learner out of pages that it shares with what a step makes, so that they can be given back: through the host,
-/// into allocations of its own. If that fails, or is not the same to the bit, it stays where it is.
-pub(crate) fn separate<L: Kept + Clone>(learner: &mut L, device: &Device) {
-    if !has_pages(device) {
-        return;
+/// A learner while a step is tried on it. When memory is short on a device with pages it moves out of those that it shares
+/// with what a step makes, once a step, so that they can be given back.
+pub(crate) struct Movable<'a, L> {
+    learner: RefCell<&'a mut L>,
+    device: &'a Device,
+    step: u64,
+    moved: Cell<bool>,
+    /// The state, if the device does not take it back.
+    stranded: RefCell<Option<Stored>>,
+}
+
+impl<'a, L: Kept + Clone> Movable<'a, L> {
+    /// A learner before step `step`; `alone` says that its tensors share no pages.
+    pub(crate) fn new(learner: &'a mut L, device: &'a Device, step: u64, alone: bool) -> Self {
+        let moved = Cell::new(alone || !has_pages(device));
+        Self { learner: RefCell::new(learner), device, step, moved, stranded: RefCell::default() }
     }
-    let moving = || -> Result<L, String> {
-        let stored = learner.store()?;
-        let moved = with_own_allocations(device, || {
-            catch_unwind(AssertUnwindSafe(|| learner.clone().restored(stored.clone(), device)))
-        });
-        let moved = moved.map_err(|_| "it does not fit twice".to_string())??;
+
+    /// Tries a step.
+    ///
+    /// # Errors
+    /// Its own, and [`TrainError::DeviceLost`] once the state is on the host alone.
+    pub(crate) fn attempt<T>(&self, compute: impl FnOnce(&L) -> Result<T, TrainError>) -> Result<T, TrainError> {
+        if self.stranded.borrow().is_some() { Err(self.lost()) } else { compute(&self.learner.borrow()) }
+    }
+
+    /// Gives back what a try has left behind.
+    pub(crate) fn make_room(&self) {
+        if self.stranded.borrow().is_some() {
+            return;
+        }
+        let mut learner = self.learner.borrow_mut();
+        learner.make_room(self.device);
+        if !self.moved.replace(true) {
+            *self.stranded.borrow_mut() = separate(&mut **learner, self.device).err();
+            make_room(self.device);
+        }
+    }
+
+    /// The state before the step, if it is on the host alone, and the error that this is.
+    pub(crate) fn into_stranded(self) -> Option<(Stored, TrainError)> {
+        let lost = self.lost();
+        Some((self.stranded.into_inner()?, lost))
+    }
+
+    fn lost(&self) -> TrainError {
+        let reason = "its memory does not take the state of the run back".to_string();
+        TrainError::DeviceLost { step: Some(self.step), reason, saved: None }
+    }
+}
+
+/// Moves a learner through the host into allocations of its own. It leaves the device before it comes back, since a device that
+/// is full does not hold it twice. Where that fails it goes to pages again, as it came from.
+///
+/// # Errors
+/// The state, if the device takes it in neither way.
+fn separate<L: Kept + Clone>(learner: &mut L, device: &Device) -> Result<(), Stored> {
+    // What cannot be read stays where it is.
+    let Some(stored) = caught(|| learner.store()) else { return Ok(()) };
+    let empty = learner.emptied();
+    *learner = empty.clone();
+    make_room(device);
+    let back = || {
+        let moved = empty.clone().restored(stored.clone(), device)?;
         if moved.store()? == stored { Ok(moved) } else { Err("it changed on the way".to_string()) }
     };
-    if let Ok(Ok(moved)) = catch_unwind(AssertUnwindSafe(moving)) {
-        *learner = moved;
+    let moved = with_own_allocations(device, || caught(back)).or_else(|| {
+        make_room(device);
+        caught(back)
+    });
+    match moved {
+        Some(moved) => {
+            *learner = moved;
+            Ok(())
+        }
+        None => Err(stored),
     }
-    make_room(device);
+}
+
+/// What comes of work on a device that may refuse it, or panic.
+fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()?.ok()
 }
 
 #[cfg(test)]

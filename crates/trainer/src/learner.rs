@@ -132,6 +132,16 @@ impl<M: Module> Learner<M> {
         })
     }
 
+    /// This learner without its numbers, to be restored.
+    pub(crate) fn emptied(&self) -> Self {
+        Self {
+            name: self.name,
+            model: parameters::emptied(self.model.clone()),
+            optimizer: self.optimizer.emptied(),
+            average: self.average.clone().map(parameters::emptied),
+        }
+    }
+
     /// This learner with a saved state.
     ///
     /// # Errors

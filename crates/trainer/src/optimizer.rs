@@ -99,6 +99,14 @@ impl Optimizer {
         }
     }
 
+    /// This optimizer without a state.
+    pub(crate) fn emptied(&self) -> Self {
+        match self {
+            Self::AdamW(rule) => Self::AdamW(rule.with(BTreeMap::new())),
+            Self::Sgd(rule) => Self::Sgd(rule.with(BTreeMap::new())),
+        }
+    }
+
     /// This optimizer with a saved state, for the parameters of these names; `None` if it is another rule's state.
     pub(crate) fn load(
         &self,
@@ -115,12 +123,17 @@ impl Optimizer {
 }
 
 impl<R: Rule + Clone> Stateful<R> {
+    /// The same rules with other states.
+    fn with(&self, states: BTreeMap<String, R::State<1>>) -> Self {
+        Self { decayed: self.decayed.clone(), plain: self.plain.clone(), states }
+    }
+
     fn update<M: Module>(&self, model: M, gradients: GradientSum, rate: f64, scale: f64) -> (M, Self) {
         let mut update =
             Update { rule: self, path: ModulePath::default(), gradients, rate, scale, states: self.states.clone() };
         let model = model.map(&mut update);
         let states = update.states;
-        (model, Self { decayed: self.decayed.clone(), plain: self.plain.clone(), states })
+        (model, self.with(states))
     }
 
     fn load(&self, names: &[String], tensors: Tensors, counters: &Counters, device: &Device) -> Option<Self> {
@@ -134,7 +147,7 @@ impl<R: Rule + Clone> Stateful<R> {
             let state = R::State::<1>::state_unflatten(&name, &mut source, device)?;
             states.insert(name, state);
         }
-        Some(Self { decayed: self.decayed.clone(), plain: self.plain.clone(), states })
+        Some(self.with(states))
     }
 }
 

@@ -69,6 +69,15 @@ impl<G: Module, D: Module> Kept for Pair<G, D> {
         ANCHORS.iter().map(|name| name.to_string()).zip([real, made]).collect()
     }
 
+    fn emptied(&self) -> Self {
+        Self {
+            generator: self.generator.emptied(),
+            critic: self.critic.emptied(),
+            spectral: self.spectral.as_ref().map(SpectralNorm::emptied),
+            anchors: self.anchors,
+        }
+    }
+
     fn restored(self, mut stored: Stored, device: &Device) -> Result<Self, String> {
         let generator = self.generator.restore(stored.take(GENERATOR)?, device)?;
         let critic = self.critic.restore(stored.take(CRITIC)?, device)?;

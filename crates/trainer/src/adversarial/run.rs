@@ -1,6 +1,5 @@
 //! The run: iteration after iteration, with previews and checkpoints.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -16,11 +15,11 @@ use super::config::AdversarialConfig;
 use super::guards::Guards;
 use super::pair::Pair;
 use super::step::AdversarialEngine;
-use crate::checkpoint::{Checkpoints, Kept};
+use crate::checkpoint::Checkpoints;
 use crate::error::TrainError;
 use crate::fault::Faults;
 use crate::fit::{Ended, Observer};
-use crate::host_copy::{HostCopy, separate};
+use crate::host_copy::{HostCopy, Movable};
 use crate::loss_scale::LossScale;
 use crate::norm_momentum::NormMomentum;
 use crate::policy::{Limits, Plan, Policy, Recompute};
@@ -267,22 +266,23 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         let step = self.state.progress.step + 1;
         let Self { engine, state, setup, .. } = self;
         let device = &setup.device;
-        let pair = RefCell::new(&mut state.learner);
+        let alone = state.policy.has_own_allocations();
+        let pair = Movable::new(&mut state.learner, device, step, alone);
         let (mut recoveries, mut used) = (Vec::new(), None);
         let outcome = carry_out(
             &state.policy,
             device,
-            || {
-                let mut pair = pair.borrow_mut();
-                pair.make_room(device);
-                separate(&mut **pair, device);
-            },
+            || pair.make_room(),
             |recovery| recoveries.push(recovery.clone()),
             |plan| {
                 used = Some(*plan);
-                engine.compute(&pair.borrow(), batch, plan, step, state.loss_scale.factor())
+                pair.attempt(|pair| engine.compute(pair, batch, plan, step, state.loss_scale.factor()))
             },
         );
+        if let Some((stored, lost)) = pair.into_stranded() {
+            self.host_copy.take_over(stored, &self.state, &self.log);
+            return Err(lost);
+        }
         records::tell(&mut self.state, &mut self.log, "training", recoveries, observer)?;
         let seconds = started.elapsed().as_secs_f64();
         if let (Err(TrainError::NotFinite { .. }), Some(next)) = (&outcome, self.state.loss_scale.after_overflow()) {

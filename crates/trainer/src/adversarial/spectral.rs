@@ -87,6 +87,14 @@ impl SpectralNorm {
         Ok(tensors)
     }
 
+    /// These vectors without their values, of which none is on the device any more: they are to be restored.
+    pub fn emptied(&self) -> Self {
+        let host = Device::flex();
+        let zeros = |vector: &Tensor<1>| Tensor::zeros(vector.dims(), &host);
+        let empty = |Vectors { left, right }: &Vectors| Vectors { left: zeros(left), right: zeros(right) };
+        Self { vectors: self.vectors.iter().map(|(name, known)| (name.clone(), empty(known))).collect() }
+    }
+
     /// These vectors with saved values.
     ///
     /// # Errors
