@@ -13,8 +13,9 @@ use burn::tensor::Device;
 use kindling_memory::{has_pages, with_own_allocations};
 use kindling_runs::{Event, EventLog};
 
-use crate::checkpoint::{Checkpoints, Kept, Snapshot};
+use crate::checkpoint::{Checkpoints, Snapshot};
 use crate::error::TrainError;
+use crate::kept::Kept;
 use crate::recovery::make_room;
 use crate::state::TrainState;
 use crate::stored::Stored;

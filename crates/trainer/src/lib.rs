@@ -21,6 +21,7 @@ mod fault;
 mod fit;
 mod gradients;
 mod host_copy;
+mod kept;
 mod learner;
 mod loss;
 mod loss_scale;

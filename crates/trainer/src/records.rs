@@ -7,10 +7,11 @@ use burn::module::Module;
 use burn::tensor::Device;
 use kindling_runs::{Event, EventLog, stream_atomically};
 
-use crate::checkpoint::{Checkpoints, Kept, Loaded, save_whatever_happens};
+use crate::checkpoint::{Checkpoints, Loaded, save_whatever_happens};
 use crate::error::TrainError;
 use crate::fault::Faults;
 use crate::fit::Observer;
+use crate::kept::Kept;
 use crate::parts::{self, OfModule, Unwritten};
 use crate::policy::Plan;
 use crate::recovery::{Recovery, describe};

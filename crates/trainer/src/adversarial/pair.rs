@@ -10,7 +10,7 @@ use kindling_layers::{Critic, Generator};
 use super::config::AdversarialConfig;
 use super::lecam::LeCam;
 use super::spectral::SpectralNorm;
-use crate::checkpoint::Kept;
+use crate::kept::Kept;
 use crate::learner::{Learner, Parts};
 use crate::optimizer::Optimizer;
 use crate::parts::OfHost;
