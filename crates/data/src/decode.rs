@@ -210,12 +210,13 @@ fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
     Ok(bytes)
 }
 
+/// What decoders read from, of one type for all so that each of them is compiled once.
+trait Input: BufRead + Seek {}
+
+impl<T: BufRead + Seek> Input for T {}
+
 /// A decoder that has read the header and accepted its size. The first bytes of the file tell its format.
-fn decoder_for<'a>(
-    path: &Path,
-    start: &[u8],
-    file: impl BufRead + Seek + 'a,
-) -> Result<impl ImageDecoder + 'a, DataError> {
+fn decoder_for<'a>(path: &Path, start: &[u8], file: impl Input + 'a) -> Result<impl ImageDecoder + 'a, DataError> {
     let format = match image::guess_format(start) {
         Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Tiff)) => format,
         _ if start.is_empty() => return Err(unreadable(path, "the file is empty")),
@@ -224,7 +225,7 @@ fn decoder_for<'a>(
     let mut limits = Limits::default();
     // For PNG this is what its decoder allocates besides the image, whose size is checked below.
     limits.max_alloc = Some(if format == ImageFormat::Png { MAX_PNG_EXTRAS } else { MAX_DECODER_BYTES });
-    let mut reader = ImageReader::with_format(file, format);
+    let mut reader = ImageReader::with_format(Box::new(file) as Box<dyn Input + 'a>, format);
     reader.limits(limits);
     let decoder = reader.into_decoder().map_err(|error| name_error(path, error))?;
 

@@ -51,8 +51,9 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
         // The batch in use, and of each loader thread one that waits and one that it just made.
         let loaders = situation.workers.max(1) as u64;
         let of_loaders = (1 + 2 * loaders) * host_batch(graph, situation) + loaders * situation.decoding;
-        // The trainer's own thread multiplies as well, for the gradients of filters.
-        let packers = threads as u64 + u64::from(graph.trains_filters());
+        // The trainer's own thread multiplies as well, for the gradients of filters and the classifier of several images; with
+        // one vector nothing is packed.
+        let packers = threads as u64 + u64::from(graph.trains_filters() || situation.micro_batch > 1);
         ledger.add(Part::Overhead, PROCESS + around(graph, situation) + packing_bytes() * packers + of_loaders);
     }
 }
