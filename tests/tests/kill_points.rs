@@ -58,6 +58,38 @@ fn a_run_killed_at_every_point_inside_a_write_and_resumed_ends_with_the_same_bit
 }
 
 #[test]
+fn two_networks_killed_before_any_file_takes_its_name_and_resumed_end_with_the_same_bits() {
+    let folder = tempdir().unwrap();
+    let [data, straight] = ["data", "straight"].map(|name| folder.path().join(name));
+    picture_folder(&data, 12);
+    let gan = |run: &Path| {
+        let mut command = kindling();
+        command.env_remove("RUST_BACKTRACE").args(["gan", "train", "--device", "cpu", "--quiet", "--data"]).arg(&data);
+        let flags = "--model dcgan_64 --features 4 --batch-size 4 --iterations 2 --checkpoint-iterations 1 --compare 0";
+        command.arg("--out").arg(run).args(flags.split_whitespace());
+        command
+    };
+    Outcome::of(&mut gan(&straight)).succeeded();
+    let mut resumed = 0;
+    for time in 1.. {
+        let run = folder.path().join(format!("killed-{time}"));
+        let outcome = Outcome::of(gan(&run).env("KINDLING_KILL", format!("rename@{time}")));
+        if outcome.code == Some(0) {
+            break;
+        }
+        assert_eq!(outcome.code, None, "{}", outcome.all());
+        // Before its first checkpoint there is nothing to go on from.
+        if !run.join("checkpoints/step-00000001").is_dir() {
+            continue;
+        }
+        Outcome::of(kindling().args(["gan", "train", "--quiet", "--resume"]).arg(&run)).succeeded();
+        assert_same_bits(&straight, &run, &format!("rename@{time}"));
+        resumed += 1;
+    }
+    assert!(resumed >= 3, "only {resumed} of the kills were behind the first checkpoint");
+}
+
+#[test]
 fn a_point_that_is_none_is_one_sentence() {
     for (kill, said) in
         [("rename", "POINT@COUNT"), ("rename@0", "1 is the first time"), ("lunch@1", "no point `lunch`")]

@@ -36,6 +36,17 @@ fn giving_up_for_lack_of_memory_saves_the_steps_that_were_done() {
     }
 }
 
+/// Found by the attack: what ends a run and what keeps its state from being read may come together.
+#[test]
+fn the_last_checkpoint_of_a_run_that_ends_is_tried_twice() {
+    let bench = Bench::new(12);
+    let flags = "--image-size 32 --batch-size 4 --norm-group 4 --micro-batch 4 --recompute none --max-steps 6 --checkpoint-steps 100";
+    let faults = "toolarge@step=4,phase=optimizer;error@step=3,phase=checkpoint";
+    let outcome = Outcome::of(&mut bench.command("run", flags, faults));
+    assert_eq!(outcome.code, Some(1), "{}", outcome.all());
+    assert!(bench.path("run").join("checkpoints/step-00000003").is_dir(), "{}", outcome.all());
+}
+
 /// The lines of a log without what depends on the time, and without what was done with the run.
 fn told(run: &Path) -> Vec<String> {
     let history = ["resumed", "interrupted", "started"];

@@ -18,16 +18,16 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use naive::convolutions::{Case, check_convolution};
 use naive::gates::check_squeeze_and_scale;
-use naive::norm::ACTIVATIONS;
 use naive::unread::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
 };
-use naive::{Ground, close, random, rng, vec};
+use naive::{Ground, close, norm::ACTIVATIONS, random, rng, state::check_many_tensors, vec};
 
 /// A test and its name.
 type Test = (&'static str, fn(&Device));
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 13] = [
+    ("many_tensors_at_once_on_a_device_equal_the_naive_sums", check_many_tensors),
     ("norm_act_on_a_device_and_its_gradients_equal_the_naive_sums", norm_act),
     ("means_and_scale_on_a_device_and_their_gradients_equal_the_naive_sums", means_and_scale),
     ("sums_with_a_shortcut_on_a_device_and_their_gradients_equal_the_naive_sums", sums_with_a_shortcut),
@@ -45,7 +45,7 @@ const TESTS: [Test; 12] = [
 /// Runs alone: what another thread asks of the device meanwhile is recorded too, or refused. On CUDA only, where there are graphs.
 const ALONE: Test = ("a_block_is_recorded_as_a_graph_and_replays_to_the_same_gradients", recorded_block);
 /// Tests that run on other devices than the stand-in by day; compiling their kernels in software takes minutes.
-const BY_DAY: usize = 3;
+const BY_DAY: usize = 4;
 
 /// What the stand-in for CUDA claims to be.
 const CAPABILITIES: [&str; 1] = ["6.1"];

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use naive::convolutions::{Case, Naive, check_convolution};
 use naive::gates::check_squeeze_and_scale;
 use naive::norm::ACTIVATIONS;
+use naive::state::check_many_tensors;
 use naive::unread::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
 };
@@ -20,6 +21,11 @@ use naive::{Ground, close, random, rng, vec};
 
 fn cpu() -> Ground {
     Ground::planes(&Device::flex().autodiff())
+}
+
+#[test]
+fn many_tensors_at_once_equal_the_naive_sums() {
+    check_many_tensors(&Device::flex());
 }
 
 #[test]

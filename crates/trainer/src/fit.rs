@@ -208,8 +208,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     fn ended_by(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
         let step = self.state.progress.step;
         if self.journal.saved != Some(step) && step > 0 && self.host_copy.is_device_readable(&error) {
-            // If this fails too, the first error is the one to report.
-            let _ = self.checkpoint(observer);
+            // It is worth a second try. If this fails too, the first error is the one to report.
+            let _ = self.checkpoint(observer).or_else(|_| self.checkpoint(observer));
         }
         let (error, rescued) = self.host_copy.rescue(error, step, &mut self.journal.saved, &self.checkpoints);
         if let Some(checkpoint) = rescued {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Gradients, Tensor};
-use kindling_layers::plain;
+use kindling_layers::{ops, plain};
 
 /// The backward pass of a loss that is multiplied by `scale` for it.
 pub(crate) fn backward(loss: &Tensor<1>, scale: f64) -> Gradients {
@@ -70,9 +70,8 @@ impl GradientSum {
 
     /// The sum of the squares of all gradients, `[1]`: it depends on every one of them.
     pub fn squared_norm(&self) -> Option<Tensor<1>> {
-        let of = |id| self.of.get(id).map(|gradient| gradient.clone().square().sum().reshape([1]));
-        let squares: Vec<Tensor<1>> = self.order.iter().filter_map(of).collect();
-        (!squares.is_empty()).then(|| Tensor::cat(squares, 0).sum())
+        let gradients: Vec<Tensor<1>> = self.order.iter().filter_map(|id| self.of.get(id).cloned()).collect();
+        ops::squared_norm(&gradients)
     }
 }
 

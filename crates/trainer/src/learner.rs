@@ -9,7 +9,7 @@ use burn::tensor::{Device, Tensor};
 use kindling_layers::parameters;
 use kindling_layers::pass::BatchStatistics;
 use kindling_layers::tensors::Tensors;
-use kindling_layers::{plain, room};
+use kindling_layers::{ops, plain, room};
 use kindling_memory::MemorySize;
 
 use crate::gradients::GradientSum;
@@ -73,12 +73,12 @@ impl<M: Module> Learner<M> {
     /// The sum of one element of each tensor of the network and its average, `[1]`: a number that cannot be read unless all
     /// of them are there, and the optimizer's moments that they were computed from.
     pub(crate) fn witness(&self) -> Option<Tensor<1>> {
-        let mut all = FirstElements::default();
+        let mut all = Flat::default();
         self.model.visit(&mut all);
         if let Some(average) = &self.average {
             average.visit(&mut all);
         }
-        (!all.0.is_empty()).then(|| Tensor::cat(all.0, 0).sum())
+        ops::first_numbers(all.0).map(Tensor::sum)
     }
 
     /// The network to judge and to keep: the average if there is one.
@@ -164,14 +164,15 @@ impl<M: Module> Learner<M> {
     }
 }
 
+/// All tensors, each with one axis, on the plain device.
 #[derive(Default)]
-struct FirstElements(Vec<Tensor<1>>);
+struct Flat(Vec<Tensor<1>>);
 
-impl ModuleVisitor for FirstElements {
+impl ModuleVisitor for Flat {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = plain(param.val());
         let length = value.shape().num_elements();
-        self.0.push(value.reshape([length]).narrow(0, 0, 1));
+        self.0.push(value.reshape([length]));
     }
 }
 

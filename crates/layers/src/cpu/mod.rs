@@ -45,7 +45,7 @@ use conv::Dense;
 use depthwise::Geometry;
 use values::{dims, tensor, values};
 
-use crate::ops::{self, Convolution, MapOps, Places};
+use crate::ops::{self, AT_ONCE, BLOCKS, Convolution, MapOps, Places, StateOps};
 
 pub use adamw::{AdamWStep, adamw};
 pub use gemm::packing_bytes;
@@ -78,6 +78,27 @@ impl CpuOps for Flex {
         let shape = Dense::backwards(&x, &weight, places, size);
         let y = conv_input::backward_input(&values(&x), &values(&weight), &shape);
         tensor(y, shape.input_shape(), x.dtype())
+    }
+}
+
+/// Nobody asks for these on the CPU, where a tensor is looked at by Burn's operations; they are here for the graph's sake.
+#[rustfmt::skip] // as many tensors as an operation takes
+impl StateOps for Flex {
+    fn first_numbers(
+        a: FlexTensor, b: FlexTensor, c: FlexTensor, d: FlexTensor, e: FlexTensor, f: FlexTensor, g: FlexTensor, h: FlexTensor,
+    ) -> FlexTensor {
+        let firsts = [a, b, c, d, e, f, g, h].map(|x| values(&x).first().copied().unwrap_or_default());
+        tensor(firsts.to_vec(), [AT_ONCE], DType::F32)
+    }
+
+    fn squares(
+        a: FlexTensor, b: FlexTensor, c: FlexTensor, d: FlexTensor, e: FlexTensor, f: FlexTensor, g: FlexTensor, h: FlexTensor,
+    ) -> FlexTensor {
+        let mut sums = vec![0.0; AT_ONCE * BLOCKS];
+        for (sums, x) in sums.chunks_exact_mut(BLOCKS).zip([a, b, c, d, e, f, g, h]) {
+            values(&x).iter().enumerate().for_each(|(at, value)| sums[at % BLOCKS] += value * value);
+        }
+        tensor(sums, [AT_ONCE * BLOCKS], DType::F32)
     }
 }
 

@@ -16,6 +16,7 @@ mod functions;
 mod layout;
 mod norm;
 mod read;
+mod state;
 mod statistics;
 mod unread;
 
@@ -25,7 +26,9 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 
 use crate::activation::Activation;
-use crate::ops::{Convolution, MapGradients, MapOps, Normalisation, Places, Pooling, UnreadGradients, UnreadOps};
+use crate::ops::{
+    Convolution, MapGradients, MapOps, Normalisation, Places, Pooling, StateOps, UnreadGradients, UnreadOps,
+};
 use layout::{dims, nothing};
 use unread::{OfMap, Source};
 
@@ -87,6 +90,21 @@ impl MapGradients for CubeBackend {
         let of_gate = if_wanted(wanted[1], &x, || Source::whole(x.clone(), Some(gate.clone())).of_gate(dy.clone()));
         let dx = if_wanted(wanted[0], &x, || Source::whole(dy, Some(gate)).applied());
         (dx, of_gate)
+    }
+}
+
+#[rustfmt::skip] // as many tensors as a launch takes
+impl StateOps for CubeBackend {
+    fn first_numbers(
+        a: CubeTensor, b: CubeTensor, c: CubeTensor, d: CubeTensor, e: CubeTensor, f: CubeTensor, g: CubeTensor, h: CubeTensor,
+    ) -> CubeTensor {
+        state::first_numbers([a, b, c, d, e, f, g, h])
+    }
+
+    fn squares(
+        a: CubeTensor, b: CubeTensor, c: CubeTensor, d: CubeTensor, e: CubeTensor, f: CubeTensor, g: CubeTensor, h: CubeTensor,
+    ) -> CubeTensor {
+        state::squares([a, b, c, d, e, f, g, h])
     }
 }
 

@@ -11,6 +11,7 @@
 mod autodiff;
 mod gradients;
 mod primitive;
+mod state;
 mod unread;
 mod unread_autodiff;
 
@@ -23,6 +24,8 @@ use crate::activation::Activation;
 pub(crate) use autodiff::{on_graph, register};
 pub(crate) use gradients::{MapGradients, UnreadGradients};
 pub(crate) use primitive::Primitive;
+pub(crate) use state::{AT_ONCE, BLOCKS, StateOps};
+pub use state::{first_numbers, squared_norm};
 pub(crate) use unread::UnreadOps;
 pub use unread::{Again, Normalisation, Pooling, Unread};
 

@@ -4,6 +4,7 @@
 pub(crate) mod convolutions;
 pub(crate) mod gates;
 pub(crate) mod norm;
+pub(crate) mod state;
 pub(crate) mod unread;
 
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};

@@ -211,7 +211,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     fn ended_by(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
         let step = self.state.progress.step;
         if self.saved != Some(step) && step > 0 && self.host_copy.is_device_readable(&error) {
-            let _ = self.checkpoint(observer);
+            let _ = self.checkpoint(observer).or_else(|_| self.checkpoint(observer));
         }
         let (error, rescued) = self.host_copy.rescue(error, step, &mut self.saved, &self.checkpoints);
         if let Some(checkpoint) = rescued {
@@ -250,7 +250,10 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
                 self.state.end_epoch();
             }
         }
-        if self.saved != Some(self.state.progress.step) {
+        if self.saved == Some(self.state.progress.step) {
+            // Its checkpoint may be all that another process came to write.
+            self.write_weights()?;
+        } else {
             self.checkpoint(observer)?;
         }
         Ok(Ended::Finished)
@@ -329,8 +332,13 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         let path = records::save(&self.checkpoints, &mut self.state, &mut self.log, run, observer)?;
         let step = self.state.progress.step;
         self.saved = Some(step);
-        records::write_weights(&self.generator()?, &self.setup.note, step, &self.setup.run.weights())?;
+        self.write_weights()?;
         self.emit(Event::Checkpoint { step, path }, observer)
+    }
+
+    fn write_weights(&self) -> Result<(), TrainError> {
+        let step = self.state.progress.step;
+        records::write_weights(&self.generator()?, &self.setup.note, step, &self.setup.run.weights())
     }
 }
 
