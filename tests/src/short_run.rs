@@ -38,8 +38,12 @@ impl ShortRuns {
 
     /// The command that trains into the folder `name`.
     pub fn train(&self, name: &str) -> Command {
-        let flags =
-            format!("--model mobilenet_v3_small --image-size 32 --batch-size 4 --max-steps {SHORT_STEPS} --workers 1");
+        self.train_model(name, "mobilenet_v3_small", 32)
+    }
+
+    /// The same of another network on images of another side.
+    pub fn train_model(&self, name: &str, model: &str, side: u32) -> Command {
+        let flags = format!("--model {model} --image-size {side} --batch-size 4 --max-steps {SHORT_STEPS} --workers 1");
         let mut command = train_on_cuda(&self.path("data"), &self.path(name), &flags);
         command.env_remove("RUST_BACKTRACE");
         command
