@@ -172,7 +172,7 @@ class Watch(threading.Thread):
 
 def oom(suite):
     """Recoveries: injected ones, a hundred in one process; a real lack of memory; a buffer that is too big."""
-    steps = 20 if suite.args.quick else 100
+    steps = 8 if suite.args.quick else 100
     flags = ["--model", "mobilenet_v3_small", "--image-size", 64, "--batch-size", 4, "--micro-batch", 4, "--recompute", "none",
              "--epochs", 100, "--drop-rate", 0]
     whole_groups = [*flags, "--norm-group", 4, "--max-steps", steps]
