@@ -18,8 +18,9 @@ const TIGHT: &str = "--model mobilenet_v2 --image-size 160 --batch-size 6 --norm
 fn giving_up_for_lack_of_memory_saves_the_steps_that_were_done() {
     let bench = Bench::new(36);
     let straight = Outcome::of(&mut bench.command("straight", TIGHT, "")).succeeded();
-    // What a step takes, and no room beside it for a copy of the state while its graph is there.
-    let budget = budget_with_room_for(straight.result()["peak_memory_bytes"].as_u64().unwrap()) + (12 << 20);
+    // What a step takes, and no room beside it for a copy of the state of 25.6 MiB while its graph is there. Some machines
+    // take 8 MiB more for the process than others.
+    let budget = budget_with_room_for(straight.result()["peak_memory_bytes"].as_u64().unwrap()) + (24 << 20);
     let flags = format!("{TIGHT} --memory-budget {budget}");
     for (name, trace) in [("plain", "0"), ("with-traces", "1")] {
         let faults = "oom@step=9,phase=backward;oom@step=9,phase=backward";

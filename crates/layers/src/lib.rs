@@ -50,7 +50,7 @@ pub use classifier::{Classifier, Cuts};
 pub use conv::{Conv, ConvConfig};
 pub use conv_norm::{ConvNorm, ConvNormConfig};
 pub use conv_transpose::{ConvTranspose, ConvTransposeConfig};
-pub use cpu::{AdamWStep, ConvScratch, adamw, packing_bytes};
+pub use cpu::{AdamWStep, ConvScratch, adamw, packing_bytes, small_product};
 pub use drop_path::DropPath;
 pub use dropout::Dropout;
 pub use head::{Head, HeadConfig, Hidden, HiddenConfig, HiddenLinear};

@@ -78,6 +78,11 @@ pub fn packing_bytes() -> u64 {
     gemm_common::cache::CACHE_INFO[1].cache_bytes as u64
 }
 
+/// The most multiply-adds of a product that one thread computes alone.
+pub fn small_product() -> u64 {
+    gemm_common::gemm::get_threading_threshold() as u64
+}
+
 /// # Safety argument
 /// `gemm` reads `left` and `right` at `row * strides[0] + column * strides[1]` for rows and columns of their shapes and
 /// writes `target` at `row * stride + column`. [`multiply`] has asserted that the last of each lies in its slice, and

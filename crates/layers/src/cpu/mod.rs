@@ -48,7 +48,7 @@ use values::{dims, tensor, values};
 use crate::ops::{self, AT_ONCE, BLOCKS, Convolution, MapOps, Places, StateOps};
 
 pub use adamw::{AdamWStep, adamw};
-pub use gemm::packing_bytes;
+pub use gemm::{packing_bytes, small_product};
 pub use scratch::ConvScratch;
 
 /// What the CPU device alone can do.

@@ -85,6 +85,8 @@ pub(super) struct Graph {
     pub(super) largest: u64,
     /// How many tensors the network has, running statistics included.
     pub(super) tensors: u64,
+    /// Multiply-adds of the largest product of matrices that one image takes.
+    pub(super) product: u64,
 }
 
 impl Graph {
@@ -99,7 +101,7 @@ impl Graph {
         let mut levels = vec![0; maps.len()];
         let mut wants_gradient = vec![false; maps.len()];
         let mut nodes: Vec<Node> = Vec::with_capacity(trace.layers.len());
-        let (mut weights, mut statistics, mut largest, mut count) = (0, 0, 0, 0);
+        let (mut weights, mut statistics, mut largest, mut count, mut product) = (0, 0, 0, 0, 0);
         for (layer, described) in trace.layers.iter().enumerate() {
             let output = layer + 1;
             let place = place_of(&described.name);
@@ -123,6 +125,9 @@ impl Graph {
                 continue;
             }
             let kind = kind_of(described);
+            if matches!(kind, Kind::Dense { .. } | Kind::Pointwise | Kind::Linear) {
+                product = described.macs.max(product);
+            }
             let params = if frozen { Vec::new() } else { tensors };
             let before = described.inputs.iter().map(|input| levels[*input]).max().unwrap_or(0);
             levels[output] = before + 1;
@@ -141,7 +146,7 @@ impl Graph {
                 again: described.again,
             });
         }
-        Self { nodes, maps, wants_gradient, weights, statistics, largest, tensors: count }
+        Self { nodes, maps, wants_gradient, weights, statistics, largest, tensors: count, product }
     }
 
     /// The same as own operations run it: maps that are only read are not made.
@@ -153,11 +158,6 @@ impl Graph {
             levels[node.output] = node.level;
         }
         self
-    }
-
-    /// Whether anything but the classifier trains.
-    pub(super) fn trains_filters(&self) -> bool {
-        self.nodes.iter().any(|node| !node.params.is_empty() && node.kind != Kind::Linear)
     }
 
     /// Elements of the tensors that train, in the order of the network.

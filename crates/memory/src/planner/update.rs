@@ -1,6 +1,6 @@
 //! What lives besides the passes: the network, the optimizer and the images; the update, and what a checkpoint copies.
 
-use kindling_layers::packing_bytes;
+use kindling_layers::{packing_bytes, small_product};
 
 use super::graph::Graph;
 use super::ledger::{Ledger, Part};
@@ -51,9 +51,9 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
         // The batch in use, and of each loader thread one that waits and one that it just made.
         let loaders = situation.workers.max(1) as u64;
         let of_loaders = (1 + 2 * loaders) * host_batch(graph, situation) + loaders * situation.decoding;
-        // The trainer's own thread multiplies as well, for the gradients of filters and the classifier of several images; with
-        // one vector nothing is packed.
-        let packers = threads as u64 + u64::from(graph.trains_filters() || situation.micro_batch > 1);
+        // The trainer's own thread multiplies as well. All products of a few small images are its own.
+        let alone = situation.micro_batch < threads && graph.product <= small_product();
+        let packers = if alone { 1 } else { threads as u64 + 1 };
         ledger.add(Part::Overhead, PROCESS + around(graph, situation) + packing_bytes() * packers + of_loaders);
     }
 }
