@@ -43,10 +43,12 @@ impl HostCopy {
         !(self.kept && error.is_device_lost())
     }
 
-    /// Copies a committed state, if it is time to. A copy that fails leaves the one before it.
+    /// Copies a committed state, if it is time to. A copy that fails leaves the one before it. That of the start is followed by one
+    /// of the first step in any case: it has costs that do not come again, and by its time nothing might be copied for long.
     pub(crate) fn refresh<L: Kept>(&mut self, state: &TrainState<L>, log: &EventLog) {
         let since = self.taken.elapsed().as_secs_f64();
-        if !self.kept || (self.newest.is_some() && !is_due(since, self.seconds)) {
+        let of_the_start = self.newest.as_ref().is_none_or(|copy| copy.progress.step == 0);
+        if !self.kept || !(of_the_start || is_due(since, self.seconds)) {
             return;
         }
         let began = Instant::now();
