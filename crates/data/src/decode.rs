@@ -74,6 +74,10 @@ fn read_as(
         result => result?,
     };
     let _held = reserve(path, needed)?;
+    // A small file is here already.
+    if (start.len() as u64) < HEADER_BYTES {
+        return Ok(make(decode(path, &start)?));
+    }
     if is_jpeg(&start) {
         return Ok(make(decode(path, &read_bytes(path, MAX_FILE_BYTES)?)?));
     }

@@ -309,8 +309,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
                 })
             },
         );
-        let stranded = learner.into_stranded();
-        if let Some((stored, lost)) = stranded {
+        if let Some((stored, lost)) = learner.into_stranded() {
             self.host_copy.take_over(stored, &self.state, &self.journal.log);
             return Err(lost);
         }

@@ -49,8 +49,7 @@ pub(crate) trait StateOps: Backend {
 /// The first number of each tensor, `[n]`: it cannot be read unless all of them are there. None of no tensors. They are on the
 /// plain device.
 pub fn first_numbers(tensors: Vec<Tensor<1>>) -> Option<Tensor<1>> {
-    let served = tensors.iter().all(|tensor| serves(tensor) && !on_cpu(tensor) && tensor.dtype() == DType::F32);
-    let found: Vec<Tensor<1>> = match served {
+    let found: Vec<Tensor<1>> = match are_launched(&tensors) {
         true => by_eight(&tensors, |[a, b, c, d, e, f, g, h], count| {
             let all = <Dispatch as StateOps>::first_numbers(a, b, c, d, e, f, g, h);
             Tensor::<1>::from_dispatch(all).narrow(0, 0, count)
@@ -63,8 +62,7 @@ pub fn first_numbers(tensors: Vec<Tensor<1>>) -> Option<Tensor<1>> {
 /// The sum of the squares of all numbers of the tensors, `[1]`, in an order that depends on their shapes alone. None of no
 /// tensors. They are on the plain device.
 pub fn squared_norm(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
-    let served = tensors.iter().all(|tensor| serves(tensor) && !on_cpu(tensor) && tensor.dtype() == DType::F32);
-    let found: Vec<Tensor<1>> = match served {
+    let found: Vec<Tensor<1>> = match are_launched(tensors) {
         true => by_eight(tensors, |[a, b, c, d, e, f, g, h], count| {
             let all = <Dispatch as StateOps>::squares(a, b, c, d, e, f, g, h);
             Tensor::<1>::from_dispatch(all).narrow(0, 0, count * BLOCKS)
@@ -72,6 +70,11 @@ pub fn squared_norm(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
         false => tensors.iter().map(|tensor| tensor.clone().square().sum().reshape([1])).collect(),
     };
     (!found.is_empty()).then(|| Tensor::cat(found, 0).sum())
+}
+
+/// Whether these operations serve all of the tensors, on a device where work on each would be a launch.
+fn are_launched(tensors: &[Tensor<1>]) -> bool {
+    tensors.iter().all(|tensor| serves(tensor) && !on_cpu(tensor) && tensor.dtype() == DType::F32)
 }
 
 /// Eight after eight; the last ones are filled up with copies of the last, whose results are left out.
