@@ -4,11 +4,12 @@ use std::io::{BufRead, BufReader, Cursor, Read, Seek};
 use std::path::Path;
 
 use image::error::LimitErrorKind;
-use image::{ColorType, DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 use kindling_files as files;
 
+use crate::png_rows::{self, PngRows};
 use crate::room::reserve;
-use crate::samples::Samples;
+use crate::samples::{STRIP, Samples};
 use crate::{DataError, Dataset, Image, Preprocess};
 
 /// The longest side of an image that is read, in pixels.
@@ -18,9 +19,11 @@ pub const MAX_PIXELS: u64 = 1 << 26;
 /// The largest file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 512 << 20;
 /// What a decoder may allocate, its output included, in bytes.
-const MAX_DECODER_BYTES: u64 = 768 << 20;
+pub(crate) const MAX_DECODER_BYTES: u64 = 768 << 20;
 /// What a PNG may hold besides its pixels: text, profiles.
-const MAX_PNG_EXTRAS: u64 = 32 << 20;
+pub(crate) const MAX_PNG_EXTRAS: u64 = 32 << 20;
+/// What the decoder of TIFF works with besides, in bytes.
+const DECODER_WORK: u64 = 64 << 10;
 /// How much of a file is read to find its header, before the whole file is tried.
 const HEADER_BYTES: u64 = 64 << 10;
 
@@ -44,7 +47,7 @@ pub struct Header {
 /// [`DataError::Io`], [`DataError::TooLarge`] (beyond [`MAX_SIDE`], [`MAX_PIXELS`] or [`MAX_FILE_BYTES`]) and
 /// [`DataError::Unreadable`] (unknown format, damaged or truncated), each with the path.
 pub fn read_image(path: &Path) -> Result<Image, DataError> {
-    read_as(path, None, Samples::into_image)
+    read_as(path, None, |samples| samples.into_image())
 }
 
 /// As [`read_image`], fitted. Floats are made of some rows at a time only.
@@ -58,31 +61,18 @@ pub(crate) fn read_fitted(path: &Path, preprocess: &Preprocess) -> Result<Image,
 fn read_as(
     path: &Path,
     preprocess: Option<&Preprocess>,
-    make: impl FnOnce(Samples) -> Image,
+    make: impl FnOnce(Samples<'_>) -> Result<Image, DataError>,
 ) -> Result<Image, DataError> {
     let start = read_bytes(path, HEADER_BYTES)?;
-    let size = file_bytes(path)?;
-    let needed = match bytes_to_decode(path, &start, size, preprocess) {
-        // The header lies farther behind, or there is none.
-        Err(DataError::Unreadable { .. }) if start.len() as u64 >= HEADER_BYTES => {
-            let held = reserve(path, size)?;
-            let whole = read_bytes(path, MAX_FILE_BYTES)?;
-            let needed = bytes_to_decode(path, &whole, size, preprocess)?;
-            drop((held, whole));
-            needed
-        }
-        result => result?,
-    };
-    let _held = reserve(path, needed)?;
+    let _held = reserve(path, look(path, &start)?.bytes_to_read(preprocess))?;
     // A small file is here already.
-    if (start.len() as u64) < HEADER_BYTES {
-        return Ok(make(decode(path, &start)?));
+    if !is_part(&start) {
+        return make(samples(path, &start)?);
     }
     if is_jpeg(&start) {
-        return Ok(make(decode(path, &read_bytes(path, MAX_FILE_BYTES)?)?));
+        return make(samples(path, &read_bytes(path, MAX_FILE_BYTES)?)?);
     }
-    let file = files::open(path).map_err(|cause| DataError::Io { path: path.to_owned(), cause })?;
-    Ok(make(samples_of(path, decoder_for(path, &start, BufReader::new(file))?)?))
+    make(samples_from(path, &start, open(path)?)?)
 }
 
 /// As [`read_image`], from bytes that are called `path` in errors.
@@ -90,8 +80,8 @@ fn read_as(
 /// # Errors
 /// As [`read_image`].
 pub fn decode_image(path: &Path, bytes: &[u8]) -> Result<Image, DataError> {
-    let _held = reserve(path, bytes_to_decode(path, bytes, 0, None)?)?;
-    Ok(decode(path, bytes)?.into_image())
+    let _held = reserve(path, Contents::of(path, bytes, Cursor::new(bytes), 0)?.bytes_to_read(None))?;
+    samples(path, bytes)?.into_image()
 }
 
 /// As [`read_fitted`], from bytes that are called `path` in errors.
@@ -99,35 +89,93 @@ pub fn decode_image(path: &Path, bytes: &[u8]) -> Result<Image, DataError> {
 /// # Errors
 /// As [`read_image`].
 pub(crate) fn decode_fitted(path: &Path, bytes: &[u8], preprocess: &Preprocess) -> Result<Image, DataError> {
-    let _held = reserve(path, bytes_to_decode(path, bytes, 0, Some(preprocess))?)?;
-    Ok(preprocess.fit_samples(decode(path, bytes)?))
+    let _held = reserve(path, Contents::of(path, bytes, Cursor::new(bytes), 0)?.bytes_to_read(Some(preprocess)))?;
+    preprocess.fit_samples(samples(path, bytes)?)
 }
 
-/// What reading a file of `size` bytes takes at its fullest, by its header: what the decoder makes and works with, and the
-/// floats that are made of it, of all of it unless it is fitted.
-fn bytes_to_decode(path: &Path, bytes: &[u8], size: u64, preprocess: Option<&Preprocess>) -> Result<u64, DataError> {
-    let decoder = decoder_for(path, bytes, Cursor::new(bytes))?;
-    let (width, height) = decoder.dimensions();
-    let channels = if decoder.color_type().has_color() { 3 } else { 1 };
-    let header = Header { width: width as usize, height: height as usize, channels };
-    // The decoder of JPEG reads all of the file, which lies here as well, and keeps the planes of an image beside it.
-    let beside = if is_jpeg(bytes) { 2 * size + decoder.total_bytes() } else { 0 };
-    Ok(decoder.total_bytes() + beside + floats_of(header, preprocess))
+/// What the header says of an image, and what that takes to be read.
+struct Contents {
+    header: Header,
+    /// Held of the file itself, in bytes.
+    file: u64,
+    /// Held of the samples, and of what gives them, while floats are made of them, in bytes.
+    samples: u64,
+    /// Held of a strip of samples while its floats are made, in bytes, where they are not all here.
+    strip: u64,
+    /// Held beside the samples only while the decoder makes them, in bytes.
+    decoder: u64,
 }
 
-/// The floats that are made of an image while its samples are still there, in bytes.
-fn floats_of(header: Header, preprocess: Option<&Preprocess>) -> u64 {
-    let Header { width, height, channels } = header;
-    let floats = preprocess
-        .map_or(width * height * channels, |preprocess| preprocess.floats_beside_samples(width, height, channels));
-    (floats * size_of::<f32>()) as u64
+impl Contents {
+    /// Of a file that starts so, and of which `size` bytes are held.
+    fn of(path: &Path, start: &[u8], file: impl Input, size: u64) -> Result<Self, DataError> {
+        let decoder = decoder_for(path, start, file)?;
+        let (width, height) = decoder.dimensions();
+        let color = decoder.color_type();
+        let channels = if color.has_color() { 3 } else { 1 };
+        let header = Header { width: width as usize, height: height as usize, channels };
+        let all = decoder.total_bytes();
+        if png_rows::has_rows_in_order(start) {
+            return Ok(Self::in_rows(header, size.min(HEADER_BYTES), all / u64::from(height)));
+        }
+        if is_jpeg(start) {
+            // Its decoder has a copy of the file, and of several passes it keeps 16 bits for each number of each block.
+            let blocks = u64::from(width.next_multiple_of(16)) * u64::from(height.next_multiple_of(16));
+            let passes = if jpeg_has_one_pass(start) { 16 } else { blocks.div_ceil(u64::from(width)) };
+            let numbers = 2 * passes * u64::from(width) * decoder.original_color_type().channel_count() as u64;
+            let started = if size > HEADER_BYTES { HEADER_BYTES } else { 0 };
+            return Ok(Self { header, file: size + started, samples: all, strip: 0, decoder: size + numbers });
+        }
+        // The decoder makes all of it in a buffer of its own before it hands it over.
+        let raw = u64::from(width) * u64::from(height) * u64::from(decoder.original_color_type().bits_per_pixel());
+        Ok(Self { header, file: size.min(HEADER_BYTES), samples: all, strip: 0, decoder: raw / 8 + DECODER_WORK })
+    }
+
+    /// Of a PNG whose rows of `row` bytes are read one after another.
+    fn in_rows(header: Header, file: u64, row: u64) -> Self {
+        let strip = header.height.min(STRIP) as u64 * row;
+        Self { header, file, samples: png_rows::bytes_held(row), strip, decoder: 0 }
+    }
+
+    /// The most that reading takes, in bytes: what lies there of the file and its samples, and beside it what the decoder
+    /// works with, and then the floats, of all of it unless it is fitted; or the floats alone while it is fitted.
+    fn bytes_to_read(&self, preprocess: Option<&Preprocess>) -> u64 {
+        let Header { width, height, channels } = self.header;
+        let bytes = |floats: usize| (floats * size_of::<f32>()) as u64;
+        let [making, shortening, fitting] = match preprocess {
+            None => [bytes(width * (height + STRIP.min(height)) * channels), 0, 0],
+            Some(preprocess) => preprocess.floats_to_fit(width, height, channels).map(bytes),
+        };
+        self.file + (self.samples + (self.strip + making).max(shortening).max(self.decoder)).max(fitting)
+    }
 }
 
-/// What a loader's thread takes to read an image of 8 bits and to fit it, in bytes: what the decoder makes of the file, and the
-/// floats of some rows.
+/// What the header of the file `path` says, of which `start` is here. Only of a JPEG more is read into memory.
+fn look(path: &Path, start: &[u8]) -> Result<Contents, DataError> {
+    let size = file_bytes(path)?;
+    if is_part(start) && !is_jpeg(start) {
+        return Contents::of(path, start, open(path)?, size);
+    }
+    match Contents::of(path, start, Cursor::new(start), size) {
+        // The header lies behind a long colour profile.
+        Err(DataError::Unreadable { .. }) if is_part(start) => {
+            let _held = reserve(path, 2 * size)?;
+            let whole = read_bytes(path, MAX_FILE_BYTES)?;
+            Contents::of(path, &whole, Cursor::new(&whole), size)
+        }
+        result => result,
+    }
+}
+
+/// Whether there may be more of a file than this, its first bytes.
+fn is_part(start: &[u8]) -> bool {
+    start.len() as u64 >= HEADER_BYTES
+}
+
+/// What a loader's thread takes to read a PNG of 8 bits, not interlaced, and to fit it, in bytes. A JPEG or a TIFF takes the
+/// bytes of its pixels more, or twice as many.
 pub fn decoding_bytes(header: Header, preprocess: &Preprocess) -> u64 {
-    let Header { width, height, channels } = header;
-    (width * height * channels) as u64 + floats_of(header, Some(preprocess))
+    Contents::in_rows(header, HEADER_BYTES, (header.width * header.channels) as u64).bytes_to_read(Some(preprocess))
 }
 
 /// The most that reading a training image and fitting it takes, in bytes, by the headers of up to 64 that are spread over the
@@ -139,25 +187,47 @@ pub fn largest_decoding_bytes(dataset: &Dataset, preprocess: &Preprocess) -> u64
     let bytes = (0..source.len()).step_by(step).filter_map(|index| {
         let path = source.file(index)?;
         let start = read_bytes(path, HEADER_BYTES).ok()?;
-        bytes_to_decode(path, &start, file_bytes(path).ok()?, Some(preprocess)).ok()
+        Some(look(path, &start).ok()?.bytes_to_read(Some(preprocess)))
     });
     bytes.max().unwrap_or(0)
 }
 
-/// Decodes bytes that hold a whole file.
+/// The samples of bytes that hold a whole file: of most kinds of PNG they are decoded when they are taken.
 ///
 /// # Errors
 /// As [`read_image`].
-pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Samples, DataError> {
-    let samples = samples_of(path, decoder_for(path, bytes, Cursor::new(bytes))?)?;
+fn samples<'a>(path: &'a Path, bytes: &'a [u8]) -> Result<Samples<'a>, DataError> {
+    check_end(path, bytes)?;
+    samples_from(path, bytes, Cursor::new(bytes))
+}
+
+/// Decodes all of the bytes of a whole file.
+///
+/// # Errors
+/// As [`read_image`].
+pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Samples<'static>, DataError> {
+    check_end(path, bytes)?;
+    decode_from(path, bytes, Cursor::new(bytes))
+}
+
+fn samples_from<'a>(path: &'a Path, start: &[u8], file: impl Input + 'a) -> Result<Samples<'a>, DataError> {
+    if png_rows::has_rows_in_order(start) {
+        return Ok(Samples::of_png(PngRows::open(path, Box::new(file))?));
+    }
+    decode_from(path, start, file)
+}
+
+fn decode_from(path: &Path, start: &[u8], file: impl Input) -> Result<Samples<'static>, DataError> {
+    let decoder = decoder_for(path, start, file)?;
+    Samples::of(path, DynamicImage::from_decoder(decoder).map_err(|error| name_error(path, error))?)
+}
+
+/// The decoder of JPEG fills what is missing with grey and says nothing.
+fn check_end(path: &Path, bytes: &[u8]) -> Result<(), DataError> {
     if is_jpeg(bytes) && !jpeg_is_complete(bytes) {
         return Err(unreadable(path, "the file ends before the image does"));
     }
-    Ok(samples)
-}
-
-fn samples_of(path: &Path, decoder: impl ImageDecoder) -> Result<Samples, DataError> {
-    Samples::of(path, DynamicImage::from_decoder(decoder).map_err(|error| name_error(path, error))?)
+    Ok(())
 }
 
 fn is_jpeg(start: &[u8]) -> bool {
@@ -169,23 +239,17 @@ fn is_jpeg(start: &[u8]) -> bool {
 /// # Errors
 /// As [`read_image`], except for damage beyond the header.
 pub fn read_header(path: &Path) -> Result<Header, DataError> {
-    let start = read_bytes(path, HEADER_BYTES)?;
-    // A header can lie behind a long colour profile, or at the end of a TIFF: then the whole file is needed.
-    let partial = start.len() as u64 >= HEADER_BYTES;
-    match header_of(path, &start) {
-        Err(DataError::Unreadable { .. }) if partial => header_of(path, &read_bytes(path, MAX_FILE_BYTES)?),
-        result => result,
-    }
+    Ok(look(path, &read_bytes(path, HEADER_BYTES)?)?.header)
 }
 
 pub(crate) fn header_of(path: &Path, bytes: &[u8]) -> Result<Header, DataError> {
-    let decoder = decoder_for(path, bytes, Cursor::new(bytes))?;
-    let (width, height) = decoder.dimensions();
-    let channels = match decoder.color_type() {
-        ColorType::L8 | ColorType::La8 | ColorType::L16 | ColorType::La16 => 1,
-        _ => 3,
-    };
-    Ok(Header { width: width as usize, height: height as usize, channels })
+    Ok(Contents::of(path, bytes, Cursor::new(bytes), 0)?.header)
+}
+
+/// A file, to be read a little at a time.
+fn open(path: &Path) -> Result<impl Input + use<>, DataError> {
+    let io = |cause| DataError::Io { path: path.to_owned(), cause };
+    Ok(BufReader::new(files::open(path).map_err(io)?))
 }
 
 /// The size of a regular file. Files beyond [`MAX_FILE_BYTES`] are refused.
@@ -215,7 +279,7 @@ fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
 }
 
 /// What decoders read from, of one type for all so that each of them is compiled once.
-trait Input: BufRead + Seek {}
+pub(crate) trait Input: BufRead + Seek {}
 
 impl<T: BufRead + Seek> Input for T {}
 
@@ -253,7 +317,24 @@ fn decoder_for<'a>(path: &Path, start: &[u8], file: impl Input + 'a) -> Result<i
     Ok(decoder)
 }
 
-/// Whether an end-of-image marker follows the last scan. The decoder fills what is missing with grey and says nothing.
+/// Whether all components of a JPEG are in its first scan, from top to bottom (ITU-T T.81, B.2.2 and B.2.3).
+fn jpeg_has_one_pass(bytes: &[u8]) -> bool {
+    let word = |at: usize| bytes.get(at..at + 2).map(|word| usize::from(u16::from_be_bytes([word[0], word[1]])));
+    let (mut at, mut components) = (2, None);
+    // A marker is 0xFF and a letter, and its length follows.
+    while let (Some([0xFF, marker]), Some(length)) = (bytes.get(at..at + 2), word(at + 2)) {
+        match marker {
+            // Baseline and extended frames.
+            0xC0 | 0xC1 => components = bytes.get(at + 9).copied(),
+            0xDA => return components.is_some() && components == bytes.get(at + 4).copied(),
+            _ => {}
+        }
+        at += 2 + length;
+    }
+    false
+}
+
+/// Whether an end-of-image marker follows the last scan.
 /// Inside a scan 0xFF is always followed by 0x00 or a restart marker, so the marker cannot be a coincidence.
 fn jpeg_is_complete(bytes: &[u8]) -> bool {
     let find_last =
@@ -265,13 +346,15 @@ pub(crate) fn unreadable(path: &Path, reason: &str) -> DataError {
     DataError::Unreadable { path: path.to_owned(), reason: reason.to_owned() }
 }
 
+/// A decoder asked for more than it may have.
+pub(crate) fn too_much_memory(path: &Path) -> DataError {
+    let limit = format!("{} MiB", MAX_DECODER_BYTES >> 20);
+    DataError::TooLarge { path: path.to_owned(), what: "its decoder asks for too much memory".to_owned(), limit }
+}
+
 fn name_error(path: &Path, error: ImageError) -> DataError {
     match error {
-        ImageError::Limits(limit) if limit.kind() == LimitErrorKind::InsufficientMemory => DataError::TooLarge {
-            path: path.to_owned(),
-            what: "its decoder asks for too much memory".to_owned(),
-            limit: format!("{} MiB", MAX_DECODER_BYTES >> 20),
-        },
+        ImageError::Limits(limit) if limit.kind() == LimitErrorKind::InsufficientMemory => too_much_memory(path),
         other => unreadable(path, &other.to_string()),
     }
 }

@@ -31,6 +31,7 @@ mod npy;
 mod npz;
 mod open;
 mod order;
+mod png_rows;
 mod preprocess;
 mod range;
 mod room;

@@ -5,15 +5,13 @@ use fast_image_resize::pixels::{F32, F32x3};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 use serde::{Deserialize, Serialize};
 
-use crate::samples::Samples;
-use crate::{Image, Normalisation, within};
+use crate::samples::{STRIP, Samples};
+use crate::{DataError, Image, Normalisation, within};
 
 /// The longest side of an image that a network is fed, in pixels.
 const MOST_SIDE: usize = 1 << 14;
 /// The largest mean or standard deviation of values in `[0, 1]`, far above any that is of use.
 const MOST_VALUE: f32 = 1e3;
-/// Rows that floats are made of at a time. Filters go over four rows at once, so that a multiple of four gives the same bits.
-const STRIP: usize = 64;
 
 /// How an image becomes model input. Stored with a run, so that prediction does exactly the same.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
@@ -112,31 +110,55 @@ impl Preprocess {
     }
 
     /// [`Preprocess::fit`] of an image whose samples are not floats yet, with the same bits.
-    pub(crate) fn fit_samples(&self, samples: Samples) -> Image {
+    ///
+    /// # Errors
+    /// As [`Samples::next_rows`].
+    pub(crate) fn fit_samples(&self, mut samples: Samples<'_>) -> Result<Image, DataError> {
         let (width, height) = self.scaled(samples.width, samples.height);
         if width == samples.width {
-            return self.fit_owned(samples.into_image());
+            return Ok(self.fit_owned(samples.into_image()?));
         }
         // What scales an image makes its rows shorter first, each by itself, and then fewer.
         let channels = self.channels.min(samples.channels);
         let mut short = Image { width, height: samples.height, channels, pixels: Vec::new() };
         short.pixels.reserve_exact(width * samples.height * channels);
-        for first in (0..samples.height).step_by(STRIP) {
-            let rows = samples.rows(first, STRIP.min(samples.height - first)).into_channels(channels);
+        for _ in 0..samples.height.div_ceil(STRIP) {
+            let rows = samples.next_rows()?.into_channels(channels);
             resample(&rows, width, rows.height, self.interpolation, &mut short.pixels);
         }
         drop(samples);
-        self.place(scale(&short, width, height, self.interpolation))
+        let scaled = scale(&short, width, height, self.interpolation);
+        drop(short);
+        Ok(self.place(scaled))
     }
 
-    /// The most floats that [`Preprocess::fit_samples`] makes while the samples are still there.
-    pub(crate) fn floats_beside_samples(&self, width: usize, height: usize, channels: usize) -> usize {
-        let (to, _) = self.scaled(width, height);
-        if to == width {
-            return width * height * channels;
+    /// The most floats that [`Preprocess::fit_samples`] holds while it makes those of a strip, while it makes the strip's rows
+    /// shorter, and when no samples are left.
+    pub(crate) fn floats_to_fit(&self, width: usize, height: usize, channels: usize) -> [usize; 3] {
+        let (to_width, to_height) = self.scaled(width, height);
+        let kept = self.channels.min(channels);
+        let (strip, scaled) = (STRIP.min(height) * width * channels, to_width * to_height * kept);
+        let place = self.floats_to_place(to_width, to_height, kept);
+        if to_width == width {
+            let whole = width * height * channels;
+            let fewer = if kept < channels { scaled } else { 0 };
+            let fit = if self.leaves(width, height, channels) { 0 } else { (scaled + fewer).max(place) };
+            return [whole + strip, whole + strip, whole + fit];
         }
-        let strip = STRIP.min(height) * (width * channels + 2 * to * channels);
-        to * height * self.channels.min(channels) + strip
+        let short = to_width * height * kept;
+        let all_channels = if kept < channels { width * channels } else { 0 };
+        let row = width * kept + all_channels.max(to_width * kept);
+        [short + strip, short + STRIP.min(height) * row, (short + 2 * scaled).max(place)]
+    }
+
+    /// The most floats that [`Preprocess::place`] holds.
+    fn floats_to_place(&self, width: usize, height: usize, kept: usize) -> usize {
+        let scaled = width * height * self.channels;
+        let square = self.size * self.size * self.channels;
+        let other_channels = if kept == self.channels { 0 } else { width * height * kept };
+        let sorted = if self.percentiles.is_some() { scaled } else { 0 };
+        let copy = if self.fit == Fit::Pad && (width, height) == (self.size, self.size) { 0 } else { square };
+        scaled + other_channels.max(sorted).max(copy)
     }
 
     /// The size that an image is scaled to before it is padded or cropped.
@@ -164,13 +186,18 @@ impl Preprocess {
 
     /// [`Preprocess::fit`] of an image that nobody else needs: one of the right shape is not copied.
     pub(crate) fn fit_owned(&self, image: Image) -> Image {
-        let fits = (image.width, image.height, image.channels) == (self.size, self.size, self.channels);
+        if self.leaves(image.width, image.height, image.channels) { image } else { self.fit(&image) }
+    }
+
+    /// Whether an image stays what it is.
+    fn leaves(&self, width: usize, height: usize, channels: usize) -> bool {
+        let fits = (width, height, channels) == (self.size, self.size, self.channels);
         // A crop of a scaled image is not the image.
         let untouched = match self.fit {
             Fit::Pad => true,
             Fit::Crop(shorter) => shorter <= self.size,
         };
-        if fits && untouched && self.percentiles.is_none() { image } else { self.fit(&image) }
+        fits && untouched && self.percentiles.is_none()
     }
 
     /// A fitted image as `[channels, size, size]`, normalised.
@@ -392,8 +419,13 @@ mod tests {
                 for (channels, interpolation) in [(1, Interpolation::Bilinear), (3, Interpolation::Bicubic)] {
                     let preprocess = Preprocess { fit, interpolation, ..to(size, channels) };
                     let samples = || Samples::of(Path::new("noise"), image.clone()).unwrap();
-                    let whole = preprocess.fit(&samples().into_image());
-                    assert_eq!(preprocess.fit_samples(samples()), whole, "{width}x{height} {:?}", image.color());
+                    let whole = preprocess.fit(&samples().into_image().unwrap());
+                    assert_eq!(
+                        preprocess.fit_samples(samples()).unwrap(),
+                        whole,
+                        "{width}x{height} {:?}",
+                        image.color()
+                    );
                 }
             }
         }

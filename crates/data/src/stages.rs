@@ -49,7 +49,7 @@ pub fn measure_stages(
                 Some((samples, add(1, began, bytes.len())))
             });
             let (fitted, began) = match decoded {
-                Some((samples, began)) => (preprocess.fit_samples(samples), began),
+                Some((samples, began)) => (preprocess.fit_samples(samples)?, began),
                 None => {
                     let image = source.read(index)?;
                     let bytes = size_of_val(image.pixels.as_slice());
