@@ -39,7 +39,7 @@ impl Pass<'_> {
                     self.give(input, made, false);
                 }
                 let copied = kept.first().map_or(0, |held| self.copy_of_view(*held, input));
-                self.ledger.burst(copied + self.parts(index));
+                self.ledger.burst_of(&[copied, self.parts(index)]);
                 self.weight_gradients(index);
                 self.end_scratch(copy);
             }
@@ -106,7 +106,8 @@ impl Pass<'_> {
     fn read_backward_on_cuda(&mut self, index: usize) -> BufferId {
         let node = &self.graph.nodes[index];
         let input = node.inputs[0];
-        self.ledger.burst(self.read(index) + self.parts(index) + self.swapped(index));
+        let [read, written] = self.swapped(index);
+        self.ledger.burst_of(&[self.read(index), self.parts(index), read, written]);
         let of_read = match node.kind {
             // The map, and which of its pixels were the largest.
             Kind::MaxPool => self.map_bytes(input) + 3 * self.map_bytes(node.output),
@@ -173,7 +174,9 @@ impl Pass<'_> {
         let (input, convolution) = (node.inputs[0], self.convolution(index));
         let copy = self.scratch(self.copy_of_view(gradient, node.output) + self.widened(&[node.output]));
         if self.on_cuda() {
-            self.ledger.burst(self.swapped(index) + self.parts(index));
+            let [read, written] = self.swapped(index);
+            let columns = if let Kind::Dense { kernel, .. } = node.kind { self.columns(index, kernel) } else { 0 };
+            self.ledger.burst_of(&[read, written, columns, self.parts(index)]);
             self.weight_gradients(index);
             if self.graph.wants_gradient[input] {
                 let made = self.make(self.map_bytes(input));
@@ -181,7 +184,7 @@ impl Pass<'_> {
             }
         } else {
             if !node.params.is_empty() {
-                self.ledger.burst(convolution.weight_gradient() as u64 + self.widened(&[input]));
+                self.ledger.burst_of(&[convolution.weight_gradient() as u64, self.widened(&[input])]);
                 self.weight_gradients(index);
             }
             if self.graph.wants_gradient[input] {
@@ -234,10 +237,10 @@ impl Pass<'_> {
     }
 
     /// Input and output's gradient of a convolution by Burn's kernels on CUDA, in another layout.
-    fn swapped(&self, index: usize) -> u64 {
+    fn swapped(&self, index: usize) -> [u64; 2] {
         let node = &self.graph.nodes[index];
         let burns = self.on_cuda() && matches!(node.kind, Kind::Dense { .. });
-        if burns { self.map_bytes(node.inputs[0]) + self.map_bytes(node.output) } else { 0 }
+        if burns { [node.inputs[0], node.output].map(|value| self.map_bytes(value)) } else { [0; 2] }
     }
 
     /// What the filters' gradient is added up from on CUDA.

@@ -9,12 +9,26 @@ use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;
 
 use super::graph::{Graph, Kind};
+use super::update::WEIGHT_BYTES;
 
 /// Bytes of a map of `batch` images, with padded rows or without.
 pub(super) fn map_bytes(map: FeatureMap, batch: u64, element_bytes: u64, padded: bool) -> u64 {
     let row = map.channels as u64 * element_bytes;
     let pitch = if padded { row.next_power_of_two().clamp(16, 512) } else { 1 };
     row.next_multiple_of(pitch) * batch * (map.height * map.width) as u64
+}
+
+/// Bytes of what a dense convolution multiplies its filters with where there are no tensor cores: for each pixel of its output
+/// all that the filter reads, in rows of a multiple of 32 numbers.
+pub(super) fn columns(input: FeatureMap, output: FeatureMap, kernel: usize, batch: u64, element_bytes: u64) -> u64 {
+    let row = (kernel * kernel * input.channels).next_multiple_of(32) as u64;
+    row * batch * (output.height * output.width) as u64 * element_bytes
+}
+
+/// Elements of dense filters of this side as Burn's kernels write them, gradients and new weights: with padded rows.
+pub(super) fn padded_filters(elements: u64, kernel: usize) -> u64 {
+    let row = kernel as u64 * WEIGHT_BYTES;
+    elements / kernel as u64 * row.next_multiple_of(row.next_power_of_two().clamp(16, 512)) / WEIGHT_BYTES
 }
 
 /// For each value, whether its map or the map's gradient is made by one of Burn's kernels, and therefore padded.
@@ -54,11 +68,12 @@ pub(super) fn parts(weights: u64) -> u64 {
     4 * weights * (256 / weights.div_ceil(TILE).max(1)).clamp(1, 64)
 }
 
-/// What the pools hold beyond what is asked for, when `live` bytes are in use and the largest piece is `largest`: pages
-/// are of the largest piece's size and a last one is partly empty; small pieces have a page of their own.
-pub(super) fn overhead(live: u64, largest: u64) -> u64 {
+/// What the pools hold beyond what is asked for, when `live` bytes are in use and the largest piece is `largest`: small pieces
+/// have pages of their own, and everything else lies in pages that have room for the largest piece (CubeCL's
+/// `memory_management/dynamic/arena.rs`). Maps, which are large, do not fill them to the end: with those a page more is held.
+pub(super) fn overhead(live: u64, largest: u64, of_maps: bool) -> u64 {
     const SMALL_PAGE: u64 = 8 << 20;
     const MEBIBYTE: u64 = 1 << 20;
     let page = (largest + MEBIBYTE).next_multiple_of(MEBIBYTE).max(2 * MEBIBYTE);
-    SMALL_PAGE + page + live / 256
+    SMALL_PAGE + (live.div_ceil(page) + u64::from(of_maps)) * page - live
 }

@@ -23,11 +23,17 @@ impl Pass<'_> {
         let bytes = self.map_bytes(node.output);
         let mut keep = Vec::new();
         let output = match node.kind {
-            Kind::Dense { .. } => {
-                let tiles = if self.on_cuda() { 0 } else { self.convolution(index).forward() as u64 };
-                let scratch = tiles + self.read(index) + self.copy_of_view(first, node.inputs[0]);
+            Kind::Dense { kernel, .. } => {
+                let view = self.copy_of_view(first, node.inputs[0]);
                 keep.push(self.retained(first));
-                self.computed(&[node.inputs[0]], node.output, scratch)
+                if self.on_cuda() {
+                    let output = self.make(bytes);
+                    self.ledger.burst_of(&[self.columns(index, kernel), self.read(index), view]);
+                    output
+                } else {
+                    let tiles = self.convolution(index).forward() as u64;
+                    self.computed(&[node.inputs[0]], node.output, tiles + self.read(index) + view)
+                }
             }
             Kind::Linear => {
                 keep.push(self.retained(first));
@@ -75,7 +81,7 @@ impl Pass<'_> {
             }
             Kind::Slice => self.ledger.retain(first.buffer),
             Kind::Mean if node.reads => {
-                self.ledger.burst(self.read(index) + self.widened(&[node.inputs[0]]));
+                self.ledger.burst_of(&[self.read(index), self.widened(&[node.inputs[0]])]);
                 keep.push(self.retained(first));
                 self.make(bytes)
             }
@@ -124,7 +130,7 @@ impl Pass<'_> {
             self.ledger.burst(scratch);
             return output;
         }
-        self.ledger.burst(self.widened(read) + wide + scratch);
+        self.ledger.burst_of(&[self.widened(read), wide, scratch]);
         self.ledger.add(Part::Workspace, wide);
         let output = self.make(bytes);
         self.ledger.remove(Part::Workspace, wide);
@@ -210,6 +216,13 @@ impl Pass<'_> {
             before,
             threads: self.threads(),
         }
+    }
+
+    /// See [`cuda::columns`].
+    pub(super) fn columns(&self, index: usize, kernel: usize) -> u64 {
+        let node = &self.graph.nodes[index];
+        let [input, output] = [node.inputs[0], node.output].map(|value| self.graph.maps[value]);
+        cuda::columns(input, output, kernel, self.situation.micro_batch as u64, self.situation.element_bytes as u64)
     }
 
     fn threads(&self) -> usize {

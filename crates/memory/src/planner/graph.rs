@@ -4,7 +4,7 @@
 use kindling_layers::trace::{FeatureMap, LayerTrace, Op, Trace};
 use kindling_layers::{Activation, Freeze};
 
-use super::reading;
+use super::{cuda, reading};
 
 /// An operation with its gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,8 +57,10 @@ pub(super) struct Node {
     pub(super) layer: usize,
     pub(super) inputs: Vec<usize>,
     pub(super) output: usize,
-    /// Elements of its parameters, one entry a tensor; none if frozen.
+    /// Elements of its parameters' gradients, one entry a tensor; none if frozen.
     pub(super) params: Vec<u64>,
+    /// How many of the first one's only fill up rows.
+    pub(super) padding: u64,
     /// Burn's backward pass takes operations by falling level, and of one level the last first.
     pub(super) level: usize,
     pub(super) place: Place,
@@ -139,6 +141,7 @@ impl Graph {
                 inputs: described.inputs.clone(),
                 output,
                 params,
+                padding: 0,
                 level: levels[output],
                 place,
                 frozen,
@@ -160,9 +163,27 @@ impl Graph {
         self
     }
 
-    /// Elements of the tensors that train, in the order of the network.
-    pub(super) fn trained(&self) -> impl Iterator<Item = u64> {
-        self.nodes.iter().flat_map(|node| node.params.iter().copied())
+    /// The same with the gradients of dense filters as they lie on CUDA.
+    pub(super) fn with_padded_filters(mut self) -> Self {
+        for node in &mut self.nodes {
+            if let (Kind::Dense { kernel, .. }, Some(filters)) = (node.kind, node.params.first_mut()) {
+                let padded = cuda::padded_filters(*filters, kernel);
+                self.largest = self.largest.max(padded);
+                node.padding = padded - *filters;
+                *filters = padded;
+            }
+        }
+        self
+    }
+
+    /// Elements of the tensors that train, in the order of the network, and of the gradient and each moment of each.
+    pub(super) fn trained(&self) -> impl Iterator<Item = (u64, u64)> {
+        let of = |node: &Node| {
+            let padding = node.padding;
+            let gradients = node.params.clone().into_iter().enumerate();
+            gradients.map(move |(at, elements)| (if at == 0 { elements - padding } else { elements }, elements))
+        };
+        self.nodes.iter().flat_map(of)
     }
 }
 

@@ -61,9 +61,14 @@ impl Ledger {
 
     /// Allocates for good.
     pub(super) fn add(&mut self, part: Part, bytes: u64) {
+        self.add_pieces(part, bytes, bytes);
+    }
+
+    /// Allocates many pieces for good, none larger than `largest`.
+    pub(super) fn add_pieces(&mut self, part: Part, bytes: u64, largest: u64) {
         self.live[part as usize] += bytes;
         self.scratch = self.scratch.max(self.live[Part::Workspace as usize]);
-        self.peak.largest = self.peak.largest.max(bytes);
+        self.peak.largest = self.peak.largest.max(largest);
         if self.live.iter().sum::<u64>() > self.peak.total() {
             self.peak.parts = self.live;
             self.peak.moment = self.moment;
@@ -77,8 +82,13 @@ impl Ledger {
 
     /// Allocates and frees at once.
     pub(super) fn burst(&mut self, bytes: u64) {
-        self.add(Part::Workspace, bytes);
-        self.remove(Part::Workspace, bytes);
+        self.burst_of(&[bytes]);
+    }
+
+    /// Allocates pieces that are there together, and frees them at once.
+    pub(super) fn burst_of(&mut self, pieces: &[u64]) {
+        pieces.iter().for_each(|bytes| self.add(Part::Workspace, *bytes));
+        pieces.iter().for_each(|bytes| self.remove(Part::Workspace, *bytes));
     }
 
     /// One more reference.

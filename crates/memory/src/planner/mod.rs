@@ -203,9 +203,14 @@ pub struct LayerMemory {
     pub workspace: u64,
 }
 
+fn graph_of(trace: &Trace, situation: &Situation) -> Graph {
+    let graph = Graph::of_run(trace, situation.freeze);
+    if situation.target == Target::Cuda { graph.with_padded_filters() } else { graph }
+}
+
 /// The memory a step needs.
 pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
-    let graph = Graph::of_run(trace, situation.freeze);
+    let graph = graph_of(trace, situation);
     let mut ledger = Ledger::default();
     update::hold_state(&graph, situation, &mut ledger);
     pass::micro_batch(&graph, situation, &mut ledger);
@@ -213,7 +218,7 @@ pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
     let peak = ledger.peak();
     let overhead = match situation.target {
         Target::Cpu { .. } => peak.parts[Part::Overhead as usize],
-        Target::Cuda => cuda::overhead(peak.total(), peak.largest),
+        Target::Cuda => cuda::overhead(peak.total(), peak.largest, peak.moment != Moment::Update),
     };
     let of = |part: Part| peak.parts[part as usize];
     let mut prediction = Prediction {
@@ -294,7 +299,7 @@ fn last_that_fits(count: usize, memory: u64, predicted: impl Fn(usize) -> Predic
 
 /// What each layer keeps for backward when nothing is computed again, in the order they run.
 pub fn by_layer(trace: &Trace, situation: &Situation) -> Vec<LayerMemory> {
-    let graph = Graph::of_run(trace, situation.freeze);
+    let graph = graph_of(trace, situation);
     let situation = Situation { recompute: Recompute::None, ..*situation };
     let of_layers = pass::kept_by_layer(&graph, &situation);
     let describe = |(layer, (kept, workspace)): (usize, (u64, u64))| {

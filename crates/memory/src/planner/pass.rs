@@ -36,7 +36,7 @@ pub(super) struct Pass<'a> {
 pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     if situation.batch > situation.micro_batch {
         // Those of the micro-batches before it.
-        ledger.add(Part::Gradients, update::gradients(graph));
+        ledger.add_pieces(Part::Gradients, update::gradients(graph), graph.largest * update::WEIGHT_BYTES);
     }
     let mut pass = Pass::new(graph, situation, ledger);
     let images = pass.make(pass.map_bytes(0));
@@ -48,7 +48,7 @@ pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Led
     let made = pass.new_gradients;
     ledger.remove(Part::Gradients, made);
     if situation.batch <= situation.micro_batch {
-        ledger.add(Part::Gradients, update::gradients(graph));
+        ledger.add_pieces(Part::Gradients, update::gradients(graph), graph.largest * update::WEIGHT_BYTES);
     }
 }
 

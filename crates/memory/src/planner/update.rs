@@ -31,7 +31,7 @@ fn weights(graph: &Graph, situation: &Situation) -> u64 {
 
 /// Bytes of all gradients.
 pub(super) fn gradients(graph: &Graph) -> u64 {
-    graph.trained().sum::<u64>() * WEIGHT_BYTES
+    graph.trained().map(|(_, gradient)| gradient).sum::<u64>() * WEIGHT_BYTES
 }
 
 fn moments(graph: &Graph, situation: &Situation) -> u64 {
@@ -45,8 +45,9 @@ fn host_batch(graph: &Graph, situation: &Situation) -> u64 {
 
 /// What is there before and after every pass.
 pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
-    ledger.add(Part::Weights, weights(graph, situation));
-    ledger.add(Part::Optimizer, moments(graph, situation));
+    let largest = graph.largest * WEIGHT_BYTES;
+    ledger.add_pieces(Part::Weights, weights(graph, situation), largest);
+    ledger.add_pieces(Part::Optimizer, moments(graph, situation), largest);
     if let Target::Cpu { threads } = situation.target {
         // The batch in use, and of each loader thread one that waits and one that it just made.
         let loaders = situation.workers.max(1) as u64;
@@ -64,21 +65,20 @@ pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut L
     // New numbers for each weight: itself and its moments. Its gradient goes away with it. In between Burn's AdamW holds
     // both corrected moments and SGD what it will subtract; on the CPU AdamW goes over the weights once, and the gradient is
     // there to the end.
-    let (made, scratch) = match situation.optimizer {
-        OptimizerKind::AdamW if matches!(situation.target, Target::Cpu { .. }) => (3, 1),
-        OptimizerKind::AdamW => (3, 2),
-        OptimizerKind::Sgd { momentum } => (1 + u64::from(momentum), 1),
+    let scratch = match situation.optimizer {
+        OptimizerKind::AdamW if matches!(situation.target, Target::Cuda) => 2,
+        OptimizerKind::AdamW | OptimizerKind::Sgd { .. } => 1,
     };
-    for elements in graph.trained() {
-        let bytes = elements * WEIGHT_BYTES;
-        ledger.add(Part::Workspace, (made - 1 + scratch) * bytes);
-        ledger.remove(Part::Gradients, bytes);
-        ledger.add(Part::Workspace, bytes);
-        ledger.remove(Part::Workspace, scratch * bytes);
+    let moments = situation.optimizer.moments();
+    for (weight, gradient) in graph.trained().map(|(a, b)| (a * WEIGHT_BYTES, b * WEIGHT_BYTES)) {
+        ledger.add_pieces(Part::Workspace, (moments + scratch) * gradient, gradient);
+        ledger.remove(Part::Gradients, gradient);
+        ledger.add(Part::Workspace, weight);
+        ledger.remove(Part::Workspace, scratch * gradient);
     }
     // The new running statistics and the new average.
     let average = if situation.ema { graph.weights } else { 0 };
-    ledger.add(Part::Workspace, (graph.statistics + average) * WEIGHT_BYTES);
+    ledger.add_pieces(Part::Workspace, (graph.statistics + average) * WEIGHT_BYTES, graph.largest * WEIGHT_BYTES);
     if matches!(situation.target, Target::Cpu { .. }) {
         ledger.add(Part::Workspace, around(graph, situation));
     }
@@ -91,7 +91,8 @@ pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut L
         // parameter all moments. Burn copies what it reads, and then to where numbers are aligned.
         ledger.remove(Part::Overhead, host_batch(graph, situation));
         let moments = situation.optimizer.moments();
-        let trained = graph.trained().max().unwrap_or(0) * if moments > 0 { moments + 1 } else { 0 };
+        let trained = graph.trained().map(|(weight, _)| weight).max().unwrap_or(0);
+        let trained = trained * if moments > 0 { moments + 1 } else { 0 };
         ledger.burst(trained.max(2 * graph.largest) * WEIGHT_BYTES);
     }
 }
