@@ -170,7 +170,9 @@ fn of_large_pictures(folder: &Path, interlaced: u8) -> Command {
 #[test]
 fn pictures_that_unpack_to_more_than_the_budget_are_not_unpacked() {
     let folder = tempdir().unwrap();
-    let (sentence, peak) = refused(&mut of_large_pictures(folder.path(), INTERLACED));
+    let (outcome, peak) = watched(&mut of_large_pictures(folder.path(), INTERLACED), MOST_SECONDS);
+    assert!(outcome.stderr.contains("what would fit into 300"), "{}", outcome.all());
+    let sentence = outcome.refused();
     assert!(sentence.contains("cannot be decoded") && sentence.contains("memory budget of"), "{sentence}");
     assert!(peak < 315 * MIB, "it took {peak} bytes: {sentence}");
 }

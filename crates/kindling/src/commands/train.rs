@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, bail};
 use clap::ValueEnum;
-use kindling_data::{Dataset, Split, largest_decoding_bytes};
+use kindling_data::{DataError, Dataset, Split, largest_decoding_bytes};
 use kindling_layers::{Freeze, Precision, parameters};
 use kindling_runs::{DeviceFacts, Environment, RunDir, RunError};
 use kindling_trainer::{Ended, Faults, Recompute, Setup, TrainError, Trainer};
@@ -313,7 +313,8 @@ impl Args {
         console.close();
         let go_on = how_to_go_on("train", run);
         let advice = trainer.can_be_resumed().then_some(go_on.as_str());
-        if let Err(error @ TrainError::DoesNotFit { .. }) = ended {
+        // A picture that there is no room for beside the network says the same as a step.
+        if let Err(error @ (TrainError::DoesNotFit { .. } | TrainError::Data(DataError::NoRoom { .. }))) = ended {
             note!("{}", does_not_fit(&config, &trainer.model(), &device, budget, decoding));
             return Err(error.into());
         }

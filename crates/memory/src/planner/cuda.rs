@@ -70,10 +70,12 @@ pub(super) fn parts(weights: u64) -> u64 {
 
 /// What the pools hold beyond what is asked for, when `live` bytes are in use and the largest piece is `largest`: small pieces
 /// have pages of their own, and everything else lies in pages that have room for the largest piece (CubeCL's
-/// `memory_management/dynamic/arena.rs`). Maps, which are large, do not fill them to the end: with those a page more is held.
+/// `memory_management/dynamic/arena.rs`). Pieces do not fill them to the end: 3 % stay empty, and with maps, which are large, as
+/// much as a page (`benchmarks/README.md`, the plan for CUDA).
 pub(super) fn overhead(live: u64, largest: u64, of_maps: bool) -> u64 {
     const SMALL_PAGE: u64 = 8 << 20;
     const MEBIBYTE: u64 = 1 << 20;
     let page = (largest + MEBIBYTE).next_multiple_of(MEBIBYTE).max(2 * MEBIBYTE);
-    SMALL_PAGE + (live.div_ceil(page) + u64::from(of_maps)) * page - live
+    let filled = if of_maps { live + page } else { live + live * 3 / 100 };
+    SMALL_PAGE + filled.next_multiple_of(page) - live
 }

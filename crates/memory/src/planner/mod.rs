@@ -272,7 +272,8 @@ fn room(situation: &Situation, memory: u64) -> u64 {
 /// Beyond this nobody trains an image model.
 const LARGEST_BATCH: usize = 65_536;
 
-/// The last of `count` situations, each needing at least what those before it need, that fits.
+/// The last of `count` situations that fits, where each needs at least what those before it need; on CUDA one of the last, within
+/// a page of memory.
 fn last_that_fits(count: usize, memory: u64, predicted: impl Fn(usize) -> Prediction) -> Option<(usize, Prediction)> {
     let fits = |index: usize| Some(predicted(index)).filter(|prediction| prediction.peak <= memory);
     let mut best = (0, fits(0)?);

@@ -88,15 +88,20 @@ fn the_parts_add_up_to_the_peak() {
     }
 }
 
+/// On CUDA without what the pools hold beyond it: pages get larger with the largest map, and the last one is as full as it
+/// happens to be.
 #[test]
 fn a_larger_micro_batch_never_needs_less() {
+    let needs = |situation: Situation| {
+        let found = predict(&trace(), &situation);
+        if situation.target == Target::Cuda { found.peak - found.overhead } else { found.peak }
+    };
     for situation in situations(1) {
-        let of = |batch| predict(&trace(), &Situation { batch, micro_batch: batch, ..situation }).peak;
-        let peaks: Vec<u64> = (1..12).map(of).collect();
-        assert!(peaks.is_sorted(), "{situation:?}: {peaks:?}");
-        let whole = Situation { batch: 12, ..situation };
         let peaks: Vec<u64> =
-            [1, 2, 3, 4, 6, 12].map(|micro_batch| predict(&trace(), &Situation { micro_batch, ..whole }).peak).to_vec();
+            (1..12).map(|batch| needs(Situation { batch, micro_batch: batch, ..situation })).collect();
+        assert!(peaks.is_sorted(), "{situation:?}: {peaks:?}");
+        let of_twelve = |micro_batch| needs(Situation { batch: 12, micro_batch, ..situation });
+        let peaks: Vec<u64> = [1, 2, 3, 4, 6, 12].map(of_twelve).to_vec();
         assert!(peaks.is_sorted(), "of one batch, {situation:?}: {peaks:?}");
     }
 }
@@ -200,6 +205,29 @@ fn maps_that_are_made_to_be_read_are_workspace_on_cuda() {
     let of_block = layers.iter().filter(|layer| layer.name.starts_with("stages.0.1") && layer.kind == "pointwise");
     let workspace = of_block.map(|layer| layer.workspace).max();
     assert!(workspace >= Some(4 * 128 * 32 * 32), "{workspace:?} in {layers:?}");
+}
+
+/// Sums of many tensors are no piece: pages are as large as the largest tensor wants them, and whole.
+#[test]
+fn pages_on_cuda_are_of_the_largest_tensor() {
+    const MIB: u64 = 1 << 20;
+    assert_eq!(cuda::overhead(40 * MIB, 3 * MIB, false) + 40 * MIB, 8 * MIB + 44 * MIB);
+    assert_eq!(cuda::overhead(40 * MIB, 3 * MIB, true) + 40 * MIB, 8 * MIB + 44 * MIB);
+    assert_eq!(cuda::overhead(40 * MIB, 25 * MIB, true) + 40 * MIB, 8 * MIB + 3 * 26 * MIB);
+    let mut ledger = Ledger::default();
+    ledger.add_pieces(Part::Optimizer, 12 * MIB, 2 * MIB);
+    ledger.burst_of(&[3 * MIB, MIB]);
+    assert_eq!((ledger.peak().total(), ledger.peak().largest), (16 * MIB, 3 * MIB));
+}
+
+#[test]
+fn rows_of_dense_filters_are_padded_on_cuda() {
+    // Three float32 numbers take 12 bytes and lie 16 apart; five 20 and 32; one row of a whole layer fills its place.
+    assert_eq!(cuda::padded_filters(64 * 64 * 9, 3), 64 * 64 * 12);
+    assert_eq!(cuda::padded_filters(64 * 64 * 25, 5), 64 * 64 * 40);
+    // 7 x 7 x 3 numbers for each pixel are 147, and 160 in whole rows.
+    let columns = cuda::columns(FeatureMap::square(3, 224), FeatureMap::square(64, 112), 7, 4, 4);
+    assert_eq!(columns, 4 * 112 * 112 * 160 * 4);
 }
 
 #[test]
