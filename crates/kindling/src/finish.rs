@@ -6,6 +6,7 @@ use kindling_data::{Dataset, Preprocess, Split, Task, png_of};
 use kindling_files as files;
 use kindling_layers::parameters;
 use kindling_runs::{Environment, Event, EventLog, Metrics, Report, RunDir, SamplePicture, Score};
+use kindling_trainer::engine::make_room;
 use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Trained, evaluate};
 use kindling_zoo::Network;
 
@@ -30,6 +31,8 @@ pub(crate) struct Finished<'a> {
 impl Finished<'_> {
     /// Scores the best weights on the test samples, writes `metrics.json` and `report.html`, and returns the metrics.
     pub(crate) fn conclude(&self, trained: &mut Trained, observer: &mut dyn Observer) -> Result<Metrics> {
+        // Pages that held the state of training are of sizes that nothing new may lie in.
+        make_room(self.device);
         let network = self.config.trained(self.run, false, self.device)?;
         let parameters = parameters::count(&network);
         let validation = self.evaluate(&network, Split::Val, observer)?.score;
