@@ -6,7 +6,7 @@
 
 use burn::backend::ops::{FloatTensorOps, ModuleOps};
 use burn::tensor::ops::ConvOptions;
-use burn::tensor::{DType, FloatDType};
+use burn::tensor::{DType, FloatDType, Slice};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::kernel::matmul::{MatmulStrategy, matmul};
@@ -43,18 +43,55 @@ pub(super) fn of_filters(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, plac
     if is_pointwise(&x, &weight, places) {
         return of_pointwise_filters(Flat::of(x).into_matrix(), Flat::of(dy).into_matrix());
     }
+    if dims(&x)[1] <= OF_AN_IMAGE {
+        return of_image_filters(x, dims(&weight)[2], dy, places);
+    }
     let options = options(&x, &weight, places);
     let weight = cast(weight, x.dtype);
     cast(CubeBackend::conv2d_weight_backward(x, weight, dy, options), DType::F32)
 }
 
+/// Channels of an image, at most.
+const OF_AN_IMAGE: usize = 4;
+
+/// The gradient of filters that read an image: of each of their places a product of the pixels that it reads with the output's
+/// gradient. For it alone, the first row of the filters, Burn 0.22.1's kernels for tensor cores give zeros (seen on the stand-in
+/// for CUDA at compute capability 8.0; `tests/tests/cuda_networks.rs`).
+fn of_image_filters(x: CubeTensor, kernel: usize, dy: CubeTensor, places: Places) -> CubeTensor {
+    let Places { stride, dilation, before, out } = places;
+    let ([batch, channels, height, width], reach) = (dims(&x), (kernel - 1) * dilation);
+    // With zeros around it there is a pixel under each place of each filter.
+    let wide = |axis: usize, size: usize| ((out[axis] - 1) * stride + reach + 1).max(before[axis] + size);
+    let shape = [batch, channels, wide(0, height), wide(1, width)];
+    let zeros = CubeBackend::float_zeros(shape.into(), &x.device, float_of(x.dtype));
+    let inside = |axis: usize, size: usize| Slice::from(before[axis]..before[axis] + size);
+    let x =
+        CubeBackend::float_slice_assign(zeros, &[Slice::full(), Slice::full(), inside(0, height), inside(1, width)], x);
+    let dy = Flat::of(dy).into_matrix();
+    let under = |axis: usize, at: usize| {
+        let first = at * dilation;
+        Slice::new(first as isize, Some((first + (out[axis] - 1) * stride + 1) as isize), stride as isize)
+    };
+    let of_place = |place: usize| {
+        let at = [Slice::full(), Slice::full(), under(0, place / kernel), under(1, place % kernel)];
+        let pixels = CubeBackend::float_slice(x.clone(), &at);
+        of_pointwise_filters(Flat::of(pixels).into_matrix(), dy.clone())
+    };
+    let dw = CubeBackend::float_cat((0..kernel * kernel).map(of_place).collect(), 2);
+    let [output, ..] = dims(&dw);
+    CubeBackend::float_reshape(dw, [output, channels, kernel, kernel].into())
+}
+
 pub(super) fn cast(x: CubeTensor, dtype: DType) -> CubeTensor {
-    let to = match dtype {
+    if x.dtype == dtype { x } else { CubeBackend::float_cast(x, float_of(dtype)) }
+}
+
+fn float_of(dtype: DType) -> FloatDType {
+    match dtype {
         DType::F16 => FloatDType::F16,
         DType::BF16 => FloatDType::BF16,
         _ => FloatDType::F32,
-    };
-    if x.dtype == dtype { x } else { CubeBackend::float_cast(x, to) }
+    }
 }
 
 /// Products that add up a 1x1 filter's gradient should fill the device: so many tiles of a matrix product.
