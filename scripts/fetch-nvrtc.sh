@@ -12,8 +12,8 @@
 # The last lines say which two variables to set.
 set -euo pipefail
 
-# package version sha256-of-the-wheel folder-in-it what-of-it
 readonly VERSION=12.8.93
+# package version sha256-of-the-wheel folder-in-it
 readonly PACKAGES=(
     "nvidia-cuda-nvrtc-cu12 12.8.93 a7756528852ef889772a84c6cd89d41dfa74667e24cca16bb31f8f061e3e9994 cuda_nvrtc"
     "nvidia-cuda-runtime-cu12 12.8.90 adade8dcbd0edf427b7204d480d6066d33902cab2a4707dcfc48a2d0fd44ab90 cuda_runtime"

@@ -111,8 +111,7 @@ impl Contents {
     fn of(path: &Path, start: &[u8], file: impl Input, size: u64) -> Result<Self, DataError> {
         let decoder = decoder_for(path, start, file)?;
         let (width, height) = decoder.dimensions();
-        let color = decoder.color_type();
-        let channels = if color.has_color() { 3 } else { 1 };
+        let channels = if decoder.color_type().has_color() { 3 } else { 1 };
         let header = Header { width: width as usize, height: height as usize, channels };
         let all = decoder.total_bytes();
         if png_rows::has_rows_in_order(start) {
@@ -120,9 +119,9 @@ impl Contents {
         }
         if is_jpeg(start) {
             // Its decoder has a copy of the file, and of several passes it keeps 16 bits for each number of each block.
-            let blocks = u64::from(width.next_multiple_of(16)) * u64::from(height.next_multiple_of(16));
-            let passes = if jpeg_has_one_pass(start) { 16 } else { blocks.div_ceil(u64::from(width)) };
-            let numbers = 2 * passes * u64::from(width) * decoder.original_color_type().channel_count() as u64;
+            let rows = if jpeg_has_one_pass(start) { 16 } else { height.next_multiple_of(16) };
+            let blocks = u64::from(rows) * u64::from(width.next_multiple_of(16));
+            let numbers = 2 * blocks * u64::from(decoder.original_color_type().channel_count());
             let started = if size > HEADER_BYTES { HEADER_BYTES } else { 0 };
             return Ok(Self { header, file: size + started, samples: all, strip: 0, decoder: size + numbers });
         }

@@ -14,8 +14,13 @@ use super::update::WEIGHT_BYTES;
 /// Bytes of a map of `batch` images, with padded rows or without.
 pub(super) fn map_bytes(map: FeatureMap, batch: u64, element_bytes: u64, padded: bool) -> u64 {
     let row = map.channels as u64 * element_bytes;
-    let pitch = if padded { row.next_power_of_two().clamp(16, 512) } else { 1 };
-    row.next_multiple_of(pitch) * batch * (map.height * map.width) as u64
+    let row = if padded { padded_row(row) } else { row };
+    row * batch * (map.height * map.width) as u64
+}
+
+/// Bytes of the innermost row of what Burn's kernels make.
+fn padded_row(row: u64) -> u64 {
+    row.next_multiple_of(row.next_power_of_two().clamp(16, 512))
 }
 
 /// Bytes of what a dense convolution multiplies its filters with where there are no tensor cores: for each pixel of its output
@@ -25,10 +30,9 @@ pub(super) fn columns(input: FeatureMap, output: FeatureMap, kernel: usize, batc
     row * batch * (output.height * output.width) as u64 * element_bytes
 }
 
-/// Elements of dense filters of this side as Burn's kernels write them, gradients and new weights: with padded rows.
+/// Elements of the gradient of dense filters of this side, and of each moment: Burn's kernels write them with padded rows.
 pub(super) fn padded_filters(elements: u64, kernel: usize) -> u64 {
-    let row = kernel as u64 * WEIGHT_BYTES;
-    elements / kernel as u64 * row.next_multiple_of(row.next_power_of_two().clamp(16, 512)) / WEIGHT_BYTES
+    elements / kernel as u64 * padded_row(kernel as u64 * WEIGHT_BYTES) / WEIGHT_BYTES
 }
 
 /// For each value, whether its map or the map's gradient is made by one of Burn's kernels, and therefore padded.
