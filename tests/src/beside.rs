@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use image::{ImageBuffer, Luma};
 use serde_json::Value;
 
 use crate::{Outcome, Stored, Tensors, checkpoints, kindling, losses, on_cuda, picture, read_tensors, write_tensors};
@@ -73,37 +74,82 @@ pub fn forward_beside_cpu(of: Beside, folder: &Path) -> Distances {
     distances(&cpu, &cuda)
 }
 
+/// How pixels of images of 16 bits are moved: every so many-th by so many steps, up or down.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    /// One of so many pixels.
+    pub every: usize,
+    /// Steps of 1/65535 of the whole range.
+    pub by: u16,
+}
+
 /// A training step of four images on both devices.
 ///
 /// # Panics
 /// If a command fails, or panics on any thread.
 pub fn step_beside_cpu(of: Beside, folder: &Path) -> StepDistances {
-    let data = folder.join("data");
+    let data = images(&folder.join("data"), None);
+    let [cpu, cuda] = ["cpu", "cuda"].map(|device| step(of, &data, device, &folder.join(device)));
+    between(of, &cpu, &cuda)
+}
+
+/// The same between the CPU and the CPU, where pixels are moved a little for the second: how far a network's gradients are
+/// apart when nothing but rounding differs. Where many activations have a kink, some pixel always moves one over it.
+///
+/// # Panics
+/// As [`step_beside_cpu`].
+pub fn step_beside_moved(of: Beside, moved: Moved, folder: &Path) -> StepDistances {
+    let plain = step(of, &images(&folder.join("plain-data"), None), "cpu", &folder.join("plain"));
+    let other = step(of, &images(&folder.join("moved-data"), Some(moved)), "cpu", &folder.join("moved"));
+    between(of, &plain, &other)
+}
+
+/// A folder of images that are trained on, and few to validate and to test.
+fn images(folder: &Path, moved: Option<Moved>) -> PathBuf {
+    let moved_by = |at: usize| match moved {
+        Some(Moved { every, by }) if at.is_multiple_of(every) => by,
+        _ => 0,
+    };
     for (split, each) in [("train", BATCH / 2), ("val", 1), ("test", 1)] {
         for (place, class) in ["dark", "striped"].into_iter().enumerate() {
-            let folder = data.join(split).join(class);
+            let folder = folder.join(split).join(class);
             fs::create_dir_all(&folder).expect("a folder of the test can be made");
             for index in 0..each {
+                let picture = picture(class, 10 * place + index);
+                let of_pixel = |at: usize, value: u8| {
+                    let (value, by) = (u16::from(value) * 257, moved_by(at + 7 * index));
+                    if at % 3 == 0 { value.checked_add(by).unwrap_or(value - by) } else { value.saturating_sub(by) }
+                };
+                let (width, height) = picture.dimensions();
+                let values =
+                    picture.into_raw().into_iter().enumerate().map(|(at, value)| of_pixel(at, value)).collect();
+                let deep = ImageBuffer::<Luma<u16>, Vec<u16>>::from_vec(width, height, values);
                 let path = folder.join(format!("{index}.png"));
-                picture(class, 10 * place + index).save(path).expect("a picture of the test can be written");
+                deep.expect("a number a pixel").save(path).expect("a picture of the test can be written");
             }
         }
     }
-    let [cpu, cuda] = ["cpu", "cuda"].map(|device| {
-        let run = folder.join(device);
-        let mut command = kindling();
-        if of.gan {
-            command.args(["gan", "train", "--iterations", "1", "--compare", "0", "--features", "8"]);
-        } else {
-            // The momentum of the first step is the gradient.
-            command.args(["train", "--max-steps", "1", "--optimizer", "sgd", "--weight-decay", "0", "--warmup", "0"]);
-            command.args(["--image-size", &of.size.to_string()]);
-        }
-        command.args(["--model", of.model, "--batch-size", &BATCH.to_string(), "--recompute", of.recompute]);
-        command.args(["--precision", of.precision, "--device", device, "--data"]).arg(&data).arg("--out").arg(&run);
-        finish(&mut command, device, of);
-        run
-    });
+    folder.to_path_buf()
+}
+
+/// Takes one training step on a device, and returns the run's folder.
+fn step(of: Beside, data: &Path, device: &str, run: &Path) -> PathBuf {
+    let mut command = kindling();
+    if of.gan {
+        command.args(["gan", "train", "--iterations", "1", "--compare", "0", "--features", "8"]);
+    } else {
+        // The momentum of the first step is the gradient.
+        command.args(["train", "--max-steps", "1", "--optimizer", "sgd", "--weight-decay", "0", "--warmup", "0"]);
+        command.args(["--image-size", &of.size.to_string()]);
+    }
+    command.args(["--model", of.model, "--batch-size", &BATCH.to_string(), "--recompute", of.recompute]);
+    command.args(["--precision", of.precision, "--device", device, "--data"]).arg(data).arg("--out").arg(run);
+    finish(&mut command, device, of);
+    run.to_path_buf()
+}
+
+/// How far two runs of one step are apart.
+fn between(of: Beside, cpu: &Path, cuda: &Path) -> StepDistances {
     let files = |run: &Path, end: &str| -> Tensors {
         let folder = checkpoints(run).pop().expect("a run ends with a checkpoint");
         let entries = fs::read_dir(folder).expect("a checkpoint is a folder").flatten().map(|entry| entry.path());
@@ -114,7 +160,7 @@ pub fn step_beside_cpu(of: Beside, folder: &Path) -> StepDistances {
         };
         entries.filter(is_one).flat_map(named).collect()
     };
-    let of_both = |end: &str| (files(&cpu, end), files(&cuda, end));
+    let of_both = |end: &str| (files(cpu, end), files(cuda, end));
     let ((weights, other_weights), (gradients, other_gradients)) =
         (of_both("weights.safetensors"), of_both("optimizer.safetensors"));
     let (all, all_weights) = (norm(&gradients), norm(&weights));
@@ -123,7 +169,7 @@ pub fn step_beside_cpu(of: Beside, folder: &Path) -> StepDistances {
     let mut worst = distances(&large, &other_gradients);
     worst.sort_by(|a, b| a.1.total_cmp(&b.1));
     // An iteration of a GAN is no step of one loss: its networks' gradients say all.
-    let loss = if of.gan { 0.0 } else { (losses(&cpu)[0] - losses(&cuda)[0]).abs() / losses(&cpu)[0] };
+    let loss = if of.gan { 0.0 } else { (losses(cpu)[0] - losses(cuda)[0]).abs() / losses(cpu)[0] };
     StepDistances {
         loss,
         gradients: norm(&difference(&gradients, &other_gradients)) / all,

@@ -18,7 +18,9 @@ mod tensors;
 mod watch;
 
 pub use bench::Bench;
-pub use beside::{Beside, Distances, StepDistances, forward_beside_cpu, registry, step_beside_cpu};
+pub use beside::{
+    Beside, Distances, Moved, StepDistances, forward_beside_cpu, registry, step_beside_cpu, step_beside_moved,
+};
 pub use chance::Chance;
 pub use command::{Outcome, assert_says, kindling, sentence_of, train};
 pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda, train_on_cuda};

@@ -20,6 +20,7 @@ fn main() -> ExitCode {
             a_run_that_is_refused_memory_in_its_steps_ends_with_the_same_losses,
         ),
         Test::new("a_run_takes_no_more_at_its_end_than_it_tells", a_run_takes_no_more_at_its_end_than_it_tells),
+        Test::new("a_budget_leaves_a_run_what_it_names_of_a_card", a_budget_leaves_a_run_what_it_names_of_a_card),
     ];
     let nightly = || {
         vec![
@@ -79,6 +80,30 @@ fn a_run_takes_no_more_at_its_end_than_it_tells() {
     command.args(["--optimizer", "sgd", "--freeze", "backbone", "--weights"]).arg(whole.join("weights.safetensors"));
     let run = ShortRuns::finished(Started::new(command, &runs.path("frozen")));
     tells_what_it_took(&run, &runs.path("stats"));
+}
+
+/// What a card holds at most is what a run takes anyhow, and what a budget keeps from it. Kernels do nothing here.
+fn a_budget_leaves_a_run_what_it_names_of_a_card() {
+    const CARD: u64 = 2 << 30;
+    const CONTEXT: u64 = 120 << 20;
+    let runs = ShortRuns::new();
+    let peak = |name: &str, budget: Option<u64>| {
+        let mut command = on_card(runs.train(name), &runs.path("stats"), Some(CARD));
+        command.env("CUDASIM_KERNELS", "none").env("CUDASIM_FILL", "2").env("CUDASIM_CONTEXT", CONTEXT.to_string());
+        command.args(["--micro-batch", "4", "--recompute", "none"]);
+        if let Some(bytes) = budget {
+            command.args(["--memory-budget", &bytes.to_string()]);
+        }
+        ShortRuns::finished(Started::new(command, &runs.path(name)));
+        peak_of(&runs.path("stats"))
+    };
+    let free = peak("free", None);
+    for budget in [700_000_001, 300 << 20] {
+        let held = peak(&format!("budget-{budget}"), Some(budget)) - free;
+        let left = CARD - CONTEXT - held;
+        println!("of {CARD} bytes with a context of {CONTEXT} a budget of {budget} keeps {held}: {left} are left");
+        assert!(left.abs_diff(budget) * 50 <= budget, "{left} bytes are left of a card for a budget of {budget}");
+    }
 }
 
 /// What a run tells of its memory is what the driver gave away.

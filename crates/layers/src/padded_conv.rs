@@ -64,7 +64,8 @@ impl PaddedConv {
         precision::assert_fits(&self.weight.val(), &x);
         let [_, _, height, width] = x.dims();
         let kernel = self.weight.lazy_shape()[2];
-        if cpu::serves(&x) {
+        let one_place = self.padding == 0 && [height, width] == [kernel; 2];
+        if cpu::serves(&x) || (ops::serves(&x) && !one_place) {
             let side = |size: usize| (size + 2 * self.padding - kernel) / self.stride + 1;
             let places = Places {
                 stride: self.stride,
@@ -76,7 +77,7 @@ impl PaddedConv {
             room::announce_like(&x, output);
             return ops::dense(x, self.weight.val(), places);
         }
-        if self.padding == 0 && [height, width] == [kernel; 2] { self.reduce(x) } else { self.convolve(x) }
+        if one_place { self.reduce(x) } else { self.convolve(x) }
     }
 
     /// A kernel as large as the map has one place: a matrix product.

@@ -1,6 +1,6 @@
 //! The own operations of CubeCL's devices compute what their definitions say, on whatever device is here: a GPU, or Vulkan
 //! in software. `KINDLING_TEST_DEVICE` chooses `cuda` or `wgpu` where there are both. All of it runs on CUDA made of the CPU
-//! too (`tests/cuda-on-cpu`), as a GPU without tensor cores.
+//! too (`tests/cuda-on-cpu`), as a GPU without tensor cores, and dense convolutions as GPUs with them.
 
 mod naive;
 
@@ -16,7 +16,7 @@ use kindling_layers::{Activation, BatchNormConfig, DropPath, Padding, SqueezeExc
 use kindling_tests::{Optional, cuda_on_cpu, on_cuda};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use naive::convolutions::{Case, check_convolution};
+use naive::convolutions::{Case, check_convolution, check_convolution_within};
 use naive::gates::check_squeeze_and_scale;
 use naive::unread::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
@@ -44,11 +44,24 @@ const TESTS: [Test; 13] = [
 
 /// Runs alone: what another thread asks of the device meanwhile is recorded too, or refused. On CUDA only, where there are graphs.
 const ALONE: Test = ("a_block_is_recorded_as_a_graph_and_replays_to_the_same_gradients", recorded_block);
+/// Needs tensor cores, which round what they multiply.
+const TENSOR_CORES: Test = (
+    "dense_convolutions_on_tensor_cores_and_their_gradients_are_near_the_naive_sums",
+    dense_convolutions_on_tensor_cores,
+);
 /// Tests that run on other devices than the stand-in by day; compiling their kernels in software takes minutes.
 const BY_DAY: usize = 4;
 
-/// What the stand-in for CUDA claims to be.
-const CAPABILITIES: [&str; 1] = ["6.1"];
+/// What the stand-in for CUDA claims to be, and which of the kernels that could be used are (`CUDASIM_CLOCK`).
+const WITHOUT_CORES: (&str, &str) = ("6.1", "fixed");
+const WITH_CORES: [(&str, &str); 4] = [("8.0", "fixed"), ("9.0", "fixed"), ("8.0", "falling"), ("9.0", "falling")];
+/// How many of those with tensor cores run by day.
+const CORES_BY_DAY: usize = 1;
+/// What this program is told when it runs on the stand-in, and how many tests pass then.
+type Run = (&'static [&'static str], usize);
+const EVERY_TEST: [Run; 2] =
+    [(&["--skip", ALONE.0, "--skip", TENSOR_CORES.0], TESTS.len()), (&["--exact", ALONE.0], 1)];
+const ON_CORES: [Run; 1] = [(&["--exact", TENSOR_CORES.0], 1)];
 /// Chooses the device, where there are several.
 const CHOICE: &str = "KINDLING_TEST_DEVICE";
 
@@ -65,17 +78,23 @@ fn main() -> ExitCode {
         }),
         None => Trial::test(name, move || Err(format!("this test {missing}").into())).with_ignored_flag(!required),
     };
-    let count = if choice.is_some() || is_required("KINDLING_NIGHTLY") { TESTS.len() } else { BY_DAY };
+    let night = is_required("KINDLING_NIGHTLY");
+    let count = if choice.is_some() || night { TESTS.len() } else { BY_DAY };
     let mut trials: Vec<Trial> = TESTS.into_iter().take(count).map(trial).collect();
     if choice.as_deref() == Some("cuda") {
-        trials.push(trial(ALONE));
+        trials.extend([trial(ALONE), trial(TENSOR_CORES)]);
     }
     let Optional { missing: no_compiler, required_by } = cuda_on_cpu();
+    let with_cores = if night { WITH_CORES.len() } else { CORES_BY_DAY };
     if choice.is_none() {
         let left_out = no_compiler.is_some() && !is_required(required_by);
-        for capability in CAPABILITIES {
-            let name = format!("every_test_on_cuda_made_of_the_cpu_{capability}");
-            trials.push(Trial::test(name, move || on_cuda_on_cpu(capability)).with_ignored_flag(left_out));
+        let mut add = |what: &str, device: (&'static str, &'static str), runs: &'static [Run]| {
+            let name = format!("{what}_on_cuda_made_of_the_cpu_{}_{}", device.0, device.1);
+            trials.push(Trial::test(name, move || on_cuda_on_cpu(device, runs)).with_ignored_flag(left_out));
+        };
+        add("every_test", WITHOUT_CORES, &EVERY_TEST);
+        for device in WITH_CORES.into_iter().take(with_cores) {
+            add("tensor_cores", device, &ON_CORES);
         }
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
@@ -85,7 +104,7 @@ fn main() -> ExitCode {
         println!("not run: {} tests on this device, which KINDLING_NIGHTLY=1 asks for\n", TESTS.len() - count);
     }
     if let (Some(missing), true, false) = (no_compiler, choice.is_none(), arguments.list) {
-        println!("not run: {} tests, each needs {missing}\n", CAPABILITIES.len());
+        println!("not run: {} tests, each needs {missing}\n", 1 + with_cores);
     }
     conclusion.exit_code()
 }
@@ -100,11 +119,15 @@ fn device(name: &str) -> Option<Device> {
     Dispatch::enumerate(DispatchDeviceId::Cube).into_iter().find(is_called).map(Device::new)
 }
 
-/// Runs this program once more, where the loader finds the stand-in for CUDA.
-fn on_cuda_on_cpu(capability: &str) -> Result<(), Failed> {
-    for (words, count) in [(["--skip", ALONE.0], TESTS.len()), (["--exact", ALONE.0], 1)] {
+/// Runs this program again, where the loader finds the stand-in for CUDA.
+fn on_cuda_on_cpu((capability, clock): (&str, &str), runs: &[Run]) -> Result<(), Failed> {
+    for (words, count) in runs {
         let mut command = Command::new(std::env::current_exe()?);
-        let output = on_cuda(&mut command, capability).env(CHOICE, "cuda").args(words).output()?;
+        on_cuda(&mut command, capability).env("CUDASIM_CLOCK", clock).env(CHOICE, "cuda").args(*words);
+        if clock != "fixed" {
+            command.env("CUBECL_AUTOTUNE_SHORT_CIRCUIT", "false");
+        }
+        let output = command.output()?;
         let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         // A panic on a thread of the device leaves the results right and memory allocated.
         let passed = text.contains(&format!("{count} passed")) && !errors.contains("panicked at");
@@ -114,6 +137,9 @@ fn on_cuda_on_cpu(capability: &str) -> Result<(), Failed> {
     }
     Ok(())
 }
+
+/// How far results may be apart, as a share of the largest, where factors are rounded to ten bits.
+const TF32: f64 = 5e-3;
 
 /// Maps in both layouts.
 fn grounds(device: &Device) -> [Ground; 2] {
@@ -172,6 +198,22 @@ fn dense_convolutions(device: &Device) {
     ];
     for (number, (ground, case)) in cases.into_iter().enumerate() {
         check_convolution(ground, &case, 1000 + number as u64);
+    }
+}
+
+/// Of images and of maps, with columns of the filters' gradient that fill the tiles and that do not: where they do not, Burn's
+/// kernels write zeros over the first row of the filters, and `ops` keeps them from it.
+fn dense_convolutions_on_tensor_cores(device: &Device) {
+    let [channels_last, planes] = grounds(device);
+    let cases = [
+        (&planes, Case::dense([4, 3, 64, 64], 16, 3, 2, 1)),
+        (&channels_last, Case::dense([4, 3, 64, 64], 32, 3, 1, 1)),
+        (&channels_last, Case::dense([2, 8, 33, 33], 12, 5, 2, 2)),
+        (&planes, Case::dense([2, 8, 32, 32], 16, 4, 2, 1)),
+        (&channels_last, Case::dense([2, 16, 16, 16], 16, 3, 1, 1)),
+    ];
+    for (number, (ground, case)) in cases.into_iter().enumerate() {
+        check_convolution_within(TF32, ground, &case, 1200 + number as u64);
     }
 }
 

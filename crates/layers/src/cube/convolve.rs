@@ -10,7 +10,7 @@ use burn::tensor::{DType, FloatDType, Slice};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::kernel::matmul::{MatmulStrategy, matmul};
-use burn_cubecl::ops::permute;
+use burn_cubecl::ops::{permute, permute_nchw_to_nhwc, permute_nhwc_to_nchw};
 use burn_cubecl::tensor::CubeTensor;
 
 use super::layout::{Flat, Spread, dims, empty, relaid};
@@ -43,43 +43,41 @@ pub(super) fn of_filters(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, plac
     if is_pointwise(&x, &weight, places) {
         return of_pointwise_filters(Flat::of(x).into_matrix(), Flat::of(dy).into_matrix());
     }
-    if dims(&x)[1] <= OF_AN_IMAGE {
-        return of_image_filters(x, dims(&weight)[2], dy, places);
-    }
     let options = options(&x, &weight, places);
     let weight = cast(weight, x.dtype);
-    cast(CubeBackend::conv2d_weight_backward(x, weight, dy, options), DType::F32)
+    let [filters, input, kernel, _] = dims(&weight);
+    let dw = if has_tensor_cores(&x) && filters.is_multiple_of(TILE_SIDE) {
+        // Of the filters nothing but the shape is asked for.
+        let weight = relaid(weight, [filters + SPARE, input, kernel, kernel], [0; 4]);
+        let dw = CubeBackend::conv2d_weight_backward(x, weight, with_spare_channels(dy), options);
+        CubeBackend::float_slice(dw, &[Slice::from(0..filters)])
+    } else {
+        CubeBackend::conv2d_weight_backward(x, weight, dy, options)
+    };
+    cast(dw, DType::F32)
 }
 
-/// Channels of an image, at most.
-const OF_AN_IMAGE: usize = 4;
+/// The side that all tiles of tensor cores are a multiple of.
+const TILE_SIDE: usize = 8;
+/// Channels that the output's gradient gets beyond its own where Burn's kernels for tensor cores make the gradient of the filters:
+/// so many that no tile divides their number, and few enough that four are still read at once.
+///
+/// A tile that reaches beyond the last of the `kernel * kernel * input` columns writes zeros to the first row of every filter, over
+/// what another tile put there, unless it is checked. cubek-convolution 0.3.1 (`WeightLayout::is_in_bounds`, transposed in
+/// `backward_weight/args.rs`) checks columns where tiles reach beyond the last *filter*, so they are made to.
+const SPARE: usize = 4;
 
-/// The gradient of filters that read an image: of each of their places a product of the pixels that it reads with the output's
-/// gradient. For it alone, the first row of the filters, Burn 0.22.1's kernels for tensor cores give zeros (seen on the stand-in
-/// for CUDA at compute capability 8.0; `tests/tests/cuda_networks.rs`).
-fn of_image_filters(x: CubeTensor, kernel: usize, dy: CubeTensor, places: Places) -> CubeTensor {
-    let Places { stride, dilation, before, out } = places;
-    let ([batch, channels, height, width], reach) = (dims(&x), (kernel - 1) * dilation);
-    // With zeros around it there is a pixel under each place of each filter.
-    let wide = |axis: usize, size: usize| ((out[axis] - 1) * stride + reach + 1).max(before[axis] + size);
-    let shape = [batch, channels, wide(0, height), wide(1, width)];
-    let zeros = CubeBackend::float_zeros(shape.into(), &x.device, float_of(x.dtype));
-    let inside = |axis: usize, size: usize| Slice::from(before[axis]..before[axis] + size);
-    let x =
-        CubeBackend::float_slice_assign(zeros, &[Slice::full(), Slice::full(), inside(0, height), inside(1, width)], x);
-    let dy = Flat::of(dy).into_matrix();
-    let under = |axis: usize, at: usize| {
-        let first = at * dilation;
-        Slice::new(first as isize, Some((first + (out[axis] - 1) * stride + 1) as isize), stride as isize)
-    };
-    let of_place = |place: usize| {
-        let at = [Slice::full(), Slice::full(), under(0, place / kernel), under(1, place % kernel)];
-        let pixels = CubeBackend::float_slice(x.clone(), &at);
-        of_pointwise_filters(Flat::of(pixels).into_matrix(), dy.clone())
-    };
-    let dw = CubeBackend::float_cat((0..kernel * kernel).map(of_place).collect(), 2);
-    let [output, ..] = dims(&dw);
-    CubeBackend::float_reshape(dw, [output, channels, kernel, kernel].into())
+/// The same gradient with [`SPARE`] channels more, of no meaning: they make filters of their own.
+fn with_spare_channels(dy: CubeTensor) -> CubeTensor {
+    let [batch, channels, height, width] = dims(&dy);
+    let wider = empty(&dy, [batch, height, width, channels + SPARE], dy.dtype);
+    let inside = [Slice::full(), Slice::full(), Slice::full(), Slice::from(0..channels)];
+    permute_nhwc_to_nchw(CubeBackend::float_slice_assign(wider, &inside, permute_nchw_to_nhwc(dy)))
+}
+
+fn has_tensor_cores(x: &CubeTensor) -> bool {
+    let matmul = &x.client.properties().features.matmul;
+    !(matmul.cmma.is_empty() && matmul.mma.is_empty())
 }
 
 pub(super) fn cast(x: CubeTensor, dtype: DType) -> CubeTensor {

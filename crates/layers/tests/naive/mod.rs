@@ -105,12 +105,20 @@ pub(crate) fn vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().try_to_vec::<f32>().expect("float32")
 }
 
-/// Compares with the naive numbers, to 2e-5 of the largest of them.
+/// How far numbers may be from the naive ones, as a share of the largest of these.
+pub(crate) const ROUNDING: f64 = 2e-5;
+
+/// Compares with the naive numbers, to [`ROUNDING`].
 pub(crate) fn close(what: &str, found: &[f32], expected: &[f64]) {
+    close_within(ROUNDING, what, found, expected);
+}
+
+/// Compares with the naive numbers, to a share of the largest of them.
+pub(crate) fn close_within(limit: f64, what: &str, found: &[f32], expected: &[f64]) {
     assert_eq!(found.len(), expected.len(), "{what}");
     let scale = expected.iter().fold(1e-6f64, |largest, value| largest.max(value.abs()));
     for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
         let error = (f64::from(*found) - expected).abs() / scale;
-        assert!(error < 2e-5, "{what}[{index}]: {found} for {expected}");
+        assert!(error < limit, "{what}[{index}]: {found} for {expected}");
     }
 }
