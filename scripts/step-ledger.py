@@ -31,7 +31,7 @@ A_COPY_OF_THE_STATE = 60  # synchronizations: it has more tensors, and a step wa
 BYTES = {"float": 4, "double": 8, "__half": 2, "__nv_bfloat16": 2, "uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2,
          "uint32_t": 4, "int32_t": 4, "uint64_t": 8, "int64_t": 8, "bool": 1, "half": 2, "nv_bfloat16": 2,
          "__half2": 2, "__nv_bfloat162": 2}
-# The kernels of crates/layers/src/cube; all others are Burn's and CubeCL's.
+# The kernels of crates/ops/src/cube; all others are Burn's and CubeCL's.
 OWN = re.compile(r"(forward|backward|apply|over_groups|over_blocks|of_blocks|merged|sums_of|firsts|means|scale|statistics|gate)")
 
 

@@ -123,3 +123,40 @@ fn the_cpu_is_always_a_device_and_every_other_says_what_it_is_or_lacks() {
         assert!(words.as_str().is_some_and(|words| !words.is_empty() && !words.contains('\n')), "{device}");
     }
 }
+
+/// The commands that `kindling --help` lists.
+fn listed_commands() -> Vec<String> {
+    let help = say("--help").stdout;
+    let lines =
+        help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1).take_while(|line| !line.is_empty());
+    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).map(str::to_string).filter(|name| name != "help").collect()
+}
+
+#[test]
+fn every_shell_completes_every_command() {
+    let commands = listed_commands();
+    assert!(commands.iter().any(|name| name == "train"), "{commands:?}");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = say(&format!("completions {shell}")).stdout;
+        for name in &commands {
+            assert!(script.contains(name.as_str()), "{shell} does not complete {name}");
+        }
+        assert!(script.contains("memory-budget"), "{shell} completes no flags");
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    Outcome::of(kindling().arg("man").arg(&pages)).succeeded();
+    for name in listed_commands() {
+        let page = std::fs::read_to_string(pages.join(format!("kindling-{name}.1"))).unwrap();
+        assert!(page.contains(".SH SYNOPSIS"), "{page}");
+    }
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let sentence = Outcome::of(kindling().arg("man").arg(&file)).refused();
+    assert!(sentence.contains("manual pages cannot be written"), "{sentence}");
+}

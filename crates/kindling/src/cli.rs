@@ -3,7 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::Done;
-use crate::commands::{bench, data, devices, eval, export, forward, gan, models, plan, predict, profile, train};
+use crate::commands::{
+    bench, completions, data, devices, eval, export, forward, gan, man, models, plan, predict, profile, train,
+};
 
 /// Light image models that train on the GPU you have.
 ///
@@ -29,6 +31,8 @@ enum Command {
     Gan(gan::Args),
     Data(data::Args),
     Devices(devices::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
 impl Cli {
@@ -46,6 +50,8 @@ impl Cli {
             Command::Gan(args) => args.run(),
             Command::Data(args) => args.run(),
             Command::Devices(args) => args.run(),
+            Command::Completions(args) => args.run(),
+            Command::Man(args) => args.run(),
         }
     }
 }

@@ -11,14 +11,14 @@
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Device, Tensor, module};
 
-use crate::activation::Activation;
 use crate::map::Map;
-use crate::ops::{self, Normalisation, Unread};
 use crate::pass;
-use crate::plain::plain;
 use crate::precision::{self, full};
-use crate::room;
 use crate::trace::{Describe, Op, Trace, Value};
+use kindling_ops::Activation;
+use kindling_ops::plain;
+use kindling_ops::room;
+use kindling_ops::{self as ops, Normalisation, Unread};
 
 /// Configuration of a [`BatchNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]

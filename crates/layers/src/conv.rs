@@ -7,13 +7,13 @@ use burn::tensor::ops::{ConvOptions, PadMode};
 use burn::tensor::{Device, Tensor, module};
 
 use crate::map::{Content, Map};
-use crate::ops::{self, Again, Convolution, Places};
 use crate::padding::Padding;
 use crate::parameters::zeros_when_read;
-use crate::plain::plain;
 use crate::precision;
-use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
+use kindling_ops::plain;
+use kindling_ops::room;
+use kindling_ops::{self as ops, Again, Convolution, Places};
 
 /// Configuration of a [`Conv`]: square kernel, no bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

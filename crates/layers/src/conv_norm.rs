@@ -3,13 +3,13 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
-use crate::activation::Activation;
 use crate::batch_norm::{BatchNorm, BatchNormConfig};
 use crate::conv::{Conv, ConvConfig};
 use crate::map::{Content, Map};
-use crate::ops;
 use crate::pass;
 use crate::trace::{Describe, Trace, Value};
+use kindling_ops as ops;
+use kindling_ops::Activation;
 
 /// Configuration of a [`ConvNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]

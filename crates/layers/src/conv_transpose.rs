@@ -4,12 +4,11 @@ use burn::module::{Module, Param};
 use burn::tensor::ops::ConvTransposeOptions;
 use burn::tensor::{Device, Tensor, module};
 
-use crate::cpu;
-use crate::ops::Places;
 use crate::parameters::zeros_when_read;
 use crate::precision;
-use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
+use kindling_ops::room;
+use kindling_ops::{self as ops, Places};
 
 /// Configuration of a [`ConvTranspose`]: square kernel, all channels to all, no bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +52,12 @@ impl ConvTranspose {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         precision::assert_fits(&self.weight.val(), &x);
         let [_, _, height, width] = x.dims();
-        if cpu::serves(&x) {
+        if ops::serves_on_cpu(&x) {
             let side = |size: usize| (size - 1) * self.stride + self.weight.lazy_shape()[2] - 2 * self.padding;
             let places = Places { stride: self.stride, dilation: 1, before: [self.padding; 2], out: [height, width] };
             let size = [side(height), side(width)];
             room::announce_like(&x, x.dims()[0] * self.weight.lazy_shape()[1] * size[0] * size[1]);
-            return cpu::transposed(x, self.weight.val(), places, size);
+            return ops::transposed(x, self.weight.val(), places, size);
         }
         if height * width == 1 && self.padding == 0 { self.project(x) } else { self.convolve(x) }
     }

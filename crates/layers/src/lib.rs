@@ -7,7 +7,6 @@
 //! Every block also describes itself for an input shape ([`trace::Describe`]); parameter and multiply-add counts are
 //! read from that trace.
 
-mod activation;
 mod adversary;
 mod batch_norm;
 pub mod blocks;
@@ -15,9 +14,6 @@ mod classifier;
 mod conv;
 mod conv_norm;
 mod conv_transpose;
-mod cpu;
-#[cfg(feature = "cube")]
-mod cube;
 mod drop_path;
 mod dropout;
 mod head;
@@ -27,39 +23,34 @@ mod linear;
 mod map;
 pub mod names;
 mod noise_injection;
-pub mod ops;
 mod padded_conv;
 mod padding;
 pub mod parameters;
 pub mod pass;
-mod plain;
 mod pool;
 pub mod precision;
 mod resize;
-pub mod room;
 mod rounding;
 mod squeeze_excite;
 mod staged;
 pub mod tensors;
 pub mod trace;
 
-pub use activation::Activation;
 pub use adversary::{Critic, Generator, Judgement};
 pub use batch_norm::{BatchNorm, BatchNormConfig};
 pub use classifier::{Classifier, Cuts};
 pub use conv::{Conv, ConvConfig};
 pub use conv_norm::{ConvNorm, ConvNormConfig};
 pub use conv_transpose::{ConvTranspose, ConvTransposeConfig};
-pub use cpu::{AdamWStep, ConvScratch, adamw, packing_bytes, small_product};
 pub use drop_path::DropPath;
 pub use dropout::Dropout;
 pub use head::{Head, HeadConfig, Hidden, HiddenConfig, HiddenLinear};
+pub use kindling_ops::Activation;
 pub use linear::{Linear, global_average_pool};
 pub use map::Map;
 pub use noise_injection::NoiseInjection;
 pub use padded_conv::{PaddedConv, PaddedConvConfig};
 pub use padding::Padding;
-pub use plain::plain;
 pub use pool::MaxPool;
 pub use precision::Precision;
 pub use resize::{AveragePool, Upsample};

@@ -3,12 +3,11 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, module};
 
-use crate::cpu;
-use crate::ops::{self, Places};
 use crate::parameters::zeros_when_read;
 use crate::pass;
 use crate::precision::full;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
+use kindling_ops::{self as ops, Places};
 
 /// The mean of each channel, `[batch, channels, height, width]` to `[batch, channels]`: from here on a network computes in
 /// float32, whatever its maps were.
@@ -44,7 +43,7 @@ impl Linear {
     /// If `x` is of another format than the weights: behind the mean over pixels everything is float32.
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
         assert_eq!(x.dtype(), self.weight.val().dtype(), "a linear layer reads vectors of its weights' format");
-        if !pass::is_training() && !x.is_autodiff() && cpu::serves(&x) {
+        if !pass::is_training() && !x.is_autodiff() && ops::serves_on_cpu(&x) {
             return self.row_by_row(x);
         }
         module::linear(x, self.weight.val().transpose(), Some(self.bias.val()))

@@ -3,10 +3,10 @@
 use burn::tensor::Tensor;
 
 use crate::linear::global_average_pool;
-use crate::ops::{self, Again, Unread};
-use crate::plain::plain;
 use crate::precision;
-use crate::room;
+use kindling_ops::plain;
+use kindling_ops::room;
+use kindling_ops::{self as ops, Again, Unread};
 
 /// A feature map `[batch, channels, height, width]` between two layers of a block.
 ///

@@ -7,10 +7,10 @@ use rand::distr::Distribution;
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
 
-use crate::activation::Activation;
 use crate::pass;
 use crate::precision;
 use crate::trace::{Describe, Op, Trace, Value};
+use kindling_ops::Activation;
 
 /// Adds one map of normal noise to all channels while training, as strong as one learned number says; does nothing
 /// otherwise ("A Style-Based Generator Architecture for Generative Adversarial Networks", Karras et al. 2019, with one

@@ -4,12 +4,11 @@ use burn::module::{Module, Param};
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, module};
 
-use crate::cpu;
-use crate::ops::{self, Places};
 use crate::parameters::zeros_when_read;
 use crate::precision;
-use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
+use kindling_ops::room;
+use kindling_ops::{self as ops, Places};
 
 /// Configuration of a [`PaddedConv`]: square kernel of any side, all channels to all, no bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +64,7 @@ impl PaddedConv {
         let [_, _, height, width] = x.dims();
         let kernel = self.weight.lazy_shape()[2];
         let one_place = self.padding == 0 && [height, width] == [kernel; 2];
-        if cpu::serves(&x) || (ops::serves(&x) && !one_place) {
+        if ops::serves_on_cpu(&x) || (ops::serves(&x) && !one_place) {
             let side = |size: usize| (size + 2 * self.padding - kernel) / self.stride + 1;
             let places = Places {
                 stride: self.stride,

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Device, Shape, Tensor, TensorData};
 
-use crate::{host, plain, room};
+use crate::host;
+use kindling_ops::{plain, room};
 
 /// Zeros that are made when somebody looks: a plan looks at their shape only.
 pub(crate) fn zeros_when_read<const D: usize>(shape: [usize; D], device: &Device) -> Param<Tensor<D>> {

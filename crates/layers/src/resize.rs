@@ -3,8 +3,8 @@
 use burn::tensor::ops::{AvgPoolOptions, InterpolateMode, InterpolateOptions};
 use burn::tensor::{Tensor, module};
 
-use crate::room;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
+use kindling_ops::room;
 
 /// Every pixel becomes a square of equal pixels (nearest neighbour).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

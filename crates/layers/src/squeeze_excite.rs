@@ -3,10 +3,10 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
-use crate::activation::Activation;
 use crate::linear::Linear;
 use crate::map::Map;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
+use kindling_ops::Activation;
 
 /// Configuration of a [`SqueezeExcite`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::activation::Activation;
+use kindling_ops::Activation;
 
 /// The shape of one image's feature map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

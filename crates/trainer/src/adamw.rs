@@ -2,7 +2,7 @@
 
 use burn::optim::{AdamW, AdamWConfig, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer};
 use burn::tensor::{Device, Tensor};
-use kindling_layers::{AdamWStep, adamw};
+use kindling_ops::{AdamWStep, adamw};
 
 /// AdamW (Loshchilov and Hutter 2019) with its numbers.
 #[derive(Clone)]

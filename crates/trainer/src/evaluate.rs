@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use kindling_data::{BadSample, HostBatch, Loader, Task};
-use kindling_layers::{Classifier, Precision, host, ops};
+use kindling_layers::{Classifier, Precision, host};
 use kindling_memory::{has_pages, panic_message, with_own_allocations};
 use kindling_nvtx::range;
+use kindling_ops as ops;
 use kindling_runs::{MultiLabel, Score};
 
 use crate::error::TrainError;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Gradients, Tensor};
-use kindling_layers::{ops, plain};
+use kindling_ops::{self as ops, plain};
 
 /// The backward pass of a loss that is multiplied by `scale` for it.
 pub(crate) fn backward(loss: &Tensor<1>, scale: f64) -> Gradients {

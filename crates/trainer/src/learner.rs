@@ -9,8 +9,8 @@ use burn::tensor::{Device, Tensor};
 use kindling_layers::parameters;
 use kindling_layers::pass::BatchStatistics;
 use kindling_layers::tensors::Tensors;
-use kindling_layers::{ops, plain, room};
 use kindling_memory::MemorySize;
+use kindling_ops::{self as ops, plain, room};
 
 use crate::gradients::GradientSum;
 use crate::optimizer::{Counters, Optimizer};

@@ -13,8 +13,8 @@ use burn::optim::{Optimizer as Rule, RecordState, Sgd, SgdConfig, StateSource};
 use burn::tensor::{Device, Tensor};
 use burn_pack::Scalar;
 use kindling_layers::parameters::ModulePath;
-use kindling_layers::room;
 use kindling_layers::tensors::Tensors;
+use kindling_ops::room;
 
 use crate::adamw::OnePassAdamW;
 use crate::config::OptimizerConfig;

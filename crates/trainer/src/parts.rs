@@ -9,9 +9,10 @@ use burn::module::Module;
 use burn::optim::{Optimizer as Rule, RecordState, StateSink};
 use burn::tensor::TensorData;
 use burn_pack::Scalar;
+use kindling_layers::host;
 use kindling_layers::parameters::{self, Handle};
 use kindling_layers::tensors::{DocumentWriter, Entry, Tensors};
-use kindling_layers::{host, room};
+use kindling_ops::room;
 
 use crate::optimizer::Counters;
 

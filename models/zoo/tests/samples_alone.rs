@@ -2,7 +2,8 @@
 //! depends on how many are computed at once.
 
 use burn::tensor::{Device, Distribution, Tensor};
-use kindling_layers::{Classifier, ops};
+use kindling_layers::Classifier;
+use kindling_ops as ops;
 use kindling_zoo::{ModelOptions, find, models};
 
 const SIDE: usize = 32;

@@ -3,12 +3,14 @@
 use clap::ValueEnum;
 
 pub(crate) mod bench;
+pub(crate) mod completions;
 pub(crate) mod data;
 pub(crate) mod devices;
 pub(crate) mod eval;
 pub(crate) mod export;
 pub(crate) mod forward;
 pub(crate) mod gan;
+pub(crate) mod man;
 pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod predict;

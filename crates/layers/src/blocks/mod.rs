@@ -8,13 +8,13 @@ mod universal_inverted_bottleneck;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 
-use crate::activation::Activation;
 use crate::drop_path::DropPath;
 use crate::map::{Content, Map};
 use crate::names::Names;
-use crate::ops::{Unread, join_serves};
-use crate::room;
 use crate::trace::Describe;
+use kindling_ops::Activation;
+use kindling_ops::room;
+use kindling_ops::{Unread, join_serves};
 
 pub use fused_inverted_residual::{FusedInvertedResidual, FusedInvertedResidualConfig};
 pub use inverted_residual::{InvertedResidual, InvertedResidualConfig};

@@ -1,7 +1,8 @@
 //! What an operation makes and keeps on its way forward.
 
+use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;
-use kindling_layers::{Activation, ConvScratch};
+use kindling_ops::ConvScratch;
 
 use super::Target;
 use super::cuda;

@@ -1,6 +1,6 @@
 //! What lives besides the passes: the network, the optimizer and the images; the update, and what a checkpoint copies.
 
-use kindling_layers::{packing_bytes, small_product};
+use kindling_ops::{packing_bytes, small_product};
 
 use super::graph::Graph;
 use super::ledger::{Ledger, Part};

@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
+use kindling_layers::host;
 use kindling_layers::parameters::ModulePath;
 use kindling_layers::tensors::Tensors;
-use kindling_layers::{host, plain};
+use kindling_ops::plain;
 use kindling_random::{Purpose, rng};
 use rand::distr::Distribution;
 use rand_distr::StandardNormal;

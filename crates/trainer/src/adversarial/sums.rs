@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use kindling_layers::pass::BatchStatistics;
-use kindling_layers::plain;
+use kindling_ops::plain;
 
 use crate::gradients::GradientSum;
 use crate::step::read;

@@ -1,0 +1,29 @@
+//! `kindling completions`: what a shell needs to complete command lines.
+
+use std::io::Write;
+
+use anyhow::Result;
+use clap::CommandFactory;
+use clap_complete::{Shell, generate};
+
+use crate::Done;
+use crate::cli::Cli;
+use crate::output::product;
+
+/// Print a script with which a shell completes commands, flags and their values
+///
+/// For bash: `kindling completions bash > ~/.local/share/bash-completion/completions/kindling`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Done> {
+        let mut script = Vec::new();
+        generate(self.shell, &mut Cli::command(), "kindling", &mut script);
+        product().write_all(&script)?;
+        Ok(Done::Complete)
+    }
+}

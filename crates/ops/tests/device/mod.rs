@@ -1,0 +1,318 @@
+//! What is tried on a device: each operation over shapes and layouts, and blocks made of them.
+
+use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance, capture};
+use kindling_layers::blocks::InvertedResidualConfig;
+use kindling_layers::init::initialise;
+use kindling_layers::pass::{TrainingPass, training};
+use kindling_layers::{BatchNormConfig, DropPath, Padding, SqueezeExciteConfig};
+use kindling_ops::{Activation, Places, Pooling, dense, depthwise, means, scale};
+
+use crate::naive::convolutions::{Case, check_convolution, check_convolution_within};
+use crate::naive::gates::check_squeeze_and_scale;
+use crate::naive::unread::{
+    check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
+};
+use crate::naive::{Ground, close, norm::ACTIVATIONS, random, rng, vec};
+
+/// How far results may be apart, as a share of the largest, where factors are rounded to ten bits.
+const TF32: f64 = 5e-3;
+
+/// Maps in both layouts.
+fn grounds(device: &Device) -> [Ground; 2] {
+    [Ground::channels_last(device), Ground::planes(device)]
+}
+
+/// Every activation, channels that are taken one, two and four at a time, more pixels than a cube takes, and groups of
+/// different sizes. A kernel is compiled for each activation and number of channels, so not all are combined.
+pub(crate) fn norm_act(device: &Device) {
+    let shapes = [([2, 4, 5, 7], 8), ([5, 6, 3, 4], 2), ([1, 3, 1, 5], 8), ([7, 1, 40, 33], 3), ([3, 300, 2, 2], 2)];
+    for (case, activation) in ACTIVATIONS.into_iter().enumerate() {
+        let (shape, group) = shapes[case % shapes.len()];
+        check_norm_act(&grounds(device)[case % 2], shape, group, activation, 1000 + case as u64);
+    }
+    for (case, (shape, group)) in shapes.into_iter().enumerate() {
+        for ground in grounds(device) {
+            check_norm_act(&ground, shape, group, Activation::Relu6, 1100 + case as u64);
+        }
+    }
+}
+
+pub(crate) fn means_and_scale(device: &Device) {
+    for ground in grounds(device) {
+        for (case, shape) in [[1, 1, 1, 1], [2, 3, 5, 7], [3, 16, 16, 16], [1, 4, 33, 40]].into_iter().enumerate() {
+            check_squeeze_and_scale(&ground, shape, case as u64);
+        }
+        for (case, activation) in [Activation::Silu, Activation::HardSwish].into_iter().enumerate() {
+            check_norm_act_means(&ground, [5, 4, 11, 7], activation, case as u64);
+        }
+    }
+}
+
+pub(crate) fn sums_with_a_shortcut(device: &Device) {
+    let cases = [(4, Activation::Identity, false), (3, Activation::Relu, false), (4, Activation::Relu, true)];
+    for (case, (channels, activation, again)) in cases.into_iter().enumerate() {
+        for ground in grounds(device) {
+            check_norm_act_add(&ground, channels, activation, again, case as u64);
+        }
+    }
+}
+
+pub(crate) fn maxima(device: &Device) {
+    let pooling = Pooling { kernel: 3, stride: 2, padding: 1 };
+    check_norm_act_max_pool(&Ground::channels_last(device), [9, 8], pooling, 0);
+}
+
+pub(crate) fn dense_convolutions(device: &Device) {
+    let [channels_last, planes] = grounds(device);
+    let cases = [
+        (&channels_last, Case::dense([2, 4, 5, 7], 8, 1, 1, 0)),
+        (&planes, Case::dense([2, 3, 5, 7], 5, 1, 1, 0)),
+        (&channels_last, Case::dense([2, 3, 9, 8], 6, 3, 2, 1)),
+        // TensorFlow's padding: fewer zeros before than after.
+        (&planes, Case { before: [0; 2], ..Case::dense([2, 3, 8, 8], 4, 3, 2, 1) }),
+        (&channels_last, Case::dense([1, 4, 7, 9], 4, 1, 2, 0)),
+    ];
+    for (number, (ground, case)) in cases.into_iter().enumerate() {
+        check_convolution(ground, &case, 1000 + number as u64);
+    }
+}
+
+/// Of images and of maps, with columns of the filters' gradient that fill the tiles and that do not: where they do not, Burn's
+/// kernels write zeros over the first row of the filters, and `ops` keeps them from it.
+pub(crate) fn dense_convolutions_on_tensor_cores(device: &Device) {
+    let [channels_last, planes] = grounds(device);
+    let cases = [
+        (&planes, Case::dense([4, 3, 64, 64], 16, 3, 2, 1)),
+        (&channels_last, Case::dense([4, 3, 64, 64], 32, 3, 1, 1)),
+        (&channels_last, Case::dense([2, 8, 33, 33], 12, 5, 2, 2)),
+        (&planes, Case::dense([2, 8, 32, 32], 16, 4, 2, 1)),
+        (&channels_last, Case::dense([2, 16, 16, 16], 16, 3, 1, 1)),
+    ];
+    for (number, (ground, case)) in cases.into_iter().enumerate() {
+        check_convolution_within(TF32, ground, &case, 1200 + number as u64);
+    }
+}
+
+/// Every kernel side, strides 1, 2 and 3, maps smaller than the kernel, both layouts, and TensorFlow's padding.
+pub(crate) fn depthwise_convolutions(device: &Device) {
+    let [channels_last, planes] = grounds(device);
+    let same = |kernel: usize| [(kernel - 1) / 2; 2];
+    let cases = [
+        (&channels_last, Case::depthwise([2, 8, 9, 13], 3, 1, same(3))),
+        (&channels_last, Case::depthwise([1, 8, 10, 12], 3, 2, same(3))),
+        (&planes, Case::depthwise([2, 3, 7, 6], 3, 1, same(3))),
+        (&planes, Case::depthwise([2, 3, 7, 6], 3, 2, same(3))),
+        (&channels_last, Case::depthwise([2, 4, 8, 8], 3, 2, [0, 0])),
+        (&channels_last, Case::depthwise([2, 8, 11, 9], 5, 1, same(5))),
+        (&channels_last, Case::depthwise([3, 6, 11, 14], 5, 2, same(5))),
+        (&planes, Case::depthwise([2, 3, 2, 3], 5, 2, [1, 1])),
+        (&channels_last, Case::depthwise([1, 4, 17, 16], 7, 1, same(7))),
+        (&channels_last, Case::depthwise([2, 4, 5, 3], 7, 2, same(7))),
+        (&channels_last, Case::depthwise([1, 4, 13, 21], 9, 1, same(9))),
+        (&planes, Case::depthwise([1, 2, 12, 11], 11, 2, same(11))),
+        (&channels_last, Case::depthwise([1, 4, 10, 11], 3, 3, same(3))),
+        (&channels_last, Case::depthwise([2, 300, 3, 3], 3, 1, same(3))),
+        (&channels_last, Case::depthwise([2, 4, 11, 14], 3, 1, same(3)).dilated()),
+        (&channels_last, Case::depthwise([1, 4, 12, 9], 5, 2, same(5)).dilated()),
+    ];
+    for (number, (ground, case)) in cases.into_iter().enumerate() {
+        check_convolution(ground, &case, number as u64);
+    }
+}
+
+pub(crate) fn unread_convolutions(device: &Device) {
+    let [channels_last, planes] = grounds(device);
+    let cases = [
+        (&channels_last, Case::dense([2, 8, 7, 7], 4, 1, 1, 0), false, Activation::Relu6),
+        (&channels_last, Case::dense([3, 8, 7, 7], 4, 1, 1, 0), true, Activation::HardSwish),
+        (&planes, Case::dense([3, 4, 9, 8], 6, 3, 2, 1), false, Activation::Relu),
+        (&channels_last, Case::depthwise([5, 4, 10, 9], 3, 1, [1, 1]), false, Activation::Relu6),
+        (&channels_last, Case::depthwise([2, 8, 17, 33], 5, 2, [2, 2]), true, Activation::Silu),
+        (&planes, Case::depthwise([2, 3, 8, 7], 3, 2, [1, 1]), true, Activation::HardSwish),
+        (&channels_last, Case::depthwise([3, 2, 6, 5], 7, 1, [3, 3]), false, Activation::Identity),
+    ];
+    for (number, (ground, case, gated, activation)) in cases.into_iter().enumerate() {
+        check_norm_act_conv(ground, &case, gated, activation, 4000 + number as u64);
+    }
+}
+
+/// Every operation for maps, and gradients, that are slices of larger ones along each axis: their rows, pixels or samples
+/// are further apart than their shapes say, and their memory does not begin where its buffer does.
+pub(crate) fn slices(device: &Device) {
+    for (number, ground) in grounds(device).into_iter().enumerate() {
+        for axis in 0..4 {
+            every_operation(&ground.clone().sliced(axis), 4, 5, 9000 + (10 * number + axis) as u64);
+        }
+    }
+}
+
+/// Every operation for maps whose rows CUDA pads to whole vectors: rows of pixels, or of channels where those are last.
+pub(crate) fn padded(device: &Device) {
+    for (number, ground) in grounds(device).into_iter().enumerate() {
+        for (case, (channels, width)) in [(2, 3), (3, 2), (6, 7), (5, 9)].into_iter().enumerate() {
+            every_operation(&ground, channels, width, 9100 + (10 * number + case) as u64);
+        }
+    }
+}
+
+/// Each operation once, for maps of so many channels and columns.
+fn every_operation(ground: &Ground, channels: usize, width: usize, number: u64) {
+    let map = [3, channels, 6, width];
+    check_norm_act(ground, map, 2, Activation::HardSwish, number);
+    check_norm_act_means(ground, map, Activation::Silu, number);
+    check_squeeze_and_scale(ground, map, number);
+    check_norm_act_add(ground, channels, Activation::Relu, false, number);
+    check_norm_act_max_pool(ground, [6, width], Pooling { kernel: 3, stride: 2, padding: 1 }, number);
+    let cases = [Case::dense(map, 6, 1, 1, 0), Case::dense(map, 6, 3, 2, 1), Case::depthwise(map, 3, 1, [1, 1])];
+    for (case, gated) in cases.into_iter().zip([true, false, true]) {
+        check_convolution(ground, &case, number);
+        check_norm_act_conv(ground, &case, gated, Activation::HardSwish, number);
+    }
+}
+
+/// Maps of a half format, where the device has one: sums are float32, so the result is the float32 one to the format's
+/// digits, and the gradient of a weight is float32.
+pub(crate) fn half_formats(device: &Device) {
+    let [channels_last, planes] = grounds(device);
+    for ground in [channels_last.clone(), channels_last.sliced(3), planes.clone(), planes.sliced(1)] {
+        half_formats_on(&ground);
+    }
+}
+
+fn half_formats_on(ground: &Ground) {
+    let device = &ground.device;
+    let mut rng = rng(3000);
+    let mut of = |shape: [usize; 4]| random(&mut rng, shape.iter().product());
+    let (x, w, d) = (of([2, 8, 9, 9]), of([4, 8, 1, 1]), of([8, 1, 3, 3]));
+    let (w, d) = (ground.tensor(&w, [4, 8, 1, 1]), ground.tensor(&d, [8, 1, 3, 3]));
+    let places = Places { stride: 1, dilation: 1, before: [0; 2], out: [9; 2] };
+    type Operation = fn(Tensor<4>, Tensor<4>, Places) -> Tensor<4>;
+    let operations: [(&Tensor<4>, Operation); 3] = [
+        (&w, dense),
+        (&d, |x, d, places| depthwise(x, d, Places { before: [1; 2], ..places })),
+        (&d, |x, d, _| scale(x.clone(), means(x) * d.reshape([8, 9]).sum_dim(1).reshape([1, 8]))),
+    ];
+    let plain = device.clone().without_autodiff();
+    for (format, digits) in [(FloatDType::F16, 1.0 / 512.0), (FloatDType::BF16, 1.0 / 64.0)] {
+        if !plain.supports_dtype(format) {
+            println!("   {format:?} is not a format of this device");
+            continue;
+        }
+        for (weight, operation) in &operations {
+            let half = Ground { format, ..ground.clone() }.map(&x, [2, 8, 9, 9]);
+            // A dense convolution rounds its filters to the format: 8 products of rounded ones are not 8 of exact ones.
+            let rounded = (*weight).clone().cast(format).cast(FloatDType::F32);
+            let run = |x: Tensor<4>| {
+                let (x, weight) = (x.detach().require_grad(), rounded.clone().detach().require_grad());
+                let y = operation(x.clone(), weight.clone(), places);
+                let mut grads = y.clone().sum().backward();
+                (y, x.grad_remove(&mut grads).expect("a gradient"), weight.grad_remove(&mut grads).expect("a gradient"))
+            };
+            let (y, dx, dw) = run(half.clone());
+            let (full_y, full_dx, full_dw) = run(half.cast(FloatDType::F32));
+            assert_eq!([y.dtype(), dx.dtype(), dw.dtype()], [format.into(), format.into(), DType::F32]);
+            let near = Tolerance::<f32>::relative(digits).set_absolute(digits);
+            y.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_y.into_data(), near);
+            dx.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_dx.into_data(), near);
+            dw.into_data().assert_approx_eq::<f32>(&full_dw.into_data(), near);
+        }
+    }
+}
+
+/// A difference of squares would leave nothing of a variance of 1 beside a mean of 1000.
+pub(crate) fn large_means(device: &Device) {
+    let ground = Ground::channels_last(&device.clone().without_autodiff());
+    let shape = [2, 4, 30, 31];
+    let values: Vec<f32> = random(&mut rng(9), shape.iter().product()).iter().map(|value| value + 1000.0).collect();
+    let found = kindling_ops::statistics(ground.map(&values, shape), vec![2]);
+    let found = found.into_data().try_to_vec::<f32>().expect("float32");
+    for channel in 0..4 {
+        let plane = 30 * 31;
+        let of_channel: Vec<f64> = (0..2)
+            .flat_map(|sample| values[(sample * 4 + channel) * plane..][..plane].iter().map(|value| f64::from(*value)))
+            .collect();
+        let mean = of_channel.iter().sum::<f64>() / of_channel.len() as f64;
+        let variance = of_channel.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / of_channel.len() as f64;
+        assert!((f64::from(found[channel]) - mean).abs() < 1e-3, "mean {} for {mean}", found[channel]);
+        assert!((f64::from(found[4 + channel]) / variance - 1.0).abs() < 1e-4, "{} for {variance}", found[4 + channel]);
+    }
+}
+
+/// A block with every kind of reading: expansion, depthwise convolution, squeeze-excite, projection, shortcut.
+/// An inverted residual block with everything that one can have.
+fn whole_block(channels: usize) -> InvertedResidualConfig {
+    let squeeze = SqueezeExciteConfig {
+        channels: 4 * channels,
+        squeezed: channels,
+        activation: Activation::Relu,
+        gate: Activation::HardSigmoid,
+    };
+    InvertedResidualConfig {
+        input: channels,
+        expanded: 4 * channels,
+        output: channels,
+        kernel: 5,
+        stride: 1,
+        squeeze_excite: Some(squeeze),
+        activation: Activation::HardSwish,
+        project_activation: Activation::Identity,
+        shortcut: true,
+        norm: BatchNormConfig::default(),
+        padding: Padding::Symmetric,
+    }
+}
+
+/// What `docs/cuda-graphs.md` says: nothing in the layers keeps a step from being recorded and replayed. Where a device has no graphs,
+/// Burn runs the closure again.
+#[allow(unsafe_code)]
+pub(crate) fn recorded_block(device: &Device) {
+    let channels = 8;
+    let block = initialise(whole_block(channels).init(DropPath::default(), device), 3);
+    let ground = Ground::planes(device);
+    let shape = [2, channels, 9, 7];
+    let [x, weights] = [8100, 8101].map(|seed| ground.map(&random(&mut rng(seed), shape.iter().product()), shape));
+    let step = || {
+        let (y, _) = training(TrainingPass::whole_batch(2), || block.forward(x.clone()));
+        let grads = (y * weights.clone()).sum().backward();
+        block.depthwise.conv.weight.val().grad(&grads).expect("a gradient")
+    };
+    let straight = vec(step());
+    let mut graph = capture(&device.clone().without_autodiff(), step);
+    assert_eq!(vec(graph.output().clone()), straight, "recorded otherwise than run");
+    assert!(graph.is_hardware(), "this device has no graphs");
+    // SAFETY: the block, the map and the weights live to the end of this function, and no other thread has them.
+    let replayed = unsafe { vec(graph.replay().clone()) };
+    assert_eq!(replayed, straight, "replayed otherwise than run");
+}
+
+pub(crate) fn block(device: &Device) {
+    let channels = 8;
+    let config = whole_block(channels);
+    let values = random(&mut rng(8000), 4 * channels * 9 * 7);
+    let weights = random(&mut rng(8001), values.len());
+    let gradients = |ground: &Ground| {
+        let block = initialise(config.init(DropPath::default(), &ground.device), 3);
+        let x = ground.map(&values, [4, channels, 9, 7]).require_grad();
+        let (y, _) = training(TrainingPass::whole_batch(4), || block.forward(x.clone()));
+        let grads = (y * ground.map(&weights, [4, channels, 9, 7])).sum().backward();
+        let mut found = vec![("x", vec(x.grad(&grads).expect("a gradient")))];
+        for layer in [block.expand.as_ref().expect("an expansion"), &block.depthwise, &block.project] {
+            found.push(("filters", vec(layer.conv.weight.val().grad(&grads).expect("a gradient"))));
+            found.push(("scale", vec(layer.norm.weight.val().grad(&grads).expect("a gradient"))));
+            found.push(("shift", vec(layer.norm.bias.val().grad(&grads).expect("a gradient"))));
+        }
+        let squeeze = block.squeeze_excite.as_ref().expect("squeeze-excite");
+        for layer in [&squeeze.reduce, &squeeze.expand] {
+            found.push(("weight", vec(layer.weight.val().grad(&grads).expect("a gradient"))));
+            found.push(("bias", vec(layer.bias.val().grad(&grads).expect("a gradient"))));
+        }
+        found
+    };
+    let expected = gradients(&Ground::planes(&Device::flex().autodiff()));
+    let found = gradients(&Ground::channels_last(device));
+    assert_eq!(expected.len(), 14);
+    for (number, ((name, expected), (_, found))) in expected.iter().zip(&found).enumerate() {
+        let expected: Vec<f64> = expected.iter().map(|value| f64::from(*value)).collect();
+        close(&format!("{name} {number}"), found, &expected);
+    }
+}

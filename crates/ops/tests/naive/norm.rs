@@ -1,0 +1,135 @@
+//! Normalisation and activation in float64, from their definitions.
+
+use burn::tensor::Gradients;
+use kindling_layers::pass::normalisation_groups;
+use kindling_ops::Activation;
+use kindling_ops::{Normalisation, Unread, statistics};
+use kindling_random::Rng;
+
+use super::{Ground, close, random, vec};
+
+/// The activation and its derivative in float64, from their definitions.
+pub(crate) fn reference(activation: Activation, x: f64) -> (f64, f64) {
+    let sigmoid = 1.0 / (1.0 + (-x).exp());
+    let inside = |low: f64, high: f64| if x > low && x < high { 1.0 } else { 0.0 };
+    match activation {
+        Activation::Identity => (x, 1.0),
+        Activation::Relu => (x.max(0.0), inside(0.0, f64::INFINITY)),
+        Activation::Relu6 => (x.clamp(0.0, 6.0), inside(0.0, 6.0)),
+        Activation::HardSigmoid => ((x + 3.0).clamp(0.0, 6.0) / 6.0, inside(-3.0, 3.0) / 6.0),
+        Activation::HardSwish => {
+            let derivative = if x < -3.0 {
+                0.0
+            } else if x > 3.0 {
+                1.0
+            } else {
+                x / 3.0 + 0.5
+            };
+            (x * (x + 3.0).clamp(0.0, 6.0) / 6.0, derivative)
+        }
+        Activation::Sigmoid => (sigmoid, sigmoid * (1.0 - sigmoid)),
+        Activation::Silu => (x * sigmoid, sigmoid + x * sigmoid * (1.0 - sigmoid)),
+        Activation::LeakyRelu => (x.max(0.2 * x), 0.2 + 0.8 * inside(0.0, f64::INFINITY)),
+        Activation::Tanh => (x.tanh(), 1.0 - x.tanh().powi(2)),
+    }
+}
+
+/// All of them.
+pub(crate) const ACTIVATIONS: [Activation; 9] = [
+    Activation::Identity,
+    Activation::Relu,
+    Activation::Relu6,
+    Activation::HardSwish,
+    Activation::HardSigmoid,
+    Activation::Sigmoid,
+    Activation::Silu,
+    Activation::LeakyRelu,
+    Activation::Tanh,
+];
+
+/// A normalisation with random parameters, computed naively in float64.
+pub(crate) struct NaiveNorm {
+    pub(crate) shape: [usize; 4],
+    groups: Vec<usize>,
+    pub(crate) x: Vec<f32>,
+    weight: Vec<f32>,
+    bias: Vec<f32>,
+    activation: Activation,
+}
+
+const EPSILON: f64 = 1e-3;
+
+impl NaiveNorm {
+    /// With random numbers.
+    pub(crate) fn random(shape: [usize; 4], group: usize, activation: Activation, rng: &mut Rng) -> Self {
+        let [batch, channels, ..] = shape;
+        let x = random(rng, shape.iter().product());
+        let (weight, bias) = (random(rng, channels), random(rng, channels));
+        Self { shape, groups: normalisation_groups(batch, group), x, weight, bias, activation }
+    }
+
+    /// Calls `visit(places, channel, normal)` for the pixels of each channel of each group, with the values before scale and shift.
+    fn channels(&self, mut visit: impl FnMut(&[usize], usize, &dyn Fn(usize) -> f64, f64)) {
+        let [_, channels, height, width] = self.shape;
+        let (plane, mut start) = (height * width, 0);
+        for size in &self.groups {
+            for channel in 0..channels {
+                let places: Vec<usize> = (start..start + size)
+                    .flat_map(|sample| (0..plane).map(move |at| (sample * channels + channel) * plane + at))
+                    .collect();
+                let (count, x) = (places.len() as f64, |at: usize| f64::from(self.x[at]));
+                let mean = places.iter().map(|&at| x(at)).sum::<f64>() / count;
+                let variance = places.iter().map(|&at| (x(at) - mean).powi(2)).sum::<f64>() / count;
+                let inverse = 1.0 / (variance + EPSILON).sqrt();
+                visit(&places, channel, &|at| (x(at) - mean) * inverse, inverse);
+            }
+            start += size;
+        }
+    }
+
+    /// The normalised, activated map.
+    pub(crate) fn output(&self) -> Vec<f64> {
+        let mut y = vec![0.0; self.x.len()];
+        self.channels(|places, channel, normal, _| {
+            let (weight, bias) = (f64::from(self.weight[channel]), f64::from(self.bias[channel]));
+            places.iter().for_each(|&at| y[at] = reference(self.activation, normal(at) * weight + bias).0);
+        });
+        y
+    }
+
+    /// The gradients of the map, scale and shift for the gradient of the output.
+    pub(crate) fn gradients(&self, dy: &[f64]) -> [Vec<f64>; 3] {
+        let mut dx = vec![0.0; self.x.len()];
+        let (mut dw, mut db) = (vec![0.0; self.weight.len()], vec![0.0; self.bias.len()]);
+        self.channels(|places, channel, normal, inverse| {
+            let (weight, bias) = (f64::from(self.weight[channel]), f64::from(self.bias[channel]));
+            let dz = |at: usize| dy[at] * reference(self.activation, normal(at) * weight + bias).1;
+            let sum = places.iter().map(|&at| dz(at)).sum::<f64>();
+            let weighted = places.iter().map(|&at| dz(at) * normal(at)).sum::<f64>();
+            (dw[channel], db[channel]) = (dw[channel] + weighted, db[channel] + sum);
+            let count = places.len() as f64;
+            for &at in places {
+                dx[at] = weight * inverse * (dz(at) - sum / count - normal(at) * weighted / count);
+            }
+        });
+        [dx, dw, db]
+    }
+
+    /// The same as tensors that want gradients.
+    pub(crate) fn unread(&self, ground: &Ground) -> Unread {
+        let vector = |values: &[f32]| ground.tensor(values, [values.len()]).require_grad();
+        let x = ground.map(&self.x, self.shape).require_grad();
+        let statistics = statistics(x.clone().inner(), self.groups.clone());
+        let how =
+            Normalisation { groups: self.groups.clone(), epsilon: EPSILON, activation: self.activation, again: None };
+        Unread { x, weight: vector(&self.weight), bias: vector(&self.bias), statistics, how, gate: None }
+    }
+}
+
+/// Compares the gradients of a map's tensors with the naive ones.
+pub(crate) fn check_norm_gradients(what: &str, map: &Unread, grads: &Gradients, expected: [Vec<f64>; 3]) {
+    let [dx, dw, db] = expected;
+    close(&format!("{what} dx"), &vec(map.x.grad(grads).expect("a gradient")), &dx);
+    close(&format!("{what} dw"), &vec(map.weight.grad(grads).expect("a gradient")), &dw);
+    close(&format!("{what} db"), &vec(map.bias.grad(grads).expect("a gradient")), &db);
+}

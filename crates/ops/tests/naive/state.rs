@@ -1,0 +1,33 @@
+//! Many tensors at once: their first numbers, and their squares.
+
+use burn::tensor::{Device, Tensor, TensorData};
+use kindling_ops::{first_numbers, squared_norm};
+
+use super::{BESIDE, random, rng, vec};
+
+/// As many tensors as two operations take and some more, of one number, of a few, and of more than all blocks take at once; some
+/// are slices of larger ones.
+pub(crate) fn check_many_tensors(device: &Device) {
+    let device = device.clone().without_autodiff();
+    let lengths = [1, 7, 300, 40_000, 256, 8192, 8193, 2, 65, 1, 1000, 3, 513, 9, 31, 70_001, 5, 12, 4096];
+    let mut rng = rng(7000);
+    let values: Vec<Vec<f32>> = lengths.iter().map(|length| random(&mut rng, length + 2 * BESIDE)).collect();
+    for count in [1, 8, 9, lengths.len()] {
+        let tensors: Vec<Tensor<1>> = values[..count]
+            .iter()
+            .map(|values| Tensor::<1>::from_data(TensorData::new(values.clone(), [values.len()]), &device))
+            .map(|whole| {
+                let length = whole.dims()[0];
+                whole.narrow(0, BESIDE, length - 2 * BESIDE)
+            })
+            .collect();
+        let parts = || values[..count].iter().map(|values| &values[BESIDE..values.len() - BESIDE]);
+        let firsts = vec(first_numbers(tensors.clone()).expect("some"));
+        assert_eq!(firsts, parts().map(|values| values[0]).collect::<Vec<f32>>());
+        let expected: f64 = parts().flatten().map(|value| f64::from(*value).powi(2)).sum();
+        let norm = || f64::from(vec(squared_norm(&tensors).expect("some"))[0]);
+        assert!((norm() - expected).abs() <= 1e-6 * expected, "{} instead of {expected} of {count} tensors", norm());
+        assert_eq!(norm().to_bits(), norm().to_bits());
+    }
+    assert!(first_numbers(Vec::new()).is_none() && squared_norm(&[]).is_none());
+}

@@ -1,0 +1,289 @@
+//! The CPU's own operations compute what their definitions say.
+
+mod naive;
+
+use std::ops::RangeInclusive;
+
+use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance};
+use kindling_layers::{Activation, ConvTransposeConfig, Padding};
+use kindling_ops::{Places, Pooling, dense, depthwise, means, scale};
+
+use proptest::prelude::*;
+
+use naive::convolutions::{Case, Naive, check_convolution};
+use naive::gates::check_squeeze_and_scale;
+use naive::norm::ACTIVATIONS;
+use naive::state::check_many_tensors;
+use naive::unread::{
+    check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
+};
+use naive::{Ground, close, random, rng, vec};
+
+fn cpu() -> Ground {
+    Ground::planes(&Device::flex().autodiff())
+}
+
+#[test]
+fn many_tensors_at_once_equal_the_naive_sums() {
+    check_many_tensors(&Device::flex());
+}
+
+#[test]
+fn depthwise_and_its_gradients_equal_the_naive_sums() {
+    let ground = cpu();
+    let mut cases = 0;
+    for kernel in [3, 5, 7, 9, 11] {
+        for stride in [1, 2, 3] {
+            for (height, width) in [(1, 1), (2, 3), (5, 4), (7, 16), (16, 17), (33, 31), (9, 70)] {
+                for (padding, batch, channels) in
+                    [(Padding::Symmetric, 1, 1), (Padding::Symmetric, 2, 3), (Padding::Same, 2, 2)]
+                {
+                    let before = padding.of_map(height, width, kernel, stride).before;
+                    let case = Case::depthwise([batch, channels, height, width], kernel, stride, before);
+                    check_convolution(&ground, &case, cases);
+                    cases += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(cases, 315);
+}
+
+#[test]
+fn depthwise_takes_tensors_that_are_not_contiguous() {
+    let case = Case::depthwise([2, 4, 6, 6], 3, 2, [1, 1]);
+    check_convolution(&Ground::channels_last(&Device::flex().autodiff()), &case, 0);
+}
+
+#[test]
+fn convolutions_take_slices_of_larger_maps() {
+    for axis in 0..4 {
+        for ground in [cpu(), Ground::channels_last(&Device::flex().autodiff())] {
+            let ground = ground.sliced(axis);
+            check_convolution(&ground, &Case::depthwise([2, 4, 6, 6], 3, 2, [1, 1]), axis as u64);
+            check_convolution(&ground, &Case::dense([2, 4, 5, 7], 8, 1, 1, 0), axis as u64);
+        }
+    }
+}
+
+/// Every kernel side, stride and padding there is a model for, at odd and even sizes.
+fn dense_cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let kernels = [(1, 1, 0), (1, 2, 0), (3, 1, 1), (3, 2, 1), (5, 2, 2), (7, 2, 3), (4, 2, 1), (4, 1, 0)];
+    for (kernel, stride, padding) in kernels {
+        for (height, width) in [(4, 4), (5, 7), (8, 6), (17, 16), (33, 9)] {
+            for (batch, input, output) in [(1, 1, 1), (2, 3, 5), (3, 17, 4)] {
+                cases.push(Case::dense([batch, input, height, width], output, kernel, stride, padding));
+            }
+        }
+    }
+    cases.extend(winograd_cases());
+    cases.push(Case::dense([2, 17, 12, 9], 18, 3, 1, 1).dilated());
+    // TensorFlow's padding: fewer zeros before than after.
+    cases.push(Case { before: [0; 2], ..Case::dense([2, 3, 8, 8], 4, 3, 2, 1) });
+    cases
+}
+
+/// 3x3 filters between many channels, on maps of one place and of several blocks of them, with zeros on either side, on both
+/// or on none.
+fn winograd_cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let sizes =
+        [(1, 1), (2, 5), (4, 4), (7, 16), (17, 33), (70, 9)].map(|(height, width)| ([2, 16, height, width], 20));
+    for (shape, output) in sizes.into_iter().chain([([1, 70, 37, 40], 150)]) {
+        for (before, after) in [(1, 1), (0, 1), (0, 2), (2, 0), (2, 2)] {
+            let out = [shape[2], shape[3]].map(|size: usize| size + before + after - 2);
+            // One pixel and no zeros on a side make no output.
+            if !out.contains(&0) {
+                cases.push(Case { before: [before, before.min(1)], out, ..Case::dense(shape, output, 3, 1, 1) });
+            }
+        }
+    }
+    cases
+}
+
+#[test]
+fn dense_and_transposed_convolutions_and_their_gradients_equal_the_naive_sums() {
+    let ground = cpu();
+    let mut transposed = 0;
+    for (number, case) in dense_cases().into_iter().enumerate() {
+        check_convolution(&ground, &case, 1000 + number as u64);
+        let side = |size: usize| (size - 1) * case.stride + case.kernel - 2 * case.before[0];
+        let even = case.before[0] == case.before[1];
+        if even && case.out.map(side) == [case.height, case.width] {
+            check_transposed(&ground, &case, 1000 + number as u64);
+            transposed += 1;
+        }
+    }
+    assert!(transposed > 60, "only {transposed} convolutions have an input that their output and they alone decide");
+}
+
+/// The convolution backwards, as the layer has it: from the output's shape to the input's.
+fn check_transposed(ground: &Ground, case: &Case, number: u64) {
+    let naive = Naive::of(case, number);
+    let Case { input, output, kernel, stride, before: [padding, _], .. } = *case;
+    let mut layer = ConvTransposeConfig { input: output, output: input, kernel, stride, padding }.init(&ground.device);
+    let weight = ground.tensor(&naive.w, case.filters()).require_grad();
+    layer.weight = burn::module::Param::from_tensor(weight);
+    let yt = ground.map(&naive.y, case.output_shape()).require_grad();
+    let out = layer.forward(yt.clone());
+    let grads = (out.clone() * ground.map(&naive.x, case.input_shape())).sum().backward();
+    close(&format!("{case:?} transposed y"), &vec(out), &naive.of_y);
+    close(&format!("{case:?} transposed dx"), &vec(yt.grad(&grads).expect("a gradient")), &naive.of_x);
+    close(&format!("{case:?} transposed dw"), &vec(layer.weight.val().grad(&grads).expect("a gradient")), &naive.of_w);
+}
+
+#[test]
+fn squeeze_and_scale_and_their_gradients_equal_the_naive_sums() {
+    for (case, shape) in [[1, 1, 1, 1], [2, 3, 5, 7], [3, 17, 16, 16], [1, 4, 33, 40]].into_iter().enumerate() {
+        check_squeeze_and_scale(&cpu(), shape, case as u64);
+    }
+}
+
+#[test]
+fn norm_act_and_its_gradients_equal_the_naive_sums() {
+    let mut case = 1000;
+    for activation in ACTIVATIONS {
+        for (shape, group) in [([2, 3, 5, 4], 8), ([1, 2, 1, 3], 8), ([5, 2, 3, 7], 2), ([7, 1, 17, 16], 3)] {
+            check_norm_act(&cpu(), shape, group, activation, case);
+            case += 1;
+        }
+    }
+}
+
+/// With and without a gate, with every activation, on planes that make several pieces and on odd ones.
+#[test]
+fn convolutions_that_normalise_while_they_read_and_their_gradients_equal_the_naive_sums() {
+    let cases = [
+        Case::dense([2, 3, 7, 7], 5, 1, 1, 0),
+        Case::dense([2, 300, 33, 33], 4, 1, 1, 0),
+        Case::dense([3, 4, 9, 8], 6, 3, 2, 1),
+        Case::dense([1, 17, 5, 5], 3, 3, 1, 1),
+        Case::dense([2, 18, 9, 12], 21, 3, 1, 1),
+        Case::depthwise([5, 3, 10, 9], 3, 1, [1, 1]),
+        Case::depthwise([2, 5, 17, 33], 5, 2, [2, 2]),
+    ];
+    let mut number = 4000;
+    for (index, case) in cases.iter().enumerate() {
+        for gated in [false, true] {
+            for (of_activation, activation) in ACTIVATIONS.into_iter().enumerate() {
+                // The large one once.
+                if index != 1 || of_activation == 3 {
+                    check_norm_act_conv(&cpu(), case, gated, activation, number);
+                    number += 1;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn means_that_normalise_while_they_read_and_their_gradients_equal_the_naive_sums() {
+    for (case, activation) in ACTIVATIONS.into_iter().enumerate() {
+        check_norm_act_means(&cpu(), [5, 3, 11, 7], activation, case as u64);
+    }
+}
+
+#[test]
+fn sums_with_a_shortcut_and_their_gradients_equal_the_naive_sums() {
+    for (case, activation) in [Activation::Identity, Activation::Relu].into_iter().enumerate() {
+        for again in [false, true] {
+            check_norm_act_add(&cpu(), 3, activation, again, case as u64);
+        }
+    }
+}
+
+#[test]
+fn maxima_that_normalise_while_they_read_and_their_gradients_equal_the_naive_ones() {
+    for (case, (size, kernel, stride)) in [([9, 8], 3, 2), ([5, 5], 3, 1), ([8, 6], 2, 2)].into_iter().enumerate() {
+        let pooling = Pooling { kernel, stride, padding: usize::from(kernel == 3) };
+        check_norm_act_max_pool(&cpu(), size, pooling, case as u64);
+    }
+}
+
+/// Maps of a half format: what is computed from them is the float32 result, rounded once.
+#[test]
+fn half_formats_are_the_float32_result_rounded_once() {
+    let ground = cpu();
+    let mut rng = rng(3000);
+    let mut of = |shape: [usize; 4]| {
+        let values = random(&mut rng, shape.iter().product());
+        ground.map(&values, shape)
+    };
+    let (x, w, d) = (of([2, 6, 9, 9]), of([4, 6, 3, 3]), of([6, 1, 3, 3]));
+    let places = Places { stride: 2, dilation: 1, before: [1; 2], out: [5; 2] };
+    type Operation = fn(Tensor<4>, Tensor<4>, Places) -> Tensor<4>;
+    let operations: [(&Tensor<4>, Operation); 3] = [
+        (&w, dense),
+        (&d, depthwise),
+        (&d, |x, d, _| scale(x.clone(), means(x) * d.reshape([6, 9]).sum_dim(1).reshape([1, 6]))),
+    ];
+    for (format, digits) in [(FloatDType::BF16, 1.0 / 128.0), (FloatDType::F16, 1.0 / 1024.0)] {
+        for (weight, operation) in &operations {
+            let half = x.clone().cast(format);
+            let run = |x: Tensor<4>| {
+                let (x, weight) = (x.detach().require_grad(), (*weight).clone().detach().require_grad());
+                let y = operation(x.clone(), weight.clone(), places);
+                let mut grads = y.clone().sum().backward();
+                (y, x.grad_remove(&mut grads).expect("a gradient"), weight.grad_remove(&mut grads).expect("a gradient"))
+            };
+            let (y, dx, dw) = run(half.clone());
+            let (full_y, full_dx, full_dw) = run(half.cast(FloatDType::F32));
+            assert_eq!([y.dtype(), dx.dtype(), dw.dtype()], [format.into(), format.into(), DType::F32]);
+            let near = Tolerance::<f32>::relative(digits).set_absolute(1e-6);
+            y.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_y.into_data(), near);
+            dx.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_dx.into_data(), near);
+            dw.into_data().assert_approx_eq::<f32>(&full_dw.into_data(), near);
+        }
+    }
+}
+
+/// Dense convolutions, dilated too, with zeros on any side and on none.
+fn any_dense(
+    kernels: RangeInclusive<usize>,
+    steps: RangeInclusive<usize>,
+    channels: RangeInclusive<usize>,
+) -> impl Strategy<Value = Case> {
+    let shape = [1..=3usize, channels.clone(), 1..=20, 1..=40];
+    let places = (kernels, steps.clone(), steps, [0..19usize, 0..19, 0..19, 0..19]);
+    (places, shape, channels).prop_map(|((kernel, stride, dilation, zeros), [batch, input, height, width], output)| {
+        let reach = (kernel - 1) * dilation + 1;
+        let [top, left, bottom, right] = zeros.map(|zeros| zeros % reach);
+        // At least one place for the kernel.
+        let (height, width) = (height.max(reach), width.max(reach));
+        let out = [height + top + bottom, width + left + right].map(|size| (size - reach) / stride + 1);
+        let before = [top, left];
+        Case { batch, input, output, height, width, kernel, stride, dilation, before, out, depthwise: false }
+    })
+}
+
+/// Convolutions of all shapes that the operations take, odd and even.
+fn any_convolution() -> impl Strategy<Value = Case> {
+    let sides = prop::sample::select(vec![3usize, 5, 7, 9, 11]);
+    let places = (sides, 1..=3usize, 1..=3usize, [0..31usize, 0..31]);
+    let depthwise = (places, [1..=3usize, 1..=5, 1..=40, 1..=70]);
+    let depthwise = depthwise.prop_map(|((kernel, stride, dilation, zeros), shape)| {
+        let before = zeros.map(|zeros| zeros % ((kernel - 1) * dilation + 1));
+        Case { dilation, ..Case::depthwise(shape, kernel, stride, before) }
+    });
+    prop_oneof![any_dense(1..=7, 1..=3, 1..=24), any_dense(3..=3, 1..=1, 16..=40), depthwise]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn convolutions_of_any_shape_and_their_gradients_equal_the_naive_sums(case in any_convolution(), number in any::<u64>()) {
+        check_convolution(&cpu(), &case, number);
+    }
+
+    #[test]
+    fn convolutions_of_any_shape_that_normalise_while_they_read_equal_the_naive_sums(
+        case in any_convolution(),
+        gated in any::<bool>(),
+        activation in prop::sample::select(ACTIVATIONS.to_vec()),
+        number in any::<u64>(),
+    ) {
+        check_norm_act_conv(&cpu(), &case, gated, activation, number);
+    }
+}
