@@ -1,14 +1,18 @@
 //! Every network on CUDA gives the CPU's numbers: feature maps, logits, and the loss and all gradients of a training step.
 //! CUDA is made of the CPU here (`tests/cuda-on-cpu`). CI runs a few networks that use every kind of kernel; with
-//! `KINDLING_NIGHTLY=1` it is the whole registry in several sizes, formats and plans.
+//! `KINDLING_NIGHTLY=1` it is the whole registry in several sizes, formats and plans. Distances are added to the file that
+//! `KINDLING_RECORD` names, a line of JSON a step.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use kindling_tests::{
-    Beside, Moved, Test, cuda_on_cpu, forward_beside_cpu, registry, run_optional_and_nightly, step_beside_cpu,
-    step_beside_moved,
+    Beside, Moved, StepDistances, Test, cuda_on_cpu, forward_beside_cpu, registry, run_optional_and_nightly,
+    step_beside_cpu, step_beside_moved,
 };
+use serde_json::json;
 use tempfile::tempdir;
 
 /// How far apart CPU and CUDA may be, as a share: feature maps, loss, all weights and all gradients together.
@@ -115,11 +119,12 @@ fn step(of: Beside<'_>) -> Test {
         let found = step_beside_cpu(of, folder.path());
         println!("{told}: {found}");
         let limits = limits(precision, capability);
-        let mut most = limits.gradients;
-        if found.gradients >= most {
-            most = KINKS * apart_by_rounding(of, folder.path());
-            println!("{told}: the CPU's own gradients are {:.1e} apart when pixels move by a rounding", most / KINKS);
+        let moved = (found.gradients >= limits.gradients).then(|| apart_by_rounding(of, folder.path()));
+        if let Some(moved) = moved {
+            println!("{told}: the CPU's own gradients are {moved:.1e} apart when pixels move by a rounding");
         }
+        record(of, &found, moved);
+        let most = moved.map_or(limits.gradients, |moved| KINKS * moved);
         assert!(
             found.loss < limits.loss && found.gradients < most && found.weights < limits.weights,
             "{found}, more than {:e} of the loss, {:e} of the weights or {most:e} of the gradients",
@@ -127,6 +132,19 @@ fn step(of: Beside<'_>) -> Test {
             limits.weights
         );
     })
+}
+
+/// See the module.
+fn record(of: Beside, found: &StepDistances, moved: Option<f64>) {
+    let Some(path) = std::env::var_os("KINDLING_RECORD") else { return };
+    let Beside { model, size, precision, recompute, capability, choice, .. } = of;
+    let line = json!({
+        "model": model, "image_size": size, "precision": precision, "recompute": recompute, "capability": capability,
+        "choice": choice, "loss": found.loss, "gradients": found.gradients, "worst": found.worst.1, "weights": found.weights,
+        "cpu_when_pixels_move": moved,
+    });
+    let file = File::options().create(true).append(true).open(path);
+    file.and_then(|mut file| writeln!(file, "{line}")).expect("the record can be written");
 }
 
 /// How much further CUDA's gradients may be from the CPU's than the CPU's from its own for other pixels.
