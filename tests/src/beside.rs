@@ -118,7 +118,11 @@ fn images(folder: &Path, moved: Option<Moved>) -> PathBuf {
                 let picture = picture(class, 10 * place + index);
                 let of_pixel = |at: usize, value: u8| {
                     let (value, by) = (u16::from(value) * 257, moved_by(at + 7 * index));
-                    if at % 3 == 0 { value.checked_add(by).unwrap_or(value - by) } else { value.saturating_sub(by) }
+                    if at.is_multiple_of(3) {
+                        value.checked_add(by).unwrap_or(value - by)
+                    } else {
+                        value.saturating_sub(by)
+                    }
                 };
                 let (width, height) = picture.dimensions();
                 let values =
@@ -136,7 +140,9 @@ fn images(folder: &Path, moved: Option<Moved>) -> PathBuf {
 fn step(of: Beside, data: &Path, device: &str, run: &Path) -> PathBuf {
     let mut command = kindling();
     if of.gan {
-        command.args(["gan", "train", "--iterations", "1", "--compare", "0", "--features", "8"]);
+        // The second network meets the first one after its step, and Adam's first step has only the gradient's signs, which
+        // rounding decides where gradients are nearly nothing. So the step is one of nearly nothing.
+        command.args(["gan", "train", "--iterations", "1", "--compare", "0", "--features", "8", "--lr", "1e-12"]);
     } else {
         // The momentum of the first step is the gradient.
         command.args(["train", "--max-steps", "1", "--optimizer", "sgd", "--weight-decay", "0", "--warmup", "0"]);
