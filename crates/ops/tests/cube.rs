@@ -14,14 +14,15 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use device::{
     block, dense_convolutions, dense_convolutions_on_tensor_cores, depthwise_convolutions, half_formats, large_means,
-    maxima, means_and_scale, norm_act, padded, recorded_block, slices, sums_with_a_shortcut, unread_convolutions,
+    maxima, means_and_scale, norm_act, padded, quarters, recorded_block, slices, sums_with_a_shortcut,
+    unread_convolutions,
 };
 use naive::state::check_many_tensors;
 
 /// A test and its name.
 type Test = (&'static str, fn(&Device));
 
-const TESTS: [Test; 13] = [
+const TESTS: [Test; 14] = [
     ("many_tensors_at_once_on_a_device_equal_the_naive_sums", check_many_tensors),
     ("norm_act_on_a_device_and_its_gradients_equal_the_naive_sums", norm_act),
     ("means_and_scale_on_a_device_and_their_gradients_equal_the_naive_sums", means_and_scale),
@@ -32,6 +33,7 @@ const TESTS: [Test; 13] = [
     ("convolutions_on_a_device_that_normalise_and_their_gradients_equal_the_naive_sums", unread_convolutions),
     ("slices_of_larger_maps_on_a_device_and_their_gradients_equal_the_naive_sums", slices),
     ("maps_with_padded_rows_on_a_device_and_their_gradients_equal_the_naive_sums", padded),
+    ("quarters_of_maps_on_a_device_are_scaled_and_averaged_as_on_the_cpu", quarters),
     ("a_block_on_a_device_has_the_gradients_of_the_cpu", block),
     ("half_formats_on_a_device_are_near_the_float32_result", half_formats),
     ("the_variance_on_a_device_survives_a_large_mean", large_means),

@@ -4,7 +4,7 @@ use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance, capture};
 use kindling_layers::blocks::InvertedResidualConfig;
 use kindling_layers::init::initialise;
 use kindling_layers::pass::{TrainingPass, training};
-use kindling_layers::{BatchNormConfig, DropPath, Padding, SqueezeExciteConfig};
+use kindling_layers::{AveragePool, BatchNormConfig, DropPath, Padding, SqueezeExciteConfig, Upsample};
 use kindling_ops::{Activation, Places, Pooling, dense, depthwise, means, scale};
 
 use crate::naive::convolutions::{Case, check_convolution, check_convolution_within};
@@ -167,6 +167,43 @@ fn every_operation(ground: &Ground, channels: usize, width: usize, number: u64) 
     for (case, gated) in cases.into_iter().zip([true, false, true]) {
         check_convolution(ground, &case, number);
         check_norm_act_conv(ground, &case, gated, Activation::HardSwish, number);
+    }
+}
+
+/// Quarters of maps and of images, which a device may read where they lie in the whole, are scaled and averaged as on the CPU.
+pub(crate) fn quarters(device: &Device) {
+    let shapes = [([2, 16, 16, 16], true), ([2, 1, 256, 256], false), ([2, 3, 256, 256], false)];
+    for (number, (shape, channels_last)) in shapes.into_iter().enumerate() {
+        let [batch, channels, height, width] = shape;
+        let (halves, values) = ([height / 2, width / 2], random(&mut rng(8200), shape.iter().product()));
+        let of_up = [batch, channels, height, width];
+        let of_pooled = [batch, channels, halves[0] / 2, halves[1] / 2];
+        let [up_weights, pooled_weights] =
+            [of_up, of_pooled].map(|shape| random(&mut rng(8201), shape.iter().product()));
+        for quarter in 0..4 {
+            let run = |device: &Device| {
+                let ground = Ground { channels_last, ..Ground::planes(device) };
+                let x = ground.map(&values, shape).require_grad();
+                let part = x.clone().narrow(2, quarter / 2 * halves[0], halves[0]);
+                let part = part.narrow(3, quarter % 2 * halves[1], halves[1]);
+                let up = Upsample { factor: 2 }.forward(part.clone());
+                let pooled = AveragePool { kernel: 2 }.forward(part.clone());
+                let loss = (up.clone() * ground.map(&up_weights, of_up)).sum()
+                    + (pooled.clone() * ground.map(&pooled_weights, of_pooled)).sum();
+                let grads = loss.backward();
+                [
+                    ("part", vec(part)),
+                    ("up", vec(up)),
+                    ("pooled", vec(pooled)),
+                    ("dx", vec(x.grad(&grads).expect("a gradient"))),
+                ]
+            };
+            let (expected, found) = (run(&Device::flex().autodiff()), run(device));
+            for ((name, expected), (_, found)) in expected.into_iter().zip(&found) {
+                let expected: Vec<f64> = expected.into_iter().map(f64::from).collect();
+                close(&format!("{name} of quarter {quarter} of shape {number}"), found, &expected);
+            }
+        }
     }
 }
 
