@@ -17,7 +17,7 @@ fn train_in(bench: &Bench, name: &str) -> Command {
 
 /// A run that takes long enough for a signal to find it on its way, on a busy machine too.
 fn long_in(bench: &Bench, name: &str) -> Command {
-    train(bench.data(), &bench.path(name), &format!("{FLAGS} --epochs 8"))
+    train(bench.data(), &bench.path(name), &format!("{FLAGS} --epochs 24"))
 }
 
 /// The exit code of the run `name` in a shell, with `"$@"` for its command.
