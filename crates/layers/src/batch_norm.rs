@@ -15,10 +15,7 @@ use crate::map::Map;
 use crate::pass;
 use crate::precision::{self, full};
 use crate::trace::{Describe, Op, Trace, Value};
-use kindling_ops::Activation;
-use kindling_ops::plain;
-use kindling_ops::room;
-use kindling_ops::{self as ops, Normalisation, Unread};
+use kindling_ops::{self as ops, Activation, Normalisation, Unread, plain, room};
 
 /// Configuration of a [`BatchNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]

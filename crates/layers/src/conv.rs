@@ -11,9 +11,7 @@ use crate::padding::Padding;
 use crate::parameters::zeros_when_read;
 use crate::precision;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
-use kindling_ops::plain;
-use kindling_ops::room;
-use kindling_ops::{self as ops, Again, Convolution, Places};
+use kindling_ops::{self as ops, Again, Convolution, Places, plain, room};
 
 /// Configuration of a [`Conv`]: square kernel, no bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,7 @@ use crate::conv::{Conv, ConvConfig};
 use crate::map::{Content, Map};
 use crate::pass;
 use crate::trace::{Describe, Trace, Value};
-use kindling_ops as ops;
-use kindling_ops::Activation;
+use kindling_ops::{self as ops, Activation};
 
 /// Configuration of a [`ConvNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,9 +4,7 @@ use burn::tensor::Tensor;
 
 use crate::linear::global_average_pool;
 use crate::precision;
-use kindling_ops::plain;
-use kindling_ops::room;
-use kindling_ops::{self as ops, Again, Unread};
+use kindling_ops::{self as ops, Again, Unread, plain, room};
 
 /// A feature map `[batch, channels, height, width]` between two layers of a block.
 ///

@@ -7,8 +7,7 @@ use burn::tensor::{Device, Tensor, module};
 use crate::parameters::zeros_when_read;
 use crate::precision;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
-use kindling_ops::room;
-use kindling_ops::{self as ops, Places};
+use kindling_ops::{self as ops, Places, room};
 
 /// Configuration of a [`PaddedConv`]: square kernel of any side, all channels to all, no bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,7 @@ use burn::tensor::{Tensor, module, ops::MaxPoolOptions};
 
 use crate::map::{Content, Map};
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
-use kindling_ops::Pooling;
-use kindling_ops::room;
+use kindling_ops::{Pooling, room};
 
 /// The largest value of each window, with `kernel / 2` rows and columns around the map that no maximum comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

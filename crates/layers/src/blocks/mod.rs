@@ -12,9 +12,7 @@ use crate::drop_path::DropPath;
 use crate::map::{Content, Map};
 use crate::names::Names;
 use crate::trace::Describe;
-use kindling_ops::Activation;
-use kindling_ops::room;
-use kindling_ops::{Unread, join_serves};
+use kindling_ops::{Activation, Unread, join_serves, room};
 
 pub use fused_inverted_residual::{FusedInvertedResidual, FusedInvertedResidualConfig};
 pub use inverted_residual::{InvertedResidual, InvertedResidualConfig};
