@@ -44,10 +44,9 @@ pub(super) fn of_filters(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, plac
         return of_pointwise_filters(Flat::of(x).into_matrix(), Flat::of(dy).into_matrix());
     }
     let options = options(&x, &weight, places);
-    let weight = cast(weight, x.dtype);
+    // Of the filters nothing but the shape is asked for.
     let [filters, input, kernel, _] = dims(&weight);
     let dw = if has_tensor_cores(&x) && filters.is_multiple_of(TILE_SIDE) {
-        // Of the filters nothing but the shape is asked for.
         let weight = relaid(weight, [filters + SPARE, input, kernel, kernel], [0; 4]);
         let dw = CubeBackend::conv2d_weight_backward(x, weight, with_spare_channels(dy), options);
         CubeBackend::float_slice(dw, &[Slice::from(0..filters)])
