@@ -96,7 +96,7 @@ pub struct Places {
     pub out: [usize; 2],
 }
 
-/// Whether a tensor is one these operations serve.
+/// Whether a tensor is one these operations serve: of float32 or a half format, and on the CPU of float64.
 pub fn serves<const D: usize>(x: &Tensor<D>) -> bool {
     let own = match x.device().without_autodiff().as_dispatch() {
         DispatchDevice::Flex(_) => true,
@@ -105,7 +105,7 @@ pub fn serves<const D: usize>(x: &Tensor<D>) -> bool {
         #[allow(unreachable_patterns)] // which devices there are depends on who builds Burn
         _ => false,
     };
-    own && matches!(x.dtype(), DType::F32 | DType::BF16 | DType::F16)
+    own && (matches!(x.dtype(), DType::F32 | DType::BF16 | DType::F16) || x.dtype() == DType::F64 && on_cpu(x))
 }
 
 /// Whether the operations on `x` take normalisation groups of these sizes: on the CPU any, elsewhere as

@@ -19,8 +19,15 @@ use naive::unread::{
 };
 use naive::{Ground, close, random, rng, vec};
 
-fn cpu() -> Ground {
-    Ground::planes(&Device::flex().autodiff())
+/// Maps of float32, and of float64, on which the same kernels are exact to its last digits.
+fn cpu() -> [Ground; 2] {
+    let ground = Ground::planes(&Device::flex().autodiff());
+    [ground.clone(), Ground { format: FloatDType::F64, ..ground }]
+}
+
+/// A check of the kernels, on maps of both formats.
+fn on_each_format(check: impl Fn(&Ground)) {
+    cpu().iter().for_each(check);
 }
 
 #[test]
@@ -30,7 +37,6 @@ fn many_tensors_at_once_equal_the_naive_sums() {
 
 #[test]
 fn depthwise_and_its_gradients_equal_the_naive_sums() {
-    let ground = cpu();
     let mut cases = 0;
     for kernel in [3, 5, 7, 9, 11] {
         for stride in [1, 2, 3] {
@@ -40,7 +46,7 @@ fn depthwise_and_its_gradients_equal_the_naive_sums() {
                 {
                     let before = padding.of_map(height, width, kernel, stride).before;
                     let case = Case::depthwise([batch, channels, height, width], kernel, stride, before);
-                    check_convolution(&ground, &case, cases);
+                    on_each_format(|ground| check_convolution(ground, &case, cases));
                     cases += 1;
                 }
             }
@@ -58,7 +64,7 @@ fn depthwise_takes_tensors_that_are_not_contiguous() {
 #[test]
 fn convolutions_take_slices_of_larger_maps() {
     for axis in 0..4 {
-        for ground in [cpu(), Ground::channels_last(&Device::flex().autodiff())] {
+        for ground in cpu().into_iter().flat_map(|ground| [Ground { channels_last: true, ..ground.clone() }, ground]) {
             let ground = ground.sliced(axis);
             check_convolution(&ground, &Case::depthwise([2, 4, 6, 6], 3, 2, [1, 1]), axis as u64);
             check_convolution(&ground, &Case::dense([2, 4, 5, 7], 8, 1, 1, 0), axis as u64);
@@ -104,14 +110,13 @@ fn winograd_cases() -> Vec<Case> {
 
 #[test]
 fn dense_and_transposed_convolutions_and_their_gradients_equal_the_naive_sums() {
-    let ground = cpu();
     let mut transposed = 0;
     for (number, case) in dense_cases().into_iter().enumerate() {
-        check_convolution(&ground, &case, 1000 + number as u64);
+        on_each_format(|ground| check_convolution(ground, &case, 1000 + number as u64));
         let side = |size: usize| (size - 1) * case.stride + case.kernel - 2 * case.before[0];
         let even = case.before[0] == case.before[1];
         if even && case.out.map(side) == [case.height, case.width] {
-            check_transposed(&ground, &case, 1000 + number as u64);
+            on_each_format(|ground| check_transposed(ground, &case, 1000 + number as u64));
             transposed += 1;
         }
     }
@@ -136,7 +141,7 @@ fn check_transposed(ground: &Ground, case: &Case, number: u64) {
 #[test]
 fn squeeze_and_scale_and_their_gradients_equal_the_naive_sums() {
     for (case, shape) in [[1, 1, 1, 1], [2, 3, 5, 7], [3, 17, 16, 16], [1, 4, 33, 40]].into_iter().enumerate() {
-        check_squeeze_and_scale(&cpu(), shape, case as u64);
+        on_each_format(|ground| check_squeeze_and_scale(ground, shape, case as u64));
     }
 }
 
@@ -145,7 +150,7 @@ fn norm_act_and_its_gradients_equal_the_naive_sums() {
     let mut case = 1000;
     for activation in ACTIVATIONS {
         for (shape, group) in [([2, 3, 5, 4], 8), ([1, 2, 1, 3], 8), ([5, 2, 3, 7], 2), ([7, 1, 17, 16], 3)] {
-            check_norm_act(&cpu(), shape, group, activation, case);
+            on_each_format(|ground| check_norm_act(ground, shape, group, activation, case));
             case += 1;
         }
     }
@@ -169,7 +174,7 @@ fn convolutions_that_normalise_while_they_read_and_their_gradients_equal_the_nai
             for (of_activation, activation) in ACTIVATIONS.into_iter().enumerate() {
                 // The large one once.
                 if index != 1 || of_activation == 3 {
-                    check_norm_act_conv(&cpu(), case, gated, activation, number);
+                    on_each_format(|ground| check_norm_act_conv(ground, case, gated, activation, number));
                     number += 1;
                 }
             }
@@ -180,7 +185,7 @@ fn convolutions_that_normalise_while_they_read_and_their_gradients_equal_the_nai
 #[test]
 fn means_that_normalise_while_they_read_and_their_gradients_equal_the_naive_sums() {
     for (case, activation) in ACTIVATIONS.into_iter().enumerate() {
-        check_norm_act_means(&cpu(), [5, 3, 11, 7], activation, case as u64);
+        on_each_format(|ground| check_norm_act_means(ground, [5, 3, 11, 7], activation, case as u64));
     }
 }
 
@@ -188,7 +193,7 @@ fn means_that_normalise_while_they_read_and_their_gradients_equal_the_naive_sums
 fn sums_with_a_shortcut_and_their_gradients_equal_the_naive_sums() {
     for (case, activation) in [Activation::Identity, Activation::Relu].into_iter().enumerate() {
         for again in [false, true] {
-            check_norm_act_add(&cpu(), 3, activation, again, case as u64);
+            on_each_format(|ground| check_norm_act_add(ground, 3, activation, again, case as u64));
         }
     }
 }
@@ -197,14 +202,14 @@ fn sums_with_a_shortcut_and_their_gradients_equal_the_naive_sums() {
 fn maxima_that_normalise_while_they_read_and_their_gradients_equal_the_naive_ones() {
     for (case, (size, kernel, stride)) in [([9, 8], 3, 2), ([5, 5], 3, 1), ([8, 6], 2, 2)].into_iter().enumerate() {
         let pooling = Pooling { kernel, stride, padding: usize::from(kernel == 3) };
-        check_norm_act_max_pool(&cpu(), size, pooling, case as u64);
+        on_each_format(|ground| check_norm_act_max_pool(ground, size, pooling, case as u64));
     }
 }
 
 /// Maps of a half format: what is computed from them is the float32 result, rounded once.
 #[test]
 fn half_formats_are_the_float32_result_rounded_once() {
-    let ground = cpu();
+    let [ground, _] = cpu();
     let mut rng = rng(3000);
     let mut of = |shape: [usize; 4]| {
         let values = random(&mut rng, shape.iter().product());
@@ -274,7 +279,7 @@ proptest! {
 
     #[test]
     fn convolutions_of_any_shape_and_their_gradients_equal_the_naive_sums(case in any_convolution(), number in any::<u64>()) {
-        check_convolution(&cpu(), &case, number);
+        on_each_format(|ground| check_convolution(ground, &case, number));
     }
 
     #[test]
@@ -284,6 +289,6 @@ proptest! {
         activation in prop::sample::select(ACTIVATIONS.to_vec()),
         number in any::<u64>(),
     ) {
-        check_norm_act_conv(&cpu(), &case, gated, activation, number);
+        on_each_format(|ground| check_norm_act_conv(ground, &case, gated, activation, number));
     }
 }

@@ -70,8 +70,8 @@ impl Updates for Flex {
         second: FlexTensor,
         step: AdamWStep,
     ) -> (FlexTensor, FlexTensor, FlexTensor) {
-        let (old, gradient) = (values(&weight), values(&gradient));
-        let (old_first, old_second) = (values(&first), values(&second));
+        let (old, gradient) = (values::<f32>(&weight), values::<f32>(&gradient));
+        let (old_first, old_second) = (values::<f32>(&first), values::<f32>(&second));
         let length = old.len();
         let (mut weight, mut first, mut second) = (vec![0.0; length], vec![0.0; length], vec![0.0; length]);
         let new = weight.par_chunks_mut(PIECE).zip(first.par_chunks_mut(PIECE)).zip(second.par_chunks_mut(PIECE));

@@ -10,6 +10,7 @@ use super::gemm::{Matrix, Mode, Threads, multiply};
 use super::lanes::{sum, vectorised};
 use super::norm_act::Gradients;
 use super::reading::{Reading, Sums};
+use super::real::Real;
 
 /// Bytes of a piece of the map that is read at a time: it stays in the second cache.
 const PIECE: usize = 1 << 20;
@@ -24,7 +25,7 @@ pub(super) enum Shape {
 }
 
 /// The output.
-pub(super) fn forward(reading: &Reading<'_>, weight: &[f32], shape: &Shape) -> Vec<f32> {
+pub(super) fn forward<T: Real>(reading: &Reading<'_, T>, weight: &[T], shape: &Shape) -> Vec<T> {
     match shape {
         Shape::Depthwise(geometry) => depthwise_forward(reading, weight, geometry),
         Shape::Dense(dense) => dense_forward(reading, weight, dense),
@@ -32,18 +33,23 @@ pub(super) fn forward(reading: &Reading<'_>, weight: &[f32], shape: &Shape) -> V
 }
 
 /// The gradients of what was read, and of the weight.
-pub(super) fn backward(reading: &Reading<'_>, weight: &[f32], dy: &[f32], shape: &Shape) -> (Gradients, Vec<f32>) {
+pub(super) fn backward<T: Real>(
+    reading: &Reading<'_, T>,
+    weight: &[T],
+    dy: &[T],
+    shape: &Shape,
+) -> (Gradients<T>, Vec<T>) {
     match shape {
         Shape::Depthwise(geometry) => depthwise_backward(reading, weight, dy, geometry),
         Shape::Dense(dense) => dense_backward(reading, weight, dy, dense),
     }
 }
 
-fn depthwise_forward(reading: &Reading<'_>, weight: &[f32], geometry: &Geometry) -> Vec<f32> {
-    let mut y = vec![0.0; geometry.batch * geometry.channels * geometry.out_plane()];
+fn depthwise_forward<T: Real>(reading: &Reading<'_, T>, weight: &[T], geometry: &Geometry) -> Vec<T> {
+    let mut y = vec![T::of(0.0); geometry.batch * geometry.channels * geometry.out_plane()];
     let planes = y.par_chunks_mut(geometry.out_plane()).enumerate();
     planes.for_each_init(
-        || (vec![0.0; geometry.in_plane()], Scratch::default()),
+        || (vec![T::of(0.0); geometry.in_plane()], Scratch::default()),
         |(read, scratch), (index, y)| {
             reading.fill(index, 0, read);
             geometry.forward(index, read, weight, y, scratch);
@@ -52,13 +58,18 @@ fn depthwise_forward(reading: &Reading<'_>, weight: &[f32], geometry: &Geometry)
     y
 }
 
-fn depthwise_backward(reading: &Reading<'_>, weight: &[f32], dy: &[f32], geometry: &Geometry) -> (Gradients, Vec<f32>) {
-    let mut dx = vec![0.0; reading.x.len()];
+fn depthwise_backward<T: Real>(
+    reading: &Reading<'_, T>,
+    weight: &[T],
+    dy: &[T],
+    geometry: &Geometry,
+) -> (Gradients<T>, Vec<T>) {
+    let mut dx = vec![T::of(0.0); reading.x.len()];
     let planes = dx.par_chunks_mut(geometry.in_plane()).zip(dy.par_chunks(geometry.out_plane())).enumerate();
     let (of_filters, sums): (Vec<Vec<f64>>, Vec<Sums>) = planes
         .map_init(Scratch::default, |scratch, (index, (dx, dy))| {
             let mut read = std::mem::take(&mut scratch.read);
-            read.resize(geometry.in_plane(), 0.0);
+            read.resize(geometry.in_plane(), T::of(0.0));
             reading.fill(index, 0, &mut read);
             let of_filter = geometry.backward_weight(&read, dy, scratch);
             scratch.read = read;
@@ -69,9 +80,9 @@ fn depthwise_backward(reading: &Reading<'_>, weight: &[f32], dy: &[f32], geometr
     (reading.finish(dx, &sums), depthwise::in_order(of_filters.iter(), geometry))
 }
 
-fn dense_forward(reading: &Reading<'_>, weight: &[f32], shape: &Dense) -> Vec<f32> {
+fn dense_forward<T: Real>(reading: &Reading<'_, T>, weight: &[T], shape: &Dense) -> Vec<T> {
     let of_sample = shape.output * shape.out_plane();
-    let mut y = vec![0.0; shape.batch * of_sample];
+    let mut y = vec![T::of(0.0); shape.batch * of_sample];
     let threads = shape.threads();
     let prepared = Filters::new(shape, weight);
     conv::over_samples(threads, y.chunks_exact_mut(of_sample).enumerate().collect(), |(sample, y)| {
@@ -90,9 +101,9 @@ fn dense_forward(reading: &Reading<'_>, weight: &[f32], shape: &Dense) -> Vec<f3
     y
 }
 
-fn dense_backward(reading: &Reading<'_>, weight: &[f32], dy: &[f32], shape: &Dense) -> (Gradients, Vec<f32>) {
+fn dense_backward<T: Real>(reading: &Reading<'_, T>, weight: &[T], dy: &[T], shape: &Dense) -> (Gradients<T>, Vec<T>) {
     let threads = shape.threads();
-    let mut dx = vec![0.0; reading.x.len()];
+    let mut dx = vec![T::of(0.0); reading.x.len()];
     let mut sums = vec![Sums::default(); shape.batch * shape.input];
     let samples = dx
         .chunks_exact_mut(shape.in_sample())
@@ -136,16 +147,16 @@ fn pieces(shape: &Dense) -> impl Iterator<Item = std::ops::Range<usize>> {
 }
 
 /// Reads some pixels of all channels of a sample, `[channels, pixels]`.
-fn read_piece(
-    reading: &Reading<'_>,
+fn read_piece<T: Real>(
+    reading: &Reading<'_, T>,
     sample: usize,
     shape: &Dense,
     pixels: std::ops::Range<usize>,
     threads: Threads,
-    read: &mut Vec<f32>,
+    read: &mut Vec<T>,
 ) {
-    read.resize(shape.input * pixels.len(), 0.0);
-    let fill = |(channel, out): (usize, &mut [f32])| {
+    read.resize(shape.input * pixels.len(), T::of(0.0));
+    let fill = |(channel, out): (usize, &mut [T])| {
         reading.fill(sample * shape.input + channel, pixels.start, out);
     };
     match threads {
@@ -155,17 +166,17 @@ fn read_piece(
 }
 
 /// [`Reading::absorb`] for some pixels of all channels of a sample, adding to each channel's sums.
-fn absorb_piece(
-    reading: &Reading<'_>,
+fn absorb_piece<T: Real>(
+    reading: &Reading<'_, T>,
     sample: usize,
     shape: &Dense,
     pixels: std::ops::Range<usize>,
     threads: Threads,
-    dx: &mut [f32],
+    dx: &mut [T],
     sums: &mut [Sums],
 ) {
     let plane = reading.plane();
-    let absorb = |(channel, (dx, sums)): (usize, (&mut [f32], &mut Sums))| {
+    let absorb = |(channel, (dx, sums)): (usize, (&mut [T], &mut Sums))| {
         *sums += reading.absorb(sample * shape.input + channel, pixels.start, &mut dx[pixels.clone()]);
     };
     match threads {
@@ -175,32 +186,32 @@ fn absorb_piece(
 }
 
 /// The mean of each plane.
-pub(super) fn means(reading: &Reading<'_>) -> Vec<f32> {
+pub(super) fn means<T: Real>(reading: &Reading<'_, T>) -> Vec<T> {
     let plane = reading.plane();
     (0..reading.x.len() / plane)
         .into_par_iter()
         .map_init(
-            || vec![0.0; plane],
+            || vec![T::of(0.0); plane],
             |read, index| {
                 reading.fill(index, 0, read);
                 let total = vectorised(
                     #[inline(always)]
                     || sum(read, |value| value),
                 );
-                (total / plane as f64) as f32
+                T::of(total / plane as f64)
             },
         )
         .collect()
 }
 
 /// The gradients of what was read, for the gradient of each plane's mean.
-pub(super) fn backward_means(reading: &Reading<'_>, dy: &[f32]) -> Gradients {
+pub(super) fn backward_means<T: Real>(reading: &Reading<'_, T>, dy: &[T]) -> Gradients<T> {
     let plane = reading.plane();
-    let mut dx = vec![0.0; reading.x.len()];
+    let mut dx = vec![T::of(0.0); reading.x.len()];
     let planes = dx.par_chunks_exact_mut(plane).zip(dy).enumerate();
     let sums: Vec<Sums> = planes
         .map(|(index, (dx, dy))| {
-            dx.fill(dy / plane as f32);
+            dx.fill(*dy / T::of(plane as f64));
             reading.absorb(index, 0, dx)
         })
         .collect();

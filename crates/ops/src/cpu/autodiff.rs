@@ -11,6 +11,8 @@ use burn::tensor::DType;
 use burn_flex::FlexTensor;
 
 use super::conv::{self, Dense};
+use super::real::Real;
+use super::values::computed_in;
 use super::{CpuOps, dims, tensor, values};
 use crate::room;
 use crate::{Places, on_graph, register};
@@ -34,17 +36,20 @@ impl Backward<Flex, 2> for TransposedBackward {
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
         let (x, weight, places, size) = ops.state;
         let shape = Dense::backwards(&x, &weight, places, size);
-        let dy = values(&grads.consume::<Flex>(&ops.node));
+        let dy = grads.consume::<Flex>(&ops.node);
         announce_gradient(&x);
         let [x_node, weight_node] = ops.parents.map(|node| node.map(|node| node.id));
-        if weight_node.is_some() {
-            let dw = conv::backward_weight(&dy, &values(&x), &shape);
-            register::<Flex>(grads, weight_node, tensor(dw, dims(&weight), DType::F32));
-        }
-        if x_node.is_some() {
-            let dx = conv::forward(&dy, &values(&weight), &shape);
-            register::<Flex>(grads, x_node, tensor(dx, shape.output_shape(), x.dtype()));
-        }
+        computed_in!(T = x.dtype(); {
+            let dy = values::<T>(&dy);
+            if weight_node.is_some() {
+                let dw = conv::backward_weight(&dy, &values(&x), &shape);
+                register::<Flex>(grads, weight_node, tensor(dw, dims(&weight), T::DTYPE));
+            }
+            if x_node.is_some() {
+                let dx = conv::forward(&dy, &values(&weight), &shape);
+                register::<Flex>(grads, x_node, tensor(dx, shape.output_shape(), x.dtype()));
+            }
+        });
     }
 }
 
@@ -60,7 +65,7 @@ pub(super) fn announce(elements: usize, dtype: DType) {
 
 /// A gradient is written over one that nobody else has; otherwise there will be another map.
 pub(super) fn announce_unless_free(dy: &FlexTensor) {
-    if !(dy.is_unique() && dy.dtype() == DType::F32) {
+    if !(dy.is_unique() && matches!(dy.dtype(), DType::F32 | DType::F64)) {
         announce_gradient(dy);
     }
 }

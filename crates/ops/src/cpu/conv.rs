@@ -5,13 +5,13 @@
 //! Its product with the filters is the output, and the product of the output's gradient with the tile's transpose is the
 //! filters' gradient. A tile stays in the second cache.
 
-use burn::tensor::DType;
 use rayon::prelude::*;
 
 use super::autodiff::announce;
 use super::filters::Filters;
 use super::gemm::{Matrix, Mode, Threads, multiply};
 use super::lanes::vectorised;
+use super::real::Real;
 use super::winograd;
 
 /// Bytes a tile should not exceed.
@@ -84,9 +84,9 @@ impl Dense {
     }
 
     /// Fills a tile for `rows` rows of output pixels from `first` on.
-    fn gather(&self, x: &[f32], first: usize, rows: usize, tile: &mut [f32], threads: Threads) {
+    fn gather<T: Real>(&self, x: &[T], first: usize, rows: usize, tile: &mut [T], threads: Threads) {
         let (taps, plane) = (self.kernel * self.kernel, self.height * self.width);
-        let fill = |(index, row): (usize, &mut [f32])| {
+        let fill = |(index, row): (usize, &mut [T])| {
             let (channel, tap) = (index / taps, index % taps);
             self.gather_tap(&x[channel * plane..][..plane], first, tap, row);
         };
@@ -98,7 +98,7 @@ impl Dense {
     }
 
     /// The values of some rows of output pixels, from `first` on, under one kernel position.
-    fn gather_tap(&self, plane: &[f32], first: usize, tap: usize, out: &mut [f32]) {
+    fn gather_tap<T: Real>(&self, plane: &[T], first: usize, tap: usize, out: &mut [T]) {
         let width = self.out[1];
         let [tap_row, tap_column] = self.under(tap);
         let columns = self.columns(tap_column);
@@ -108,11 +108,11 @@ impl Dense {
         let rows = out.len() / width;
         let inside = (0..rows).find(|row| line_of(*row).is_some()).unwrap_or(rows);
         let outside = (inside..rows).find(|row| line_of(*row).is_none()).unwrap_or(rows);
-        out[..inside * width].fill(0.0);
-        out[outside * width..].fill(0.0);
+        out[..inside * width].fill(T::of(0.0));
+        out[outside * width..].fill(T::of(0.0));
         let out = &mut out[inside * width..outside * width];
         let Some(line) = line_of(inside).filter(|_| !out.is_empty() && !columns.is_empty()) else {
-            return out.fill(0.0);
+            return out.fill(T::of(0.0));
         };
         let begin = line * self.width + columns.start * self.stride + tap_column - self.before[1];
         if self.stride == 1 && width == self.width {
@@ -125,16 +125,16 @@ impl Dense {
             }
         }
         for out in out.chunks_exact_mut(width) {
-            out[..columns.start].fill(0.0);
-            out[columns.end..].fill(0.0);
+            out[..columns.start].fill(T::of(0.0));
+            out[columns.end..].fill(T::of(0.0));
         }
     }
 
     /// Adds a tile of gradients back to where its values came from.
-    pub(super) fn scatter(&self, dx: &mut [f32], first: usize, rows: usize, tile: &[f32], threads: Threads) {
+    pub(super) fn scatter<T: Real>(&self, dx: &mut [T], first: usize, rows: usize, tile: &[T], threads: Threads) {
         let width = self.out[1];
         let taps = self.kernel * self.kernel;
-        let add = |(plane, tile): (&mut [f32], &[f32])| {
+        let add = |(plane, tile): (&mut [T], &[T])| {
             for (tap, row) in tile.chunks_exact(rows * width).enumerate() {
                 for (line, values) in row.chunks_exact(width).enumerate() {
                     let Some((at, columns, begin)) = self.meeting(first + line, tap) else { continue };
@@ -186,7 +186,7 @@ impl Dense {
 }
 
 /// Every `stride`th of the values.
-fn every(stride: usize, values: &[f32], out: &mut [f32]) {
+fn every<T: Real>(stride: usize, values: &[T], out: &mut [T]) {
     match stride {
         1 => out.copy_from_slice(&values[..out.len()]),
         2 => vectorised(
@@ -216,7 +216,7 @@ pub(super) fn over_samples<T: Send>(threads: Threads, samples: Vec<T>, work: imp
 /// One sample.
 impl Dense {
     /// The output.
-    pub(super) fn forward(&self, x: &[f32], filters: &Filters<'_>, y: &mut [f32]) {
+    pub(super) fn forward<T: Real>(&self, x: &[T], filters: &Filters<'_, T>, y: &mut [T]) {
         let (plane, threads) = (self.out_plane(), self.threads());
         let filters = match filters {
             Filters::Transformed(filters) => return winograd::forward(self, x, filters, y),
@@ -227,7 +227,7 @@ impl Dense {
         }
         let mut tile = Vec::new();
         self.tiles(|first, rows, start, pixels| {
-            tile.resize(self.fan() * pixels, 0.0);
+            tile.resize(self.fan() * pixels, T::of(0.0));
             self.gather(x, first, rows, &mut tile, threads);
             let columns = Matrix::of(&tile, self.fan(), pixels);
             multiply(&mut y[start..], plane, Mode::Replace, filters, columns, threads);
@@ -235,7 +235,7 @@ impl Dense {
     }
 
     /// The gradient of the weight, added to `dw`.
-    pub(super) fn backward_weight(&self, x: &[f32], dy: &[f32], dw: &mut [f32]) {
+    pub(super) fn backward_weight<T: Real>(&self, x: &[T], dy: &[T], dw: &mut [T]) {
         if winograd::serves(self) {
             return winograd::backward_weight(self, x, dy, dw);
         }
@@ -251,7 +251,7 @@ impl Dense {
         }
         let mut tile = Vec::new();
         self.tiles(|first, rows, start, pixels| {
-            tile.resize(self.fan() * pixels, 0.0);
+            tile.resize(self.fan() * pixels, T::of(0.0));
             self.gather(x, first, rows, &mut tile, threads);
             let of_output = Matrix::of_rows(&dy[start..], self.output, pixels, plane);
             let columns = Matrix::of(&tile, self.fan(), pixels).transposed();
@@ -261,9 +261,9 @@ impl Dense {
 }
 
 /// `[batch, input, height, width]` and `[output, input, k, k]` to the output.
-pub(super) fn forward(x: &[f32], weight: &[f32], shape: &Dense) -> Vec<f32> {
+pub(super) fn forward<T: Real>(x: &[T], weight: &[T], shape: &Dense) -> Vec<T> {
     let of_sample = shape.output * shape.out_plane();
-    let mut y = vec![0.0; shape.batch * of_sample];
+    let mut y = vec![T::of(0.0); shape.batch * of_sample];
     let samples = y.chunks_exact_mut(of_sample).zip(x.chunks_exact(shape.in_sample())).collect();
     let filters = Filters::new(shape, weight);
     over_samples(shape.threads(), samples, |(y, x)| shape.forward(x, &filters, y));
@@ -271,7 +271,7 @@ pub(super) fn forward(x: &[f32], weight: &[f32], shape: &Dense) -> Vec<f32> {
 }
 
 /// The gradient of the weight for the gradient `dy` of the output: `[output, input, k, k]`.
-pub(super) fn backward_weight(x: &[f32], dy: &[f32], shape: &Dense) -> Vec<f32> {
+pub(super) fn backward_weight<T: Real>(x: &[T], dy: &[T], shape: &Dense) -> Vec<T> {
     let inputs = x.chunks_exact(shape.in_sample());
     let samples = inputs.zip(dy.chunks_exact(shape.output * shape.out_plane()));
     sum_over_samples(shape.threads(), shape.output * shape.fan(), samples.collect(), |(x, dy), dw| {
@@ -282,27 +282,27 @@ pub(super) fn backward_weight(x: &[f32], dy: &[f32], shape: &Dense) -> Vec<f32> 
 /// The sum of `size` numbers that `work` adds to zeros for each sample.
 ///
 /// They are added in the order of the samples, whatever thread made them; only as many are held as are made at once.
-pub(super) fn sum_over_samples<T: Send>(
+pub(super) fn sum_over_samples<S: Send, T: Real>(
     threads: Threads,
     size: usize,
-    samples: Vec<T>,
-    work: impl Fn(T, &mut [f32]) + Send + Sync,
-) -> Vec<f32> {
+    samples: Vec<S>,
+    work: impl Fn(S, &mut [T]) + Send + Sync,
+) -> Vec<T> {
     let at_once = match threads {
         Threads::One => rayon::current_num_threads().min(samples.len()),
         Threads::All => 1,
     };
-    announce((at_once + 1) * size, DType::F32);
-    let mut sum = vec![0.0; size];
-    let mut parts = vec![0.0; at_once * size];
+    announce((at_once + 1) * size, T::DTYPE);
+    let mut sum = vec![T::of(0.0); size];
+    let mut parts = vec![T::of(0.0); at_once * size];
     let mut samples = samples.into_iter().peekable();
     while samples.peek().is_some() {
-        parts.fill(0.0);
+        parts.fill(T::of(0.0));
         let wave: Vec<_> = parts.chunks_exact_mut(size).zip(samples.by_ref().take(at_once)).collect();
         let made = wave.len() * size;
         over_samples(threads, wave, |(part, sample)| work(sample, part));
         for part in parts[..made].chunks_exact(size) {
-            sum.iter_mut().zip(part).for_each(|(sum, value)| *sum += value);
+            sum.iter_mut().zip(part).for_each(|(sum, value)| *sum += *value);
         }
     }
     sum

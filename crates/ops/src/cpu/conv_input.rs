@@ -7,23 +7,24 @@
 use super::conv::{Dense, over_samples};
 use super::filters::Filters;
 use super::gemm::{Matrix, Mode, multiply};
+use super::real::Real;
 
 /// How the gradient is computed, prepared for all samples.
-pub(super) struct InputGradient<'a> {
+pub(super) struct InputGradient<'a, T: Clone> {
     shape: Dense,
-    how: How<'a>,
+    how: How<'a, T>,
 }
 
-enum How<'a> {
+enum How<'a, T: Clone> {
     /// As a convolution of the output's gradient, with filters of its own.
-    Convolution(Dense, Filters<'a>),
+    Convolution(Dense, Filters<'a, T>),
     /// By the products with these filters' columns.
-    Columns(&'a [f32]),
+    Columns(&'a [T]),
 }
 
-impl<'a> InputGradient<'a> {
+impl<'a, T: Real> InputGradient<'a, T> {
     /// For filters `[output, input, k, k]`.
-    pub(super) fn new(shape: &Dense, weight: &'a [f32]) -> Self {
+    pub(super) fn new(shape: &Dense, weight: &'a [T]) -> Self {
         let how = match shape.turned() {
             Some(turned) => How::Convolution(turned, Filters::turned(shape, weight)),
             None => How::Columns(weight),
@@ -32,7 +33,7 @@ impl<'a> InputGradient<'a> {
     }
 
     /// Of one sample, written over the zeros in `dx`.
-    pub(super) fn of_sample(&self, dy: &[f32], dx: &mut [f32]) {
+    pub(super) fn of_sample(&self, dy: &[T], dx: &mut [T]) {
         let shape = &self.shape;
         let filters = match &self.how {
             How::Convolution(turned, filters) => return turned.forward(dy, filters, dx),
@@ -45,7 +46,7 @@ impl<'a> InputGradient<'a> {
         }
         let mut tile = Vec::new();
         shape.tiles(|first, rows, start, pixels| {
-            tile.resize(shape.fan() * pixels, 0.0);
+            tile.resize(shape.fan() * pixels, T::of(0.0));
             let of_pixels = Matrix::of_rows(&dy[start..], shape.output, pixels, plane);
             multiply(&mut tile, pixels, Mode::Replace, filters, of_pixels, threads);
             shape.scatter(dx, first, rows, &tile, threads);
@@ -74,8 +75,8 @@ impl Dense {
 }
 
 /// The gradient of the input for the gradient `dy` of the output.
-pub(super) fn backward_input(dy: &[f32], weight: &[f32], shape: &Dense) -> Vec<f32> {
-    let mut dx = vec![0.0; shape.batch * shape.in_sample()];
+pub(super) fn backward_input<T: Real>(dy: &[T], weight: &[T], shape: &Dense) -> Vec<T> {
+    let mut dx = vec![T::of(0.0); shape.batch * shape.in_sample()];
     let gradient = InputGradient::new(shape, weight);
     let of_outputs = dy.chunks_exact(shape.output * shape.out_plane());
     let samples = dx.chunks_exact_mut(shape.in_sample()).zip(of_outputs).collect();

@@ -5,18 +5,20 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
+use super::real::Real;
+
 /// Rows that are computed together: each tap is brought into a register once for all of them.
 const ROWS: usize = 4;
-/// Rows whose products are added up in float32: longer sums lose digits.
+/// Rows whose products are added up in the map's format: longer sums lose digits.
 const SUMMED: usize = 16;
 /// The most pixels that are read beyond the last of a row.
 pub(super) const SLACK: usize = 16;
 
 /// A place, counted from the pixel in question, and the factor of what is there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tap {
+pub(super) struct Tap<T> {
     pub(super) offset: usize,
-    pub(super) factor: f32,
+    pub(super) factor: T,
 }
 
 /// Rows of a plane: the first pixel, and how far apart they begin.
@@ -31,26 +33,26 @@ pub(super) struct Rows {
 ///
 /// # Panics
 /// If a pixel, or one of [`SLACK`] behind a row's last one, is outside its slice.
-pub(super) fn correlate(
-    taps: &[Tap],
-    (from, source): (&[f32], Rows),
-    (to, target): (&mut [f32], Rows),
+pub(super) fn correlate<T: Real>(
+    taps: &[Tap<T>],
+    (from, source): (&[T], Rows),
+    (to, target): (&mut [T], Rows),
     [rows, columns]: [usize; 2],
 ) {
     Arch::new().dispatch(Correlate { taps, from, source, to, target, rows, columns });
 }
 
-struct Correlate<'a> {
-    taps: &'a [Tap],
-    from: &'a [f32],
+struct Correlate<'a, T> {
+    taps: &'a [Tap<T>],
+    from: &'a [T],
     source: Rows,
-    to: &'a mut [f32],
+    to: &'a mut [T],
     target: Rows,
     rows: usize,
     columns: usize,
 }
 
-impl WithSimd for Correlate<'_> {
+impl<T: Real> WithSimd for Correlate<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -65,27 +67,24 @@ impl WithSimd for Correlate<'_> {
     }
 }
 
-impl Correlate<'_> {
+impl<T: Real> Correlate<'_, T> {
     #[inline(always)]
     fn block<S: Simd, const N: usize>(&mut self, simd: S, row: usize) {
         let Self { taps, from, source, ref mut to, target, columns, .. } = *self;
-        for start in (0..columns).step_by(S::F32_LANES) {
-            let mut sums = [simd.splat_f32s(0.0); N];
+        for start in (0..columns).step_by(T::lanes::<S>()) {
+            let mut sums = [T::of(0.0).splat(simd); N];
             let first = source.first + row * source.pitch + start;
             for tap in taps {
-                let (factor, at) = (simd.splat_f32s(tap.factor), first + tap.offset);
+                let (factor, at) = (tap.factor.splat(simd), first + tap.offset);
                 for (index, sum) in sums.iter_mut().enumerate() {
-                    let pixels = S::as_simd_f32s(&from[at + index * source.pitch..][..S::F32_LANES]).0[0];
-                    *sum = simd.mul_add_f32s(factor, pixels, *sum);
+                    let pixels = T::load(simd, &from[at + index * source.pitch..]);
+                    *sum = T::mul_add(simd, factor, pixels, *sum);
                 }
             }
-            let kept = S::F32_LANES.min(columns - start);
+            let kept = T::lanes::<S>().min(columns - start);
             for (index, sum) in sums.into_iter().enumerate() {
                 let to = &mut to[target.first + (row + index) * target.pitch + start..][..kept];
-                match S::as_mut_simd_f32s(to).0 {
-                    [to] => *to = sum,
-                    _ => simd.partial_store_f32s(to, sum),
-                }
+                T::store(simd, to, sum);
             }
         }
     }
@@ -96,25 +95,25 @@ impl Correlate<'_> {
 ///
 /// # Panics
 /// As [`correlate`].
-pub(super) fn products<const N: usize>(
+pub(super) fn products<T: Real, const N: usize>(
     offsets: [usize; N],
-    (from, source): (&[f32], Rows),
-    dy: &[f32],
+    (from, source): (&[T], Rows),
+    dy: &[T],
     [rows, columns]: [usize; 2],
 ) -> [f64; N] {
     Arch::new().dispatch(Products { offsets, from, source, dy, rows, columns })
 }
 
-struct Products<'a, const N: usize> {
+struct Products<'a, T, const N: usize> {
     offsets: [usize; N],
-    from: &'a [f32],
+    from: &'a [T],
     source: Rows,
-    dy: &'a [f32],
+    dy: &'a [T],
     rows: usize,
     columns: usize,
 }
 
-impl<const N: usize> WithSimd for Products<'_, N> {
+impl<T: Real, const N: usize> WithSimd for Products<'_, T, N> {
     type Output = [f64; N];
 
     #[inline(always)]
@@ -122,23 +121,21 @@ impl<const N: usize> WithSimd for Products<'_, N> {
         let Self { offsets, from, source, dy, rows, columns } = self;
         let mut totals = [0.0; N];
         for together in (0..rows).step_by(SUMMED) {
-            let mut sums = [simd.splat_f32s(0.0); N];
+            let mut sums = [T::of(0.0).splat(simd); N];
             for row in together..(together + SUMMED).min(rows) {
                 let (first, dy) = (source.first + row * source.pitch, &dy[row * columns..][..columns]);
-                for start in (0..columns).step_by(S::F32_LANES) {
-                    let dy = &dy[start..columns.min(start + S::F32_LANES)];
-                    let dy = match S::as_simd_f32s(dy).0 {
-                        [dy] => *dy,
-                        _ => simd.partial_load_f32s(dy),
-                    };
+                for start in (0..columns).step_by(T::lanes::<S>()) {
+                    let dy = &dy[start..columns.min(start + T::lanes::<S>())];
+                    let whole = dy.len() == T::lanes::<S>();
+                    let dy = if whole { T::load(simd, dy) } else { T::load_part(simd, dy) };
                     for (sum, offset) in sums.iter_mut().zip(&offsets) {
-                        let pixels = S::as_simd_f32s(&from[first + start + offset..][..S::F32_LANES]).0[0];
-                        *sum = simd.mul_add_f32s(dy, pixels, *sum);
+                        let pixels = T::load(simd, &from[first + start + offset..]);
+                        *sum = T::mul_add(simd, dy, pixels, *sum);
                     }
                 }
             }
             for (total, sum) in totals.iter_mut().zip(sums) {
-                *total += f64::from(simd.reduce_sum_f32s(sum));
+                *total += T::sum_of(simd, sum).wide();
             }
         }
         totals

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::correlate::{Rows, SLACK, Tap, correlate, products};
 use super::lanes::{deal, interleave};
+use super::real::Real;
 use crate::Places;
 
 /// The shapes of one convolution.
@@ -81,37 +82,37 @@ struct Padded {
 
 /// Memory that a thread uses again from plane to plane of one convolution. Zeros once put around a plane stay.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub(super) struct Scratch<T> {
     /// An input plane in phases.
-    phases: Vec<f32>,
+    phases: Vec<T>,
     /// An output plane among zeros.
-    output: Vec<f32>,
+    output: Vec<T>,
     /// An input plane's gradient, phase by phase.
-    apart: Vec<f32>,
+    apart: Vec<T>,
     /// A plane of the input, for whoever has to compute it.
-    pub(super) read: Vec<f32>,
+    pub(super) read: Vec<T>,
 }
 
 /// One plane; `index` counts over samples and channels.
 impl Geometry {
     /// The output.
-    pub(super) fn forward(&self, index: usize, x: &[f32], weight: &[f32], y: &mut [f32], scratch: &mut Scratch) {
+    pub(super) fn forward<T: Real>(&self, index: usize, x: &[T], weight: &[T], y: &mut [T], scratch: &mut Scratch<T>) {
         let [.., height, width] = self.output();
         let source = self.split(x, &mut scratch.phases);
         let factors = self.filter(weight, index);
-        let taps: Vec<Tap> =
+        let taps: Vec<Tap<T>> =
             self.places().zip(factors).map(|(offset, factor)| Tap { offset, factor: *factor }).collect();
         correlate(&taps, (&scratch.phases, source), (y, Rows { first: 0, pitch: width }), [height, width]);
     }
 
     /// The gradient of the input.
-    pub(super) fn backward_input(
+    pub(super) fn backward_input<T: Real>(
         &self,
         index: usize,
-        dy: &[f32],
-        weight: &[f32],
-        dx: &mut [f32],
-        scratch: &mut Scratch,
+        dy: &[T],
+        weight: &[T],
+        dx: &mut [T],
+        scratch: &mut Scratch<T>,
     ) {
         let padded = self.padded_output();
         self.surround(dy, &padded, &mut scratch.output);
@@ -124,7 +125,7 @@ impl Geometry {
         }
         // Each phase of the rows and of the columns is a correlation with a part of the filter; then they are joined.
         let positions = (self.width - 1 + left) / self.stride + 1;
-        scratch.apart.resize(self.height * self.stride * positions, 0.0);
+        scratch.apart.resize(self.height * self.stride * positions, T::of(0.0));
         for phase in 0..self.stride {
             // The first row of this phase, and its position.
             let first = (phase + self.stride - top % self.stride) % self.stride;
@@ -143,7 +144,7 @@ impl Geometry {
     }
 
     /// The gradient of the filter.
-    pub(super) fn backward_weight(&self, x: &[f32], dy: &[f32], scratch: &mut Scratch) -> Vec<f64> {
+    pub(super) fn backward_weight<T: Real>(&self, x: &[T], dy: &[T], scratch: &mut Scratch<T>) -> Vec<f64> {
         let [.., height, width] = self.output();
         let source = self.split(x, &mut scratch.phases);
         let places: Vec<usize> = self.places().collect();
@@ -157,7 +158,7 @@ impl Geometry {
     }
 
     /// The filter of a plane.
-    fn filter<'a>(&self, weight: &'a [f32], index: usize) -> &'a [f32] {
+    fn filter<'a, T: Real>(&self, weight: &'a [T], index: usize) -> &'a [T] {
         &weight[(index % self.channels) * self.taps()..][..self.taps()]
     }
 
@@ -177,7 +178,7 @@ impl Geometry {
 
     /// The part of a filter that input pixels of a phase are reached through, and how far from a pixel's position the output is
     /// that it reaches.
-    fn backward_taps(&self, factors: &[f32], [row, column]: [usize; 2], padded: &Padded) -> Vec<Tap> {
+    fn backward_taps<T: Real>(&self, factors: &[T], [row, column]: [usize; 2], padded: &Padded) -> Vec<Tap<T>> {
         let part = |phase: usize| (0..self.kernel).filter(move |at| at * self.dilation % self.stride == phase);
         let back = |at: usize| padded.before - at * self.dilation / self.stride;
         let tap = |(down, across): (usize, usize)| Tap {
@@ -188,10 +189,10 @@ impl Geometry {
     }
 
     /// Splits an input plane into phases, with zeros around it: `[rows, stride, phase]`. Returns the rows that output rows begin in.
-    fn split(&self, plane: &[f32], phases: &mut Vec<f32>) -> Rows {
+    fn split<T: Real>(&self, plane: &[T], phases: &mut Vec<T>) -> Rows {
         let ([.., height, _], [pitch, phase], [top, left]) = (self.output(), self.pitch(), self.before);
         let rows = (height - 1) * self.stride + (self.kernel - 1) * self.dilation + 1;
-        phases.resize(rows * pitch + SLACK, 0.0);
+        phases.resize(rows * pitch + SLACK, T::of(0.0));
         let inside =
             phases.chunks_exact_mut(pitch).skip(top).zip(plane.chunks_exact(self.width)).take(rows.saturating_sub(top));
         for (to, row) in inside {
@@ -214,10 +215,10 @@ impl Geometry {
     }
 
     /// Copies an output plane into the middle of zeros.
-    fn surround(&self, plane: &[f32], padded: &Padded, output: &mut Vec<f32>) {
+    fn surround<T: Real>(&self, plane: &[T], padded: &Padded, output: &mut Vec<T>) {
         let Padded { before, rows, pitch } = *padded;
         let width = self.output()[3];
-        output.resize(rows * pitch + SLACK, 0.0);
+        output.resize(rows * pitch + SLACK, T::of(0.0));
         for (row, to) in plane.chunks_exact(width).zip(output.chunks_exact_mut(pitch).skip(before)) {
             to[before..before + width].copy_from_slice(row);
         }
@@ -225,7 +226,7 @@ impl Geometry {
 }
 
 /// Even and odd columns of a row that begins `left` columns in; what does not fit is left out.
-fn part(left: usize, row: &[f32], (even, odd): (&mut [f32], &mut [f32])) {
+fn part<T: Real>(left: usize, row: &[T], (even, odd): (&mut [T], &mut [T])) {
     // The row's first column is an even one if `left` is.
     let (first, second, row) = match (left % 2, row.split_first()) {
         (0, _) | (_, None) => (&mut even[left / 2..], &mut odd[left / 2..], row),
@@ -238,7 +239,7 @@ fn part(left: usize, row: &[f32], (even, odd): (&mut [f32], &mut [f32])) {
 }
 
 /// A row of its phases, of which the first `left` columns are left out.
-fn join(stride: usize, left: usize, apart: &[f32], row: &mut [f32]) {
+fn join<T: Real>(stride: usize, left: usize, apart: &[T], row: &mut [T]) {
     let phase = apart.len() / stride;
     if stride != 2 {
         for (column, to) in row.iter_mut().enumerate().map(|(column, to)| (column + left, to)) {
@@ -263,16 +264,16 @@ fn in_groups<const N: usize>(places: &[usize], work: impl Fn([usize; N]) -> [f64
 }
 
 /// `[batch, channels, height, width]` and `[channels, 1, kernel, kernel]` to the output.
-pub(super) fn forward(x: &[f32], weight: &[f32], geometry: &Geometry) -> Vec<f32> {
-    let mut y = vec![0.0; geometry.batch * geometry.channels * geometry.out_plane()];
+pub(super) fn forward<T: Real>(x: &[T], weight: &[T], geometry: &Geometry) -> Vec<T> {
+    let mut y = vec![T::of(0.0); geometry.batch * geometry.channels * geometry.out_plane()];
     let planes = y.par_chunks_mut(geometry.out_plane()).zip(x.par_chunks(geometry.in_plane())).enumerate();
     planes.for_each_init(Scratch::default, |scratch, (index, (y, x))| geometry.forward(index, x, weight, y, scratch));
     y
 }
 
 /// The gradient of the input for the gradient `dy` of the output.
-pub(super) fn backward_input(dy: &[f32], weight: &[f32], geometry: &Geometry) -> Vec<f32> {
-    let mut dx = vec![0.0; geometry.batch * geometry.channels * geometry.in_plane()];
+pub(super) fn backward_input<T: Real>(dy: &[T], weight: &[T], geometry: &Geometry) -> Vec<T> {
+    let mut dx = vec![T::of(0.0); geometry.batch * geometry.channels * geometry.in_plane()];
     let planes = dx.par_chunks_mut(geometry.in_plane()).zip(dy.par_chunks(geometry.out_plane())).enumerate();
     planes.for_each_init(Scratch::default, |scratch, (index, (dx, dy))| {
         geometry.backward_input(index, dy, weight, dx, scratch);
@@ -281,7 +282,7 @@ pub(super) fn backward_input(dy: &[f32], weight: &[f32], geometry: &Geometry) ->
 }
 
 /// The gradient of the weight for the gradient `dy` of the output: `[channels, 1, kernel, kernel]`.
-pub(super) fn backward_weight(x: &[f32], dy: &[f32], geometry: &Geometry) -> Vec<f32> {
+pub(super) fn backward_weight<T: Real>(x: &[T], dy: &[T], geometry: &Geometry) -> Vec<T> {
     let planes = x.par_chunks(geometry.in_plane()).zip(dy.par_chunks(geometry.out_plane()));
     let of_planes: Vec<Vec<f64>> =
         planes.map_init(Scratch::default, |scratch, (x, dy)| geometry.backward_weight(x, dy, scratch)).collect();
@@ -289,7 +290,7 @@ pub(super) fn backward_weight(x: &[f32], dy: &[f32], geometry: &Geometry) -> Vec
 }
 
 /// Adds filters' gradients up in the order of the samples, whatever thread made them.
-pub(super) fn in_order<'a>(of_planes: impl Iterator<Item = &'a Vec<f64>>, geometry: &Geometry) -> Vec<f32> {
+pub(super) fn in_order<'a, T: Real>(of_planes: impl Iterator<Item = &'a Vec<f64>>, geometry: &Geometry) -> Vec<T> {
     let taps = geometry.kernel * geometry.kernel;
     let mut sums = vec![0.0f64; geometry.channels * taps];
     for (index, of_plane) in of_planes.enumerate() {
@@ -298,5 +299,5 @@ pub(super) fn in_order<'a>(of_planes: impl Iterator<Item = &'a Vec<f64>>, geomet
             *sum += value;
         }
     }
-    sums.into_iter().map(|sum| sum as f32).collect()
+    sums.into_iter().map(T::of).collect()
 }

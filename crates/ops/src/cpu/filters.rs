@@ -2,55 +2,54 @@
 
 use std::borrow::Cow;
 
-use burn::tensor::DType;
-
 use super::autodiff::announce;
 use super::conv::Dense;
+use super::real::Real;
 use super::winograd;
 
 /// See the module.
-pub(super) enum Filters<'a> {
+pub(super) enum Filters<'a, T: Clone> {
     /// A row for each output channel.
-    Rows(Cow<'a, [f32]>),
+    Rows(Cow<'a, [T]>),
     /// For [`winograd::forward`].
-    Transformed(winograd::Filters),
+    Transformed(winograd::Filters<T>),
 }
 
-impl<'a> Filters<'a> {
+impl<'a, T: Real> Filters<'a, T> {
     /// Of the convolution `shape` with `weight`, `[output, input, k, k]`.
-    pub(super) fn new(shape: &Dense, weight: &'a [f32]) -> Self {
+    pub(super) fn new(shape: &Dense, weight: &'a [T]) -> Self {
         if !winograd::serves(shape) {
             return Self::Rows(weight.into());
         }
-        announce(Self::size(shape), DType::F32);
+        announce(size(shape), T::DTYPE);
         Self::Transformed(winograd::Filters::new(weight, shape.output, shape.input))
-    }
-
-    /// Numbers that [`Filters::new`] makes.
-    pub(super) fn size(shape: &Dense) -> usize {
-        if winograd::serves(shape) { winograd::Filters::size(shape.output, shape.input) } else { 0 }
     }
 
     /// Of the convolution that makes the input's gradient of the output's, with the same `weight`: input and output channels
     /// are exchanged, and the filters turned by half a circle.
-    pub(super) fn turned(shape: &Dense, weight: &[f32]) -> Self {
+    pub(super) fn turned(shape: &Dense, weight: &[T]) -> Self {
         let (output, input) = (shape.output, shape.input);
-        announce(Self::turned_size(shape), DType::F32);
+        announce(turned_size(shape), T::DTYPE);
         if winograd::serves(shape) {
             return Self::Transformed(winograd::Filters::new(weight, output, input).turned());
         }
         Self::Rows(turn(weight, output, input, shape.kernel * shape.kernel).into())
     }
+}
 
-    /// Numbers that [`Filters::turned`] makes.
-    pub(super) fn turned_size(shape: &Dense) -> usize {
-        if winograd::serves(shape) { Self::size(shape) } else { shape.output * shape.fan() }
-    }
+/// Numbers that [`Filters::new`] makes.
+pub(super) fn size(shape: &Dense) -> usize {
+    if winograd::serves(shape) { winograd::size_of_filters(shape.output, shape.input) } else { 0 }
+}
+
+/// Numbers that [`Filters::turned`] makes.
+pub(super) fn turned_size(shape: &Dense) -> usize {
+    if winograd::serves(shape) { size(shape) } else { shape.output * shape.fan() }
 }
 
 /// `[output, input, taps]` to `[input, output, taps]`, the taps of each filter in reverse.
-fn turn(weight: &[f32], output: usize, input: usize, taps: usize) -> Vec<f32> {
-    let mut turned = vec![0.0; weight.len()];
+fn turn<T: Real>(weight: &[T], output: usize, input: usize, taps: usize) -> Vec<T> {
+    let mut turned = vec![T::of(0.0); weight.len()];
     for (index, filter) in weight.chunks_exact(taps).enumerate() {
         let (of_output, of_input) = (index / input, index % input);
         let place = (of_input * output + of_output) * taps;

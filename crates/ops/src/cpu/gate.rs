@@ -3,21 +3,22 @@
 use rayon::prelude::*;
 
 use super::lanes::{sum, sum_pairs, vectorised};
+use super::real::Real;
 
 /// The mean of each plane of `plane` pixels.
-pub(super) fn means(x: &[f32], plane: usize) -> Vec<f32> {
-    let mean = |values: &[f32]| {
+pub(super) fn means<T: Real>(x: &[T], plane: usize) -> Vec<T> {
+    let mean = |values: &[T]| {
         vectorised(
             #[inline(always)]
-            || (sum(values, |value| value) / plane as f64) as f32,
+            || T::of(sum(values, |value| value) / plane as f64),
         )
     };
     x.par_chunks_exact(plane).map(mean).collect()
 }
 
 /// Each plane times its number.
-pub(super) fn scale(x: &[f32], gate: &[f32], plane: usize) -> Vec<f32> {
-    let mut y = vec![0.0; x.len()];
+pub(super) fn scale<T: Real>(x: &[T], gate: &[T], plane: usize) -> Vec<T> {
+    let mut y = vec![T::of(0.0); x.len()];
     y.par_chunks_exact_mut(plane).zip(x.par_chunks_exact(plane)).zip(gate).for_each(|((y, x), gate)| {
         vectorised(
             #[inline(always)]
@@ -32,11 +33,11 @@ pub(super) fn scale(x: &[f32], gate: &[f32], plane: usize) -> Vec<f32> {
 }
 
 /// The gradient of the numbers: the sum over each plane of the map times the output's gradient.
-pub(super) fn backward_gate(x: &[f32], dy: &[f32], plane: usize) -> Vec<f32> {
-    let product = |(x, dy): (&[f32], &[f32])| {
+pub(super) fn backward_gate<T: Real>(x: &[T], dy: &[T], plane: usize) -> Vec<T> {
+    let product = |(x, dy): (&[T], &[T])| {
         vectorised(
             #[inline(always)]
-            || sum_pairs(x, dy, |x, dy| (x * dy, 0.0)).0 as f32,
+            || T::of(sum_pairs(x, dy, |x, dy| (x * dy, T::of(0.0))).0),
         )
     };
     x.par_chunks_exact(plane).zip(dy.par_chunks_exact(plane)).map(product).collect()

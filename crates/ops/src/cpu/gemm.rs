@@ -2,22 +2,24 @@
 
 use gemm::Parallelism;
 
+use super::real::Real;
+
 /// A matrix in a slice: element (row, column) lies at `row * strides[0] + column * strides[1]`.
 #[derive(Clone, Copy)]
-pub(super) struct Matrix<'a> {
-    values: &'a [f32],
+pub(super) struct Matrix<'a, T> {
+    values: &'a [T],
     shape: [usize; 2],
     strides: [usize; 2],
 }
 
-impl<'a> Matrix<'a> {
+impl<'a, T> Matrix<'a, T> {
     /// Rows one behind the other.
-    pub(super) fn of(values: &'a [f32], rows: usize, columns: usize) -> Self {
+    pub(super) fn of(values: &'a [T], rows: usize, columns: usize) -> Self {
         Self::of_rows(values, rows, columns, columns)
     }
 
     /// Rows that begin `stride` elements apart.
-    pub(super) fn of_rows(values: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
+    pub(super) fn of_rows(values: &'a [T], rows: usize, columns: usize, stride: usize) -> Self {
         Self { values, shape: [rows, columns], strides: [stride, 1] }
     }
 
@@ -46,12 +48,12 @@ pub(super) enum Mode {
 ///
 /// # Panics
 /// If shapes do not agree or a matrix does not lie in its slice.
-pub(super) fn multiply(
-    target: &mut [f32],
+pub(super) fn multiply<T: Real>(
+    target: &mut [T],
     stride: usize,
     mode: Mode,
-    left: Matrix<'_>,
-    right: Matrix<'_>,
+    left: Matrix<'_, T>,
+    right: Matrix<'_, T>,
     threads: Threads,
 ) {
     let ([rows, inner], [again, columns]) = (left.shape, right.shape);
@@ -89,12 +91,12 @@ pub fn small_product() -> u64 {
 /// strides are not negative, so all do. `columns <= stride` keeps the rows of the target apart, the exclusive borrow keeps it apart
 /// from the factors, and elements are plain numbers. `Replace` never reads the target.
 #[allow(unsafe_code)]
-fn product(
-    target: &mut [f32],
+fn product<T: Real>(
+    target: &mut [T],
     stride: usize,
     mode: Mode,
-    left: Matrix<'_>,
-    right: Matrix<'_>,
+    left: Matrix<'_, T>,
+    right: Matrix<'_, T>,
     parallelism: Parallelism,
 ) {
     let ([rows, inner], [_, columns]) = (left.shape, right.shape);
@@ -114,8 +116,8 @@ fn product(
             right.values.as_ptr(),
             right.strides[1] as isize,
             right.strides[0] as isize,
-            1.0,
-            1.0,
+            T::of(1.0),
+            T::of(1.0),
             false,
             false,
             false,
@@ -164,7 +166,7 @@ mod tests {
                     if column >= columns {
                         expected = f64::from(*before);
                     } else {
-                        let at = |matrix: Matrix<'_>, row: usize, column: usize| {
+                        let at = |matrix: Matrix<'_, f32>, row: usize, column: usize| {
                             f64::from(matrix.values[row * matrix.strides[0] + column * matrix.strides[1]])
                         };
                         expected += (0..inner).map(|k| at(left, row, k) * at(right, k, column)).sum::<f64>();

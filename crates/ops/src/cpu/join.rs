@@ -5,12 +5,13 @@ use rayon::prelude::*;
 use super::activation::{ForActivation, Function, dispatch};
 use super::lanes::vectorised;
 use super::reading::Reading;
+use super::real::Real;
 use crate::activation::Activation;
 
 /// `activation(branch + shortcut)`.
-pub(super) fn forward(branch: &Reading<'_>, shortcut: &[f32], activation: Activation) -> Vec<f32> {
+pub(super) fn forward<T: Real>(branch: &Reading<'_, T>, shortcut: &[T], activation: Activation) -> Vec<T> {
     let plane = branch.plane();
-    let mut y = vec![0.0; branch.x.len()];
+    let mut y = vec![T::of(0.0); branch.x.len()];
     y.par_chunks_mut(plane).zip(shortcut.par_chunks(plane)).enumerate().for_each(|(index, (y, shortcut))| {
         branch.fill(index, 0, y);
         dispatch(activation, Add { y, shortcut });
@@ -18,12 +19,12 @@ pub(super) fn forward(branch: &Reading<'_>, shortcut: &[f32], activation: Activa
     y
 }
 
-struct Add<'a> {
-    y: &'a mut [f32],
-    shortcut: &'a [f32],
+struct Add<'a, T> {
+    y: &'a mut [T],
+    shortcut: &'a [T],
 }
 
-impl ForActivation for Add<'_> {
+impl<T: Real> ForActivation for Add<'_, T> {
     type Output = ();
 
     fn run<F: Function>(self, _: F) {
@@ -39,15 +40,15 @@ impl ForActivation for Add<'_> {
 }
 
 /// The gradient of the sum behind a ReLU, from that of its output `y`.
-pub(super) fn of_sum(y: &[f32], dy: &[f32]) -> Vec<f32> {
+pub(super) fn of_sum<T: Real>(y: &[T], dy: &[T]) -> Vec<T> {
     const PIECE: usize = 1 << 15;
-    let mut sum = vec![0.0; dy.len()];
+    let mut sum = vec![T::of(0.0); dy.len()];
     sum.par_chunks_mut(PIECE).zip(y.par_chunks(PIECE)).zip(dy.par_chunks(PIECE)).for_each(|((sum, y), dy)| {
         vectorised(
             #[inline(always)]
             || {
                 for ((sum, y), dy) in sum.iter_mut().zip(y).zip(dy) {
-                    *sum = if *y > 0.0 { *dy } else { 0.0 };
+                    *sum = if *y > T::of(0.0) { *dy } else { T::of(0.0) };
                 }
             },
         );

@@ -1,5 +1,7 @@
 //! Loops the compiler turns into vector instructions, for the instruction set found at run time.
 
+use super::real::Real;
+
 /// Elements a loop handles together.
 pub(super) const LANES: usize = 16;
 
@@ -11,7 +13,7 @@ pub(super) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// The elements in turn to one slice and to the other, as far as there is room.
-pub(super) fn deal(values: &[f32], first: &mut [f32], second: &mut [f32]) {
+pub(super) fn deal<T: Real>(values: &[T], first: &mut [T], second: &mut [T]) {
     vectorised(
         #[inline(always)]
         || {
@@ -27,7 +29,7 @@ pub(super) fn deal(values: &[f32], first: &mut [f32], second: &mut [f32]) {
 }
 
 /// The elements of one slice and of the other in turn: what [`deal`] undoes. What has no room is left out.
-pub(super) fn interleave(first: &[f32], second: &[f32], values: &mut [f32]) {
+pub(super) fn interleave<T: Real>(first: &[T], second: &[T], values: &mut [T]) {
     vectorised(
         #[inline(always)]
         || {
@@ -42,32 +44,32 @@ pub(super) fn interleave(first: &[f32], second: &[f32], values: &mut [f32]) {
     );
 }
 
-/// Adds up a function of each element: in float32 within blocks, in float64 between them.
+/// Adds up a function of each element: in its own format within blocks, in float64 between them.
 #[inline(always)]
-pub(super) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f64 {
+pub(super) fn sum<T: Real>(values: &[T], term: impl Fn(T) -> T) -> f64 {
     const BLOCK: usize = 64 * LANES;
     let mut total = 0.0f64;
     for block in values.chunks(BLOCK) {
-        let mut lanes = [0.0f32; LANES];
+        let mut lanes = [T::of(0.0); LANES];
         let (chunks, rest) = block.as_chunks::<LANES>();
         for chunk in chunks {
             for (lane, value) in lanes.iter_mut().zip(chunk) {
                 *lane += term(*value);
             }
         }
-        total += lanes.iter().map(|lane| f64::from(*lane)).sum::<f64>();
-        total += rest.iter().map(|value| f64::from(term(*value))).sum::<f64>();
+        total += lanes.iter().map(|lane| lane.wide()).sum::<f64>();
+        total += rest.iter().map(|value| term(*value).wide()).sum::<f64>();
     }
     total
 }
 
 /// Adds up two functions of pairs of elements, as [`sum`] does.
 #[inline(always)]
-pub(super) fn sum_pairs(a: &[f32], b: &[f32], terms: impl Fn(f32, f32) -> (f32, f32)) -> (f64, f64) {
+pub(super) fn sum_pairs<T: Real>(a: &[T], b: &[T], terms: impl Fn(T, T) -> (T, T)) -> (f64, f64) {
     const BLOCK: usize = 64 * LANES;
     let mut totals = (0.0f64, 0.0f64);
     for (block_a, block_b) in a.chunks(BLOCK).zip(b.chunks(BLOCK)) {
-        let (mut first, mut second) = ([0.0f32; LANES], [0.0f32; LANES]);
+        let (mut first, mut second) = ([T::of(0.0); LANES], [T::of(0.0); LANES]);
         let ((chunks_a, rest_a), (chunks_b, rest_b)) = (block_a.as_chunks::<LANES>(), block_b.as_chunks::<LANES>());
         for (chunk_a, chunk_b) in chunks_a.iter().zip(chunks_b) {
             for lane in 0..LANES {
@@ -76,12 +78,12 @@ pub(super) fn sum_pairs(a: &[f32], b: &[f32], terms: impl Fn(f32, f32) -> (f32, 
                 second[lane] += two;
             }
         }
-        totals.0 += first.iter().map(|lane| f64::from(*lane)).sum::<f64>();
-        totals.1 += second.iter().map(|lane| f64::from(*lane)).sum::<f64>();
+        totals.0 += first.iter().map(|lane| lane.wide()).sum::<f64>();
+        totals.1 += second.iter().map(|lane| lane.wide()).sum::<f64>();
         for (a, b) in rest_a.iter().zip(rest_b) {
             let (one, two) = terms(*a, *b);
-            totals.0 += f64::from(one);
-            totals.1 += f64::from(two);
+            totals.0 += one.wide();
+            totals.1 += two.wide();
         }
     }
     totals
@@ -89,11 +91,11 @@ pub(super) fn sum_pairs(a: &[f32], b: &[f32], terms: impl Fn(f32, f32) -> (f32, 
 
 /// Replaces each element of `b` by a function of it and its neighbour in `a`, and adds up three more, as [`sum`] does.
 #[inline(always)]
-pub(super) fn replace_and_sum(a: &[f32], b: &mut [f32], terms: impl Fn(f32, f32) -> (f32, [f32; 3])) -> [f64; 3] {
+pub(super) fn replace_and_sum<T: Real>(a: &[T], b: &mut [T], terms: impl Fn(T, T) -> (T, [T; 3])) -> [f64; 3] {
     const BLOCK: usize = 64 * LANES;
     let mut totals = [0.0f64; 3];
     for (block_a, block_b) in a.chunks(BLOCK).zip(b.chunks_mut(BLOCK)) {
-        let mut sums = [[0.0f32; LANES]; 3];
+        let mut sums = [[T::of(0.0); LANES]; 3];
         let ((chunks_a, rest_a), (chunks_b, rest_b)) = (block_a.as_chunks::<LANES>(), block_b.as_chunks_mut::<LANES>());
         for (chunk_a, chunk_b) in chunks_a.iter().zip(chunks_b) {
             for lane in 0..LANES {
@@ -105,13 +107,13 @@ pub(super) fn replace_and_sum(a: &[f32], b: &mut [f32], terms: impl Fn(f32, f32)
             }
         }
         for (total, sums) in totals.iter_mut().zip(&sums) {
-            *total += sums.iter().map(|lane| f64::from(*lane)).sum::<f64>();
+            *total += sums.iter().map(|lane| lane.wide()).sum::<f64>();
         }
         for (a, b) in rest_a.iter().zip(rest_b) {
             let (new, values) = terms(*a, *b);
             *b = new;
             for (total, value) in totals.iter_mut().zip(values) {
-                *total += f64::from(value);
+                *total += value.wide();
             }
         }
     }

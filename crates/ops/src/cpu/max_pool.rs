@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::lanes::vectorised;
 use super::norm_act::Gradients;
 use super::reading::{Reading, Sums};
+use super::real::Real;
 
 /// The shapes of one pooling.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +34,7 @@ impl Windows {
 
     /// Calls `visit` with each pixel of the output, its maximum and where in `plane` that is: the first of equals, as PyTorch
     /// has it. Once a value is not a number, so is the maximum.
-    fn maxima(&self, plane: &[f32], columns: &mut Columns, mut visit: impl FnMut(usize, f32, usize)) {
+    fn maxima<T: Real>(&self, plane: &[T], columns: &mut Columns<T>, mut visit: impl FnMut(usize, T, usize)) {
         let [rows, width] = self.out();
         for row in 0..rows {
             let lines = self.span(row, self.height);
@@ -57,13 +58,13 @@ impl Windows {
 
 /// The maximum of each column of a row of windows, and the line that it is in, counted from the first.
 #[derive(Default)]
-struct Columns {
-    best: Vec<f32>,
+struct Columns<T> {
+    best: Vec<T>,
     line: Vec<u32>,
 }
 
-impl Columns {
-    fn largest_of(&mut self, plane: &[f32], width: usize, lines: Range<usize>) {
+impl<T: Real> Columns<T> {
+    fn largest_of(&mut self, plane: &[T], width: usize, lines: Range<usize>) {
         self.best.clear();
         self.best.extend_from_slice(&plane[lines.start * width..][..width]);
         self.line.clear();
@@ -86,17 +87,17 @@ impl Columns {
 
 /// Whether a value takes the place of the largest so far.
 #[inline(always)]
-fn larger(value: f32, best: f32) -> bool {
+fn larger<T: Real>(value: T, best: T) -> bool {
     value > best || value.is_nan() && !best.is_nan()
 }
 
 /// The output, planes one after the other.
-pub(super) fn forward(reading: &Reading<'_>, windows: &Windows) -> Vec<f32> {
+pub(super) fn forward<T: Real>(reading: &Reading<'_, T>, windows: &Windows) -> Vec<T> {
     let plane = reading.plane();
     let pixels = windows.out().iter().product::<usize>();
-    let mut y = vec![0.0; reading.x.len() / plane * pixels];
+    let mut y = vec![T::of(0.0); reading.x.len() / plane * pixels];
     y.par_chunks_exact_mut(pixels).enumerate().for_each_init(
-        || (vec![0.0; plane], Columns::default()),
+        || (vec![T::of(0.0); plane], Columns::default()),
         |(read, columns), (index, y)| {
             reading.fill(index, 0, read);
             windows.maxima(read, columns, |to, value, _| y[to] = value);
@@ -106,14 +107,14 @@ pub(super) fn forward(reading: &Reading<'_>, windows: &Windows) -> Vec<f32> {
 }
 
 /// The gradients of what was read, for the gradient `dy` of the output.
-pub(super) fn backward(reading: &Reading<'_>, dy: &[f32], windows: &Windows) -> Gradients {
+pub(super) fn backward<T: Real>(reading: &Reading<'_, T>, dy: &[T], windows: &Windows) -> Gradients<T> {
     let plane = reading.plane();
     let pixels = windows.out().iter().product::<usize>();
-    let mut dx = vec![0.0; reading.x.len()];
+    let mut dx = vec![T::of(0.0); reading.x.len()];
     let planes = dx.par_chunks_exact_mut(plane).zip(dy.par_chunks_exact(pixels)).enumerate();
     let sums: Vec<Sums> = planes
         .map_init(
-            || (vec![0.0; plane], Columns::default()),
+            || (vec![T::of(0.0); plane], Columns::default()),
             |(read, columns), (index, (dx, dy))| {
                 reading.fill(index, 0, read);
                 windows.maxima(read, columns, |from, _, to| dx[to] += dy[from]);

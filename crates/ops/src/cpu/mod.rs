@@ -3,10 +3,11 @@
 //! Burn's depthwise weight gradient loops over channels, its batch norm is a chain of whole-tensor operations, its matrix
 //! products are made twice and its convolutions go through other layouts; on a CPU these were most of a step. The operations
 //! here are plain loops over planes and matrix products on the maps as they lie, spread over the cores, compiled for
-//! the instruction set that is found at run time. They serve float32 and the half formats on Burn's `Flex` device;
-//! everything else takes the path through Burn's own operations, which the tests compare them with.
+//! the instruction set that is found at run time. They serve the float formats on Burn's `Flex` device; everything else takes
+//! the path through Burn's own operations, which the tests compare them with.
 //!
-//! Weights are float32, sums are made in float32 or wider, and a map's format is that of the output. Results do not
+//! Weights are float32, sums are made in float32 or wider, and a map's format is that of the output. For maps of float64 all of
+//! it is float64 ([`real`]). Results do not
 //! depend on the number of threads: a plane is computed by one thread, and sums over planes are added in order.
 
 mod activation;
@@ -26,6 +27,7 @@ mod lanes;
 mod max_pool;
 mod norm_act;
 mod reading;
+mod real;
 mod scratch;
 #[cfg(test)]
 mod tests;
@@ -43,7 +45,8 @@ use burn_flex::FlexTensor;
 use after_norm::Shape;
 use conv::Dense;
 use depthwise::Geometry;
-use values::{dims, tensor, values};
+use real::Real;
+use values::{computed_in, dims, tensor, values};
 
 use crate::{AT_ONCE, BLOCKS, Convolution, MapOps, Places, StateOps};
 
@@ -76,8 +79,10 @@ pub fn transposed(x: Tensor<4>, weight: Tensor<4>, places: Places, size: [usize;
 impl CpuOps for Flex {
     fn transposed(x: FlexTensor, weight: FlexTensor, places: Places, size: [usize; 2]) -> FlexTensor {
         let shape = Dense::backwards(&x, &weight, places, size);
-        let y = conv_input::backward_input(&values(&x), &values(&weight), &shape);
-        tensor(y, shape.input_shape(), x.dtype())
+        computed_in!(T = x.dtype(); {
+            let y = conv_input::backward_input::<T>(&values(&x), &values(&weight), &shape);
+            tensor(y, shape.input_shape(), x.dtype())
+        })
     }
 }
 
@@ -87,7 +92,7 @@ impl StateOps for Flex {
     fn first_numbers(
         a: FlexTensor, b: FlexTensor, c: FlexTensor, d: FlexTensor, e: FlexTensor, f: FlexTensor, g: FlexTensor, h: FlexTensor,
     ) -> FlexTensor {
-        let firsts = [a, b, c, d, e, f, g, h].map(|x| values(&x).first().copied().unwrap_or_default());
+        let firsts = [a, b, c, d, e, f, g, h].map(|x| values::<f32>(&x).first().copied().unwrap_or_default());
         tensor(firsts.to_vec(), [AT_ONCE], DType::F32)
     }
 
@@ -96,7 +101,7 @@ impl StateOps for Flex {
     ) -> FlexTensor {
         let mut sums = vec![0.0; AT_ONCE * BLOCKS];
         for (sums, x) in sums.chunks_exact_mut(BLOCKS).zip([a, b, c, d, e, f, g, h]) {
-            values(&x).iter().enumerate().for_each(|(at, value)| sums[at % BLOCKS] += value * value);
+            values::<f32>(&x).iter().enumerate().for_each(|(at, value)| sums[at % BLOCKS] += value * value);
         }
         tensor(sums, [AT_ONCE * BLOCKS], DType::F32)
     }
@@ -105,31 +110,39 @@ impl StateOps for Flex {
 impl MapOps for Flex {
     fn depthwise(x: FlexTensor, weight: FlexTensor, places: Places) -> FlexTensor {
         let geometry = Geometry::of(dims(&x), &weight, places);
-        let y = depthwise::forward(&values(&x), &values(&weight), &geometry);
-        tensor(y, geometry.output(), x.dtype())
+        computed_in!(T = x.dtype(); {
+            let y = depthwise::forward::<T>(&values(&x), &values(&weight), &geometry);
+            tensor(y, geometry.output(), x.dtype())
+        })
     }
 
     fn dense(x: FlexTensor, weight: FlexTensor, places: Places) -> FlexTensor {
         let shape = Dense::of(dims(&x), &weight, places);
-        let y = conv::forward(&values(&x), &values(&weight), &shape);
-        tensor(y, shape.output_shape(), x.dtype())
+        computed_in!(T = x.dtype(); {
+            let y = conv::forward::<T>(&values(&x), &values(&weight), &shape);
+            tensor(y, shape.output_shape(), x.dtype())
+        })
     }
 
     fn statistics(x: FlexTensor, groups: Vec<usize>) -> FlexTensor {
         let shape = dims(&x);
-        let of_groups = norm_act::statistics(&values(&x), shape, &groups);
-        tensor(of_groups, [2, groups.len(), shape[1]], DType::F32)
+        computed_in!(T = x.dtype(); {
+            let of_groups = norm_act::statistics::<T>(&values(&x), shape, &groups);
+            tensor(of_groups, [2, groups.len(), shape[1]], T::DTYPE)
+        })
     }
 
     fn means(x: FlexTensor) -> FlexTensor {
         let [batch, channels, height, width] = dims(&x);
-        tensor(gate::means(&values(&x), height * width), [batch, channels], DType::F32)
+        computed_in!(T = x.dtype(); tensor(gate::means::<T>(&values(&x), height * width), [batch, channels], T::DTYPE))
     }
 
     fn scale(x: FlexTensor, gate: FlexTensor) -> FlexTensor {
         let shape = dims(&x);
-        let y = gate::scale(&values(&x), &values(&gate), shape[2] * shape[3]);
-        tensor(y, shape, x.dtype())
+        computed_in!(T = x.dtype(); {
+            let y = gate::scale::<T>(&values(&x), &values(&gate), shape[2] * shape[3]);
+            tensor(y, shape, x.dtype())
+        })
     }
 }
 

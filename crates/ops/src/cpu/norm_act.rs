@@ -4,12 +4,13 @@ use rayon::prelude::*;
 
 use super::lanes::{sum, vectorised};
 use super::reading::Sums;
+use super::real::Real;
 
 /// Mean and biased variance of each channel of each group of samples: `[2, groups, channels]`.
-pub(super) fn statistics(x: &[f32], [_, channels, height, width]: [usize; 4], groups: &[usize]) -> Vec<f32> {
+pub(super) fn statistics<T: Real>(x: &[T], [_, channels, height, width]: [usize; 4], groups: &[usize]) -> Vec<T> {
     let plane = height * width;
     let starts = starts(groups);
-    let pairs: Vec<(f32, f32)> = (0..groups.len() * channels)
+    let pairs: Vec<(T, T)> = (0..groups.len() * channels)
         .into_par_iter()
         .map(|index| {
             let (group, channel) = (index / channels, index % channels);
@@ -24,15 +25,15 @@ pub(super) fn statistics(x: &[f32], [_, channels, height, width]: [usize; 4], gr
                         total += sum(&x[(sample * channels + channel) * plane..][..plane], |value| value);
                     }
                     let mean = total / count;
-                    let centre = mean as f32;
+                    let centre = T::of(mean);
                     for sample in samples {
                         let plane = &x[(sample * channels + channel) * plane..][..plane];
                         about_centre += sum(plane, |value| (value - centre) * (value - centre));
                     }
                     about_centre /= count;
-                    // The centre is the mean rounded to float32; its error is known.
-                    let error = mean - f64::from(centre);
-                    (centre, (about_centre - error * error).max(0.0) as f32)
+                    // The centre is the mean rounded to the map's format; its error is known.
+                    let error = mean - centre.wide();
+                    (centre, T::of((about_centre - error * error).max(0.0)))
                 },
             )
         })
@@ -54,7 +55,7 @@ fn starts(groups: &[usize]) -> Vec<usize> {
 }
 
 /// Normalisation with known statistics.
-pub(super) struct NormAct {
+pub(super) struct NormAct<T> {
     channels: usize,
     /// Pixels of a plane.
     pub(super) plane: usize,
@@ -62,35 +63,35 @@ pub(super) struct NormAct {
     /// The group of each sample.
     group_of: Vec<usize>,
     /// For each group and channel.
-    per_channel: Vec<PerChannel>,
+    per_channel: Vec<PerChannel<T>>,
 }
 
 /// `z = x * scale + shift` is the normalised value with scale and shift; `(x - mean) * inverse` the one without.
 #[derive(Clone, Copy)]
-pub(super) struct PerChannel {
-    pub(super) scale: f32,
-    pub(super) shift: f32,
-    pub(super) mean: f32,
-    pub(super) inverse: f32,
+pub(super) struct PerChannel<T> {
+    pub(super) scale: T,
+    pub(super) shift: T,
+    pub(super) mean: T,
+    pub(super) inverse: T,
 }
 
 /// What a normalisation and the reading of its output hand back.
-pub(super) struct Gradients {
+pub(super) struct Gradients<T> {
     /// Of the map, in its shape.
-    pub(super) x: Vec<f32>,
+    pub(super) x: Vec<T>,
     /// Of scale and shift, `[channels]`.
-    pub(super) weight: Vec<f32>,
-    pub(super) bias: Vec<f32>,
+    pub(super) weight: Vec<T>,
+    pub(super) bias: Vec<T>,
     /// Of the factor of each plane, if there were factors.
-    pub(super) gate: Vec<f32>,
+    pub(super) gate: Vec<T>,
 }
 
-impl NormAct {
+impl<T: Real> NormAct<T> {
     pub(super) fn new(
         [batch, channels, height, width]: [usize; 4],
-        weight: &[f32],
-        bias: &[f32],
-        statistics: &[f32],
+        weight: &[T],
+        bias: &[T],
+        statistics: &[T],
         groups: &[usize],
         epsilon: f64,
     ) -> Self {
@@ -101,7 +102,7 @@ impl NormAct {
             .enumerate()
             .map(|(index, (&mean, &variance))| {
                 let channel = index % channels;
-                let inverse = (1.0 / (f64::from(variance) + epsilon).sqrt()) as f32;
+                let inverse = T::of(1.0 / (variance.wide() + epsilon).sqrt());
                 let scale = weight[channel] * inverse;
                 PerChannel { scale, shift: bias[channel] - mean * scale, mean, inverse }
             })
@@ -112,7 +113,7 @@ impl NormAct {
     }
 
     /// The numbers of plane `index`, counted over samples and channels.
-    pub(super) fn of_plane(&self, index: usize) -> PerChannel {
+    pub(super) fn of_plane(&self, index: usize) -> PerChannel<T> {
         self.per_channel[self.slot(index)]
     }
 
@@ -131,17 +132,17 @@ impl NormAct {
     }
 
     /// The means behind the gradient of plane `index`.
-    pub(super) fn means(&self, index: usize, of_channels: &[Sums]) -> (f32, f32) {
+    pub(super) fn means(&self, index: usize, of_channels: &[Sums]) -> (T, T) {
         let count = (self.groups[self.group_of[index / self.channels]] * self.plane) as f64;
         let (sum, weighted) = of_channels[self.slot(index)].normalised;
-        ((sum / count) as f32, (weighted / count) as f32)
+        (T::of(sum / count), T::of(weighted / count))
     }
 
     /// The gradients, with those of the parameters from the sums of each group and channel.
-    pub(super) fn gradients(&self, x: Vec<f32>, of_channels: &[Sums], gate: Vec<f32>) -> Gradients {
+    pub(super) fn gradients(&self, x: Vec<T>, of_channels: &[Sums], gate: Vec<T>) -> Gradients<T> {
         let over_groups = |part: fn(&Sums) -> f64| {
             (0..self.channels)
-                .map(|channel| of_channels.iter().skip(channel).step_by(self.channels).map(part).sum::<f64>() as f32)
+                .map(|channel| T::of(of_channels.iter().skip(channel).step_by(self.channels).map(part).sum::<f64>()))
                 .collect()
         };
         let (weight, bias) = (over_groups(|sums| sums.normalised.1), over_groups(|sums| sums.normalised.0));

@@ -9,16 +9,17 @@ use rayon::prelude::*;
 use super::activation::{ForActivation, Function, dispatch};
 use super::lanes::{replace_and_sum, vectorised};
 use super::norm_act::{Gradients, NormAct, PerChannel};
+use super::real::Real;
 use crate::activation::Activation;
 
 /// What is read, and from what.
-pub(super) struct Reading<'a> {
+pub(super) struct Reading<'a, T> {
     /// What the normalisation is given, `[batch, channels, height, width]`.
-    pub(super) x: &'a [f32],
-    pub(super) norm: NormAct,
+    pub(super) x: &'a [T],
+    pub(super) norm: NormAct<T>,
     pub(super) activation: Activation,
     /// A factor for each plane.
-    pub(super) gate: Option<&'a [f32]>,
+    pub(super) gate: Option<&'a [T]>,
 }
 
 /// Sums over pixels of one plane, for the gradients.
@@ -38,45 +39,45 @@ impl std::ops::AddAssign for Sums {
     }
 }
 
-impl Reading<'_> {
+impl<T: Real> Reading<'_, T> {
     /// Pixels of a plane.
     pub(super) fn plane(&self) -> usize {
         self.norm.plane
     }
 
-    fn pixels(&self, index: usize, start: usize, count: usize) -> &[f32] {
+    fn pixels(&self, index: usize, start: usize, count: usize) -> &[T] {
         &self.x[index * self.plane() + start..][..count]
     }
 
-    fn factor(&self, index: usize) -> f32 {
-        self.gate.map_or(1.0, |gate| gate[index])
+    fn factor(&self, index: usize) -> T {
+        self.gate.map_or(T::of(1.0), |gate| gate[index])
     }
 
     /// Reads the pixels from `start` on of plane `index`, counted over samples and channels.
-    pub(super) fn fill(&self, index: usize, start: usize, out: &mut [f32]) {
+    pub(super) fn fill(&self, index: usize, start: usize, out: &mut [T]) {
         let x = self.pixels(index, start, out.len());
         dispatch(self.activation, Fill { of: self.norm.of_plane(index), factor: self.factor(index), x, out });
     }
 
     /// The whole map.
-    pub(super) fn whole(&self) -> Vec<f32> {
-        let mut y = vec![0.0; self.x.len()];
+    pub(super) fn whole(&self) -> Vec<T> {
+        let mut y = vec![T::of(0.0); self.x.len()];
         y.par_chunks_mut(self.plane()).enumerate().for_each(|(index, y)| self.fill(index, 0, y));
         y
     }
 
     /// Turns the gradient of what [`Reading::fill`] read into that of the normalised values, in its place.
-    pub(super) fn absorb(&self, index: usize, start: usize, gradient: &mut [f32]) -> Sums {
+    pub(super) fn absorb(&self, index: usize, start: usize, gradient: &mut [T]) -> Sums {
         let x = self.pixels(index, start, gradient.len());
         let of = self.norm.of_plane(index);
         match self.gate {
-            Some(_) => dispatch(self.activation, Absorb::<true> { of, factor: self.factor(index), x, gradient }),
-            None => dispatch(self.activation, Absorb::<false> { of, factor: 1.0, x, gradient }),
+            Some(_) => dispatch(self.activation, Absorb::<T, true> { of, factor: self.factor(index), x, gradient }),
+            None => dispatch(self.activation, Absorb::<T, false> { of, factor: T::of(1.0), x, gradient }),
         }
     }
 
     /// [`Reading::absorb`] for all of a map, then [`Reading::finish`].
-    pub(super) fn backward(&self, mut gradient: Vec<f32>) -> Gradients {
+    pub(super) fn backward(&self, mut gradient: Vec<T>) -> Gradients<T> {
         let planes = gradient.par_chunks_mut(self.plane()).enumerate();
         let sums: Vec<Sums> = planes.map(|(index, gradient)| self.absorb(index, 0, gradient)).collect();
         self.finish(gradient, &sums)
@@ -84,7 +85,7 @@ impl Reading<'_> {
 
     /// The gradients of what the normalisation was given and of its parameters, from the normalised values' gradient and
     /// each plane's sums. Sums over planes are added in the order of the samples, whatever thread made them.
-    pub(super) fn finish(&self, gradient: Vec<f32>, sums: &[Sums]) -> Gradients {
+    pub(super) fn finish(&self, gradient: Vec<T>, sums: &[Sums]) -> Gradients<T> {
         let mut dx = gradient;
         let of_channels = self.norm.over_samples(sums);
         dx.par_chunks_mut(self.plane()).zip(self.x.par_chunks(self.plane())).enumerate().for_each(
@@ -101,19 +102,19 @@ impl Reading<'_> {
                 );
             },
         );
-        let gate = sums.iter().map(|sums| sums.gate as f32).collect();
+        let gate = sums.iter().map(|sums| T::of(sums.gate)).collect();
         self.norm.gradients(dx, &of_channels, gate)
     }
 }
 
-struct Fill<'a> {
-    of: PerChannel,
-    factor: f32,
-    x: &'a [f32],
-    out: &'a mut [f32],
+struct Fill<'a, T> {
+    of: PerChannel<T>,
+    factor: T,
+    x: &'a [T],
+    out: &'a mut [T],
 }
 
-impl ForActivation for Fill<'_> {
+impl<T: Real> ForActivation for Fill<'_, T> {
     type Output = ();
 
     fn run<F: Function>(self, _: F) {
@@ -129,14 +130,14 @@ impl ForActivation for Fill<'_> {
     }
 }
 
-struct Absorb<'a, const GATED: bool> {
-    of: PerChannel,
-    factor: f32,
-    x: &'a [f32],
-    gradient: &'a mut [f32],
+struct Absorb<'a, T, const GATED: bool> {
+    of: PerChannel<T>,
+    factor: T,
+    x: &'a [T],
+    gradient: &'a mut [T],
 }
 
-impl<const GATED: bool> ForActivation for Absorb<'_, GATED> {
+impl<T: Real, const GATED: bool> ForActivation for Absorb<'_, T, GATED> {
     type Output = Sums;
 
     fn run<F: Function>(self, _: F) -> Sums {
@@ -146,7 +147,7 @@ impl<const GATED: bool> ForActivation for Absorb<'_, GATED> {
             || {
                 replace_and_sum(x, gradient, |x, gradient| {
                     let z = x * scale + shift;
-                    let of_gate = if GATED { gradient * F::value(z) } else { 0.0 };
+                    let of_gate = if GATED { gradient * F::value(z) } else { T::of(0.0) };
                     let gradient = if GATED { gradient * factor } else { gradient };
                     let dz = gradient * F::derivative(z);
                     (dz, [of_gate, dz, dz * (x - mean) * inverse])

@@ -2,7 +2,7 @@
 
 use super::after_norm;
 use super::conv::Dense;
-use super::filters::Filters;
+use super::filters;
 use super::winograd;
 
 /// A convolution of all channels to all on the CPU, float32 inside whatever its maps are.
@@ -30,7 +30,7 @@ impl ConvScratch {
     /// While the output is made of a whole map.
     pub fn forward(&self) -> usize {
         let shape = self.shape();
-        bytes(Filters::size(&shape) + self.product(&shape))
+        bytes(filters::size(&shape) + self.product(&shape))
     }
 
     /// While the weight's gradient is made: one for each sample that is computed at a time, their sum, and what they are
@@ -74,7 +74,7 @@ impl ConvScratch {
     fn turned_filters(&self) -> usize {
         let shape = self.shape();
         match shape.turned() {
-            Some(_) => Filters::turned_size(&shape),
+            Some(_) => filters::turned_size(&shape),
             None => 0,
         }
     }

@@ -7,7 +7,8 @@ use burn_flex::FlexTensor;
 use super::max_pool::{self, Windows};
 use super::norm_act::NormAct;
 use super::reading::Reading;
-use super::values::{dims, tensor, values};
+use super::real::Real;
+use super::values::{Stored, computed_in, dims, tensor, values};
 use super::{Convolution, after_norm, join};
 use crate::activation::Activation;
 use crate::{Normalisation, Pooling, UnreadOps};
@@ -37,7 +38,7 @@ impl Source {
         Self { x, weight, bias, statistics, gate, how, shape, dtype }
     }
 
-    pub(super) fn read<R>(&self, work: impl FnOnce(&Reading<'_>) -> R) -> R {
+    pub(super) fn read<T: Stored, R>(&self, work: impl FnOnce(&Reading<'_, T>) -> R) -> R {
         let Normalisation { groups, epsilon, activation, .. } = &self.how;
         let (weight, bias, statistics) = (values(&self.weight), values(&self.bias), values(&self.statistics));
         let norm = NormAct::new(self.shape, &weight, &bias, &statistics, groups, *epsilon);
@@ -62,7 +63,9 @@ impl UnreadOps for Flex {
         how: Normalisation,
     ) -> FlexTensor {
         let source = Source::new(x, weight, bias, statistics, gate, how);
-        tensor(source.read(|reading| reading.whole()), source.shape, source.dtype)
+        computed_in!(T = source.dtype; {
+            tensor(source.read::<T, _>(|reading| reading.whole()), source.shape, source.dtype)
+        })
     }
 
     fn norm_act_conv(
@@ -77,8 +80,10 @@ impl UnreadOps for Flex {
     ) -> FlexTensor {
         let source = Source::new(x, weight, bias, statistics, gate, how);
         let shape = convolution.shape(source.shape, &filters);
-        let y = source.read(|reading| after_norm::forward(reading, &values(&filters), &shape));
-        tensor(y, shape.output(), source.dtype)
+        computed_in!(T = source.dtype; {
+            let y = source.read::<T, _>(|reading| after_norm::forward(reading, &values(&filters), &shape));
+            tensor(y, shape.output(), source.dtype)
+        })
     }
 
     fn norm_act_means(
@@ -91,7 +96,7 @@ impl UnreadOps for Flex {
     ) -> FlexTensor {
         let source = Source::new(x, weight, bias, statistics, gate, how);
         let [batch, channels, ..] = source.shape;
-        tensor(source.read(after_norm::means), [batch, channels], DType::F32)
+        computed_in!(T = source.dtype; tensor(source.read::<T, _>(after_norm::means), [batch, channels], T::DTYPE))
     }
 
     fn norm_act_max_pool(
@@ -106,8 +111,10 @@ impl UnreadOps for Flex {
         let source = Source::new(x, weight, bias, statistics, gate, how);
         let ([batch, channels, ..], windows) = (source.shape, source.windows(pooling));
         let [rows, columns] = windows.out();
-        let y = source.read(|reading| max_pool::forward(reading, &windows));
-        tensor(y, [batch, channels, rows, columns], source.dtype)
+        computed_in!(T = source.dtype; {
+            let y = source.read::<T, _>(|reading| max_pool::forward(reading, &windows));
+            tensor(y, [batch, channels, rows, columns], source.dtype)
+        })
     }
 
     fn norm_act_add(
@@ -121,7 +128,9 @@ impl UnreadOps for Flex {
         activation: Activation,
     ) -> FlexTensor {
         let source = Source::new(x, weight, bias, statistics, gate, how);
-        let y = source.read(|reading| join::forward(reading, &values(&shortcut), activation));
-        tensor(y, source.shape, source.dtype)
+        computed_in!(T = source.dtype; {
+            let y = source.read::<T, _>(|reading| join::forward(reading, &values(&shortcut), activation));
+            tensor(y, source.shape, source.dtype)
+        })
     }
 }

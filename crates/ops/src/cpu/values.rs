@@ -1,6 +1,6 @@
-//! Tensors as slices of float32, and back.
+//! Tensors as slices of numbers, and back.
 //!
-//! Operations compute in float32 whatever the format of a map. A map of a half format is widened when it is read and the
+//! Operations compute in float32 whatever the format of a map, but for maps of float64 ([`super::real`]). A map of a half format is widened when it is read and the
 //! result is rounded once, to nearest even, when it is written. By then the copies of what was read are gone: a result is
 //! bound to a name before [`tensor`] takes it, because what a call borrows lives to the end of its statement.
 
@@ -11,46 +11,96 @@ use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
 use super::lanes::vectorised;
+use super::real::Real;
 
 /// Elements that one thread converts at a time.
 const PIECE: usize = 1 << 15;
 
-/// The elements of a tensor in row-major order: the tensor's own where it is float32 and lies so.
-pub(super) enum Values {
+/// The elements of a tensor in row-major order: the tensor's own where they are such numbers and lie so.
+pub(super) enum Values<T> {
     Own(FlexTensor),
-    Made(Vec<f32>),
+    Made(Vec<T>),
 }
 
-impl std::ops::Deref for Values {
-    type Target = [f32];
+impl<T: Real> std::ops::Deref for Values<T> {
+    type Target = [T];
 
-    fn deref(&self) -> &[f32] {
+    fn deref(&self) -> &[T] {
         match self {
             // `values` made it contiguous, and a contiguous tensor has a slice.
-            Self::Own(tensor) => tensor.as_slice::<f32>().unwrap_or(&[]),
+            Self::Own(tensor) => tensor.as_slice().unwrap_or(&[]),
             Self::Made(values) => values,
         }
     }
 }
 
-/// The elements of a tensor that [`super::serves`].
-pub(super) fn values(tensor: &FlexTensor) -> Values {
+/// Numbers that tensors of several formats are read as and rounded to.
+pub(super) trait Stored: Real {
+    /// The elements of a contiguous tensor of another format.
+    fn read(tensor: &FlexTensor) -> Vec<Self>;
+    /// The data of a tensor of a format.
+    fn round<const D: usize>(values: Vec<Self>, shape: [usize; D], dtype: DType) -> TensorData;
+}
+
+impl Stored for f32 {
+    fn read(tensor: &FlexTensor) -> Vec<Self> {
+        match (tensor.as_slice::<bf16>(), tensor.as_slice::<f16>()) {
+            (Some(halves), _) => convert(halves, widen_bf16),
+            (_, Some(halves)) => convert(halves, |from, to| from.convert_to_f32_slice(to)),
+            // Not a format that these operations serve.
+            _ => Vec::new(),
+        }
+    }
+
+    fn round<const D: usize>(values: Vec<Self>, shape: [usize; D], dtype: DType) -> TensorData {
+        match dtype {
+            DType::BF16 => TensorData::new(convert(&values, round_bf16), shape),
+            DType::F16 => {
+                TensorData::new(convert(&values, |from, to: &mut [f16]| to.convert_from_f32_slice(from)), shape)
+            }
+            _ => TensorData::new(values, shape),
+        }
+    }
+}
+
+impl Stored for f64 {
+    /// Of weights and statistics in float32 beside a map of float64.
+    fn read(tensor: &FlexTensor) -> Vec<Self> {
+        tensor.as_slice::<f32>().unwrap_or(&[]).iter().map(|value| Self::from(*value)).collect()
+    }
+
+    fn round<const D: usize>(values: Vec<Self>, shape: [usize; D], _: DType) -> TensorData {
+        TensorData::new(values, shape)
+    }
+}
+
+/// Computes with the numbers that a format asks for: `computed_in!(T = x.dtype(); ...)`, where `T` is their type.
+macro_rules! computed_in {
+    ($number:ident = $dtype:expr; $work:expr) => {
+        if $dtype == burn::tensor::DType::F64 {
+            type $number = f64;
+            $work
+        } else {
+            type $number = f32;
+            $work
+        }
+    };
+}
+pub(super) use computed_in;
+
+/// The elements of a tensor that [`crate::serves`].
+pub(super) fn values<T: Stored>(tensor: &FlexTensor) -> Values<T> {
     let tensor = if is_slice(tensor) { tensor.clone() } else { tensor.to_contiguous() };
-    if let Some(halves) = tensor.as_slice::<bf16>() {
-        return Values::Made(convert(halves, widen_bf16));
-    }
-    if let Some(halves) = tensor.as_slice::<f16>() {
-        return Values::Made(convert(halves, |from, to| from.convert_to_f32_slice(to)));
-    }
-    Values::Own(tensor)
+    if tensor.dtype() == T::DTYPE { Values::Own(tensor) } else { Values::Made(T::read(&tensor)) }
 }
 
 /// The same to write to: the tensor's own memory if nobody else refers to it.
-pub(super) fn owned(tensor: FlexTensor) -> Vec<f32> {
-    match tensor.dtype() {
-        // Float32 data is a vector of float32.
-        DType::F32 => tensor.into_data().try_into_vec().unwrap_or_default(),
-        _ => values(&tensor).to_vec(),
+pub(super) fn owned<T: Stored>(tensor: FlexTensor) -> Vec<T> {
+    if tensor.dtype() == T::DTYPE {
+        // Data of a format is a vector of its numbers.
+        tensor.into_data().try_into_vec().unwrap_or_default()
+    } else {
+        values(&tensor).to_vec()
     }
 }
 
@@ -58,17 +108,14 @@ fn is_slice(tensor: &FlexTensor) -> bool {
     match tensor.dtype() {
         DType::BF16 => tensor.as_slice::<bf16>().is_some(),
         DType::F16 => tensor.as_slice::<f16>().is_some(),
+        DType::F64 => tensor.as_slice::<f64>().is_some(),
         _ => tensor.as_slice::<f32>().is_some(),
     }
 }
 
 /// A tensor of a format and a shape.
-pub(super) fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D], dtype: DType) -> FlexTensor {
-    FlexTensor::from_data(match dtype {
-        DType::BF16 => TensorData::new(convert(&values, round_bf16), shape),
-        DType::F16 => TensorData::new(convert(&values, |from, to: &mut [f16]| to.convert_from_f32_slice(from)), shape),
-        _ => TensorData::new(values, shape),
-    })
+pub(super) fn tensor<T: Stored, const D: usize>(values: Vec<T>, shape: [usize; D], dtype: DType) -> FlexTensor {
+    FlexTensor::from_data(T::round(values, shape, dtype))
 }
 
 /// The shape of a map.
@@ -120,7 +167,7 @@ mod tests {
         ] {
             let made = tensor(all.clone(), [all.len()], dtype);
             assert_eq!(made.dtype(), dtype);
-            for (found, value) in values(&made).iter().zip(&all) {
+            for (found, value) in values::<f32>(&made).iter().zip(&all) {
                 let expected = round(*value);
                 assert!(found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan()), "{value:e}");
             }

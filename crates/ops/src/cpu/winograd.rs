@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use super::conv::Dense;
 use super::gemm::{Matrix, Mode, Threads, multiply};
 use super::lanes::{deal, interleave};
+use super::real::Real;
 use super::winograd_tiles::{OfFilter, OfGradient, OfInput, Tiles, ToFilter, ToOutput, transform};
 
 /// Values of a tile.
@@ -49,35 +50,35 @@ pub(super) fn forward_scratch(shape: &Dense, at_once: usize, threads: usize) -> 
 /// Numbers that [`backward_weight`] holds beside what it adds to.
 pub(super) fn weight_scratch(shape: &Dense) -> usize {
     let (places, outputs) = (Places::of(shape), Places::of(shape).outputs_at_once());
-    (shape.input + outputs) * places.of_channel() + outputs * Filters::pitch(shape.input)
+    (shape.input + outputs) * places.of_channel() + outputs * pitch_of_filters(shape.input)
 }
 
 /// Transformed filters: for each output channel 16 rows of input channels.
-pub(super) struct Filters {
-    values: Vec<f32>,
+pub(super) struct Filters<T> {
+    values: Vec<T>,
     output: usize,
     input: usize,
     turned: bool,
 }
 
-impl Filters {
-    /// Numbers that are held.
-    pub(super) fn size(output: usize, input: usize) -> usize {
-        output * Self::pitch(input)
-    }
+/// Numbers of transformed filters.
+pub(super) fn size_of_filters(output: usize, input: usize) -> usize {
+    output * pitch_of_filters(input)
+}
 
-    /// Numbers for an output channel.
-    fn pitch(input: usize) -> usize {
-        VALUES * input + GAP
-    }
+/// Numbers of transformed filters for an output channel.
+fn pitch_of_filters(input: usize) -> usize {
+    VALUES * input + GAP
+}
 
+impl<T: Real> Filters<T> {
     /// Of `[output, input, 3, 3]`.
-    pub(super) fn new(weight: &[f32], output: usize, input: usize) -> Self {
-        let pitch = Self::pitch(input);
-        let mut values = vec![0.0; Self::size(output, input)];
+    pub(super) fn new(weight: &[T], output: usize, input: usize) -> Self {
+        let pitch = pitch_of_filters(input);
+        let mut values = vec![T::of(0.0); size_of_filters(output, input)];
         let of_outputs = values.par_chunks_exact_mut(pitch).zip(weight.par_chunks_exact(TAPS * input));
         of_outputs.for_each_init(Vec::new, |taps, (to, filters)| {
-            taps.resize(TAPS * input, 0.0);
+            taps.resize(TAPS * input, T::of(0.0));
             for (channel, filter) in filters.as_chunks::<TAPS>().0.iter().enumerate() {
                 for (tap, value) in filter.iter().enumerate() {
                     taps[tap * input + channel] = *value;
@@ -96,11 +97,11 @@ impl Filters {
     }
 
     /// The factor of one value of the tiles, `[output, input]`.
-    fn of_value(&self, value: usize) -> Matrix<'_> {
+    fn of_value(&self, value: usize) -> Matrix<'_, T> {
         let exchanged = [3, 1, 2, 0];
         let (row, column) = (value / 4, value % 4);
         let value = if self.turned { exchanged[row] * 4 + exchanged[column] } else { value };
-        let (from, pitch) = (&self.values[value * self.input..], Self::pitch(self.input));
+        let (from, pitch) = (&self.values[value * self.input..], pitch_of_filters(self.input));
         let matrix = Matrix::of_rows(from, self.output, self.input, pitch);
         if self.turned { matrix.transposed() } else { matrix }
     }
@@ -155,14 +156,14 @@ impl Places {
     }
 
     /// One value of the tiles of some channels, `[channels, places]`.
-    fn of_value<'a>(&self, values: &'a [f32], value: usize, channels: usize, block: Block) -> Matrix<'a> {
+    fn of_value<'a, T: Real>(&self, values: &'a [T], value: usize, channels: usize, block: Block) -> Matrix<'a, T> {
         Matrix::of_rows(&values[value * self.pitch()..], channels, block.rows * self.across, self.of_channel())
     }
 
     /// Transforms the input under a block.
-    fn take_input(&self, x: &[f32], block: Block, threads: Threads, to: &mut Vec<f32>) {
+    fn take_input<T: Real>(&self, x: &[T], block: Block, threads: Threads, to: &mut Vec<T>) {
         let Dense { input, height, width, before, .. } = self.shape;
-        to.resize(input * self.of_channel(), 0.0);
+        to.resize(input * self.of_channel(), T::of(0.0));
         let planes = x.chunks_exact(height * width).zip(to.chunks_exact_mut(self.of_channel())).collect();
         each(threads, planes, |lines, (plane, to)| {
             lines.split(plane, [height, width], 2 * block.first, 2 * block.rows + 2, before, 2 * self.across + 2);
@@ -174,9 +175,9 @@ impl Places {
     }
 
     /// Transforms the output's gradient in a block, for some output channels.
-    fn take_gradient(&self, dy: &[f32], block: Block, threads: Threads, to: &mut Vec<f32>) {
+    fn take_gradient<T: Real>(&self, dy: &[T], block: Block, threads: Threads, to: &mut Vec<T>) {
         let [height, width] = self.shape.out;
-        to.resize(dy.len() / (height * width) * self.of_channel(), 0.0);
+        to.resize(dy.len() / (height * width) * self.of_channel(), T::of(0.0));
         let planes = dy.chunks_exact(height * width).zip(to.chunks_exact_mut(self.of_channel())).collect();
         each(threads, planes, |lines, (plane, to)| {
             lines.split(plane, [height, width], 2 * block.first, 2 * block.rows, [0; 2], 2 * self.across);
@@ -188,10 +189,10 @@ impl Places {
     }
 
     /// Writes what the products made of a block to its lines of each output channel.
-    fn give_output(&self, made: &[f32], block: Block, threads: Threads, outputs: Vec<&mut [f32]>) {
+    fn give_output<T: Real>(&self, made: &[T], block: Block, threads: Threads, outputs: Vec<&mut [T]>) {
         let width = self.shape.out[1];
         let planes = made.chunks_exact(self.of_channel()).zip(outputs).collect();
-        each(threads, planes, |lines, (made, output): (&[f32], &mut [f32])| {
+        each(threads, planes, |lines, (made, output): (&[T], &mut [T])| {
             let begin = |row: usize| {
                 std::array::from_fn(|i| std::array::from_fn(|j| (i * 4 + j) * self.pitch() + row * self.across))
             };
@@ -210,15 +211,15 @@ impl Places {
 
 /// What the blocks of a thread need one after the other.
 #[derive(Default)]
-struct Scratch {
+struct Scratch<T> {
     /// Transformed input.
-    input: Vec<f32>,
+    input: Vec<T>,
     /// Transformed output, or its gradient.
-    output: Vec<f32>,
+    output: Vec<T>,
 }
 
 /// Runs `work` for each item, on all threads or on this one, each with lines of its own.
-fn each<T: Send>(threads: Threads, items: Vec<T>, work: impl Fn(&mut Lines, T) + Send + Sync) {
+fn each<I: Send, T: Real>(threads: Threads, items: Vec<I>, work: impl Fn(&mut Lines<T>, I) + Send + Sync) {
     match threads {
         Threads::All => items.into_par_iter().for_each_init(Lines::default, work),
         Threads::One => {
@@ -230,17 +231,17 @@ fn each<T: Send>(threads: Threads, items: Vec<T>, work: impl Fn(&mut Lines, T) +
 
 /// Lines of a plane, each as its even and its odd columns.
 #[derive(Default)]
-struct Lines {
-    values: Vec<f32>,
-    padded: Vec<f32>,
+struct Lines<T> {
+    values: Vec<T>,
+    padded: Vec<T>,
     pitch: usize,
 }
 
-impl Lines {
+impl<T: Real> Lines<T> {
     /// Takes `count` lines of `length` columns that begin `before` above and to the left of line `first`, zeros outside.
     fn split(
         &mut self,
-        plane: &[f32],
+        plane: &[T],
         [height, width]: [usize; 2],
         first: usize,
         count: usize,
@@ -248,13 +249,13 @@ impl Lines {
         length: usize,
     ) {
         self.pitch = length / 2;
-        self.values.resize(count * length, 0.0);
+        self.values.resize(count * length, T::of(0.0));
         self.padded.clear();
-        self.padded.resize(length, 0.0);
+        self.padded.resize(length, T::of(0.0));
         let taken = width.min(length - before[1]);
         for (index, halves) in self.values.chunks_exact_mut(length).enumerate() {
             match (first + index).checked_sub(before[0]).filter(|line| *line < height) {
-                None => halves.fill(0.0),
+                None => halves.fill(T::of(0.0)),
                 Some(line) => {
                     self.padded[before[1]..][..taken].copy_from_slice(&plane[line * width..][..taken]);
                     let (even, odd) = halves.split_at_mut(length / 2);
@@ -265,33 +266,33 @@ impl Lines {
     }
 
     /// The tiles of `N` lines and columns that begin in line `first`, two columns apart.
-    fn tiles<const N: usize>(&self, first: usize, count: usize) -> Tiles<'_, N> {
+    fn tiles<const N: usize>(&self, first: usize, count: usize) -> Tiles<'_, T, N> {
         let begin = |row, column: usize| (2 * (first + row) + column % 2) * self.pitch + column / 2;
         let begin = std::array::from_fn(|row| std::array::from_fn(|column| begin(row, column)));
         Tiles { values: &self.values, begin, count }
     }
 
     /// Room for the even and the odd columns of two lines, and from one to the next.
-    fn halves(&mut self, across: usize) -> (usize, &mut [f32]) {
-        self.values.resize(4 * across, 0.0);
+    fn halves(&mut self, across: usize) -> (usize, &mut [T]) {
+        self.values.resize(4 * across, T::of(0.0));
         (across, &mut self.values)
     }
 }
 
 /// The output of one sample.
-pub(super) fn forward(shape: &Dense, x: &[f32], filters: &Filters, y: &mut [f32]) {
+pub(super) fn forward<T: Real>(shape: &Dense, x: &[T], filters: &Filters<T>, y: &mut [T]) {
     let places = Places::of(shape);
     let lines = 2 * places.rows * shape.out[1];
-    let mut blocks: Vec<(Block, Vec<&mut [f32]>)> = places.blocks().map(|block| (block, Vec::new())).collect();
+    let mut blocks: Vec<(Block, Vec<&mut [T]>)> = places.blocks().map(|block| (block, Vec::new())).collect();
     for plane in y.chunks_exact_mut(shape.out_plane()) {
         blocks.iter_mut().zip(plane.chunks_mut(lines)).for_each(|((_, outputs), lines)| outputs.push(lines));
     }
     // All threads work on blocks if there are enough, and inside them otherwise.
     let outside = shape.threads() == Threads::All && blocks.len() >= rayon::current_num_threads();
     let inside = if outside { Threads::One } else { shape.threads() };
-    let work = |scratch: &mut Scratch, (block, outputs): (Block, Vec<&mut [f32]>)| {
+    let work = |scratch: &mut Scratch<T>, (block, outputs): (Block, Vec<&mut [T]>)| {
         places.take_input(x, block, inside, &mut scratch.input);
-        scratch.output.resize(shape.output * places.of_channel(), 0.0);
+        scratch.output.resize(shape.output * places.of_channel(), T::of(0.0));
         for value in 0..VALUES {
             let made = &mut scratch.output[value * places.pitch()..];
             let input = places.of_value(&scratch.input, value, shape.input, block);
@@ -308,17 +309,17 @@ pub(super) fn forward(shape: &Dense, x: &[f32], filters: &Filters, y: &mut [f32]
 }
 
 /// The gradient of the filters from one sample, added to `dw`.
-pub(super) fn backward_weight(shape: &Dense, x: &[f32], dy: &[f32], dw: &mut [f32]) {
+pub(super) fn backward_weight<T: Real>(shape: &Dense, x: &[T], dy: &[T], dw: &mut [T]) {
     let (places, threads) = (Places::of(shape), shape.threads());
     let input = shape.input;
-    let (pitch, at_once) = (Filters::pitch(input), places.outputs_at_once());
+    let (pitch, at_once) = (pitch_of_filters(input), places.outputs_at_once());
     let mut scratch = Scratch::default();
     let mut sums = Vec::new();
     let outputs = dy.chunks(at_once * shape.out_plane()).zip(dw.chunks_mut(at_once * shape.fan()));
     for (part, (dy, dw)) in outputs.enumerate() {
         let outputs = dy.len() / shape.out_plane();
         sums.clear();
-        sums.resize(outputs * pitch, 0.0);
+        sums.resize(outputs * pitch, T::of(0.0));
         for block in places.blocks() {
             if part == 0 {
                 places.take_input(x, block, threads, &mut scratch.input);
@@ -335,13 +336,13 @@ pub(super) fn backward_weight(shape: &Dense, x: &[f32], dy: &[f32], dw: &mut [f3
 }
 
 /// Adds the gradients of the taps, from the sums for each output channel.
-fn give_filters(sums: &[f32], input: usize, threads: Threads, dw: &mut [f32]) {
-    let pitch = Filters::pitch(input);
+fn give_filters<T: Real>(sums: &[T], input: usize, threads: Threads, dw: &mut [T]) {
+    let pitch = pitch_of_filters(input);
     let begin = std::array::from_fn(|row| std::array::from_fn(|column| (row * 4 + column) * input));
     let outputs = sums.chunks_exact(pitch).zip(dw.chunks_exact_mut(TAPS * input)).collect();
-    each(threads, outputs, |lines, (sums, dw): (&[f32], &mut [f32])| {
+    each(threads, outputs, |lines, (sums, dw): (&[T], &mut [T])| {
         let taps = &mut lines.values;
-        taps.resize(TAPS * input, 0.0);
+        taps.resize(TAPS * input, T::of(0.0));
         transform(ToFilter, &Tiles { values: sums, begin, count: input }, taps, input);
         for (channel, filter) in dw.as_chunks_mut::<TAPS>().0.iter_mut().enumerate() {
             for (tap, value) in filter.iter_mut().enumerate() {

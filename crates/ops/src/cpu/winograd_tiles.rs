@@ -8,10 +8,12 @@ use std::marker::PhantomData;
 
 use pulp::{Arch, Simd, WithSimd};
 
+use super::real::Real;
+
 /// A matrix of `M` rows and `N` columns, as what it does to a vector.
 pub(super) trait Matrix<const N: usize, const M: usize> {
     /// The product.
-    fn times<S: Simd>(simd: S, values: [S::f32s; N]) -> [S::f32s; M];
+    fn times<S: Simd, T: Real>(simd: S, values: [T::Register<S>; N]) -> [T::Register<S>; M];
 }
 
 /// Four lines of input to what is multiplied.
@@ -19,8 +21,8 @@ pub(super) struct OfInput;
 
 impl Matrix<4, 4> for OfInput {
     #[inline(always)]
-    fn times<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> [S::f32s; 4] {
-        [simd.sub_f32s(a, c), simd.add_f32s(b, c), simd.sub_f32s(c, b), simd.sub_f32s(b, d)]
+    fn times<S: Simd, T: Real>(simd: S, [a, b, c, d]: [T::Register<S>; 4]) -> [T::Register<S>; 4] {
+        [T::difference(simd, a, c), T::sum(simd, b, c), T::difference(simd, c, b), T::difference(simd, b, d)]
     }
 }
 
@@ -29,10 +31,10 @@ pub(super) struct OfFilter;
 
 impl Matrix<3, 4> for OfFilter {
     #[inline(always)]
-    fn times<S: Simd>(simd: S, [a, b, c]: [S::f32s; 3]) -> [S::f32s; 4] {
-        let half = simd.splat_f32s(0.5);
-        let (ends, middle) = (simd.mul_f32s(half, simd.add_f32s(a, c)), simd.mul_f32s(half, b));
-        [a, simd.add_f32s(ends, middle), simd.sub_f32s(ends, middle), c]
+    fn times<S: Simd, T: Real>(simd: S, [a, b, c]: [T::Register<S>; 3]) -> [T::Register<S>; 4] {
+        let half = T::of(0.5).splat(simd);
+        let (ends, middle) = (T::product(simd, half, T::sum(simd, a, c)), T::product(simd, half, b));
+        [a, T::sum(simd, ends, middle), T::difference(simd, ends, middle), c]
     }
 }
 
@@ -41,8 +43,8 @@ pub(super) struct ToOutput;
 
 impl Matrix<4, 2> for ToOutput {
     #[inline(always)]
-    fn times<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> [S::f32s; 2] {
-        [simd.add_f32s(simd.add_f32s(a, b), c), simd.sub_f32s(simd.sub_f32s(b, c), d)]
+    fn times<S: Simd, T: Real>(simd: S, [a, b, c, d]: [T::Register<S>; 4]) -> [T::Register<S>; 2] {
+        [T::sum(simd, T::sum(simd, a, b), c), T::difference(simd, T::difference(simd, b, c), d)]
     }
 }
 
@@ -51,8 +53,8 @@ pub(super) struct OfGradient;
 
 impl Matrix<2, 4> for OfGradient {
     #[inline(always)]
-    fn times<S: Simd>(simd: S, [a, b]: [S::f32s; 2]) -> [S::f32s; 4] {
-        [a, simd.add_f32s(a, b), simd.sub_f32s(a, b), simd.neg_f32s(b)]
+    fn times<S: Simd, T: Real>(simd: S, [a, b]: [T::Register<S>; 2]) -> [T::Register<S>; 4] {
+        [a, T::sum(simd, a, b), T::difference(simd, a, b), T::negative(simd, b)]
     }
 }
 
@@ -61,16 +63,17 @@ pub(super) struct ToFilter;
 
 impl Matrix<4, 3> for ToFilter {
     #[inline(always)]
-    fn times<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> [S::f32s; 3] {
-        let half = simd.splat_f32s(0.5);
-        let (sum, difference) = (simd.mul_f32s(half, simd.add_f32s(b, c)), simd.mul_f32s(half, simd.sub_f32s(b, c)));
-        [simd.add_f32s(a, sum), difference, simd.add_f32s(sum, d)]
+    fn times<S: Simd, T: Real>(simd: S, [a, b, c, d]: [T::Register<S>; 4]) -> [T::Register<S>; 3] {
+        let half = T::of(0.5).splat(simd);
+        let (sum, difference) =
+            (T::product(simd, half, T::sum(simd, b, c)), T::product(simd, half, T::difference(simd, b, c)));
+        [T::sum(simd, a, sum), difference, T::sum(simd, sum, d)]
     }
 }
 
 /// `count` tiles: where the planes of each of their values begin in a slice.
-pub(super) struct Tiles<'a, const N: usize> {
-    pub(super) values: &'a [f32],
+pub(super) struct Tiles<'a, T, const N: usize> {
+    pub(super) values: &'a [T],
     pub(super) begin: [[usize; N]; N],
     pub(super) count: usize,
 }
@@ -79,46 +82,46 @@ pub(super) struct Tiles<'a, const N: usize> {
 ///
 /// # Panics
 /// If a plane does not lie in its slice.
-pub(super) fn transform<T: Matrix<N, M>, const N: usize, const M: usize>(
-    _: T,
-    tiles: &Tiles<'_, N>,
-    to: &mut [f32],
+pub(super) fn transform<A: Matrix<N, M>, T: Real, const N: usize, const M: usize>(
+    _: A,
+    tiles: &Tiles<'_, T, N>,
+    to: &mut [T],
     pitch: usize,
 ) {
-    Arch::new().dispatch(Transform { tiles, to, pitch, matrix: PhantomData::<T> });
+    Arch::new().dispatch(Transform { tiles, to, pitch, matrix: PhantomData::<A> });
 }
 
-struct Transform<'a, T, const N: usize, const M: usize> {
-    tiles: &'a Tiles<'a, N>,
-    to: &'a mut [f32],
+struct Transform<'a, A, T, const N: usize, const M: usize> {
+    tiles: &'a Tiles<'a, T, N>,
+    to: &'a mut [T],
     pitch: usize,
-    matrix: PhantomData<T>,
+    matrix: PhantomData<A>,
 }
 
-impl<T: Matrix<N, M>, const N: usize, const M: usize> WithSimd for Transform<'_, T, N, M> {
+impl<A: Matrix<N, M>, T: Real, const N: usize, const M: usize> WithSimd for Transform<'_, A, T, N, M> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { tiles: &Tiles { values, ref begin, count }, to, pitch, .. } = self;
-        let whole = count - count % S::F32_LANES;
-        for at in (0..whole).step_by(S::F32_LANES) {
-            piece::<S, T, N, M>(
+        let whole = count - count % T::lanes::<S>();
+        for at in (0..whole).step_by(T::lanes::<S>()) {
+            piece::<S, A, T, N, M>(
                 simd,
                 #[inline(always)]
-                |row, column| S::as_simd_f32s(&values[begin[row][column] + at..][..S::F32_LANES]).0[0],
+                |row, column| T::load(simd, &values[begin[row][column] + at..]),
                 #[inline(always)]
-                |plane, made| S::as_mut_simd_f32s(&mut to[plane * pitch + at..][..S::F32_LANES]).0[0] = made,
+                |plane, made| T::store(simd, &mut to[plane * pitch + at..][..T::lanes::<S>()], made),
             );
         }
         let rest = count - whole;
         if rest > 0 {
-            piece::<S, T, N, M>(
+            piece::<S, A, T, N, M>(
                 simd,
                 #[inline(always)]
-                |row, column| simd.partial_load_f32s(&values[begin[row][column] + whole..][..rest]),
+                |row, column| T::load_part(simd, &values[begin[row][column] + whole..][..rest]),
                 #[inline(always)]
-                |plane, made| simd.partial_store_f32s(&mut to[plane * pitch + whole..][..rest], made),
+                |plane, made| T::store(simd, &mut to[plane * pitch + whole..][..rest], made),
             );
         }
     }
@@ -126,27 +129,27 @@ impl<T: Matrix<N, M>, const N: usize, const M: usize> WithSimd for Transform<'_,
 
 /// A register of tiles.
 #[inline(always)]
-fn piece<S: Simd, T: Matrix<N, M>, const N: usize, const M: usize>(
+fn piece<S: Simd, A: Matrix<N, M>, T: Real, const N: usize, const M: usize>(
     simd: S,
-    load: impl Fn(usize, usize) -> S::f32s,
-    mut store: impl FnMut(usize, S::f32s),
+    load: impl Fn(usize, usize) -> T::Register<S>,
+    mut store: impl FnMut(usize, T::Register<S>),
 ) {
     // Loops instead of `array::map`, which is not always inlined and would lose the registers.
-    let zero = simd.splat_f32s(0.0);
+    let zero = T::of(0.0).splat(simd);
     let mut columns = [[zero; M]; N];
     for (column, made) in columns.iter_mut().enumerate() {
         let mut values = [zero; N];
         for (row, value) in values.iter_mut().enumerate() {
             *value = load(row, column);
         }
-        *made = T::times(simd, values);
+        *made = A::times::<S, T>(simd, values);
     }
     for row in 0..M {
         let mut values = [zero; N];
         for (value, made) in values.iter_mut().zip(&columns) {
             *value = made[row];
         }
-        for (column, made) in T::times(simd, values).into_iter().enumerate() {
+        for (column, made) in A::times::<S, T>(simd, values).into_iter().enumerate() {
             store(row * M + column, made);
         }
     }

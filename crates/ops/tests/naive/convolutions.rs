@@ -2,7 +2,7 @@
 
 use kindling_ops::{Convolution, Places, dense, depthwise};
 
-use super::{Ground, ROUNDING, close_within, random, rng, vec};
+use super::{Ground, close_within, random, rng, vec};
 
 /// A convolution with its shapes.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +132,7 @@ impl Naive {
 
 /// A convolution and its gradients.
 pub(crate) fn check_convolution(ground: &Ground, case: &Case, number: u64) {
-    check_convolution_within(ROUNDING, ground, case, number);
+    check_convolution_within(ground.rounding(), ground, case, number);
 }
 
 /// The same, for devices whose results may be further from the naive ones: by this share of the largest of them.

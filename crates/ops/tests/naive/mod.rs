@@ -7,7 +7,7 @@ pub(crate) mod norm;
 pub(crate) mod state;
 pub(crate) mod unread;
 
-use burn::tensor::{Device, FloatDType, Tensor, TensorData};
+use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use kindling_random::{Purpose, Rng};
 use rand::RngExt;
 
@@ -77,9 +77,15 @@ impl Ground {
         self.tensor(&turned, [batch, height, width, channels]).cast(self.format).permute([0, 3, 1, 2])
     }
 
-    /// A tensor of these values.
+    /// A tensor of these values: float32, as weights are, or float64 beside maps of it.
     pub(crate) fn tensor<const D: usize>(&self, values: &[f32], shape: [usize; D]) -> Tensor<D> {
-        Tensor::from_data(TensorData::new(values.to_vec(), shape), &self.device)
+        let tensor = Tensor::<D>::from_data(TensorData::new(values.to_vec(), shape), &self.device);
+        if self.format == FloatDType::F64 { tensor.cast(FloatDType::F64) } else { tensor }
+    }
+
+    /// How far results may be from the naive ones, as a share of the largest of these.
+    pub(crate) fn rounding(&self) -> f64 {
+        rounding(self.format.into())
     }
 }
 
@@ -100,25 +106,37 @@ pub(crate) fn random(rng: &mut Rng, count: usize) -> Vec<f32> {
     (0..count).map(|_| rng.random::<f32>() * 4.0 - 2.0).collect()
 }
 
-/// The values of a tensor, row-major.
-pub(crate) fn vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().try_to_vec::<f32>().expect("float32")
+/// What was computed: the numbers of a tensor, row-major, and how far they may be from the naive ones.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) numbers: Vec<f64>,
+    rounding: f64,
 }
 
-/// How far numbers may be from the naive ones, as a share of the largest of these.
-pub(crate) const ROUNDING: f64 = 2e-5;
+/// The numbers of a tensor of float32 or float64.
+pub(crate) fn vec<const D: usize>(tensor: Tensor<D>) -> Found {
+    let dtype = tensor.dtype();
+    assert!(matches!(dtype, DType::F32 | DType::F64), "{dtype:?} is rounded before it is compared");
+    let numbers = tensor.into_data().convert::<f64>().try_to_vec::<f64>().expect("float64");
+    Found { numbers, rounding: rounding(dtype) }
+}
 
-/// Compares with the naive numbers, to [`ROUNDING`].
-pub(crate) fn close(what: &str, found: &[f32], expected: &[f64]) {
-    close_within(ROUNDING, what, found, expected);
+/// How far numbers of a format may be from the naive ones, as a share of the largest of these.
+fn rounding(dtype: DType) -> f64 {
+    if dtype == DType::F64 { 1e-12 } else { 2e-5 }
+}
+
+/// Compares with the naive numbers, to the rounding of their format.
+pub(crate) fn close(what: &str, found: &Found, expected: &[f64]) {
+    close_within(found.rounding, what, found, expected);
 }
 
 /// Compares with the naive numbers, to a share of the largest of them.
-pub(crate) fn close_within(limit: f64, what: &str, found: &[f32], expected: &[f64]) {
-    assert_eq!(found.len(), expected.len(), "{what}");
+pub(crate) fn close_within(limit: f64, what: &str, found: &Found, expected: &[f64]) {
+    assert_eq!(found.numbers.len(), expected.len(), "{what}");
     let scale = expected.iter().fold(1e-6f64, |largest, value| largest.max(value.abs()));
-    for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
-        let error = (f64::from(*found) - expected).abs() / scale;
+    for (index, (found, expected)) in found.numbers.iter().zip(expected).enumerate() {
+        let error = (found - expected).abs() / scale;
         assert!(error < limit, "{what}[{index}]: {found} for {expected}");
     }
 }

@@ -1,0 +1,231 @@
+//! The numbers that kernels compute with.
+//!
+//! Float32 for maps of float32 and of the half formats; float64 for maps of float64, which nobody trains with: so the strict tests
+//! of gradients go through the very kernels that users run.
+
+use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
+
+use burn::tensor::{DType, Element};
+use bytemuck::Pod;
+use pulp::Simd;
+
+/// A number, and the registers that hold several.
+pub(super) trait Real:
+    Element
+    + Pod
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+{
+    /// The format of weights, statistics and sums over maps.
+    const DTYPE: DType;
+
+    /// The nearest number.
+    fn of(value: f64) -> Self;
+    fn wide(self) -> f64;
+    fn is_nan(self) -> bool;
+    fn clamp(self, least: Self, most: Self) -> Self;
+    /// The exponential function. Beyond +-87 the result stays finite and positive.
+    fn exp(self) -> Self;
+    fn tanh(self) -> Self;
+
+    type Register<S: Simd>: Copy;
+    /// Numbers in a register.
+    fn lanes<S: Simd>() -> usize;
+    fn splat<S: Simd>(self, simd: S) -> Self::Register<S>;
+    /// The first [`Real::lanes`] numbers; there must be as many.
+    fn load<S: Simd>(simd: S, from: &[Self]) -> Self::Register<S>;
+    /// Fewer than [`Real::lanes`] numbers, and zeros behind them.
+    fn load_part<S: Simd>(simd: S, from: &[Self]) -> Self::Register<S>;
+    /// Writes as many as there is room for.
+    fn store<S: Simd>(simd: S, to: &mut [Self], register: Self::Register<S>);
+    fn sum<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
+    fn difference<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
+    fn product<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
+    /// `a * b + c`, rounded once.
+    fn mul_add<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>, c: Self::Register<S>)
+    -> Self::Register<S>;
+    fn negative<S: Simd>(simd: S, a: Self::Register<S>) -> Self::Register<S>;
+    /// The sum of a register's numbers.
+    fn sum_of<S: Simd>(simd: S, a: Self::Register<S>) -> Self;
+}
+
+/// What both types have under names of their own in [`Simd`].
+macro_rules! registers {
+    ($number:ident, $register:ident, $lanes:ident, $splat:ident, $from:ident, $from_mut:ident, $load:ident, $store:ident,
+     $add:ident, $sub:ident, $mul:ident, $mul_add:ident, $neg:ident, $sum:ident) => {
+        type Register<S: Simd> = S::$register;
+
+        #[inline(always)]
+        fn lanes<S: Simd>() -> usize {
+            S::$lanes
+        }
+        #[inline(always)]
+        fn splat<S: Simd>(self, simd: S) -> S::$register {
+            simd.$splat(self)
+        }
+        #[inline(always)]
+        fn load<S: Simd>(_: S, from: &[Self]) -> S::$register {
+            S::$from(&from[..S::$lanes]).0[0]
+        }
+        #[inline(always)]
+        fn load_part<S: Simd>(simd: S, from: &[Self]) -> S::$register {
+            simd.$load(from)
+        }
+        #[inline(always)]
+        fn store<S: Simd>(simd: S, to: &mut [Self], register: S::$register) {
+            match S::$from_mut(to).0 {
+                [to] => *to = register,
+                _ => simd.$store(to, register),
+            }
+        }
+        #[inline(always)]
+        fn sum<S: Simd>(simd: S, a: S::$register, b: S::$register) -> S::$register {
+            simd.$add(a, b)
+        }
+        #[inline(always)]
+        fn difference<S: Simd>(simd: S, a: S::$register, b: S::$register) -> S::$register {
+            simd.$sub(a, b)
+        }
+        #[inline(always)]
+        fn product<S: Simd>(simd: S, a: S::$register, b: S::$register) -> S::$register {
+            simd.$mul(a, b)
+        }
+        #[inline(always)]
+        fn mul_add<S: Simd>(simd: S, a: S::$register, b: S::$register, c: S::$register) -> S::$register {
+            simd.$mul_add(a, b, c)
+        }
+        #[inline(always)]
+        fn negative<S: Simd>(simd: S, a: S::$register) -> S::$register {
+            simd.$neg(a)
+        }
+        #[inline(always)]
+        fn sum_of<S: Simd>(simd: S, a: S::$register) -> Self {
+            simd.$sum(a)
+        }
+    };
+}
+
+impl Real for f32 {
+    const DTYPE: DType = DType::F32;
+
+    #[inline(always)]
+    fn of(value: f64) -> Self {
+        value as Self
+    }
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        self.into()
+    }
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        self.is_nan()
+    }
+    #[inline(always)]
+    fn clamp(self, least: Self, most: Self) -> Self {
+        self.clamp(least, most)
+    }
+    #[inline(always)]
+    fn exp(self) -> Self {
+        exp(self)
+    }
+    #[inline(always)]
+    fn tanh(self) -> Self {
+        // 2 sigmoid(2x) - 1 loses the small ones; tanh(x) = (1 - e) / (1 + e) with e = exp(-2 |x|) does not above 0.1.
+        let e = exp(-2.0 * self.abs());
+        let large = (1.0 - e) / (1.0 + e);
+        let square = self * self;
+        let small = self.abs() * (1.0 - square * (1.0 / 3.0 - square * (2.0 / 15.0 - square * (17.0 / 315.0))));
+        (if square < 0.01 { small } else { large }).copysign(self)
+    }
+
+    registers!(
+        f32,
+        f32s,
+        F32_LANES,
+        splat_f32s,
+        as_simd_f32s,
+        as_mut_simd_f32s,
+        partial_load_f32s,
+        partial_store_f32s,
+        add_f32s,
+        sub_f32s,
+        mul_f32s,
+        mul_add_f32s,
+        neg_f32s,
+        reduce_sum_f32s
+    );
+}
+
+impl Real for f64 {
+    const DTYPE: DType = DType::F64;
+
+    #[inline(always)]
+    fn of(value: f64) -> Self {
+        value
+    }
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        self.is_nan()
+    }
+    #[inline(always)]
+    fn clamp(self, least: Self, most: Self) -> Self {
+        self.clamp(least, most)
+    }
+    #[inline(always)]
+    fn exp(self) -> Self {
+        self.clamp(-87.0, 87.0).exp()
+    }
+    #[inline(always)]
+    fn tanh(self) -> Self {
+        self.tanh()
+    }
+
+    registers!(
+        f64,
+        f64s,
+        F64_LANES,
+        splat_f64s,
+        as_simd_f64s,
+        as_mut_simd_f64s,
+        partial_load_f64s,
+        partial_store_f64s,
+        add_f64s,
+        sub_f64s,
+        mul_f64s,
+        mul_add_f64s,
+        neg_f64s,
+        reduce_sum_f64s
+    );
+}
+
+/// The exponential function to two units in the last place, in arithmetic that compiles to vectors.
+///
+/// `exp(x) = 2^n exp(r)` with `n` the nearest integer to `x / ln 2`; `exp(r)` is its Taylor polynomial, whose next term
+/// is below 1e-8 for `|r| <= ln 2 / 2`. Beyond +-87 the result stays finite and positive.
+#[inline(always)]
+fn exp(x: f32) -> f32 {
+    // ln 2 in two parts, so that n times the first is exact.
+    const LN_2_HIGH: f32 = 0.693_359_4;
+    const LN_2_LOW: f32 = -2.121_944_4e-4;
+    let x = x.clamp(-87.0, 87.0);
+    // A float32 of this size has no places behind the point, so adding rounds; and its last digits are n + 127, the exponent of
+    // 2^n. Converting to an integer would be done lane by lane.
+    const ROUNDING: f32 = 12_582_912.0 + 127.0;
+    let rounded = x * std::f32::consts::LOG2_E + ROUNDING;
+    let n = rounded - ROUNDING;
+    let r = x - n * LN_2_HIGH - n * LN_2_LOW;
+    let mut polynomial = 1.0 / 5040.0;
+    for factor in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+        polynomial = polynomial * r + factor;
+    }
+    polynomial * f32::from_bits(rounded.to_bits() << 23)
+}
