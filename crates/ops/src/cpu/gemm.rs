@@ -6,7 +6,7 @@ use super::real::Real;
 
 /// A matrix in a slice: element (row, column) lies at `row * strides[0] + column * strides[1]`.
 #[derive(Clone, Copy)]
-pub(super) struct Matrix<'a, T> {
+pub(crate) struct Matrix<'a, T> {
     values: &'a [T],
     shape: [usize; 2],
     strides: [usize; 2],
@@ -14,16 +14,16 @@ pub(super) struct Matrix<'a, T> {
 
 impl<'a, T> Matrix<'a, T> {
     /// Rows one behind the other.
-    pub(super) fn of(values: &'a [T], rows: usize, columns: usize) -> Self {
+    pub(crate) fn of(values: &'a [T], rows: usize, columns: usize) -> Self {
         Self::of_rows(values, rows, columns, columns)
     }
 
     /// Rows that begin `stride` elements apart.
-    pub(super) fn of_rows(values: &'a [T], rows: usize, columns: usize, stride: usize) -> Self {
+    pub(crate) fn of_rows(values: &'a [T], rows: usize, columns: usize, stride: usize) -> Self {
         Self { values, shape: [rows, columns], strides: [stride, 1] }
     }
 
-    pub(super) fn transposed(self) -> Self {
+    pub(crate) fn transposed(self) -> Self {
         let ([rows, columns], [down, right]) = (self.shape, self.strides);
         Self { shape: [columns, rows], strides: [right, down], ..self }
     }
@@ -31,14 +31,14 @@ impl<'a, T> Matrix<'a, T> {
 
 /// Whether a product may use all threads; otherwise it uses the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Threads {
+pub(crate) enum Threads {
     All,
     One,
 }
 
 /// What becomes of the target of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     Replace,
     Add,
 }
@@ -48,7 +48,7 @@ pub(super) enum Mode {
 ///
 /// # Panics
 /// If shapes do not agree or a matrix does not lie in its slice.
-pub(super) fn multiply<T: Real>(
+pub(crate) fn multiply<T: Real>(
     target: &mut [T],
     stride: usize,
     mode: Mode,

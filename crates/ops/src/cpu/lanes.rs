@@ -3,17 +3,17 @@
 use super::real::Real;
 
 /// Elements a loop handles together.
-pub(super) const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 /// Runs a closure compiled for the widest vector instructions of this processor. The closure and what it calls must be
 /// inlined into it, or they keep the instructions of the build.
 #[inline(always)]
-pub(super) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(work)
 }
 
 /// The elements in turn to one slice and to the other, as far as there is room.
-pub(super) fn deal<T: Real>(values: &[T], first: &mut [T], second: &mut [T]) {
+pub(crate) fn deal<T: Real>(values: &[T], first: &mut [T], second: &mut [T]) {
     vectorised(
         #[inline(always)]
         || {
@@ -29,7 +29,7 @@ pub(super) fn deal<T: Real>(values: &[T], first: &mut [T], second: &mut [T]) {
 }
 
 /// The elements of one slice and of the other in turn: what [`deal`] undoes. What has no room is left out.
-pub(super) fn interleave<T: Real>(first: &[T], second: &[T], values: &mut [T]) {
+pub(crate) fn interleave<T: Real>(first: &[T], second: &[T], values: &mut [T]) {
     vectorised(
         #[inline(always)]
         || {
@@ -46,7 +46,7 @@ pub(super) fn interleave<T: Real>(first: &[T], second: &[T], values: &mut [T]) {
 
 /// Adds up a function of each element: in its own format within blocks, in float64 between them.
 #[inline(always)]
-pub(super) fn sum<T: Real>(values: &[T], term: impl Fn(T) -> T) -> f64 {
+pub(crate) fn sum<T: Real>(values: &[T], term: impl Fn(T) -> T) -> f64 {
     const BLOCK: usize = 64 * LANES;
     let mut total = 0.0f64;
     for block in values.chunks(BLOCK) {
@@ -65,7 +65,7 @@ pub(super) fn sum<T: Real>(values: &[T], term: impl Fn(T) -> T) -> f64 {
 
 /// Adds up two functions of pairs of elements, as [`sum`] does.
 #[inline(always)]
-pub(super) fn sum_pairs<T: Real>(a: &[T], b: &[T], terms: impl Fn(T, T) -> (T, T)) -> (f64, f64) {
+pub(crate) fn sum_pairs<T: Real>(a: &[T], b: &[T], terms: impl Fn(T, T) -> (T, T)) -> (f64, f64) {
     const BLOCK: usize = 64 * LANES;
     let mut totals = (0.0f64, 0.0f64);
     for (block_a, block_b) in a.chunks(BLOCK).zip(b.chunks(BLOCK)) {
@@ -91,7 +91,7 @@ pub(super) fn sum_pairs<T: Real>(a: &[T], b: &[T], terms: impl Fn(T, T) -> (T, T
 
 /// Replaces each element of `b` by a function of it and its neighbour in `a`, and adds up three more, as [`sum`] does.
 #[inline(always)]
-pub(super) fn replace_and_sum<T: Real>(a: &[T], b: &mut [T], terms: impl Fn(T, T) -> (T, [T; 3])) -> [f64; 3] {
+pub(crate) fn replace_and_sum<T: Real>(a: &[T], b: &mut [T], terms: impl Fn(T, T) -> (T, [T; 3])) -> [f64; 3] {
     const BLOCK: usize = 64 * LANES;
     let mut totals = [0.0f64; 3];
     for (block_a, block_b) in a.chunks(BLOCK).zip(b.chunks_mut(BLOCK)) {

@@ -10,7 +10,7 @@ use bytemuck::Pod;
 use pulp::Simd;
 
 /// A number, and the registers that hold several.
-pub(super) trait Real:
+pub(crate) trait Real:
     Element
     + Pod
     + PartialOrd

@@ -17,7 +17,7 @@ use super::real::Real;
 const PIECE: usize = 1 << 15;
 
 /// The elements of a tensor in row-major order: the tensor's own where they are such numbers and lie so.
-pub(super) enum Values<T> {
+pub(crate) enum Values<T> {
     Own(FlexTensor),
     Made(Vec<T>),
 }
@@ -35,7 +35,7 @@ impl<T: Real> std::ops::Deref for Values<T> {
 }
 
 /// Numbers that tensors of several formats are read as and rounded to.
-pub(super) trait Stored: Real {
+pub(crate) trait Stored: Real {
     /// The elements of a contiguous tensor of another format.
     fn read(tensor: &FlexTensor) -> Vec<Self>;
     /// The data of a tensor of a format.
@@ -86,16 +86,16 @@ macro_rules! computed_in {
         }
     };
 }
-pub(super) use computed_in;
+pub(crate) use computed_in;
 
 /// The elements of a tensor that [`crate::serves`].
-pub(super) fn values<T: Stored>(tensor: &FlexTensor) -> Values<T> {
+pub(crate) fn values<T: Stored>(tensor: &FlexTensor) -> Values<T> {
     let tensor = if is_slice(tensor) { tensor.clone() } else { tensor.to_contiguous() };
     if tensor.dtype() == T::DTYPE { Values::Own(tensor) } else { Values::Made(T::read(&tensor)) }
 }
 
 /// The same to write to: the tensor's own memory if nobody else refers to it.
-pub(super) fn owned<T: Stored>(tensor: FlexTensor) -> Vec<T> {
+pub(crate) fn owned<T: Stored>(tensor: FlexTensor) -> Vec<T> {
     if tensor.dtype() == T::DTYPE {
         // Data of a format is a vector of its numbers.
         tensor.into_data().try_into_vec().unwrap_or_default()
@@ -114,12 +114,12 @@ fn is_slice(tensor: &FlexTensor) -> bool {
 }
 
 /// A tensor of a format and a shape.
-pub(super) fn tensor<T: Stored, const D: usize>(values: Vec<T>, shape: [usize; D], dtype: DType) -> FlexTensor {
+pub(crate) fn tensor<T: Stored, const D: usize>(values: Vec<T>, shape: [usize; D], dtype: DType) -> FlexTensor {
     FlexTensor::from_data(T::round(values, shape, dtype))
 }
 
 /// The shape of a map.
-pub(super) fn dims(x: &FlexTensor) -> [usize; 4] {
+pub(crate) fn dims(x: &FlexTensor) -> [usize; 4] {
     x.shape().dims()
 }
 

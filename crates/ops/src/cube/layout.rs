@@ -5,8 +5,9 @@
 //! CUDA pads rows and slices leave gaps, so a map's strides do not follow from its shape. Memory and the strides that
 //! describe it stay together: only [`relaid`] sets strides, and it takes the tensor whose memory they describe.
 
-use burn::tensor::{DType, Shape};
-use burn_cubecl::cubecl;
+use burn::backend::ops::FloatTensorOps;
+use burn::tensor::{DType, FloatDType, Shape};
+use burn_cubecl::{CubeBackend, cubecl};
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::ops::{permute_nchw_to_nhwc, permute_nhwc_to_nchw};
@@ -17,12 +18,12 @@ use cubecl::zspace::metadata::Metadata;
 use cubecl::zspace::{Shape as Sizes, Strides};
 
 /// Units of a cube.
-pub(super) const UNITS: u32 = 256;
+pub(crate) const UNITS: u32 = 256;
 /// Channels that a unit takes at a time, at most.
 const WIDTH: usize = 4;
 
 /// The element type of a format that [`crate::serves`].
-pub(super) fn element(dtype: DType) -> ElemType {
+pub(crate) fn element(dtype: DType) -> ElemType {
     match dtype {
         DType::F16 => half::f16::elem_type_native(),
         DType::BF16 => half::bf16::elem_type_native(),
@@ -31,25 +32,30 @@ pub(super) fn element(dtype: DType) -> ElemType {
 }
 
 /// A new map with channels last and nothing between the pixels.
-pub(super) fn empty_map(like: &CubeTensor, [batch, channels, height, width]: [usize; 4], dtype: DType) -> CubeTensor {
+pub(crate) fn empty_map(like: &CubeTensor, [batch, channels, height, width]: [usize; 4], dtype: DType) -> CubeTensor {
     permute_nhwc_to_nchw(empty(like, [batch, height, width, channels], dtype))
 }
 
 /// A new row-major tensor.
-pub(super) fn empty<const D: usize>(like: &CubeTensor, shape: [usize; D], dtype: DType) -> CubeTensor {
+pub(crate) fn empty<const D: usize>(like: &CubeTensor, shape: [usize; D], dtype: DType) -> CubeTensor {
     empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), Shape::new(shape), dtype)
 }
 
-/// A tensor without elements, for a gradient that nobody wants.
-pub(super) fn nothing(like: &CubeTensor) -> CubeTensor {
-    empty(like, [0], DType::F32)
+/// A tensor in another format.
+pub(crate) fn cast(x: CubeTensor, dtype: DType) -> CubeTensor {
+    let format = match dtype {
+        DType::F16 => FloatDType::F16,
+        DType::BF16 => FloatDType::BF16,
+        _ => FloatDType::F32,
+    };
+    if x.dtype == dtype { x } else { CubeBackend::float_cast(x, format) }
 }
 
 /// The same memory under another shape and other strides, in elements.
 ///
 /// # Panics
 /// If that reaches beyond what the tensor may read.
-pub(super) fn relaid<const D: usize>(mut tensor: CubeTensor, shape: [usize; D], strides: [usize; D]) -> CubeTensor {
+pub(crate) fn relaid<const D: usize>(mut tensor: CubeTensor, shape: [usize; D], strides: [usize; D]) -> CubeTensor {
     let last: usize = shape.iter().zip(&strides).map(|(size, stride)| size.saturating_sub(1) * stride).sum();
     let elements = if shape.contains(&0) { 0 } else { last + 1 };
     let bytes = tensor.handle.size_in_used();
@@ -63,23 +69,23 @@ pub(super) fn relaid<const D: usize>(mut tensor: CubeTensor, shape: [usize; D], 
 }
 
 /// The shape of a map.
-pub(super) fn dims(x: &CubeTensor) -> [usize; 4] {
+pub(crate) fn dims(x: &CubeTensor) -> [usize; 4] {
     x.meta.shape().dims()
 }
 
 /// A map with its pixels in one row: `[samples, channels, pixels]`.
 #[derive(Clone)]
-pub(super) struct Flat {
-    pub(super) tensor: CubeTensor,
-    pub(super) samples: usize,
-    pub(super) channels: usize,
-    pub(super) pixels: usize,
+pub(crate) struct Flat {
+    pub(crate) tensor: CubeTensor,
+    pub(crate) samples: usize,
+    pub(crate) channels: usize,
+    pub(crate) pixels: usize,
     strides: [usize; 3],
 }
 
 impl Flat {
     /// The map as it lies, or a copy with channels last where the pixels of its rows are not one row.
-    pub(super) fn of(x: CubeTensor) -> Self {
+    pub(crate) fn of(x: CubeTensor) -> Self {
         let [samples, channels, height, width] = dims(&x);
         let strides = x.meta.strides();
         let (of_sample, of_channel, of_row, of_pixel) = (strides[0], strides[1], strides[2], strides[3]);
@@ -109,7 +115,7 @@ impl Flat {
     }
 
     /// As a matrix with a row for each pixel: the map as it lies, or a copy where its pixels are not the rows of one.
-    pub(super) fn into_matrix(self) -> CubeTensor {
+    pub(crate) fn into_matrix(self) -> CubeTensor {
         let flat = if self.is_matrix() { self } else { Self::of(turned(self.tensor)) };
         let (rows, row) = (flat.samples * flat.pixels, flat.row());
         relaid(flat.tensor, [rows, flat.channels], [row, 1])
@@ -133,17 +139,17 @@ impl Flat {
     }
 
     /// As a kernel's argument of three axes.
-    pub(super) fn arg(&self) -> TensorArg {
+    pub(crate) fn arg(&self) -> TensorArg {
         self.binding().into_tensor_arg()
     }
 
     /// The same to write over what is read as the argument at this place: each unit writes what it alone has read.
-    pub(super) fn written_over(&self, place: usize) -> TensorArg {
+    pub(crate) fn written_over(&self, place: usize) -> TensorArg {
         self.binding().into_alias(place)
     }
 
     /// Whether nobody else refers to the map, and each of its elements has a place of its own.
-    pub(super) fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.tensor.can_mut() && self.tensor.is_nonoverlapping()
     }
 
@@ -156,7 +162,7 @@ impl Flat {
 }
 
 /// How many channels a unit takes at a time, for maps of the same channels.
-pub(super) fn width_of(maps: &[&Flat]) -> usize {
+pub(crate) fn width_of(maps: &[&Flat]) -> usize {
     let mut width = WIDTH;
     while width > 1 && !maps.iter().all(|map| map.takes(width)) {
         width /= 2;
@@ -165,7 +171,7 @@ pub(super) fn width_of(maps: &[&Flat]) -> usize {
 }
 
 /// The same for maps with rows and columns.
-pub(super) fn width_of_maps(maps: &[&CubeTensor]) -> usize {
+pub(crate) fn width_of_maps(maps: &[&CubeTensor]) -> usize {
     let takes = |map: &CubeTensor, width: usize| {
         let strides = map.meta.strides();
         takes(map, width, strides[1], [strides[0], strides[2], strides[3]])
@@ -190,7 +196,7 @@ fn takes<const D: usize>(map: &CubeTensor, width: usize, of_channel: usize, othe
 
 /// A map to be read together with `x`: as it lies, or a copy with channels last where `x` lies so and this one plane by
 /// plane, which Burn's fused operations may make. Reading it across would cost more than the copy.
-pub(super) fn alongside(map: CubeTensor, x: &CubeTensor) -> CubeTensor {
+pub(crate) fn alongside(map: CubeTensor, x: &CubeTensor) -> CubeTensor {
     let [.., height, width] = dims(&map);
     let strides = map.meta.strides();
     let planes = strides[1] > 1 && strides[3] <= 1 && height * width > 1;
@@ -203,27 +209,27 @@ fn turned(map: CubeTensor) -> CubeTensor {
 }
 
 /// The address type for these tensors.
-pub(super) fn addresses(tensors: &[&CubeTensor]) -> AddressType {
+pub(crate) fn addresses(tensors: &[&CubeTensor]) -> AddressType {
     tensors.iter().map(|tensor| tensor.required_address_type()).max().unwrap_or_default()
 }
 
 /// How the channels and pixels of a map are spread: a cube has some lanes of channels and rows of pixels, and each of its
 /// units takes `each` pixels, a cube's rows apart.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spread {
+pub(crate) struct Spread {
     lanes: u32,
     rows: u32,
     /// Pixels of a unit.
-    pub(super) each: u32,
+    pub(crate) each: u32,
     /// Cubes beside each other over the channels.
-    pub(super) over_channels: u32,
+    pub(crate) over_channels: u32,
     /// Cubes over the pixels.
-    pub(super) over_pixels: u32,
+    pub(crate) over_pixels: u32,
 }
 
 impl Spread {
     /// For `channels` taken `width` at a time, and at most `each` pixels a unit.
-    pub(super) fn of(channels: usize, width: usize, pixels: usize, each: usize) -> Self {
+    pub(crate) fn of(channels: usize, width: usize, pixels: usize, each: usize) -> Self {
         let vectors = (channels / width) as u32;
         // Few sizes of cubes, since each is compiled by itself: the widest that leaves few lanes without work.
         let idle = |lanes: u32| vectors.next_multiple_of(lanes) - vectors;
@@ -237,30 +243,30 @@ impl Spread {
         Self { lanes, rows, each, over_channels: vectors.div_ceil(lanes), over_pixels }
     }
 
-    pub(super) fn dim(&self) -> CubeDim {
+    pub(crate) fn dim(&self) -> CubeDim {
         CubeDim::new_2d(self.lanes, self.rows)
     }
 
     /// The cubes for so many samples.
-    pub(super) fn count(&self, samples: usize) -> CubeCount {
+    pub(crate) fn count(&self, samples: usize) -> CubeCount {
         CubeCount::Static(self.over_channels, self.over_pixels, samples as u32)
     }
 }
 
 /// Normalisation groups, even ones with the larger first.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Groups {
+pub(crate) struct Groups {
     /// How many there are.
-    pub(super) count: usize,
+    pub(crate) count: usize,
     /// Samples of a smaller one.
-    pub(super) size: u32,
+    pub(crate) size: u32,
     /// How many have one sample more.
-    pub(super) larger: u32,
+    pub(crate) larger: u32,
 }
 
 impl Groups {
     /// The caller has asked [`crate::serves_groups`].
-    pub(super) fn of(sizes: &[usize]) -> Self {
+    pub(crate) fn of(sizes: &[usize]) -> Self {
         let size = sizes.last().copied().unwrap_or(1);
         let larger = sizes.iter().filter(|of| **of > size).count();
         Self { count: sizes.len(), size: size as u32, larger: larger as u32 }

@@ -3,33 +3,33 @@
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
-use super::functions::{derivative, value};
+use crate::activation::cube::{derivative, value};
 use super::layout::UNITS;
 use crate::activation::Activation;
 
 /// What is applied to a map while it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Read {
+pub(crate) struct Read {
     /// Normalisation, scale and shift; nothing of them for a whole map.
-    pub(super) norm: bool,
-    pub(super) activation: Activation,
+    pub(crate) norm: bool,
+    pub(crate) activation: Activation,
     /// A factor for each plane.
-    pub(super) gated: bool,
+    pub(crate) gated: bool,
 }
 
 impl Read {
     /// A map as it is.
-    pub(super) const WHOLE: Self = Self { norm: false, activation: Activation::Identity, gated: false };
+    pub(crate) const WHOLE: Self = Self { norm: false, activation: Activation::Identity, gated: false };
 }
 
 /// The numbers of some channels of a sample.
 #[derive(CubeType, Clone, Copy)]
-pub(super) struct Numbers<N: Size> {
-    pub(super) mean: Vector<f32, N>,
+pub(crate) struct Numbers<N: Size> {
+    pub(crate) mean: Vector<f32, N>,
     /// One over the standard deviation.
-    pub(super) inverse: Vector<f32, N>,
+    pub(crate) inverse: Vector<f32, N>,
     /// The same times the normalisation's scale.
-    pub(super) scale: Vector<f32, N>,
+    pub(crate) scale: Vector<f32, N>,
     shift: Vector<f32, N>,
     gate: Vector<f32, N>,
 }
@@ -37,7 +37,7 @@ pub(super) struct Numbers<N: Size> {
 /// Where the numbers of a map are: a scale and a shift for each channel, means and variances `[2, groups, channels]`, a
 /// factor for each plane. A kernel that needs none of some is given any tensor in their place and does not look at it.
 #[cube]
-pub(super) fn numbers<N: Size>(
+pub(crate) fn numbers<N: Size>(
     weight: &Tensor<Vector<f32, N>>,
     bias: &Tensor<Vector<f32, N>>,
     statistics: &Tensor<Vector<f32, N>>,
@@ -67,20 +67,20 @@ pub(super) fn numbers<N: Size>(
 
 /// The normalised value, before the activation.
 #[cube]
-pub(super) fn normal<N: Size>(x: Vector<f32, N>, of: &Numbers<N>, #[comptime] read: Read) -> Vector<f32, N> {
+pub(crate) fn normal<N: Size>(x: Vector<f32, N>, of: &Numbers<N>, #[comptime] read: Read) -> Vector<f32, N> {
     if comptime!(read.norm) { (x - of.mean) * of.scale + of.shift } else { x }
 }
 
 /// What is read of `x`.
 #[cube]
-pub(super) fn reading<N: Size>(x: Vector<f32, N>, of: &Numbers<N>, #[comptime] read: Read) -> Vector<f32, N> {
+pub(crate) fn reading<N: Size>(x: Vector<f32, N>, of: &Numbers<N>, #[comptime] read: Read) -> Vector<f32, N> {
     let y = value::<N>(normal::<N>(x, of, read), comptime!(read.activation));
     if comptime!(read.gated) { y * of.gate } else { y }
 }
 
 /// The gradient of the normalised value, from that of what was read.
 #[cube]
-pub(super) fn of_normal<N: Size>(
+pub(crate) fn of_normal<N: Size>(
     x: Vector<f32, N>,
     dy: Vector<f32, N>,
     of: &Numbers<N>,
@@ -92,7 +92,7 @@ pub(super) fn of_normal<N: Size>(
 
 /// The group of a sample, where the first `larger` groups have `size + 1` samples and the others `size`.
 #[cube]
-pub(super) fn group_of(sample: u32, size: u32, larger: u32) -> usize {
+pub(crate) fn group_of(sample: u32, size: u32, larger: u32) -> usize {
     let boundary = larger * (size + 1);
     let mut group = sample / (size + 1);
     if sample >= boundary {
@@ -103,14 +103,14 @@ pub(super) fn group_of(sample: u32, size: u32, larger: u32) -> usize {
 
 /// The sum of what the rows of a cube have, the same for all units of a lane. All units must come here.
 #[cube]
-pub(super) fn over_rows<N: Size>(mine: Vector<f32, N>) -> Vector<f32, N> {
+pub(crate) fn over_rows<N: Size>(mine: Vector<f32, N>) -> Vector<f32, N> {
     let mut shared = Shared::<[Vector<f32, N>]>::new_slice(comptime!(UNITS as usize));
     over_rows_in::<N>(&mut shared, mine)
 }
 
 /// The same in memory that may have been used before.
 #[cube]
-pub(super) fn over_rows_in<N: Size>(shared: &mut Shared<[Vector<f32, N>]>, mine: Vector<f32, N>) -> Vector<f32, N> {
+pub(crate) fn over_rows_in<N: Size>(shared: &mut Shared<[Vector<f32, N>]>, mine: Vector<f32, N>) -> Vector<f32, N> {
     let at = UNIT_POS as usize;
     sync_cube();
     shared[at] = mine;

@@ -1,0 +1,190 @@
+//! Activations and their derivatives as types, so that loops are compiled for each.
+
+use crate::cpu::real::Real;
+use crate::activation::{Activation, LEAKY_SLOPE};
+
+/// A function of one number and its derivative. At its corners the derivative is PyTorch's.
+pub(crate) trait Function: Copy + Send + Sync {
+    fn value<T: Real>(x: T) -> T;
+    fn derivative<T: Real>(x: T) -> T;
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Identity;
+#[derive(Clone, Copy)]
+pub(crate) struct Relu;
+#[derive(Clone, Copy)]
+pub(crate) struct Relu6;
+#[derive(Clone, Copy)]
+pub(crate) struct HardSwish;
+#[derive(Clone, Copy)]
+pub(crate) struct HardSigmoid;
+#[derive(Clone, Copy)]
+pub(crate) struct Sigmoid;
+#[derive(Clone, Copy)]
+pub(crate) struct Silu;
+#[derive(Clone, Copy)]
+pub(crate) struct LeakyRelu;
+#[derive(Clone, Copy)]
+pub(crate) struct Tanh;
+
+impl Function for Identity {
+    #[inline(always)]
+    fn value<T: Real>(x: T) -> T {
+        x
+    }
+    #[inline(always)]
+    fn derivative<T: Real>(_: T) -> T {
+        T::of(1.0)
+    }
+}
+
+impl Function for Relu {
+    #[inline(always)]
+    fn value<T: Real>(x: T) -> T {
+        let zero = T::of(0.0);
+        if x > zero { x } else { zero }
+    }
+    #[inline(always)]
+    fn derivative<T: Real>(x: T) -> T {
+        if x > T::of(0.0) { T::of(1.0) } else { T::of(0.0) }
+    }
+}
+
+impl Function for Relu6 {
+    #[inline(always)]
+    fn value<T: Real>(x: T) -> T {
+        x.clamp(T::of(0.0), T::of(6.0))
+    }
+    #[inline(always)]
+    fn derivative<T: Real>(x: T) -> T {
+        if x > T::of(0.0) && x < T::of(6.0) { T::of(1.0) } else { T::of(0.0) }
+    }
+}
+
+impl Function for HardSwish {
+    #[inline(always)]
+    fn value<T: Real>(x: T) -> T {
+        x * (x + T::of(3.0)).clamp(T::of(0.0), T::of(6.0)) * T::of(1.0 / 6.0)
+    }
+    #[inline(always)]
+    fn derivative<T: Real>(x: T) -> T {
+        let middle = x * T::of(1.0 / 3.0) + T::of(0.5);
+        let upper = if x > T::of(3.0) { T::of(1.0) } else { middle };
+        if x < T::of(-3.0) { T::of(0.0) } else { upper }
+    }
+}
+
+impl Function for HardSigmoid {
+    #[inline(always)]
+    fn value<T: Real>(x: T) -> T {
+        (x + T::of(3.0)).clamp(T::of(0.0), T::of(6.0)) * T::of(1.0 / 6.0)
+    }
+    #[inline(always)]
+    fn derivative<T: Real>(x: T) -> T {
+        if x > T::of(-3.0) && x < T::of(3.0) { T::of(1.0 / 6.0) } else { T::of(0.0) }
+    }
+}
+
+impl Function for Sigmoid {
+    #[inline(always)]
+    fn value<T: Real>(x: T) -> T {
+        T::of(1.0) / (T::of(1.0) + (-x).exp())
+    }
+    #[inline(always)]
+    fn derivative<T: Real>(x: T) -> T {
+        let y = Self::value(x);
+        y * (T::of(1.0) - y)
+    }
+}
+
+impl Function for Silu {
+    #[inline(always)]
+    fn value<T: Real>(x: T) -> T {
+        x * Sigmoid::value(x)
+    }
+    #[inline(always)]
+    fn derivative<T: Real>(x: T) -> T {
+        let gate = Sigmoid::value(x);
+        gate * (T::of(1.0) + x * (T::of(1.0) - gate))
+    }
+}
+
+impl Function for LeakyRelu {
+    #[inline(always)]
+    fn value<T: Real>(x: T) -> T {
+        if x > T::of(0.0) { x } else { T::of(LEAKY_SLOPE) * x }
+    }
+    #[inline(always)]
+    fn derivative<T: Real>(x: T) -> T {
+        if x > T::of(0.0) { T::of(1.0) } else { T::of(LEAKY_SLOPE) }
+    }
+}
+
+impl Function for Tanh {
+    #[inline(always)]
+    fn value<T: Real>(x: T) -> T {
+        x.tanh()
+    }
+    #[inline(always)]
+    fn derivative<T: Real>(x: T) -> T {
+        let y = Self::value(x);
+        T::of(1.0) - y * y
+    }
+}
+
+/// Work that is compiled once for each activation.
+pub(crate) trait ForActivation {
+    type Output;
+    fn run<F: Function>(self, function: F) -> Self::Output;
+}
+
+/// Runs the version of `work` for an activation.
+pub(crate) fn dispatch<W: ForActivation>(activation: Activation, work: W) -> W::Output {
+    match activation {
+        Activation::Identity => work.run(Identity),
+        Activation::Relu => work.run(Relu),
+        Activation::Relu6 => work.run(Relu6),
+        Activation::HardSwish => work.run(HardSwish),
+        Activation::HardSigmoid => work.run(HardSigmoid),
+        Activation::Sigmoid => work.run(Sigmoid),
+        Activation::Silu => work.run(Silu),
+        Activation::LeakyRelu => work.run(LeakyRelu),
+        Activation::Tanh => work.run(Tanh),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, found: f32, expected: f64, room: f64) {
+        let error = (f64::from(found) - expected).abs() / expected.abs().max(1e-30);
+        assert!(error < room, "{name}: {found} for {expected}");
+    }
+
+    /// Against float64 over the range where the results are neither 0 nor infinite.
+    #[test]
+    fn exponential_functions_keep_float32_precision() {
+        for step in -8600..=8600 {
+            let x = step as f32 / 100.0;
+            let exact = f64::from(x);
+            let sigmoid = 1.0 / (1.0 + (-exact).exp());
+            check(&format!("exp {x}"), Real::exp(x), exact.exp(), 3e-7);
+            check(&format!("sigmoid {x}"), Sigmoid::value(x), sigmoid, 4e-7);
+            check(&format!("silu {x}"), Silu::value(x), exact * sigmoid, 5e-7);
+            check(&format!("tanh {x}"), Tanh::value(x), exact.tanh(), 1e-6);
+        }
+    }
+
+    #[test]
+    fn far_out_values_stay_finite() {
+        for x in [-1e30f32, -100.0, 100.0, 1e30] {
+            for value in [Real::exp(x), Sigmoid::value(x), Tanh::value(x), Sigmoid::derivative(x), Tanh::derivative(x)]
+            {
+                assert!(value.is_finite(), "{x}");
+            }
+            assert!((Silu::derivative(x) - if x > 0.0 { 1.0 } else { 0.0 }).abs() < 1e-6, "{x}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Depthwise convolution and its two gradients, plane by plane.
+//!
+//! A plane is first copied into rows with zeros around them, split by column modulo the stride ("phases"): output column
+//! `o` and kernel column `k` then meet at position `o + k / stride` of phase `k % stride`. So every kernel place is a distance in
+//! memory that is the same for all output pixels, at any stride, and [`super::correlate`] does the rest.
+
+use burn_flex::FlexTensor;
+use rayon::prelude::*;
+
+use super::correlate::{Rows, SLACK, Tap, correlate, products};
+use crate::cpu::lanes::{deal, interleave};
+use crate::cpu::real::Real;
+use crate::convolution::Places;
+
+/// The shapes of one convolution.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    pub(crate) batch: usize,
+    pub(crate) channels: usize,
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    pub(crate) kernel: usize,
+    pub(crate) stride: usize,
+    pub(crate) dilation: usize,
+    /// Zeros above and to the left.
+    pub(crate) before: [usize; 2],
+    /// Height and width of the output.
+    pub(crate) out: [usize; 2],
+}
+
+impl Geometry {
+    pub(crate) fn of([batch, channels, height, width]: [usize; 4], weight: &FlexTensor, places: Places) -> Self {
+        let [.., kernel] = crate::cpu::values::dims(weight);
+        let Places { stride, dilation, before, out } = places;
+        Self { batch, channels, height, width, kernel, stride, dilation, before, out }
+    }
+
+    pub(crate) fn input(&self) -> [usize; 4] {
+        [self.batch, self.channels, self.height, self.width]
+    }
+
+    pub(crate) fn output(&self) -> [usize; 4] {
+        [self.batch, self.channels, self.out[0], self.out[1]]
+    }
+
+    pub(crate) fn in_plane(&self) -> usize {
+        self.height * self.width
+    }
+
+    pub(crate) fn out_plane(&self) -> usize {
+        self.out[0] * self.out[1]
+    }
+
+    fn taps(&self) -> usize {
+        self.kernel * self.kernel
+    }
+
+    /// How far the kernel reaches in a phase.
+    fn reach(&self) -> usize {
+        (self.kernel - 1) * self.dilation / self.stride
+    }
+
+    /// Where the output's gradient is put among zeros, for the gradient of the input: as far as the kernel reaches before it, and
+    /// behind it up to the last position that holds input.
+    fn padded_output(&self) -> Padded {
+        let [.., out_height, out_width] = self.output();
+        let positions = |size: usize, before: usize| (size - 1 + before) / self.stride + 1;
+        let height = out_height.max(positions(self.height, self.before[0]));
+        let width = out_width.max(positions(self.width, self.before[1]));
+        Padded { before: self.reach(), rows: self.reach() + height, pitch: self.reach() + width }
+    }
+}
+
+/// A plane among zeros.
+#[derive(Clone, Copy)]
+struct Padded {
+    /// Zeros above and to the left.
+    before: usize,
+    rows: usize,
+    pitch: usize,
+}
+
+/// Memory that a thread uses again from plane to plane of one convolution. Zeros once put around a plane stay.
+#[derive(Default)]
+pub(crate) struct Scratch<T> {
+    /// An input plane in phases.
+    phases: Vec<T>,
+    /// An output plane among zeros.
+    output: Vec<T>,
+    /// An input plane's gradient, phase by phase.
+    apart: Vec<T>,
+    /// A plane of the input, for whoever has to compute it.
+    pub(crate) read: Vec<T>,
+}
+
+/// One plane; `index` counts over samples and channels.
+impl Geometry {
+    /// The output.
+    pub(crate) fn forward<T: Real>(&self, index: usize, x: &[T], weight: &[T], y: &mut [T], scratch: &mut Scratch<T>) {
+        let [.., height, width] = self.output();
+        let source = self.split(x, &mut scratch.phases);
+        let factors = self.filter(weight, index);
+        let taps: Vec<Tap<T>> =
+            self.places().zip(factors).map(|(offset, factor)| Tap { offset, factor: *factor }).collect();
+        correlate(&taps, (&scratch.phases, source), (y, Rows { first: 0, pitch: width }), [height, width]);
+    }
+
+    /// The gradient of the input.
+    pub(crate) fn backward_input<T: Real>(
+        &self,
+        index: usize,
+        dy: &[T],
+        weight: &[T],
+        dx: &mut [T],
+        scratch: &mut Scratch<T>,
+    ) {
+        let padded = self.padded_output();
+        self.surround(dy, &padded, &mut scratch.output);
+        let ([top, left], factors) = (self.before, self.filter(weight, index));
+        if self.stride == 1 {
+            let source = Rows { first: top * padded.pitch + left, pitch: padded.pitch };
+            let target = Rows { first: 0, pitch: self.width };
+            let taps = self.backward_taps(factors, [0, 0], &padded);
+            return correlate(&taps, (&scratch.output, source), (dx, target), [self.height, self.width]);
+        }
+        // Each phase of the rows and of the columns is a correlation with a part of the filter; then they are joined.
+        let positions = (self.width - 1 + left) / self.stride + 1;
+        scratch.apart.resize(self.height * self.stride * positions, T::of(0.0));
+        for phase in 0..self.stride {
+            // The first row of this phase, and its position.
+            let first = (phase + self.stride - top % self.stride) % self.stride;
+            let rows = self.height.saturating_sub(first).div_ceil(self.stride);
+            for column in 0..self.stride {
+                let taps = self.backward_taps(factors, [phase, column], &padded);
+                let source = Rows { first: (first + top) / self.stride * padded.pitch, pitch: padded.pitch };
+                let pitch = self.stride * positions;
+                let target = Rows { first: first * pitch + column * positions, pitch: self.stride * pitch };
+                correlate(&taps, (&scratch.output, source), (&mut scratch.apart, target), [rows, positions]);
+            }
+        }
+        for (apart, row) in scratch.apart.chunks_exact(self.stride * positions).zip(dx.chunks_exact_mut(self.width)) {
+            join(self.stride, left, apart, row);
+        }
+    }
+
+    /// The gradient of the filter.
+    pub(crate) fn backward_weight<T: Real>(&self, x: &[T], dy: &[T], scratch: &mut Scratch<T>) -> Vec<f64> {
+        let [.., height, width] = self.output();
+        let source = self.split(x, &mut scratch.phases);
+        let places: Vec<usize> = self.places().collect();
+        let (from, size) = ((&scratch.phases[..], source), [height, width]);
+        match self.kernel {
+            3 => in_groups::<9>(&places, |group| products(group, from, dy, size)),
+            5 => in_groups::<5>(&places, |group| products(group, from, dy, size)),
+            7 => in_groups::<7>(&places, |group| products(group, from, dy, size)),
+            _ => in_groups::<1>(&places, |group| products(group, from, dy, size)),
+        }
+    }
+
+    /// The filter of a plane.
+    fn filter<'a, T: Real>(&self, weight: &'a [T], index: usize) -> &'a [T] {
+        &weight[(index % self.channels) * self.taps()..][..self.taps()]
+    }
+
+    /// From one row of [`Geometry::split`] to the next, and the length of a phase.
+    fn pitch(&self) -> [usize; 2] {
+        let phase = self.output()[3] + self.reach();
+        [self.stride * phase, phase]
+    }
+
+    /// How far from an output pixel's first input each kernel place is, in what [`Geometry::split`] makes.
+    fn places(&self) -> impl Iterator<Item = usize> + '_ {
+        let [pitch, phase] = self.pitch();
+        let across = move |column: usize| (column % self.stride) * phase + column / self.stride;
+        let place = move |tap: usize| [tap / self.kernel, tap % self.kernel].map(|at| at * self.dilation);
+        (0..self.taps()).map(place).map(move |[row, column]| row * pitch + across(column))
+    }
+
+    /// The part of a filter that input pixels of a phase are reached through, and how far from a pixel's position the output is
+    /// that it reaches.
+    fn backward_taps<T: Real>(&self, factors: &[T], [row, column]: [usize; 2], padded: &Padded) -> Vec<Tap<T>> {
+        let part = |phase: usize| (0..self.kernel).filter(move |at| at * self.dilation % self.stride == phase);
+        let back = |at: usize| padded.before - at * self.dilation / self.stride;
+        let tap = |(down, across): (usize, usize)| Tap {
+            offset: back(down) * padded.pitch + back(across),
+            factor: factors[down * self.kernel + across],
+        };
+        part(row).flat_map(|down| part(column).map(move |across| (down, across))).map(tap).collect()
+    }
+
+    /// Splits an input plane into phases, with zeros around it: `[rows, stride, phase]`. Returns the rows that output rows begin in.
+    fn split<T: Real>(&self, plane: &[T], phases: &mut Vec<T>) -> Rows {
+        let ([.., height, _], [pitch, phase], [top, left]) = (self.output(), self.pitch(), self.before);
+        let rows = (height - 1) * self.stride + (self.kernel - 1) * self.dilation + 1;
+        phases.resize(rows * pitch + SLACK, T::of(0.0));
+        let inside =
+            phases.chunks_exact_mut(pitch).skip(top).zip(plane.chunks_exact(self.width)).take(rows.saturating_sub(top));
+        for (to, row) in inside {
+            match self.stride {
+                1 => {
+                    let kept = self.width.min(phase - left);
+                    to[left..left + kept].copy_from_slice(&row[..kept]);
+                }
+                2 => part(left, row, to.split_at_mut(phase)),
+                stride => {
+                    for (column, value) in row.iter().enumerate().map(|(column, value)| (column + left, value)) {
+                        if let Some(to) = to[column % stride * phase..][..phase].get_mut(column / stride) {
+                            *to = *value;
+                        }
+                    }
+                }
+            }
+        }
+        Rows { first: 0, pitch: self.stride * pitch }
+    }
+
+    /// Copies an output plane into the middle of zeros.
+    fn surround<T: Real>(&self, plane: &[T], padded: &Padded, output: &mut Vec<T>) {
+        let Padded { before, rows, pitch } = *padded;
+        let width = self.output()[3];
+        output.resize(rows * pitch + SLACK, T::of(0.0));
+        for (row, to) in plane.chunks_exact(width).zip(output.chunks_exact_mut(pitch).skip(before)) {
+            to[before..before + width].copy_from_slice(row);
+        }
+    }
+}
+
+/// Even and odd columns of a row that begins `left` columns in; what does not fit is left out.
+fn part<T: Real>(left: usize, row: &[T], (even, odd): (&mut [T], &mut [T])) {
+    // The row's first column is an even one if `left` is.
+    let (first, second, row) = match (left % 2, row.split_first()) {
+        (0, _) | (_, None) => (&mut even[left / 2..], &mut odd[left / 2..], row),
+        (_, Some((single, rest))) => {
+            odd[left / 2] = *single;
+            (&mut even[left / 2 + 1..], &mut odd[left / 2 + 1..], rest)
+        }
+    };
+    deal(row, first, second);
+}
+
+/// A row of its phases, of which the first `left` columns are left out.
+fn join<T: Real>(stride: usize, left: usize, apart: &[T], row: &mut [T]) {
+    let phase = apart.len() / stride;
+    if stride != 2 {
+        for (column, to) in row.iter_mut().enumerate().map(|(column, to)| (column + left, to)) {
+            *to = apart[column % stride * phase + column / stride];
+        }
+        return;
+    }
+    let (even, odd) = apart.split_at(phase);
+    let (first, second, row) = match (left % 2, row) {
+        (1, [single, rest @ ..]) => {
+            *single = odd[left / 2];
+            (&even[left / 2 + 1..], &odd[left / 2 + 1..], rest)
+        }
+        (_, row) => (&even[left / 2..], &odd[left / 2..], row),
+    };
+    interleave(first, second, row);
+}
+
+/// Calls `work` for `N` places at a time.
+fn in_groups<const N: usize>(places: &[usize], work: impl Fn([usize; N]) -> [f64; N]) -> Vec<f64> {
+    places.as_chunks::<N>().0.iter().flat_map(|group| work(*group)).collect()
+}
+
+/// `[batch, channels, height, width]` and `[channels, 1, kernel, kernel]` to the output.
+pub(crate) fn forward<T: Real>(x: &[T], weight: &[T], geometry: &Geometry) -> Vec<T> {
+    let mut y = vec![T::of(0.0); geometry.batch * geometry.channels * geometry.out_plane()];
+    let planes = y.par_chunks_mut(geometry.out_plane()).zip(x.par_chunks(geometry.in_plane())).enumerate();
+    planes.for_each_init(Scratch::default, |scratch, (index, (y, x))| geometry.forward(index, x, weight, y, scratch));
+    y
+}
+
+/// The gradient of the input for the gradient `dy` of the output.
+pub(crate) fn backward_input<T: Real>(dy: &[T], weight: &[T], geometry: &Geometry) -> Vec<T> {
+    let mut dx = vec![T::of(0.0); geometry.batch * geometry.channels * geometry.in_plane()];
+    let planes = dx.par_chunks_mut(geometry.in_plane()).zip(dy.par_chunks(geometry.out_plane())).enumerate();
+    planes.for_each_init(Scratch::default, |scratch, (index, (dx, dy))| {
+        geometry.backward_input(index, dy, weight, dx, scratch);
+    });
+    dx
+}
+
+/// The gradient of the weight for the gradient `dy` of the output: `[channels, 1, kernel, kernel]`.
+pub(crate) fn backward_weight<T: Real>(x: &[T], dy: &[T], geometry: &Geometry) -> Vec<T> {
+    let planes = x.par_chunks(geometry.in_plane()).zip(dy.par_chunks(geometry.out_plane()));
+    let of_planes: Vec<Vec<f64>> =
+        planes.map_init(Scratch::default, |scratch, (x, dy)| geometry.backward_weight(x, dy, scratch)).collect();
+    in_order(of_planes.iter(), geometry)
+}
+
+/// Adds filters' gradients up in the order of the samples, whatever thread made them.
+pub(crate) fn in_order<'a, T: Real>(of_planes: impl Iterator<Item = &'a Vec<f64>>, geometry: &Geometry) -> Vec<T> {
+    let taps = geometry.kernel * geometry.kernel;
+    let mut sums = vec![0.0f64; geometry.channels * taps];
+    for (index, of_plane) in of_planes.enumerate() {
+        let of_channel = &mut sums[(index % geometry.channels) * taps..][..taps];
+        for (sum, value) in of_channel.iter_mut().zip(of_plane) {
+            *sum += value;
+        }
+    }
+    sums.into_iter().map(T::of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::RngExt;
+
+    #[test]
+    fn gradients_do_not_depend_on_the_number_of_threads() {
+        let g = Geometry {
+            batch: 3,
+            channels: 5,
+            height: 20,
+            width: 19,
+            kernel: 5,
+            stride: 2,
+            dilation: 1,
+            before: [2, 2],
+            out: [10, 10],
+        };
+        let mut rng = kindling_random::rng(11, kindling_random::Purpose::Display, 0, 7);
+        let mut random = |shape: [usize; 4]| -> Vec<f32> {
+            (0..shape.iter().product()).map(|_| rng.random::<f32>() * 4.0 - 2.0).collect()
+        };
+        let (x, dy, weight) = (random(g.input()), random(g.output()), random([5, 1, 5, 5]));
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| (backward_weight(&x, &dy, &g), backward_input(&dy, &weight, &g)))
+        };
+        assert_eq!(run(1), run(2));
+        assert_eq!(run(1), run(5));
+    }
+}

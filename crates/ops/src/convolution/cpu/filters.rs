@@ -1,0 +1,61 @@
+//! A convolution's filters as its products need them, prepared once for all samples.
+
+use std::borrow::Cow;
+
+use crate::reserve::announce;
+use super::dense::Dense;
+use crate::cpu::real::Real;
+use super::winograd;
+
+/// See the module.
+pub(crate) enum Filters<'a, T: Clone> {
+    /// A row for each output channel.
+    Rows(Cow<'a, [T]>),
+    /// For [`winograd::forward`].
+    Transformed(winograd::Filters<T>),
+}
+
+impl<'a, T: Real> Filters<'a, T> {
+    /// Of the convolution `shape` with `weight`, `[output, input, k, k]`.
+    pub(crate) fn new(shape: &Dense, weight: &'a [T]) -> Self {
+        if !winograd::serves(shape) {
+            return Self::Rows(weight.into());
+        }
+        announce(size(shape), T::DTYPE);
+        Self::Transformed(winograd::Filters::new(weight, shape.output, shape.input))
+    }
+
+    /// Of the convolution that makes the input's gradient of the output's, with the same `weight`: input and output channels
+    /// are exchanged, and the filters turned by half a circle.
+    pub(crate) fn turned(shape: &Dense, weight: &[T]) -> Self {
+        let (output, input) = (shape.output, shape.input);
+        announce(turned_size(shape), T::DTYPE);
+        if winograd::serves(shape) {
+            return Self::Transformed(winograd::Filters::new(weight, output, input).turned());
+        }
+        Self::Rows(turn(weight, output, input, shape.kernel * shape.kernel).into())
+    }
+}
+
+/// Numbers that [`Filters::new`] makes.
+pub(crate) fn size(shape: &Dense) -> usize {
+    if winograd::serves(shape) { winograd::size_of_filters(shape.output, shape.input) } else { 0 }
+}
+
+/// Numbers that [`Filters::turned`] makes.
+pub(crate) fn turned_size(shape: &Dense) -> usize {
+    if winograd::serves(shape) { size(shape) } else { shape.output * shape.fan() }
+}
+
+/// `[output, input, taps]` to `[input, output, taps]`, the taps of each filter in reverse.
+fn turn<T: Real>(weight: &[T], output: usize, input: usize, taps: usize) -> Vec<T> {
+    let mut turned = vec![T::of(0.0); weight.len()];
+    for (index, filter) in weight.chunks_exact(taps).enumerate() {
+        let (of_output, of_input) = (index / input, index % input);
+        let place = (of_input * output + of_output) * taps;
+        for (to, from) in turned[place..place + taps].iter_mut().rev().zip(filter) {
+            *to = *from;
+        }
+    }
+    turned
+}

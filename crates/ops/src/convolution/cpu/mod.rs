@@ -1,0 +1,120 @@
+//! Convolutions on the CPU.
+
+mod correlate;
+pub(crate) mod dense;
+pub(crate) mod depthwise;
+pub(crate) mod filters;
+pub(crate) mod input_gradient;
+mod scratch;
+mod transposed;
+mod winograd;
+mod winograd_tiles;
+
+use burn::backend::{Flex, TensorMetadata};
+use burn_flex::FlexTensor;
+
+use super::{Convolution, ConvolutionGradients, Convolutions, OfConvolution, Places, Wanted};
+use crate::cpu::announce_like;
+use crate::cpu::real::Real;
+use crate::cpu::values::{computed_in, dims, tensor, values};
+use crate::graph::Gradient;
+use dense::Dense;
+use depthwise::Geometry;
+
+pub use scratch::ConvScratch;
+
+/// A convolution with its shapes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shape {
+    Depthwise(Geometry),
+    Dense(Dense),
+}
+
+impl Shape {
+    /// Of the convolution of a map of the shape `x`.
+    pub(crate) fn of(convolution: Convolution, x: [usize; 4], weight: &FlexTensor) -> Self {
+        match convolution {
+            Convolution::Depthwise(places) => Self::Depthwise(Geometry::of(x, weight, places)),
+            Convolution::Dense(places) => Self::Dense(Dense::of(x, weight, places)),
+        }
+    }
+
+    pub(crate) fn output(&self) -> [usize; 4] {
+        match self {
+            Self::Depthwise(geometry) => geometry.output(),
+            Self::Dense(dense) => dense.output_shape(),
+        }
+    }
+}
+
+impl Dense {
+    fn of([batch, input, height, width]: [usize; 4], weight: &FlexTensor, places: Places) -> Self {
+        let [output, _, kernel, _] = dims(weight);
+        let Places { stride, dilation, before, out } = places;
+        Self { batch, input, output, height, width, kernel, stride, dilation, before, out }
+    }
+}
+
+impl Convolutions for Flex {
+    fn depthwise(x: FlexTensor, weight: FlexTensor, places: Places) -> FlexTensor {
+        let geometry = Geometry::of(dims(&x), &weight, places);
+        computed_in!(T = x.dtype(); {
+            let y = depthwise::forward::<T>(&values(&x), &values(&weight), &geometry);
+            tensor(y, geometry.output(), x.dtype())
+        })
+    }
+
+    fn dense(x: FlexTensor, weight: FlexTensor, places: Places) -> FlexTensor {
+        let shape = Dense::of(dims(&x), &weight, places);
+        computed_in!(T = x.dtype(); {
+            let y = dense::forward::<T>(&values(&x), &values(&weight), &shape);
+            tensor(y, shape.output_shape(), x.dtype())
+        })
+    }
+}
+
+impl ConvolutionGradients for Flex {
+    fn depthwise_backward(
+        x: FlexTensor,
+        weight: FlexTensor,
+        dy: FlexTensor,
+        places: Places,
+        wanted: Wanted,
+    ) -> OfConvolution<Self> {
+        let geometry = Geometry::of(dims(&x), &weight, places);
+        computed_in!(T = x.dtype(); {
+            let dy = values::<T>(&dy);
+            announce_like(&x);
+            let of_x = Gradient::if_wanted(wanted.x, || {
+                tensor(depthwise::backward_input(&dy, &values(&weight), &geometry), geometry.input(), x.dtype())
+            });
+            let of_weight = Gradient::if_wanted(wanted.weight, || {
+                tensor(depthwise::backward_weight(&values(&x), &dy, &geometry), dims(&weight), T::DTYPE)
+            });
+            OfConvolution { x: of_x, weight: of_weight }
+        })
+    }
+
+    fn dense_backward(
+        x: FlexTensor,
+        weight: FlexTensor,
+        dy: FlexTensor,
+        places: Places,
+        wanted: Wanted,
+    ) -> OfConvolution<Self> {
+        let shape = Dense::of(dims(&x), &weight, places);
+        let dtype = x.dtype();
+        computed_in!(T = dtype; {
+            let dy = values::<T>(&dy);
+            announce_like(&x);
+            let of_weight = Gradient::if_wanted(wanted.weight, || {
+                tensor(dense::backward_weight(&values(&x), &dy, &shape), dims(&weight), T::DTYPE)
+            });
+            drop(x);
+            let of_x = Gradient::if_wanted(wanted.x, || {
+                tensor(input_gradient::backward_input(&dy, &values(&weight), &shape), shape.input_shape(), dtype)
+            });
+            OfConvolution { x: of_x, weight: of_weight }
+        })
+    }
+}

@@ -1,0 +1,403 @@
+//! Convolution with 3x3 filters and stride 1 by Winograd's F(2x2, 3x3), forward and the gradient of the filters.
+//!
+//! Four output pixels need 36 multiplications for each pair of channels; taken to other coordinates ([`super::winograd_tiles`]),
+//! the same four need 16, one for each value of a 4x4 tile. So a convolution is 16 matrix products of transformed filters and
+//! transformed input, over places instead of pixels: 2.25 times fewer multiplications than by columns, on a third of the
+//! numbers to gather. The transforms are additions, and halves on the side of the filters, so that little is lost by rounding.
+//!
+//! Rows of places are taken in blocks that stay in the second cache.
+
+use rayon::prelude::*;
+
+use super::dense::Dense;
+use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
+use crate::cpu::lanes::{deal, interleave};
+use crate::cpu::real::Real;
+use super::winograd_tiles::{OfFilter, OfGradient, OfInput, Tiles, ToFilter, ToOutput, transform};
+
+/// Values of a tile.
+const VALUES: usize = 16;
+/// Taps of a filter.
+const TAPS: usize = 9;
+/// Bytes of a block's transformed input and output.
+const BLOCK: usize = 1 << 20;
+/// Places of a block at least, and in multiples where they fit: what the product's kernel takes at a time.
+const PLACES: usize = 64;
+/// Numbers between planes, so that planes a power of two long do not fall on the same lines of the caches.
+const GAP: usize = 16;
+/// Below so many channels on either side, the transforms cost more than the products save.
+const CHANNELS: usize = 16;
+/// Output channels whose filters' gradients are summed up at a time where all places are one block.
+const OUTPUTS: usize = 64;
+
+/// Whether a convolution is computed here.
+pub(crate) fn serves(shape: &Dense) -> bool {
+    let few = shape.input.min(shape.output) < CHANNELS;
+    shape.kernel == 3
+        && shape.stride == 1
+        && shape.dilation == 1
+        && !few
+        && shape.before.iter().all(|before| *before < 3)
+}
+
+/// Numbers that [`forward`] holds for `at_once` samples, on so many threads.
+pub(crate) fn forward_scratch(shape: &Dense, at_once: usize, threads: usize) -> usize {
+    let places = Places::of(shape);
+    let blocks = if places.blocks().count() >= threads { threads } else { at_once };
+    blocks.max(at_once) * (shape.input + shape.output) * places.of_channel()
+}
+
+/// Numbers that [`backward_weight`] holds beside what it adds to.
+pub(crate) fn weight_scratch(shape: &Dense) -> usize {
+    let (places, outputs) = (Places::of(shape), Places::of(shape).outputs_at_once());
+    (shape.input + outputs) * places.of_channel() + outputs * pitch_of_filters(shape.input)
+}
+
+/// Transformed filters: for each output channel 16 rows of input channels.
+pub(crate) struct Filters<T> {
+    values: Vec<T>,
+    output: usize,
+    input: usize,
+    turned: bool,
+}
+
+/// Numbers of transformed filters.
+pub(crate) fn size_of_filters(output: usize, input: usize) -> usize {
+    output * pitch_of_filters(input)
+}
+
+/// Numbers of transformed filters for an output channel.
+fn pitch_of_filters(input: usize) -> usize {
+    VALUES * input + GAP
+}
+
+impl<T: Real> Filters<T> {
+    /// Of `[output, input, 3, 3]`.
+    pub(crate) fn new(weight: &[T], output: usize, input: usize) -> Self {
+        let pitch = pitch_of_filters(input);
+        let mut values = vec![T::of(0.0); size_of_filters(output, input)];
+        let of_outputs = values.par_chunks_exact_mut(pitch).zip(weight.par_chunks_exact(TAPS * input));
+        of_outputs.for_each_init(Vec::new, |taps, (to, filters)| {
+            taps.resize(TAPS * input, T::of(0.0));
+            for (channel, filter) in filters.as_chunks::<TAPS>().0.iter().enumerate() {
+                for (tap, value) in filter.iter().enumerate() {
+                    taps[tap * input + channel] = *value;
+                }
+            }
+            let begin = [0, 1, 2].map(|row| [0, 1, 2].map(|column| (row * 3 + column) * input));
+            transform(OfFilter, &Tiles { values: taps, begin, count: input }, to, input);
+        });
+        Self { values, output, input, turned: false }
+    }
+
+    /// For the convolution that makes the input's gradient of the output's: input and output exchanged, each filter turned
+    /// by half a circle. Turning exchanges the first and the last row of a transformed filter, and its columns alike.
+    pub(crate) fn turned(self) -> Self {
+        Self { turned: !self.turned, ..self }
+    }
+
+    /// The factor of one value of the tiles, `[output, input]`.
+    fn of_value(&self, value: usize) -> Matrix<'_, T> {
+        let exchanged = [3, 1, 2, 0];
+        let (row, column) = (value / 4, value % 4);
+        let value = if self.turned { exchanged[row] * 4 + exchanged[column] } else { value };
+        let (from, pitch) = (&self.values[value * self.input..], pitch_of_filters(self.input));
+        let matrix = Matrix::of_rows(from, self.output, self.input, pitch);
+        if self.turned { matrix.transposed() } else { matrix }
+    }
+}
+
+/// How the places of a sample are divided into blocks.
+#[derive(Clone, Copy)]
+struct Places {
+    shape: Dense,
+    /// Places below each other.
+    down: usize,
+    /// Places beside each other.
+    across: usize,
+    /// Rows of places in a block.
+    rows: usize,
+}
+
+/// Some rows of places.
+#[derive(Clone, Copy)]
+struct Block {
+    first: usize,
+    rows: usize,
+}
+
+impl Places {
+    fn of(shape: &Dense) -> Self {
+        let [down, across] = shape.out.map(|size| size.div_ceil(2).max(1));
+        let fitting = (BLOCK / size_of::<f32>() / (VALUES * (shape.input + shape.output))).max(PLACES);
+        let least = fitting.div_ceil(across);
+        let whole = (least..least + 4).find(|rows| (rows * across).is_multiple_of(PLACES));
+        Self { shape: *shape, down, across, rows: whole.unwrap_or(least).min(down) }
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
+        (0..self.down).step_by(self.rows).map(|first| Block { first, rows: self.rows.min(self.down - first) })
+    }
+
+    /// Output channels whose filters' gradients are summed up at a time: where all places are one block, they are many filters.
+    fn outputs_at_once(&self) -> usize {
+        let all = self.shape.output;
+        if self.rows == self.down { OUTPUTS.min(all) } else { all }
+    }
+
+    /// From one plane of transformed values to the next.
+    fn pitch(&self) -> usize {
+        self.rows * self.across + GAP
+    }
+
+    /// All planes of a channel.
+    fn of_channel(&self) -> usize {
+        VALUES * self.pitch()
+    }
+
+    /// One value of the tiles of some channels, `[channels, places]`.
+    fn of_value<'a, T: Real>(&self, values: &'a [T], value: usize, channels: usize, block: Block) -> Matrix<'a, T> {
+        Matrix::of_rows(&values[value * self.pitch()..], channels, block.rows * self.across, self.of_channel())
+    }
+
+    /// Transforms the input under a block.
+    fn take_input<T: Real>(&self, x: &[T], block: Block, threads: Threads, to: &mut Vec<T>) {
+        let Dense { input, height, width, before, .. } = self.shape;
+        to.resize(input * self.of_channel(), T::of(0.0));
+        let planes = x.chunks_exact(height * width).zip(to.chunks_exact_mut(self.of_channel())).collect();
+        each(threads, planes, |lines, (plane, to)| {
+            lines.split(plane, [height, width], 2 * block.first, 2 * block.rows + 2, before, 2 * self.across + 2);
+            for row in 0..block.rows {
+                let tiles = lines.tiles(2 * row, self.across);
+                transform(OfInput, &tiles, &mut to[row * self.across..], self.pitch());
+            }
+        });
+    }
+
+    /// Transforms the output's gradient in a block, for some output channels.
+    fn take_gradient<T: Real>(&self, dy: &[T], block: Block, threads: Threads, to: &mut Vec<T>) {
+        let [height, width] = self.shape.out;
+        to.resize(dy.len() / (height * width) * self.of_channel(), T::of(0.0));
+        let planes = dy.chunks_exact(height * width).zip(to.chunks_exact_mut(self.of_channel())).collect();
+        each(threads, planes, |lines, (plane, to)| {
+            lines.split(plane, [height, width], 2 * block.first, 2 * block.rows, [0; 2], 2 * self.across);
+            for row in 0..block.rows {
+                let tiles = lines.tiles(2 * row, self.across);
+                transform(OfGradient, &tiles, &mut to[row * self.across..], self.pitch());
+            }
+        });
+    }
+
+    /// Writes what the products made of a block to its lines of each output channel.
+    fn give_output<T: Real>(&self, made: &[T], block: Block, threads: Threads, outputs: Vec<&mut [T]>) {
+        let width = self.shape.out[1];
+        let planes = made.chunks_exact(self.of_channel()).zip(outputs).collect();
+        each(threads, planes, |lines, (made, output): (&[T], &mut [T])| {
+            let begin = |row: usize| {
+                std::array::from_fn(|i| std::array::from_fn(|j| (i * 4 + j) * self.pitch() + row * self.across))
+            };
+            for (row, output) in (0..block.rows).zip(output.chunks_mut(2 * width)) {
+                let tiles = Tiles { values: made, begin: begin(row), count: self.across };
+                let (pitch, halves) = lines.halves(self.across);
+                transform(ToOutput, &tiles, halves, pitch);
+                for (halves, line) in halves.chunks_exact(2 * pitch).zip(output.chunks_exact_mut(width)) {
+                    let (even, odd) = halves.split_at(pitch);
+                    interleave(even, odd, line);
+                }
+            }
+        });
+    }
+}
+
+/// What the blocks of a thread need one after the other.
+#[derive(Default)]
+struct Scratch<T> {
+    /// Transformed input.
+    input: Vec<T>,
+    /// Transformed output, or its gradient.
+    output: Vec<T>,
+}
+
+/// Runs `work` for each item, on all threads or on this one, each with lines of its own.
+fn each<I: Send, T: Real>(threads: Threads, items: Vec<I>, work: impl Fn(&mut Lines<T>, I) + Send + Sync) {
+    match threads {
+        Threads::All => items.into_par_iter().for_each_init(Lines::default, work),
+        Threads::One => {
+            let mut lines = Lines::default();
+            items.into_iter().for_each(|item| work(&mut lines, item));
+        }
+    }
+}
+
+/// Lines of a plane, each as its even and its odd columns.
+#[derive(Default)]
+struct Lines<T> {
+    values: Vec<T>,
+    padded: Vec<T>,
+    pitch: usize,
+}
+
+impl<T: Real> Lines<T> {
+    /// Takes `count` lines of `length` columns that begin `before` above and to the left of line `first`, zeros outside.
+    fn split(
+        &mut self,
+        plane: &[T],
+        [height, width]: [usize; 2],
+        first: usize,
+        count: usize,
+        before: [usize; 2],
+        length: usize,
+    ) {
+        self.pitch = length / 2;
+        self.values.resize(count * length, T::of(0.0));
+        self.padded.clear();
+        self.padded.resize(length, T::of(0.0));
+        let taken = width.min(length - before[1]);
+        for (index, halves) in self.values.chunks_exact_mut(length).enumerate() {
+            match (first + index).checked_sub(before[0]).filter(|line| *line < height) {
+                None => halves.fill(T::of(0.0)),
+                Some(line) => {
+                    self.padded[before[1]..][..taken].copy_from_slice(&plane[line * width..][..taken]);
+                    let (even, odd) = halves.split_at_mut(length / 2);
+                    deal(&self.padded, even, odd);
+                }
+            }
+        }
+    }
+
+    /// The tiles of `N` lines and columns that begin in line `first`, two columns apart.
+    fn tiles<const N: usize>(&self, first: usize, count: usize) -> Tiles<'_, T, N> {
+        let begin = |row, column: usize| (2 * (first + row) + column % 2) * self.pitch + column / 2;
+        let begin = std::array::from_fn(|row| std::array::from_fn(|column| begin(row, column)));
+        Tiles { values: &self.values, begin, count }
+    }
+
+    /// Room for the even and the odd columns of two lines, and from one to the next.
+    fn halves(&mut self, across: usize) -> (usize, &mut [T]) {
+        self.values.resize(4 * across, T::of(0.0));
+        (across, &mut self.values)
+    }
+}
+
+/// The output of one sample.
+pub(crate) fn forward<T: Real>(shape: &Dense, x: &[T], filters: &Filters<T>, y: &mut [T]) {
+    let places = Places::of(shape);
+    let lines = 2 * places.rows * shape.out[1];
+    let mut blocks: Vec<(Block, Vec<&mut [T]>)> = places.blocks().map(|block| (block, Vec::new())).collect();
+    for plane in y.chunks_exact_mut(shape.out_plane()) {
+        blocks.iter_mut().zip(plane.chunks_mut(lines)).for_each(|((_, outputs), lines)| outputs.push(lines));
+    }
+    // All threads work on blocks if there are enough, and inside them otherwise.
+    let outside = shape.threads() == Threads::All && blocks.len() >= rayon::current_num_threads();
+    let inside = if outside { Threads::One } else { shape.threads() };
+    let work = |scratch: &mut Scratch<T>, (block, outputs): (Block, Vec<&mut [T]>)| {
+        places.take_input(x, block, inside, &mut scratch.input);
+        scratch.output.resize(shape.output * places.of_channel(), T::of(0.0));
+        for value in 0..VALUES {
+            let made = &mut scratch.output[value * places.pitch()..];
+            let input = places.of_value(&scratch.input, value, shape.input, block);
+            multiply(made, places.of_channel(), Mode::Replace, filters.of_value(value), input, inside);
+        }
+        places.give_output(&scratch.output, block, inside, outputs);
+    };
+    if outside {
+        blocks.into_par_iter().for_each_init(Scratch::default, work);
+    } else {
+        let mut scratch = Scratch::default();
+        blocks.into_iter().for_each(|block| work(&mut scratch, block));
+    }
+}
+
+/// The gradient of the filters from one sample, added to `dw`.
+pub(crate) fn backward_weight<T: Real>(shape: &Dense, x: &[T], dy: &[T], dw: &mut [T]) {
+    let (places, threads) = (Places::of(shape), shape.threads());
+    let input = shape.input;
+    let (pitch, at_once) = (pitch_of_filters(input), places.outputs_at_once());
+    let mut scratch = Scratch::default();
+    let mut sums = Vec::new();
+    let outputs = dy.chunks(at_once * shape.out_plane()).zip(dw.chunks_mut(at_once * shape.fan()));
+    for (part, (dy, dw)) in outputs.enumerate() {
+        let outputs = dy.len() / shape.out_plane();
+        sums.clear();
+        sums.resize(outputs * pitch, T::of(0.0));
+        for block in places.blocks() {
+            if part == 0 {
+                places.take_input(x, block, threads, &mut scratch.input);
+            }
+            places.take_gradient(dy, block, threads, &mut scratch.output);
+            for value in 0..VALUES {
+                let of_output = places.of_value(&scratch.output, value, outputs, block);
+                let of_input = places.of_value(&scratch.input, value, input, block).transposed();
+                multiply(&mut sums[value * input..], pitch, Mode::Add, of_output, of_input, threads);
+            }
+        }
+        give_filters(&sums, input, threads, dw);
+    }
+}
+
+/// Adds the gradients of the taps, from the sums for each output channel.
+fn give_filters<T: Real>(sums: &[T], input: usize, threads: Threads, dw: &mut [T]) {
+    let pitch = pitch_of_filters(input);
+    let begin = std::array::from_fn(|row| std::array::from_fn(|column| (row * 4 + column) * input));
+    let outputs = sums.chunks_exact(pitch).zip(dw.chunks_exact_mut(TAPS * input)).collect();
+    each(threads, outputs, |lines, (sums, dw): (&[T], &mut [T])| {
+        let taps = &mut lines.values;
+        taps.resize(TAPS * input, T::of(0.0));
+        transform(ToFilter, &Tiles { values: sums, begin, count: input }, taps, input);
+        for (channel, filter) in dw.as_chunks_mut::<TAPS>().0.iter_mut().enumerate() {
+            for (tap, value) in filter.iter_mut().enumerate() {
+                *value += taps[tap * input + channel];
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(input: usize, output: usize, kernel: usize, stride: usize) -> Dense {
+        Dense {
+            batch: 1,
+            input,
+            output,
+            height: 9,
+            width: 9,
+            kernel,
+            stride,
+            dilation: 1,
+            before: [1; 2],
+            out: [9 / stride; 2],
+        }
+    }
+
+    /// What `tests/operations.rs` compares with naive sums is computed here.
+    #[test]
+    fn only_3x3_filters_between_many_channels_with_stride_1_are_transformed() {
+        assert!(serves(&shape(16, 20, 3, 1)) && serves(&shape(70, 150, 3, 1)));
+        let others =
+            [shape(15, 20, 3, 1), shape(16, 8, 3, 1), shape(16, 20, 5, 1), shape(16, 20, 1, 1), shape(16, 20, 3, 2)];
+        assert!(others.iter().all(|shape| !serves(shape)));
+    }
+
+    /// A half turn of a filter is a half turn of its transform's places.
+    #[test]
+    fn turned_filters_are_the_transform_of_filters_turned() {
+        let weight: Vec<f32> = (0..2 * 3 * TAPS).map(|at| (at * 37 % 19) as f32).collect();
+        let turned = Filters::new(&weight, 2, 3).turned();
+        // Output and input exchanged, each filter in reverse.
+        let mut by_hand = vec![0.0; weight.len()];
+        for (index, filter) in weight.chunks_exact(TAPS).enumerate() {
+            let to = &mut by_hand[(index % 3 * 2 + index / 3) * TAPS..][..TAPS];
+            to.iter_mut().rev().zip(filter).for_each(|(to, from)| *to = *from);
+        }
+        let by_hand = Filters::new(&by_hand, 3, 2);
+        let one = [1.0, 0.0, 0.0, 1.0];
+        for value in 0..VALUES {
+            let (mut found, mut expected) = (vec![0.0; 6], vec![0.0; 6]);
+            multiply(&mut found, 2, Mode::Replace, turned.of_value(value), Matrix::of(&one, 2, 2), Threads::One);
+            multiply(&mut expected, 2, Mode::Replace, by_hand.of_value(value), Matrix::of(&one, 2, 2), Threads::One);
+            assert_eq!(found, expected, "value {value}");
+        }
+    }
+}

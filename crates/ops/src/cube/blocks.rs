@@ -1,0 +1,58 @@
+//! Sums that the cubes of a device have made of blocks, added up in their order.
+
+use std::ops::Range;
+
+use burn_cubecl::cubecl;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+use super::layout::{Spread, addresses};
+use super::read::over_rows;
+
+/// Adds up blocks, the second of three axes, times a factor, for some places of the first axis.
+pub(crate) fn over_blocks(
+    sums: &CubeTensor,
+    out: &CubeTensor,
+    places: Range<usize>,
+    spread: Spread,
+    width: usize,
+    factor: f32,
+) {
+    blocks::launch(
+        &sums.client,
+        CubeCount::Static(spread.over_channels, 1, places.len() as u32),
+        spread.dim(),
+        addresses(&[sums]),
+        width,
+        sums.clone().into_tensor_arg(),
+        out.clone().into_tensor_arg(),
+        places.start as u32,
+        factor,
+    );
+}
+
+/// Adds up the second of three axes, times a factor, from the place `first` of the first axis on.
+#[cube(launch, address_type = "dynamic")]
+fn blocks<N: Size>(
+    sums: &Tensor<Vector<f32, N>>,
+    out: &mut Tensor<Vector<f32, N>>,
+    first: u32,
+    factor: f32,
+) {
+    let vectors = sums.shape(2) / N::value();
+    let blocks = sums.shape(1);
+    let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
+    let index = CUBE_POS_Z as usize;
+    let mut sum = Vector::<f32, N>::new(0.0);
+    if vector < vectors {
+        let mut block = UNIT_POS_Y as usize;
+        while block < blocks {
+            sum += sums[((first as usize + index) * blocks + block) * vectors + vector];
+            block += CUBE_DIM_Y as usize;
+        }
+    }
+    let sum = over_rows::<N>(sum);
+    if UNIT_POS_Y == 0 && vector < vectors {
+        out[index * vectors + vector] = sum * Vector::new(factor);
+    }
+}

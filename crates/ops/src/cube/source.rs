@@ -1,0 +1,60 @@
+//! A map and what is applied to it while it is read, as the arguments of a kernel.
+
+use burn::tensor::DType;
+use burn_cubecl::cubecl;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+use super::layout::{Groups, dims, empty};
+use super::read::Read;
+
+/// A map that is read through its normalisation, or as it is.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) x: CubeTensor,
+    pub(crate) weight: CubeTensor,
+    pub(crate) bias: CubeTensor,
+    pub(crate) statistics: CubeTensor,
+    pub(crate) gate: CubeTensor,
+    pub(crate) epsilon: f32,
+    pub(crate) groups: Groups,
+    pub(crate) read: Read,
+}
+
+/// The numbers of a [`Source`] as arguments of a kernel.
+pub(crate) struct Arguments {
+    pub(crate) weight: TensorArg,
+    pub(crate) bias: TensorArg,
+    pub(crate) statistics: TensorArg,
+    pub(crate) gate: TensorArg,
+}
+
+impl Source {
+    /// A map as it is, each plane times its number in `gate` if there is one.
+    pub(crate) fn whole(x: CubeTensor, gate: Option<CubeTensor>) -> Self {
+        let gated = gate.is_some();
+        // Kernels want something in every place.
+        let gate = into_contiguous(gate.unwrap_or_else(|| empty(&x, [dims(&x)[1]], DType::F32)));
+        Self {
+            x,
+            weight: gate.clone(),
+            bias: gate.clone(),
+            statistics: gate.clone(),
+            gate,
+            epsilon: 0.0,
+            groups: Groups::of(&[1]),
+            read: Read { gated, ..Read::WHOLE },
+        }
+    }
+
+    pub(crate) fn arguments(&self) -> Arguments {
+        let arg = |tensor: &CubeTensor| tensor.clone().into_tensor_arg();
+        Arguments {
+            weight: arg(&self.weight),
+            bias: arg(&self.bias),
+            statistics: arg(&self.statistics),
+            gate: arg(&self.gate),
+        }
+    }
+}

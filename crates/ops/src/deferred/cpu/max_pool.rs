@@ -1,0 +1,169 @@
+//! The largest of each window of a map that is only read ([`Reading`]): neither that map nor the places of the maxima are
+//! kept for backward.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::cpu::lanes::vectorised;
+use super::normalisation::Gradients;
+use super::reading::{Reading, Sums};
+use crate::cpu::real::Real;
+
+/// The shapes of one pooling.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Windows {
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    pub(crate) kernel: usize,
+    pub(crate) stride: usize,
+    /// Rows and columns around the map that no maximum comes from.
+    pub(crate) padding: usize,
+}
+
+impl Windows {
+    /// Rows and columns of the output.
+    pub(crate) fn out(&self) -> [usize; 2] {
+        [self.height, self.width].map(|size| (size + 2 * self.padding - self.kernel) / self.stride + 1)
+    }
+
+    fn span(&self, at: usize, size: usize) -> Range<usize> {
+        let start = at * self.stride;
+        start.saturating_sub(self.padding)..(start + self.kernel - self.padding).min(size)
+    }
+
+    /// Calls `visit` with each pixel of the output, its maximum and where in `plane` that is: the first of equals, as PyTorch
+    /// has it. Once a value is not a number, so is the maximum.
+    fn maxima<T: Real>(&self, plane: &[T], columns: &mut Columns<T>, mut visit: impl FnMut(usize, T, usize)) {
+        let [rows, width] = self.out();
+        for row in 0..rows {
+            let lines = self.span(row, self.height);
+            columns.largest_of(plane, self.width, lines.clone());
+            for column in 0..width {
+                let across = self.span(column, self.width);
+                let mut at = across.start;
+                let (mut best, mut line) = (columns.best[at], columns.line[at]);
+                for next in across.skip(1) {
+                    let (value, of_line) = (columns.best[next], columns.line[next]);
+                    let equal = value == best || value.is_nan() && best.is_nan();
+                    if larger(value, best) || equal && of_line < line {
+                        (at, best, line) = (next, value, of_line);
+                    }
+                }
+                visit(row * width + column, best, (lines.start + line as usize) * self.width + at);
+            }
+        }
+    }
+}
+
+/// The maximum of each column of a row of windows, and the line that it is in, counted from the first.
+#[derive(Default)]
+struct Columns<T> {
+    best: Vec<T>,
+    line: Vec<u32>,
+}
+
+impl<T: Real> Columns<T> {
+    fn largest_of(&mut self, plane: &[T], width: usize, lines: Range<usize>) {
+        self.best.clear();
+        self.best.extend_from_slice(&plane[lines.start * width..][..width]);
+        self.line.clear();
+        self.line.resize(width, 0);
+        for (number, line) in (1..).zip(lines.skip(1)) {
+            let values = &plane[line * width..][..width];
+            vectorised(
+                #[inline(always)]
+                || {
+                    for ((best, line), value) in self.best.iter_mut().zip(&mut self.line).zip(values) {
+                        let larger = larger(*value, *best);
+                        *best = if larger { *value } else { *best };
+                        *line = if larger { number } else { *line };
+                    }
+                },
+            );
+        }
+    }
+}
+
+/// Whether a value takes the place of the largest so far.
+#[inline(always)]
+fn larger<T: Real>(value: T, best: T) -> bool {
+    value > best || value.is_nan() && !best.is_nan()
+}
+
+/// The output, planes one after the other.
+pub(crate) fn forward<T: Real>(reading: &Reading<'_, T>, windows: &Windows) -> Vec<T> {
+    let plane = reading.plane();
+    let pixels = windows.out().iter().product::<usize>();
+    let mut y = vec![T::of(0.0); reading.x.len() / plane * pixels];
+    y.par_chunks_exact_mut(pixels).enumerate().for_each_init(
+        || (vec![T::of(0.0); plane], Columns::default()),
+        |(read, columns), (index, y)| {
+            reading.fill(index, 0, read);
+            windows.maxima(read, columns, |to, value, _| y[to] = value);
+        },
+    );
+    y
+}
+
+/// The gradients of what was read, for the gradient `dy` of the output.
+pub(crate) fn backward<T: Real>(reading: &Reading<'_, T>, dy: &[T], windows: &Windows) -> Gradients<T> {
+    let plane = reading.plane();
+    let pixels = windows.out().iter().product::<usize>();
+    let mut dx = vec![T::of(0.0); reading.x.len()];
+    let planes = dx.par_chunks_exact_mut(plane).zip(dy.par_chunks_exact(pixels)).enumerate();
+    let sums: Vec<Sums> = planes
+        .map_init(
+            || (vec![T::of(0.0); plane], Columns::default()),
+            |(read, columns), (index, (dx, dy))| {
+                reading.fill(index, 0, read);
+                windows.maxima(read, columns, |from, _, to| dx[to] += dy[from]);
+                reading.absorb(index, 0, dx)
+            },
+        )
+        .collect();
+    reading.finish(dx, &sums)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::RngExt;
+
+    /// Where the first of the largest values of a window is in the order of reading, and a value that is not a number counts
+    /// as larger than all.
+    fn naive(plane: &[f32], windows: &Windows, row: usize, column: usize) -> usize {
+        let places = windows.span(row, windows.height);
+        let places =
+            places.flat_map(|line| windows.span(column, windows.width).map(move |at| line * windows.width + at));
+        places.reduce(|best, at| if larger(plane[at], plane[best]) { at } else { best }).expect("no window is empty")
+    }
+
+    #[test]
+    fn the_first_of_equals_is_the_maximum_and_what_is_no_number_wins() {
+        let mut rng = kindling_random::rng(3, kindling_random::Purpose::Display, 0, 0);
+        for case in 0..300 {
+            let kernel = 2 + case % 4;
+            let windows = Windows {
+                height: kernel + rng.random_range(0..20),
+                width: kernel + rng.random_range(0..20),
+                kernel,
+                stride: 1 + case % 3,
+                padding: case % 2 * (kernel / 2),
+            };
+            let mut value = || match rng.random_range(0..12) {
+                0 if case % 5 == 0 => f32::NAN,
+                draw => (draw % 3) as f32,
+            };
+            let plane: Vec<f32> = (0..windows.height * windows.width).map(|_| value()).collect();
+            let mut met = 0;
+            windows.maxima(&plane, &mut Columns::default(), |to, value, from| {
+                let width = windows.out()[1];
+                assert_eq!(from, naive(&plane, &windows, to / width, to % width), "{windows:?}, pixel {to}");
+                assert_eq!(value.to_bits(), plane[from].to_bits());
+                met += 1;
+            });
+            assert_eq!(met, windows.out().iter().product::<usize>());
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What reads a map through its normalisation on the CPU ([`reading`]).
+
+mod add;
+mod convolution;
+mod max_pool;
+mod normalisation;
+mod reading;
+
+use burn::backend::{Flex, TensorMetadata};
+use burn::tensor::DType;
+use burn_flex::FlexTensor;
+
+use super::{DeferredGradients, DeferredMap, DeferredOps, Gate, Normalisation, OfConvolved, OfMap, Pooling, Wanted};
+use crate::activation::Activation;
+use crate::convolution::Convolution;
+use crate::convolution::cpu::Shape;
+use crate::cpu::real::Real;
+use crate::cpu::values::{Stored, computed_in, dims, owned, tensor, values};
+use crate::cpu::{announce, announce_unless_free};
+use crate::graph::Gradient;
+use max_pool::Windows;
+use normalisation::{Gradients, NormAct};
+use reading::Reading;
+
+impl DeferredMap<Flex> {
+    fn shape(&self) -> [usize; 4] {
+        dims(&self.x)
+    }
+
+    fn dtype(&self) -> DType {
+        self.x.dtype()
+    }
+
+    fn read<T: Stored, R>(&self, work: impl FnOnce(&Reading<'_, T>) -> R) -> R {
+        let Normalisation { groups, epsilon, activation, .. } = &self.how;
+        let (weight, bias, statistics) = (values(&self.weight), values(&self.bias), values(&self.statistics));
+        let norm = NormAct::new(self.shape(), &weight, &bias, &statistics, groups, *epsilon);
+        let gate = match &self.gate {
+            Gate::Of(gate) => Some(values(gate)),
+            Gate::Open => None,
+        };
+        let x = values(&self.x);
+        work(&Reading { x: &x, norm, activation: *activation, gate: gate.as_deref() })
+    }
+
+    fn windows(&self, Pooling { kernel, stride, padding }: Pooling) -> Windows {
+        let [.., height, width] = self.shape();
+        Windows { height, width, kernel, stride, padding }
+    }
+
+    /// Says that a gradient of this map's shape is about to be made.
+    fn announce(&self) {
+        announce(self.shape().iter().product(), self.dtype());
+    }
+
+    /// The gradients of map, scale, shift and gate as tensors.
+    fn gradients<T: Stored>(&self, made: Gradients<T>, wanted: Wanted) -> OfMap<Flex> {
+        let [batch, channels, ..] = self.shape();
+        let gated = matches!(self.gate, Gate::Of(_));
+        OfMap {
+            x: Gradient::if_wanted(wanted.x, || tensor(made.x, self.shape(), self.dtype())),
+            weight: Gradient::if_wanted(wanted.weight, || tensor(made.weight, [channels], T::DTYPE)),
+            bias: Gradient::if_wanted(wanted.bias, || tensor(made.bias, [channels], T::DTYPE)),
+            gate: Gradient::if_wanted(wanted.gate && gated, || tensor(made.gate, [batch, channels], T::DTYPE)),
+        }
+    }
+}
+
+impl DeferredOps for Flex {
+    fn apply(map: DeferredMap<Self>) -> FlexTensor {
+        computed_in!(T = map.dtype(); tensor(map.read::<T, _>(|reading| reading.whole()), map.shape(), map.dtype()))
+    }
+
+    fn convolve(map: DeferredMap<Self>, filters: FlexTensor, convolution: Convolution) -> FlexTensor {
+        let shape = Shape::of(convolution, map.shape(), &filters);
+        computed_in!(T = map.dtype(); {
+            let y = map.read::<T, _>(|reading| convolution::forward(reading, &values(&filters), &shape));
+            tensor(y, shape.output(), map.dtype())
+        })
+    }
+
+    fn average(map: DeferredMap<Self>) -> FlexTensor {
+        let [batch, channels, ..] = map.shape();
+        computed_in!(T = map.dtype(); tensor(map.read::<T, _>(convolution::means), [batch, channels], T::DTYPE))
+    }
+
+    fn max_pool(map: DeferredMap<Self>, pooling: Pooling) -> FlexTensor {
+        let ([batch, channels, ..], windows) = (map.shape(), map.windows(pooling));
+        let [rows, columns] = windows.out();
+        computed_in!(T = map.dtype(); {
+            let y = map.read::<T, _>(|reading| max_pool::forward(reading, &windows));
+            tensor(y, [batch, channels, rows, columns], map.dtype())
+        })
+    }
+
+    fn add(map: DeferredMap<Self>, shortcut: FlexTensor, activation: Activation) -> FlexTensor {
+        computed_in!(T = map.dtype(); {
+            let y = map.read::<T, _>(|reading| add::forward(reading, &values(&shortcut), activation));
+            tensor(y, map.shape(), map.dtype())
+        })
+    }
+}
+
+impl DeferredGradients for Flex {
+    fn apply_backward(map: DeferredMap<Self>, dy: FlexTensor, wanted: Wanted) -> OfMap<Self> {
+        announce_unless_free(&dy);
+        computed_in!(T = map.dtype(); {
+            let dy = owned::<T>(dy);
+            map.gradients(map.read(|reading| reading.backward(dy)), wanted)
+        })
+    }
+
+    fn convolve_backward(
+        map: DeferredMap<Self>,
+        filters: FlexTensor,
+        dy: FlexTensor,
+        convolution: Convolution,
+        wanted: Wanted,
+        filters_wanted: bool,
+    ) -> OfConvolved<Self> {
+        let shape = Shape::of(convolution, map.shape(), &filters);
+        computed_in!(T = map.dtype(); {
+            let dy = values::<T>(&dy);
+            map.announce();
+            let (made, of_filters) =
+                map.read(|reading| convolution::backward(reading, &values(&filters), &dy, &shape));
+            let of_filters = Gradient::if_wanted(filters_wanted, || tensor(of_filters, dims(&filters), T::DTYPE));
+            OfConvolved { map: map.gradients(made, wanted), filters: of_filters }
+        })
+    }
+
+    fn average_backward(map: DeferredMap<Self>, dy: FlexTensor, wanted: Wanted) -> OfMap<Self> {
+        computed_in!(T = map.dtype(); {
+            let dy = values::<T>(&dy);
+            map.announce();
+            map.gradients(map.read(|reading| convolution::backward_means(reading, &dy)), wanted)
+        })
+    }
+
+    fn max_pool_backward(map: DeferredMap<Self>, dy: FlexTensor, pooling: Pooling, wanted: Wanted) -> OfMap<Self> {
+        let windows = map.windows(pooling);
+        computed_in!(T = map.dtype(); {
+            let dy = values::<T>(&dy);
+            map.announce();
+            map.gradients(map.read(|reading| max_pool::backward(reading, &dy, &windows)), wanted)
+        })
+    }
+
+    fn sum_backward(y: FlexTensor, dy: FlexTensor) -> FlexTensor {
+        let (shape, dtype) = (dims(&y), y.dtype());
+        announce(shape.iter().product(), dtype);
+        computed_in!(T = dtype; {
+            let of_sum = add::of_sum::<T>(&values(&y), &values(&dy));
+            tensor(of_sum, shape, dtype)
+        })
+    }
+}

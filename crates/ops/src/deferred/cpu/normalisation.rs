@@ -1,0 +1,100 @@
+//! The numbers of a normalisation; [`super::reading`] applies them.
+
+use super::reading::Sums;
+use crate::cpu::real::Real;
+
+/// Normalisation with known statistics.
+pub(crate) struct NormAct<T> {
+    channels: usize,
+    /// Pixels of a plane.
+    pub(crate) plane: usize,
+    groups: Vec<usize>,
+    /// The group of each sample.
+    group_of: Vec<usize>,
+    /// For each group and channel.
+    per_channel: Vec<PerChannel<T>>,
+}
+
+/// `z = x * scale + shift` is the normalised value with scale and shift; `(x - mean) * inverse` the one without.
+#[derive(Clone, Copy)]
+pub(crate) struct PerChannel<T> {
+    pub(crate) scale: T,
+    pub(crate) shift: T,
+    pub(crate) mean: T,
+    pub(crate) inverse: T,
+}
+
+/// What a normalisation and the reading of its output hand back.
+pub(crate) struct Gradients<T> {
+    /// Of the map, in its shape.
+    pub(crate) x: Vec<T>,
+    /// Of scale and shift, `[channels]`.
+    pub(crate) weight: Vec<T>,
+    pub(crate) bias: Vec<T>,
+    /// Of the factor of each plane, if there were factors.
+    pub(crate) gate: Vec<T>,
+}
+
+impl<T: Real> NormAct<T> {
+    pub(crate) fn new(
+        [batch, channels, height, width]: [usize; 4],
+        weight: &[T],
+        bias: &[T],
+        statistics: &[T],
+        groups: &[usize],
+        epsilon: f64,
+    ) -> Self {
+        let (means, variances) = statistics.split_at(groups.len() * channels);
+        let per_channel = means
+            .iter()
+            .zip(variances)
+            .enumerate()
+            .map(|(index, (&mean, &variance))| {
+                let channel = index % channels;
+                let inverse = T::of(1.0 / (variance.wide() + epsilon).sqrt());
+                let scale = weight[channel] * inverse;
+                PerChannel { scale, shift: bias[channel] - mean * scale, mean, inverse }
+            })
+            .collect();
+        let group_of = groups.iter().enumerate().flat_map(|(group, &size)| std::iter::repeat_n(group, size)).collect();
+        debug_assert_eq!(groups.iter().sum::<usize>(), batch);
+        Self { channels, plane: height * width, groups: groups.to_vec(), group_of, per_channel }
+    }
+
+    /// The numbers of plane `index`, counted over samples and channels.
+    pub(crate) fn of_plane(&self, index: usize) -> PerChannel<T> {
+        self.per_channel[self.slot(index)]
+    }
+
+    /// Where the numbers of a plane's group and channel are.
+    fn slot(&self, index: usize) -> usize {
+        self.group_of[index / self.channels] * self.channels + index % self.channels
+    }
+
+    /// Sums of planes added up over the samples of a group, in their order: for each group and channel.
+    pub(crate) fn over_samples(&self, of_planes: &[Sums]) -> Vec<Sums> {
+        let mut of_channels = vec![Sums::default(); self.per_channel.len()];
+        for (index, sums) in of_planes.iter().enumerate() {
+            of_channels[self.slot(index)] += *sums;
+        }
+        of_channels
+    }
+
+    /// The means behind the gradient of plane `index`.
+    pub(crate) fn means(&self, index: usize, of_channels: &[Sums]) -> (T, T) {
+        let count = (self.groups[self.group_of[index / self.channels]] * self.plane) as f64;
+        let (sum, weighted) = of_channels[self.slot(index)].normalised;
+        (T::of(sum / count), T::of(weighted / count))
+    }
+
+    /// The gradients, with those of the parameters from the sums of each group and channel.
+    pub(crate) fn gradients(&self, x: Vec<T>, of_channels: &[Sums], gate: Vec<T>) -> Gradients<T> {
+        let over_groups = |part: fn(&Sums) -> f64| {
+            (0..self.channels)
+                .map(|channel| T::of(of_channels.iter().skip(channel).step_by(self.channels).map(part).sum::<f64>()))
+                .collect()
+        };
+        let (weight, bias) = (over_groups(|sums| sums.normalised.1), over_groups(|sums| sums.normalised.0));
+        Gradients { x, weight, bias, gate }
+    }
+}

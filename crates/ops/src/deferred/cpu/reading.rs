@@ -1,0 +1,159 @@
+//! A map as whoever comes next reads it: normalised, activated and gated on the way, and never stored whole.
+//!
+//! A convolution behind a normalisation needs the activated map twice: as its input, and for its weight's gradient. Here
+//! both compute it from the map before the normalisation, piece by piece while the piece is in the cache. That map is kept for the
+//! normalisation's own gradient anyway; so one map is kept where there were two, and one is written and read less.
+
+use rayon::prelude::*;
+
+use crate::activation::cpu::{ForActivation, Function, dispatch};
+use crate::cpu::lanes::{replace_and_sum, vectorised};
+use super::normalisation::{Gradients, NormAct, PerChannel};
+use crate::cpu::real::Real;
+use crate::activation::Activation;
+
+/// What is read, and from what.
+pub(crate) struct Reading<'a, T> {
+    /// What the normalisation is given, `[batch, channels, height, width]`.
+    pub(crate) x: &'a [T],
+    pub(crate) norm: NormAct<T>,
+    pub(crate) activation: Activation,
+    /// A factor for each plane.
+    pub(crate) gate: Option<&'a [T]>,
+}
+
+/// Sums over pixels of one plane, for the gradients.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    /// Of the gate's gradient.
+    pub(crate) gate: f64,
+    /// Of the normalised values' gradient, and of that times the values before scale and shift.
+    pub(crate) normalised: (f64, f64),
+}
+
+impl std::ops::AddAssign for Sums {
+    fn add_assign(&mut self, other: Self) {
+        self.gate += other.gate;
+        self.normalised.0 += other.normalised.0;
+        self.normalised.1 += other.normalised.1;
+    }
+}
+
+impl<T: Real> Reading<'_, T> {
+    /// Pixels of a plane.
+    pub(crate) fn plane(&self) -> usize {
+        self.norm.plane
+    }
+
+    fn pixels(&self, index: usize, start: usize, count: usize) -> &[T] {
+        &self.x[index * self.plane() + start..][..count]
+    }
+
+    fn factor(&self, index: usize) -> T {
+        self.gate.map_or(T::of(1.0), |gate| gate[index])
+    }
+
+    /// Reads the pixels from `start` on of plane `index`, counted over samples and channels.
+    pub(crate) fn fill(&self, index: usize, start: usize, out: &mut [T]) {
+        let x = self.pixels(index, start, out.len());
+        dispatch(self.activation, Fill { of: self.norm.of_plane(index), factor: self.factor(index), x, out });
+    }
+
+    /// The whole map.
+    pub(crate) fn whole(&self) -> Vec<T> {
+        let mut y = vec![T::of(0.0); self.x.len()];
+        y.par_chunks_mut(self.plane()).enumerate().for_each(|(index, y)| self.fill(index, 0, y));
+        y
+    }
+
+    /// Turns the gradient of what [`Reading::fill`] read into that of the normalised values, in its place.
+    pub(crate) fn absorb(&self, index: usize, start: usize, gradient: &mut [T]) -> Sums {
+        let x = self.pixels(index, start, gradient.len());
+        let of = self.norm.of_plane(index);
+        match self.gate {
+            Some(_) => dispatch(self.activation, Absorb::<T, true> { of, factor: self.factor(index), x, gradient }),
+            None => dispatch(self.activation, Absorb::<T, false> { of, factor: T::of(1.0), x, gradient }),
+        }
+    }
+
+    /// [`Reading::absorb`] for all of a map, then [`Reading::finish`].
+    pub(crate) fn backward(&self, mut gradient: Vec<T>) -> Gradients<T> {
+        let planes = gradient.par_chunks_mut(self.plane()).enumerate();
+        let sums: Vec<Sums> = planes.map(|(index, gradient)| self.absorb(index, 0, gradient)).collect();
+        self.finish(gradient, &sums)
+    }
+
+    /// The gradients of what the normalisation was given and of its parameters, from the normalised values' gradient and
+    /// each plane's sums. Sums over planes are added in the order of the samples, whatever thread made them.
+    pub(crate) fn finish(&self, gradient: Vec<T>, sums: &[Sums]) -> Gradients<T> {
+        let mut dx = gradient;
+        let of_channels = self.norm.over_samples(sums);
+        dx.par_chunks_mut(self.plane()).zip(self.x.par_chunks(self.plane())).enumerate().for_each(
+            |(index, (dx, x))| {
+                let PerChannel { scale, mean, inverse, .. } = self.norm.of_plane(index);
+                let (centre, slope) = self.norm.means(index, &of_channels);
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for (dx, x) in dx.iter_mut().zip(x) {
+                            *dx = scale * (*dx - centre - (*x - mean) * inverse * slope);
+                        }
+                    },
+                );
+            },
+        );
+        let gate = sums.iter().map(|sums| T::of(sums.gate)).collect();
+        self.norm.gradients(dx, &of_channels, gate)
+    }
+}
+
+struct Fill<'a, T> {
+    of: PerChannel<T>,
+    factor: T,
+    x: &'a [T],
+    out: &'a mut [T],
+}
+
+impl<T: Real> ForActivation for Fill<'_, T> {
+    type Output = ();
+
+    fn run<F: Function>(self, _: F) {
+        let Self { of: PerChannel { scale, shift, .. }, factor, x, out } = self;
+        vectorised(
+            #[inline(always)]
+            || {
+                for (out, x) in out.iter_mut().zip(x) {
+                    *out = F::value(*x * scale + shift) * factor;
+                }
+            },
+        );
+    }
+}
+
+struct Absorb<'a, T, const GATED: bool> {
+    of: PerChannel<T>,
+    factor: T,
+    x: &'a [T],
+    gradient: &'a mut [T],
+}
+
+impl<T: Real, const GATED: bool> ForActivation for Absorb<'_, T, GATED> {
+    type Output = Sums;
+
+    fn run<F: Function>(self, _: F) -> Sums {
+        let Self { of: PerChannel { scale, shift, mean, inverse }, factor, x, gradient } = self;
+        let [gate, sum, weighted] = vectorised(
+            #[inline(always)]
+            || {
+                replace_and_sum(x, gradient, |x, gradient| {
+                    let z = x * scale + shift;
+                    let of_gate = if GATED { gradient * F::value(z) } else { T::of(0.0) };
+                    let gradient = if GATED { gradient * factor } else { gradient };
+                    let dz = gradient * F::derivative(z);
+                    (dz, [of_gate, dz, dz * (x - mean) * inverse])
+                })
+            },
+        );
+        Sums { gate, normalised: (sum, weighted) }
+    }
+}

@@ -1,0 +1,111 @@
+//! Operations on the tensors of a network's state, eight at a time.
+//!
+//! A network has hundreds of tensors, most of them small. What looks at each of them in a step (the norm of all gradients, and
+//! whether the new state is there) would launch a kernel a tensor; here it launches one for eight. On the CPU, where nothing is
+//! launched, both are Burn's operations.
+
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, Dispatch, ExtensionType, Flex, backend_extension};
+use burn::tensor::{DType, Tensor};
+use burn_flex::FlexTensor;
+
+use crate::cpu::values::{tensor, values};
+use crate::device::{on_cpu, serves};
+
+/// Tensors of an operation.
+pub(crate) const AT_ONCE: usize = 8;
+/// Blocks that a tensor's squares are added up in, each in a fixed order.
+pub(crate) const BLOCKS: usize = 32;
+
+/// Tensors of one axis and float32.
+#[derive(ExtensionType)]
+#[extension_type(fusion: cfg(feature = "cube"))]
+pub(crate) struct Eight<B: Backend> {
+    pub(crate) a: FloatTensor<B>,
+    pub(crate) b: FloatTensor<B>,
+    pub(crate) c: FloatTensor<B>,
+    pub(crate) d: FloatTensor<B>,
+    pub(crate) e: FloatTensor<B>,
+    pub(crate) f: FloatTensor<B>,
+    pub(crate) g: FloatTensor<B>,
+    pub(crate) h: FloatTensor<B>,
+}
+
+impl<B: Backend> Eight<B> {
+    fn of([a, b, c, d, e, f, g, h]: [FloatTensor<B>; AT_ONCE]) -> Self {
+        Self { a, b, c, d, e, f, g, h }
+    }
+
+    pub(crate) fn into_array(self) -> [FloatTensor<B>; AT_ONCE] {
+        let Self { a, b, c, d, e, f, g, h } = self;
+        [a, b, c, d, e, f, g, h]
+    }
+}
+
+/// See the module. What is made is float32.
+#[backend_extension(Flex, Cube: cfg(feature = "cube"), Fusion: cfg(feature = "cube"))]
+pub(crate) trait StateOps: Backend {
+    /// The first number of each, `[8]`.
+    #[fusion(dtype = DType::F32, shape = [AT_ONCE].into())]
+    fn first_numbers(#[extension_type] tensors: Eight<Self>) -> FloatTensor<Self>;
+
+    /// The sums of the squares of blocks of each, `[8 * 32]`.
+    #[fusion(dtype = DType::F32, shape = [AT_ONCE * BLOCKS].into())]
+    fn squares(#[extension_type] tensors: Eight<Self>) -> FloatTensor<Self>;
+}
+
+/// Nobody asks for these on the CPU, where a tensor is looked at by Burn's operations; they are here for the graph's sake.
+impl StateOps for Flex {
+    fn first_numbers(tensors: Eight<Self>) -> FlexTensor {
+        let firsts = tensors.into_array().map(|x| values::<f32>(&x).first().copied().unwrap_or_default());
+        tensor(firsts.to_vec(), [AT_ONCE], DType::F32)
+    }
+
+    fn squares(tensors: Eight<Self>) -> FlexTensor {
+        let mut sums = vec![0.0f32; AT_ONCE * BLOCKS];
+        for (sums, x) in sums.chunks_exact_mut(BLOCKS).zip(tensors.into_array()) {
+            values::<f32>(&x).iter().enumerate().for_each(|(at, value)| sums[at % BLOCKS] += value * value);
+        }
+        tensor(sums, [AT_ONCE * BLOCKS], DType::F32)
+    }
+}
+
+/// The first number of each tensor, `[n]`: it cannot be read unless all of them are there. None of no tensors. They are on the
+/// plain device.
+pub fn first_numbers(tensors: Vec<Tensor<1>>) -> Option<Tensor<1>> {
+    let found: Vec<Tensor<1>> = match are_launched(&tensors) {
+        true => by_eight(&tensors, |some, count| {
+            let all = <Dispatch as StateOps>::first_numbers(some);
+            Tensor::<1>::from_dispatch(all).narrow(0, 0, count)
+        }),
+        false => tensors.into_iter().map(|tensor| tensor.narrow(0, 0, 1)).collect(),
+    };
+    (!found.is_empty()).then(|| Tensor::cat(found, 0))
+}
+
+/// The sum of the squares of all numbers of the tensors, `[1]`, in an order that depends on their shapes alone. None of no
+/// tensors. They are on the plain device.
+pub fn squared_norm(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
+    let found: Vec<Tensor<1>> = match are_launched(tensors) {
+        true => by_eight(tensors, |some, count| {
+            let all = <Dispatch as StateOps>::squares(some);
+            Tensor::<1>::from_dispatch(all).narrow(0, 0, count * BLOCKS)
+        }),
+        false => tensors.iter().map(|tensor| tensor.clone().square().sum().reshape([1])).collect(),
+    };
+    (!found.is_empty()).then(|| Tensor::cat(found, 0).sum())
+}
+
+/// Whether these operations serve all of the tensors, on a device where work on each would be a launch.
+fn are_launched(tensors: &[Tensor<1>]) -> bool {
+    tensors.iter().all(|tensor| serves(tensor) && !on_cpu(tensor) && tensor.dtype() == DType::F32)
+}
+
+/// Eight after eight; the last ones are filled up with copies of the last, whose results are left out.
+fn by_eight(
+    tensors: &[Tensor<1>],
+    each: impl Fn(Eight<Dispatch>, usize) -> Tensor<1>,
+) -> Vec<Tensor<1>> {
+    let of = |some: &[Tensor<1>], place: usize| some[place.min(some.len() - 1)].clone().into_dispatch();
+    tensors.chunks(AT_ONCE).map(|some| each(Eight::of(std::array::from_fn(|place| of(some, place))), some.len())).collect()
+}

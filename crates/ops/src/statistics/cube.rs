@@ -1,0 +1,200 @@
+//! Mean and variance of each channel of each group.
+//!
+//! Each unit follows its pixels with Welford's update, and what units, cubes and samples have found is merged in a fixed
+//! order by Chan's rule: the variance is that of the differences from the mean, however large the mean is, and the same in
+//! every run.
+
+use burn::tensor::DType;
+use burn_cubecl::{CubeBackend, cubecl};
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+use super::Statistics;
+use crate::cube::layout::{Flat, Groups, Spread, UNITS, addresses, element, empty, width_of};
+
+/// Pixels of a unit, at most.
+const EACH: usize = 32;
+
+impl Statistics for CubeBackend {
+    fn statistics(x: CubeTensor, groups: Vec<usize>) -> CubeTensor {
+        statistics(x, &groups)
+    }
+}
+
+/// `[2, groups, channels]`: means, then biased variances.
+fn statistics(x: CubeTensor, sizes: &[usize]) -> CubeTensor {
+    let x = Flat::of(x);
+    let width = width_of(&[&x]);
+    let spread = Spread::of(x.channels, width, x.pixels, EACH);
+    let groups = Groups::of(sizes);
+    let blocks = spread.over_pixels as usize;
+    let parts = empty(&x.tensor, [2, x.samples * blocks, x.channels], DType::F32);
+    let client = x.tensor.client.clone();
+    of_blocks::launch(
+        &client,
+        spread.count(x.samples),
+        spread.dim(),
+        addresses(&[&x.tensor, &parts]),
+        width,
+        x.arg(),
+        parts.clone().into_tensor_arg(),
+        spread.each,
+        element(x.tensor.dtype),
+    );
+    let out = empty(&x.tensor, [2, groups.count, x.channels], DType::F32);
+    merged::launch(
+        &client,
+        CubeCount::Static(spread.over_channels, 1, groups.count as u32),
+        spread.dim(),
+        addresses(&[&parts]),
+        width,
+        parts.into_tensor_arg(),
+        out.clone().into_tensor_arg(),
+        x.pixels as u32,
+        blocks as u32,
+        spread.each,
+        groups.size,
+        groups.larger,
+    );
+    out
+}
+
+/// How many numbers were seen, their mean, and the sum of the squared differences from it.
+#[derive(CubeType, Clone, Copy)]
+struct Seen<N: Size> {
+    count: f32,
+    mean: Vector<f32, N>,
+    squares: Vector<f32, N>,
+}
+
+/// Chan's rule.
+#[cube]
+fn merge<N: Size>(a: Seen<N>, b: Seen<N>) -> Seen<N> {
+    let count = a.count + b.count;
+    // Of nothing and nothing there is nothing.
+    let share = b.count / max(count, 1.0);
+    let difference = b.mean - a.mean;
+    let between = difference * difference * Vector::new(a.count * share);
+    Seen::<N> { count, mean: a.mean + difference * Vector::new(share), squares: a.squares + b.squares + between }
+}
+
+/// What the rows of a cube have seen together. All units must come here; those of the first row get it.
+#[cube]
+fn merge_rows<N: Size>(mine: Seen<N>) -> Seen<N> {
+    let mut counts = Shared::<[f32]>::new_slice(comptime!(UNITS as usize));
+    let mut means = Shared::<[Vector<f32, N>]>::new_slice(comptime!(UNITS as usize));
+    let mut squares = Shared::<[Vector<f32, N>]>::new_slice(comptime!(UNITS as usize));
+    let at = UNIT_POS as usize;
+    counts[at] = mine.count;
+    means[at] = mine.mean;
+    squares[at] = mine.squares;
+    sync_cube();
+    let mut rows = CUBE_DIM_Y;
+    while rows > 1 {
+        let half = rows.div_ceil(2);
+        if UNIT_POS_Y + half < rows {
+            let other = at + (half * CUBE_DIM_X) as usize;
+            let lower = Seen::<N> { count: counts[at], mean: means[at], squares: squares[at] };
+            let upper = Seen::<N> { count: counts[other], mean: means[other], squares: squares[other] };
+            let both = merge::<N>(lower, upper);
+            counts[at] = both.count;
+            means[at] = both.mean;
+            squares[at] = both.squares;
+        }
+        rows = half;
+        sync_cube();
+    }
+    Seen::<N> { count: counts[at], mean: means[at], squares: squares[at] }
+}
+
+/// Mean and squared differences of each block of pixels of each plane, `[2, samples * blocks, channels]`.
+#[cube(launch, address_type = "dynamic")]
+fn of_blocks<F: Float, N: Size>(
+    x: &Tensor<Vector<F, N>>,
+    parts: &mut Tensor<Vector<f32, N>>,
+    each: u32,
+    #[define(F)] _element: ElemType,
+) {
+    let vectors = x.shape(1) / N::value();
+    let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
+    let sample = CUBE_POS_Z as usize;
+    let pixels = x.shape(2);
+    let mut count = 0.0f32;
+    let mut mean = Vector::<f32, N>::new(0.0);
+    let mut squares = Vector::<f32, N>::new(0.0);
+    if vector < vectors {
+        let channel = vector * N::value();
+        let mut pixel = (CUBE_POS_Y * CUBE_DIM_Y * each + UNIT_POS_Y) as usize;
+        for _ in 0..each {
+            if pixel < pixels {
+                let from = sample * x.stride(0) + channel * x.stride(1) + pixel * x.stride(2);
+                let value = Vector::<f32, N>::cast_from(x[from / N::value()]);
+                count += 1.0;
+                let difference = value - mean;
+                mean += difference * Vector::new(1.0 / count);
+                squares += difference * (value - mean);
+            }
+            pixel += CUBE_DIM_Y as usize;
+        }
+    }
+    let seen = merge_rows::<N>(Seen::<N> { count, mean, squares });
+    if UNIT_POS_Y == 0 && vector < vectors {
+        let at = (CUBE_POS_Z * CUBE_COUNT_Y + CUBE_POS_Y) as usize;
+        let of_blocks = parts.shape(1);
+        parts[at * vectors + vector] = seen.mean;
+        parts[(of_blocks + at) * vectors + vector] = seen.squares;
+    }
+}
+
+/// What the blocks of the samples of each group have seen, as mean and variance.
+#[cube(launch, address_type = "dynamic")]
+fn merged<N: Size>(
+    parts: &Tensor<Vector<f32, N>>,
+    out: &mut Tensor<Vector<f32, N>>,
+    pixels: u32,
+    blocks: u32,
+    each: u32,
+    size: u32,
+    larger: u32,
+) {
+    let vectors = parts.shape(2) / N::value();
+    let of_blocks = parts.shape(1);
+    let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
+    let group = CUBE_POS_Z;
+    let mut start = group * size + larger;
+    let mut samples = size;
+    if group < larger {
+        start = group * (size + 1);
+        samples = size + 1;
+    }
+    let mut seen_count = 0.0f32;
+    let mut mean = Vector::<f32, N>::new(0.0);
+    let mut squares = Vector::<f32, N>::new(0.0);
+    if vector < vectors {
+        let mut at = UNIT_POS_Y;
+        while at < samples * blocks {
+            let block = at % blocks;
+            // As many pixels as a cube of the first kernel has taken: all but the last block's are full.
+            let first = block * CUBE_DIM_Y * each;
+            let count = min(pixels - first, CUBE_DIM_Y * each);
+            let index = (start * blocks + at) as usize;
+            let next = Seen::<N> {
+                count: count as f32,
+                mean: parts[index * vectors + vector],
+                squares: parts[(of_blocks + index) * vectors + vector],
+            };
+            let both = merge::<N>(Seen::<N> { count: seen_count, mean, squares }, next);
+            seen_count = both.count;
+            mean = both.mean;
+            squares = both.squares;
+            at += CUBE_DIM_Y;
+        }
+    }
+    let seen = merge_rows::<N>(Seen::<N> { count: seen_count, mean, squares });
+    if UNIT_POS_Y == 0 && vector < vectors {
+        let groups = out.shape(1);
+        let group = group as usize;
+        out[group * vectors + vector] = seen.mean;
+        out[(groups + group) * vectors + vector] = seen.squares / Vector::new(seen.count);
+    }
+}
