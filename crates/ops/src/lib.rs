@@ -27,7 +27,7 @@ use burn::tensor::{DType, Device, Tensor};
 
 pub use activation::Activation;
 pub use cpu::{AdamWStep, ConvScratch, adamw, packing_bytes, serves_on_cpu, small_product, transposed};
-pub use plain::plain;
+pub use plain::{by_planes, plain};
 pub use state::{first_numbers, squared_norm};
 pub use unread::{Again, Normalisation, Pooling, Unread};
 

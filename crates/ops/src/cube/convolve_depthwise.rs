@@ -7,7 +7,9 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::depthwise::{self, Window};
-use super::layout::{Spread, addresses, alongside, dims, element, empty, empty_map, relaid, width_of_maps};
+use super::layout::{
+    Spread, addresses, alongside, dims, element, empty, empty_map, relaid, whole_planes, width_of_maps,
+};
 use super::unread::{Arguments, Source, over_blocks};
 use crate::Places;
 
@@ -115,7 +117,7 @@ pub(super) fn of_filters(source: &Source, side: usize, dy: CubeTensor, places: P
     );
     let dw = empty(&source.x, [side * side, channels], DType::F32);
     over_blocks(&parts, &dw, 0..side * side, spread, vector, 1.0);
-    relaid(dw, [channels, 1, side, side], [1, 1, side * channels, channels])
+    whole_planes(relaid(dw, [channels, 1, side, side], [1, 1, side * channels, channels]))
 }
 
 /// Filters `[channels, 1, side, side]` as `[side * side, channels]`, which a unit reads as it reads a map.

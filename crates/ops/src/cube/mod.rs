@@ -27,7 +27,7 @@ use burn_cubecl::tensor::CubeTensor;
 
 use crate::activation::Activation;
 use crate::{Convolution, MapGradients, MapOps, Normalisation, Places, Pooling, StateOps, UnreadGradients, UnreadOps};
-use layout::{dims, nothing};
+use layout::{dims, nothing, whole_planes};
 use unread::{OfMap, Source};
 
 impl MapOps for CubeBackend {
@@ -157,7 +157,7 @@ impl UnreadOps for CubeBackend {
     ) -> CubeTensor {
         let Pooling { kernel, stride, padding } = pooling;
         let map = Source::unread(x, weight, bias, statistics, gate, &how).applied();
-        CubeBackend::max_pool2d(map, [kernel; 2], [stride; 2], [padding; 2], [1; 2], false)
+        whole_planes(CubeBackend::max_pool2d(map, [kernel; 2], [stride; 2], [padding; 2], [1; 2], false))
     }
 
     fn norm_act_add(
