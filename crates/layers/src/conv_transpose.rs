@@ -73,7 +73,7 @@ impl ConvTranspose {
     fn convolve(&self, x: Tensor<4>) -> Tensor<4> {
         let options = ConvTransposeOptions::new([self.stride; 2], [self.padding; 2], [0; 2], [1; 2], 1);
         let weight = precision::like(self.weight.val(), &x);
-        module::conv_transpose2d(x, weight, None, options)
+        ops::by_planes(x, |x| module::conv_transpose2d(x, weight, None, options))
     }
 }
 

@@ -4,7 +4,7 @@ use burn::tensor::ops::{AvgPoolOptions, InterpolateMode, InterpolateOptions};
 use burn::tensor::{Tensor, module};
 
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
-use kindling_ops::room;
+use kindling_ops::{by_planes, room};
 
 /// Every pixel becomes a square of equal pixels (nearest neighbour).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ impl Upsample {
         let size = [self.factor * height, self.factor * width];
         room::announce_like(&x, x.shape().num_elements() * self.factor * self.factor);
         let options = InterpolateOptions::new(InterpolateMode::Nearest).with_align_corners(false);
-        module::interpolate(x, options.with_output_size(size))
+        by_planes(x, |x| module::interpolate(x, options.with_output_size(size)))
     }
 }
 
@@ -43,7 +43,8 @@ pub struct AveragePool {
 impl AveragePool {
     /// `[batch, channels, height, width]` to `[batch, channels, height / kernel, width / kernel]`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        module::avg_pool2d(x, AvgPoolOptions::new([self.kernel; 2]).with_stride([self.kernel; 2]))
+        let options = AvgPoolOptions::new([self.kernel; 2]).with_stride([self.kernel; 2]);
+        by_planes(x, |x| module::avg_pool2d(x, options))
     }
 }
 

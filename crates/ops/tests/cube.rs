@@ -14,7 +14,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use device::{
     block, dense_convolutions, dense_convolutions_on_tensor_cores, depthwise_convolutions, half_formats, large_means,
-    maxima, means_and_scale, norm_act, padded, quarters, recorded_block, slices, sums_with_a_shortcut,
+    maxima, means_and_scale, norm_act, one_channel, padded, quarters, recorded_block, slices, sums_with_a_shortcut,
     unread_convolutions,
 };
 use naive::state::check_many_tensors;
@@ -22,8 +22,9 @@ use naive::state::check_many_tensors;
 /// A test and its name.
 type Test = (&'static str, fn(&Device));
 
-const TESTS: [Test; 14] = [
+const TESTS: [Test; 15] = [
     ("many_tensors_at_once_on_a_device_equal_the_naive_sums", check_many_tensors),
+    ("maps_of_one_channel_on_a_device_and_their_gradients_are_those_of_the_cpu", one_channel),
     ("norm_act_on_a_device_and_its_gradients_equal_the_naive_sums", norm_act),
     ("means_and_scale_on_a_device_and_their_gradients_equal_the_naive_sums", means_and_scale),
     ("sums_with_a_shortcut_on_a_device_and_their_gradients_equal_the_naive_sums", sums_with_a_shortcut),
@@ -47,7 +48,7 @@ const TENSOR_CORES: Test = (
     dense_convolutions_on_tensor_cores,
 );
 /// Tests that run on other devices than the stand-in by day; compiling their kernels in software takes minutes.
-const BY_DAY: usize = 4;
+const BY_DAY: usize = 5;
 
 /// What the stand-in for CUDA claims to be, and which of the kernels that could be used are (`CUDASIM_CLOCK`).
 const WITHOUT_CORES: (&str, &str) = ("6.1", "fixed");

@@ -1,7 +1,7 @@
 //! Activations and their derivatives as types, so that loops are compiled for each.
 
-use crate::cpu::real::Real;
 use crate::activation::{Activation, LEAKY_SLOPE};
+use crate::cpu::real::Real;
 
 /// A function of one number and its derivative. At its corners the derivative is PyTorch's.
 pub(crate) trait Function: Copy + Send + Sync {

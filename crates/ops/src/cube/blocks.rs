@@ -33,12 +33,7 @@ pub(crate) fn over_blocks(
 
 /// Adds up the second of three axes, times a factor, from the place `first` of the first axis on.
 #[cube(launch, address_type = "dynamic")]
-fn blocks<N: Size>(
-    sums: &Tensor<Vector<f32, N>>,
-    out: &mut Tensor<Vector<f32, N>>,
-    first: u32,
-    factor: f32,
-) {
+fn blocks<N: Size>(sums: &Tensor<Vector<f32, N>>, out: &mut Tensor<Vector<f32, N>>, first: u32, factor: f32) {
     let vectors = sums.shape(2) / N::value();
     let blocks = sums.shape(1);
     let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;

@@ -3,15 +3,16 @@
 //! Burn's convolutions leave maps with channels last: neighbouring channels of a pixel lie beside each other. There a unit
 //! takes four channels at a time. A map that lies plane by plane is read through its strides, one channel at a time.
 //! CUDA pads rows and slices leave gaps, so a map's strides do not follow from its shape. Memory and the strides that
-//! describe it stay together: only [`relaid`] sets strides, and it takes the tensor whose memory they describe.
+//! describe it stay together: only [`relaid`] and [`whole_planes`] set strides, and they take the tensor whose memory they
+//! describe.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::{DType, FloatDType, Shape};
-use burn_cubecl::{CubeBackend, cubecl};
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::ops::{permute_nchw_to_nhwc, permute_nhwc_to_nchw};
 use burn_cubecl::tensor::CubeTensor;
+use burn_cubecl::{CubeBackend, cubecl};
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 use cubecl::zspace::metadata::Metadata;
@@ -33,7 +34,23 @@ pub(crate) fn element(dtype: DType) -> ElemType {
 
 /// A new map with channels last and nothing between the pixels.
 pub(crate) fn empty_map(like: &CubeTensor, [batch, channels, height, width]: [usize; 4], dtype: DType) -> CubeTensor {
-    permute_nhwc_to_nchw(empty(like, [batch, height, width, channels], dtype))
+    whole_planes(permute_nhwc_to_nchw(empty(like, [batch, height, width, channels], dtype)))
+}
+
+/// The same map or filters, `[n, c, h, w]`; where there is one channel, a plane lies between it and the next, which there is not.
+///
+/// A stride over an axis of length one means nothing, but Burn's fusion (burn-cubecl-fusion 0.22.1, `vectorization_input`) takes
+/// the 1 that a map with channels last has there for the distance of neighbours, and reads the map number by number. If the
+/// map's memory becomes the output's, and another map of the same operation is read four numbers at a time, the places of all
+/// maps are counted in fours and in ones at once, and the results are wrong.
+pub(crate) fn whole_planes(mut x: CubeTensor) -> CubeTensor {
+    let [batch, channels, height, width] = dims(&x);
+    if channels == 1 {
+        let strides = x.meta.strides();
+        let (of_sample, of_row, of_pixel) = (strides[0], strides[2], strides[3]);
+        *x.meta = Metadata::new([batch, channels, height, width], [of_sample, height * of_row, of_row, of_pixel]);
+    }
+    x
 }
 
 /// A new row-major tensor.

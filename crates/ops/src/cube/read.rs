@@ -3,9 +3,9 @@
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
-use crate::activation::cube::{derivative, value};
 use super::layout::UNITS;
 use crate::activation::Activation;
+use crate::activation::cube::{derivative, value};
 
 /// What is applied to a map while it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

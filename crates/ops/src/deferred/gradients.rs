@@ -51,11 +51,7 @@ pub(crate) struct Wanted {
 pub(crate) trait DeferredGradients: Backend {
     /// Of [`super::DeferredOps::apply`].
     #[fusion(meta = |map, _, wanted| of_map(map, wanted))]
-    fn apply_backward(
-        #[extension_type] map: DeferredMap<Self>,
-        dy: FloatTensor<Self>,
-        wanted: Wanted,
-    ) -> OfMap<Self>;
+    fn apply_backward(#[extension_type] map: DeferredMap<Self>, dy: FloatTensor<Self>, wanted: Wanted) -> OfMap<Self>;
 
     /// Of [`super::DeferredOps::convolve`].
     #[fusion(meta = |map, filters, _, _, wanted, filters_wanted| OfConvolvedMetadata {
@@ -73,11 +69,8 @@ pub(crate) trait DeferredGradients: Backend {
 
     /// Of [`super::DeferredOps::average`].
     #[fusion(meta = |map, _, wanted| of_map(map, wanted))]
-    fn average_backward(
-        #[extension_type] map: DeferredMap<Self>,
-        dy: FloatTensor<Self>,
-        wanted: Wanted,
-    ) -> OfMap<Self>;
+    fn average_backward(#[extension_type] map: DeferredMap<Self>, dy: FloatTensor<Self>, wanted: Wanted)
+    -> OfMap<Self>;
 
     /// Of [`super::DeferredOps::max_pool`].
     #[fusion(meta = |map, _, _, wanted| of_map(map, wanted))]

@@ -9,7 +9,9 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend, TensorMetadata};
 use burn::tensor::DType;
 
-use super::{Again, DeferredGradients, DeferredMap, DeferredOps, Gate, Normalisation, OfConvolved, OfMap, Pooling, Wanted};
+use super::{
+    Again, DeferredGradients, DeferredMap, DeferredOps, Gate, Normalisation, OfConvolved, OfMap, Pooling, Wanted,
+};
 use crate::activation::Activation;
 use crate::convolution::Convolution;
 use crate::graph::{Primitive, Tracked, on_graph, parents};

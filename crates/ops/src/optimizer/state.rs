@@ -102,10 +102,10 @@ fn are_launched(tensors: &[Tensor<1>]) -> bool {
 }
 
 /// Eight after eight; the last ones are filled up with copies of the last, whose results are left out.
-fn by_eight(
-    tensors: &[Tensor<1>],
-    each: impl Fn(Eight<Dispatch>, usize) -> Tensor<1>,
-) -> Vec<Tensor<1>> {
+fn by_eight(tensors: &[Tensor<1>], each: impl Fn(Eight<Dispatch>, usize) -> Tensor<1>) -> Vec<Tensor<1>> {
     let of = |some: &[Tensor<1>], place: usize| some[place.min(some.len() - 1)].clone().into_dispatch();
-    tensors.chunks(AT_ONCE).map(|some| each(Eight::of(std::array::from_fn(|place| of(some, place))), some.len())).collect()
+    tensors
+        .chunks(AT_ONCE)
+        .map(|some| each(Eight::of(std::array::from_fn(|place| of(some, place))), some.len()))
+        .collect()
 }

@@ -5,8 +5,8 @@ use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, cubecl};
 use cubecl::prelude::*;
 
-use crate::cube::layout::{UNITS, addresses, empty};
 use super::state::{AT_ONCE, BLOCKS, Eight, StateOps};
+use crate::cube::layout::{UNITS, addresses, empty};
 
 impl StateOps for CubeBackend {
     fn first_numbers(tensors: Eight<Self>) -> CubeTensor {

@@ -26,9 +26,8 @@ impl SqueezeExciteGradients for CubeBackend {
     }
 
     fn scale_backward(x: CubeTensor, gate: CubeTensor, dy: CubeTensor, wanted: Wanted) -> OfScale<Self> {
-        let of_gate = Gradient::if_wanted(wanted.gate, || {
-            Source::whole(x.clone(), Some(gate.clone())).of_gate(dy.clone())
-        });
+        let of_gate =
+            Gradient::if_wanted(wanted.gate, || Source::whole(x.clone(), Some(gate.clone())).of_gate(dy.clone()));
         let of_x = Gradient::if_wanted(wanted.x, || Source::whole(dy, Some(gate)).applied());
         OfScale { x: of_x, gate: of_gate }
     }

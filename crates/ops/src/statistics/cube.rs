@@ -5,8 +5,8 @@
 //! every run.
 
 use burn::tensor::DType;
-use burn_cubecl::{CubeBackend, cubecl};
 use burn_cubecl::tensor::CubeTensor;
+use burn_cubecl::{CubeBackend, cubecl};
 use cubecl::prelude::*;
 
 use super::Statistics;

@@ -206,6 +206,45 @@ pub(crate) fn quarters(device: &Device) {
     }
 }
 
+/// Maps of one channel and gradients of filters for one channel, in sums with what lies plane by plane: Burn fuses these, and read
+/// them wrongly while the axis of one channel had the stride of neighbours.
+pub(crate) fn one_channel(device: &Device) {
+    let (sides, mut rng) = ([32, 32], rng(8300));
+    let mut of = |shape: [usize; 4]| (shape, random(&mut rng, shape.iter().product()));
+    let (map, image) = (of([2, 8, sides[0], sides[1]]), of([2, 1, sides[0], sides[1]]));
+    let (to_one, from_one, per_channel) = (of([1, 8, 3, 3]), of([4, 1, 4, 4]), of([4, 1, 3, 3]));
+    let (of_halves, of_doubles) = (of([2, 1, 16, 16]), of([2, 1, 64, 64]));
+    let run = |device: &Device| {
+        let ground = Ground::planes(device);
+        let tensor = |(shape, values): &([usize; 4], Vec<f32>)| ground.tensor(values, *shape);
+        let x = Ground { channels_last: true, ..ground.clone() }.map(&map.1, map.0).require_grad();
+        let weights = [&to_one, &from_one, &per_channel].map(|weight| tensor(weight).require_grad());
+        let [to_one, from_one, per_channel] = weights.clone();
+        let same = Places { stride: 1, dilation: 1, before: [1; 2], out: sides };
+        let halves = Places { stride: 2, out: sides.map(|side| side / 2), ..same };
+        let apart = |map: Tensor<4>, other: Tensor<4>| (map - other).abs();
+        let distance = apart(dense(x.clone(), to_one, same), tensor(&image));
+        let read =
+            depthwise(dense(distance.clone(), from_one, halves), per_channel, Places { out: halves.out, ..same });
+        let pooled = apart(AveragePool { kernel: 2 }.forward(distance.clone()), tensor(&of_halves));
+        let doubled = apart(Upsample { factor: 2 }.forward(distance.clone()), tensor(&of_doubles));
+        let loss =
+            distance.clone().mean() + read.powi_scalar(2).mean() + pooled.clone().mean() + doubled.clone().mean();
+        let mut grads = loss.backward();
+        let mut found = vec![vec(distance), vec(pooled), vec(doubled), vec(x.grad(&grads).expect("a gradient"))];
+        for weight in weights {
+            // As optimizers add a gradient that nobody else has to what they kept.
+            let gradient = weight.grad_remove(&mut grads).expect("a gradient");
+            found.push(vec(gradient * 0.5 + weight.inner() * 2.0));
+        }
+        found
+    };
+    let (expected, found) = (run(&Device::flex().autodiff()), run(device));
+    for (number, (expected, found)) in expected.into_iter().zip(&found).enumerate() {
+        close(&format!("result {number} of maps with one channel"), found, &expected.numbers);
+    }
+}
+
 /// Maps of a half format, where the device has one: sums are float32, so the result is the float32 one to the format's
 /// digits, and the gradient of a weight is float32.
 pub(crate) fn half_formats(device: &Device) {

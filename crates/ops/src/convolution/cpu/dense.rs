@@ -7,12 +7,12 @@
 
 use rayon::prelude::*;
 
-use crate::reserve::announce;
 use super::filters::Filters;
+use super::winograd;
 use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::real::Real;
-use super::winograd;
+use crate::reserve::announce;
 
 /// Bytes a tile should not exceed.
 const TILE: usize = 1 << 20;

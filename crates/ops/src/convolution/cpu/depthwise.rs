@@ -8,9 +8,9 @@ use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::correlate::{Rows, SLACK, Tap, correlate, products};
+use crate::convolution::Places;
 use crate::cpu::lanes::{deal, interleave};
 use crate::cpu::real::Real;
-use crate::convolution::Places;
 
 /// The shapes of one convolution.
 #[derive(Clone, Copy, Debug)]

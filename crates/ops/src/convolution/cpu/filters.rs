@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::reserve::announce;
 use super::dense::Dense;
-use crate::cpu::real::Real;
 use super::winograd;
+use crate::cpu::real::Real;
+use crate::reserve::announce;
 
 /// See the module.
 pub(crate) enum Filters<'a, T: Clone> {

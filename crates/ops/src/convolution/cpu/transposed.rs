@@ -33,12 +33,7 @@ fn backwards(x: &FlexTensor, weight: &FlexTensor, places: Places, [height, width
 }
 
 impl<C: CheckpointStrategy> TransposedConvolution for Autodiff<Flex, C> {
-    fn transposed(
-        x: Tracked<Flex, C>,
-        weight: Tracked<Flex, C>,
-        places: Places,
-        size: [usize; 2],
-    ) -> Tracked<Flex, C> {
+    fn transposed(x: Tracked<Flex, C>, weight: Tracked<Flex, C>, places: Places, size: [usize; 2]) -> Tracked<Flex, C> {
         let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
         let state = (x.clone(), weight.clone(), places, size);
         on_graph!(C, TransposedBackward, [x_node, weight_node], state, Flex::transposed(x, weight, places, size))

@@ -10,10 +10,10 @@
 use rayon::prelude::*;
 
 use super::dense::Dense;
+use super::winograd_tiles::{OfFilter, OfGradient, OfInput, Tiles, ToFilter, ToOutput, transform};
 use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
 use crate::cpu::lanes::{deal, interleave};
 use crate::cpu::real::Real;
-use super::winograd_tiles::{OfFilter, OfGradient, OfInput, Tiles, ToFilter, ToOutput, transform};
 
 /// Values of a tile.
 const VALUES: usize = 16;

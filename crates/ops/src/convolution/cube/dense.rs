@@ -13,9 +13,9 @@ use burn_cubecl::kernel::matmul::{MatmulStrategy, matmul};
 use burn_cubecl::ops::{permute, permute_nchw_to_nhwc, permute_nhwc_to_nchw};
 use burn_cubecl::tensor::CubeTensor;
 
-use crate::cube::layout::{Flat, Spread, cast, dims, empty, relaid};
-use crate::cube::blocks::over_blocks;
 use crate::convolution::Places;
+use crate::cube::blocks::over_blocks;
+use crate::cube::layout::{Flat, Spread, cast, dims, empty, relaid, whole_planes};
 
 /// The output.
 pub(crate) fn forward(x: CubeTensor, weight: CubeTensor, places: Places) -> CubeTensor {
@@ -25,7 +25,7 @@ pub(crate) fn forward(x: CubeTensor, weight: CubeTensor, places: Places) -> Cube
         return product(x, permute(matrix(weight), &[1, 0]), [batch, output, height, width]);
     }
     let options = options(&x, &weight, places);
-    CubeBackend::conv2d(x, weight, None, options)
+    whole_planes(CubeBackend::conv2d(x, weight, None, options))
 }
 
 /// The gradient of the input, whose shape `x` has.
@@ -35,7 +35,7 @@ pub(crate) fn of_input(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, places
     if is_pointwise(&x, &weight, places) {
         return product(dy, matrix(weight), shape);
     }
-    CubeBackend::conv2d_x_backward(x, weight, dy, options)
+    whole_planes(CubeBackend::conv2d_x_backward(x, weight, dy, options))
 }
 
 /// The gradient of the filters, in float32.
@@ -53,7 +53,7 @@ pub(crate) fn of_filters(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, plac
     } else {
         CubeBackend::conv2d_weight_backward(x, weight, dy, options)
     };
-    cast(dw, DType::F32)
+    whole_planes(cast(dw, DType::F32))
 }
 
 /// The side that all tiles of tensor cores are a multiple of.
@@ -133,7 +133,7 @@ fn product(x: CubeTensor, filters: CubeTensor, [batch, channels, height, width]:
     // Burn's own convolutions end a run in the same way: all strategies failed, or a device is lost.
     matmul(Flat::of(x).into_matrix(), filters, Some(y.clone()), MatmulStrategy::default(), dtype)
         .expect("a matrix product of whole rows");
-    relaid(y, [batch, channels, height, width], [plane * channels, 1, width * channels, channels])
+    whole_planes(relaid(y, [batch, channels, height, width], [plane * channels, 1, width * channels, channels]))
 }
 
 /// Filters `[output, input, 1, 1]` as a matrix.

@@ -7,10 +7,12 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::depthwise_kernels::{self as kernels, Window};
-use crate::cube::layout::{Spread, addresses, alongside, dims, element, empty, empty_map, relaid, width_of_maps};
-use crate::cube::blocks::over_blocks;
-use crate::cube::source::{Arguments, Source};
 use crate::convolution::Places;
+use crate::cube::blocks::over_blocks;
+use crate::cube::layout::{
+    Spread, addresses, alongside, dims, element, empty, empty_map, relaid, whole_planes, width_of_maps,
+};
+use crate::cube::source::{Arguments, Source};
 
 /// Pixels of a row that a unit takes.
 const TILE: usize = 4;
@@ -116,7 +118,7 @@ pub(crate) fn of_filters(source: &Source, side: usize, dy: CubeTensor, places: P
     );
     let dw = empty(&source.x, [side * side, channels], DType::F32);
     over_blocks(&parts, &dw, 0..side * side, spread, vector, 1.0);
-    relaid(dw, [channels, 1, side, side], [1, 1, side * channels, channels])
+    whole_planes(relaid(dw, [channels, 1, side, side], [1, 1, side * channels, channels]))
 }
 
 /// Filters `[channels, 1, side, side]` as `[side * side, channels]`, which a unit reads as it reads a map.

@@ -45,9 +45,8 @@ impl ConvolutionGradients for CubeBackend {
         places: Places,
         wanted: Wanted,
     ) -> OfConvolution<Self> {
-        let of_weight = Gradient::if_wanted(wanted.weight, || {
-            dense::of_filters(x.clone(), weight.clone(), dy.clone(), places)
-        });
+        let of_weight =
+            Gradient::if_wanted(wanted.weight, || dense::of_filters(x.clone(), weight.clone(), dy.clone(), places));
         let of_x = Gradient::if_wanted(wanted.x, || dense::of_input(x.clone(), weight, dy, places));
         OfConvolution { x: of_x, weight: of_weight }
     }

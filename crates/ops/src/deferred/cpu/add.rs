@@ -2,11 +2,11 @@
 
 use rayon::prelude::*;
 
+use super::reading::Reading;
+use crate::activation::Activation;
 use crate::activation::cpu::{ForActivation, Function, dispatch};
 use crate::cpu::lanes::vectorised;
-use super::reading::Reading;
 use crate::cpu::real::Real;
-use crate::activation::Activation;
 
 /// `activation(branch + shortcut)`.
 pub(crate) fn forward<T: Real>(branch: &Reading<'_, T>, shortcut: &[T], activation: Activation) -> Vec<T> {

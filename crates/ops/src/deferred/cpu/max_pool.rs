@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::cpu::lanes::vectorised;
 use super::normalisation::Gradients;
 use super::reading::{Reading, Sums};
+use crate::cpu::lanes::vectorised;
 use crate::cpu::real::Real;
 
 /// The shapes of one pooling.

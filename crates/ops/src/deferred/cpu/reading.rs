@@ -6,11 +6,11 @@
 
 use rayon::prelude::*;
 
+use super::normalisation::{Gradients, NormAct, PerChannel};
+use crate::activation::Activation;
 use crate::activation::cpu::{ForActivation, Function, dispatch};
 use crate::cpu::lanes::{replace_and_sum, vectorised};
-use super::normalisation::{Gradients, NormAct, PerChannel};
 use crate::cpu::real::Real;
-use crate::activation::Activation;
 
 /// What is read, and from what.
 pub(crate) struct Reading<'a, T> {

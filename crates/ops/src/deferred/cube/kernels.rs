@@ -3,9 +3,9 @@
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
+use crate::activation::Activation;
 use crate::activation::cube::value;
 use crate::cube::read::{Read, group_of, normal, numbers, of_normal, over_rows, reading};
-use crate::activation::Activation;
 
 /// The whole map; with `join`, an activation of its sum with a shortcut.
 #[cube(launch, address_type = "dynamic")]

@@ -93,9 +93,8 @@ impl DeferredGradients for CubeBackend {
             ),
             Convolution::Depthwise(places) => {
                 let [.., side] = dims(&filters);
-                let of_filters = Gradient::if_wanted(filters_wanted, || {
-                    depthwise::of_filters(&source, side, dy.clone(), places)
-                });
+                let of_filters =
+                    Gradient::if_wanted(filters_wanted, || depthwise::of_filters(&source, side, dy.clone(), places));
                 (of_filters, depthwise::of_input(&source.x, filters, dy, places))
             }
         };
