@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
-use crate::blocks::join;
+use crate::blocks::{Block, BlockConfig, join};
 use crate::names::Names;
 use crate::trace::{Describe, Trace, Value};
 use crate::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding};
@@ -31,9 +31,10 @@ pub struct FusedInvertedResidualConfig {
     pub padding: Padding,
 }
 
-impl FusedInvertedResidualConfig {
-    /// A block on `device`.
-    pub fn init(&self, drop_path: DropPath, device: &Device) -> FusedInvertedResidual {
+impl BlockConfig for FusedInvertedResidualConfig {
+    type Block = FusedInvertedResidual;
+
+    fn init(&self, drop_path: DropPath, device: &Device) -> FusedInvertedResidual {
         let layer = |conv, activation| ConvNormConfig { conv, norm: self.norm, activation }.init(device);
         let single = self.expanded == self.input;
         let between = if single { self.output } else { self.expanded };
@@ -45,6 +46,14 @@ impl FusedInvertedResidualConfig {
             residual: self.shortcut && self.stride == 1 && self.input == self.output,
             drop_path,
         }
+    }
+
+    fn output(&self) -> usize {
+        self.output
+    }
+
+    fn stride(&self) -> usize {
+        self.stride
     }
 }
 
@@ -61,9 +70,10 @@ pub struct FusedInvertedResidual {
     drop_path: DropPath,
 }
 
-impl FusedInvertedResidual {
-    /// `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`.
-    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+impl Block for FusedInvertedResidual {
+    type Config = FusedInvertedResidualConfig;
+
+    fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let shortcut = self.residual.then(|| x.clone());
         let x = Map::from(x);
         let x = self.expand.pass(x);
@@ -74,8 +84,8 @@ impl FusedInvertedResidual {
         join(shortcut, x, self.drop_path, Activation::Identity)
     }
 
-    /// timm's names; it calls the block `EdgeResidual`, and `ConvBnAct` without expansion.
-    pub(super) fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
+    /// timm calls the block `EdgeResidual`, and `ConvBnAct` without expansion.
+    fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
         let first = if self.project.is_some() { "conv_exp" } else { "conv" };
         names.conv_norm(&format!("{own}.expand"), &format!("{reference}.{first}"), &format!("{reference}.bn1"));
         if self.project.is_some() {

@@ -4,8 +4,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
-use crate::blocks::join;
-use crate::names::Names;
+use crate::blocks::{Block, BlockConfig, join};
+use crate::names::{Names, timm_inverted_residual};
 use crate::trace::{Describe, Trace, Value};
 use crate::{
     Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding, SqueezeExcite,
@@ -40,8 +40,36 @@ pub struct InvertedResidualConfig {
 }
 
 impl InvertedResidualConfig {
-    /// A block on `device`.
-    pub fn init(&self, drop_path: DropPath, device: &Device) -> InvertedResidual {
+    /// MobileNetV2's block: a linear projection, a shortcut where the shape stays, no squeeze-excite; PyTorch's batch
+    /// normalisation and padding.
+    pub fn new(
+        input: usize,
+        expanded: usize,
+        output: usize,
+        kernel: usize,
+        stride: usize,
+        activation: Activation,
+    ) -> Self {
+        Self {
+            input,
+            expanded,
+            output,
+            kernel,
+            stride,
+            squeeze_excite: None,
+            activation,
+            project_activation: Activation::Identity,
+            shortcut: true,
+            norm: BatchNormConfig::default(),
+            padding: Padding::Symmetric,
+        }
+    }
+}
+
+impl BlockConfig for InvertedResidualConfig {
+    type Block = InvertedResidual;
+
+    fn init(&self, drop_path: DropPath, device: &Device) -> InvertedResidual {
         let layer = |conv, activation| ConvNormConfig { conv, norm: self.norm, activation }.init(device);
         let expanded = self.expanded;
         let expansion = ConvConfig::pointwise(self.input, expanded);
@@ -54,6 +82,14 @@ impl InvertedResidualConfig {
             residual: self.shortcut && self.stride == 1 && self.input == self.output,
             drop_path,
         }
+    }
+
+    fn output(&self) -> usize {
+        self.output
+    }
+
+    fn stride(&self) -> usize {
+        self.stride
     }
 }
 
@@ -75,9 +111,10 @@ pub struct InvertedResidual {
     drop_path: DropPath,
 }
 
-impl InvertedResidual {
-    /// `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`.
-    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+impl Block for InvertedResidual {
+    type Config = InvertedResidualConfig;
+
+    fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let shortcut = self.residual.then(|| x.clone());
         let x = Map::from(x);
         let x = match &self.expand {
@@ -92,19 +129,10 @@ impl InvertedResidual {
         join(shortcut, self.project.pass(x), self.drop_path, Activation::Identity)
     }
 
-    /// timm's names; it calls the block without expansion `DepthwiseSeparableConv` and counts its layers otherwise.
-    pub(super) fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
-        let mut layer = |part: &str, conv: &str, norm: &str| {
+    fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
+        for (part, conv, norm) in timm_inverted_residual(self.expand.is_some()) {
             let (conv, norm) = (format!("{reference}.{conv}"), format!("{reference}.{norm}"));
             names.conv_norm(&format!("{own}.{part}"), &conv, &norm);
-        };
-        if self.expand.is_some() {
-            layer("expand", "conv_pw", "bn1");
-            layer("depthwise", "conv_dw", "bn2");
-            layer("project", "conv_pwl", "bn3");
-        } else {
-            layer("depthwise", "conv_dw", "bn1");
-            layer("project", "conv_pw", "bn2");
         }
         if self.squeeze_excite.is_some() {
             names.timm_squeeze_excite(&format!("{own}.squeeze_excite"), &format!("{reference}.se"));
