@@ -20,7 +20,7 @@ pub struct ConvConfig {
     pub input: usize,
     /// Output channels.
     pub output: usize,
-    /// Side of the kernel; odd.
+    /// Side of the kernel; odd, but for [`Padding::Zeros`].
     pub kernel: usize,
     /// Stride, 1 or more.
     pub stride: usize,
@@ -48,6 +48,16 @@ impl ConvConfig {
         Self { depthwise: true, ..Self::dense(channels, channels, kernel, stride) }
     }
 
+    /// All channels to all without padding: on a map of the kernel's size, a linear layer over all its pixels.
+    pub fn valid(input: usize, output: usize, kernel: usize) -> Self {
+        Self::dense(input, output, kernel, 1).padded(Padding::Zeros(0))
+    }
+
+    /// A 4x4 kernel that halves the map: what discriminators are made of.
+    pub fn halving(input: usize, output: usize) -> Self {
+        Self::dense(input, output, 4, 2).padded(Padding::Zeros(1))
+    }
+
     /// The same with another padding.
     pub fn padded(self, padding: Padding) -> Self {
         Self { padding, ..self }
@@ -61,9 +71,12 @@ impl ConvConfig {
     /// A layer whose weights are zero until [`crate::init::initialise`] or a weights file fills them.
     ///
     /// # Panics
-    /// If the kernel is even, stride or dilation is 0, or a depthwise layer changes the number of channels.
+    /// If kernel, stride or dilation is 0, the kernel is even and its padding follows from it, or a depthwise layer changes
+    /// the number of channels.
     pub fn init(&self, device: &Device) -> Conv {
-        assert!(self.kernel % 2 == 1 && self.stride > 0, "kernel {} stride {}", self.kernel, self.stride);
+        let any_kernel = matches!(self.padding, Padding::Zeros(_));
+        assert!(self.kernel % 2 == 1 || any_kernel, "a kernel of {} has no middle to pad around", self.kernel);
+        assert!(self.kernel > 0 && self.stride > 0, "kernel {} stride {}", self.kernel, self.stride);
         assert!(self.dilation > 0, "the places of a kernel are 1 pixel apart or more");
         assert!(!self.depthwise || self.input == self.output, "a depthwise convolution keeps its channels");
         let fan = if self.depthwise { 1 } else { self.input };
@@ -77,7 +90,8 @@ impl ConvConfig {
     }
 }
 
-/// A convolution, `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`.
+/// A convolution, `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`; with
+/// [`Padding::Zeros`] to `(height + 2 * zeros - kernel) / stride + 1` rows, and columns alike.
 #[derive(Module, Debug)]
 pub struct Conv {
     /// `[output, input, kernel, kernel]`, or `[channels, 1, kernel, kernel]` if depthwise.
@@ -105,13 +119,35 @@ impl Conv {
                 let convolution = self.convolution(map.x.dims());
                 map.convolved(self.weight.val(), convolution)
             }
-            Content::Whole(x) if own && ops::serves(&x) => {
+            Content::Whole(x) if own && ops::serves(&x) && (ops::on_cpu(&x) || !self.has_one_place(&x)) => {
                 self.announce(&x, 1);
                 let convolution = self.convolution(x.dims());
                 ops::conv(x, self.weight.val(), convolution)
             }
-            other => self.forward_with_burns_operation(Map(other).whole(), self.weight.val(), None),
+            other => {
+                let x = Map(other).whole();
+                match self.has_one_place(&x) {
+                    true => self.reduce(x),
+                    false => self.forward_with_burns_operation(x, self.weight.val(), None),
+                }
+            }
         }
+    }
+
+    /// Whether this is a layer of [`ConvConfig::valid`] on a map as large as its kernel.
+    fn has_one_place(&self, x: &Tensor<4>) -> bool {
+        let [.., height, width] = x.dims();
+        let [.., kernel, _] = self.weight.dims();
+        self.padding == Padding::Zeros(0) && !self.depthwise && self.dilation == 1 && [height, width] == [kernel; 2]
+    }
+
+    /// A kernel as large as the map has one place: a matrix product.
+    fn reduce(&self, x: Tensor<4>) -> Tensor<4> {
+        let weight = precision::like(self.weight.val(), &x);
+        let [output, input, kernel, _] = weight.dims();
+        let (batch, fan) = (x.dims()[0], input * kernel * kernel);
+        let product = x.reshape([batch, fan]).matmul(weight.reshape([output, fan]).transpose());
+        product.reshape([batch, output, 1, 1])
     }
 
     /// How the convolution of this map is made again, outside any gradient graph.
@@ -134,7 +170,7 @@ impl Conv {
         let (weight, bias) = (precision::like(weight, &x), bias.map(|bias| precision::like(bias, &x)));
         let [channels, _, kernel, _] = weight.dims();
         let [.., height, width] = x.dims();
-        let zeros = self.zeros(height, width, kernel);
+        let (zeros, _) = self.geometry(height, width, kernel);
         let groups = if self.depthwise { channels } else { 1 };
         let (x, padding) = if zeros.before == zeros.after { (x, zeros.before) } else { (pad(x, zeros), [0; 2]) };
         module::conv2d(x, weight, bias, ConvOptions::new([self.stride; 2], padding, [self.dilation; 2], groups))
@@ -142,21 +178,25 @@ impl Conv {
 
     fn convolution(&self, [.., height, width]: [usize; 4]) -> Convolution {
         let Self { stride, dilation, .. } = *self;
-        let before = self.zeros(height, width, self.weight.dims()[2]).before;
-        let places = Places { stride, dilation, before, out: [height.div_ceil(stride), width.div_ceil(stride)] };
+        let (zeros, out) = self.geometry(height, width, self.weight.dims()[2]);
+        let places = Places { stride, dilation, before: zeros.before, out };
         if self.depthwise { Convolution::Depthwise(places) } else { Convolution::Dense(places) }
     }
 
-    /// Zeros around a map, for a kernel of this side.
-    fn zeros(&self, height: usize, width: usize, kernel: usize) -> Zeros {
-        self.padding.of_map(height, width, (kernel - 1) * self.dilation + 1, self.stride)
+    /// Zeros around a map, and rows and columns of the output, for a kernel of this side.
+    fn geometry(&self, height: usize, width: usize, kernel: usize) -> (Zeros, [usize; 2]) {
+        let reach = (kernel - 1) * self.dilation + 1;
+        let zeros = self.padding.of_map(height, width, reach, self.stride);
+        let side = |axis: usize, size: usize| (size + zeros.before[axis] + zeros.after[axis] - reach) / self.stride + 1;
+        let out = [side(0, height), side(1, width)];
+        (zeros, out)
     }
 
     /// Announces some maps of the output's shape.
     fn announce(&self, x: &Tensor<4>, maps: usize) {
-        let ([channels, ..], [batch, _, height, width]) = (self.weight.dims(), x.dims());
-        let pixels = height.div_ceil(self.stride) * width.div_ceil(self.stride);
-        room::announce_like(x, maps * batch * channels * pixels);
+        let ([channels, _, kernel, _], [batch, _, height, width]) = (self.weight.dims(), x.dims());
+        let (_, [rows, columns]) = self.geometry(height, width, kernel);
+        room::announce_like(x, maps * batch * channels * rows * columns);
     }
 }
 
@@ -170,15 +210,10 @@ impl Describe for Conv {
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
         let [channels, fan, kernel, _] = self.weight.lazy_shape().dims();
         let FeatureMap { height, width, .. } = input.map;
-        let stride = self.stride;
-        let output = FeatureMap { channels, height: height.div_ceil(stride), width: width.div_ceil(stride) };
-        let op = Op::Conv {
-            kernel,
-            stride,
-            dilation: self.dilation,
-            groups: if self.depthwise { channels } else { 1 },
-            padding: self.zeros(height, width, kernel),
-        };
+        let (padding, [rows, columns]) = self.geometry(height, width, kernel);
+        let output = FeatureMap { channels, height: rows, width: columns };
+        let groups = if self.depthwise { channels } else { 1 };
+        let op = Op::Conv { kernel, stride: self.stride, dilation: self.dilation, groups, padding };
         trace.push(op, &[input], output, (channels * fan * kernel * kernel) as u64)
     }
 }
@@ -186,7 +221,7 @@ impl Describe for Conv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Distribution, Tolerance};
+    use burn::tensor::{Distribution, TensorData, Tolerance};
 
     #[test]
     fn a_dilated_convolution_is_burns_and_keeps_the_map_s_size() {
@@ -201,6 +236,35 @@ mod tests {
             assert_eq!(y.dims(), [2, config.output, 11usize.div_ceil(config.stride), 14usize.div_ceil(config.stride)]);
             let burns = layer.forward_with_burns_operation(x.clone(), layer.weight.val(), None);
             y.into_data().assert_approx_eq::<f32>(&burns.into_data(), Tolerance::absolute(1e-5));
+        }
+    }
+
+    fn ramp<const D: usize>(shape: [usize; D]) -> Tensor<D> {
+        let values: Vec<f32> =
+            (0..shape.iter().product()).map(|i: usize| ((i * 37) % 23) as f32 / 11.0 - 1.0).collect();
+        Tensor::from_data(TensorData::new(values, shape), &Device::flex())
+    }
+
+    #[test]
+    fn a_map_of_the_kernels_size_is_reduced_as_it_is_convolved() {
+        let mut layer = ConvConfig::valid(5, 3, 4).init(&Device::flex());
+        layer.weight = Param::from_tensor(ramp([3, 5, 4, 4]));
+        let x = ramp([2, 5, 4, 4]);
+        let (product, convolution) =
+            (layer.reduce(x.clone()), layer.forward_with_burns_operation(x, layer.weight.val(), None));
+        assert_eq!(product.dims(), [2, 3, 1, 1]);
+        product.into_data().assert_approx_eq::<f32>(&convolution.into_data(), Tolerance::absolute(1e-5));
+    }
+
+    #[test]
+    fn the_trace_knows_the_shape_of_any_padding() {
+        let halving = ConvConfig::halving(2, 3);
+        let valid = ConvConfig::valid(2, 3, 4);
+        for (config, size) in [(halving, 8), (halving, 7), (valid, 4), (valid, 9)] {
+            let layer = config.init(&Device::flex());
+            let trace = Trace::of(&layer, FeatureMap::square(2, size));
+            let [_, _, height, width] = layer.forward(ramp([1, 2, size, size])).dims();
+            assert_eq!(trace.layers[0].output, FeatureMap { channels: 3, height, width });
         }
     }
 }

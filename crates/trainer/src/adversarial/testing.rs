@@ -5,7 +5,7 @@ use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::{
     Activation, BatchNorm, BatchNormConfig, Conv, ConvConfig, ConvTranspose, ConvTransposeConfig, Critic, Generator,
-    Judgement, NoiseInjection, PaddedConv, PaddedConvConfig, Upsample, init,
+    Judgement, NoiseInjection, Upsample, init,
 };
 use kindling_random::{Purpose, rng};
 use rand::RngExt;
@@ -73,19 +73,19 @@ impl Generator for ToyGenerator {
 /// Two halvings, normalisation, and scores of places.
 #[derive(Module, Debug)]
 pub(crate) struct ToyCritic {
-    stem: PaddedConv,
-    down: PaddedConv,
+    stem: Conv,
+    down: Conv,
     norm: BatchNorm,
-    score: PaddedConv,
+    score: Conv,
 }
 
 impl ToyCritic {
     pub(crate) fn new(device: &Device) -> Self {
         let toy = Self {
-            stem: PaddedConvConfig::halving(1, 4).init(device),
-            down: PaddedConvConfig::halving(4, 8).init(device),
+            stem: ConvConfig::halving(1, 4).init(device),
+            down: ConvConfig::halving(4, 8).init(device),
             norm: BatchNormConfig::default().init(8, device),
-            score: PaddedConvConfig::valid(8, 1, 3).init(device),
+            score: ConvConfig::valid(8, 1, 3).init(device),
         };
         init::initialise(toy, 6)
     }
