@@ -17,7 +17,7 @@ pub(crate) fn zeros_when_read<const D: usize>(shape: [usize; D], device: &Device
     Param::uninitialized(ParamId::new(), make, device.clone(), true, Shape::from(shape))
 }
 
-/// The model without its numbers: nothing of it is on a device, and [`write`] fills it again. Whoever looks at a tensor before
+/// The model without its numbers: nothing of it is on a device, and [`write()`] fills it again. Whoever looks at a tensor before
 /// finds zeros.
 pub fn emptied<M: Module>(model: M) -> M {
     struct Empty;

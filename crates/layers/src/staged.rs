@@ -14,7 +14,7 @@ use crate::names::Names;
 use crate::pass;
 use crate::pool::MaxPool;
 use crate::trace::{Describe, FeatureMap, Trace, Value};
-use crate::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Padding};
+use crate::{Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, Padding};
 
 /// The first convolution.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,7 +61,7 @@ impl<C: BlockConfig> StagedConfig<C> {
         C::Block: Block<Config = C>,
     {
         let StemConfig { channels, kernel, activation, pool } = self.stem;
-        let conv = ConvConfig::dense(in_channels, channels, kernel, 2).padded(self.padding);
+        let conv = Conv2dConfig::new(in_channels, channels, kernel, 2).padded(self.padding);
         let blocks = self.stages.iter().map(Vec::len).sum::<usize>() as f64;
         let mut index = 0u64;
         let mut block = |config: &C| {

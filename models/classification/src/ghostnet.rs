@@ -7,7 +7,7 @@ use kindling_layers::blocks::{Block, BlockConfig};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_layers::{
-    Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, HeadConfig, HiddenConfig, Map,
+    Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, HeadConfig, HiddenConfig, Map,
     SqueezeExcite, SqueezeExciteConfig, StemConfig, make_divisible,
 };
 
@@ -96,12 +96,12 @@ impl BlockConfig for GhostBottleneckConfig {
             gate: Activation::HardSigmoid,
         };
         let shortcut = || GhostShortcut {
-            depthwise: linear(ConvConfig::depthwise(input, kernel, stride)),
-            project: linear(ConvConfig::pointwise(input, output)),
+            depthwise: linear(Conv2dConfig::depthwise(input, kernel, stride)),
+            project: linear(Conv2dConfig::pointwise(input, output)),
         };
         GhostBottleneck {
             expand: GhostModule::new(input, expanded, Activation::Relu, norm, device),
-            depthwise: (stride > 1).then(|| linear(ConvConfig::depthwise(expanded, kernel, stride))),
+            depthwise: (stride > 1).then(|| linear(Conv2dConfig::depthwise(expanded, kernel, stride))),
             squeeze_excite: self.squeeze_excite.then(|| squeeze_excite.init(device)),
             project: GhostModule::new(expanded, output, Activation::Identity, norm, device),
             shortcut: (stride > 1 || input != output).then(shortcut),
@@ -211,7 +211,7 @@ impl GhostModule {
         assert!(output.is_multiple_of(2), "a ghost module makes pairs of features, not {output}");
         let layer = |conv| ConvNormConfig { conv, norm, activation }.init(device);
         let half = output / 2;
-        Self { primary: layer(ConvConfig::pointwise(input, half)), cheap: layer(ConvConfig::depthwise(half, 3, 1)) }
+        Self { primary: layer(Conv2dConfig::pointwise(input, half)), cheap: layer(Conv2dConfig::depthwise(half, 3, 1)) }
     }
 
     /// `[batch, input, height, width]` to `[batch, output, height, width]`.

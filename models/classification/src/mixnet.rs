@@ -4,11 +4,11 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::Activation::{self, Relu as RE, Silu as SW};
-use kindling_layers::blocks::{Block, BlockConfig, join};
+use kindling_layers::blocks::{Block, BlockConfig, residual_add};
 use kindling_layers::names::{Library, Names, timm_inverted_residual};
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_layers::{
-    BatchNorm, BatchNormConfig, Conv, ConvConfig, DropPath, Map, Padding, SqueezeExcite, SqueezeExciteConfig,
+    BatchNorm, BatchNormConfig, Conv2d, Conv2dConfig, DropPath, Map, Padding, SqueezeExcite, SqueezeExciteConfig,
     StemConfig,
 };
 
@@ -181,7 +181,7 @@ impl Block for MixBlock {
             Some(squeeze_excite) => squeeze_excite.gate(x),
             None => x,
         };
-        join(shortcut, self.project.pass(x), self.drop_path, Activation::Identity)
+        residual_add(shortcut, self.project.pass(x), self.drop_path, Activation::Identity)
     }
 
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
@@ -239,7 +239,7 @@ impl MixConvConfig {
         let sizes = split(self.input, parts).into_iter().zip(split(self.output, parts));
         let part = |((input, output), &kernel)| {
             let (stride, depthwise, padding) = (self.stride, self.depthwise, self.padding);
-            ConvConfig { depthwise, padding, ..ConvConfig::dense(input, output, kernel, stride) }.init(device)
+            Conv2dConfig { depthwise, padding, ..Conv2dConfig::new(input, output, kernel, stride) }.init(device)
         };
         MixConv {
             parts: sizes.zip(&self.kernels).map(part).collect(),
@@ -261,7 +261,7 @@ fn split(channels: usize, parts: usize) -> Vec<usize> {
 #[derive(Module, Debug)]
 pub struct MixConv {
     /// The convolution of each part.
-    pub parts: Vec<Conv>,
+    pub parts: Vec<Conv2d>,
     /// Over all channels.
     pub norm: BatchNorm,
     #[module(skip)]
@@ -277,7 +277,7 @@ impl MixConv {
             [single] => single.read(x),
             parts => {
                 let (x, mut start) = (x.whole(), 0);
-                let mut part = |(conv, &channels): (&Conv, &usize)| {
+                let mut part = |(conv, &channels): (&Conv2d, &usize)| {
                     let input = x.clone().narrow(1, start, channels);
                     start += channels;
                     conv.forward(input)

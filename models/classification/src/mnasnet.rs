@@ -117,7 +117,7 @@ fn torchvision_names(network: &Network) -> Option<Names> {
             0 => ("layers".to_string(), 3),
             _ => (format!("layers.{}.{index}.layers", stage + 7), 0),
         };
-        let mut steps = Sequence::new(&mut names, format!("stages.{stage}.{index}"), reference).from_step(first);
+        let mut steps = Sequence::new(&mut names, format!("stages.{stage}.{index}"), reference).starting_at(first);
         if block.expand.is_some() {
             steps.three_steps("expand");
         }

@@ -3,11 +3,11 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kindling_layers::blocks::{Block, BlockConfig, FusedInvertedResidualConfig, join};
+use kindling_layers::blocks::{Block, BlockConfig, FusedInvertedResidualConfig, residual_add};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, Trace, Value};
 use kindling_layers::{
-    Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, HeadConfig, HiddenConfig, Map,
+    Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, HeadConfig, HiddenConfig, Map,
     StemConfig, make_divisible,
 };
 
@@ -221,13 +221,13 @@ impl BlockConfig for UniversalInvertedBottleneckConfig {
     fn init(&self, drop_path: DropPath, device: &Device) -> UniversalInvertedBottleneck {
         let layer = |conv, activation| ConvNormConfig { conv, norm: self.norm, activation }.init(device);
         let start_stride = if self.middle_kernel.is_some() { 1 } else { self.stride };
-        let start = |kernel| layer(ConvConfig::depthwise(self.input, kernel, start_stride), Activation::Identity);
-        let middle = |kernel| layer(ConvConfig::depthwise(self.expanded, kernel, self.stride), self.activation);
+        let start = |kernel| layer(Conv2dConfig::depthwise(self.input, kernel, start_stride), Activation::Identity);
+        let middle = |kernel| layer(Conv2dConfig::depthwise(self.expanded, kernel, self.stride), self.activation);
         UniversalInvertedBottleneck {
             start: self.start_kernel.map(start),
-            expand: layer(ConvConfig::pointwise(self.input, self.expanded), self.activation),
+            expand: layer(Conv2dConfig::pointwise(self.input, self.expanded), self.activation),
             middle: self.middle_kernel.map(middle),
-            project: layer(ConvConfig::pointwise(self.expanded, self.output), Activation::Identity),
+            project: layer(Conv2dConfig::pointwise(self.expanded, self.output), Activation::Identity),
             residual: self.stride == 1 && self.input == self.output,
             drop_path,
         }
@@ -280,7 +280,7 @@ impl Block for UniversalInvertedBottleneck {
         let shortcut = self.residual.then(|| x.clone());
         let x = Map::from(x);
         let x = self.layers().fold(x, |x, (_, _, layer)| layer.pass(x));
-        join(shortcut, x, self.drop_path, Activation::Identity)
+        residual_add(shortcut, x, self.drop_path, Activation::Identity)
     }
 
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {

@@ -25,7 +25,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// The same sequence after some steps that are not of this part.
-    pub(crate) fn from_step(self, step: usize) -> Self {
+    pub(crate) fn starting_at(self, step: usize) -> Self {
         Self { step, ..self }
     }
 

@@ -4,11 +4,11 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kindling_layers::blocks::{Block, BlockConfig, join};
+use kindling_layers::blocks::{Block, BlockConfig, residual_add};
 use kindling_layers::names::{KeyStyle, Names};
 use kindling_layers::trace::{Describe, Trace, Value};
 use kindling_layers::{
-    Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, HeadConfig, Map, StemConfig,
+    Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, HeadConfig, Map, StemConfig,
 };
 
 use crate::entry::{ModelEntry, Paper, timm, torchvision};
@@ -112,17 +112,17 @@ impl BlockConfig for ResidualBlockConfig {
         let output = self.output();
         let convs = if self.bottleneck {
             vec![
-                layer(ConvConfig::pointwise(input, width), relu),
-                layer(ConvConfig::dense(width, width, 3, stride), relu),
-                layer(ConvConfig::pointwise(width, output), linear),
+                layer(Conv2dConfig::pointwise(input, width), relu),
+                layer(Conv2dConfig::new(width, width, 3, stride), relu),
+                layer(Conv2dConfig::pointwise(width, output), linear),
             ]
         } else {
             vec![
-                layer(ConvConfig::dense(input, width, 3, stride), relu),
-                layer(ConvConfig::dense(width, output, 3, 1), linear),
+                layer(Conv2dConfig::new(input, width, 3, stride), relu),
+                layer(Conv2dConfig::new(width, output, 3, 1), linear),
             ]
         };
-        let downsample = || layer(ConvConfig::dense(input, output, 1, stride), linear);
+        let downsample = || layer(Conv2dConfig::new(input, output, 1, stride), linear);
         ResidualBlock { convs, downsample: (stride > 1 || input != output).then(downsample), drop_path }
     }
 
@@ -164,7 +164,7 @@ impl Block for ResidualBlock {
             Some(downsample) => downsample.pass_again(input.into()).whole(),
             None => input,
         };
-        join(Some(shortcut), x, self.drop_path, Activation::Relu)
+        residual_add(Some(shortcut), x, self.drop_path, Activation::Relu)
     }
 
     /// torchvision's names too.

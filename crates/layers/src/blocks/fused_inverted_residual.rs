@@ -3,10 +3,10 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
-use crate::blocks::{Block, BlockConfig, join};
+use crate::blocks::{Block, BlockConfig, residual_add};
 use crate::names::Names;
 use crate::trace::{Describe, Trace, Value};
-use crate::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding};
+use crate::{Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding};
 
 /// Configuration of a [`FusedInvertedResidual`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,8 +38,8 @@ impl BlockConfig for FusedInvertedResidualConfig {
         let layer = |conv, activation| ConvNormConfig { conv, norm: self.norm, activation }.init(device);
         let single = self.expanded == self.input;
         let between = if single { self.output } else { self.expanded };
-        let fused = ConvConfig::dense(self.input, between, self.kernel, self.stride).padded(self.padding);
-        let project = ConvConfig::pointwise(between, self.output);
+        let fused = Conv2dConfig::new(self.input, between, self.kernel, self.stride).padded(self.padding);
+        let project = Conv2dConfig::pointwise(between, self.output);
         FusedInvertedResidual {
             expand: layer(fused, self.activation),
             project: (!single).then(|| layer(project, Activation::Identity)),
@@ -81,7 +81,7 @@ impl Block for FusedInvertedResidual {
             Some(project) => project.pass(x),
             None => x,
         };
-        join(shortcut, x, self.drop_path, Activation::Identity)
+        residual_add(shortcut, x, self.drop_path, Activation::Identity)
     }
 
     /// timm calls the block `EdgeResidual`, and `ConvBnAct` without expansion.

@@ -4,11 +4,11 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
-use crate::blocks::{Block, BlockConfig, join};
+use crate::blocks::{Block, BlockConfig, residual_add};
 use crate::names::{Names, timm_inverted_residual};
 use crate::trace::{Describe, Trace, Value};
 use crate::{
-    Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding, SqueezeExcite,
+    Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding, SqueezeExcite,
     SqueezeExciteConfig,
 };
 
@@ -72,13 +72,13 @@ impl BlockConfig for InvertedResidualConfig {
     fn init(&self, drop_path: DropPath, device: &Device) -> InvertedResidual {
         let layer = |conv, activation| ConvNormConfig { conv, norm: self.norm, activation }.init(device);
         let expanded = self.expanded;
-        let expansion = ConvConfig::pointwise(self.input, expanded);
-        let depthwise = ConvConfig::depthwise(expanded, self.kernel, self.stride).padded(self.padding);
+        let expansion = Conv2dConfig::pointwise(self.input, expanded);
+        let depthwise = Conv2dConfig::depthwise(expanded, self.kernel, self.stride).padded(self.padding);
         InvertedResidual {
             expand: (expanded != self.input).then(|| layer(expansion, self.activation)),
             depthwise: layer(depthwise, self.activation),
             squeeze_excite: self.squeeze_excite.map(|config| config.init(device)),
-            project: layer(ConvConfig::pointwise(expanded, self.output), self.project_activation),
+            project: layer(Conv2dConfig::pointwise(expanded, self.output), self.project_activation),
             residual: self.shortcut && self.stride == 1 && self.input == self.output,
             drop_path,
         }
@@ -126,7 +126,7 @@ impl Block for InvertedResidual {
             Some(squeeze_excite) => squeeze_excite.gate(x),
             None => x,
         };
-        join(shortcut, self.project.pass(x), self.drop_path, Activation::Identity)
+        residual_add(shortcut, self.project.pass(x), self.drop_path, Activation::Identity)
     }
 
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {

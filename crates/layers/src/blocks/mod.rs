@@ -44,7 +44,12 @@ pub trait BlockConfig: Clone {
 
 /// The end of a residual block: an activation of a branch, dropped as `drop_path` says, plus a shortcut; of the branch alone
 /// where there is none.
-pub fn join(shortcut: Option<Tensor<4>>, branch: Map, drop_path: DropPath, activation: Activation) -> Tensor<4> {
+pub fn residual_add(
+    shortcut: Option<Tensor<4>>,
+    branch: Map,
+    drop_path: DropPath,
+    activation: Activation,
+) -> Tensor<4> {
     let Some(shortcut) = shortcut else { return activation.forward(branch.whole()) };
     match branch.0 {
         Content::Unread(map) if map.gate.is_none() && join_serves(activation) => {

@@ -9,9 +9,9 @@ use crate::precision;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_ops::{self as ops, Places, room};
 
-/// Configuration of a [`ConvTranspose`]: square kernel, all channels to all, no bias.
+/// Configuration of a [`ConvTranspose2d`]: square kernel, all channels to all, no bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConvTransposeConfig {
+pub struct ConvTranspose2dConfig {
     /// Input channels.
     pub input: usize,
     /// Output channels.
@@ -24,29 +24,29 @@ pub struct ConvTransposeConfig {
     pub padding: usize,
 }
 
-impl ConvTransposeConfig {
+impl ConvTranspose2dConfig {
     /// A layer whose weights are zero until [`crate::init`] or a weights file fills them.
     ///
     /// # Panics
     /// If the stride is 0 or nothing is left of the output of a single pixel.
-    pub fn init(&self, device: &Device) -> ConvTranspose {
+    pub fn init(&self, device: &Device) -> ConvTranspose2d {
         let &Self { input, output, kernel, stride, padding } = self;
         assert!(stride > 0 && kernel > 2 * padding, "kernel {kernel} stride {stride} padding {padding}");
-        ConvTranspose { weight: zeros_when_read([input, output, kernel, kernel], device), stride, padding }
+        ConvTranspose2d { weight: zeros_when_read([input, output, kernel, kernel], device), stride, padding }
     }
 }
 
 /// A transposed convolution, `[batch, input, height, width]` to `[batch, output, (height - 1) * stride + kernel -
 /// 2 * padding, ...]`.
 #[derive(Module, Debug)]
-pub struct ConvTranspose {
+pub struct ConvTranspose2d {
     /// `[input, output, kernel, kernel]`, as in PyTorch.
     pub weight: Param<Tensor<4>>,
     stride: usize,
     padding: usize,
 }
 
-impl ConvTranspose {
+impl ConvTranspose2d {
     /// Convolves a batch.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         precision::assert_fits(&self.weight.val(), &x);
@@ -77,7 +77,7 @@ impl ConvTranspose {
     }
 }
 
-impl Describe for ConvTranspose {
+impl Describe for ConvTranspose2d {
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
         let [fan, channels, kernel, _] = self.weight.lazy_shape().dims();
         let (stride, padding) = (self.stride, self.padding);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_single_pixel_is_projected_as_it_is_convolved() {
-        let config = ConvTransposeConfig { input: 5, output: 3, kernel: 4, stride: 1, padding: 0 };
+        let config = ConvTranspose2dConfig { input: 5, output: 3, kernel: 4, stride: 1, padding: 0 };
         let mut layer = config.init(&Device::flex());
         layer.weight = Param::from_tensor(ramp([5, 3, 4, 4]));
         let x = ramp([2, 5, 1, 1]);
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn the_trace_knows_the_shape() {
         for (kernel, stride, padding, size) in [(4, 2, 1, 8), (4, 1, 0, 1), (3, 1, 1, 5), (5, 3, 2, 4)] {
-            let layer = ConvTransposeConfig { input: 2, output: 3, kernel, stride, padding }.init(&Device::flex());
+            let layer = ConvTranspose2dConfig { input: 2, output: 3, kernel, stride, padding }.init(&Device::flex());
             let trace = Trace::of(&layer, FeatureMap::square(2, size));
             let [_, _, height, width] = layer.forward(ramp([1, 2, size, size])).dims();
             assert_eq!(trace.layers[0].output, FeatureMap { channels: 3, height, width });

@@ -13,9 +13,9 @@ use crate::precision;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
 use kindling_ops::{self as ops, Again, Convolution, Places, plain, room};
 
-/// Configuration of a [`Conv`]: square kernel, no bias.
+/// Configuration of a [`Conv2d`]: square kernel, no bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConvConfig {
+pub struct Conv2dConfig {
     /// Input channels.
     pub input: usize,
     /// Output channels.
@@ -32,30 +32,30 @@ pub struct ConvConfig {
     pub padding: Padding,
 }
 
-impl ConvConfig {
+impl Conv2dConfig {
     /// All channels to all, with a kernel of this side; symmetric padding.
-    pub fn dense(input: usize, output: usize, kernel: usize, stride: usize) -> Self {
+    pub fn new(input: usize, output: usize, kernel: usize, stride: usize) -> Self {
         Self { input, output, kernel, stride, dilation: 1, depthwise: false, padding: Padding::Symmetric }
     }
 
     /// All channels to all, pixel by pixel.
     pub fn pointwise(input: usize, output: usize) -> Self {
-        Self::dense(input, output, 1, 1)
+        Self::new(input, output, 1, 1)
     }
 
     /// One filter a channel; symmetric padding.
     pub fn depthwise(channels: usize, kernel: usize, stride: usize) -> Self {
-        Self { depthwise: true, ..Self::dense(channels, channels, kernel, stride) }
+        Self { depthwise: true, ..Self::new(channels, channels, kernel, stride) }
     }
 
     /// All channels to all without padding: on a map of the kernel's size, a linear layer over all its pixels.
     pub fn valid(input: usize, output: usize, kernel: usize) -> Self {
-        Self::dense(input, output, kernel, 1).padded(Padding::Zeros(0))
+        Self::new(input, output, kernel, 1).padded(Padding::Zeros(0))
     }
 
     /// A 4x4 kernel that halves the map: what discriminators are made of.
     pub fn halving(input: usize, output: usize) -> Self {
-        Self::dense(input, output, 4, 2).padded(Padding::Zeros(1))
+        Self::new(input, output, 4, 2).padded(Padding::Zeros(1))
     }
 
     /// The same with another padding.
@@ -73,14 +73,14 @@ impl ConvConfig {
     /// # Panics
     /// If kernel, stride or dilation is 0, the kernel is even and its padding follows from it, or a depthwise layer changes
     /// the number of channels.
-    pub fn init(&self, device: &Device) -> Conv {
+    pub fn init(&self, device: &Device) -> Conv2d {
         let any_kernel = matches!(self.padding, Padding::Zeros(_));
         assert!(self.kernel % 2 == 1 || any_kernel, "a kernel of {} has no middle to pad around", self.kernel);
         assert!(self.kernel > 0 && self.stride > 0, "kernel {} stride {}", self.kernel, self.stride);
         assert!(self.dilation > 0, "the places of a kernel are 1 pixel apart or more");
         assert!(!self.depthwise || self.input == self.output, "a depthwise convolution keeps its channels");
         let fan = if self.depthwise { 1 } else { self.input };
-        Conv {
+        Conv2d {
             weight: zeros_when_read([self.output, fan, self.kernel, self.kernel], device),
             stride: self.stride,
             dilation: self.dilation,
@@ -93,7 +93,7 @@ impl ConvConfig {
 /// A convolution, `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`; with
 /// [`Padding::Zeros`] to `(height + 2 * zeros - kernel) / stride + 1` rows, and columns alike.
 #[derive(Module, Debug)]
-pub struct Conv {
+pub struct Conv2d {
     /// `[output, input, kernel, kernel]`, or `[channels, 1, kernel, kernel]` if depthwise.
     pub weight: Param<Tensor<4>>,
     stride: usize,
@@ -103,7 +103,7 @@ pub struct Conv {
     padding: Padding,
 }
 
-impl Conv {
+impl Conv2d {
     /// Convolves a batch. The output has the format of `x`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         self.read(x.into())
@@ -134,7 +134,7 @@ impl Conv {
         }
     }
 
-    /// Whether this is a layer of [`ConvConfig::valid`] on a map as large as its kernel.
+    /// Whether this is a layer of [`Conv2dConfig::valid`] on a map as large as its kernel.
     fn has_one_place(&self, x: &Tensor<4>) -> bool {
         let [.., height, width] = x.dims();
         let [.., kernel, _] = self.weight.dims();
@@ -206,7 +206,7 @@ fn pad(x: Tensor<4>, zeros: Zeros) -> Tensor<4> {
     x.pad((left, right, top, bottom), PadMode::Constant(0.0))
 }
 
-impl Describe for Conv {
+impl Describe for Conv2d {
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
         let [channels, fan, kernel, _] = self.weight.lazy_shape().dims();
         let FeatureMap { height, width, .. } = input.map;
@@ -227,9 +227,9 @@ mod tests {
     fn a_dilated_convolution_is_burns_and_keeps_the_map_s_size() {
         let device = Device::flex();
         let x = Tensor::<4>::random([2, 6, 11, 14], Distribution::Normal(0.0, 1.0), &device);
-        let dense = ConvConfig::dense(6, 4, 3, 1);
+        let dense = Conv2dConfig::new(6, 4, 3, 1);
         for config in
-            [dense, ConvConfig::depthwise(6, 5, 1), ConvConfig::depthwise(6, 3, 2), dense.padded(Padding::Same)]
+            [dense, Conv2dConfig::depthwise(6, 5, 1), Conv2dConfig::depthwise(6, 3, 2), dense.padded(Padding::Same)]
         {
             let layer = crate::init::initialise(config.dilated(3).init(&device), 5);
             let y = layer.forward(x.clone());
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_map_of_the_kernels_size_is_reduced_as_it_is_convolved() {
-        let mut layer = ConvConfig::valid(5, 3, 4).init(&Device::flex());
+        let mut layer = Conv2dConfig::valid(5, 3, 4).init(&Device::flex());
         layer.weight = Param::from_tensor(ramp([3, 5, 4, 4]));
         let x = ramp([2, 5, 4, 4]);
         let (product, convolution) =
@@ -258,8 +258,8 @@ mod tests {
 
     #[test]
     fn the_trace_knows_the_shape_of_any_padding() {
-        let halving = ConvConfig::halving(2, 3);
-        let valid = ConvConfig::valid(2, 3, 4);
+        let halving = Conv2dConfig::halving(2, 3);
+        let valid = Conv2dConfig::valid(2, 3, 4);
         for (config, size) in [(halving, 8), (halving, 7), (valid, 4), (valid, 9)] {
             let layer = config.init(&Device::flex());
             let trace = Trace::of(&layer, FeatureMap::square(2, size));
