@@ -2,16 +2,23 @@
 //! <https://arxiv.org/abs/1905.11946>.
 
 use kindling_layers::blocks::InvertedResidualConfig;
-use kindling_layers::names::{KeyStyle, Library, Names};
+use kindling_layers::names::{Library, Names};
 use kindling_layers::{Activation, BatchNormConfig, StemConfig};
 
 use crate::entry::{ModelEntry, Paper, tf, timm, torchvision};
-use crate::names::Sequence;
+use crate::names::{LayerNames, Sequence};
 use crate::network::{AnyBlock, Network, NetworkConfig};
 use crate::tables::{Details, mbconv_squeeze_excite, plain_head, repeated, scaled};
 
-const PAPER: Paper =
-    Paper { family: "EfficientNet", source: "Tan and Le 2019, https://arxiv.org/abs/1905.11946", layer_names };
+const PAPER: Paper = Paper {
+    family: "EfficientNet",
+    source: "Tan and Le 2019, https://arxiv.org/abs/1905.11946",
+    layer_names: LayerNames {
+        torchvision: Some(torchvision_names),
+        efficientnet_pytorch: Some(efficientnet_pytorch_names),
+        ..LayerNames::TIMM
+    },
+};
 
 /// A member of the family, whose name both libraries share.
 macro_rules! b {
@@ -95,14 +102,6 @@ pub fn efficientnet(scale: usize, library: Library) -> NetworkConfig {
         .collect();
     let head = plain_head(4 * input, activation, drop_rate);
     NetworkConfig { drop_path_rate: 0.2, ..details.network(stem, stages, head) }
-}
-
-fn layer_names(network: &Network, style: KeyStyle) -> Option<Names> {
-    match style {
-        KeyStyle::Timm => Some(network.timm_names()),
-        KeyStyle::Torchvision => torchvision_names(network),
-        KeyStyle::EfficientNetPytorch => efficientnet_pytorch_names(network),
-    }
 }
 
 /// In torchvision a stage is a sequence of blocks, which are sequences of layers.

@@ -5,18 +5,19 @@
 //! `efficientnet_lite0` is the same network with PyTorch's. torchvision does not have them.
 
 use kindling_layers::blocks::InvertedResidualConfig;
-use kindling_layers::names::{KeyStyle, Library, Names};
+use kindling_layers::names::Library;
 use kindling_layers::{Activation, BatchNormConfig, StemConfig};
 
 use crate::efficientnet::{B0, efficientnet_pytorch_names};
 use crate::entry::{ModelEntry, Paper, tf, timm};
-use crate::network::{Network, NetworkConfig};
+use crate::names::LayerNames;
+use crate::network::NetworkConfig;
 use crate::tables::{Details, plain_head, repeated, scaled};
 
 const PAPER: Paper = Paper {
     family: "EfficientNet",
     source: "Liu 2020, https://github.com/tensorflow/tpu/tree/master/models/official/efficientnet/lite",
-    layer_names,
+    layer_names: LayerNames { efficientnet_pytorch: Some(efficientnet_pytorch_names), ..LayerNames::TIMM },
 };
 
 macro_rules! lite {
@@ -73,12 +74,4 @@ pub fn efficientnet_lite(scale: usize, library: Library) -> NetworkConfig {
         .collect();
     let head = plain_head(1280, activation, drop_rate);
     NetworkConfig { drop_path_rate: 0.2, ..details.network(stem, stages, head) }
-}
-
-fn layer_names(network: &Network, style: KeyStyle) -> Option<Names> {
-    match style {
-        KeyStyle::Timm => Some(network.timm_names()),
-        KeyStyle::Torchvision => None,
-        KeyStyle::EfficientNetPytorch => efficientnet_pytorch_names(network),
-    }
 }

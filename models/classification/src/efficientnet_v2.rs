@@ -1,16 +1,20 @@
 //! EfficientNetV2: "Smaller Models and Faster Training", Tan and Le 2021, <https://arxiv.org/abs/2104.00298>.
 
 use kindling_layers::blocks::{FusedInvertedResidualConfig, InvertedResidualConfig};
-use kindling_layers::names::{KeyStyle, Library, Names};
+use kindling_layers::names::Library;
 use kindling_layers::{Activation, BatchNormConfig, StemConfig};
 
 use crate::efficientnet::torchvision_names;
 use crate::entry::{MakeConfig, ModelEntry, ModelName, Paper, tf, timm, torchvision};
-use crate::network::{AnyBlockConfig, Network, NetworkConfig};
+use crate::names::LayerNames;
+use crate::network::{AnyBlockConfig, NetworkConfig};
 use crate::tables::{Details, mbconv_squeeze_excite, plain_head, repeated};
 
-const PAPER: Paper =
-    Paper { family: "EfficientNet", source: "Tan and Le 2021, https://arxiv.org/abs/2104.00298", layer_names };
+const PAPER: Paper = Paper {
+    family: "EfficientNet",
+    source: "Tan and Le 2021, https://arxiv.org/abs/2104.00298",
+    layer_names: LayerNames { torchvision: Some(torchvision_names), ..LayerNames::TIMM },
+};
 
 const fn model(names: &'static [ModelName], native_size: usize, config: MakeConfig) -> ModelEntry {
     PAPER.model(names, native_size, "fused inverted residuals first, SiLU", config)
@@ -130,12 +134,4 @@ fn from_table(table: &[Row], stem: usize, drop_rate: f64, library: Library) -> N
         .collect();
     let head = plain_head(1280, activation, drop_rate);
     NetworkConfig { drop_path_rate: 0.2, ..details.network(stem, stages, head) }
-}
-
-fn layer_names(network: &Network, style: KeyStyle) -> Option<Names> {
-    match style {
-        KeyStyle::Timm => Some(network.timm_names()),
-        KeyStyle::Torchvision => torchvision_names(network),
-        KeyStyle::EfficientNetPytorch => None,
-    }
 }

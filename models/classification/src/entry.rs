@@ -1,14 +1,12 @@
 //! What the registry lists of a network.
 
-use kindling_layers::names::{KeyStyle, Library, Names};
+use kindling_layers::names::Library;
 
-use crate::network::{Network, NetworkConfig};
+use crate::names::LayerNames;
+use crate::network::NetworkConfig;
 
 /// Makes a model's configuration with a library's details.
 pub type MakeConfig = fn(Library) -> NetworkConfig;
-
-/// Names the layers of a network as a library does; `None` if the library does not have the network.
-pub type LayerNames = fn(&Network, KeyStyle) -> Option<Names>;
 
 /// What is known about a network before it is built.
 #[derive(Clone, Copy, Debug)]

@@ -20,7 +20,8 @@ mod network;
 pub mod resnet;
 mod tables;
 
-pub use entry::{LayerNames, MakeConfig, ModelEntry, ModelName};
+pub use entry::{MakeConfig, ModelEntry, ModelName};
+pub use names::{LayerNames, Naming};
 pub use network::{AnyBlock, AnyBlockConfig, Network, NetworkConfig};
 
 #[cfg(doc)]

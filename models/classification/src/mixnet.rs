@@ -13,12 +13,15 @@ use kindling_layers::{
 };
 
 use crate::entry::{ModelEntry, Paper, tf, timm};
-use crate::names::timm_only;
+use crate::names::LayerNames;
 use crate::network::NetworkConfig;
 use crate::tables::{Details, plain_head};
 
-const PAPER: Paper =
-    Paper { family: "MixNet", source: "Tan and Le 2019, https://arxiv.org/abs/1907.09595", layer_names: timm_only };
+const PAPER: Paper = Paper {
+    family: "MixNet",
+    source: "Tan and Le 2019, https://arxiv.org/abs/1907.09595",
+    layer_names: LayerNames::TIMM,
+};
 
 /// What the registry lists.
 pub const MODELS: &[ModelEntry] =

@@ -2,16 +2,19 @@
 //! <https://arxiv.org/abs/1807.11626>, figure 7: A1 with squeeze-excite, B1 without.
 
 use kindling_layers::blocks::InvertedResidualConfig;
-use kindling_layers::names::{KeyStyle, Library, Names};
+use kindling_layers::names::{Library, Names};
 use kindling_layers::{Activation, BatchNormConfig, StemConfig};
 
 use crate::entry::{ModelEntry, Paper, timm, torchvision};
-use crate::names::Sequence;
+use crate::names::{LayerNames, Sequence};
 use crate::network::{AnyBlock, Network, NetworkConfig};
 use crate::tables::{Details, mbconv_squeeze_excite, plain_head, repeated, scaled};
 
-const PAPER: Paper =
-    Paper { family: "MNASNet", source: "Tan et al. 2019, https://arxiv.org/abs/1807.11626", layer_names };
+const PAPER: Paper = Paper {
+    family: "MNASNet",
+    source: "Tan et al. 2019, https://arxiv.org/abs/1807.11626",
+    layer_names: LayerNames { torchvision: Some(torchvision_names), ..LayerNames::TIMM },
+};
 
 /// What the registry lists.
 pub const MODELS: &[ModelEntry] = &[
@@ -93,14 +96,6 @@ fn from_table(table: &[Row], width: f64, library: Library) -> NetworkConfig {
         })
         .collect();
     details.network(stem, stages, plain_head(1280, activation, 0.2))
-}
-
-fn layer_names(network: &Network, style: KeyStyle) -> Option<Names> {
-    match style {
-        KeyStyle::Timm => Some(network.timm_names()),
-        KeyStyle::Torchvision => torchvision_names(network),
-        KeyStyle::EfficientNetPytorch => None,
-    }
 }
 
 /// torchvision counts activations too: convolution, normalisation and activation are three steps of a sequence. Stem and

@@ -5,14 +5,14 @@ use kindling_layers::blocks::InvertedResidualConfig;
 use kindling_layers::{Activation, HeadConfig, StemConfig};
 
 use crate::entry::{ModelEntry, Paper, timm};
-use crate::names::timm_only;
+use crate::names::LayerNames;
 use crate::network::NetworkConfig;
 use crate::tables::{Details, repeated};
 
 const PAPER: Paper = Paper {
     family: "MobileNet",
     source: "Howard et al. 2017, https://arxiv.org/abs/1704.04861",
-    layer_names: timm_only,
+    layer_names: LayerNames::TIMM,
 };
 
 /// What the registry lists.

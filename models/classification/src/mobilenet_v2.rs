@@ -1,16 +1,19 @@
 //! MobileNetV2: "Inverted Residuals and Linear Bottlenecks", Sandler et al. 2018, <https://arxiv.org/abs/1801.04381>.
 
 use kindling_layers::blocks::InvertedResidualConfig;
-use kindling_layers::names::{KeyStyle, Names};
+use kindling_layers::names::Names;
 use kindling_layers::{Activation, StemConfig, make_divisible};
 
 use crate::entry::{ModelEntry, Paper, timm, torchvision};
-use crate::names::Sequence;
+use crate::names::{LayerNames, Sequence};
 use crate::network::{AnyBlock, Network, NetworkConfig};
 use crate::tables::{Details, plain_head, repeated, scaled};
 
-const PAPER: Paper =
-    Paper { family: "MobileNet", source: "Sandler et al. 2018, https://arxiv.org/abs/1801.04381", layer_names };
+const PAPER: Paper = Paper {
+    family: "MobileNet",
+    source: "Sandler et al. 2018, https://arxiv.org/abs/1801.04381",
+    layer_names: LayerNames { torchvision: Some(torchvision_names), ..LayerNames::TIMM },
+};
 
 /// What the registry lists.
 pub const MODELS: &[ModelEntry] = &[
@@ -59,14 +62,6 @@ pub fn mobilenet_v2(width: f64) -> NetworkConfig {
         .collect();
     let features = make_divisible(1280.0 * width.max(1.0), 8);
     Details::default().network(stem, stages, plain_head(features, activation, 0.2))
-}
-
-fn layer_names(network: &Network, style: KeyStyle) -> Option<Names> {
-    match style {
-        KeyStyle::Timm => Some(network.timm_names()),
-        KeyStyle::Torchvision => torchvision_names(network),
-        KeyStyle::EfficientNetPytorch => None,
-    }
 }
 
 /// torchvision numbers the blocks through. In a block expansion and depthwise convolution are sequences of their own, the

@@ -2,16 +2,19 @@
 
 use kindling_layers::Activation::{self, HardSwish as HS, Relu as RE};
 use kindling_layers::blocks::InvertedResidualConfig;
-use kindling_layers::names::{KeyStyle, Library, Names};
+use kindling_layers::names::{Library, Names};
 use kindling_layers::{BatchNormConfig, HeadConfig, HiddenConfig, SqueezeExciteConfig, StemConfig, make_divisible};
 
 use crate::entry::{ModelEntry, Paper, tf, timm, torchvision};
-use crate::names::Sequence;
+use crate::names::{LayerNames, Sequence};
 use crate::network::{AnyBlock, Network, NetworkConfig};
 use crate::tables::Details;
 
-const PAPER: Paper =
-    Paper { family: "MobileNet", source: "Howard et al. 2019, https://arxiv.org/abs/1905.02244", layer_names };
+const PAPER: Paper = Paper {
+    family: "MobileNet",
+    source: "Howard et al. 2019, https://arxiv.org/abs/1905.02244",
+    layer_names: LayerNames { torchvision: Some(torchvision_names), ..LayerNames::TIMM },
+};
 
 /// What the registry lists.
 pub const MODELS: &[ModelEntry] = &[
@@ -90,14 +93,6 @@ fn from_table(table: &[&[Row]], hidden: usize, library: Library) -> NetworkConfi
     let hidden = HiddenConfig::Linear(hidden, HS);
     let head = HeadConfig { features: Some((6 * input, HS)), hidden: Some(hidden), drop_rate: 0.2 };
     details.network(stem, stages, head)
-}
-
-fn layer_names(network: &Network, style: KeyStyle) -> Option<Names> {
-    match style {
-        KeyStyle::Timm => Some(network.timm_names()),
-        KeyStyle::Torchvision => torchvision_names(network),
-        KeyStyle::EfficientNetPytorch => None,
-    }
 }
 
 /// torchvision numbers the blocks through, and within a block its layers.

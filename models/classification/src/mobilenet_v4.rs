@@ -12,12 +12,15 @@ use kindling_layers::{
 };
 
 use crate::entry::{ModelEntry, Paper, timm};
-use crate::names::timm_only;
+use crate::names::LayerNames;
 use crate::network::{AnyBlockConfig, NetworkConfig};
 use crate::tables::Details;
 
-const PAPER: Paper =
-    Paper { family: "MobileNet", source: "Qin et al. 2024, https://arxiv.org/abs/2404.10518", layer_names: timm_only };
+const PAPER: Paper = Paper {
+    family: "MobileNet",
+    source: "Qin et al. 2024, https://arxiv.org/abs/2404.10518",
+    layer_names: LayerNames::TIMM,
+};
 
 /// What the registry lists.
 pub const MODELS: &[ModelEntry] = &[

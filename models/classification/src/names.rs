@@ -1,13 +1,38 @@
-//! What papers share of the names that other libraries give to layers.
+//! What other libraries call layers, as far as papers share it.
 
 use kindling_layers::blocks::InvertedResidual;
 use kindling_layers::names::{KeyStyle, Names};
 
 use crate::network::Network;
 
-/// The names of a network that only timm has.
-pub(crate) fn timm_only(network: &Network, style: KeyStyle) -> Option<Names> {
-    (style == KeyStyle::Timm).then(|| network.timm_names())
+/// Names the layers of a network; `None` if the library has the family, but not this member.
+pub type Naming = fn(&Network) -> Option<Names>;
+
+/// What libraries call the layers of a family's networks.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerNames {
+    /// timm, which has every classifier of the zoo.
+    pub timm: Naming,
+    /// torchvision, if it has the family.
+    pub torchvision: Option<Naming>,
+    /// The package `efficientnet_lite_pytorch`, if it has the family.
+    pub efficientnet_pytorch: Option<Naming>,
+}
+
+impl LayerNames {
+    /// A family that only timm has, in its `EfficientNet`, `MobileNetV3` or a class that names layers alike.
+    pub(crate) const TIMM: Self =
+        Self { timm: |network| Some(network.timm_names()), torchvision: None, efficientnet_pytorch: None };
+
+    /// The names of a network's layers in a style, if the library has this network.
+    pub fn of(&self, network: &Network, style: KeyStyle) -> Option<Names> {
+        let naming = match style {
+            KeyStyle::Timm => Some(self.timm),
+            KeyStyle::Torchvision => self.torchvision,
+            KeyStyle::EfficientNetPytorch => self.efficientnet_pytorch,
+        };
+        naming?(network)
+    }
 }
 
 /// A part of a network whose layers are numbered steps of a sequence in torchvision.

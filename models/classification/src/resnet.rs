@@ -5,18 +5,22 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::blocks::{Block, BlockConfig, residual_add};
-use kindling_layers::names::{KeyStyle, Names};
+use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, Trace, Value};
 use kindling_layers::{
     Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, HeadConfig, Map, StemConfig,
 };
 
 use crate::entry::{ModelEntry, Paper, timm, torchvision};
+use crate::names::LayerNames;
 use crate::network::{Network, NetworkConfig};
 use crate::tables::{Details, repeated};
 
-const PAPER: Paper =
-    Paper { family: "ResNet", source: "He et al. 2015, https://arxiv.org/abs/1512.03385", layer_names };
+const PAPER: Paper = Paper {
+    family: "ResNet",
+    source: "He et al. 2015, https://arxiv.org/abs/1512.03385",
+    layer_names: LayerNames { timm: layer_names, torchvision: Some(layer_names), ..LayerNames::TIMM },
+};
 
 /// What the registry lists.
 pub const MODELS: &[ModelEntry] = &[
@@ -73,10 +77,7 @@ fn from_table(repeats: [usize; 4], bottleneck: bool) -> NetworkConfig {
 }
 
 /// torchvision and timm call the layers the same.
-fn layer_names(network: &Network, style: KeyStyle) -> Option<Names> {
-    if style == KeyStyle::EfficientNetPytorch {
-        return None;
-    }
+fn layer_names(network: &Network) -> Option<Names> {
     let mut names = Names::default();
     names.conv_norm("stem", "conv1", "bn1");
     for ((stage, index), block) in network.blocks() {

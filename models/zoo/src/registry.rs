@@ -126,7 +126,7 @@ impl Model {
 
     /// What a library calls the layers of this model's network, if it has the network.
     pub fn layer_names(&self, network: &Network, style: KeyStyle) -> Option<Names> {
-        (self.entry.layer_names)(network, style)
+        self.entry.layer_names.of(network, style)
     }
 
     /// The implementation that its numbers are compared with: `torchvision.mobilenet_v2`.
