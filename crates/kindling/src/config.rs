@@ -134,8 +134,9 @@ impl RunConfig {
             Some(StartingPoint::File(path)) => path.clone(),
             Some(StartingPoint::Pretrained(_)) => pretrained::find(&self.zoo_model()?)?.1,
         };
-        let network = self.zoo_model()?.build_to_fill(&self.model_options(), device)?;
-        let (network, import) = weights::load(network, &self.model.name, &path, Adapt::StemAndHead)?;
+        let model = self.zoo_model()?;
+        let network = model.build_to_fill(&self.model_options(), device)?;
+        let (network, import) = weights::load(network, &model, &path, Adapt::StemAndHead)?;
         Ok((network.freeze(self.model.freeze), Some(import)))
     }
 
@@ -158,8 +159,9 @@ impl RunConfig {
     /// The network with a run's best weights, or its last, without gradients.
     pub(crate) fn trained(&self, run: &RunDir, last: bool, device: &Device) -> Result<Network> {
         let path = if last { run.last_weights() } else { run.weights() };
-        let network = self.zoo_model()?.build_to_fill(&self.model_options(), device)?;
-        let (network, _) = weights::load(network, &self.model.name, &path, Adapt::Exactly)?;
+        let model = self.zoo_model()?;
+        let network = model.build_to_fill(&self.model_options(), device)?;
+        let (network, _) = weights::load(network, &model, &path, Adapt::Exactly)?;
         Ok(network.valid())
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use kindling_data::{Fit, Interpolation, Normalisation, Preprocess};
 use kindling_files as files;
-use kindling_zoo::{Filter, Model, Pretrained};
+use kindling_zoo::{Filter, Model, Pretrained, pretrained_for};
 use sha2::{Digest, Sha256};
 
 use crate::dataset::cache;
@@ -15,7 +15,7 @@ use crate::dataset::cache;
 pub(crate) fn find(model: &Model) -> Result<(&'static Pretrained, PathBuf)> {
     let name = model.key();
     let Some(known) = model.pretrained() else {
-        match model.entry.pretrained().next() {
+        match pretrained_for(model.entry).next() {
             Some(other) => bail!(
                 "there are no pretrained weights for {name}, but for the same network with other details: --model {}",
                 other.model

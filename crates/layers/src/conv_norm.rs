@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::batch_norm::{BatchNorm, BatchNormConfig};
-use crate::conv::{Conv, ConvConfig};
+use crate::conv2d::{Conv2d, Conv2dConfig};
 use crate::map::{Content, Map};
 use crate::pass;
 use crate::trace::{Describe, Trace, Value};
@@ -14,7 +14,7 @@ use kindling_ops::{self as ops, Activation};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConvNormConfig {
     /// The convolution.
-    pub conv: ConvConfig,
+    pub conv: Conv2dConfig,
     /// Its normalisation.
     pub norm: BatchNormConfig,
     /// Applied last.
@@ -22,7 +22,7 @@ pub struct ConvNormConfig {
 }
 
 impl ConvNormConfig {
-    /// A block on `device`; see [`ConvConfig::init`] for the panics.
+    /// A block on `device`; see [`Conv2dConfig::init`] for the panics.
     pub fn init(&self, device: &Device) -> ConvNorm {
         ConvNorm {
             conv: self.conv.init(device),
@@ -36,7 +36,7 @@ impl ConvNormConfig {
 #[derive(Module, Debug)]
 pub struct ConvNorm {
     /// The convolution.
-    pub conv: Conv,
+    pub conv: Conv2d,
     /// Its normalisation.
     pub norm: BatchNorm,
     #[module(skip)]
@@ -44,7 +44,7 @@ pub struct ConvNorm {
 }
 
 impl ConvNorm {
-    /// Shapes as in [`Conv::forward`].
+    /// Shapes as in [`Conv2d::forward`].
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         self.pass(x.into()).whole()
     }
@@ -106,7 +106,7 @@ mod tests {
     fn a_folded_normalisation_is_the_convolution_and_then_the_normalisation() {
         let device = Device::flex();
         let config = ConvNormConfig {
-            conv: ConvConfig::dense(3, 5, 3, 2),
+            conv: Conv2dConfig::new(3, 5, 3, 2),
             norm: BatchNormConfig::default(),
             activation: Activation::HardSwish,
         };

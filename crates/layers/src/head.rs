@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use crate::linear::{Linear, global_average_pool};
 use crate::names::Names;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
-use crate::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, Dropout};
+use crate::{Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, Dropout};
 
 /// Configuration of a [`Head`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +32,7 @@ impl HeadConfig {
     /// A head for maps of `input` channels.
     pub fn init(&self, input: usize, classes: usize, norm: BatchNormConfig, device: &Device) -> Head {
         let pointwise = |input, output, activation| {
-            ConvNormConfig { conv: ConvConfig::pointwise(input, output), norm, activation }.init(device)
+            ConvNormConfig { conv: Conv2dConfig::pointwise(input, output), norm, activation }.init(device)
         };
         let pooled = self.features.map_or(input, |(channels, _)| channels);
         let (hidden, last) = match self.hidden {

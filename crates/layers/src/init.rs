@@ -106,24 +106,24 @@ fn drawn<const D: usize>(param: Param<Tensor<D>>, mean: f64, deviation: f64, mut
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Activation, BatchNormConfig, Conv, ConvConfig, ConvNormConfig, parameters};
+    use crate::{Activation, BatchNormConfig, Conv2d, Conv2dConfig, ConvNormConfig, parameters};
     use burn::tensor::Device;
 
     #[test]
     fn a_tensor_that_is_filled_alone_has_the_values_it_has_among_all() {
         let pair = || {
-            let config = ConvConfig::dense(4, 8, 3, 1);
+            let config = Conv2dConfig::new(4, 8, 3, 1);
             vec![config.init(&Device::flex()), config.init(&Device::flex())]
         };
-        let read = |model: Vec<Conv>| parameters::read(&model).expect("readable");
+        let read = |model: Vec<Conv2d>| parameters::read(&model).expect("readable");
         let (all, one) = (read(initialise(pair(), 3)), read(initialise_only(pair(), 3, |name| name.starts_with('1'))));
         assert_eq!(all["1.weight"], one["1.weight"]);
         assert!(one["0.weight"].iter::<f32>().all(|value| value == 0.0), "it was filled");
     }
 
     fn weights(seed: u64) -> Vec<f32> {
-        let config = ConvConfig::dense(16, 64, 3, 1);
-        let conv: Conv = initialise(config.init(&Device::flex()), seed);
+        let config = Conv2dConfig::new(16, 64, 3, 1);
+        let conv: Conv2d = initialise(config.init(&Device::flex()), seed);
         conv.weight.val().into_data().try_to_vec().expect("float weights")
     }
 
@@ -141,7 +141,7 @@ mod tests {
     fn adversarial_networks_draw_convolutions_around_zero_and_norm_scales_around_one() {
         let device = Device::flex();
         let norm = BatchNormConfig::default();
-        let config = ConvNormConfig { conv: ConvConfig::dense(16, 256, 3, 1), norm, activation: Activation::Relu };
+        let config = ConvNormConfig { conv: Conv2dConfig::new(16, 256, 3, 1), norm, activation: Activation::Relu };
         let draw =
             |network| parameters::read(&initialise_adversarial(config.init(&device), 3, network)).expect("readable");
         let (first, second) = (draw(0), draw(1));

@@ -72,7 +72,7 @@ impl Map {
     }
 
     /// The mean of each plane, `[batch, channels]`, float32 for maps of a half format.
-    pub(crate) fn means(&self) -> Tensor<2> {
+    pub(crate) fn global_average_pool(&self) -> Tensor<2> {
         match &self.0 {
             Content::Whole(x) => global_average_pool(x.clone()),
             Content::Unread(map) => map.as_ref().clone().means(),

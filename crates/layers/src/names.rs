@@ -1,7 +1,7 @@
 //! What other implementations call a network's layers.
 //!
 //! A network is one thing with several names: torchvision and timm build the same MobileNetV2 and write its weights
-//! under different keys. A network's crate lists, for each library that has it, which of the library's names belongs to
+//! under different keys. A network's file lists, for each library that has it, which of the library's names belongs to
 //! which of its own layers; import and export of weights follow the list.
 
 /// The implementation whose details a network follows. Libraries build the same network with other epsilons, momenta and
@@ -132,5 +132,15 @@ impl Names {
     /// The layers in the order they were added.
     pub fn iter(&self) -> impl Iterator<Item = &LayerName> {
         self.0.iter()
+    }
+}
+
+/// The convolutions of an inverted residual block with the names of convolution and normalisation in timm, which calls the
+/// block without expansion `DepthwiseSeparableConv` and counts its layers otherwise.
+pub fn timm_inverted_residual(expands: bool) -> &'static [(&'static str, &'static str, &'static str)] {
+    if expands {
+        &[("expand", "conv_pw", "bn1"), ("depthwise", "conv_dw", "bn2"), ("project", "conv_pwl", "bn3")]
+    } else {
+        &[("depthwise", "conv_dw", "bn1"), ("project", "conv_pw", "bn2")]
     }
 }

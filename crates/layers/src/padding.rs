@@ -2,15 +2,17 @@
 
 use crate::trace::Zeros;
 
-/// How a convolution pads, so that its output has `ceil(size / stride)` rows and columns. The kernel of one that is dilated counts as
-/// far as it reaches.
+/// How a convolution pads. The kernel of one that is dilated counts as far as it reaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Padding {
-    /// `kernel / 2` zeros on each side, as PyTorch models have it.
+    /// `kernel / 2` zeros on each side, as PyTorch models have it; of an odd kernel `ceil(size / stride)` rows and columns come out.
     #[default]
     Symmetric,
-    /// Just as many zeros as the last window needs, the odd one below and to the right: TensorFlow's "SAME".
+    /// Just as many zeros as the last window needs for `ceil(size / stride)` rows and columns, the odd one below and to the
+    /// right: TensorFlow's "SAME".
     Same,
+    /// So many zeros on each side, whatever the kernel.
+    Zeros(usize),
 }
 
 impl Padding {
@@ -18,6 +20,7 @@ impl Padding {
     pub fn of_axis(self, size: usize, kernel: usize, stride: usize) -> (usize, usize) {
         match self {
             Self::Symmetric => (kernel / 2, kernel / 2),
+            Self::Zeros(zeros) => (zeros, zeros),
             Self::Same => {
                 let needed = (size.div_ceil(stride) - 1) * stride + kernel;
                 let total = needed.saturating_sub(size);

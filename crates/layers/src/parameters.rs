@@ -17,7 +17,7 @@ pub(crate) fn zeros_when_read<const D: usize>(shape: [usize; D], device: &Device
     Param::uninitialized(ParamId::new(), make, device.clone(), true, Shape::from(shape))
 }
 
-/// The model without its numbers: nothing of it is on a device, and [`write`] fills it again. Whoever looks at a tensor before
+/// The model without its numbers: nothing of it is on a device, and [`write()`] fills it again. Whoever looks at a tensor before
 /// finds zeros.
 pub fn emptied<M: Module>(model: M) -> M {
     struct Empty;
@@ -42,8 +42,8 @@ pub fn is_state(name: &str) -> bool {
 
 /// Where a visitor or mapper is in a module; displays as the name of a tensor there.
 ///
-/// Burn announces the variant of an enum module like a field. Which family a network belongs to is no part of its
-/// tensors' names, so variants leave no trace here.
+/// Burn announces the variant of an enum module like a field. The names of tensors do not say which of several blocks a module
+/// is, so variants leave no trace here.
 #[derive(Clone, Debug, Default)]
 pub struct ModulePath {
     segments: Vec<String>,

@@ -125,7 +125,7 @@ mod tests {
     use burn::module::Param;
 
     use super::*;
-    use crate::{BatchNormConfig, ConvConfig};
+    use crate::{BatchNormConfig, Conv2dConfig};
 
     #[test]
     fn a_precision_reads_as_it_is_written() {
@@ -144,11 +144,11 @@ mod tests {
     #[test]
     fn layers_whose_weights_have_been_cast_are_refused_where_they_meet_a_map() {
         let device = Device::flex();
-        let half = |layer: &mut crate::Conv| {
+        let half = |layer: &mut crate::Conv2d| {
             layer.weight = Param::from_tensor(Precision::Bf16.cast(layer.weight.val()));
         };
         for depthwise in [false, true] {
-            let config = if depthwise { ConvConfig::depthwise(4, 3, 1) } else { ConvConfig::dense(4, 2, 3, 1) };
+            let config = if depthwise { Conv2dConfig::depthwise(4, 3, 1) } else { Conv2dConfig::new(4, 2, 3, 1) };
             let mut conv = config.init(&device);
             for precision in Precision::ALL {
                 let x = precision.cast(Tensor::<4>::ones([1, 4, 5, 5], &device));

@@ -56,7 +56,7 @@ impl SqueezeExcite {
 
     /// The same for a map that may not be whole.
     pub fn gate(&self, x: Map) -> Map {
-        let squeezed = self.activation.forward(self.reduce.forward(x.means()));
+        let squeezed = self.activation.forward(self.reduce.forward(x.global_average_pool()));
         x.gated(self.gate.forward(self.expand.forward(squeezed)))
     }
 }

@@ -8,13 +8,13 @@ use burn::tensor::{Device, Tensor};
 use kindling_nvtx::range;
 
 use crate::blocks::{Block, BlockConfig};
-use crate::classifier::Cuts;
+use crate::classifier::{Classifier, Cuts};
 use crate::head::{Head, HeadConfig};
 use crate::names::Names;
 use crate::pass;
 use crate::pool::MaxPool;
-use crate::trace::{Describe, Trace, Value};
-use crate::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Padding};
+use crate::trace::{Describe, FeatureMap, Trace, Value};
+use crate::{Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, Padding};
 
 /// The first convolution.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,6 +27,13 @@ pub struct StemConfig {
     pub activation: Activation,
     /// Whether a 3x3 maximum of stride 2 follows (ResNet).
     pub pool: bool,
+}
+
+impl StemConfig {
+    /// A 3x3 convolution, the stem of every network but ResNet.
+    pub fn conv3x3(channels: usize, activation: Activation) -> Self {
+        Self { channels, kernel: 3, activation, pool: false }
+    }
 }
 
 /// Configuration of a [`Staged`] network; the functions named after the papers' models make it.
@@ -54,7 +61,7 @@ impl<C: BlockConfig> StagedConfig<C> {
         C::Block: Block<Config = C>,
     {
         let StemConfig { channels, kernel, activation, pool } = self.stem;
-        let conv = ConvConfig::dense(in_channels, channels, kernel, 2).padded(self.padding);
+        let conv = Conv2dConfig::new(in_channels, channels, kernel, 2).padded(self.padding);
         let blocks = self.stages.iter().map(Vec::len).sum::<usize>() as f64;
         let mut index = 0u64;
         let mut block = |config: &C| {
@@ -131,11 +138,17 @@ impl FromStr for Freeze {
 }
 
 impl<B: Block> Staged<B> {
-    /// Images `[batch, in_channels, height, width]` to logits `[batch, classes]`.
-    pub fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        let cuts = Cuts::Stages;
-        let x = (0..self.segments(cuts)).fold(images, |x, index| self.run_segment(cuts, index, x));
-        self.finish(x)
+    /// The layers for one square image, in the order they run.
+    pub fn trace(&self, in_channels: usize, image_size: usize) -> Trace {
+        Trace::of(self, FeatureMap::square(in_channels, image_size))
+    }
+
+    /// The blocks in order, each with its stage and its number in that stage.
+    pub fn blocks(&self) -> impl Iterator<Item = ((usize, usize), &B)> {
+        self.stages
+            .iter()
+            .enumerate()
+            .flat_map(|(stage, blocks)| blocks.iter().enumerate().map(move |(index, block)| ((stage, index), block)))
     }
 
     /// The feature map of each resolution, finest first: the last one before height and width shrink. They are what
@@ -151,69 +164,14 @@ impl<B: Block> Staged<B> {
         let mut x = self.run_stem(images);
         see(&x);
         x = self.run_pool(x);
-        for (stage, blocks) in self.stages.iter().enumerate() {
-            for (index, block) in blocks.iter().enumerate() {
-                x = self.run_block((stage, index), block, x);
-                see(&x);
-            }
+        for (place, block) in self.blocks() {
+            x = self.run_block(place, block, x);
+            see(&x);
         }
         if self.head.features_are_a_stage() {
             see(&self.run_features(x));
         }
         maps
-    }
-
-    /// See [`crate::Classifier::segments`].
-    pub fn segments(&self, cuts: Cuts) -> usize {
-        let between = match cuts {
-            Cuts::Stages => self.stages.len(),
-            Cuts::Blocks => self.stages.iter().map(Vec::len).sum(),
-        };
-        1 + between + usize::from(self.head.features.is_some())
-    }
-
-    /// See [`crate::Classifier::frozen_segments`].
-    pub fn frozen_segments(&self, cuts: Cuts) -> usize {
-        let stages = self.frozen.saturating_sub(1).min(self.stages.len());
-        let between = match cuts {
-            Cuts::Stages => stages,
-            Cuts::Blocks => self.stages[..stages].iter().map(Vec::len).sum(),
-        };
-        let features = self.head.features.is_some() && self.frozen > self.stages.len() + 1;
-        usize::from(self.frozen > 0) + between + usize::from(features)
-    }
-
-    /// See [`crate::Classifier::run_segment`].
-    pub fn run_segment(&self, cuts: Cuts, index: usize, x: Tensor<4>) -> Tensor<4> {
-        let Some(index) = index.checked_sub(1) else {
-            return self.run_stem_and_pool(x);
-        };
-        let found = match cuts {
-            Cuts::Stages => self.stages.get(index).map(|blocks| ((index, 0), blocks.as_slice())),
-            Cuts::Blocks => self.block_at(index).map(|(place, block)| (place, std::slice::from_ref(block))),
-        };
-        match found {
-            Some(((stage, first), blocks)) => {
-                let numbered = blocks.iter().zip(first..);
-                numbered.fold(x, |x, (block, index)| self.run_block((stage, index), block, x))
-            }
-            None => self.run_features(x),
-        }
-    }
-
-    /// See [`crate::Classifier::finish`].
-    pub fn finish(&self, x: Tensor<4>) -> Tensor<2> {
-        let _range = range(|| "head");
-        self.head.classify(x)
-    }
-
-    /// A block by its number among all, with its stage and its number in that stage.
-    fn block_at(&self, number: usize) -> Option<((usize, usize), &B)> {
-        let places =
-            self.stages.iter().enumerate().flat_map(|(stage, blocks)| {
-                blocks.iter().enumerate().map(move |(index, block)| ((stage, index), block))
-            });
-        places.into_iter().nth(number)
     }
 
     fn run_stem(&self, images: Tensor<4>) -> Tensor<4> {
@@ -267,14 +225,60 @@ impl<B: Block> Staged<B> {
     pub fn timm_names(&self) -> Names {
         let mut names = Names::default();
         names.conv_norm("stem", "conv_stem", "bn1");
-        for (stage, blocks) in self.stages.iter().enumerate() {
-            for (index, block) in blocks.iter().enumerate() {
-                let place = format!("{stage}.{index}");
-                block.timm_names(&format!("stages.{place}"), &format!("blocks.{place}"), &mut names);
-            }
+        for ((stage, index), block) in self.blocks() {
+            let place = format!("{stage}.{index}");
+            block.timm_names(&format!("stages.{place}"), &format!("blocks.{place}"), &mut names);
         }
         self.head.timm_names(self.stages.len(), &mut names);
         names
+    }
+}
+
+impl<B: Block> Classifier for Staged<B> {
+    fn forward(&self, images: Tensor<4>) -> Tensor<2> {
+        let cuts = Cuts::Stages;
+        let x = (0..self.segments(cuts)).fold(images, |x, index| self.run_segment(cuts, index, x));
+        self.finish(x)
+    }
+
+    fn segments(&self, cuts: Cuts) -> usize {
+        let between = match cuts {
+            Cuts::Stages => self.stages.len(),
+            Cuts::Blocks => self.stages.iter().map(Vec::len).sum(),
+        };
+        1 + between + usize::from(self.head.features.is_some())
+    }
+
+    fn frozen_segments(&self, cuts: Cuts) -> usize {
+        let stages = self.frozen.saturating_sub(1).min(self.stages.len());
+        let between = match cuts {
+            Cuts::Stages => stages,
+            Cuts::Blocks => self.stages[..stages].iter().map(Vec::len).sum(),
+        };
+        let features = self.head.features.is_some() && self.frozen > self.stages.len() + 1;
+        usize::from(self.frozen > 0) + between + usize::from(features)
+    }
+
+    fn run_segment(&self, cuts: Cuts, index: usize, x: Tensor<4>) -> Tensor<4> {
+        let Some(index) = index.checked_sub(1) else {
+            return self.run_stem_and_pool(x);
+        };
+        let found = match cuts {
+            Cuts::Stages => self.stages.get(index).map(|blocks| ((index, 0), blocks.as_slice())),
+            Cuts::Blocks => self.blocks().nth(index).map(|(place, block)| (place, std::slice::from_ref(block))),
+        };
+        match found {
+            Some(((stage, first), blocks)) => {
+                let numbered = blocks.iter().zip(first..);
+                numbered.fold(x, |x, (block, index)| self.run_block((stage, index), block, x))
+            }
+            None => self.run_features(x),
+        }
+    }
+
+    fn finish(&self, x: Tensor<4>) -> Tensor<2> {
+        let _range = range(|| "head");
+        self.head.classify(x)
     }
 }
 
@@ -304,14 +308,12 @@ impl<B: Block> Describe for Staged<B> {
         if let Some(pool) = &self.pool {
             x = trace.scope("pool", |trace| pool.describe(x, trace));
         }
-        for (stage, blocks) in self.stages.iter().enumerate() {
-            for (index, block) in blocks.iter().enumerate() {
-                x = trace.scope(format!("stages.{stage}.{index}"), |trace| {
-                    let x = block.describe(x, trace);
-                    trace.stage(x);
-                    x
-                });
-            }
+        for ((stage, index), block) in self.blocks() {
+            x = trace.scope(format!("stages.{stage}.{index}"), |trace| {
+                let x = block.describe(x, trace);
+                trace.stage(x);
+                x
+            });
         }
         trace.scope("head", |trace| self.head.describe(x, trace))
     }

@@ -77,10 +77,10 @@ mod tests {
     use super::*;
     use crate::testing::{tensors, traced};
     use kindling_layers::trace::{Describe, FeatureMap, Op};
-    use kindling_layers::{Activation, BatchNormConfig, ConvConfig, ConvNormConfig};
+    use kindling_layers::{Activation, BatchNormConfig, Conv2dConfig, ConvNormConfig};
 
     fn conv_norm() -> Trace {
-        let conv = ConvConfig::dense(3, 4, 3, 2);
+        let conv = Conv2dConfig::new(3, 4, 3, 2);
         let block = ConvNormConfig { conv, norm: BatchNormConfig::default(), activation: Activation::Relu6 };
         let block = block.init(&burn::tensor::Device::flex());
         traced(FeatureMap::square(3, 8), |input, trace| trace.scope("stem", |trace| block.describe(input, trace)))

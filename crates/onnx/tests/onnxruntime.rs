@@ -7,18 +7,19 @@ use std::process::ExitCode;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kindling_efficientnet::efficientnet;
+use kindling_classification::NetworkConfig;
+use kindling_classification::efficientnet::efficientnet;
+use kindling_classification::ghostnet::ghostnet;
+use kindling_classification::mixnet::mixnet_s;
+use kindling_classification::mobilenet_v3::mobilenet_v3_small;
+use kindling_classification::mobilenet_v4::mobilenet_v4_conv_small;
+use kindling_classification::resnet::resnet18;
 use kindling_gan::{DcganConfig, FastGanConfig, Upsampling};
-use kindling_ghostnet::ghostnet;
-use kindling_layers::blocks::{Block, BlockConfig};
 use kindling_layers::names::Library;
 use kindling_layers::tensors::Tensors;
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
-use kindling_layers::{Activation, Staged, StagedConfig};
-use kindling_mixnet::mixnet_s;
-use kindling_mobilenet::{mobilenet_v3_small, mobilenet_v4_conv_small};
+use kindling_layers::{Activation, Classifier};
 use kindling_onnx::{Export, OPSET, encode};
-use kindling_resnet::resnet18;
 use libtest_mimic::{Arguments, Trial};
 use serde_json::json;
 use support::python::Report;
@@ -80,11 +81,7 @@ fn network<M: Module + Describe, const I: usize, const O: usize>(
     report
 }
 
-fn classifier<C: BlockConfig>(name: &str, config: StagedConfig<C>, size: usize)
-where
-    C::Block: Block<Config = C>,
-    Staged<C::Block>: Module + Describe,
-{
+fn classifier(name: &str, config: NetworkConfig, size: usize) {
     let model = config.init(3, 10, &Device::flex());
     let report = network(name, model, FeatureMap::square(3, size), [3, 3, size, size], |model, x| model.forward(x));
     assert_eq!(report.input, json!(["images", "batch", 3, size, size]));

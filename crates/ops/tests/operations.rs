@@ -5,7 +5,7 @@ mod naive;
 use std::ops::RangeInclusive;
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance};
-use kindling_layers::{Activation, ConvTransposeConfig, Padding};
+use kindling_layers::{Activation, ConvTranspose2dConfig, Padding};
 use kindling_ops::{Places, Pooling, dense, depthwise, means, scale};
 
 use proptest::prelude::*;
@@ -127,7 +127,8 @@ fn dense_and_transposed_convolutions_and_their_gradients_equal_the_naive_sums() 
 fn check_transposed(ground: &Ground, case: &Case, number: u64) {
     let naive = Naive::of(case, number);
     let Case { input, output, kernel, stride, before: [padding, _], .. } = *case;
-    let mut layer = ConvTransposeConfig { input: output, output: input, kernel, stride, padding }.init(&ground.device);
+    let mut layer =
+        ConvTranspose2dConfig { input: output, output: input, kernel, stride, padding }.init(&ground.device);
     let weight = ground.tensor(&naive.w, case.filters()).require_grad();
     layer.weight = burn::module::Param::from_tensor(weight);
     let yt = ground.map(&naive.y, case.output_shape()).require_grad();

@@ -5,7 +5,7 @@ use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::tensors::Tensors;
 use kindling_layers::{
-    Activation, BatchNormConfig, Classifier, ConvConfig, ConvNorm, ConvNormConfig, Cuts, Dropout, Linear,
+    Activation, BatchNormConfig, Classifier, Conv2dConfig, ConvNorm, ConvNormConfig, Cuts, Dropout, Linear,
     global_average_pool, init,
 };
 use kindling_random::{Purpose, rng};
@@ -27,7 +27,7 @@ pub(crate) struct Toy {
 impl Toy {
     pub(crate) fn new(device: &Device) -> Self {
         let block = |input, output, depthwise| {
-            let conv = ConvConfig { depthwise, ..ConvConfig::dense(input, output, 3, 1) };
+            let conv = Conv2dConfig { depthwise, ..Conv2dConfig::new(input, output, 3, 1) };
             ConvNormConfig { conv, norm: BatchNormConfig::default(), activation: Activation::HardSwish }.init(device)
         };
         let toy = Self {

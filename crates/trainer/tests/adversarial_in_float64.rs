@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 use kindling_layers::tensors::Tensors;
-use kindling_layers::{PaddedConv, PaddedConvConfig};
+use kindling_layers::{Conv2d, Conv2dConfig};
 use kindling_trainer::adversarial::{Change, DiffAugment, SpectralNorm};
 use kindling_trainer::engine::GradientSum;
 use serde_json::Value;
@@ -54,8 +54,7 @@ fn close<const D: usize>(what: &str, found: Tensor<D>, expected: &Value) {
 fn spectral_normalisation_and_its_gradient_equal_pytorchs() {
     let reference = reference();
     let reference = &reference["spectral"];
-    let mut conv: PaddedConv =
-        PaddedConvConfig { input: 3, output: 5, kernel: 3, stride: 1, padding: 1 }.init(&device());
+    let mut conv: Conv2d = Conv2dConfig::new(3, 5, 3, 1).init(&device());
     conv.weight = Param::from_tensor(tensor(&reference["weight"], [5, 3, 3, 3]));
     let mut model = conv.train();
     let mut saved = Tensors::new();

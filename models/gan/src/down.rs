@@ -3,13 +3,13 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::trace::{Describe, Trace, Value};
-use kindling_layers::{Activation, BatchNorm, BatchNormConfig, PaddedConv, PaddedConvConfig};
+use kindling_layers::{Activation, BatchNorm, BatchNormConfig, Conv2d, Conv2dConfig};
 
 /// A 4x4 convolution with stride 2, batch normalisation, leaky ReLU.
 #[derive(Module, Debug)]
 pub struct DownConv {
     /// The convolution.
-    pub conv: PaddedConv,
+    pub conv: Conv2d,
     /// Its normalisation.
     pub norm: BatchNorm,
 }
@@ -18,7 +18,7 @@ impl DownConv {
     /// A layer on `device`.
     pub fn new(input: usize, output: usize, device: &Device) -> Self {
         Self {
-            conv: PaddedConvConfig::halving(input, output).init(device),
+            conv: Conv2dConfig::halving(input, output).init(device),
             norm: BatchNormConfig::default().init(output, device),
         }
     }

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, module};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
-use kindling_layers::{Activation, PaddedConv, PaddedConvConfig};
+use kindling_layers::{Activation, Conv2d, Conv2dConfig};
 
 /// Side of the grid a small map is averaged to.
 const GRID: usize = 4;
@@ -17,17 +17,17 @@ const GRID: usize = 4;
 #[derive(Module, Debug)]
 pub struct SkipLayerExcitation {
     /// From the grid to one pixel.
-    pub squeeze: PaddedConv,
+    pub squeeze: Conv2d,
     /// From this pixel to the gates.
-    pub excite: PaddedConv,
+    pub excite: Conv2d,
 }
 
 impl SkipLayerExcitation {
     /// A block for a small map of `small` and a large one of `large` channels.
     pub fn new(small: usize, large: usize, device: &Device) -> Self {
         Self {
-            squeeze: PaddedConvConfig::valid(small, large, GRID).init(device),
-            excite: PaddedConvConfig::valid(large, large, 1).init(device),
+            squeeze: Conv2dConfig::valid(small, large, GRID).init(device),
+            excite: Conv2dConfig::valid(large, large, 1).init(device),
         }
     }
 

@@ -6,7 +6,7 @@ use kindling_gan::{DcganDiscriminator, DcganGenerator, FastGanCritic, FastGanGen
 use kindling_layers::trace::{Describe, FeatureMap, Trace, Value};
 use kindling_layers::{Critic, Generator, Judgement};
 
-/// A generator of the zoo. An enum for the reason that [`crate::Network`] is one.
+/// A generator of the zoo. An enum rather than a trait object because Burn's modules are cloned, visited and mapped by type.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant)] // one a process
 pub enum GanGenerator {

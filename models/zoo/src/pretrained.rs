@@ -1,8 +1,9 @@
 //! Pretrained weights that can be had, with what has to be known to use them.
 
+use kindling_classification::ModelEntry;
 use kindling_layers::names::Library;
 
-use crate::registry::{Model, ModelEntry};
+use crate::registry::Model;
 
 /// A weights file somewhere, and how images are prepared for it: what timm calls a `PretrainedCfg`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -137,20 +138,18 @@ impl Pretrained {
     }
 }
 
-impl ModelEntry {
-    /// Pretrained weights for this network under any of its names.
-    pub fn pretrained(&'static self) -> impl Iterator<Item = &'static Pretrained> {
-        PRETRAINED
-            .iter()
-            .filter(|known| self.names.iter().any(|it| it.name == known.model && it.library == known.library))
-    }
+/// Pretrained weights for a network under any of its names.
+pub fn pretrained_for(entry: &'static ModelEntry) -> impl Iterator<Item = &'static Pretrained> {
+    PRETRAINED.iter().filter(|known| entry.names.iter().any(|it| it.name == known.model && it.library == known.library))
 }
 
 impl Model {
     /// Pretrained weights for this network with the details of this name: the same name, or another one of a library
     /// that builds the very same network.
     pub fn pretrained(&self) -> Option<&'static Pretrained> {
-        self.entry.pretrained().find(|known| self.entry.same_details(self.name.library, known.library))
+        let own = self.name.library;
+        let config = self.entry.config;
+        pretrained_for(self.entry).find(|known| known.library == own || config(known.library) == config(own))
     }
 }
 

@@ -1,41 +1,15 @@
 //! From a name to a model.
 
 use burn::tensor::Device;
+use kindling_classification::{ModelEntry, ModelName, Network, NetworkConfig};
 use kindling_layers::init;
-use kindling_layers::names::Library;
+use kindling_layers::names::{KeyStyle, Names};
 use kindling_layers::trace::Trace;
 
-use crate::catalogue::{MODELS, MakeConfig};
+use crate::catalogue::MODELS;
 use crate::error::ZooError;
 use crate::gans::GANS;
-use crate::network::{Network, NetworkConfig};
 use crate::weights::HEAD;
-
-/// What the zoo knows about a network before it is built.
-#[derive(Clone, Copy, Debug)]
-pub struct ModelEntry {
-    /// Its names; the first is its own: torchvision's where torchvision has the network, timm's otherwise.
-    pub names: &'static [ModelName],
-    /// Its family.
-    pub family: &'static str,
-    /// Where it comes from.
-    pub paper: &'static str,
-    /// Side of the images it was designed for.
-    pub native_size: usize,
-    /// What it is, in a few words.
-    pub about: &'static str,
-    pub(crate) config: MakeConfig,
-}
-
-/// A name of a network, and the library that calls it so. The name decides the details: epsilon and momentum of batch
-/// normalisation, padding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModelName {
-    /// The name.
-    pub name: &'static str,
-    /// The library.
-    pub library: Library,
-}
 
 /// A network under one of its names.
 #[derive(Clone, Copy, Debug)]
@@ -93,22 +67,10 @@ fn nearest(asked: &str) -> Vec<String> {
     scored.into_iter().take(3).map(|(_, name)| name.to_string()).collect()
 }
 
-impl ModelEntry {
-    /// The network's own name.
-    pub fn name(&self) -> &'static str {
-        self.names[0].name
-    }
-
-    /// Whether two libraries build this network with the same details.
-    pub(crate) fn same_details(&self, one: Library, other: Library) -> bool {
-        one == other || (self.config)(one) == (self.config)(other)
-    }
-
-    /// Whether one of the names [`matches()`] a pattern, alone or with its library's before it.
-    pub fn matches(&'static self, pattern: &str) -> bool {
-        let of = |&name: &ModelName| Model { entry: self, name };
-        self.names.iter().any(|name| matches(pattern, name.name) || matches(pattern, &of(name).reference()))
-    }
+/// Whether one of a network's names [`matches()`] a pattern, alone or with its library's before it.
+pub fn is_called(entry: &'static ModelEntry, pattern: &str) -> bool {
+    let of = |&name: &ModelName| Model { entry, name };
+    entry.names.iter().any(|name| matches(pattern, name.name) || matches(pattern, &of(name).reference()))
 }
 
 impl From<&'static ModelEntry> for Model {
@@ -162,6 +124,11 @@ impl Model {
         }
     }
 
+    /// What a library calls the layers of this model's network, if it has the network.
+    pub fn layer_names(&self, network: &Network, style: KeyStyle) -> Option<Names> {
+        self.entry.layer_names.of(network, style)
+    }
+
     /// The implementation that its numbers are compared with: `torchvision.mobilenet_v2`.
     pub fn reference(&self) -> String {
         format!("{}.{}", self.name.library, self.name.name)
@@ -204,8 +171,8 @@ impl Model {
             }
             None => Ok(()),
         };
-        choose("drop rate", config.drop_rate(), options.drop_rate)?;
-        choose("drop path rate", config.drop_path_rate(), options.drop_path_rate)?;
+        choose("drop rate", &mut config.head.drop_rate, options.drop_rate)?;
+        choose("drop path rate", &mut config.drop_path_rate, options.drop_path_rate)?;
         Ok(config.init(options.in_channels, options.classes, device))
     }
 

@@ -57,6 +57,6 @@ fn every_name_of_the_fact_sheet_that_the_zoo_covers_counts_alike() {
 
 /// Tensors of an export, batch counters included.
 fn state_tensors(model: &Model, network: &kindling_zoo::Network) -> Option<u64> {
-    let tensors = kindling_zoo::weights::export(network, &model.key(), model.name.library.keys()).ok()?;
+    let tensors = kindling_zoo::weights::export(network, model, model.name.library.keys()).ok()?;
     Some(tensors.len() as u64)
 }

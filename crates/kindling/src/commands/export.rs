@@ -131,12 +131,12 @@ impl Args {
         let tensors = weights::read(&path)?;
         let options = ModelOptions { in_channels: self.channels, ..ModelOptions::imagenet() };
         let mut network = model.build_to_fill(&options, device)?;
-        if let Some(classes) = weights::classes(&network, &tensors) {
+        if let Some(classes) = weights::classes(&network, &model, &tensors) {
             let options = ModelOptions { classes, ..options };
             network =
                 model.build_to_fill(&options, device).with_context(|| format!("the head in {}", path.display()))?;
         }
-        let (network, import) = weights::fill(network, &model.key(), &path, tensors, Adapt::Stem)?;
+        let (network, import) = weights::fill(network, &model, &path, tensors, Adapt::Stem)?;
         note!("{}: {import}", path.display());
         Ok(Source { model, network, channels: self.channels, image_size, notes: BTreeMap::new() })
     }
@@ -150,7 +150,7 @@ impl Args {
             Some(Keys::Kindling) => None,
         };
         let tensors = match style {
-            Some(style) => weights::export(network, &model.key(), style)?,
+            Some(style) => weights::export(network, model, style)?,
             None => parameters::read(network).map_err(anyhow::Error::msg)?,
         };
         let note = json!({ "version": env!("CARGO_PKG_VERSION"), "model": model.key() });

@@ -82,13 +82,13 @@ impl Args {
             None => model.build(&options, &device)?,
         };
         if let (Some(tensors), Some(path)) = (tensors, &weights) {
-            if let Some(classes) = weights::classes(&network, &tensors) {
+            if let Some(classes) = weights::classes(&network, &model, &tensors) {
                 let options = ModelOptions { classes, ..options };
                 network = model
                     .build_to_fill(&options, &device)
                     .with_context(|| format!("the head in {}", path.display()))?;
             }
-            let (filled, import) = weights::fill(network, &model.key(), path, tensors, Adapt::Stem)?;
+            let (filled, import) = weights::fill(network, &model, path, tensors, Adapt::Stem)?;
             note!("{}: {import}", path.display());
             network = filled;
         }

@@ -3,7 +3,10 @@
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use kindling_layers::trace::{FeatureMap, LayerTrace, Trace};
-use kindling_zoo::{GANS, GanEntry, GanTraces, Model, ModelEntry, ModelOptions, Pretrained, find, matches, models};
+use kindling_zoo::{
+    GANS, GanEntry, GanTraces, Model, ModelEntry, ModelOptions, Pretrained, find, is_called, matches, models,
+    pretrained_for,
+};
 use serde_json::{Value, json};
 
 use crate::Done;
@@ -82,8 +85,8 @@ fn trace(model: &Model, in_channels: usize, classes: usize, image_size: usize) -
 fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
     // Names are in lower case, and found in any.
     let lower = pattern.to_lowercase();
-    let with_weights = |entry: &&'static ModelEntry| !pretrained || entry.pretrained().next().is_some();
-    let chosen: Vec<_> = models().filter(|entry| entry.matches(&lower)).filter(with_weights).collect();
+    let with_weights = |entry: &&'static ModelEntry| !pretrained || pretrained_for(entry).next().is_some();
+    let chosen: Vec<_> = models().filter(|entry| is_called(entry, &lower)).filter(with_weights).collect();
     let gans: Vec<&GanEntry> = GANS.iter().filter(|gan| matches(&lower, gan.name) && !pretrained).collect();
     if chosen.is_empty() && gans.is_empty() {
         match pretrained {
@@ -180,7 +183,7 @@ fn weights(entry: &'static ModelEntry) -> Vec<Value> {
                 "input_size": known.input_size, "resize": known.resize, "interpolation": known.interpolation.to_string(),
                 "mean": known.mean, "std": known.std })
     };
-    entry.pretrained().map(of).collect()
+    pretrained_for(entry).map(of).collect()
 }
 
 fn as_json(model: &Model, trace: &Trace, layers: bool) -> Value {
@@ -233,7 +236,7 @@ fn show(model: &Model, trace: &Trace, layers: bool) {
         |map: FeatureMap| format!("{}x{}x{} (/{})", map.channels, map.height, map.width, reduction(trace, map));
     let stages: Vec<String> = trace.stages.iter().map(|stage| of_stage(stage.value.map)).collect();
     out!("  feature maps   {}", stages.join(", "));
-    for known in entry.pretrained() {
+    for known in pretrained_for(entry) {
         out!(
             "  pretrained     {} for {}: {}, {} classes, {} pixels, {}",
             known.file,

@@ -3,10 +3,10 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
-use crate::blocks::join;
+use crate::blocks::{Block, BlockConfig, residual_add};
 use crate::names::Names;
 use crate::trace::{Describe, Trace, Value};
-use crate::{Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding};
+use crate::{Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding};
 
 /// Configuration of a [`FusedInvertedResidual`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,20 +31,29 @@ pub struct FusedInvertedResidualConfig {
     pub padding: Padding,
 }
 
-impl FusedInvertedResidualConfig {
-    /// A block on `device`.
-    pub fn init(&self, drop_path: DropPath, device: &Device) -> FusedInvertedResidual {
+impl BlockConfig for FusedInvertedResidualConfig {
+    type Block = FusedInvertedResidual;
+
+    fn init(&self, drop_path: DropPath, device: &Device) -> FusedInvertedResidual {
         let layer = |conv, activation| ConvNormConfig { conv, norm: self.norm, activation }.init(device);
         let single = self.expanded == self.input;
         let between = if single { self.output } else { self.expanded };
-        let fused = ConvConfig::dense(self.input, between, self.kernel, self.stride).padded(self.padding);
-        let project = ConvConfig::pointwise(between, self.output);
+        let fused = Conv2dConfig::new(self.input, between, self.kernel, self.stride).padded(self.padding);
+        let project = Conv2dConfig::pointwise(between, self.output);
         FusedInvertedResidual {
             expand: layer(fused, self.activation),
             project: (!single).then(|| layer(project, Activation::Identity)),
             residual: self.shortcut && self.stride == 1 && self.input == self.output,
             drop_path,
         }
+    }
+
+    fn output(&self) -> usize {
+        self.output
+    }
+
+    fn stride(&self) -> usize {
+        self.stride
     }
 }
 
@@ -61,9 +70,10 @@ pub struct FusedInvertedResidual {
     drop_path: DropPath,
 }
 
-impl FusedInvertedResidual {
-    /// `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`.
-    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+impl Block for FusedInvertedResidual {
+    type Config = FusedInvertedResidualConfig;
+
+    fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let shortcut = self.residual.then(|| x.clone());
         let x = Map::from(x);
         let x = self.expand.pass(x);
@@ -71,11 +81,11 @@ impl FusedInvertedResidual {
             Some(project) => project.pass(x),
             None => x,
         };
-        join(shortcut, x, self.drop_path, Activation::Identity)
+        residual_add(shortcut, x, self.drop_path, Activation::Identity)
     }
 
-    /// timm's names; it calls the block `EdgeResidual`, and `ConvBnAct` without expansion.
-    pub(super) fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
+    /// timm calls the block `EdgeResidual`, and `ConvBnAct` without expansion.
+    fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
         let first = if self.project.is_some() { "conv_exp" } else { "conv" };
         names.conv_norm(&format!("{own}.expand"), &format!("{reference}.{first}"), &format!("{reference}.bn1"));
         if self.project.is_some() {

@@ -4,11 +4,11 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
-use crate::blocks::join;
-use crate::names::Names;
+use crate::blocks::{Block, BlockConfig, residual_add};
+use crate::names::{Names, timm_inverted_residual};
 use crate::trace::{Describe, Trace, Value};
 use crate::{
-    Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding, SqueezeExcite,
+    Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding, SqueezeExcite,
     SqueezeExciteConfig,
 };
 
@@ -40,20 +40,56 @@ pub struct InvertedResidualConfig {
 }
 
 impl InvertedResidualConfig {
-    /// A block on `device`.
-    pub fn init(&self, drop_path: DropPath, device: &Device) -> InvertedResidual {
+    /// MobileNetV2's block: a linear projection, a shortcut where the shape stays, no squeeze-excite; PyTorch's batch
+    /// normalisation and padding.
+    pub fn new(
+        input: usize,
+        expanded: usize,
+        output: usize,
+        kernel: usize,
+        stride: usize,
+        activation: Activation,
+    ) -> Self {
+        Self {
+            input,
+            expanded,
+            output,
+            kernel,
+            stride,
+            squeeze_excite: None,
+            activation,
+            project_activation: Activation::Identity,
+            shortcut: true,
+            norm: BatchNormConfig::default(),
+            padding: Padding::Symmetric,
+        }
+    }
+}
+
+impl BlockConfig for InvertedResidualConfig {
+    type Block = InvertedResidual;
+
+    fn init(&self, drop_path: DropPath, device: &Device) -> InvertedResidual {
         let layer = |conv, activation| ConvNormConfig { conv, norm: self.norm, activation }.init(device);
         let expanded = self.expanded;
-        let expansion = ConvConfig::pointwise(self.input, expanded);
-        let depthwise = ConvConfig::depthwise(expanded, self.kernel, self.stride).padded(self.padding);
+        let expansion = Conv2dConfig::pointwise(self.input, expanded);
+        let depthwise = Conv2dConfig::depthwise(expanded, self.kernel, self.stride).padded(self.padding);
         InvertedResidual {
             expand: (expanded != self.input).then(|| layer(expansion, self.activation)),
             depthwise: layer(depthwise, self.activation),
             squeeze_excite: self.squeeze_excite.map(|config| config.init(device)),
-            project: layer(ConvConfig::pointwise(expanded, self.output), self.project_activation),
+            project: layer(Conv2dConfig::pointwise(expanded, self.output), self.project_activation),
             residual: self.shortcut && self.stride == 1 && self.input == self.output,
             drop_path,
         }
+    }
+
+    fn output(&self) -> usize {
+        self.output
+    }
+
+    fn stride(&self) -> usize {
+        self.stride
     }
 }
 
@@ -75,9 +111,10 @@ pub struct InvertedResidual {
     drop_path: DropPath,
 }
 
-impl InvertedResidual {
-    /// `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`.
-    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+impl Block for InvertedResidual {
+    type Config = InvertedResidualConfig;
+
+    fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let shortcut = self.residual.then(|| x.clone());
         let x = Map::from(x);
         let x = match &self.expand {
@@ -89,22 +126,13 @@ impl InvertedResidual {
             Some(squeeze_excite) => squeeze_excite.gate(x),
             None => x,
         };
-        join(shortcut, self.project.pass(x), self.drop_path, Activation::Identity)
+        residual_add(shortcut, self.project.pass(x), self.drop_path, Activation::Identity)
     }
 
-    /// timm's names; it calls the block without expansion `DepthwiseSeparableConv` and counts its layers otherwise.
-    pub(super) fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
-        let mut layer = |part: &str, conv: &str, norm: &str| {
+    fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
+        for (part, conv, norm) in timm_inverted_residual(self.expand.is_some()) {
             let (conv, norm) = (format!("{reference}.{conv}"), format!("{reference}.{norm}"));
             names.conv_norm(&format!("{own}.{part}"), &conv, &norm);
-        };
-        if self.expand.is_some() {
-            layer("expand", "conv_pw", "bn1");
-            layer("depthwise", "conv_dw", "bn2");
-            layer("project", "conv_pwl", "bn3");
-        } else {
-            layer("depthwise", "conv_dw", "bn1");
-            layer("project", "conv_pw", "bn2");
         }
         if self.squeeze_excite.is_some() {
             names.timm_squeeze_excite(&format!("{own}.squeeze_excite"), &format!("{reference}.se"));

@@ -1,11 +1,9 @@
-//! The blocks that networks repeat, and what any of them can do.
+//! The blocks that several papers share, and what any block can do. A block of one paper lies beside that paper's table.
 
 mod fused_inverted_residual;
 mod inverted_residual;
-mod mobile;
-mod universal_inverted_bottleneck;
 
-use burn::module::Module;
+use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::drop_path::DropPath;
@@ -16,11 +14,9 @@ use kindling_ops::{Activation, Unread, join_serves, room};
 
 pub use fused_inverted_residual::{FusedInvertedResidual, FusedInvertedResidualConfig};
 pub use inverted_residual::{InvertedResidual, InvertedResidualConfig};
-pub use mobile::{MobileBlock, MobileBlockConfig};
-pub use universal_inverted_bottleneck::{UniversalInvertedBottleneck, UniversalInvertedBottleneckConfig};
 
 /// A block of a [`crate::Staged`] network.
-pub trait Block: Module + Describe {
+pub trait Block: Module + ModuleDisplay + Describe {
     /// What makes one.
     type Config: BlockConfig<Block = Self>;
 
@@ -48,7 +44,12 @@ pub trait BlockConfig: Clone {
 
 /// The end of a residual block: an activation of a branch, dropped as `drop_path` says, plus a shortcut; of the branch alone
 /// where there is none.
-pub fn join(shortcut: Option<Tensor<4>>, branch: Map, drop_path: DropPath, activation: Activation) -> Tensor<4> {
+pub fn residual_add(
+    shortcut: Option<Tensor<4>>,
+    branch: Map,
+    drop_path: DropPath,
+    activation: Activation,
+) -> Tensor<4> {
     let Some(shortcut) = shortcut else { return activation.forward(branch.whole()) };
     match branch.0 {
         Content::Unread(map) if map.gate.is_none() && join_serves(activation) => {

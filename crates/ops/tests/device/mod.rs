@@ -1,10 +1,10 @@
 //! What is tried on a device: each operation over shapes and layouts, and blocks made of them.
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance, capture};
-use kindling_layers::blocks::InvertedResidualConfig;
+use kindling_layers::blocks::{Block, BlockConfig, InvertedResidualConfig};
 use kindling_layers::init::initialise;
 use kindling_layers::pass::{TrainingPass, training};
-use kindling_layers::{AveragePool, BatchNormConfig, DropPath, Padding, SqueezeExciteConfig, Upsample};
+use kindling_layers::{AveragePool, DropPath, SqueezeExciteConfig, Upsample};
 use kindling_ops::{Activation, Places, Pooling, dense, depthwise, means, scale};
 
 use crate::naive::convolutions::{Case, check_convolution, check_convolution_within};
@@ -323,17 +323,8 @@ fn whole_block(channels: usize) -> InvertedResidualConfig {
         gate: Activation::HardSigmoid,
     };
     InvertedResidualConfig {
-        input: channels,
-        expanded: 4 * channels,
-        output: channels,
-        kernel: 5,
-        stride: 1,
         squeeze_excite: Some(squeeze),
-        activation: Activation::HardSwish,
-        project_activation: Activation::Identity,
-        shortcut: true,
-        norm: BatchNormConfig::default(),
-        padding: Padding::Symmetric,
+        ..InvertedResidualConfig::new(channels, 4 * channels, channels, 5, 1, Activation::HardSwish)
     }
 }
 

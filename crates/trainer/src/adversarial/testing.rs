@@ -4,8 +4,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::{
-    Activation, BatchNorm, BatchNormConfig, Conv, ConvConfig, ConvTranspose, ConvTransposeConfig, Critic, Generator,
-    Judgement, NoiseInjection, PaddedConv, PaddedConvConfig, Upsample, init,
+    Activation, BatchNorm, BatchNormConfig, Conv2d, Conv2dConfig, ConvTranspose2d, ConvTranspose2dConfig, Critic,
+    Generator, Judgement, NoiseInjection, Upsample, init,
 };
 use kindling_random::{Purpose, rng};
 use rand::RngExt;
@@ -16,22 +16,22 @@ pub(crate) const SIZE: usize = 16;
 /// From a pixel to 4x4, and twice doubled with noise.
 #[derive(Module, Debug)]
 pub(crate) struct ToyGenerator {
-    project: ConvTranspose,
+    project: ConvTranspose2d,
     norm: BatchNorm,
-    conv: Conv,
+    conv: Conv2d,
     noise: NoiseInjection,
-    image: Conv,
+    image: Conv2d,
 }
 
 impl ToyGenerator {
     pub(crate) fn new(device: &Device) -> Self {
-        let project = ConvTransposeConfig { input: LATENT, output: 8, kernel: 4, stride: 1, padding: 0 };
+        let project = ConvTranspose2dConfig { input: LATENT, output: 8, kernel: 4, stride: 1, padding: 0 };
         let toy = Self {
             project: project.init(device),
             norm: BatchNormConfig::default().init(8, device),
-            conv: ConvConfig::dense(8, 8, 3, 1).init(device),
+            conv: Conv2dConfig::new(8, 8, 3, 1).init(device),
             noise: NoiseInjection::new(0, device),
-            image: ConvConfig::dense(8, 1, 3, 1).init(device),
+            image: Conv2dConfig::new(8, 1, 3, 1).init(device),
         };
         init::initialise(toy, 5)
     }
@@ -73,19 +73,19 @@ impl Generator for ToyGenerator {
 /// Two halvings, normalisation, and scores of places.
 #[derive(Module, Debug)]
 pub(crate) struct ToyCritic {
-    stem: PaddedConv,
-    down: PaddedConv,
+    stem: Conv2d,
+    down: Conv2d,
     norm: BatchNorm,
-    score: PaddedConv,
+    score: Conv2d,
 }
 
 impl ToyCritic {
     pub(crate) fn new(device: &Device) -> Self {
         let toy = Self {
-            stem: PaddedConvConfig::halving(1, 4).init(device),
-            down: PaddedConvConfig::halving(4, 8).init(device),
+            stem: Conv2dConfig::halving(1, 4).init(device),
+            down: Conv2dConfig::halving(4, 8).init(device),
             norm: BatchNormConfig::default().init(8, device),
-            score: PaddedConvConfig::valid(8, 1, 3).init(device),
+            score: Conv2dConfig::valid(8, 1, 3).init(device),
         };
         init::initialise(toy, 6)
     }

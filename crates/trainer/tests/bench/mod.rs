@@ -10,14 +10,13 @@ use std::sync::atomic::AtomicBool;
 
 use burn::tensor::Device;
 use kindling_data::{Augment, DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
-use kindling_layers::blocks::{InvertedResidualConfig, MobileBlockConfig};
+use kindling_layers::blocks::{InvertedResidual, InvertedResidualConfig};
 use kindling_layers::tensors::{self, Tensors};
 use kindling_layers::{
-    Activation, BatchNormConfig, Classifier, HeadConfig, Padding, Precision, StagedConfig, StemConfig, init,
+    Activation, BatchNormConfig, Classifier, HeadConfig, Padding, Precision, Staged, StagedConfig, StemConfig, init,
 };
 use kindling_runs::{Event, RunDir};
 use kindling_trainer::{Ended, Observer, OptimizerConfig, Plan, Recompute, Setup, TrainConfig, TrainError, Trainer};
-use kindling_zoo::Network;
 
 pub(crate) const CLASSES: usize = 3;
 
@@ -56,32 +55,18 @@ impl Source for Pictures {
 
 /// A network with everything that could depend on how a batch is cut, as small as can be: two stages, shortcuts with
 /// drop-path, dropout.
-pub(crate) fn small_network(device: &Device) -> Network {
-    let norm = BatchNormConfig::default();
-    let block = |input, output, stride| {
-        MobileBlockConfig::InvertedResidual(InvertedResidualConfig {
-            input,
-            expanded: 2 * input,
-            output,
-            kernel: 3,
-            stride,
-            squeeze_excite: None,
-            activation: Activation::HardSwish,
-            project_activation: Activation::Identity,
-            shortcut: true,
-            norm,
-            padding: Padding::Symmetric,
-        })
-    };
+pub(crate) fn small_network(device: &Device) -> Staged<InvertedResidual> {
+    let block =
+        |input, output, stride| InvertedResidualConfig::new(input, 2 * input, output, 3, stride, Activation::HardSwish);
     let config = StagedConfig {
-        stem: StemConfig { channels: 8, kernel: 3, activation: Activation::Relu6, pool: false },
+        stem: StemConfig::conv3x3(8, Activation::Relu6),
         stages: vec![vec![block(8, 8, 1)], vec![block(8, 16, 2), block(16, 16, 1)]],
         head: HeadConfig { features: Some((32, Activation::Relu6)), hidden: None, drop_rate: 0.2 },
-        norm,
+        norm: BatchNormConfig::default(),
         padding: Padding::Symmetric,
         drop_path_rate: 0.3,
     };
-    init::initialise(Network::MobileNet(config.init(1, CLASSES, device)), 7)
+    init::initialise(config.init(1, CLASSES, device), 7)
 }
 
 /// How a run of the tests trains: AdamW, clipping, an average of the weights, label smoothing.

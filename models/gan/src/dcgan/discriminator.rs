@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::trace::{Describe, Trace, Value};
-use kindling_layers::{Activation, PaddedConv, PaddedConvConfig};
+use kindling_layers::{Activation, Conv2d, Conv2dConfig};
 
 use crate::dcgan::{DcganConfig, WIDTHS};
 use crate::down::DownConv;
@@ -15,20 +15,20 @@ use crate::down::DownConv;
 #[derive(Module, Debug)]
 pub struct DcganDiscriminator {
     /// From the image.
-    pub stem: PaddedConv,
+    pub stem: Conv2d,
     /// The layers with normalisation.
     pub layers: Vec<DownConv>,
     /// To the score.
-    pub score: PaddedConv,
+    pub score: Conv2d,
 }
 
 impl DcganDiscriminator {
     pub(crate) fn new(config: &DcganConfig, device: &Device) -> Self {
         let widths = WIDTHS.map(|width| width * config.features);
         Self {
-            stem: PaddedConvConfig::halving(config.channels, config.features).init(device),
+            stem: Conv2dConfig::halving(config.channels, config.features).init(device),
             layers: widths.windows(2).rev().map(|pair| DownConv::new(pair[1], pair[0], device)).collect(),
-            score: PaddedConvConfig::valid(widths[0], 1, 4).init(device),
+            score: Conv2dConfig::valid(widths[0], 1, 4).init(device),
         }
     }
 

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::trace::{Describe, Trace, Value};
 use kindling_layers::{
-    Activation, BatchNorm, BatchNormConfig, Conv, ConvConfig, ConvTranspose, ConvTransposeConfig, Upsample,
+    Activation, BatchNorm, BatchNormConfig, Conv2d, Conv2dConfig, ConvTranspose2d, ConvTranspose2dConfig, Upsample,
 };
 
 use crate::dcgan::{DcganConfig, Upsampling, WIDTHS};
@@ -22,7 +22,8 @@ pub struct DcganGenerator {
 impl DcganGenerator {
     pub(crate) fn new(config: &DcganConfig, device: &Device) -> Self {
         let widths = WIDTHS.map(|width| width * config.features);
-        let project = ConvTransposeConfig { input: config.latent, output: widths[0], kernel: 4, stride: 1, padding: 0 };
+        let project =
+            ConvTranspose2dConfig { input: config.latent, output: widths[0], kernel: 4, stride: 1, padding: 0 };
         let mut layers = vec![UpConv::new(Up::Transposed(project.init(device)), widths[0], device)];
         for pair in widths.windows(2) {
             let up = Up::new(config.upsampling, pair[0], pair[1], device);
@@ -83,19 +84,19 @@ impl Describe for UpConv {
 #[derive(Module, Debug)]
 pub enum Up {
     /// [`Upsampling::Transposed`], and the first layer of every generator.
-    Transposed(ConvTranspose),
+    Transposed(ConvTranspose2d),
     /// [`Upsampling::Resize`].
-    Resize(Conv),
+    Resize(Conv2d),
 }
 
 impl Up {
     fn new(upsampling: Upsampling, input: usize, output: usize, device: &Device) -> Self {
         match upsampling {
             Upsampling::Transposed => {
-                let config = ConvTransposeConfig { input, output, kernel: 4, stride: 2, padding: 1 };
+                let config = ConvTranspose2dConfig { input, output, kernel: 4, stride: 2, padding: 1 };
                 Self::Transposed(config.init(device))
             }
-            Upsampling::Resize => Self::Resize(ConvConfig::dense(input, output, 3, 1).init(device)),
+            Upsampling::Resize => Self::Resize(Conv2dConfig::new(input, output, 3, 1).init(device)),
         }
     }
 

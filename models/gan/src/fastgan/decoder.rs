@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::trace::{Describe, Trace, Value};
-use kindling_layers::{Activation, Conv, ConvConfig};
+use kindling_layers::{Activation, Conv2d, Conv2dConfig};
 
 use crate::fastgan::{FastGanConfig, FastGanFeatures, UpBlock};
 
@@ -19,7 +19,7 @@ pub struct FastGanDecoder {
     /// The blocks.
     pub blocks: Vec<UpBlock>,
     /// To the image.
-    pub image: Conv,
+    pub image: Conv2d,
 }
 
 impl FastGanDecoder {
@@ -28,7 +28,7 @@ impl FastGanDecoder {
         let mut previous = input;
         let block = |width| UpBlock::plain(std::mem::replace(&mut previous, width), width, device);
         let blocks = WIDTHS.into_iter().map(block).collect();
-        Self { blocks, image: ConvConfig::dense(previous, channels, 3, 1).init(device) }
+        Self { blocks, image: Conv2dConfig::new(previous, channels, 3, 1).init(device) }
     }
 
     /// `[batch, input, 8, 8]` to `[batch, channels, 128, 128]` in `[-1, 1]`.

@@ -3,9 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::trace::{Describe, Trace, Value};
-use kindling_layers::{
-    Activation, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig, PaddedConv, PaddedConvConfig,
-};
+use kindling_layers::{Activation, BatchNormConfig, Conv2d, Conv2dConfig, ConvNorm, ConvNormConfig};
 
 use crate::fastgan::{DownBlock, FastGanConfig};
 use crate::skip_layer_excitation::SkipLayerExcitation;
@@ -31,7 +29,7 @@ const FIRST_EXCITED: usize = 2;
 #[derive(Module, Debug)]
 pub struct FastGanDiscriminator {
     /// From the image: 4x4 with stride 2 at 512x512, 3x3 at 256x256.
-    pub stem: PaddedConv,
+    pub stem: Conv2d,
     /// The blocks.
     pub blocks: Vec<DownBlock>,
     /// From 256x256 to 32x32, from 128x128 to 16x16, from 64x64 to 8x8.
@@ -39,7 +37,7 @@ pub struct FastGanDiscriminator {
     /// A 1x1 convolution to the widest map.
     pub widen: ConvNorm,
     /// To the scores.
-    pub score: PaddedConv,
+    pub score: Conv2d,
 }
 
 /// What a discriminator sees in a batch of images.
@@ -58,9 +56,9 @@ impl FastGanDiscriminator {
         let widest = config.widest();
         let first = widest / STEM_DIVISOR;
         let stem = if config.image_size > 256 {
-            PaddedConvConfig::halving(config.channels, first)
+            Conv2dConfig::halving(config.channels, first)
         } else {
-            PaddedConvConfig { input: config.channels, output: first, kernel: 3, stride: 1, padding: 1 }
+            Conv2dConfig::new(config.channels, first, 3, 1)
         };
         let mut widths = vec![first];
         widths.extend(TABLE.iter().map(|&(_, divisor)| widest / divisor));
@@ -69,7 +67,7 @@ impl FastGanDiscriminator {
         let excitations = excited.map(|(&large, &small)| SkipLayerExcitation::new(large, small, device));
         let last = widths[TABLE.len()];
         let widen = ConvNormConfig {
-            conv: ConvConfig::pointwise(last, widest),
+            conv: Conv2dConfig::pointwise(last, widest),
             norm: BatchNormConfig::default(),
             activation: Activation::LeakyRelu,
         };
@@ -78,7 +76,7 @@ impl FastGanDiscriminator {
             blocks: blocks.collect(),
             excitations: excitations.collect(),
             widen: widen.init(device),
-            score: PaddedConvConfig::valid(widest, 1, 4).init(device),
+            score: Conv2dConfig::valid(widest, 1, 4).init(device),
         }
     }
 

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, Op, Trace, Value};
-use kindling_layers::{Activation, AveragePool, BatchNormConfig, ConvConfig, ConvNorm, ConvNormConfig};
+use kindling_layers::{Activation, AveragePool, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig};
 
 use crate::down::DownConv;
 
@@ -31,8 +31,8 @@ impl DownBlock {
         };
         Self {
             down: DownConv::new(input, output, device),
-            refine: layer(ConvConfig::dense(output, output, 3, 1)),
-            direct: layer(ConvConfig::pointwise(input, output)),
+            refine: layer(Conv2dConfig::new(output, output, 3, 1)),
+            direct: layer(Conv2dConfig::pointwise(input, output)),
         }
     }
 

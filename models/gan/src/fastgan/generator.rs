@@ -3,7 +3,9 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::trace::{Describe, Trace, Value};
-use kindling_layers::{Activation, BatchNorm, BatchNormConfig, Conv, ConvConfig, ConvTranspose, ConvTransposeConfig};
+use kindling_layers::{
+    Activation, BatchNorm, BatchNormConfig, Conv2d, Conv2dConfig, ConvTranspose2d, ConvTranspose2dConfig,
+};
 
 use crate::fastgan::{FastGanConfig, UpBlock};
 use crate::glu::Glu;
@@ -29,7 +31,7 @@ const FIRST_EXCITED: usize = 3;
 #[derive(Module, Debug)]
 pub struct FastGanGenerator {
     /// From the latent to the 4x4 map, before its gated linear unit.
-    pub project: ConvTranspose,
+    pub project: ConvTranspose2d,
     /// Normalisation of the 4x4 map.
     pub norm: BatchNorm,
     /// The blocks to 8x8, 16x16, ..., the image's size.
@@ -37,14 +39,14 @@ pub struct FastGanGenerator {
     /// From 4x4 to 64x64, from 8x8 to 128x128, ...
     pub excitations: Vec<SkipLayerExcitation>,
     /// To the image.
-    pub image: Conv,
+    pub image: Conv2d,
 }
 
 impl FastGanGenerator {
     pub(crate) fn new(config: &FastGanConfig, device: &Device) -> Self {
         let widest = config.widest();
         let project =
-            ConvTransposeConfig { input: config.latent, output: 2 * widest, kernel: 4, stride: 1, padding: 0 };
+            ConvTranspose2dConfig { input: config.latent, output: 2 * widest, kernel: 4, stride: 1, padding: 0 };
         let mut widths = vec![widest];
         let mut blocks = Vec::new();
         let mut excitations = Vec::new();
@@ -68,7 +70,7 @@ impl FastGanGenerator {
         Self {
             project: project.init(device),
             norm: BatchNormConfig::default().init(2 * widest, device),
-            image: ConvConfig::dense(widths[blocks.len()], config.channels, 3, 1).init(device),
+            image: Conv2dConfig::new(widths[blocks.len()], config.channels, 3, 1).init(device),
             blocks,
             excitations,
         }

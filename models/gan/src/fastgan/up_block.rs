@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, Trace, Value};
-use kindling_layers::{BatchNorm, BatchNormConfig, Conv, ConvConfig, NoiseInjection, Upsample};
+use kindling_layers::{BatchNorm, BatchNormConfig, Conv2d, Conv2dConfig, NoiseInjection, Upsample};
 
 use crate::glu::Glu;
 
@@ -19,7 +19,7 @@ pub struct UpBlock {
 #[derive(Module, Debug)]
 pub struct GluConv {
     /// The convolution.
-    pub conv: Conv,
+    pub conv: Conv2d,
     /// Noise, if it is injected here.
     pub noise: Option<NoiseInjection>,
     /// Normalisation.
@@ -75,7 +75,7 @@ impl Describe for UpBlock {
 impl GluConv {
     fn new(input: usize, output: usize, noise: Option<NoiseInjection>, device: &Device) -> Self {
         Self {
-            conv: ConvConfig::dense(input, 2 * output, 3, 1).init(device),
+            conv: Conv2dConfig::new(input, 2 * output, 3, 1).init(device),
             noise,
             norm: BatchNormConfig::default().init(2 * output, device),
         }

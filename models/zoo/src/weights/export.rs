@@ -1,27 +1,24 @@
 //! A network's tensors under another library's keys.
 
 use burn::tensor::TensorData;
+use kindling_classification::Network;
 use kindling_layers::names::{KeyStyle, LayerKind};
 use kindling_layers::parameters;
 use kindling_layers::tensors::Tensors;
 
 use super::keys::{COUNTER, KeyTable};
 use crate::error::ZooError;
-use crate::network::Network;
+use crate::registry::Model;
 
-/// The tensors of a network under a library's keys and in its shapes, so that the library loads them with
+/// The tensors of a model's network under a library's keys and in its shapes, so that the library loads them with
 /// `strict=True`: the counters of batches that PyTorch expects are there, and zero.
 ///
 /// # Errors
 /// [`ZooError::NoNames`] if the library does not have this network, [`ZooError::Device`] if a tensor cannot be read.
-pub fn export(network: &Network, model: &str, style: KeyStyle) -> Result<Tensors, ZooError> {
-    let names = network.names(style).ok_or_else(|| {
-        let known = KeyStyle::ALL.into_iter().filter(|style| network.names(*style).is_some());
-        ZooError::NoNames {
-            library: style,
-            model: model.to_string(),
-            known: known.map(|style| style.to_string()).collect(),
-        }
+pub fn export(network: &Network, model: &Model, style: KeyStyle) -> Result<Tensors, ZooError> {
+    let names = model.layer_names(network, style).ok_or_else(|| {
+        let known = KeyStyle::ALL.into_iter().filter(|style| model.layer_names(network, *style).is_some());
+        ZooError::NoNames { library: style, model: model.key(), known: known.map(|style| style.to_string()).collect() }
     })?;
     let mut own = parameters::read(network).map_err(ZooError::Device)?;
     let table = KeyTable::of_library(style, &names, &parameters::slots(network));

@@ -3,12 +3,13 @@
 use std::fmt;
 
 use burn::tensor::{DType, Tensor, TensorData};
+use kindling_classification::Network;
 use kindling_layers::names::KeyStyle;
 use kindling_layers::parameters::{self, Mismatch};
 use kindling_layers::tensors::Tensors;
 
 use super::keys::{COUNTER, KeyTable, Place, recognise, unwrap};
-use crate::network::Network;
+use crate::registry::Model;
 
 /// What may differ between the file's network and the one to fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +63,14 @@ impl fmt::Display for Import {
     }
 }
 
-/// Fills a network. Every tensor of the network is filled and every tensor given is used or named in the [`Import`].
+/// Fills the network of a model. Every tensor of the network is filled and every tensor given is used or named in the [`Import`].
 ///
 /// # Errors
 /// The first tensor that is missing, unknown or of another shape, by its key in the file; the network is lost.
-pub fn import(network: Network, tensors: Tensors, adapt: Adapt) -> Result<(Network, Import), Mismatch> {
+pub fn import(network: Network, model: &Model, tensors: Tensors, adapt: Adapt) -> Result<(Network, Import), Mismatch> {
     let (tensors, left_out) = unwrap(tensors);
     let slots = parameters::slots(&network);
-    let table = recognise(&network, &slots, &tensors)?;
+    let table = recognise(&network, model, &slots, &tensors)?;
     let mut import =
         Import { style: table.style, filled: 0, counters: 0, replaced_head: None, folded_stem: None, left_out };
     let mut own = fit(&table, tensors, adapt, &mut import)?;
@@ -81,9 +82,9 @@ pub fn import(network: Network, tensors: Tensors, adapt: Adapt) -> Result<(Netwo
 }
 
 /// Classes of the head in a file whose other tensors are this network's, whatever its own head has.
-pub fn classes(network: &Network, tensors: &Tensors) -> Option<usize> {
+pub fn classes(network: &Network, model: &Model, tensors: &Tensors) -> Option<usize> {
     let (tensors, _) = unwrap(tensors.clone());
-    let table = recognise(network, &parameters::slots(network), &tensors).ok()?;
+    let table = recognise(network, model, &parameters::slots(network), &tensors).ok()?;
     let (key, _) = table.places.iter().find(|(_, place)| place.own == HEAD[0])?;
     let shape = tensors.get(key)?.shape();
     match shape.as_slice() {

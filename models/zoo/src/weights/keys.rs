@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use kindling_classification::Network;
 use kindling_layers::names::{KeyStyle, LayerKind, LayerName, Names};
 use kindling_layers::parameters::{Mismatch, Slot};
 use kindling_layers::tensors::Tensors;
 
-use crate::network::Network;
+use crate::registry::Model;
 
 /// The counter of batches that PyTorch's normalisation keeps beside its statistics; no output depends on it.
 pub(super) const COUNTER: &str = "num_batches_tracked";
@@ -69,9 +70,14 @@ impl KeyTable {
 ///
 /// # Errors
 /// [`Mismatch::Foreign`] if no table knows any.
-pub(super) fn recognise(network: &Network, slots: &[Slot], tensors: &Tensors) -> Result<KeyTable, Mismatch> {
+pub(super) fn recognise(
+    network: &Network,
+    model: &Model,
+    slots: &[Slot],
+    tensors: &Tensors,
+) -> Result<KeyTable, Mismatch> {
     let libraries = KeyStyle::ALL.into_iter().filter_map(|style| {
-        let names = network.names(style)?;
+        let names = model.layer_names(network, style)?;
         Some(KeyTable::of_library(style, &names, slots))
     });
     let tables: Vec<KeyTable> = std::iter::once(KeyTable::own(slots)).chain(libraries).collect();

@@ -12,33 +12,34 @@ pub use import::{Adapt, Import, classes, import};
 
 use std::path::Path;
 
+use kindling_classification::Network;
 use kindling_layers::tensors::Tensors;
 
 use crate::error::ZooError;
-use crate::network::Network;
+use crate::registry::Model;
 
-/// Fills a network from a file, whatever its format and whoever's its keys: [`read`] and [`import`].
+/// Fills the network of a model from a file, whatever its format and whoever's its keys: [`read`] and [`import`].
 ///
 /// # Errors
 /// As [`read`] and [`fill`].
-pub fn load(network: Network, model: &str, path: &Path, adapt: Adapt) -> Result<(Network, Import), ZooError> {
+pub fn load(network: Network, model: &Model, path: &Path, adapt: Adapt) -> Result<(Network, Import), ZooError> {
     fill(network, model, path, read(path)?, adapt)
 }
 
-/// Fills a network with the tensors that were read from `path`.
+/// Fills the network of a model with the tensors that were read from `path`.
 ///
 /// # Errors
 /// [`ZooError::OtherModel`] with the first tensor that does not fit.
 pub fn fill(
     network: Network,
-    model: &str,
+    model: &Model,
     path: &Path,
     tensors: Tensors,
     adapt: Adapt,
 ) -> Result<(Network, Import), ZooError> {
-    import(network, tensors, adapt).map_err(|mismatch| ZooError::OtherModel {
+    import(network, model, tensors, adapt).map_err(|mismatch| ZooError::OtherModel {
         path: path.to_path_buf(),
-        model: model.to_string(),
+        model: model.key(),
         mismatch,
     })
 }

@@ -47,7 +47,7 @@ pub(crate) fn equals_the_reference(case: &Value, device: &Device, tolerance: Tol
     let model = model(case);
     let network = network(&model, device);
     let keys = keys(case, &model, &network);
-    let network = filled(network, &keys);
+    let network = filled(&model, network, &keys);
     assert_eq!(parameters::count(&network), count(case, "params") as u64);
     let (batch, size) = (count(case, "batch"), count(case, "size"));
     let x = Tensor::<4>::from_data(images(batch, size), device);

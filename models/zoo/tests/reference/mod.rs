@@ -89,14 +89,15 @@ pub(crate) fn network(model: &Model, device: &Device) -> Network {
 }
 
 /// The network filled by the formula, through the ordinary importer, under the reference's keys of these shapes.
-pub(crate) fn filled(network: Network, keys: &BTreeMap<String, Vec<usize>>) -> Network {
-    filled_with(network, keys, GAIN)
+pub(crate) fn filled(model: &Model, network: Network, keys: &BTreeMap<String, Vec<usize>>) -> Network {
+    filled_with(model, network, keys, GAIN)
 }
 
 /// As [`filled`], with a gain of its own.
-pub(crate) fn filled_with(network: Network, keys: &BTreeMap<String, Vec<usize>>, gain: f64) -> Network {
+pub(crate) fn filled_with(model: &Model, network: Network, keys: &BTreeMap<String, Vec<usize>>, gain: f64) -> Network {
     let tensors: Tensors = keys.iter().map(|(name, shape)| (name.clone(), fill(name, shape, gain))).collect();
-    let (network, import) = weights::import(network, tensors, Adapt::Exactly).expect("the reference's tensors fit");
+    let (network, import) =
+        weights::import(network, model, tensors, Adapt::Exactly).expect("the reference's tensors fit");
     assert_eq!((import.filled, import.counters, import.left_out.len()), (keys.len(), 0, 0));
     network
 }
@@ -109,7 +110,7 @@ pub(crate) fn keys(case: &Value, model: &Model, network: &Network) -> BTreeMap<S
     if let Some(keys) = case["keys"].as_array() {
         return keys.iter().map(|key| (key[0].as_str().expect("a name").to_string(), shape(&key[1]))).collect();
     }
-    let exported = weights::export(network, &model.key(), model.name.library.keys()).expect("the library has it");
+    let exported = weights::export(network, model, model.name.library.keys()).expect("the library has it");
     let tensors = exported.into_iter().filter(|(name, _)| !name.ends_with("num_batches_tracked"));
     tensors.map(|(name, data)| (name, data.shape().as_slice().to_vec())).collect()
 }
@@ -174,7 +175,7 @@ pub(crate) fn train_mode(network: &Network, x: Tensor<4>) -> (Tensor<2>, kindlin
 
 /// Our own name of each of the reference's parameters.
 pub(crate) fn own_names(model: &Model, network: &Network) -> BTreeMap<String, String> {
-    let names = network.names(model.name.library.keys()).expect("the library has it");
+    let names = model.layer_names(network, model.name.library.keys()).expect("the library has it");
     let slots = parameters::slots(network);
     let of_layer = |own: &str, reference: &str| -> Vec<(String, String)> {
         let tensors = slots.iter().filter_map(|slot| slot.name.strip_prefix(own)?.strip_prefix('.'));

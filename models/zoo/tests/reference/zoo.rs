@@ -45,7 +45,7 @@ pub(crate) fn equals_the_reference(case: &Value, device: &Device, tolerance: Tol
     let network = network(&model, device);
     let keys = keys(case, &model, &network);
     assert_eq!(keys.len(), count(case, "state"));
-    let network = filled_with(network, &keys, case["gain"].as_f64().unwrap_or(GAIN));
+    let network = filled_with(&model, network, &keys, case["gain"].as_f64().unwrap_or(GAIN));
     assert_eq!(parameters::count(&network), count(case, "params") as u64);
     let (batch, size) = (count(case, "batch"), count(case, "size"));
     let x = Tensor::<4>::from_data(images(batch, size), device);

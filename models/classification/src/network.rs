@@ -1,0 +1,110 @@
+//! One type for every classifier of the zoo.
+//!
+//! All of them are [`Staged`]; they differ in their blocks. A block is one of an enum's variants rather than a trait object
+//! because Burn's modules are cloned, visited and mapped by type. The enum and all that is asked of it are written by one
+//! macro, so that a new block is one line of the list at its end. Variants leave no trace in the names of tensors
+//! ([`kindling_layers::parameters::ModulePath`]).
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kindling_layers::blocks::{
+    Block, BlockConfig, FusedInvertedResidual, FusedInvertedResidualConfig, InvertedResidual, InvertedResidualConfig,
+};
+use kindling_layers::names::Names;
+use kindling_layers::trace::{Describe, Trace, Value};
+use kindling_layers::{DropPath, Staged, StagedConfig};
+
+use crate::ghostnet::{GhostBottleneck, GhostBottleneckConfig};
+use crate::mixnet::{MixBlock, MixBlockConfig};
+use crate::mobilenet_v4::{UniversalInvertedBottleneck, UniversalInvertedBottleneckConfig};
+use crate::resnet::{ResidualBlock, ResidualBlockConfig};
+
+/// A classifier: images `[batch, in_channels, height, width]` to logits `[batch, classes]`.
+pub type Network = Staged<AnyBlock>;
+
+/// What makes a [`Network`].
+pub type NetworkConfig = StagedConfig<AnyBlockConfig>;
+
+macro_rules! blocks {
+    ($($(#[$doc:meta])+ $block:ident of $config:ident,)+) => {
+        /// What makes an [`AnyBlock`].
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum AnyBlockConfig {
+            $($(#[$doc])+ $block($config),)+
+        }
+
+        /// A block of any of the papers.
+        #[derive(Module, Debug)]
+        #[allow(clippy::large_enum_variant)] // a few dozen of them in a network
+        pub enum AnyBlock {
+            $($(#[$doc])+ $block($block),)+
+        }
+
+        $(impl From<$config> for AnyBlockConfig {
+            fn from(config: $config) -> Self {
+                Self::$block(config)
+            }
+        })+
+
+        impl BlockConfig for AnyBlockConfig {
+            type Block = AnyBlock;
+
+            fn init(&self, drop_path: DropPath, device: &Device) -> AnyBlock {
+                match self {
+                    $(Self::$block(config) => AnyBlock::$block(config.init(drop_path, device)),)+
+                }
+            }
+
+            fn output(&self) -> usize {
+                match self {
+                    $(Self::$block(config) => config.output(),)+
+                }
+            }
+
+            fn stride(&self) -> usize {
+                match self {
+                    $(Self::$block(config) => config.stride(),)+
+                }
+            }
+        }
+
+        impl Block for AnyBlock {
+            type Config = AnyBlockConfig;
+
+            fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+                match self {
+                    $(Self::$block(block) => block.forward(x),)+
+                }
+            }
+
+            fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
+                match self {
+                    $(Self::$block(block) => block.timm_names(own, reference, names),)+
+                }
+            }
+        }
+
+        impl Describe for AnyBlock {
+            fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+                match self {
+                    $(Self::$block(block) => block.describe(input, trace),)+
+                }
+            }
+        }
+    };
+}
+
+blocks! {
+    /// MobileNet V1 to V3, EfficientNet, MNASNet: expansion, depthwise convolution, projection.
+    InvertedResidual of InvertedResidualConfig,
+    /// EfficientNetV2, MobileNetV4: convolution, projection.
+    FusedInvertedResidual of FusedInvertedResidualConfig,
+    /// MobileNetV4: up to two depthwise convolutions around the expansion.
+    UniversalInvertedBottleneck of UniversalInvertedBottleneckConfig,
+    /// MixNet: depthwise kernels of several sizes.
+    MixBlock of MixBlockConfig,
+    /// GhostNet: half of the features from cheap convolutions.
+    GhostBottleneck of GhostBottleneckConfig,
+    /// ResNet: ordinary convolutions.
+    ResidualBlock of ResidualBlockConfig,
+}
