@@ -15,7 +15,7 @@ use crate::map::Map;
 use crate::pass;
 use crate::precision::{self, full};
 use crate::trace::{Describe, Op, Trace, Value};
-use kindling_ops::{self as ops, Activation, Normalisation, Unread, plain, room};
+use kindling_ops::{self as ops, Activation, Deferred, Normalisation, plain, reserve};
 
 /// Configuration of a [`BatchNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,7 +94,7 @@ impl BatchNorm {
         let pass = pass::current();
         let own = ops::serves(&x) && pass.as_ref().is_none_or(|pass| ops::serves_groups(&x, &pass.groups));
         if !own {
-            room::announce_like(&x, x.shape().num_elements());
+            reserve::announce_like(&x, x.shape().num_elements());
         }
         match pass {
             Some(pass) => {
@@ -131,13 +131,13 @@ impl BatchNorm {
         precision::like(y, &like)
     }
 
-    fn infer_with_own_operation(&self, x: Tensor<4>, activation: Activation) -> Unread {
+    fn infer_with_own_operation(&self, x: Tensor<4>, activation: Activation) -> Deferred {
         let [batch, channels, ..] = x.dims();
         let statistics = Tensor::cat(vec![self.running_mean.val(), self.running_var.val()], 0);
         self.unread(x, statistics.reshape([2, 1, channels]), vec![batch], activation)
     }
 
-    fn train_with_own_operation(&self, x: Tensor<4>, groups: Vec<usize>, activation: Activation) -> Unread {
+    fn train_with_own_operation(&self, x: Tensor<4>, groups: Vec<usize>, activation: Activation) -> Deferred {
         let [_, channels, height, width] = x.dims();
         let statistics = ops::statistics(plain(x.clone()), groups.clone());
 
@@ -150,9 +150,9 @@ impl BatchNorm {
         self.unread(x, statistics, groups, activation)
     }
 
-    fn unread(&self, x: Tensor<4>, statistics: Tensor<3>, groups: Vec<usize>, activation: Activation) -> Unread {
+    fn unread(&self, x: Tensor<4>, statistics: Tensor<3>, groups: Vec<usize>, activation: Activation) -> Deferred {
         let how = Normalisation { groups, epsilon: self.epsilon, activation, again: None };
-        Unread { x, weight: self.weight.val(), bias: self.bias.val(), statistics, how, gate: None }
+        Deferred { x, weight: self.weight.val(), bias: self.bias.val(), statistics, how, gate: None }
     }
 
     /// Burn's operation on each group.

@@ -11,7 +11,7 @@ use crate::padding::Padding;
 use crate::parameters::zeros_when_read;
 use crate::precision;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
-use kindling_ops::{self as ops, Again, Convolution, Places, plain, room};
+use kindling_ops::{self as ops, Again, Convolution, Places, plain, reserve};
 
 /// Configuration of a [`Conv2d`]: square kernel, no bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Conv2d {
         let own = !self.depthwise || ops::depthwise_kernel(self.weight.dims()[2]);
         precision::assert_fits(&self.weight.val(), x.tensor());
         match x.0 {
-            Content::Unread(map) if own => {
+            Content::Deferred(map) if own => {
                 self.announce(&map.x, 1);
                 let convolution = self.convolution(map.x.dims());
                 map.convolved(self.weight.val(), convolution)
@@ -196,7 +196,7 @@ impl Conv2d {
     fn announce(&self, x: &Tensor<4>, maps: usize) {
         let ([channels, _, kernel, _], [batch, _, height, width]) = (self.weight.dims(), x.dims());
         let (_, [rows, columns]) = self.geometry(height, width, kernel);
-        room::announce_like(x, maps * batch * channels * rows * columns);
+        reserve::announce_like(x, maps * batch * channels * rows * columns);
     }
 }
 

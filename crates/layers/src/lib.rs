@@ -51,7 +51,7 @@ pub use noise_injection::NoiseInjection;
 pub use padding::Padding;
 pub use pool::MaxPool;
 pub use precision::Precision;
-pub use resize::{AveragePool, Upsample};
+pub use resize::{AdaptiveAveragePool, AveragePool, Upsample};
 pub use rounding::make_divisible;
 pub use squeeze_excite::{SqueezeExcite, SqueezeExciteConfig};
 pub use staged::{Freeze, Staged, StagedConfig, StemConfig};

@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 
 use crate::linear::global_average_pool;
 use crate::precision;
-use kindling_ops::{self as ops, Again, Unread, plain, room};
+use kindling_ops::{self as ops, Again, Deferred, plain, reserve};
 
 /// A feature map `[batch, channels, height, width]` between two layers of a block.
 ///
@@ -17,7 +17,7 @@ pub struct Map(pub(crate) Content);
 #[allow(clippy::large_enum_variant)] // a handful of them at a time, on the stack
 pub(crate) enum Content {
     Whole(Tensor<4>),
-    Unread(Box<Unread>),
+    Deferred(Box<Deferred>),
 }
 
 impl From<Tensor<4>> for Map {
@@ -26,9 +26,9 @@ impl From<Tensor<4>> for Map {
     }
 }
 
-impl From<Unread> for Map {
-    fn from(map: Unread) -> Self {
-        Self(Content::Unread(Box::new(map)))
+impl From<Deferred> for Map {
+    fn from(map: Deferred) -> Self {
+        Self(Content::Deferred(Box::new(map)))
     }
 }
 
@@ -37,7 +37,7 @@ impl Map {
     pub(crate) fn tensor(&self) -> &Tensor<4> {
         match &self.0 {
             Content::Whole(x) => x,
-            Content::Unread(map) => &map.x,
+            Content::Deferred(map) => &map.x,
         }
     }
 
@@ -45,8 +45,8 @@ impl Map {
     pub fn whole(self) -> Tensor<4> {
         match self.0 {
             Content::Whole(x) => x,
-            Content::Unread(map) => {
-                room::announce_like(&map.x, map.x.shape().num_elements());
+            Content::Deferred(map) => {
+                reserve::announce_like(&map.x, map.x.shape().num_elements());
                 map.whole()
             }
         }
@@ -55,9 +55,9 @@ impl Map {
     /// The same, keeping for backward how the map is made instead of what it is made from.
     pub(crate) fn made_again(self, again: Again) -> Self {
         match self.0 {
-            Content::Unread(mut map) => {
+            Content::Deferred(mut map) => {
                 map.how.again = Some(again);
-                Self(Content::Unread(map))
+                Self(Content::Deferred(map))
             }
             whole => Self(whole),
         }
@@ -66,7 +66,7 @@ impl Map {
     /// The same outside any gradient graph.
     pub(crate) fn detached(&self) -> Self {
         match &self.0 {
-            Content::Unread(map) => map.detached().into(),
+            Content::Deferred(map) => map.detached().into(),
             Content::Whole(x) => plain(x.clone()).into(),
         }
     }
@@ -75,16 +75,16 @@ impl Map {
     pub(crate) fn global_average_pool(&self) -> Tensor<2> {
         match &self.0 {
             Content::Whole(x) => global_average_pool(x.clone()),
-            Content::Unread(map) => map.as_ref().clone().means(),
+            Content::Deferred(map) => map.as_ref().clone().means(),
         }
     }
 
     /// Each plane times its number in `gate`, `[batch, channels]`.
     pub(crate) fn gated(self, gate: Tensor<2>) -> Self {
         match self.0 {
-            Content::Unread(map) => Unread { gate: Some(gate), ..*map }.into(),
+            Content::Deferred(map) => Deferred { gate: Some(gate), ..*map }.into(),
             Content::Whole(x) => {
-                room::announce_like(&x, x.shape().num_elements());
+                reserve::announce_like(&x, x.shape().num_elements());
                 if ops::serves(&x) {
                     return ops::scale(x, gate).into();
                 }

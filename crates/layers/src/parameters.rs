@@ -9,7 +9,7 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Device, Shape, Tensor, TensorData};
 
 use crate::host;
-use kindling_ops::{plain, room};
+use kindling_ops::{plain, reserve};
 
 /// Zeros that are made when somebody looks: a plan looks at their shape only.
 pub(crate) fn zeros_when_read<const D: usize>(shape: [usize; D], device: &Device) -> Param<Tensor<D>> {
@@ -112,7 +112,7 @@ pub fn count<M: Module>(model: &M) -> u64 {
 /// Reads every float tensor of a model to the host.
 ///
 /// # Errors
-/// What the device says if a tensor cannot be read, or that the copy would exceed a memory budget (see [`room`]).
+/// What the device says if a tensor cannot be read, or that the copy would exceed a memory budget (see [`reserve`]).
 pub fn read<M: Module>(model: &M) -> Result<BTreeMap<String, TensorData>, String> {
     read_only(model, |_| true)
 }
@@ -140,7 +140,7 @@ pub fn read_only<M: Module>(model: &M, wanted: impl Fn(&str) -> bool) -> Result<
                 return;
             }
             let value = param.val();
-            match room::ask_for_copy(&value).and_then(|()| host::read(value)) {
+            match reserve::ask_for_copy(&value).and_then(|()| host::read(value)) {
                 Ok(data) => {
                     found.insert(name, data);
                 }
@@ -176,7 +176,7 @@ impl Handle {
     /// # Errors
     /// As [`read`].
     pub fn read(&self) -> Result<TensorData, String> {
-        room::ask_for_copy(&self.flat)?;
+        reserve::ask_for_copy(&self.flat)?;
         host::read(self.flat.clone())
     }
 }

@@ -4,7 +4,7 @@ use burn::tensor::{Tensor, module, ops::MaxPoolOptions};
 
 use crate::map::{Content, Map};
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
-use kindling_ops::{Pooling, room};
+use kindling_ops::{Pooling, reserve};
 
 /// The largest value of each window, with `kernel / 2` rows and columns around the map that no maximum comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +25,10 @@ impl MaxPool {
     /// The same for a map that need not be whole.
     pub fn read(&self, x: Map) -> Tensor<4> {
         match x.0 {
-            Content::Unread(map) => {
+            Content::Deferred(map) => {
                 let [batch, channels, height, width] = map.x.dims();
                 let pixels = height.div_ceil(self.stride) * width.div_ceil(self.stride);
-                room::announce_like(&map.x, batch * channels * pixels);
+                reserve::announce_like(&map.x, batch * channels * pixels);
                 map.max_pooled(Pooling { kernel: self.kernel, stride: self.stride, padding: self.kernel / 2 })
             }
             Content::Whole(x) => self.forward(x),

@@ -4,7 +4,7 @@ use burn::tensor::ops::{AvgPoolOptions, InterpolateMode, InterpolateOptions};
 use burn::tensor::{Tensor, module};
 
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
-use kindling_ops::{by_planes, room};
+use kindling_ops::{by_planes, reserve};
 
 /// Every pixel becomes a square of equal pixels (nearest neighbour).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl Upsample {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let [_, _, height, width] = x.dims();
         let size = [self.factor * height, self.factor * width];
-        room::announce_like(&x, x.shape().num_elements() * self.factor * self.factor);
+        reserve::announce_like(&x, x.shape().num_elements() * self.factor * self.factor);
         let options = InterpolateOptions::new(InterpolateMode::Nearest).with_align_corners(false);
         by_planes(x, |x| module::interpolate(x, options.with_output_size(size)))
     }
@@ -54,6 +54,27 @@ impl Describe for AveragePool {
         let kernel = self.kernel;
         let output = FeatureMap { channels, height: height / kernel, width: width / kernel };
         trace.push(Op::AveragePool { kernel }, &[input], output, 0)
+    }
+}
+
+/// The mean over each cell of a square grid laid over the map, as PyTorch's `AdaptiveAvgPool2d`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdaptiveAveragePool {
+    /// Side of the grid.
+    pub output: usize,
+}
+
+impl AdaptiveAveragePool {
+    /// `[batch, channels, height, width]` to `[batch, channels, output, output]`.
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        by_planes(x, |x| module::adaptive_avg_pool2d(x, [self.output; 2]))
+    }
+}
+
+impl Describe for AdaptiveAveragePool {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let Self { output } = *self;
+        trace.push(Op::AdaptiveAveragePool { output }, &[input], FeatureMap::square(input.map.channels, output), 0)
     }
 }
 

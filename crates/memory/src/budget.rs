@@ -49,7 +49,7 @@ pub fn counted_room(budget: u64) -> u64 {
 pub fn limit_host(bytes: u64) {
     HOST_LIMIT.store(bytes, Relaxed);
     TRY_FIRST.store(limits::allocations_may_fail(), Relaxed);
-    kindling_ops::room::keep(check_host);
+    kindling_ops::reserve::keep(check_host);
 }
 
 /// Says how the allocator gives free pages back to the system. Only the first of several is taken.

@@ -69,11 +69,6 @@ pub(crate) fn parents<S, const N: usize>(ops: &Ops<S, N>) -> [Option<NodeId>; N]
     ops.parents.each_ref().map(|node| node.as_ref().map(|node| node.id))
 }
 
-/// Which parents want a gradient.
-pub(crate) fn wanted<const N: usize>(parents: [Option<NodeId>; N]) -> [bool; N] {
-    parents.map(|node| node.is_some())
-}
-
 /// A backend whose tensors can be taken out of Burn's, to make a map again in the backward pass.
 pub(crate) trait Primitive: Backend {
     /// Says that `elements` more of a type are about to be made, where somebody keeps count.

@@ -10,7 +10,7 @@ use kindling_layers::parameters;
 use kindling_layers::pass::BatchStatistics;
 use kindling_layers::tensors::Tensors;
 use kindling_memory::MemorySize;
-use kindling_ops::{self as ops, plain, room};
+use kindling_ops::{self as ops, plain, reserve};
 
 use crate::gradients::GradientSum;
 use crate::optimizer::{Counters, Optimizer};
@@ -199,7 +199,7 @@ fn follow<M: Module>(average: M, model: &M, decay: f64) -> M {
             let Some(target) = self.to.remove(&param.id) else { return param };
             param.map(|value| {
                 let shape = value.shape();
-                room::announce_like(&value, NEW_NUMBERS * shape.num_elements());
+                reserve::announce_like(&value, NEW_NUMBERS * shape.num_elements());
                 let way = target.reshape(shape) - value.clone();
                 value + way.mul_scalar(1.0 - self.decay)
             })

@@ -14,7 +14,7 @@ use burn::tensor::{Device, Tensor};
 use burn_pack::Scalar;
 use kindling_layers::parameters::ModulePath;
 use kindling_layers::tensors::Tensors;
-use kindling_ops::room;
+use kindling_ops::reserve;
 
 use crate::adamw::OnePassAdamW;
 use crate::config::OptimizerConfig;
@@ -180,7 +180,7 @@ impl<R: Rule> ModuleMapper for Update<'_, R> {
         let param = param.map(|weight| {
             let shape = weight.shape();
             let flat = weight.inner().reshape([shape.num_elements()]);
-            room::announce_like(&flat, NEW_NUMBERS * shape.num_elements());
+            reserve::announce_like(&flat, NEW_NUMBERS * shape.num_elements());
             let (flat, state) = rule.step(self.rate, flat, gradient, state);
             new_state = state;
             Tensor::from_inner(flat.reshape(shape)).require_grad()

@@ -12,7 +12,7 @@ use burn_pack::Scalar;
 use kindling_layers::host;
 use kindling_layers::parameters::{self, Handle};
 use kindling_layers::tensors::{DocumentWriter, Entry, Tensors};
-use kindling_ops::room;
+use kindling_ops::reserve;
 
 use crate::optimizer::Counters;
 
@@ -104,7 +104,7 @@ impl<R: Rule> Part for OfStates<'_, R> {
         let mut entries = Vec::new();
         for (name, state) in self.states {
             // A state tells its shapes only with its numbers; it is read one more time for them.
-            room::ask_afterwards()?;
+            reserve::ask_afterwards()?;
             entries.extend(Self::flatten(name, state).0.iter().map(|(name, data)| Entry::of(name, data)));
         }
         Ok(entries)
@@ -113,7 +113,7 @@ impl<R: Rule> Part for OfStates<'_, R> {
     fn read(&self, give: &mut dyn FnMut(&str, &TensorData) -> io::Result<()>) -> Result<Counters, Unwritten> {
         let mut counters = Counters::new();
         for (name, state) in self.states {
-            room::ask_afterwards().map_err(Unwritten::Device)?;
+            reserve::ask_afterwards().map_err(Unwritten::Device)?;
             let (tensors, numbers) = Self::flatten(name, state);
             for (name, data) in tensors {
                 let data = host::at_once(data).map_err(Unwritten::Device)?;

@@ -1,13 +1,13 @@
 //! Skip-layer excitation.
 
 use burn::module::Module;
-use burn::tensor::{Device, Tensor, module};
+use burn::tensor::{Device, Tensor};
 use kindling_layers::names::Names;
-use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
-use kindling_layers::{Activation, Conv2d, Conv2dConfig};
+use kindling_layers::trace::{Describe, Op, Trace, Value};
+use kindling_layers::{Activation, AdaptiveAveragePool, Conv2d, Conv2dConfig};
 
-/// Side of the grid a small map is averaged to.
-const GRID: usize = 4;
+/// The grid a small map is averaged to.
+const GRID: AdaptiveAveragePool = AdaptiveAveragePool { output: 4 };
 
 /// Scales the channels of a large map by gates computed from a much smaller one (FastGAN, section 3.1): averages over a
 /// grid of 4x4, a 4x4 convolution to one pixel, swish, a 1x1 convolution, sigmoid.
@@ -26,22 +26,20 @@ impl SkipLayerExcitation {
     /// A block for a small map of `small` and a large one of `large` channels.
     pub fn new(small: usize, large: usize, device: &Device) -> Self {
         Self {
-            squeeze: Conv2dConfig::valid(small, large, GRID).init(device),
+            squeeze: Conv2dConfig::valid(small, large, GRID.output).init(device),
             excite: Conv2dConfig::valid(large, large, 1).init(device),
         }
     }
 
     /// `small` `[batch, small, height, width]`; `large` `[batch, large, ...]`, and so the result.
     pub fn forward(&self, small: Tensor<4>, large: Tensor<4>) -> Tensor<4> {
-        let grid = module::adaptive_avg_pool2d(small, [GRID; 2]);
-        let squeezed = Activation::Silu.forward(self.squeeze.forward(grid));
+        let squeezed = Activation::Silu.forward(self.squeeze.forward(GRID.forward(small)));
         large * Activation::Sigmoid.forward(self.excite.forward(squeezed))
     }
 
     /// Adds the block's layers for its two inputs and returns the value of its output.
     pub fn describe(&self, small: Value, large: Value, trace: &mut Trace) -> Value {
-        let grid = FeatureMap::square(small.map.channels, GRID);
-        let grid = trace.apply("pool", Op::AdaptiveAveragePool { output: GRID }, &[small], grid);
+        let grid = trace.scope("pool", |trace| GRID.describe(small, trace));
         let squeezed = trace.scope("squeeze", |trace| {
             let squeezed = self.squeeze.describe(grid, trace);
             trace.activation(Activation::Silu, squeezed)

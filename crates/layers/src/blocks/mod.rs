@@ -10,7 +10,7 @@ use crate::drop_path::DropPath;
 use crate::map::{Content, Map};
 use crate::names::Names;
 use crate::trace::Describe;
-use kindling_ops::{Activation, Unread, join_serves, room};
+use kindling_ops::{Activation, Deferred, join_serves, reserve};
 
 pub use fused_inverted_residual::{FusedInvertedResidual, FusedInvertedResidualConfig};
 pub use inverted_residual::{InvertedResidual, InvertedResidualConfig};
@@ -52,18 +52,18 @@ pub fn residual_add(
 ) -> Tensor<4> {
     let Some(shortcut) = shortcut else { return activation.forward(branch.whole()) };
     match branch.0 {
-        Content::Unread(map) if map.gate.is_none() && join_serves(activation) => {
-            room::announce_like(&map.x, map.x.shape().num_elements());
+        Content::Deferred(map) if map.gate.is_none() && join_serves(activation) => {
+            reserve::announce_like(&map.x, map.x.shape().num_elements());
             let [batch, channels, ..] = map.x.dims();
             let gate = drop_path.factors(batch).map(|factors| {
                 let factors = TensorData::new(factors, [batch, 1]);
                 Tensor::<2>::from_data(factors, &map.statistics.device()).expand([batch, channels])
             });
-            Unread { gate, ..*map }.added_to(shortcut, activation)
+            Deferred { gate, ..*map }.added_to(shortcut, activation)
         }
         branch => {
             let branch = Map(branch).whole();
-            room::announce_like(&branch, branch.shape().num_elements());
+            reserve::announce_like(&branch, branch.shape().num_elements());
             activation.forward(drop_path.forward(branch) + shortcut)
         }
     }

@@ -13,7 +13,7 @@ impl Pass<'_> {
     pub(super) fn backward(&mut self, index: usize) {
         let graph = self.graph;
         let node = &graph.nodes[index];
-        if node.kind == Kind::Unread {
+        if node.kind == Kind::Deferred {
             return;
         }
         let kept = std::mem::take(&mut self.kept[index]);
@@ -63,7 +63,7 @@ impl Pass<'_> {
                 let made = self.make(self.map_bytes(node.output));
                 self.give(input, made, true);
             }
-            Kind::Unread | Kind::MaxPool | Kind::Slice | Kind::Linear | Kind::Other => {
+            Kind::Deferred | Kind::MaxPool | Kind::Slice | Kind::Linear | Kind::Other => {
                 for &input in node.inputs.iter().filter(|input| graph.wants_gradient[**input]) {
                     let bytes = self.map_bytes(input);
                     let made = if node.kind == Kind::Slice { self.make_product(bytes) } else { self.make(bytes) };

@@ -86,7 +86,7 @@ impl Pass<'_> {
                 keep.push(self.retained(first));
                 self.make(bytes)
             }
-            Kind::Unread | Kind::Mean | Kind::Concat => self.make(bytes),
+            Kind::Deferred | Kind::Mean | Kind::Concat => self.make(bytes),
             Kind::MaxPool if node.reads => {
                 keep.push(self.retained(first));
                 self.computed(&[node.inputs[0]], node.output, self.read(index))

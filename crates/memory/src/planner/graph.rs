@@ -32,7 +32,7 @@ pub(super) enum Kind {
     Slice,
     Concat,
     /// Nothing: those behind it do it while they read.
-    Unread,
+    Deferred,
     /// Anything else: keeps what it reads and makes a map.
     Other,
 }
@@ -156,7 +156,7 @@ impl Graph {
     fn with_unread_maps(mut self) -> Self {
         reading::without_unread_maps(&mut self.nodes);
         let mut levels = vec![0; self.maps.len()];
-        for node in self.nodes.iter_mut().filter(|node| node.kind != Kind::Unread) {
+        for node in self.nodes.iter_mut().filter(|node| node.kind != Kind::Deferred) {
             node.level = 1 + node.inputs.iter().map(|input| levels[*input]).max().unwrap_or(0);
             levels[node.output] = node.level;
         }

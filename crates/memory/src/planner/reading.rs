@@ -95,7 +95,7 @@ fn activate(nodes: &mut [Node], sum: usize) {
 
 /// Leaves an operation without anything to do. Returns its parameters.
 fn leave_out(node: &mut Node) -> Vec<u64> {
-    node.kind = Kind::Unread;
+    node.kind = Kind::Deferred;
     node.inputs.clear();
     std::mem::take(&mut node.params)
 }

@@ -1,7 +1,5 @@
 //! The gradients of what reads a map through its normalisation, for the gradient `dy` of the output.
 
-#[cfg(feature = "cube")]
-use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
 

@@ -1,7 +1,7 @@
 //! The operations of squeeze-excite on the CPU.
 
+use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
-use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::{DType, Shape};
 use burn_flex::FlexTensor;
 use rayon::prelude::*;

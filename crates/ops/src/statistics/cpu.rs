@@ -1,6 +1,6 @@
 //! Mean and variance on the CPU.
 
-use burn::backend::{Flex, TensorMetadata};
+use burn::backend::Flex;
 use burn_flex::FlexTensor;
 use rayon::prelude::*;
 

@@ -3,7 +3,7 @@
 use burn::tensor::Gradients;
 use kindling_layers::pass::normalisation_groups;
 use kindling_ops::Activation;
-use kindling_ops::{Normalisation, Unread, statistics};
+use kindling_ops::{Deferred, Normalisation, statistics};
 use kindling_random::Rng;
 
 use super::{Ground, close, random, vec};
@@ -116,18 +116,18 @@ impl NaiveNorm {
     }
 
     /// The same as tensors that want gradients.
-    pub(crate) fn unread(&self, ground: &Ground) -> Unread {
+    pub(crate) fn unread(&self, ground: &Ground) -> Deferred {
         let vector = |values: &[f32]| ground.tensor(values, [values.len()]).require_grad();
         let x = ground.map(&self.x, self.shape).require_grad();
         let statistics = statistics(x.clone().inner(), self.groups.clone());
         let how =
             Normalisation { groups: self.groups.clone(), epsilon: EPSILON, activation: self.activation, again: None };
-        Unread { x, weight: vector(&self.weight), bias: vector(&self.bias), statistics, how, gate: None }
+        Deferred { x, weight: vector(&self.weight), bias: vector(&self.bias), statistics, how, gate: None }
     }
 }
 
 /// Compares the gradients of a map's tensors with the naive ones.
-pub(crate) fn check_norm_gradients(what: &str, map: &Unread, grads: &Gradients, expected: [Vec<f64>; 3]) {
+pub(crate) fn check_norm_gradients(what: &str, map: &Deferred, grads: &Gradients, expected: [Vec<f64>; 3]) {
     let [dx, dw, db] = expected;
     close(&format!("{what} dx"), &vec(map.x.grad(grads).expect("a gradient")), &dx);
     close(&format!("{what} dw"), &vec(map.weight.grad(grads).expect("a gradient")), &dw);

@@ -9,10 +9,10 @@ use rayon::prelude::*;
 
 use super::filters::Filters;
 use super::winograd;
+use crate::cpu::announce;
 use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::real::Real;
-use crate::reserve::announce;
 
 /// Bytes a tile should not exceed.
 const TILE: usize = 1 << 20;

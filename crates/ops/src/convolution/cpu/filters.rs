@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::dense::Dense;
 use super::winograd;
+use crate::cpu::announce;
 use crate::cpu::real::Real;
-use crate::reserve::announce;
 
 /// See the module.
 pub(crate) enum Filters<'a, T: Clone> {

@@ -10,7 +10,7 @@ mod transposed;
 mod winograd;
 mod winograd_tiles;
 
-use burn::backend::{Flex, TensorMetadata};
+use burn::backend::Flex;
 use burn_flex::FlexTensor;
 
 use super::{Convolution, ConvolutionGradients, Convolutions, OfConvolution, Places, Wanted};

@@ -5,7 +5,7 @@ use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops};
-use burn::backend::{Autodiff, Flex, TensorMetadata};
+use burn::backend::{Autodiff, Flex};
 use burn_flex::FlexTensor;
 
 use super::dense::{self, Dense};

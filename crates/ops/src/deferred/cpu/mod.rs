@@ -6,7 +6,7 @@ mod max_pool;
 mod normalisation;
 mod reading;
 
-use burn::backend::{Flex, TensorMetadata};
+use burn::backend::Flex;
 use burn::tensor::DType;
 use burn_flex::FlexTensor;
 
