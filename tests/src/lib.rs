@@ -11,6 +11,7 @@ mod cuda;
 mod flags;
 mod optional;
 mod pictures;
+mod reference;
 mod run;
 mod same;
 mod short_run;
@@ -27,6 +28,7 @@ pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda, train_on_cuda};
 pub use flags::Flags;
 pub use optional::{Optional, Test, run_optional, run_optional_and_nightly};
 pub use pictures::{CLASSES, picture, picture_folder};
+pub use reference::reference_pages;
 pub use run::{Started, checkpoints, events, files_differ, json_of, losses, step_numbers, steps, toml_value};
 pub use same::{
     Apart, FIRST_STEP, GRADIENTS, ONE_STEP, STILL, assert_near, assert_same_bits, first_step_apart, first_steps_apart,
