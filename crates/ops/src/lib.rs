@@ -7,6 +7,14 @@
 //! through Burn's own operations.
 //!
 //! Weights, statistics and sums are float32, and a map's format is that of the output.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `autodiff`, `unread`, `unread_autodiff`, `gradients` | the operations on Burn's gradient graph, once for all devices: on whole maps, and on maps that are read through their normalisation |
+//! | `cpu` | dense convolution on columns (`conv`), Winograd's for most 3x3 filters, depthwise convolution (`depthwise`, `correlate`), readings (`unread`, `reading`), AdamW in one pass |
+//! | `cube` | kernels for normalisation, statistics and depthwise convolution on CubeCL's devices; dense convolutions by Burn's kernels (`convolve`); how maps lie (`layout`) |
+//! | `state` | operations on the tensors of a network's state, eight at a time |
+//! | [`room`] | is asked before anything large is made |
 
 mod activation;
 mod autodiff;
