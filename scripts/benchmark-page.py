@@ -149,21 +149,21 @@ def readme():
 
 
 def section_pytorch():
-    rows = []
+    speed, memory = [], []
     for row, peer in beside_pytorch():
         config = row["configuration"]
-        rows.append([f"`{config['model']}`", {"train": "training", "infer": "inference"}[config["what"]], peer["variant"].replace("_", " "),
-                     quartiles(row["measured"]["images_per_second"]), quartiles(peer["measured"]["images_per_second"]),
-                     f"{rate(row) / rate(peer):.2f}", megabytes(process(row)), megabytes(process(peer)),
-                     f"{process(row) / process(peer):.2f}"])
+        name = [f"`{config['model']}`", {"train": "training", "infer": "inference"}[config["what"]]]
+        speed.append([*name, quartiles(row["measured"]["images_per_second"]), quartiles(peer["measured"]["images_per_second"]),
+                      f"{rate(row) / rate(peer):.2f}", peer["variant"].replace("_", " ")])
+        memory.append([*name, megabytes(process(row)), megabytes(process(peer)), f"{process(row) / process(peer):.2f}"])
     first, peer = beside_pytorch()[0]
     versions = ", ".join(f"{name} {version}" for name, version in peer["software"].items())
     return ["## Against PyTorch on the CPU", "",
-            f"Images a second, the median over windows of whole steps with its quartiles, and the peak memory of the process. "
+            f"Images a second, the median over windows of whole steps with its quartiles, and below it the peak memory of the process. "
             f"PyTorch was measured in both memory layouts, and the faster one stands here. A row of Kindling and a row of PyTorch took turns. "
             f"There was one round; an earlier round was left out, because other work on the machine had slowed PyTorch's first rows down.", "",
-            table(["network", "what", "PyTorch's layout", "Kindling, images/s", "PyTorch, images/s", "ratio", "Kindling, memory",
-                   "PyTorch, memory", "ratio"], rows, 3), "",
+            table(["network", "what", "Kindling, images/s", "PyTorch, images/s", "ratio", "PyTorch's layout"], speed, 2), "",
+            table(["network", "what", "Kindling, memory", "PyTorch, memory", "ratio"], memory, 2), "",
             f"*Measured: `benchmarks/{ROWS}` and `benchmarks/{PEERS}`, by `scripts/compare-peers.sh`; {conditions_of_rows().split(', against')[0]}; "
             f"{versions}; commit {first['environment']['commit']}.*", "",
             "![Images a second of PyTorch and Kindling](against-pytorch.png)", ""]
@@ -193,10 +193,10 @@ def section_runs():
     for name in RUNS:
         document = load(name)
         metrics, test = document["metrics"], document["metrics"]["test"]
-        rows.append([f"`{document['command']}`", percent(test["accuracy"]), interval(test["accuracy"], test["samples"]), test["samples"],
-                     percent(metrics["chance"]), metrics["steps"], f"{metrics['seconds']:.0f}", f"{metrics['images_per_second']:.1f}",
+        rows.append([f"`{metrics['model']}`", metrics["data"], document["config"]["data"]["preprocess"]["size"], metrics["epochs"],
+                     f"{percent(test['accuracy'])} ({interval(test['accuracy'], test['samples'])})", test["samples"], percent(metrics["chance"]), metrics["steps"], f"{metrics['seconds']:.0f}", f"{metrics['images_per_second']:.1f}",
                      megabytes(metrics["peak_memory_bytes"])])
-        sources += [source(name, document, document["what"][0].upper() + document["what"][1:] + "."), ""]
+        sources += [source(name, document, f"`{document['command']}`: {document['what']}."), ""]
     document = load("2026-11-21-brain-planes-frozen-mobilenet_v2.json")
     frozen = []
     for run in document["runs"]:
@@ -207,8 +207,7 @@ def section_runs():
             "Accuracy on the test samples, with Wilson's 95 % interval for that number of samples. The baseline is the score of always naming the "
             "test samples' largest class. One run each: another seed gives another score. `brain-planes` is tested on a subject that was not "
             "trained on.", "",
-            table(["command", "test accuracy", "95 % interval", "test samples", "baseline", "steps", "seconds of training", "images/s", "peak memory"],
-                  rows), "", *sources,
+            table(["network", "data", "pixels", "epochs", "test accuracy (95 % interval)", "of", "baseline", "steps", "seconds", "images/s", "peak memory"], rows, 2), "", *sources,
             "### A linear head on frozen ImageNet weights", "", document["what"][0].upper() + document["what"][1:] + ".", "",
             table(["pixels", "seed", "test accuracy", "95 % interval", "test samples", "baseline"], frozen, 0), "",
             source("2026-11-21-brain-planes-frozen-mobilenet_v2.json", document), ""]

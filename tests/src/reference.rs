@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use crate::command::{Outcome, kindling};
 
-/// How pages are written again, once the command is built.
-const HOW: &str = "KINDLING_WRITE_REFERENCE=1 cargo test --release -p kindling-tests --test reference";
+/// How pages are written again.
+const HOW: &str =
+    "`cargo build --release && KINDLING_WRITE_REFERENCE=1 cargo test --release -p kindling-tests --test reference`";
 
 /// The generated pages, by their path in the repository.
 ///

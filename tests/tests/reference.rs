@@ -23,8 +23,8 @@ fn the_reference_pages_are_what_the_command_says() {
     }
     assert!(
         stale.is_empty(),
-        "pages that do not say what the command says: {}. `KINDLING_WRITE_REFERENCE=1 cargo test --release -p \
-         kindling-tests --test reference` writes them, with the command built before",
+        "pages that do not say what the command says: {}. `cargo build --release && KINDLING_WRITE_REFERENCE=1 cargo test \
+         --release -p kindling-tests --test reference` writes them",
         stale.join("; ")
     );
 }
