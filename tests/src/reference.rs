@@ -64,9 +64,8 @@ fn models() -> String {
     let about = format!(
         "{} classifiers under {names} names, and {} GANs. Parameters are counted for 1000 classes and three channels, \
          multiply-adds for one image of 512x512. A GAN counts both of its networks, at its own image size. `kindling \
-         models show NAME` counts for any size.\n\nThe library is the one whose details a name stands for. A name of \
-         torchvision or timm with the library in front means that library's details where the bare name means the \
-         other's.",
+         models show NAME` counts for any size.\n\nA name decides whose details the model has. `timm.NAME` means timm's \
+         details, where the bare name means torchvision's.",
         classifiers.len(),
         gans.len()
     );
@@ -81,7 +80,7 @@ fn models() -> String {
     for family in families {
         let _ = write!(
             page,
-            "\n## {family}\n\n| model | library | parameters, millions | multiply-adds, billions | other names |\n\
+            "\n## {family}\n\n| model | details of | parameters, millions | multiply-adds, billions | other names |\n\
              |---|---|---:|---:|---|\n"
         );
         for model in models.iter().filter(|model| text(&model["family"]) == family) {
