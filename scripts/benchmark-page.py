@@ -139,11 +139,12 @@ def readme():
     for model in models:
         train, infer = ([pair for pair in pairs if pair[0]["configuration"]["model"] == model
                          and pair[0]["configuration"]["what"] == what][0] for what in ("train", "infer"))
-        lines.append([f"`{model}`", f"{rate(train[0]):.1f} / {rate(train[1]):.1f}", f"{rate(train[0]) / rate(train[1]):.2f}",
-                      f"{rate(infer[0]):.1f} / {rate(infer[1]):.1f}", f"{rate(infer[0]) / rate(infer[1]):.2f}",
+        lines.append([f"`{model}`", *(figure for ours, theirs in (train, infer) for figure in
+                                      (f"{rate(ours):.1f}", f"{rate(theirs):.1f}", f"{rate(ours) / rate(theirs):.2f}")),
                       f"{process(train[0]) / process(train[1]):.2f}"])
     return "\n".join([
-        table(["", "training, images/s: Kindling / PyTorch", "ratio", "inference, images/s", "ratio", "memory in training, ratio"], lines), "",
+        table(["images a second", "training: Kindling", "PyTorch", "ratio", "inference: Kindling", "PyTorch", "ratio",
+               "memory of the process in training, ratio"], lines), "",
         f"Measured on {conditions_of_rows()}. One round on one machine: it says nothing about other processors, and nothing about a "
         f"GPU. Rows, quartiles and everything else: [benchmarks](docs/benchmarks.md)."])
 
