@@ -9,7 +9,8 @@ torchvision counts the operators of the same step on tensors without data (scrip
 
     tests/cuda-on-cpu/build.sh target/cuda-on-cpu
     scripts/step-ledger.py --stand-in target/cuda-on-cpu --python PYTHON_WITH_TORCH --out benchmarks/DATE-step-ledger.json
-    scripts/step-ledger.py --table benchmarks/DATE-step-ledger.json    # the table of docs/step-ledger.md
+
+scripts/benchmark-page.py makes the table of docs/step-ledger.md from it.
 """
 
 import argparse
@@ -136,24 +137,10 @@ def ledger(args, data, place, model, precision):
                           for kind in sorted(launches, key=lambda kind: -moved.get(kind, 0))}}
 
 
-def table(path):
-    """A ledger as Markdown."""
-    lines = ["| network | format | launches | of ours | GB | floor, ms | synchronizations | copies | PyTorch: operators | GB |",
-             "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
-    for row in json.loads(path.read_text())["rows"]:
-        peer = row.get("pytorch")
-        theirs = [f"{peer['operators']}", f"{peer['bytes'] / 1e9:.1f}"] if peer else ["", ""]
-        lines.append("| " + " | ".join([row["model"], row["precision"], f"{row['launches']}", f"{row['own_launches']}",
-                                        f"{row['bytes'] / 1e9:.1f}", f"{1e3 * row['floor_seconds']:.2f}",
-                                        f"{row['synchronizations']}", f"{row['copies']}", *theirs]) + " |")
-    return "\n".join(lines)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kindling", default="target/release/kindling")
-    parser.add_argument("--stand-in", type=pathlib.Path, help="what tests/cuda-on-cpu/build.sh built")
-    parser.add_argument("--table", type=pathlib.Path, help="prints the table of a ledger, and measures nothing")
+    parser.add_argument("--stand-in", type=pathlib.Path, required=True, help="what tests/cuda-on-cpu/build.sh built")
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--precisions", default="f32,bf16")
     parser.add_argument("--size", type=int, default=512)
@@ -162,11 +149,6 @@ def main():
     parser.add_argument("--python", help="a Python with torch and torchvision")
     parser.add_argument("--out", type=pathlib.Path)
     args = parser.parse_args()
-    if args.table:
-        print(table(args.table))
-        return
-    if not args.stand_in:
-        parser.error("--stand-in or --table is needed")
     args.kindling, args.stand_in = str(pathlib.Path(args.kindling).resolve()), args.stand_in.resolve()
     rows = []
     with tempfile.TemporaryDirectory() as folder:

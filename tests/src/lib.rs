@@ -2,6 +2,16 @@
 //! would and looks only at what a user sees: exit code, standard output, standard error, and the files of a run.
 //!
 //! The command is the one of the same build (`cargo test --workspace` builds it), or that in `KINDLING_BIN`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `command`, `flags`, `run`, `watch` | running the command, what it answered, the files of a run, its memory while it runs |
+//! | `bench`, `pictures`, `short_run` | a folder with images and room for runs; short runs that several tests share |
+//! | `same` | every comparison of runs; `tests/mutations.rs` shows which wrong results each of them sees |
+//! | `cuda`, `beside` | the stand-in for CUDA (`cuda-on-cpu/`), built once for all tests; a network on it beside the CPU's |
+//! | `optional`, `chance` | tests that need what a machine may lack; draws for tests |
+//! | `tensors` | reading and writing safetensors |
+//! | `reference` | the book's pages on commands and models, as the command says them |
 
 mod bench;
 mod beside;
@@ -11,6 +21,7 @@ mod cuda;
 mod flags;
 mod optional;
 mod pictures;
+mod reference;
 mod run;
 mod same;
 mod short_run;
@@ -27,6 +38,7 @@ pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda, train_on_cuda};
 pub use flags::Flags;
 pub use optional::{Optional, Test, run_optional, run_optional_and_nightly};
 pub use pictures::{CLASSES, picture, picture_folder};
+pub use reference::reference_pages;
 pub use run::{Started, checkpoints, events, files_differ, json_of, losses, step_numbers, steps, toml_value};
 pub use same::{
     Apart, FIRST_STEP, GRADIENTS, ONE_STEP, STILL, assert_near, assert_same_bits, first_step_apart, first_steps_apart,

@@ -1,4 +1,15 @@
 //! The `kindling` command: parse, call, print. The work is done by the libraries under it.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `cli`, `commands` | the command line; a file a subcommand |
+//! | `commands::train::resolve`, `config` | flags, a file and the data set become the resolved configuration; what a resume may not change |
+//! | `commands::gan` | the same for two networks, and what samples, compares and exports them |
+//! | `commands::bench` | what measures the rows of `kindling bench` |
+//! | `dataset`, `loaders`, `pretrained` | data sets by name, loaders of a run, weights in the cache |
+//! | `device`, `memory` | which device is used and what it lacks; what a user says about memory |
+//! | `finish`, `progress`, `output` | scores and report at the end, the bar, and the only place that writes to the terminal |
+//! | `interrupt`, `abort`, `allocator`, `targets`, `ranges` | signals, the allocator, exports kept away from runs' own files, ranges of flags |
 
 #[cfg(unix)]
 mod abort;

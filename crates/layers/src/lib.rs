@@ -6,6 +6,16 @@
 //!
 //! Every block also describes itself for an input shape ([`trace::Describe`]); parameter and multiply-add counts are
 //! read from that trace.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `staged`, `head`, `classifier`, `adversary` | the shape that every classifier has: stem, stages of blocks, head; what classifiers and pairs of networks can do |
+//! | [`blocks`], `conv_norm`, `squeeze_excite`, `drop_path` and others | the blocks of the mobile families, and what they are made of |
+//! | [`pass`], `batch_norm`, `dropout` | the training pass, and the layers that ask for it |
+//! | `map` | what one layer hands to the next: a whole map, or one that is still to be read through its normalisation |
+//! | [`trace`] | the graph that everything that counts is read from |
+//! | [`precision`] | the one place that casts between formats |
+//! | [`parameters`], [`names`], [`tensors`], [`host`], [`init`] | tensors by name, other libraries' names, safetensors, reading to the host, initial weights |
 
 mod adversary;
 mod batch_norm;

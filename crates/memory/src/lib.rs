@@ -1,4 +1,12 @@
-//! Memory: what is in use, and which device errors mean that there was not enough.
+//! Memory: what is in use, what a step will need, and which device errors mean that there was not enough.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `counting`, `resident` | the live bytes of the process, and what the system says that it occupies |
+//! | `limits`, `budget`, `size` | the tightest limit of the system, a limit below it, amounts as people write them |
+//! | `meter`, `pools`, `allocation` | memory in use on a device; CubeCL's pools; an allocation for each tensor instead of pages |
+//! | `failure` | what an error's text means |
+//! | [`planner`] | a step played through on paper: what is alive when, from the trace alone |
 
 mod allocation;
 mod budget;

@@ -7,6 +7,9 @@
 //! `[batch, channels, height, width]` as long as anything after it needs one, so that squeeze-excite needs no reshaping;
 //! what only linear layers, activations and factors follow is a matrix `[batch, channels]`, and linear layers there are `Gemm`.
 //! The network's input and output are matrices if they are vectors in the trace.
+//!
+//! `lowering` walks the trace, `operation` and `activation` write each operation, `shape` checks that a trace's shapes follow from
+//! each other, `form` says what is a map and what a matrix, and `wire` and `proto` write the protobuf bytes.
 
 mod activation;
 mod error;

@@ -2,6 +2,10 @@
 //!
 //! Nothing here believes a header: what is allocated is bounded by the size of the file and by the limits of
 //! `kindling-data`.
+//!
+//! DICOM: `dicom::elements` finds the elements of a file, `dicom::frames` the bytes of an image, `dicom::codec` turns them into stored
+//! values and `dicom::present` those into what a person would see; `dicom::directory` is DICOMDIR. [`nifti`] reads volumes, finds their
+//! axes and cuts slices.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -10,6 +10,18 @@
 //! ```
 //!
 //! State changes only in `TrainState::commit`. All device work happens on the thread that calls [`Trainer::fit`].
+//!
+//! | module | holds |
+//! |---|---|
+//! | `fit`, `records`, `evaluate` | the run: epochs, validation, checkpoints, events |
+//! | `step`, `micro_batch`, `loss`, `gradients`, `optimizer`, `schedule` | one step, and what it is made of |
+//! | `recovery`, `policy`, `recompute` | the loop around an attempt, what it obeys, and gradients with fewer maps kept |
+//! | `state`, `learner`, `norm_momentum`, `loss_scale` | everything that a step may change, with its commit |
+//! | `checkpoint`, `kept`, `parts`, `stored`, `manifest` | how it is stored and read, tensor by tensor, with its sums |
+//! | `host_copy` | the copy of the state that outlives a device |
+//! | `fault` | failures and wrong results on demand, for tests |
+//! | `warm_up`, `steps` | a GPU chooses its kernels while it is empty; steps without a run, for measuring |
+//! | [`adversarial`] | what a second network adds, on the same loop, policy, checkpoints and failures |
 
 mod adamw;
 pub mod adversarial;

@@ -1,0 +1,438 @@
+#!/usr/bin/env python3
+"""Writes the pages with measured figures from benchmarks/*.json, so that no figure is typed by hand:
+
+    docs/benchmarks.md       the whole page
+    README.md                the lines between `<!-- benchmarks: begin -->` and `<!-- benchmarks: end -->`
+    docs/step-ledger.md      the same markers
+
+    scripts/benchmark-page.py            writes them
+    scripts/benchmark-page.py --check    writes nothing, and fails if one of them is not what it would write
+
+A new file in benchmarks/ is listed at the end of the page by itself, and rows of `kindling bench` get a table. Any other
+figure gets a function here.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "benchmarks"
+PAGE = ROOT / "docs/benchmarks.md"
+BEGIN, END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
+shown = set()  # files that have a table
+
+
+def load(name):
+    shown.add(name)
+    return json.loads((FOLDER / name).read_text())
+
+
+# How numbers are written.
+
+def table(head, rows, left=1):
+    """A table of Markdown; the first `left` columns are text, the others are numbers."""
+    rules = ["---" if at < left else "---:" for at in range(len(head))]
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in [head, rules, *rows])
+
+
+def megabytes(count):
+    return f"{count / 1e6:,.0f} MB" if count >= 10e6 else f"{count / 1e6:.1f} MB"
+
+
+def percent(share, digits=1):
+    return f"{100 * share:.{digits}f} %"
+
+
+def interval(share, samples):
+    """Wilson's 95 % interval of a share of so many samples."""
+    z = 1.959964
+    middle = (share + z * z / (2 * samples)) / (1 + z * z / samples)
+    half = z / (1 + z * z / samples) * math.sqrt(share * (1 - share) / samples + z * z / (4 * samples * samples))
+    return f"{100 * (middle - half):.1f} to {100 * (middle + half):.1f} %"
+
+
+def quartiles(figures):
+    return f"{figures['median']:.2f} ({figures['q1']:.2f} to {figures['q3']:.2f})"
+
+
+def median(numbers):
+    ordered, middle = sorted(numbers), len(numbers) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+# What a figure was measured on.
+
+def machine(environment):
+    cores = environment.get("threads", environment.get("cores"))
+    where = [f"{cores} cores of an {environment['cpu']}" if cores else environment["cpu"]]
+    if environment.get("device") not in (None, "cpu"):
+        where.append(environment["device"])
+    return ", ".join(where)
+
+
+def surroundings(document):
+    """The first environment in a document."""
+    if "environment" in document:
+        return document["environment"]
+    for value in document.values():
+        for inner in value if isinstance(value, list) else [value]:
+            if isinstance(inner, dict) and (found := surroundings(inner)):
+                return found
+    return {}
+
+
+def on_gpus():
+    """Which GPUs the files are from; a stand-in is none."""
+    names = {environment["device"] for path in FOLDER.glob("*.json") if (environment := surroundings(json.loads(path.read_text()))).get("driver")}
+    return f"GPUs that were measured: {', '.join(sorted(names))}." if names else "**Nothing has been measured on a GPU yet.**"
+
+
+def source(name, document=None, note=""):
+    """The line under a table: file, day, machine and commit."""
+    document = document or load(name)
+    environment = surroundings(document)
+    versions = [f"{key} {environment[key]}" for key in ("torch",) if environment.get(key)]
+    commit = environment.get("commit")
+    parts = [f"`benchmarks/{name}`", name[:10], machine(environment), *versions, *([f"commit {commit}"] if commit else [])]
+    return f"*Measured: {'; '.join(parts)}.{' ' + note if note else ''}*"
+
+
+# The tables.
+
+ROWS, PEERS = "2026-11-22-cpu-rows-kindling.json", "2026-11-22-cpu-rows-pytorch.json"
+
+
+def beside_pytorch():
+    """Pairs of rows of the same configuration: Kindling's, and that of the faster of PyTorch's variants."""
+    ours, theirs = load(ROWS)["rows"], load(PEERS)["rows"]
+    pairs = []
+    for row in ours:
+        same = [peer for peer in theirs if peer["configuration_hash"] == row["configuration_hash"]]
+        pairs.append((row, max(same, key=lambda peer: peer["measured"]["images_per_second"]["median"])))
+    return pairs
+
+
+def rate(row):
+    return row["measured"]["images_per_second"]["median"]
+
+
+def process(row):
+    return row["measured"]["memory"]["peak_process_bytes"]
+
+
+def conditions_of_rows():
+    row, peer = beside_pytorch()[0]
+    config = row["configuration"]
+    return (f"{machine(row['environment'])}, {config['image_size']}x{config['image_size']}, batch {config['batch_size']}, float32, "
+            f"{row['environment']['time'][:10]}, against the faster of PyTorch {peer['software']['torch'].split('+')[0]}'s two memory layouts")
+
+
+def readme():
+    models, pairs = [], beside_pytorch()
+    for row, _ in pairs:
+        if row["configuration"]["model"] not in models:
+            models.append(row["configuration"]["model"])
+    lines = []
+    for model in models:
+        train, infer = ([pair for pair in pairs if pair[0]["configuration"]["model"] == model
+                         and pair[0]["configuration"]["what"] == what][0] for what in ("train", "infer"))
+        lines.append([f"`{model}`", *(figure for ours, theirs in (train, infer) for figure in
+                                      (f"{rate(ours):.1f}", f"{rate(theirs):.1f}", f"{rate(ours) / rate(theirs):.2f}")),
+                      f"{process(train[0]) / process(train[1]):.2f}"])
+    return "\n".join([
+        table(["images a second", "training: Kindling", "PyTorch", "ratio", "inference: Kindling", "PyTorch", "ratio",
+               "memory of the process in training, ratio"], lines), "",
+        f"Measured on {conditions_of_rows()}. One round on one machine: it says nothing about other processors, and nothing about a "
+        f"GPU. Rows, quartiles and everything else: [benchmarks](docs/benchmarks.md)."])
+
+
+def section_pytorch():
+    speed, memory = [], []
+    for row, peer in beside_pytorch():
+        config = row["configuration"]
+        name = [f"`{config['model']}`", {"train": "training", "infer": "inference"}[config["what"]]]
+        speed.append([*name, quartiles(row["measured"]["images_per_second"]), quartiles(peer["measured"]["images_per_second"]),
+                      f"{rate(row) / rate(peer):.2f}", peer["variant"].replace("_", " ")])
+        memory.append([*name, megabytes(process(row)), megabytes(process(peer)), f"{process(row) / process(peer):.2f}"])
+    first, peer = beside_pytorch()[0]
+    versions = ", ".join(f"{name} {version}" for name, version in peer["software"].items())
+    return ["## Against PyTorch on the CPU", "",
+            f"Images a second, the median over windows of whole steps with its quartiles, and below it the peak memory of the process. "
+            f"PyTorch was measured in both memory layouts, and the faster one stands here. A row of Kindling and a row of PyTorch took turns. "
+            f"There was one round; an earlier round was left out, because other work on the machine had slowed PyTorch's first rows down.", "",
+            table(["network", "what", "Kindling, images/s", "PyTorch, images/s", "ratio", "PyTorch's layout"], speed, 2), "",
+            table(["network", "what", "Kindling, memory", "PyTorch, memory", "ratio"], memory, 2), "",
+            f"*Measured: `benchmarks/{ROWS}` and `benchmarks/{PEERS}`, by `scripts/compare-peers.sh`; {conditions_of_rows().split(', against')[0]}; "
+            f"{versions}; commit {first['environment']['commit']}.*", "",
+            "![Images a second of PyTorch and Kindling](against-pytorch.png)", ""]
+
+
+def section_memory():
+    document = load("2026-11-22-same-memory-cpu.json")
+    rows = []
+    for part in ("heavy", "light"):
+        row, config = document[part]["row"], document[part]["row"]["configuration"]
+        rows.append([f"`{config['model']}`", config["precision"], config["batch_size"], megabytes(document[part]["predicted_peak"]),
+                     megabytes(row["measured"]["memory"]["peak_in_use_bytes"]), quartiles(row["measured"]["images_per_second"])])
+    size = document["heavy"]["row"]["configuration"]["image_size"]
+    return ["## Two networks in the same memory", "",
+            f"The heavy network trains at {size}x{size} and sets the memory. The planner then says how many images the light network can train on at once "
+            f"in that memory. The light network was {document['speed_ratio']:.1f} times as fast.", "",
+            table(["network", "format", "images at once", "planned peak", "measured peak", "images/s"], rows, 2), "",
+            source("2026-11-22-same-memory-cpu.json", document, "By `scripts/same-memory.py`."), ""]
+
+
+RUNS = ["2026-11-21-default-phantoms-2-cores.json", "2026-11-21-brain-planes-mobilenet_v2-128-2-cores.json",
+        "2026-11-21-brain-planes-mobilenet_v2-512-2-cores.json"]
+
+
+def section_runs():
+    rows, sources = [], []
+    for name in RUNS:
+        document = load(name)
+        metrics, test = document["metrics"], document["metrics"]["test"]
+        rows.append([f"`{metrics['model']}`", metrics["data"], document["config"]["data"]["preprocess"]["size"], metrics["epochs"],
+                     f"{percent(test['accuracy'])} ({interval(test['accuracy'], test['samples'])})", test["samples"], percent(metrics["chance"]), metrics["steps"], f"{metrics['seconds']:.0f}", f"{metrics['images_per_second']:.1f}",
+                     megabytes(metrics["peak_memory_bytes"])])
+        sources += [source(name, document, f"`{document['command']}`: {document['what']}."), ""]
+    document = load("2026-11-21-brain-planes-frozen-mobilenet_v2.json")
+    frozen = []
+    for run in document["runs"]:
+        test = run["metrics"]["test"]
+        frozen.append([run["image_size"], run["seed"], percent(test["accuracy"]), interval(test["accuracy"], test["samples"]),
+                       test["samples"], percent(run["metrics"]["chance"])])
+    return ["## Whole runs", "",
+            "Accuracy on the test samples, with Wilson's 95 % interval for that number of samples. The baseline is the score of always naming the "
+            "test samples' largest class. One run each: another seed gives another score. `brain-planes` is tested on a subject that was not "
+            "trained on.", "",
+            table(["network", "data", "pixels", "epochs", "test accuracy (95 % interval)", "of", "baseline", "steps", "seconds", "images/s", "peak memory"], rows, 2), "", *sources,
+            "### A linear head on frozen ImageNet weights", "", document["what"][0].upper() + document["what"][1:] + ".", "",
+            table(["pixels", "seed", "test accuracy", "95 % interval", "test samples", "baseline"], frozen, 0), "",
+            source("2026-11-21-brain-planes-frozen-mobilenet_v2.json", document), ""]
+
+
+def section_precision():
+    document, rows = load("2026-11-22-precision-cpu.json"), []
+    for data, case in document["cases"].items():
+        rows.append([data, f"`{' '.join(case['command'])}`", ", ".join(percent(seed) for seed in case["f32_seeds"]), percent(case["bf16"]),
+                     percent(case["f16"])])
+    return ["## Half formats", "",
+            "Test accuracy of three float32 runs with different seeds, and of one run in each half format with the first seed. These runs are short, and "
+            "the seeds differ more than the formats do.", "",
+            table(["data", "settings", "float32, three seeds", "bf16", "f16"], rows, 2), "",
+            source("2026-11-22-precision-cpu.json", document, "By `scripts/precision-curves.py`, which draws the picture as well."), "",
+            "The training losses of the first seed:", "", "![Training losses in float32, bf16 and f16](precision.svg)", ""]
+
+
+PLANS = [("2026-11-22-planner-accuracy-cpu.json", "CPU, float32, AdamW"),
+         ("2026-11-23-planner-random-cpu.json", "CPU, drawn at random"),
+         ("2026-11-23-planner-random-cuda-stand-in.json", "stand-in for CUDA, drawn at random")]
+
+
+def section_plans():
+    rows, sources, wrong = [], [], []
+    for name, what in PLANS:
+        document = load(name)
+        errors = [case["error"] for case in document["cases"]]
+        for label, chosen in (("everything kept", [case for case in document["cases"] if case["recompute"] == "none"]),
+                              ("with recomputation", [case for case in document["cases"] if case["recompute"] != "none"])):
+            these = [case["error"] for case in chosen]
+            rows.append([what, label, len(these), percent(median([abs(error) for error in these]), 2), percent(-min(these)), percent(max(these)),
+                         sum(error > 0.05 for error in these)])
+        high = [case for case in document["cases"] if case["error"] > 0.05]
+        if high:
+            wrong.append(f"{what}: {len(high)} of {len(errors)} plans were too high by more than 5 %; the measured peaks of those cases were "
+                         f"{megabytes(min(case['measured'] for case in high))} to {megabytes(max(case['measured'] for case in high))}.")
+        sources += [source(name, document, f"Left out: {document['left_out'].rstrip('.')}."), ""]
+    return ["## Plans against measured peaks", "",
+            "`kindling plan` says how much memory a step needs. Here its figure stands against the peak of a real run with those settings. The cases drawn at "
+            "random vary network, optimizer, precision, recomputation, freezing, averages, channels, classes, size of the source images and checkpoints. "
+            "On the stand-in for CUDA the peak is what its driver gave away, in pages of 2 to 30 MB.", "",
+            table(["where", "recomputation", "cases", "median error", "most too low", "most too high", "more than 5 % too high"], rows, 2), "",
+            *(f"- {sentence}" for sentence in wrong), "", *sources[:-1],
+            "", "All by `scripts/planner-accuracy.py`.", ""]
+
+
+def section_budget():
+    document, groups = load("2026-11-23-budget-holds-cpu.json"), {}
+    for case in document["cases"]:
+        groups.setdefault((case["share"]), []).append(case)
+    rows = []
+    for share, cases in sorted(groups.items(), reverse=True):
+        ran = [case for case in cases if case["outcome"] == "ran"]
+        rows.append([percent(share, 0), len(cases), len(ran), sum(case["outcome"] == "refused" for case in cases),
+                     percent(max(case["of_budget"] for case in ran)) if ran else "none ran"])
+    return ["## A memory budget on the CPU", "",
+            f"Runs with `--memory-budget` at a share of what the plan wants, over {len({case['model'] for case in document['cases']})} networks and "
+            f"{len({case['size'] for case in document['cases']})} image sizes. The peak is the kernel's figure for the process (VmHWM). A run that does not "
+            f"fit is refused with one sentence. It is refused with the network already in memory, so a refused run can have taken more than its budget.", "",
+            table(["budget, of what is wanted", "cases", "ran", "refused", "highest peak of those that ran, of the budget"], rows, 0), "",
+            source("2026-11-23-budget-holds-cpu.json", document, "By `scripts/budget-holds.py`."), ""]
+
+
+def section_loading():
+    name = "2026-11-22-data-against-pytorch-2-cores.json"
+    document = load(name)
+    rows = [[*what.split(), case["kindling_images_per_second"], case["pytorch_images_per_second"], case["ratio"]]
+            for what, case in document["against_pytorch"].items()]
+    decoders = [[kind, what, " and ".join(f"{time:.2f}" for time in times)]
+                for kind, cases in document["decoders_ms_per_image_one_thread"].items() if isinstance(cases, dict) for what, times in cases.items()]
+    flat, waiting = document["flat_memory"], document["waiting_in_training"]
+    return ["## Loading images", "", "By `" + document["about"].replace(": ", "`: ", 1), "",
+            table(["files", "augmentation", "Kindling, images/s", "PyTorch, images/s", "ratio"], rows, 2), "",
+            source(name, document, f"torchvision {document['environment']['torchvision']}, Pillow {document['environment']['pillow']}."), "",
+            f"**Memory stays flat.** `kindling bench data`{flat['about'].removeprefix('kindling bench data')}: {megabytes(flat['live_bytes_settled'])} and "
+            f"{megabytes(flat['live_bytes_peak_after'])}, at {flat['images_per_second']:,.0f} images/s.", "",
+            f"**Waiting for data.** `kindling train`{waiting['about'].removeprefix('kindling train')}. Training waited for data in {percent(waiting['waiting_share'])} of its time, "
+            f"and in {percent(waiting['waiting_share_without_the_first_step'])} of it after the first step.", "",
+            f"**Decoders alone.** Milliseconds an image on one thread: {document['decoders_ms_per_image_one_thread']['about']}.", "",
+            table(["files", "decoder", "ms, two runs"], decoders, 2), "",
+            f"Not measured: {document['decoders_ms_per_image_one_thread']['not_measured']}.", ""]
+
+
+def section_gans():
+    document = load("2026-11-22-dcgan-fashion-mnist.json")
+    rows = [[f"{images:,}", f"{document[key]['before']['frechet']:.1f}", f"{document[key]['after']['frechet']:.1f}",
+             f"{document[key]['after']['kernel']:.3f}", f"{document[key]['after']['precision_percent']} %",
+             f"{document[key]['after']['recall_percent']} %"] for images, key in ((2000, "at_2000"), (10000, "at_10000"))]
+    graph, fast = load("2026-11-22-dcgan-graph-memory.json"), load("2026-11-22-fastgan-512-brain-planes-6GiB.json")
+    metrics = fast["metrics"]
+    return ["## GANs", "", "### DCGAN on Fashion-MNIST", "", f"    {document['command']}", "", "`" + document["about"].replace(" ", "` ", 1), "",
+            table(["images compared", "Frechet distance before", "after", "kernel distance after", "precision", "recall"], rows, 0), "",
+            source("2026-11-22-dcgan-fashion-mnist.json", document,
+                   f"{document['metrics']['images_per_second']:.0f} images/s, peak memory {megabytes(document['metrics']['peak_memory_bytes'])}."), "",
+            "![64 samples of that run](dcgan-fashion-mnist.png)", "",
+            "### The discriminator's half of an iteration", "",
+            f"While the discriminator trains, nothing of the generator is alive but its images. That half then holds "
+            f"{megabytes(graph['result']['discriminator_half_bytes'])}, where a recorded graph of the generator would hold "
+            f"{megabytes(graph['result']['generator_half_bytes'])}. These are the {graph['what']}.", "",
+            source("2026-11-22-dcgan-graph-memory.json", graph), "",
+            "### FastGAN at 512x512 in 6 GiB", "", f"    {fast['command']}", "",
+            f"{fast['what'].split(':')[0]}: {metrics['iterations']} iterations, {metrics['recoveries']} recoveries, peak memory "
+            f"{megabytes(metrics['peak_memory_bytes'])}. The machine was busy with other things, so its speed says nothing.", "",
+            source("2026-11-22-fastgan-512-brain-planes-6GiB.json", fast), ""]
+
+
+def section_stand_in():
+    document = load("2026-11-23-networks-cuda-stand-in.json")
+    cases = document["cases"]
+    near, far = ([case for case in cases if (case["cpu_when_pixels_move"] is None) == is_near] for is_near in (True, False))
+
+    def row(label, chosen):
+        most = [max(case[key] for case in chosen) for key in ("loss", "gradients", "weights")]
+        moved = [case["cpu_when_pixels_move"] for case in chosen if case["cpu_when_pixels_move"] is not None]
+        return [label, len(chosen), *(f"{value:.1e}" for value in most), f"{min(moved):.2f} to {max(moved):.2f}" if moved else ""]
+    return ["## A step on the stand-in for CUDA beside the CPU's", "",
+            document["about"][0].upper() + document["about"][1:] + ". A stand-in is no GPU: it executes the kernels on the CPU.", "",
+            table(["networks", "cases", "loss, at most", "gradients, at most", "weights and statistics, at most",
+                   "the CPU's own gradients when pixels move"],
+                  [row("gradients nearer than 1e-4, or not compared with moved pixels", near),
+                   row("gradients further apart, compared with moved pixels", far)]), "",
+            source("2026-11-23-networks-cuda-stand-in.json", document, "By `tests/tests/cuda_networks.rs` with `KINDLING_RECORD`."), ""]
+
+
+LEDGER = "2026-11-23-step-ledger-eight-at-a-time.json"
+
+
+def ledger():
+    rows = []
+    for row in load(LEDGER)["rows"]:
+        peer = row.get("pytorch") or {}
+        rows.append([row["model"], row["precision"], row["launches"], row["own_launches"], f"{row['bytes'] / 1e9:.1f}", f"{1e3 * row['floor_seconds']:.2f}",
+                     row["synchronizations"], row["copies"], peer.get("operators", ""), f"{peer['bytes'] / 1e9:.1f}" if peer else ""])
+    return table(["network", "format", "launches", "of ours", "GB", "floor, ms", "synchronizations", "copies", "PyTorch: operators", "GB"], rows, 2)
+
+
+def section_ledger():
+    now, before = load(LEDGER), {(row["model"], row["precision"]): row for row in load("2026-11-23-step-ledger.json")["rows"]}
+    rows = [[row["model"], row["precision"], before[row["model"], row["precision"]]["launches"], row["launches"],
+             percent(1 - row["launches"] / before[row["model"], row["precision"]]["launches"], 0)]
+            for row in now["rows"] if (row["model"], row["precision"]) in before]
+    return ["## Launches of a training step", "",
+            "Kernel launches of a training step before and after the gradient's norm and the check of the new state took a launch for eight tensors. "
+            "[The ledger of a step](step-ledger.md) has the bytes and what they mean. No time was measured.", "",
+            table(["network", "format", "before", "after", "fewer"], rows, 2), "",
+            source(LEDGER, now, "Before: `benchmarks/2026-11-23-step-ledger.json`. By `scripts/step-ledger.py`."), ""]
+
+
+def section_robustness():
+    soak, fuzz = load("2026-11-22-soak-10000-steps.json"), load("2026-11-22-fuzzing.json")
+    live = soak["live_bytes_at_every_thousandth_step"]
+    rows = [[what, f"{count:,}", f"{fuzz['inputs_a_second'][what]:,}"] for what, count in fuzz["executed_inputs"].items()]
+    return ["## Long runs with failures", "", soak["what"][0].upper() + soak["what"][1:] + ".", "",
+            f"Over {soak['steps']:,} steps with {soak['recoveries']:,} recoveries the live bytes at every thousandth step were between "
+            f"{min(live):,} and {max(live):,}.", "", source("2026-11-22-soak-10000-steps.json", soak, soak["environment"]["note"][0].upper()
+                                                               + soak["environment"]["note"][1:] + "."), "",
+            "## Fuzzing our own parsers", "", "`" + fuzz["about"].replace(",", "`,", 1), "", table(["parser", "inputs", "inputs a second"], rows), "",
+            source("2026-11-22-fuzzing.json", fuzz), ""]
+
+
+def bench_rows(name, document):
+    """Rows of `kindling bench` that no section above shows."""
+    rows = []
+    for row in document["rows"]:
+        config, measured = row["configuration"], row.get("measured")
+        figures = ([quartiles(measured["images_per_second"]), megabytes(measured["memory"]["peak_in_use_bytes"] or process(row))]
+                   if measured else [str(row.get("failed") or "failed"), ""])
+        rows.append([f"`{config['model']}`", config["what"], config["precision"], f"{row['engine']}{' ' + row['variant'] if row['variant'] else ''}",
+                     config["image_size"], config["batch_size"], *figures])
+    return [f"## {name}", "", table(["network", "what", "format", "engine", "pixels", "batch", "images/s", "peak memory"], rows, 4), "",
+            source(name, document), ""]
+
+
+def section_files():
+    rows = []
+    for path in sorted(FOLDER.glob("*.json")):
+        document = json.loads(path.read_text())
+        environment = surroundings(document)
+        rows.append([f"`benchmarks/{path.name}`", path.name[:10], machine(environment) if environment.get("cpu") else "not recorded",
+                     environment.get("commit") or "not recorded"])
+    return ["## All files", "", "One JSON a measurement. `benchmarks/README.md` says what each one is and which script made it.", "",
+            table(["file", "date", "machine", "commit"], rows, 4), ""]
+
+
+def page():
+    lines = ["# Benchmarks", "",
+             "<!-- Written by scripts/benchmark-page.py from benchmarks/*.json: change the script, not this page. -->", "",
+             "Every figure here comes from a file in `benchmarks/`, which holds the measurement with its environment. Absolute times on shared machines are "
+             f"noise; compare what was measured side by side. {on_gpus()} "
+             "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
+    for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_loading, section_gans,
+                    section_stand_in, section_ledger, section_robustness):
+        lines += section()
+    for path in sorted(FOLDER.glob("*.json")):
+        document = json.loads(path.read_text())
+        if path.name not in shown and document.get("format") == "kindling-bench/1":
+            lines += bench_rows(path.name, document)
+    return "\n".join(lines + section_files()).rstrip() + "\n"
+
+
+def between(path, text):
+    """A document with other lines between its markers."""
+    old = path.read_text()
+    if old.count(BEGIN) != 1 or old.count(END) != 1:
+        sys.exit(f"benchmark-page: {path.relative_to(ROOT)} should have `{BEGIN}` and `{END}` once each")
+    before, rest = old.split(BEGIN)
+    return f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="writes nothing, and fails if a page is stale")
+    args = parser.parse_args()
+    readme_file, ledger_file = ROOT / "README.md", ROOT / "docs/step-ledger.md"
+    written = {PAGE: page(), readme_file: between(readme_file, readme()), ledger_file: between(ledger_file, ledger())}
+    stale = [path for path, text in written.items() if not path.exists() or path.read_text() != text]
+    names = ", ".join(str(path.relative_to(ROOT)) for path in stale)
+    if args.check and stale:
+        sys.exit(f"benchmark-page: {names} does not say what benchmarks/ does: run scripts/benchmark-page.py")
+    for path in () if args.check else stale:
+        path.write_text(written[path])
+    print(f"benchmark-page: {len(list(FOLDER.glob('*.json')))} files, {names + ' written' if stale else 'nothing to change'}")
+
+
+if __name__ == "__main__":
+    main()
