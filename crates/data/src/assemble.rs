@@ -175,7 +175,7 @@ fn carve(listed: &mut Listed, missing: &[Split], split_by: SplitBy, opening: &Op
     let open: Vec<usize> = (0..listed.entries.len())
         .filter(|&index| matches!(listed.entries[index].split, None | Some(Split::Train)))
         .collect();
-    if split_by == SplitBy::None && listed.task == Task::OneOf {
+    if split_by == SplitBy::None && listed.task == Task::MultiClass {
         let mut by_class: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for index in open {
             by_class.entry(listed.entries[index].labels[0]).or_default().push(index);

@@ -8,15 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Augment, Normalisation, Source, Split};
 
-/// What is asked about a sample.
+/// What is asked about a sample. Written `one-of` and `any-of`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
 pub enum Task {
     /// Which one of the classes it is.
     #[default]
-    OneOf,
+    #[serde(rename = "one-of")]
+    MultiClass,
     /// Which of the classes it has: several, one or none.
-    AnyOf,
+    #[serde(rename = "any-of")]
+    MultiLabel,
 }
 
 /// A data set, ready to be read.
@@ -68,7 +69,7 @@ impl Dataset {
 
     /// The accuracy of always giving the same answer, the most frequent one of a split, in `[0, 1]`; 0 for an empty split. Of
     /// samples with several labels an answer is the whole set.
-    pub fn chance(&self, split: Split) -> f64 {
+    pub fn majority_baseline(&self, split: Split) -> f64 {
         let source = self.source(split);
         let mut counts: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
         for index in 0..source.len() {

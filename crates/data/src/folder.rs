@@ -78,7 +78,7 @@ pub fn open_folder_with(dir: &Path, opening: &Opening) -> Result<Opened, DataErr
     }
     let (entries, problems) = list_all(files, opening, |_, error| error)?;
     let about = format!("Images in {}, one sub-folder a class", dir.display());
-    let listed = Listed { path: dir.to_owned(), about, classes, task: Task::OneOf, entries, problems };
+    let listed = Listed { path: dir.to_owned(), about, classes, task: Task::MultiClass, entries, problems };
     assemble(listed, opening)
 }
 

@@ -49,7 +49,7 @@ pub fn open_images(dir: &Path, opening: &Opening) -> Result<Dataset, DataError> 
         name: name.unwrap_or_else(|| dir.display().to_string()),
         about: format!("Images in {}, without classes.", dir.display()),
         classes: vec!["image".to_owned()],
-        task: Task::OneOf,
+        task: Task::MultiClass,
         channels,
         train,
         val,

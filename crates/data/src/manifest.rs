@@ -76,12 +76,12 @@ pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError
     let json_lines = !path.extension().is_some_and(|have| have.eq_ignore_ascii_case("csv"));
     let (rows, strangers) = parse_manifest(&text, json_lines).map_err(at)?;
 
-    let task = if rows.iter().any(|row| row.several) { Task::AnyOf } else { Task::OneOf };
+    let task = if rows.iter().any(|row| row.several) { Task::MultiLabel } else { Task::MultiClass };
     let classes = classes_of(&rows);
     if rows.is_empty() {
         return Err(at((1, "there are no samples".to_owned())));
     }
-    if classes.len() < 2 && task == Task::OneOf {
+    if classes.len() < 2 && task == Task::MultiClass {
         return Err(DataError::OneClass {
             dir: path.to_owned(),
             class: classes.into_iter().next().unwrap_or_default(),

@@ -19,7 +19,7 @@ pub trait Source: Send + Sync {
     /// several classes the first, of none 0. Panics if `index >= len()`.
     fn label(&self, index: usize) -> usize;
 
-    /// The classes of a sample where it may have several or none ([`Task::AnyOf`](crate::Task::AnyOf)), sorted and
+    /// The classes of a sample where it may have several or none ([`Task::MultiLabel`](crate::Task::MultiLabel)), sorted and
     /// without repetition. Panics if `index >= len()`.
     fn labels(&self, index: usize) -> Vec<usize> {
         vec![self.label(index)]

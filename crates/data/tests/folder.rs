@@ -34,7 +34,7 @@ fn a_folder_of_classes_is_split_70_15_15_class_by_class() {
     assert_eq!(dataset.classes, ["bright", "dark"]);
     assert_eq!(dataset.channels, 1);
     assert_eq!(Split::ALL.map(|split| dataset.class_counts(split)), [[28, 14], [6, 3], [6, 3]]);
-    assert!((dataset.chance(Split::Test) - 2.0 / 3.0).abs() < 1e-9);
+    assert!((dataset.majority_baseline(Split::Test) - 2.0 / 3.0).abs() < 1e-9);
 
     let all: Vec<String> = Split::ALL.iter().flat_map(|&split| names(&dataset, split)).collect();
     assert_eq!(all.iter().collect::<HashSet<_>>().len(), 60, "no image is in two splits");

@@ -285,7 +285,7 @@ impl Shared {
             }
             if self.policy.mixes() {
                 mix::mix(&self.policy, &draws, &mut images, targets, (channels, size));
-                if config.task == Task::OneOf {
+                if config.task == Task::MultiClass {
                     labels = targets.chunks_exact(config.classes).zip(labels).map(major).collect();
                 }
             }

@@ -61,7 +61,7 @@ impl LoaderConfig {
             shuffle: false,
             sampling: Sampling::Even,
             classes: 0,
-            task: Task::OneOf,
+            task: Task::MultiClass,
             prefetch_bytes: PREFETCH_BYTES,
             on_bad: OnBadSample::Fail,
             max_bad: MaxBad::default(),
@@ -87,7 +87,7 @@ impl LoaderConfig {
 
     /// Whether a label is not all there is to know of a sample.
     fn has_targets(&self) -> bool {
-        self.task == Task::AnyOf || self.augment.policy().mixes()
+        self.task == Task::MultiLabel || self.augment.policy().mixes()
     }
 }
 

@@ -94,8 +94,8 @@ impl Loader {
     /// The target of a sample: a row of [`HostBatch::targets`](crate::HostBatch::targets).
     pub(super) fn target(&self, sample: u64, row: &mut [f32]) {
         match self.config.task {
-            Task::OneOf => row[self.source.label(sample as usize)] = 1.0,
-            Task::AnyOf => self.source.labels(sample as usize).into_iter().for_each(|class| row[class] = 1.0),
+            Task::MultiClass => row[self.source.label(sample as usize)] = 1.0,
+            Task::MultiLabel => self.source.labels(sample as usize).into_iter().for_each(|class| row[class] = 1.0),
         }
     }
 }

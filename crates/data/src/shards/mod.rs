@@ -109,7 +109,7 @@ pub fn open(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
             entries.push(Entry { part, format, below: PathBuf::from(sample.key), labels, weight, split: *split });
         }
     }
-    let task = if several { Task::AnyOf } else { Task::OneOf };
+    let task = if several { Task::MultiLabel } else { Task::MultiClass };
     let about = format!("{} shards in {}", shards.len(), path.display());
     assemble(Listed { path: path.to_owned(), about, classes, task, entries, problems: vec![] }, opening)
 }

@@ -93,7 +93,7 @@ impl Sample {
         let mut about = Map::new();
         about.insert("name".into(), json!(source.name_of(index)));
         let label = match (dataset.task, names.as_slice()) {
-            (Task::OneOf, [name]) => json!(name),
+            (Task::MultiClass, [name]) => json!(name),
             (_, names) => json!(names),
         };
         about.insert("label".into(), label);
@@ -103,7 +103,7 @@ impl Sample {
         if source.weight(index) != 1.0 {
             about.insert("weight".into(), json!(source.weight(index)));
         }
-        let cls = (dataset.task == Task::OneOf).then(|| source.label(index).to_string());
+        let cls = (dataset.task == Task::MultiClass).then(|| source.label(index).to_string());
         let (image, extension, rounded) = match source.file(index).filter(|file| Pictures.claims(file)) {
             Some(file) => {
                 // A file that cannot be read should be found now.

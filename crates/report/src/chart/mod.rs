@@ -1,15 +1,41 @@
 //! Line charts as SVG, by hand: a page that is sent around should not bring a chart library.
 
+mod axis;
+mod points;
+
 use std::fmt::Write;
 
 use maud::{Markup, html};
 
-use super::axis::Axis;
-use super::strokes::{BOTTOM, Frame, LEFT, RIGHT, Series, TOP, coordinate, draw, mark, not_finite, sample};
-use super::{curves, words};
+use self::axis::Axis;
+use crate::words;
+
+pub(crate) use points::{Point, smooth, thin};
+
+/// How a series is drawn. Series differ by more than their colour: faint, solid, dotted, or single marks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Stroke {
+    /// A faint line behind the others.
+    Faint,
+    /// A line.
+    Line,
+    /// A dashed line with a dot at each point.
+    Dots,
+    /// Marks only.
+    Marks,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Series {
+    pub(crate) name: &'static str,
+    /// `first`, `second`: colours of the style sheet.
+    pub(crate) colour: &'static str,
+    pub(crate) stroke: Stroke,
+    pub(crate) points: Vec<Point>,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     Plain,
     Percent,
     /// Behind the number.
@@ -27,22 +53,22 @@ impl Unit {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Chart {
-    pub(super) title: &'static str,
+pub(crate) struct Chart {
+    pub(crate) title: &'static str,
     /// What is counted along the horizontal axis: `step` or `epoch`.
-    pub(super) along: &'static str,
-    pub(super) unit: Unit,
-    pub(super) series: Vec<Series>,
+    pub(crate) along: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) series: Vec<Series>,
     /// A dashed horizontal line with its name.
-    pub(super) level: Option<(f64, String)>,
+    pub(crate) level: Option<(f64, String)>,
     /// Vertical lines with their names.
-    pub(super) marks: Vec<(f64, String)>,
-    pub(super) small: bool,
+    pub(crate) marks: Vec<(f64, String)>,
+    pub(crate) small: bool,
 }
 
 impl Chart {
     /// The chart with its title, legend and notes.
-    pub(super) fn figure(&self) -> Markup {
+    pub(crate) fn figure(&self) -> Markup {
         let limit = self.limit();
         let frame = self.frame(limit);
         let summary = self.summary();
@@ -80,7 +106,7 @@ impl Chart {
 
     /// A height above which values are drawn at the upper edge, if a few outliers would flatten all the rest.
     fn limit(&self) -> Option<f64> {
-        curves::limit(self.values())
+        points::limit(self.values())
     }
 
     fn frame(&self, limit: Option<f64>) -> Frame {
@@ -200,10 +226,112 @@ impl Chart {
     }
 }
 
+/// Space around the plot for the labels.
+const LEFT: f64 = 58.0;
+const RIGHT: f64 = 24.0;
+const TOP: f64 = 16.0;
+const BOTTOM: f64 = 38.0;
+
+/// The plot with its axes, in the units of the view box.
+struct Frame {
+    width: f64,
+    height: f64,
+    x: Axis,
+    y: Axis,
+}
+
+impl Frame {
+    fn left(&self, x: f64) -> f64 {
+        LEFT + self.x.place(x) * (self.width - LEFT - RIGHT)
+    }
+
+    fn top(&self, y: f64) -> f64 {
+        self.height - BOTTOM - self.y.place(y) * (self.height - TOP - BOTTOM)
+    }
+}
+
+fn not_finite(series: &Series) -> impl Iterator<Item = &Point> {
+    series.points.iter().filter(|point| !point.1.is_finite())
+}
+
+/// One digit behind the point is finer than any screen.
+fn coordinate(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+fn draw(frame: &Frame, series: &Series) -> Markup {
+    let runs = series.points.split(|point| !point.1.is_finite()).filter(|run| !run.is_empty());
+    let mut path = String::new();
+    for run in runs {
+        for (index, &(x, y)) in run.iter().enumerate() {
+            let pen = if index == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{pen}{} {}", coordinate(frame.left(x)), coordinate(frame.top(y)));
+        }
+    }
+    let radius = if series.points.len() > 30 { "2.5" } else { "4" };
+    let places = || {
+        let finite = series.points.iter().filter(|point| point.1.is_finite());
+        finite.map(|&(x, y)| (frame.left(x), frame.top(y)))
+    };
+    html! {
+        g class={ (series.colour) } {
+            @match series.stroke {
+                Stroke::Faint => path.faint d=(path) {},
+                Stroke::Line => {
+                    path.line d=(path) {}
+                    // A line through one point cannot be seen.
+                    @if series.points.len() == 1 {
+                        @for (x, y) in places() { circle.dot cx=(coordinate(x)) cy=(coordinate(y)) r="4" {} }
+                    }
+                }
+                Stroke::Dots => {
+                    path.dashed d=(path) {}
+                    @for (x, y) in places() { circle.dot cx=(coordinate(x)) cy=(coordinate(y)) r=(radius) {} }
+                }
+                Stroke::Marks => @for (x, y) in places() { path.diamond d=(diamond(x, y)) {} },
+            }
+            @for point in not_finite(series).take(60) {
+                text.cross x=(coordinate(frame.left(point.0))) y=(TOP + 5.0) text-anchor="middle" { "×" }
+            }
+        }
+    }
+}
+
+fn diamond(x: f64, y: f64) -> String {
+    format!("M{} {}l6 6l-6 6l-6-6z", coordinate(x), coordinate(y - 6.0))
+}
+
+/// A vertical line whose name stands on the side that has room.
+fn mark(frame: &Frame, x: f64, name: &str) -> Markup {
+    let left = frame.left(x);
+    let (place, anchor) = if left > frame.width / 2.0 { (left - 5.0, "end") } else { (left + 5.0, "start") };
+    html! {
+        line.mark x1=(coordinate(left)) x2=(coordinate(left)) y1=(TOP) y2=(frame.height - BOTTOM) {}
+        text.tick x=(coordinate(place)) y=(TOP - 4.0) text-anchor=(anchor) { (name) }
+    }
+}
+
+/// A short piece of a series for the legend.
+fn sample(colour: &str, stroke: Stroke) -> Markup {
+    html! {
+        svg.sample viewBox="0 0 28 10" aria-hidden="true" {
+            g class=(colour) {
+                @match stroke {
+                    Stroke::Faint => path.faint d="M1 8L7 2L13 8L20 3L27 6" {},
+                    Stroke::Line => path.line d="M1 5H27" {},
+                    Stroke::Dots => {
+                        path.dashed d="M1 5H27" {}
+                        circle.dot cx="14" cy="5" r="4" {}
+                    }
+                    Stroke::Marks => path.diamond d=(diamond(14.0, 5.0)) {},
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::curves::Point;
-    use super::super::strokes::Stroke;
     use super::*;
 
     fn chart(points: Vec<Point>) -> Chart {

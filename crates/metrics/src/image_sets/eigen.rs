@@ -7,7 +7,7 @@
 
 use rayon::prelude::*;
 
-use crate::features::dot;
+use super::features::dot;
 
 /// The eigenvalues of a symmetric matrix, `[size, size]`, ascending.
 pub(crate) fn eigenvalues(matrix: Vec<f64>, size: usize) -> Vec<f64> {

@@ -1,9 +1,10 @@
 //! Which classes are taken for which.
 
+use kindling_metrics::{MultiLabel, Score};
 use maud::{Markup, html};
 
-use super::{Report, words};
-use crate::{MultiLabel, Score};
+use super::Report;
+use crate::words;
 
 /// Up to this many classes the matrix is a table with numbers, beyond it a heat map.
 const TABLE_UP_TO: usize = 20;

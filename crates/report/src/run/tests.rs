@@ -1,7 +1,9 @@
 //! What the page as a whole promises.
 
+use kindling_metrics::Score;
+use kindling_runs::{DeviceFacts, Metrics, RunDir};
+
 use super::*;
-use crate::{DeviceFacts, RunDir};
 
 fn step(step: u64, epoch: u64, loss: f64) -> Event {
     Event::Step {
@@ -40,7 +42,7 @@ impl Run {
             confusion[class][(class + 1) % classes] += 1;
         }
         let score = Score::from_confusion(0.4, confusion);
-        let metrics = Metrics { chance: score.chance(), test: Some(score), ..Metrics::default() };
+        let metrics = Metrics { majority_baseline: score.majority_baseline(), test: Some(score), ..Metrics::default() };
         let picture = |prediction| SamplePicture {
             png: vec![0x89, b'P', b'N', b'G'],
             name: format!("scan-{prediction}"),
@@ -63,7 +65,7 @@ impl Run {
             metrics: &self.metrics,
             environment: &self.environment,
             pictures: &self.pictures,
-            chance: self.metrics.chance,
+            majority_baseline: self.metrics.majority_baseline,
         }
     }
 
@@ -89,7 +91,7 @@ fn the_page_says_its_verdict_against_chance() {
 fn a_model_that_answers_one_class_is_called_no_better_than_chance() {
     let mut run = Run::new(2, short());
     let score = Score::from_confusion(0.7, vec![vec![6, 0], vec![4, 0]]);
-    run.metrics.chance = score.chance();
+    run.metrics.majority_baseline = score.majority_baseline();
     run.metrics.test = Some(score);
     assert!(run.html().contains("no better than chance (60.0 %)"));
 }
@@ -188,7 +190,7 @@ fn the_files_of_a_run_can_be_written_and_read_back() {
     let run = Run::new(3, short());
     dir.write_metrics(&run.metrics).unwrap();
     dir.write_environment(&run.environment).unwrap();
-    dir.write_report(&run.report()).unwrap();
+    dir.write_report(&run.report().html()).unwrap();
     assert_eq!(dir.read_metrics().unwrap(), run.metrics);
     assert_eq!(dir.read_environment().unwrap(), run.environment);
     assert!(std::fs::read_to_string(dir.report()).unwrap().starts_with("<!DOCTYPE html>"));

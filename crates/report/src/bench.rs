@@ -1,10 +1,9 @@
 //! Rows as a page: bars of speed, and speed against memory. One file that asks nothing of the network.
 
+use kindling_runs::bench::{Comparison, MemoryUsed, Row, comparison_table, machine};
 use maud::{Markup, html};
 
-use super::tables::machine;
-use super::{Comparison, Row, comparison_table};
-use crate::html::{DRAWINGS_ONLY, frame};
+use crate::frame::{DRAWINGS_ONLY, frame};
 
 const STYLE: &str = include_str!("bench.css");
 /// Colours of the style sheet, and marks that tell series apart without them.
@@ -27,7 +26,7 @@ enum Mark {
 }
 
 /// A page about rows, with a comparison if there is one.
-pub fn page(title: &str, rows: &[Row], comparison: Option<&Comparison>) -> String {
+pub fn bench_page(title: &str, rows: &[Row], comparison: Option<&Comparison>) -> String {
     let groups = groups(rows);
     let series = series(rows);
     let body = html! {
@@ -146,7 +145,7 @@ fn scatter(rows: &[Row], groups: &[String], series: &[String]) -> Markup {
     const BOX: (f64, f64) = (840.0, 420.0);
     const INSIDE: (f64, f64, f64, f64) = (64.0, 20.0, 40.0, 50.0); // left, top, right, bottom
     // The first figure that every engine counts: live tensors of one beside the whole process of another say nothing.
-    type Figure = fn(&super::MemoryUsed) -> Option<u64>;
+    type Figure = fn(&MemoryUsed) -> Option<u64>;
     let figures: [(&str, Figure); 3] = [
         ("peak memory reserved, MiB", |memory| memory.peak_reserved_bytes),
         ("peak memory in use, MiB", |memory| memory.peak_in_use_bytes),
@@ -228,10 +227,73 @@ fn failures(rows: &[Row]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::super::configuration::tests::example;
-    use super::super::rows::tests::{failed, row};
-    use super::super::{Configuration, Rows};
+    use kindling_metrics::Quartiles;
+    use kindling_runs::bench::{
+        Conditions, Configuration, Failure, FailureKind, Measured, Outcome, Protocol, Rows, What, Window,
+    };
+
     use super::*;
+
+    fn example() -> Configuration {
+        Configuration {
+            what: What::Train,
+            model: "mobilenet_v2".into(),
+            image_size: 512,
+            channels: 3,
+            classes: 10,
+            batch_size: 4,
+            micro_batch: None,
+            norm_group: 8,
+            precision: "f32".into(),
+            recompute: "none".into(),
+            optimizer: "adamw".into(),
+            memory_budget: None,
+            seed: 0,
+            device: "cpu".into(),
+            threads: 2,
+        }
+    }
+
+    /// A row with windows of these speeds.
+    fn row(engine: &str, configuration: Configuration, speeds: &[f64]) -> Row {
+        let windows: Vec<Window> = speeds.iter().map(|&speed| Window { images: 12, seconds: 12.0 / speed }).collect();
+        let memory = MemoryUsed { peak_in_use_bytes: Some(400 << 20), ..MemoryUsed::default() };
+        let outcome = Outcome::Measured(Measured {
+            images_per_second: Quartiles::of(speeds.iter().copied()).unwrap(),
+            step_seconds: Quartiles::of(speeds.iter().map(|speed| 4.0 / speed)).unwrap(),
+            first_step_seconds: 2.0,
+            steps: 3 * windows.len() as u64,
+            windows,
+            micro_batch: 4,
+            recoveries: 0,
+            skipped_updates: 0,
+            loss: Some(1.1),
+            memory,
+            energy: None,
+        });
+        of_outcome(engine, configuration, outcome)
+    }
+
+    /// The row without figures.
+    fn failed(engine: &str, configuration: Configuration) -> Row {
+        let failure = Failure { kind: FailureKind::OutOfMemory, reason: "8 GiB, and | it needs 9".into() };
+        of_outcome(engine, configuration, Outcome::Failed(failure))
+    }
+
+    fn of_outcome(engine: &str, configuration: Configuration, outcome: Outcome) -> Row {
+        Row {
+            engine: engine.into(),
+            variant: None,
+            configuration_hash: configuration.hash(),
+            configuration,
+            protocol: Protocol { warmup: 1, windows: 3, window_seconds: 1.0 },
+            outcome,
+            software: [("kindling".to_string(), "0.1.0".to_string())].into(),
+            environment: kindling_runs::Environment::default(),
+            conditions: Conditions::default(),
+            notes: Vec::new(),
+        }
+    }
 
     #[test]
     fn the_page_shows_every_row_and_asks_nothing_of_the_network() {
@@ -239,7 +301,7 @@ mod tests {
         let a = vec![row("kindling", example(), &[10.0, 11.0, 12.0]), row("kindling", tricky, &[1.0])];
         let b = vec![row("pytorch", example(), &[8.0, 8.5, 9.0]), failed("pytorch", example())];
         let comparison = Comparison::of(&Rows::new(a.clone()), &Rows::new(b.clone()), true).unwrap();
-        let html = page("two engines", &[a, b].concat(), Some(&comparison));
+        let html = bench_page("two engines", &[a, b].concat(), Some(&comparison));
         assert_eq!(html.matches("class=\"bar\"").count(), 3);
         assert!(html.contains("Without figures") && html.contains("slower"), "{html}");
         assert!(!html.contains("<script") && !html.contains("http://") && !html.contains("src="), "{html}");
@@ -250,19 +312,19 @@ mod tests {
     fn memory_is_drawn_as_what_every_engine_counts() {
         let with = |in_use: Option<u64>| {
             let mut row = row("kindling", example(), &[10.0]);
-            let super::super::Outcome::Measured(measured) = &mut row.outcome else { unreachable!() };
+            let Outcome::Measured(measured) = &mut row.outcome else { unreachable!() };
             measured.memory.peak_in_use_bytes = in_use;
             measured.memory.peak_process_bytes = Some(900 << 20);
             row
         };
-        assert!(page("both", &[with(Some(5 << 20)), with(Some(6 << 20))], None).contains("peak memory in use"));
-        assert!(page("one", &[with(Some(5 << 20)), with(None)], None).contains("whole process"));
+        assert!(bench_page("both", &[with(Some(5 << 20)), with(Some(6 << 20))], None).contains("peak memory in use"));
+        assert!(bench_page("one", &[with(Some(5 << 20)), with(None)], None).contains("whole process"));
     }
 
     #[test]
     fn a_page_of_failures_alone_or_of_nothing_can_be_drawn() {
         for rows in [vec![failed("kindling", example())], vec![]] {
-            let html = page("nothing", &rows, None);
+            let html = bench_page("nothing", &rows, None);
             assert!(html.contains("No row has both") && !html.contains("NaN"), "{html}");
         }
     }

@@ -2,9 +2,9 @@
 //! Time-Scale Update Rule Converge to a Local Nash Equilibrium", Heusel et al. 2017, formula 6; there the features are
 //! Inception's and the number is called FID. With other features it is another number).
 
-use crate::eigen::eigenvalues;
-use crate::error::MetricError;
-use crate::features::Features;
+use super::eigen::eigenvalues;
+use super::error::MetricError;
+use super::features::Features;
 
 /// `|m1 - m2|^2 + tr(C1 + C2 - 2 (C1 C2)^(1/2))`, covariances with `n - 1`.
 ///

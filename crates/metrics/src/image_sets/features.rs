@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::error::MetricError;
+use super::error::MetricError;
 
 /// Features of some images, `[count, width]`, finite.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,19 +1,17 @@
-//! Which charts the page has, and what stands on them.
+//! The charts of a run: its events as curves, and what stands beside them.
 
+use kindling_runs::Event;
 use maud::{Markup, html};
 
 use super::Report;
-use super::chart::{Chart, Unit};
-use super::curves::{Evaluation, Steps, evaluations, smooth, thin};
-use super::strokes::{Series, Stroke};
-use super::words;
-use crate::Event;
+use crate::chart::{Chart, Point, Series, Stroke, Unit, smooth, thin};
+use crate::words;
 
 /// Below this many steps a smoothed line would say nothing that the plain one does not.
 const SMOOTH_FROM: usize = 30;
 
 /// The two large charts: loss and accuracy.
-pub(super) fn curves(report: &Report<'_>, steps: &Steps) -> Markup {
+pub(super) fn learning(report: &Report<'_>, steps: &Steps) -> Markup {
     let validation = evaluations(report.events, "validation");
     let loss = loss(report, steps, &validation);
     let accuracy = accuracy(report, &validation);
@@ -81,7 +79,7 @@ fn accuracy(report: &Report<'_>, validation: &[Evaluation]) -> Chart {
         along,
         unit: Unit::Percent,
         series,
-        level: Some((report.chance, "chance".into())),
+        level: Some((report.majority_baseline, "chance".into())),
         marks: best.map(|epoch| (epoch as f64, "best".to_owned())).into_iter().collect(),
         small: false,
     }
@@ -152,5 +150,125 @@ pub(super) fn cost(steps: &Steps) -> Markup {
                 div.charts.small { @for chart in &charts { (chart.figure()) } }
             }
         }
+    }
+}
+
+/// What was noted of each step, by step.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    pub(super) loss: Vec<Point>,
+    pub(super) rate: Vec<Point>,
+    pub(super) speed: Vec<Point>,
+    pub(super) memory: Vec<Point>,
+    pub(super) gradient: Vec<Point>,
+    /// Steps at which the micro-batch changed: step, before, after.
+    pub(super) micro_batches: Vec<(u64, usize, usize)>,
+    /// Mean training loss of each epoch.
+    pub(super) epochs: Vec<(u64, f64)>,
+}
+
+impl Steps {
+    pub(super) fn of(events: &[Event]) -> Self {
+        // A log that was not rewound holds some steps twice; what was done later counts.
+        let mut rows: Vec<&Event> = Vec::new();
+        for event in events.iter().filter(|event| matches!(event, Event::Step { .. })) {
+            while rows.last().is_some_and(|last| last.step() >= event.step()) {
+                rows.pop();
+            }
+            rows.push(event);
+        }
+        let mut steps = Self::default();
+        let mut micro_batch_before = None;
+        let mut sums: Vec<(u64, f64, f64)> = Vec::new();
+        for row in rows {
+            let Event::Step {
+                step,
+                epoch,
+                loss,
+                lr,
+                images_per_second,
+                micro_batch,
+                peak_memory_bytes,
+                gradient_norm,
+                ..
+            } = row
+            else {
+                continue;
+            };
+            let x = *step as f64;
+            steps.loss.push((x, *loss));
+            steps.rate.push((x, *lr));
+            steps.speed.push((x, *images_per_second));
+            steps.memory.push((x, *peak_memory_bytes as f64));
+            steps.gradient.push((x, *gradient_norm));
+            match micro_batch_before.replace(*micro_batch) {
+                Some(before) if before != *micro_batch => {
+                    steps.micro_batches.push((*step, before, *micro_batch));
+                }
+                _ => {}
+            }
+            match sums.last_mut() {
+                Some((last, sum, count)) if last == epoch => {
+                    *sum += loss;
+                    *count += 1.0;
+                }
+                _ => sums.push((*epoch, *loss, 1.0)),
+            }
+        }
+        steps.epochs = sums.into_iter().map(|(epoch, sum, count)| (epoch, sum / count)).collect();
+        steps
+    }
+}
+
+/// One evaluation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Evaluation {
+    pub(super) step: u64,
+    pub(super) epoch: u64,
+    pub(super) loss: f64,
+    pub(super) accuracy: f64,
+}
+
+/// The evaluations of one split, by step; of two at the same step the later one.
+pub(super) fn evaluations(events: &[Event], split: &str) -> Vec<Evaluation> {
+    let mut found: Vec<Evaluation> = Vec::new();
+    for event in events {
+        let Event::Evaluated { step, epoch, split: of, loss, accuracy, .. } = event else { continue };
+        if of == split {
+            while found.last().is_some_and(|last| last.step >= *step) {
+                found.pop();
+            }
+            found.push(Evaluation { step: *step, epoch: *epoch, loss: *loss, accuracy: *accuracy });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(step: u64, loss: f64, micro_batch: usize) -> Event {
+        Event::Step {
+            step,
+            epoch: 1,
+            loss,
+            lr: 0.1,
+            images_per_second: 1.0,
+            micro_batch,
+            peak_memory_bytes: 0,
+            gradient_norm: 1.0,
+            waiting_seconds: 0.0,
+            seconds: 1.0,
+        }
+    }
+
+    #[test]
+    fn a_step_that_was_done_again_counts_once() {
+        let events = [step(1, 1.0, 4), step(2, 2.0, 4), step(3, 3.0, 4), step(2, 5.0, 2)];
+        let steps = Steps::of(&events);
+        assert_eq!(steps.loss, [(1.0, 1.0), (2.0, 5.0)]);
+        assert_eq!(steps.micro_batches, [(2, 4, 2)]);
+        assert_eq!(steps.epochs, [(1, 3.0)]);
     }
 }

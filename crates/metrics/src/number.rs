@@ -1,14 +1,18 @@
 //! Floating-point numbers in JSON, which has no word for those that are not finite.
 //!
 //! A loss that became NaN is the most interesting one of a run, so it is written as the text `"NaN"`, `"inf"` or
-//! `"-inf"` instead of being lost as `null`. For `#[serde(with = "crate::number")]`.
+//! `"-inf"` instead of being lost as `null`. For `#[serde(with = "kindling_metrics::number")]`.
 
 use std::fmt;
 
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serializer};
 
-pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes a number, or the word for one that is not finite.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     if value.is_finite() {
         serializer.serialize_f64(*value)
     } else if value.is_nan() {
@@ -20,7 +24,11 @@ pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::
     }
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+/// Reads a number, or the word for one that is not finite.
+///
+/// # Errors
+/// Those of the deserializer, for anything else.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     deserializer.deserialize_any(Number)
 }
 

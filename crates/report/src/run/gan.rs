@@ -2,14 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use kindling_runs::{Environment, Event, GanMetrics};
 use maud::{Markup, html};
 
-use super::chart::{Chart, Unit};
-use super::curves::{Point, smooth, thin};
-use super::strokes::{Series, Stroke};
-use super::words;
-use super::{happened, page};
-use crate::{Environment, Event, GanMetrics};
+use super::{happened, of_run};
+use crate::chart::{Chart, Point, Series, Stroke, Unit, smooth, thin};
+use crate::words;
 
 /// Samples of the generator at one moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,9 +102,9 @@ impl GanReport<'_> {
             (self.tiles())
             (self.samples())
             (charts(&curves))
-            (happened::section(self.events, Vec::new()))
+            (happened(self.events, Vec::new()))
         };
-        page::of_run(self.title, &self.header(), &content, self.environment, self.config_toml).into_string()
+        of_run(self.title, &self.header(), &content, self.environment, self.config_toml).into_string()
     }
 
     fn header(&self) -> Markup {
@@ -238,7 +236,7 @@ mod tests {
     use super::*;
 
     fn page(events: &[Event], metrics: &GanMetrics, grids: &[Grid]) -> String {
-        let environment = Environment::collect("0.0", crate::DeviceFacts::default());
+        let environment = Environment::collect("0.0", kindling_runs::DeviceFacts::default());
         let report = GanReport {
             title: "a <run>",
             config_toml: "seed = 1",

@@ -1,8 +1,8 @@
 //! The squared maximum mean discrepancy with a cubic kernel ("Demystifying MMD GANs", Binkowski et al. 2018; there the
 //! features are Inception's and the number is called KID).
 
-use crate::error::MetricError;
-use crate::features::Features;
+use super::error::MetricError;
+use super::features::Features;
 
 /// The unbiased estimate with the kernel `(x . y / width + 1)^3`, over all images at once. Around 0 for sets of the same
 /// distribution, and then as likely below as above.

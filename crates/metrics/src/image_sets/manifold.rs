@@ -1,15 +1,15 @@
 //! Precision and recall of what was made ("Improved Precision and Recall Metric for Assessing Generative Models",
 //! Kynkaanniemi et al. 2019).
 
-use crate::error::MetricError;
-use crate::features::Features;
+use super::error::MetricError;
+use super::features::Features;
 
 /// How much of what was made could be real, and how much of what is real could have been made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrecisionRecall {
-    /// Share of made images that lie within reach of a real one.
+    /// Share of fake images that lie within reach of a real one.
     pub precision: f64,
-    /// Share of real images that lie within reach of a made one.
+    /// Share of real images that lie within reach of a fake one.
     pub recall: f64,
 }
 
@@ -17,9 +17,9 @@ pub struct PrecisionRecall {
 ///
 /// # Errors
 /// [`MetricError::TooFew`] for less than `neighbours` + 1 images, [`MetricError::Widths`].
-pub fn precision_recall(real: &Features, made: &Features, neighbours: usize) -> Result<PrecisionRecall, MetricError> {
-    real.comparable(made, neighbours + 1)?;
-    Ok(PrecisionRecall { precision: within(made, real, neighbours), recall: within(real, made, neighbours) })
+pub fn precision_recall(real: &Features, fake: &Features, neighbours: usize) -> Result<PrecisionRecall, MetricError> {
+    real.comparable(fake, neighbours + 1)?;
+    Ok(PrecisionRecall { precision: within(fake, real, neighbours), recall: within(real, fake, neighbours) })
 }
 
 /// The share of `these` that lie within reach of any of `those`.

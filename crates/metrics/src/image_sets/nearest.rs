@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use crate::error::MetricError;
-use crate::features::{Features, squared_distance};
+use super::error::MetricError;
+use super::features::{Features, squared_distance};
 
 /// A nearest image.
 #[derive(Clone, Copy, Debug, PartialEq)]

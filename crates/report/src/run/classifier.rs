@@ -1,18 +1,73 @@
-//! The page as a whole: what stands where.
+//! The page about a classifier.
 
-use maud::{Markup, PreEscaped, html};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kindling_metrics::Score;
+use kindling_runs::{Environment, Event, Metrics};
+use maud::{Markup, html};
 
 use super::curves::Steps;
-use super::{Report, confusion, figures, happened, pictures, words};
-use crate::html::frame;
-use crate::{Environment, Event, Score};
+use super::{confusion, curves, happened, of_run};
+use crate::words;
 
-const STYLE: &str = include_str!("report.css");
-const SCRIPT: &str = include_str!("report.js");
-/// The browser itself holds the page to its promise of asking nothing of the network.
-const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+/// One image of the test split with the model's answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SamplePicture {
+    /// The image as PNG. About 192 pixels wide is enough; it is embedded as it is.
+    pub png: Vec<u8>,
+    /// Its name in the data set.
+    pub name: String,
+    /// Indices of the true classes, ascending: one, or any number where samples have several labels.
+    pub truth: Vec<usize>,
+    /// Indices of the answered classes.
+    pub prediction: Vec<usize>,
+    /// The model's probability for its answer, 0 to 1; of several labels for the one it is least sure of.
+    pub probability: f64,
+}
 
-pub(super) fn page(report: &Report<'_>) -> Markup {
+/// Everything the page shows.
+#[derive(Debug, Clone)]
+pub struct Report<'a> {
+    /// Title of the page, e.g. the name of the run's folder.
+    pub title: &'a str,
+    /// The model's name in the zoo.
+    pub model: &'a str,
+    /// The data set's name or path.
+    pub data: &'a str,
+    /// Names of the classes, in the order of their indices.
+    pub classes: &'a [String],
+    /// The resolved configuration.
+    pub config_toml: &'a str,
+    /// The events, in order.
+    pub events: &'a [Event],
+    /// The results.
+    pub metrics: &'a Metrics,
+    /// What it ran on.
+    pub environment: &'a Environment,
+    /// Images of the test split, shown in this order.
+    pub pictures: &'a [SamplePicture],
+    /// Accuracy of always answering the largest class of the test split, 0 to 1.
+    pub majority_baseline: f64,
+}
+
+impl Report<'_> {
+    /// The page: one file that asks nothing of the network.
+    pub fn html(&self) -> String {
+        page(self).into_string()
+    }
+
+    /// The score the page is about, with the split's name: the test's, or before there is one the validation's.
+    pub(super) fn score(&self) -> Option<(&'static str, &Score)> {
+        let test = self.metrics.test.as_ref().map(|score| ("test", score));
+        test.or_else(|| self.metrics.validation.as_ref().map(|score| ("validation", score)))
+    }
+
+    pub(super) fn class(&self, index: usize) -> String {
+        self.classes.get(index).cloned().unwrap_or_else(|| format!("class {index}"))
+    }
+}
+
+fn page(report: &Report<'_>) -> Markup {
     let steps = Steps::of(report.events);
     let resized = |(step, before, after): &(u64, usize, usize)| {
         (*step, format!("micro-batch {before} → {after}, same global batch"))
@@ -20,51 +75,25 @@ pub(super) fn page(report: &Report<'_>) -> Markup {
     let resized = steps.micro_batches.iter().map(resized).collect();
     let content = html! {
         (tiles(report))
-        (figures::curves(report, &steps))
+        (curves::learning(report, &steps))
         (confusion::section(report))
-        (pictures::section(report))
-        (figures::cost(&steps))
-        (happened::section(report.events, resized))
+        (pictures(report))
+        (curves::cost(&steps))
+        (happened(report.events, resized))
     };
     of_run(report.title, &header(report), &content, report.environment, report.config_toml)
 }
 
-/// The page of a run: header, what is particular, then where it ran and with what.
-pub(super) fn of_run(
-    title: &str,
-    header: &Markup,
-    content: &Markup,
-    ran_on: &Environment,
-    config_toml: &str,
-) -> Markup {
-    let body = html! {
-        (header)
-        main {
-            (content)
-            (environment(ran_on))
-            section {
-                h2 { "Configuration" }
-                details {
-                    summary { "config.toml, as it was resolved" }
-                    pre { code { (config_toml) } }
-                }
-            }
-        }
-        footer { "Made by Kindling " (ran_on.kindling) ". This page is one file and loads nothing." }
-        script { (PreEscaped(SCRIPT)) }
-    };
-    frame(&format!("{title} – Kindling"), STYLE, POLICY, &body)
+/// What a score must beat: that of the test split was handed in, another split has its own.
+fn baseline(report: &Report<'_>, split: &str, score: &Score) -> f64 {
+    let given = report.majority_baseline;
+    if split == "test" && given.is_finite() && given > 0.0 { given } else { score.majority_baseline() }
 }
 
-/// What a score must beat: the test split's chance was handed in, another split has its own.
-fn chance(report: &Report<'_>, split: &str, score: &Score) -> f64 {
-    if split == "test" && report.chance.is_finite() && report.chance > 0.0 { report.chance } else { score.chance() }
-}
-
-/// Whether an accuracy lies more than two standard errors above chance.
-fn beats_chance(score: &Score, chance: f64) -> bool {
-    let error = (chance * (1.0 - chance) / score.samples.max(1) as f64).sqrt();
-    score.accuracy > chance + 2.0 * error
+/// Whether an accuracy lies more than two standard errors above the baseline.
+fn beats(score: &Score, baseline: f64) -> bool {
+    let error = (baseline * (1.0 - baseline) / score.samples.max(1) as f64).sqrt();
+    score.accuracy > baseline + 2.0 * error
 }
 
 fn header(report: &Report<'_>) -> Markup {
@@ -72,7 +101,7 @@ fn header(report: &Report<'_>) -> Markup {
         header {
             p.brand { "Kindling" span { (report.title) } }
             @match report.score() {
-                Some((split, score)) => (verdict(split, score, chance(report, split, score))),
+                Some((split, score)) => (verdict(split, score, baseline(report, split, score))),
                 None => h1 { "Not evaluated yet" },
             }
             p.about { (about(report)) }
@@ -81,20 +110,20 @@ fn header(report: &Report<'_>) -> Markup {
     }
 }
 
-fn verdict(split: &str, score: &Score, chance: f64) -> Markup {
+fn verdict(split: &str, score: &Score, baseline: f64) -> Markup {
     let right = (score.accuracy * score.samples as f64).round() as u64;
     let width = |share: f64| format!("{:.2}%", 100.0 * share.clamp(0.0, 1.0));
-    let above = beats_chance(score, chance);
+    let above = beats(score, baseline);
     html! {
         h1 {
             (words::percent(score.accuracy)) " accuracy on the " (split) " split, "
-            @if above { "against " (words::percent(chance)) " by chance" }
-            @else if score.accuracy > chance { "not clearly better than chance (" (words::percent(chance)) ")" }
-            @else { "no better than chance (" (words::percent(chance)) ")" }
+            @if above { "against " (words::percent(baseline)) " by chance" }
+            @else if score.accuracy > baseline { "not clearly better than chance (" (words::percent(baseline)) ")" }
+            @else { "no better than chance (" (words::percent(baseline)) ")" }
         }
-        div.gauge role="img" aria-label={ "Accuracy " (words::percent(score.accuracy)) ", chance " (words::percent(chance)) } {
+        div.gauge role="img" aria-label={ "Accuracy " (words::percent(score.accuracy)) ", chance " (words::percent(baseline)) } {
             div.fill style={ "width:" (width(score.accuracy)) } {}
-            div.chance style={ "left:" (width(chance)) } { span.turned[chance > 0.8] { "chance" } }
+            div.chance style={ "left:" (width(baseline)) } { span.turned[baseline > 0.8] { "chance" } }
         }
         p.note {
             (right) " of " (words::plural(score.samples as u64, "image", "images"))
@@ -199,38 +228,50 @@ fn device_memory(report: &Report<'_>) -> String {
     }
 }
 
-fn environment(environment: &Environment) -> Markup {
-    let facts = &environment.device;
-    let memory = |bytes: Option<u64>| bytes.map(words::bytes);
-    let version = match &environment.commit {
-        Some(commit) => format!("{} ({commit})", environment.kindling),
-        None => environment.kindling.clone(),
-    };
-    let rows = [
-        ("Kindling", Some(version)),
-        ("Burn", Some(environment.burn.clone())),
-        ("Compiler", environment.rustc.clone()),
-        ("Device", Some(facts.device.clone())),
-        ("Device memory", memory(facts.device_memory_bytes)),
-        ("Driver", facts.driver.clone()),
-        ("CUDA", facts.cuda.clone()),
-        ("Processor", environment.cpu.clone()),
-        ("Threads", environment.threads.map(|threads| threads.to_string())),
-        ("Main memory", memory(environment.memory_bytes)),
-        ("System", Some(format!("{}, {}", environment.os, environment.architecture))),
-        ("Collected", Some(environment.time.clone())),
-        ("Command", Some(environment.command.join(" "))),
-    ];
+/// A grid of test images with the model's answers.
+fn pictures(report: &Report<'_>) -> Markup {
+    let wrong = report.pictures.iter().filter(|picture| picture.truth != picture.prediction).count();
     html! {
-        section {
-            h2 { "Environment" }
-            dl.facts {
-                @for (name, value) in rows {
-                    @if let Some(value) = value.filter(|value| !value.is_empty()) {
-                        div { dt { (name) } dd { (value) } }
+        @if !report.pictures.is_empty() {
+            section {
+                h2 { "Images of the test split" }
+                p.note {
+                    (words::plural(report.pictures.len() as u64, "image", "images"))
+                    ", each with the model's answer and its probability; "
+                    @match wrong {
+                        0 => "all answers right.",
+                        _ => { (wrong) " wrong, with a dashed frame and the truth below." }
                     }
                 }
+                div.pictures { @for picture in report.pictures { (figure(report, picture)) } }
             }
         }
+    }
+}
+
+fn figure(report: &Report<'_>, picture: &SamplePicture) -> Markup {
+    let right = picture.truth == picture.prediction;
+    let (answer, truth) = (names(report, &picture.prediction), names(report, &picture.truth));
+    html! {
+        figure.picture.wrong[!right] {
+            img src={ "data:image/png;base64," (STANDARD.encode(&picture.png)) } loading="lazy"
+                alt={ (picture.name) ": answered " (answer) ", truth " (truth) };
+            figcaption {
+                span.answer {
+                    span.sign aria-hidden="true" { @if right { "✓" } @else { "✗" } }
+                    b { (answer) }
+                    span.probability { (format!("{:.0}\u{a0}%", picture.probability * 100.0)) }
+                }
+                @if !right { span.truth { "truth: " b { (truth) } } }
+                span.name title=(picture.name) { (picture.name) }
+            }
+        }
+    }
+}
+
+fn names(report: &Report<'_>, classes: &[usize]) -> String {
+    match classes {
+        [] => "none".to_string(),
+        some => some.iter().map(|class| report.class(*class)).collect::<Vec<_>>().join(" + "),
     }
 }

@@ -1,17 +1,17 @@
 //! Numbers as people write them. Units are held to their number by a no-break space.
 
 /// `0.938` as `93.8 %`.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     if share.is_finite() { format!("{:.1}\u{a0}%", share * 100.0) } else { "–".into() }
 }
 
 /// The same for a value that may be missing.
-pub(super) fn percent_or_dash(share: Option<f64>) -> String {
+pub(crate) fn percent_or_dash(share: Option<f64>) -> String {
     share.map_or_else(|| "–".into(), percent)
 }
 
 /// Four significant digits, e.g. `0.3121`, `12.35`, `2.5e-4`.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
     }
@@ -36,7 +36,7 @@ fn without_trailing_zeros(text: &str) -> &str {
 }
 
 /// `1518899` as `1.52 M`.
-pub(super) fn count(value: u64) -> String {
+pub(crate) fn count(value: u64) -> String {
     let size = value as f64;
     match value {
         0..10_000 => value.to_string(),
@@ -47,7 +47,7 @@ pub(super) fn count(value: u64) -> String {
 }
 
 /// `3221225472` as `3.0 GiB`.
-pub(super) fn bytes(value: u64) -> String {
+pub(crate) fn bytes(value: u64) -> String {
     let (scale, unit) = bytes_unit(value);
     let scaled = value as f64 / scale;
     let digits = if unit == "GiB" && scaled < 100.0 { 1 } else { 0 };
@@ -55,7 +55,7 @@ pub(super) fn bytes(value: u64) -> String {
 }
 
 /// The unit in which numbers up to `largest` read well, with its size in bytes.
-pub(super) fn bytes_unit(largest: u64) -> (f64, &'static str) {
+pub(crate) fn bytes_unit(largest: u64) -> (f64, &'static str) {
     match largest {
         0..1_048_576 => (1024.0, "KiB"),
         1_048_576..1_073_741_824 => (1_048_576.0, "MiB"),
@@ -64,7 +64,7 @@ pub(super) fn bytes_unit(largest: u64) -> (f64, &'static str) {
 }
 
 /// `252.4` as `4 min 12 s`.
-pub(super) fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "–".into();
     }
@@ -81,12 +81,12 @@ pub(super) fn duration(seconds: f64) -> String {
 }
 
 /// `1 image`, `2 images`.
-pub(super) fn plural(count: u64, one: &str, many: &str) -> String {
+pub(crate) fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{count}\u{a0}{}", if count == 1 { one } else { many })
 }
 
 /// A time stamp of RFC 3339 as `2026-07-01 14:05`.
-pub(super) fn moment(time: &str) -> String {
+pub(crate) fn moment(time: &str) -> String {
     time.get(..16).unwrap_or(time).replacen('T', " ", 1)
 }
 

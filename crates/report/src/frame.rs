@@ -4,7 +4,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// A page with a title, a style sheet and the body's content. `policy` is the content security policy with which the browser itself
 /// holds the page to its promise of asking nothing of the network.
-pub fn frame(title: &str, style: &str, policy: &str, body: &Markup) -> Markup {
+pub(crate) fn frame(title: &str, style: &str, policy: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -22,4 +22,4 @@ pub fn frame(title: &str, style: &str, policy: &str, body: &Markup) -> Markup {
 }
 
 /// The policy of a page that runs no script and shows no pictures but its own drawings.
-pub const DRAWINGS_ONLY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+pub(crate) const DRAWINGS_ONLY: &str = "default-src 'none'; style-src 'unsafe-inline'";
