@@ -14,7 +14,7 @@
 //! | `samples/` | grids of a generator's images over time | written by the command |
 //! | `checkpoints/` | states to resume from | written by the trainer |
 //!
-//! Benchmarks are files of their own: [`bench`].
+//! Benchmarks are files of their own: [`mod@bench`].
 //!
 //! This crate knows neither Burn nor the trainer nor the data: it takes plain values, so that a report can be made
 //! from any run's files at any time.

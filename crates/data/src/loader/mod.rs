@@ -4,16 +4,25 @@
 //! when all of its places are filled and those before it are gone. So the order cannot depend on timing. No more batches
 //! are begun than fit into [`LoaderConfig::prefetch_bytes`].
 
+mod batch;
 mod epoch;
 mod row;
+mod sampling;
+mod stages;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use epoch::EpochBatches;
+use self::sampling::{EpochOrder, Weights};
+use crate::augment::Augment;
+use crate::decode::Preprocess;
+use crate::error::DataError;
+use crate::source::{BadSample, MaxBad, OnBadSample, Source, Task};
 
-use crate::sampling::{EpochOrder, Weights};
-use crate::{Augment, BadSample, DataError, MaxBad, OnBadSample, Preprocess, Sampling, Source, Task};
+pub use batch::HostBatch;
+pub use epoch::EpochBatches;
+pub use sampling::Sampling;
+pub use stages::{Stage, measure_stages};
 
 /// How batches are made.
 #[derive(Clone, Debug, PartialEq)]
