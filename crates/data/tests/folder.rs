@@ -59,7 +59,7 @@ fn the_split_depends_on_the_seed_alone() {
 }
 
 #[test]
-fn given_splits_are_kept_and_missing_ones_are_carved_out_of_train() {
+fn given_splits_are_kept_and_missing_ones_are_split_off_from_train() {
     let dir = tempfile::tempdir().unwrap();
     fill(&dir.path().join("train"), "a", 1, 20);
     fill(&dir.path().join("train/b"), "nested", 2, 20);

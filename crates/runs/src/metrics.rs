@@ -114,5 +114,6 @@ mod tests {
         let metrics = Metrics { model: "mobilenet_v2".into(), test: Some(score), ..Metrics::default() };
         let text = serde_json::to_string(&metrics).unwrap();
         assert_eq!(serde_json::from_str::<Metrics>(&text).unwrap(), metrics);
+        assert!(text.contains("\"chance\":"), "the majority-class baseline has the name it always had: {text}");
     }
 }

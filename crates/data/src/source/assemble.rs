@@ -218,7 +218,7 @@ fn told(missing: &[Split], split_by: SplitBy, seed: u64) -> String {
     };
     match missing {
         [] => "split as it says itself".to_owned(),
-        [one] => format!("{one} carved out of train with seed {seed}, {how}"),
+        [one] => format!("{one} split off from train with seed {seed}, {how}"),
         _ => format!("val and test split off with seed {seed}, {how}"),
     }
 }

@@ -98,3 +98,15 @@ pub fn largest_decoding_bytes(dataset: &Dataset, preprocess: &Preprocess) -> u64
     let files = (0..source.len()).step_by(step).filter_map(|index| source.file(index));
     files.filter_map(|path| bytes_to_read(path, preprocess)).max().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// What configurations of runs, and what tells of data sets, were written with.
+    #[test]
+    fn tasks_are_written_as_they_always_were() {
+        assert_eq!(serde_json::to_string(&[Task::MultiClass, Task::MultiLabel]).unwrap(), r#"["one-of","any-of"]"#);
+    }
+}

@@ -32,7 +32,7 @@ type Classes = BTreeMap<String, Vec<Found>>;
 /// Opens an image folder: PNG, JPEG and TIFF of 8 or 16 bits, grey or RGB, in one sub-folder a class; folders inside
 /// a class belong to it.
 ///
-/// With `train/` on top, `val/` and `test/` are taken as they are; one that is missing is carved out of `train/`.
+/// With `train/` on top, `val/` and `test/` are taken as they are; one that is missing is split off from `train/`.
 /// Without, the images are split 70/15/15. Both are done class by class, from the seed and the sorted names. Every
 /// header is read, so that a file that is no image is found before the run and not in its middle.
 ///
