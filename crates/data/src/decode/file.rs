@@ -1,28 +1,21 @@
 //! Image files to [`Image`], within limits: a hostile header cannot make us allocate.
 
-use std::io::{BufRead, BufReader, Cursor, Read, Seek};
+use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
 use image::error::LimitErrorKind;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 use kindling_files as files;
 
+use super::limits::{
+    Input, MAX_DECODER_BYTES, MAX_FILE_BYTES, MAX_PIXELS, MAX_PNG_EXTRAS, MAX_SIDE, too_much_memory, unreadable,
+};
 use super::png_rows::{self, PngRows};
 use super::reserve::reserve;
-use super::samples::STRIP;
-use super::{Image, Preprocess, Samples};
+use super::samples::{STRIP, Samples};
+use super::{Image, Preprocess};
 use crate::error::DataError;
 
-/// The longest side of an image that is read, in pixels.
-pub const MAX_SIDE: u32 = 32_768;
-/// The largest image that is read, in pixels (8192 x 8192; 768 MiB as RGB in f32).
-pub const MAX_PIXELS: u64 = 1 << 26;
-/// The largest file that is read, in bytes.
-pub const MAX_FILE_BYTES: u64 = 512 << 20;
-/// What a decoder may allocate, its output included, in bytes.
-pub(crate) const MAX_DECODER_BYTES: u64 = 768 << 20;
-/// What a PNG may hold besides its pixels: text, profiles.
-pub(crate) const MAX_PNG_EXTRAS: u64 = 32 << 20;
 /// What the decoder of TIFF works with besides, in bytes.
 const DECODER_WORK: u64 = 64 << 10;
 /// How much of a file is read to find its header, before the whole file is tried.
@@ -270,11 +263,6 @@ fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
     Ok(bytes)
 }
 
-/// What decoders read from, of one type for all so that each of them is compiled once.
-pub(crate) trait Input: BufRead + Seek {}
-
-impl<T: BufRead + Seek> Input for T {}
-
 /// A decoder that has read the header and accepted its size. The first bytes of the file tell its format.
 fn decoder_for<'a>(path: &Path, start: &[u8], file: impl Input + 'a) -> Result<impl ImageDecoder + 'a, DataError> {
     let format = match image::guess_format(start) {
@@ -332,16 +320,6 @@ fn jpeg_is_complete(bytes: &[u8]) -> bool {
     let find_last =
         |marker: [u8; 2], from: usize| bytes[from..].windows(2).rposition(|pair| pair == marker).map(|at| from + at);
     find_last([0xFF, 0xDA], 0).is_some_and(|scan| find_last([0xFF, 0xD9], scan).is_some())
-}
-
-pub(crate) fn unreadable(path: &Path, reason: &str) -> DataError {
-    DataError::Unreadable { path: path.to_owned(), reason: reason.to_owned() }
-}
-
-/// A decoder asked for more than it may have.
-pub(crate) fn too_much_memory(path: &Path) -> DataError {
-    let limit = format!("{} MiB", MAX_DECODER_BYTES >> 20);
-    DataError::TooLarge { path: path.to_owned(), what: "its decoder asks for too much memory".to_owned(), limit }
 }
 
 fn name_error(path: &Path, error: ImageError) -> DataError {

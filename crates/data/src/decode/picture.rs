@@ -4,8 +4,8 @@ use std::io::Cursor;
 
 use image::{DynamicImage, GrayImage, ImageFormat, RgbImage};
 
-use super::preprocess::scale;
-use super::{Image, Interpolation};
+use super::Image;
+use super::preprocess::{Interpolation, scale};
 use crate::error::DataError;
 
 /// The image as an 8-bit PNG, grey or RGB, with its longer side scaled down to `max_side` pixels if it is longer.

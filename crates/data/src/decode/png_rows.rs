@@ -5,7 +5,7 @@ use std::path::Path;
 use image::{DynamicImage, ImageBuffer};
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Reader, Transformations};
 
-use super::{Input, MAX_DECODER_BYTES, MAX_PNG_EXTRAS, too_much_memory, unreadable};
+use super::limits::{Input, MAX_DECODER_BYTES, MAX_PNG_EXTRAS, too_much_memory, unreadable};
 use crate::error::DataError;
 
 /// What the decoder works with, in bytes, besides four rows: the window of what was inflated last, which grows by halves, and

@@ -5,8 +5,8 @@ use fast_image_resize::pixels::{F32, F32x3};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 use serde::{Deserialize, Serialize};
 
-use super::samples::STRIP;
-use super::{Image, Normalisation, Samples};
+use super::samples::{STRIP, Samples};
+use super::{Image, Normalisation};
 use crate::error::DataError;
 use crate::given::within;
 

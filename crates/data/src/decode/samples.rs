@@ -5,8 +5,9 @@ use std::path::Path;
 
 use image::DynamicImage;
 
+use super::Image;
+use super::limits::unreadable;
 use super::png_rows::PngRows;
-use super::{Image, unreadable};
 use crate::error::DataError;
 
 /// Rows that are read, and made floats of, at a time. Filters go over four rows at once, so that a multiple of four gives the

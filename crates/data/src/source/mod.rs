@@ -9,7 +9,7 @@ mod format;
 mod images;
 mod manifest;
 mod measure;
-mod open;
+mod opening;
 pub mod shards;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +25,7 @@ pub use folder::{open_folder, open_folder_with};
 pub use format::{Format, Part, Pictures, first_bytes};
 pub use images::open_images;
 pub use manifest::{Row, open_manifest, parse_manifest};
-pub use open::{Opened, Opening, open_path};
+pub use opening::{Opened, Opening};
 
 /// Labelled images by index. Reading is independent of order and may happen on several threads at once.
 pub trait Source: Send + Sync {
@@ -123,4 +123,24 @@ pub(crate) fn caught<T>(
         let name = catch_unwind(AssertUnwindSafe(name)).unwrap_or_else(|_| "without a name".to_owned());
         Err(DataError::Panicked { name, reason })
     })
+}
+
+/// Opens whatever a path leads to: a manifest (`.csv`, `.jsonl`, `.ndjson`), a shard (`.tar`) or a folder of shards, or a
+/// folder with one sub-folder a class.
+///
+/// # Errors
+/// Any [`DataError`] of data sets, with the path.
+pub fn open_path(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
+    let is = |extensions: &[&str]| {
+        path.extension().is_some_and(|have| extensions.iter().any(|known| have.eq_ignore_ascii_case(known)))
+    };
+    if is(&["csv", "jsonl", "ndjson"]) && !path.is_dir() {
+        open_manifest(path, opening)
+    } else if is(&["tar"]) || (path.is_dir() && shards::are_in(path)) {
+        shards::open(path, opening)
+    } else if path.is_dir() || !path.exists() {
+        open_folder_with(path, opening)
+    } else {
+        Err(DataError::NoDataset { path: path.to_owned() })
+    }
 }

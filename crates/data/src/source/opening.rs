@@ -1,9 +1,9 @@
-//! One door for folders, manifests and shards, and how they are opened.
+//! How folders, manifests and shards are opened, and what comes of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Dataset, Format, OnBadSample, Pictures, open_folder_with, open_manifest, shards};
+use super::{Dataset, Format, OnBadSample, Pictures};
 use crate::error::DataError;
 use crate::split::SplitBy;
 
@@ -46,24 +46,4 @@ pub struct Opened {
     pub split_by: Option<SplitBy>,
     /// What was wrong; empty unless [`Opening::keep_going`].
     pub problems: Vec<DataError>,
-}
-
-/// Opens whatever a path leads to: a manifest (`.csv`, `.jsonl`, `.ndjson`), a shard (`.tar`) or a folder of shards, or a
-/// folder with one sub-folder a class.
-///
-/// # Errors
-/// Any [`DataError`] of data sets, with the path.
-pub fn open_path(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
-    let is = |extensions: &[&str]| {
-        path.extension().is_some_and(|have| extensions.iter().any(|known| have.eq_ignore_ascii_case(known)))
-    };
-    if is(&["csv", "jsonl", "ndjson"]) && !path.is_dir() {
-        open_manifest(path, opening)
-    } else if is(&["tar"]) || (path.is_dir() && shards::are_in(path)) {
-        shards::open(path, opening)
-    } else if path.is_dir() || !path.exists() {
-        open_folder_with(path, opening)
-    } else {
-        Err(DataError::NoDataset { path: path.to_owned() })
-    }
 }
