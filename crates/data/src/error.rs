@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::{Split, SplitBy};
+use crate::given::UnknownName;
+use crate::split::{Split, SplitBy};
 
 /// An error with data. Paths are quoted and escaped, so that a name with a newline cannot break the sentence in two.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +78,7 @@ pub enum DataError {
     },
     /// Decoding takes more memory than there is.
     #[error("{path:?} cannot be decoded: that takes {} MiB, and {reason}; give more memory, or make the image smaller", bytes.div_ceil(1 << 20))]
-    NoRoom {
+    ReservationRefused {
         /// The file.
         path: PathBuf,
         /// What decoding takes.
@@ -175,15 +176,8 @@ pub enum DataError {
         reason: String,
     },
     /// A name that is not one of a fixed list.
-    #[error("there is no {kind} {given:?}; choose one of {known}")]
-    UnknownName {
-        /// What the name is for.
-        kind: &'static str,
-        /// The name given.
-        given: String,
-        /// The names there are, separated by commas.
-        known: &'static str,
-    },
+    #[error(transparent)]
+    UnknownName(#[from] UnknownName),
     /// A line of a manifest that cannot be used.
     #[error("{path:?}, line {line}: {reason}")]
     Manifest {

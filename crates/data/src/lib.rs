@@ -1,5 +1,4 @@
-//! Sources, decoding, augmentation, order and the loader. Host memory only: this crate knows neither Burn nor the
-//! trainer.
+//! From files to batches in host memory. This crate knows neither Burn nor the trainer.
 //!
 //! ```text
 //! Source -> order -> read -> Preprocess::fit -> Augment -> Preprocess::to_tensor -> HostBatch
@@ -7,78 +6,45 @@
 //!
 //! Order, augmentation and batches depend on (seed, epoch) alone: the same for any number of workers and after any
 //! resume.
+//!
+//! # Where things are
+//!
+//! Each folder knows those below it and none above; `.ci/arrows` checks that.
+//!
+//! | folder | what it holds |
+//! |---|---|
+//! | `check/` | what can be wrong with a data set; contact sheets to look at |
+//! | `loader/` | batches of an epoch, made by background threads; which samples are drawn; times of the stages |
+//! | `source/` | [`Source`] and [`Dataset`]: folders, manifests, shards, arrays; what happens to bad samples |
+//! | `augment/` | random changes of a training image, and the policies made of them |
+//! | `decode/` | files to [`Image`]s within limits, and images to what a model is fed |
+//! | `split/` | train, val and test: stratified, and no group on two sides |
+//!
+//! Beneath them lie `error.rs`, `given.rs` (wording of what people give wrongly) and `order.rs` (shuffles).
 
-mod assemble;
 mod augment;
-mod bad;
-mod batch;
-mod carve;
 pub mod check;
-mod dataset;
 mod decode;
-mod depth;
 mod error;
-mod folder;
-mod format;
-mod grid;
-mod idx;
-mod image;
-mod images;
+mod given;
 mod loader;
-mod manifest;
-mod normalisation;
-mod npy;
-mod npz;
-mod open;
 mod order;
-mod png_rows;
-mod preprocess;
-mod range;
-mod room;
-mod samples;
-mod sampling;
-pub mod shards;
-pub mod sheet;
 mod source;
 mod split;
-mod split_by;
-mod stack;
-mod stages;
-mod stretches;
-mod thumbnail;
 
-pub use assemble::{Opened, Opening};
 pub use augment::{Augment, Blur, Cutout, Draw, Elastic, Noise, Policy};
-pub use bad::{BadSample, MaxBad, OnBadSample};
-pub use batch::HostBatch;
-pub use dataset::{Dataset, Task};
+pub use check::sheet;
 pub use decode::{
-    Header, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, decode_image, decoding_bytes, largest_decoding_bytes, read_header,
-    read_image,
+    Depth, Fit, Header, Image, Interpolation, Keeper, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, Normalisation, Preprocess,
+    decode_image, decoding_bytes, depth_of, grid, keep_decoders_within, png_of, read_header, read_image,
 };
-pub use depth::{Depth, depth_of};
 pub use error::DataError;
-pub use folder::{open_folder, open_folder_with};
-pub use format::{Format, Part, Pictures, first_bytes};
-pub use grid::grid;
-pub use idx::{Idx, MAX_IDX_BYTES, parse_idx, read_idx};
-pub use image::Image;
-pub use images::open_images;
-pub use loader::{EpochBatches, Loader, LoaderConfig, PREFETCH_BYTES};
-pub use manifest::{Row, open_manifest, parse_manifest};
-pub use normalisation::Normalisation;
-pub use npy::NpyHeader;
-pub use npz::Npz;
-pub use open::open_path;
-pub use order::order;
-pub use preprocess::{Fit, Interpolation, Preprocess};
-pub use range::{below, within};
-pub use room::{Keeper, keep_decoders_within};
-pub use sampling::Sampling;
-pub use source::{Source, read_guarded};
-pub use split::Split;
-pub use split_by::SplitBy;
-pub use stack::{ImageStack, StackSource};
-pub use stages::{Stage, measure_stages};
-pub use stretches::order_of_stretches;
-pub use thumbnail::png_of;
+pub use given::{UnknownName, below, within};
+pub use loader::{EpochBatches, HostBatch, Loader, LoaderConfig, PREFETCH_BYTES, Sampling, Stage, measure_stages};
+pub use order::{order, order_of_stretches};
+pub use source::{
+    BadSample, Dataset, Format, Idx, ImageStack, MAX_IDX_BYTES, MaxBad, NpyHeader, Npz, OnBadSample, Opened, Opening,
+    Part, Pictures, Row, Source, StackSource, Task, first_bytes, largest_decoding_bytes, open_folder, open_folder_with,
+    open_images, open_manifest, open_path, parse_idx, parse_manifest, read_guarded, read_idx, shards,
+};
+pub use split::{Split, SplitBy};

@@ -34,7 +34,7 @@ fn a_folder_of_classes_is_split_70_15_15_class_by_class() {
     assert_eq!(dataset.classes, ["bright", "dark"]);
     assert_eq!(dataset.channels, 1);
     assert_eq!(Split::ALL.map(|split| dataset.class_counts(split)), [[28, 14], [6, 3], [6, 3]]);
-    assert!((dataset.chance(Split::Test) - 2.0 / 3.0).abs() < 1e-9);
+    assert!((dataset.majority_baseline(Split::Test) - 2.0 / 3.0).abs() < 1e-9);
 
     let all: Vec<String> = Split::ALL.iter().flat_map(|&split| names(&dataset, split)).collect();
     assert_eq!(all.iter().collect::<HashSet<_>>().len(), 60, "no image is in two splits");
@@ -59,7 +59,7 @@ fn the_split_depends_on_the_seed_alone() {
 }
 
 #[test]
-fn given_splits_are_kept_and_missing_ones_are_carved_out_of_train() {
+fn given_splits_are_kept_and_missing_ones_are_split_off_from_train() {
     let dir = tempfile::tempdir().unwrap();
     fill(&dir.path().join("train"), "a", 1, 20);
     fill(&dir.path().join("train/b"), "nested", 2, 20);

@@ -38,7 +38,10 @@ fn a_csv_gives_labels_splits_groups_and_weights() {
                 cat,9,images/04.png,validation,p4,1\n";
     let opened = open(dir.path(), "list.csv", text).unwrap();
     let dataset = opened.dataset;
-    assert_eq!((dataset.classes.as_slice(), dataset.task), (&["cat".to_owned(), "dog".to_owned()][..], Task::OneOf));
+    assert_eq!(
+        (dataset.classes.as_slice(), dataset.task),
+        (&["cat".to_owned(), "dog".to_owned()][..], Task::MultiClass)
+    );
     assert!(dataset.about.contains("not used: age"), "{}", dataset.about);
     assert_eq!(Split::ALL.map(|split| dataset.class_counts(split)), [[1, 1], [1, 1], [1, 0]]);
     assert_eq!((dataset.train.weight(0), dataset.train.weight(1), dataset.val.weight(0)), (0.5, 1.0, 2.0));
@@ -62,7 +65,7 @@ fn several_classes_a_sample_are_read_from_both_notations_alike() {
     let csv = open(dir.path(), "list.csv", &format!("path,label\n{csv}")).unwrap().dataset;
     let json = open(dir.path(), "list.jsonl", &json).unwrap().dataset;
     for dataset in [&csv, &json] {
-        assert_eq!((dataset.classes.join(""), dataset.task), ("abc".to_owned(), Task::AnyOf));
+        assert_eq!((dataset.classes.join(""), dataset.task), ("abc".to_owned(), Task::MultiLabel));
         let totals: Vec<usize> =
             (0..3).map(|class| Split::ALL.iter().map(|split| dataset.class_counts(*split)[class]).sum()).collect();
         assert_eq!(totals, [10, 10, 5]);

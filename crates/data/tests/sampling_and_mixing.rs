@@ -71,7 +71,7 @@ fn mixed_batches_are_the_same_for_any_number_of_workers_and_their_targets_add_up
 #[test]
 fn samples_of_several_classes_have_a_one_for_each() {
     let several = Numbers { also: Some(2), ..numbers(0) };
-    let with = LoaderConfig { task: Task::AnyOf, ..config(8, 2) };
+    let with = LoaderConfig { task: Task::MultiLabel, ..config(8, 2) };
     for batch in batches(&loader(several, with), 0, 0) {
         for (target, sample) in targets(&batch).into_iter().zip(&batch.samples) {
             let own = *sample as usize % CLASSES;

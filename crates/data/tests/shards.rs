@@ -140,7 +140,7 @@ fn shards_of_others_are_read_by_webdatasets_rules() {
     assert!(matches!(open_path(dir.path(), &Opening::new(1)), Err(DataError::Leak { .. })));
     let opening = Opening { split_by: Some("none".parse().unwrap()), ..Opening::new(1) };
     let dataset = open_path(dir.path(), &opening).unwrap().dataset;
-    assert_eq!((dataset.classes.as_slice(), dataset.task), (&["2".to_owned(), "10".to_owned()][..], Task::OneOf));
+    assert_eq!((dataset.classes.as_slice(), dataset.task), (&["2".to_owned(), "10".to_owned()][..], Task::MultiClass));
     assert_eq!(dataset.train.labels(0), [1]);
     assert_eq!((dataset.train.weight(1), dataset.train.group(1).as_deref()), (0.5, Some("p")));
     assert_eq!(dataset.train.group(2).as_deref(), Some("q"));

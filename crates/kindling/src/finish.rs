@@ -5,7 +5,9 @@ use burn::tensor::Device;
 use kindling_data::{Dataset, Preprocess, Split, Task, png_of};
 use kindling_files as files;
 use kindling_layers::parameters;
-use kindling_runs::{Environment, Event, EventLog, Metrics, Report, RunDir, SamplePicture, Score};
+use kindling_metrics::Score;
+use kindling_report::{Report, SamplePicture};
+use kindling_runs::{Environment, Event, EventLog, Metrics, RunDir};
 use kindling_trainer::engine::make_room;
 use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Trained, evaluate};
 use kindling_zoo::Network;
@@ -56,7 +58,7 @@ impl Finished<'_> {
             parameters,
             best_epoch,
             validation: Some(validation),
-            chance: self.dataset.chance(Split::Test),
+            majority_baseline: self.dataset.majority_baseline(Split::Test),
             images_per_second: progress.images as f64 / progress.seconds.max(1e-9),
             peak_memory_bytes: journal.peak_memory(),
             seconds: progress.seconds,
@@ -100,9 +102,9 @@ impl Finished<'_> {
             metrics,
             environment: self.environment,
             pictures: &pictures,
-            chance: metrics.chance,
+            majority_baseline: metrics.majority_baseline,
         };
-        Ok(self.run.write_report(&report)?)
+        Ok(self.run.write_report(&report.html())?)
     }
 }
 
@@ -144,8 +146,8 @@ impl Answer {
     fn of(dataset: &Dataset, prediction: &Prediction) -> Self {
         let (sample, probabilities) = (prediction.sample as usize, &prediction.probabilities);
         let (classes, probability) = match dataset.task {
-            Task::OneOf => (vec![prediction.class()], probabilities[prediction.class()]),
-            Task::AnyOf => {
+            Task::MultiClass => (vec![prediction.class()], probabilities[prediction.class()]),
+            Task::MultiLabel => {
                 let there = (0..probabilities.len()).filter(|class| probabilities[*class] >= 0.5).collect();
                 (there, probabilities.iter().map(|p| p.max(1.0 - p)).fold(1.0, f64::min))
             }

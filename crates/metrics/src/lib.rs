@@ -1,20 +1,23 @@
-//! Distances between sets of images, from their features: plain numbers in host memory. Where features come from is the
-//! caller's business; a distance says as much as they do.
+//! Every score: plain numbers in host memory, from answers and truths that somebody else has brought together.
 //!
-//! All of these are biased by the number of images and by what makes the features: compare only what was measured with
-//! the same of both.
+//! | file | scores |
+//! |---|---|
+//! | `classification.rs` | one class an image: accuracy, balanced accuracy, recall, precision, majority-class baseline |
+//! | `multi_label.rs` | any number of labels an image: area under the ROC curve, F1 |
+//! | `image_sets/` | two sets of images: Frechet and kernel distance, precision and recall, nearest neighbours |
+//! | `quartiles.rs` | the middle and the spread of measured times and speeds |
+//!
+//! Scores are written to files, in which numbers that are not finite have words of their own: [`number`].
 
-mod eigen;
-mod error;
-mod features;
-mod frechet;
-mod kernel;
-mod manifold;
-mod nearest;
+mod classification;
+mod image_sets;
+mod multi_label;
+pub mod number;
+mod quartiles;
 
-pub use error::MetricError;
-pub use features::Features;
-pub use frechet::frechet_distance;
-pub use kernel::kernel_distance;
-pub use manifold::{PrecisionRecall, precision_recall};
-pub use nearest::{Neighbour, nearest};
+pub use classification::Score;
+pub use image_sets::{
+    Features, MetricError, Neighbour, PrecisionRecall, frechet_distance, kernel_distance, nearest, precision_recall,
+};
+pub use multi_label::MultiLabel;
+pub use quartiles::Quartiles;

@@ -8,7 +8,7 @@ use kindling_files as files;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{Environment, GanMetrics, GanReport, Metrics, Report, RunError, write_atomically};
+use crate::{Environment, GanMetrics, Metrics, RunError, write_atomically};
 
 /// The folder of one run. Nothing here deletes anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,14 +184,6 @@ impl RunDir {
         write_json(&self.metrics(), metrics)
     }
 
-    /// Writes `report.html` of two networks, atomically.
-    ///
-    /// # Errors
-    /// [`RunError::Io`], [`RunError::DiskFull`].
-    pub fn write_gan_report(&self, report: &GanReport<'_>) -> Result<(), RunError> {
-        write_atomically(&self.report(), report.html().as_bytes())
-    }
-
     /// Reads `metrics.json` back.
     ///
     /// # Errors
@@ -220,8 +212,8 @@ impl RunDir {
     ///
     /// # Errors
     /// [`RunError::Io`], [`RunError::DiskFull`].
-    pub fn write_report(&self, report: &Report<'_>) -> Result<(), RunError> {
-        write_atomically(&self.report(), report.html().as_bytes())
+    pub fn write_report(&self, html: &str) -> Result<(), RunError> {
+        write_atomically(&self.report(), html.as_bytes())
     }
 }
 

@@ -42,7 +42,7 @@ pub enum Event {
         /// Images at a time that did not fit.
         too_large: Option<usize>,
         /// How long it took.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         seconds: f64,
     },
     /// One optimizer step was committed.
@@ -52,26 +52,26 @@ pub enum Event {
         /// The epoch it belongs to, from 1.
         epoch: u64,
         /// Mean training loss of the global batch.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         loss: f64,
         /// Learning rate of this step.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         lr: f64,
         /// Training speed.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         images_per_second: f64,
         /// Images on the device at a time in this step.
         micro_batch: usize,
         /// The most device memory used up to now; 0 where it cannot be measured.
         peak_memory_bytes: u64,
         /// Norm of the whole gradient, before clipping.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         gradient_norm: f64,
         /// Seconds of this step spent waiting for its batch.
-        #[serde(default, with = "crate::number")]
+        #[serde(default, with = "kindling_metrics::number")]
         waiting_seconds: f64,
         /// Seconds of running time up to now, over all sittings.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         seconds: f64,
     },
     /// A gradient of a half format was not finite, and the update was left out.
@@ -79,7 +79,7 @@ pub enum Event {
         /// The step whose batch it was.
         step: u64,
         /// What the loss is multiplied by from now on.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         loss_scale: f64,
     },
     /// A sample could not be read, and the run went on without it. Told once a sample.
@@ -100,35 +100,35 @@ pub enum Event {
         /// The pass over the images that it belongs to, from 1.
         epoch: u64,
         /// The discriminator's loss.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         discriminator_loss: f64,
         /// The generator's loss.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         generator_loss: f64,
         /// Norm of the discriminator's whole gradient, before clipping.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         discriminator_norm: f64,
         /// Norm of the generator's whole gradient, before clipping.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         generator_norm: f64,
         /// Share of real images that the discriminator took for real, 0 to 1.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         real_believed: f64,
         /// Share of made images that it took for real, 0 to 1.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         made_believed: f64,
         /// How much made images differ from each other, as a share of what real ones do.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         spread: f64,
         /// Training speed, in real images.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         images_per_second: f64,
         /// Images on the device at a time.
         micro_batch: usize,
         /// The most device memory used up to now; 0 where it cannot be measured.
         peak_memory_bytes: u64,
         /// Seconds of running time in this sitting up to now.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         seconds: f64,
     },
     /// Samples of a generator were drawn from noise that stays the same.
@@ -143,10 +143,10 @@ pub enum Event {
         /// After which iteration.
         step: u64,
         /// Frechet distance of their features; 0 is equal.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         frechet: f64,
         /// Kernel distance of their features; around 0 is equal.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         kernel: f64,
         /// Images of either kind.
         samples: usize,
@@ -167,10 +167,10 @@ pub enum Event {
         /// `train`, `validation` or `test`.
         split: String,
         /// Mean loss.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         loss: f64,
         /// Share of right answers, 0 to 1.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         accuracy: f64,
         /// Images evaluated.
         samples: usize,
@@ -193,7 +193,7 @@ pub enum Event {
         /// What was done about it.
         lever: String,
         /// What it cost.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         seconds: f64,
     },
     /// From the next step on another number of samples is computed at once, or other maps are kept; nothing had failed.
@@ -220,7 +220,7 @@ pub enum Event {
         /// The last step.
         step: u64,
         /// Seconds of running time, over all sittings.
-        #[serde(with = "crate::number")]
+        #[serde(with = "kindling_metrics::number")]
         seconds: f64,
     },
 }

@@ -1,4 +1,4 @@
-//! The run directory: what a training run leaves behind, and the page that shows it.
+//! The run directory: what a training run leaves behind, and what is read from it.
 //!
 //! A run is a folder. Everything needed to continue it, to repeat it or to compare it with another stands there:
 //!
@@ -6,15 +6,15 @@
 //! |---|---|---|
 //! | `config.toml` | the resolved configuration; its presence makes a folder a run | the command's own |
 //! | `events.jsonl` | one line an event, in order | [`Event`], [`EventLog`] |
-//! | `metrics.json` | the results | [`Metrics`], [`Score`] |
+//! | `metrics.json` | the results | [`Metrics`], [`GanMetrics`] |
 //! | `environment.json` | what it ran on | [`Environment`] |
-//! | `report.html` | all of it for a reader | [`Report`] |
+//! | `report.html` | all of it for a reader | made by `kindling-report` |
 //! | `weights.safetensors`, `weights-last.safetensors` | the best and the last weights | written by the trainer |
 //! | `bad-samples.jsonl` | what could not be read, if there is any | appended |
 //! | `samples/` | grids of a generator's images over time | written by the command |
 //! | `checkpoints/` | states to resume from | written by the trainer |
 //!
-//! Benchmarks are files of their own: [`bench`].
+//! Benchmarks are files of their own: [`mod@bench`].
 //!
 //! This crate knows neither Burn nor the trainer nor the data: it takes plain values, so that a report can be made
 //! from any run's files at any time.
@@ -27,13 +27,9 @@ mod dir;
 mod environment;
 mod error;
 mod event;
-pub mod html;
 mod kill;
 mod log;
 mod metrics;
-mod multi_label;
-mod number;
-mod report;
 
 pub use atomic::{stream_atomically, write_atomically};
 pub use atomic_folder::{NewFolder, tidy_folders, write_folder_atomically};
@@ -44,6 +40,4 @@ pub use error::RunError;
 pub use event::Event;
 pub use kill::check_kill;
 pub use log::{BroughtInLine, EventLog, LogMark};
-pub use metrics::{GanMetrics, Metrics, Score};
-pub use multi_label::MultiLabel;
-pub use report::{GanReport, Grid, Report, SamplePicture};
+pub use metrics::{GanMetrics, Metrics};

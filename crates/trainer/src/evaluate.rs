@@ -7,9 +7,9 @@ use burn::tensor::Device;
 use kindling_data::{BadSample, HostBatch, Loader, Task};
 use kindling_layers::{Classifier, Precision, host};
 use kindling_memory::{has_pages, panic_message, with_own_allocations};
+use kindling_metrics::{MultiLabel, Score};
 use kindling_nvtx::range;
 use kindling_ops as ops;
-use kindling_runs::{MultiLabel, Score};
 
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
@@ -81,8 +81,8 @@ pub fn predict<M: Classifier>(
     let classes = data.shape().as_slice().last().copied().unwrap_or(1);
     let logits = data.convert::<f64>().try_to_vec::<f64>().map_err(|error| failed(&format!("{error:?}")))?;
     let probabilities = match task {
-        Task::OneOf => softmax,
-        Task::AnyOf => sigmoids,
+        Task::MultiClass => softmax,
+        Task::MultiLabel => sigmoids,
     };
     Ok(logits.chunks(classes.max(1)).map(probabilities).collect())
 }
@@ -174,16 +174,16 @@ pub fn evaluate<M: Classifier>(
 /// What is added up over a split.
 enum Tally {
     /// The sum of the losses, and counts as `[truth][prediction]`.
-    OneOf(f64, Vec<Vec<u64>>),
+    MultiClass(f64, Vec<Vec<u64>>),
     /// The sum of the losses, and which classes each sample has.
-    AnyOf(f64, Vec<Vec<bool>>, usize),
+    MultiLabel(f64, Vec<Vec<bool>>, usize),
 }
 
 impl Tally {
     fn new(task: Task, classes: usize) -> Self {
         match task {
-            Task::OneOf => Self::OneOf(0.0, vec![vec![0; classes]; classes]),
-            Task::AnyOf => Self::AnyOf(0.0, Vec::new(), classes),
+            Task::MultiClass => Self::MultiClass(0.0, vec![vec![0; classes]; classes]),
+            Task::MultiLabel => Self::MultiLabel(0.0, Vec::new(), classes),
         }
     }
 
@@ -191,12 +191,12 @@ impl Tally {
         // The smallest positive number keeps the loss of a certain mistake finite.
         let cost = |probability: f64| -probability.max(f64::MIN_POSITIVE).ln();
         match self {
-            Self::OneOf(loss, confusion) => {
+            Self::MultiClass(loss, confusion) => {
                 let truth = batch.labels[row];
                 *loss += cost(probabilities[truth]);
                 confusion[truth][most_probable(probabilities)] += 1;
             }
-            Self::AnyOf(loss, truths, classes) => {
+            Self::MultiLabel(loss, truths, classes) => {
                 let has: Vec<bool> =
                     batch.targets_of(row..row + 1).unwrap_or(&[]).iter().map(|one| *one > 0.5).collect();
                 let costs = has.iter().zip(probabilities).map(|(has, p)| cost(if *has { *p } else { 1.0 - p }));
@@ -209,8 +209,8 @@ impl Tally {
     fn score(self, predictions: &[Prediction]) -> Score {
         let mean = |loss: f64| loss / predictions.len().max(1) as f64;
         match self {
-            Self::OneOf(loss, confusion) => Score::from_confusion(mean(loss), confusion),
-            Self::AnyOf(loss, truths, classes) => {
+            Self::MultiClass(loss, confusion) => Score::from_confusion(mean(loss), confusion),
+            Self::MultiLabel(loss, truths, classes) => {
                 let sure: Vec<Vec<f64>> = predictions.iter().map(|one| one.probabilities.clone()).collect();
                 Score::from_labels(mean(loss), truths.len(), MultiLabel::of(classes, &truths, &sure))
             }

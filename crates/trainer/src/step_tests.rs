@@ -23,7 +23,7 @@ const SGD: OptimizerConfig = OptimizerConfig::Sgd { momentum: 0.9, weight_decay:
 fn engine(faults: &str) -> StepEngine {
     StepEngine {
         device: Device::flex().autodiff(),
-        loss: Loss::OneOf(CrossEntropy::new(CLASSES, 0.1, Some(&[1.0, 2.0, 0.5]))),
+        loss: Loss::MultiClass(CrossEntropy::new(CLASSES, 0.1, Some(&[1.0, 2.0, 0.5]))),
         clip_norm: Some(0.5),
         norm_group: 4,
         norm_momentum: NormMomentum::Fixed(0.1),

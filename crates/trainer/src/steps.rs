@@ -53,7 +53,7 @@ impl<M: Classifier> Steps<M> {
         Ok(Self {
             engine: StepEngine::new(
                 config,
-                Task::OneOf,
+                Task::MultiClass,
                 classes,
                 device,
                 config.max_steps.unwrap_or(u64::MAX),

@@ -61,7 +61,7 @@ pub(crate) fn warm_up<M: Classifier>(
     }
     if let (Some(&group), Some(&largest)) = (micro_batches.first(), micro_batches.last()) {
         let at_once = samples_at_once(device, group, largest);
-        match predict(&learner.judged(), batch, 0..at_once, device, engine.precision, Task::OneOf) {
+        match predict(&learner.judged(), batch, 0..at_once, device, engine.precision, Task::MultiClass) {
             Ok(_) | Err(TrainError::InferenceOutOfMemory { .. }) => {}
             Err(other) => return Err(other),
         }

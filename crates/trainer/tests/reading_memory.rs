@@ -46,7 +46,7 @@ fn asked(path: &Path, preprocess: &Preprocess) -> u64 {
         name: String::new(),
         about: String::new(),
         classes: vec![String::new(); 2],
-        task: Task::OneOf,
+        task: Task::MultiClass,
         channels: 3,
         train: Arc::clone(&source),
         val: Arc::clone(&source),

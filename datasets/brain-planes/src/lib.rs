@@ -52,7 +52,7 @@ fn assemble(training: Vec<Volume>, test: Vec<Volume>) -> Dataset {
         name: "brain-planes".into(),
         about: ABOUT.into(),
         classes: CLASSES.map(String::from).into(),
-        task: Task::OneOf,
+        task: Task::MultiClass,
         channels: 1,
         train: of_part(Part::Train),
         val: of_part(Part::Val),

@@ -77,7 +77,7 @@ fn open(folder: &Path, checked: bool) -> Result<Dataset, FashionMnistError> {
         name: "fashion-mnist".into(),
         about: ABOUT.into(),
         classes: CLASSES.map(String::from).into(),
-        task: Task::OneOf,
+        task: Task::MultiClass,
         channels: 1,
         train: source(&images, "train", train),
         val: source(&images, "train", val),

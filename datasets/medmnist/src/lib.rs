@@ -176,7 +176,7 @@ fn read_part(
     if shape != (size, size, set.channels) {
         return Err(layout(format!("images of {part} are {shape:?} instead of {:?}", (size, size, set.channels))));
     }
-    let columns = if set.task == Task::AnyOf { set.classes.len() } else { 1 };
+    let columns = if set.task == Task::MultiLabel { set.classes.len() } else { 1 };
     let rows = npz.numbers(&format!("{part}_labels"), stack.count.saturating_mul(columns))?;
     if rows.len() != stack.count || published.is_some_and(|count| count != stack.count) {
         let wanted = published.map_or(String::new(), |count| format!(", {count} were published"));
@@ -194,11 +194,13 @@ fn read_part(
 fn labels_of(set: &Published, row: &[i64]) -> Result<Vec<usize>, String> {
     let classes = set.classes.len();
     match (set.task, row) {
-        (Task::OneOf, [label]) => match usize::try_from(*label) {
+        (Task::MultiClass, [label]) => match usize::try_from(*label) {
             Ok(label) if label < classes => Ok(vec![label]),
             _ => Err(format!("the label {label} is none of {classes} classes")),
         },
-        (Task::AnyOf, answers) if answers.len() == classes && answers.iter().all(|answer| matches!(answer, 0 | 1)) => {
+        (Task::MultiLabel, answers)
+            if answers.len() == classes && answers.iter().all(|answer| matches!(answer, 0 | 1)) =>
+        {
             Ok((0..classes).filter(|&class| answers[class] == 1).collect())
         }
         (_, other) => Err(format!("{other:?} are no labels of {classes} classes")),
@@ -207,7 +209,7 @@ fn labels_of(set: &Published, row: &[i64]) -> Result<Vec<usize>, String> {
 
 fn about(set: &Published, size: usize) -> String {
     let task = match (set.task, set.ordered) {
-        (Task::AnyOf, _) => "any number of classes a sample",
+        (Task::MultiLabel, _) => "any number of classes a sample",
         (_, true) => "classes are steps of a scale, learnt here as classes of their own",
         _ => "one class a sample",
     };

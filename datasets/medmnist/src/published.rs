@@ -41,7 +41,7 @@ pub(crate) struct Published {
 pub(crate) const PUBLISHED: [Published; 12] = [
     Published {
         name: "pathmnist",
-        task: Task::OneOf,
+        task: Task::MultiClass,
         ordered: false,
         channels: 3,
         samples: [89996, 10004, 7180],
@@ -66,7 +66,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
     },
     Published {
         name: "chestmnist",
-        task: Task::AnyOf,
+        task: Task::MultiLabel,
         ordered: false,
         channels: 1,
         samples: [78468, 11219, 22433],
@@ -96,7 +96,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
     },
     Published {
         name: "dermamnist",
-        task: Task::OneOf,
+        task: Task::MultiClass,
         ordered: false,
         channels: 3,
         samples: [7007, 1003, 2005],
@@ -119,7 +119,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
     },
     Published {
         name: "octmnist",
-        task: Task::OneOf,
+        task: Task::MultiClass,
         ordered: false,
         channels: 1,
         samples: [97477, 10832, 1000],
@@ -134,7 +134,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
     },
     Published {
         name: "pneumoniamnist",
-        task: Task::OneOf,
+        task: Task::MultiClass,
         ordered: false,
         channels: 1,
         samples: [4708, 524, 624],
@@ -149,7 +149,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
     },
     Published {
         name: "retinamnist",
-        task: Task::OneOf,
+        task: Task::MultiClass,
         ordered: true,
         channels: 3,
         samples: [1080, 120, 400],
@@ -164,7 +164,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
     },
     Published {
         name: "breastmnist",
-        task: Task::OneOf,
+        task: Task::MultiClass,
         ordered: false,
         channels: 1,
         samples: [546, 78, 156],
@@ -179,7 +179,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
     },
     Published {
         name: "bloodmnist",
-        task: Task::OneOf,
+        task: Task::MultiClass,
         ordered: false,
         channels: 3,
         samples: [11959, 1712, 3421],
@@ -203,7 +203,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
     },
     Published {
         name: "tissuemnist",
-        task: Task::OneOf,
+        task: Task::MultiClass,
         ordered: false,
         channels: 1,
         samples: [165466, 23640, 47280],
@@ -227,7 +227,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
     },
     Published {
         name: "organamnist",
-        task: Task::OneOf,
+        task: Task::MultiClass,
         ordered: false,
         channels: 1,
         samples: [34561, 6491, 17778],
@@ -242,7 +242,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
     },
     Published {
         name: "organcmnist",
-        task: Task::OneOf,
+        task: Task::MultiClass,
         ordered: false,
         channels: 1,
         samples: [12975, 2392, 8216],
@@ -257,7 +257,7 @@ pub(crate) const PUBLISHED: [Published; 12] = [
     },
     Published {
         name: "organsmnist",
-        task: Task::OneOf,
+        task: Task::MultiClass,
         ordered: false,
         channels: 1,
         samples: [13932, 2452, 8827],

@@ -93,7 +93,10 @@ fn files_of_the_published_layout_are_read_packed_or_not() {
             let classes = set.classes.len();
             write(&path, set, size, 3, packed, |index| vec![(index % classes) as u8]);
             let dataset = open(&path, set, size, false).unwrap();
-            assert_eq!((dataset.channels, dataset.task, dataset.classes.len()), (set.channels, Task::OneOf, classes));
+            assert_eq!(
+                (dataset.channels, dataset.task, dataset.classes.len()),
+                (set.channels, Task::MultiClass, classes)
+            );
             assert_eq!(Split::ALL.map(|split| dataset.source(split).len()), [3, 6, 9]);
             let image = dataset.test.read(8).unwrap();
             assert_eq!((image.width, image.height, image.channels), (size, size, set.channels));
@@ -113,7 +116,7 @@ fn a_chest_has_several_findings_or_none() {
         (0..14).map(|class| u8::from(index > 0 && class % 4 == index % 4)).collect()
     });
     let dataset = open(&path, chest, 28, false).unwrap();
-    assert_eq!(dataset.task, Task::AnyOf);
+    assert_eq!(dataset.task, Task::MultiLabel);
     assert_eq!((dataset.train.labels(0), dataset.train.labels(1)), (vec![], vec![1, 5, 9, 13]));
     assert_eq!(dataset.class_counts(Split::Train)[1], 1);
 }

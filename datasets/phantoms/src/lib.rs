@@ -108,7 +108,7 @@ pub fn dataset_with(seed: u64, train: usize, val: usize, test: usize) -> Dataset
              the task is to tell which. Nothing is real, nothing is downloaded."
         ),
         classes: CLASSES.map(str::to_owned).to_vec(),
-        task: Task::OneOf,
+        task: Task::MultiClass,
         channels: 1,
         train: part(0, train),
         val: part(1, val),

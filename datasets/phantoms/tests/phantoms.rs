@@ -40,7 +40,7 @@ fn the_default_splits_are_balanced_and_apart() {
     for (split, size) in Split::ALL.into_iter().zip([TRAIN, VAL, TEST]) {
         assert_eq!(dataset.source(split).len(), size);
         assert_eq!(dataset.class_counts(split), vec![size / 3; 3]);
-        assert!((dataset.chance(split) - 1.0 / 3.0).abs() < 1e-9);
+        assert!((dataset.majority_baseline(split) - 1.0 / 3.0).abs() < 1e-9);
     }
     let names: std::collections::HashSet<String> = Split::ALL
         .into_iter()

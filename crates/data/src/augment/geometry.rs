@@ -2,7 +2,7 @@
 //! fetched once, from where the inverse of the change puts it.
 
 use super::elastic::Field;
-use crate::Image;
+use crate::decode::Image;
 
 /// The inverse of a change: from a pixel of the result to a place in the image.
 pub(super) struct Affine {

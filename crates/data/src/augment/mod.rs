@@ -1,4 +1,4 @@
-//! Random changes of a training image, one file each, and the policies made of them.
+//! Random changes of a training image, and the policies made of them.
 //!
 //! ```text
 //! fitted image -> geometry (flip, rotate, scale, translate, shear, elastic) -> blur -> intensity (brightness,
@@ -8,14 +8,11 @@
 //! Every change of every image has a stream of random numbers of its own, whose key is (seed, epoch, sample). So a
 //! policy with one change more leaves the others as they were, and neither threads nor batches matter.
 
-mod blur;
-mod cutout;
 mod elastic;
 mod geometry;
-mod intensity;
 pub(crate) mod mix;
-mod noise;
 mod policy;
+mod values;
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +24,9 @@ use serde::{Deserialize, Serialize};
 
 pub use policy::{Blur, Cutout, Elastic, Noise, Policy};
 
-use crate::{DataError, Image};
+use crate::decode::Image;
+use crate::error::DataError;
+use crate::given::UnknownName;
 
 /// What is done to a training image: a policy with a name, or one of the user's. Written `none`, `light`, `medium`,
 /// `heavy`, or as the table of a [`Policy`].
@@ -61,7 +60,7 @@ impl TryFrom<Written> for Augment {
 
     fn try_from(written: Written) -> Result<Self, DataError> {
         match written {
-            Written::Name(name) => name.parse(),
+            Written::Name(name) => Ok(name.parse()?),
             Written::Policy(policy) => Self::custom(policy),
         }
     }
@@ -119,10 +118,10 @@ impl fmt::Display for Augment {
 }
 
 impl FromStr for Augment {
-    type Err = DataError;
+    type Err = UnknownName;
 
-    fn from_str(text: &str) -> Result<Self, DataError> {
-        Self::NAMED.into_iter().find(|policy| policy.name() == text).ok_or_else(|| DataError::UnknownName {
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        Self::NAMED.into_iter().find(|policy| policy.name() == text).ok_or_else(|| UnknownName {
             kind: "augmentation",
             given: text.to_owned(),
             known: "none, light, medium, heavy",
@@ -195,13 +194,13 @@ impl Policy {
             image = geometry::warp(&image, &affine, elastic.as_ref());
         }
         if let Some(sigma) = self.blur.and_then(|blur| blur.draw(&mut draw.rng(Change::Blur))) {
-            blur::blur(&mut image, sigma);
+            values::blur(&mut image, sigma);
         }
         if self.brightness > 0.0 || self.contrast > 0.0 {
-            intensity::stretch(&mut image, contrast, brightness);
+            values::stretch(&mut image, contrast, brightness);
         }
         if self.gamma > 0.0 {
-            intensity::gamma(&mut image, within(&mut draw.rng(Change::Gamma), (1.0 + self.gamma).ln()).exp());
+            values::gamma(&mut image, within(&mut draw.rng(Change::Gamma), (1.0 + self.gamma).ln()).exp());
         }
         if let Some(noise) = self.noise {
             noise.apply(&mut image, &mut draw.rng(Change::Noise));

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DataError, within};
+use crate::error::DataError;
+use crate::given::within;
 
 /// How much of each change a training image gets. What is absent or 0 is not done; the defaults do nothing.
 ///

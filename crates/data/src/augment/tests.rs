@@ -157,7 +157,7 @@ fn an_elastic_deformation_is_smooth_and_no_farther_than_its_strength() {
 fn gamma_is_a_power_of_every_value() {
     for exponent in [0.5, 0.8, 1.0, 1.7] {
         let mut image = ramp(32, 24, 1);
-        intensity::gamma(&mut image, exponent);
+        values::gamma(&mut image, exponent);
         for (found, value) in image.pixels.iter().zip(ramp(32, 24, 1).pixels) {
             assert!((found - value.powf(exponent)).abs() < 1e-4, "{value} ^ {exponent}: {found}");
         }
@@ -184,7 +184,7 @@ fn a_blur_spreads_a_dot_by_its_deviation_and_keeps_the_sum() {
     for channels in [1, 3] {
         let mut image = Image::filled(41, 41, channels, 0.0);
         image.pixels[(20 * 41 + 20) * channels] = 1.0;
-        blur::blur(&mut image, 2.0);
+        values::blur(&mut image, 2.0);
         let values = |f: &dyn Fn(f64) -> f64| -> f64 {
             (0..41 * 41).map(|at| f((at % 41) as f64 - 20.0) * f64::from(image.pixels[at * channels])).sum()
         };
@@ -193,7 +193,7 @@ fn a_blur_spreads_a_dot_by_its_deviation_and_keeps_the_sum() {
         assert!(channels == 1 || image.pixels[(20 * 41 + 20) * 3 + 1] == 0.0, "channels stay apart");
     }
     let mut flat = Image::filled(9, 5, 3, 0.25);
-    blur::blur(&mut flat, 3.0);
+    values::blur(&mut flat, 3.0);
     assert!(close(&flat, &Image::filled(9, 5, 3, 0.25)), "edges too");
 }
 
@@ -201,7 +201,7 @@ fn a_blur_spreads_a_dot_by_its_deviation_and_keeps_the_sum() {
 fn a_cutout_is_one_rectangle_of_the_mean() {
     let cutout = Cutout { probability: 1.0, size: 0.5 };
     let image = ramp(40, 20, 1);
-    let mean = intensity::mean(&image);
+    let mean = values::mean(&image);
     let mut areas = Vec::new();
     for sample in 0..20 {
         let mut cut = image.clone();

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::Loader;
 use super::row::Row;
-use crate::augment::{Draw, mix};
-use crate::room;
-use crate::sampling::{EpochOrder, Place};
-use crate::{DataError, HostBatch, Policy, Preprocess, Task};
+use super::sampling::{EpochOrder, Place};
+use super::{HostBatch, Loader};
+use crate::augment::{Draw, Policy, mix};
+use crate::decode::{Preprocess, work_for};
+use crate::error::DataError;
+use crate::source::Task;
 
 /// The batches of one epoch, in order. After an error it ends. Dropping it stops and joins its threads, which takes at
 /// most the time of one sample.
@@ -183,7 +184,7 @@ impl Shared {
     /// What a thread does: fill one place after the other, until there are no more.
     fn work(&self) {
         let _farewell = Farewell(self);
-        room::work_for(self.awaited.clone());
+        work_for(self.awaited.clone());
         while let Some(job) = self.wait_for_job() {
             let row = self.loader.make_row(self.epoch, job.place, &self.policy, |image| {
                 let mut images = job.images.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,7 +200,7 @@ impl Shared {
         &self.loader.config.preprocess
     }
 
-    /// The next place, when there is room for its batch; none at the end.
+    /// The next place, when its batch may be begun; none at the end.
     fn wait_for_job(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
@@ -285,7 +286,7 @@ impl Shared {
             }
             if self.policy.mixes() {
                 mix::mix(&self.policy, &draws, &mut images, targets, (channels, size));
-                if config.task == Task::OneOf {
+                if config.task == Task::MultiClass {
                     labels = targets.chunks_exact(config.classes).zip(labels).map(major).collect();
                 }
             }

@@ -4,16 +4,25 @@
 //! when all of its places are filled and those before it are gone. So the order cannot depend on timing. No more batches
 //! are begun than fit into [`LoaderConfig::prefetch_bytes`].
 
+mod batch;
 mod epoch;
 mod row;
+mod sampling;
+mod stages;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use epoch::EpochBatches;
+use self::sampling::{EpochOrder, Weights};
+use crate::augment::Augment;
+use crate::decode::Preprocess;
+use crate::error::DataError;
+use crate::source::{BadSample, MaxBad, OnBadSample, Source, Task};
 
-use crate::sampling::{EpochOrder, Weights};
-use crate::{Augment, BadSample, DataError, MaxBad, OnBadSample, Preprocess, Sampling, Source, Task};
+pub use batch::HostBatch;
+pub use epoch::EpochBatches;
+pub use sampling::Sampling;
+pub use stages::{Stage, measure_stages};
 
 /// How batches are made.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,7 +70,7 @@ impl LoaderConfig {
             shuffle: false,
             sampling: Sampling::Even,
             classes: 0,
-            task: Task::OneOf,
+            task: Task::MultiClass,
             prefetch_bytes: PREFETCH_BYTES,
             on_bad: OnBadSample::Fail,
             max_bad: MaxBad::default(),
@@ -87,7 +96,7 @@ impl LoaderConfig {
 
     /// Whether a label is not all there is to know of a sample.
     fn has_targets(&self) -> bool {
-        self.task == Task::AnyOf || self.augment.policy().mixes()
+        self.task == Task::MultiLabel || self.augment.policy().mixes()
     }
 }
 

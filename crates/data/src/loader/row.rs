@@ -4,10 +4,11 @@ use kindling_random::{Purpose, rng};
 use rand::RngExt;
 
 use super::Loader;
-use crate::augment::Draw;
-use crate::sampling::Place;
-use crate::source::guarded;
-use crate::{BadSample, DataError, Image, OnBadSample, Policy, Task};
+use super::sampling::Place;
+use crate::augment::{Draw, Policy};
+use crate::decode::Image;
+use crate::error::DataError;
+use crate::source::{BadSample, OnBadSample, Task, guarded};
 
 /// How many samples are tried in the place of a bad one before giving up.
 const REPLACEMENTS: usize = 16;
@@ -42,8 +43,8 @@ impl Loader {
             Ok(()) => return Ok(Row { draw: Some(own), bad: None }),
             Err(error) => error,
         };
-        // Whether there is room for a sample says nothing about the sample.
-        if self.config.on_bad == OnBadSample::Fail || matches!(error, DataError::NoRoom { .. }) {
+        // Whether there is memory for a sample says nothing about the sample.
+        if self.config.on_bad == OnBadSample::Fail || matches!(error, DataError::ReservationRefused { .. }) {
             return Err(error);
         }
         let index = place.sample as usize;
@@ -94,8 +95,8 @@ impl Loader {
     /// The target of a sample: a row of [`HostBatch::targets`](crate::HostBatch::targets).
     pub(super) fn target(&self, sample: u64, row: &mut [f32]) {
         match self.config.task {
-            Task::OneOf => row[self.source.label(sample as usize)] = 1.0,
-            Task::AnyOf => self.source.labels(sample as usize).into_iter().for_each(|class| row[class] = 1.0),
+            Task::MultiClass => row[self.source.label(sample as usize)] = 1.0,
+            Task::MultiLabel => self.source.labels(sample as usize).into_iter().for_each(|class| row[class] = 1.0),
         }
     }
 }

@@ -16,7 +16,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use kindling_layers::Precision;
 use kindling_memory::MemorySize;
-use kindling_runs::bench::{Configuration, Protocol, Row, Rows, What, csv, markdown, page, table};
+use kindling_report::bench_page;
+use kindling_runs::bench::{Configuration, Protocol, Row, Rows, What, csv, markdown, table};
 use kindling_runs::write_atomically;
 
 use crate::Done;
@@ -192,7 +193,7 @@ impl Measure {
         let texts: [(&Option<PathBuf>, &dyn Fn() -> String); 3] = [
             (&self.csv, &|| csv(&rows.rows)),
             (&self.markdown, &|| markdown(&rows.rows)),
-            (&self.html, &|| page(&title, &rows.rows, None)),
+            (&self.html, &|| bench_page(&title, &rows.rows, None)),
         ];
         for (path, text) in texts {
             if let Some(path) = path {

@@ -148,6 +148,6 @@ fn describe(data: &str, seed: u64, opening: &HowToOpen, as_json: bool) -> Result
     }
     let totals = counts.each_ref().map(|counts| counts.iter().sum::<usize>());
     out!("{:width$}  {:>7} {:>7} {:>7}", "all", totals[0], totals[1], totals[2]);
-    out!("\nmost frequent answer of test: {:.1} %", dataset.chance(Split::Test) * 100.0);
+    out!("\nmost frequent answer of test: {:.1} %", dataset.majority_baseline(Split::Test) * 100.0);
     Ok(())
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use kindling_data::Split;
 use kindling_layers::Precision;
-use kindling_runs::{MultiLabel, RunDir, Score};
+use kindling_metrics::{MultiLabel, Score};
+use kindling_runs::RunDir;
 use kindling_trainer::{Inference, evaluate};
 use serde_json::json;
 
@@ -66,22 +67,22 @@ impl Args {
         chosen.check_precision(precision)?;
         let inference = Inference::new(&chosen.device, micro_batch, precision);
         let score = evaluate(&network, &loader, classes, &inference, |_| {})?.score;
-        let chance = dataset.chance(self.split);
+        let baseline = dataset.majority_baseline(self.split);
         match self.format {
             Format::Json => out!(
                 "{}",
                 json!({
                     "run": run.path(), "data": dataset.name, "split": self.split.to_string(), "score": score,
-                    "classes": config.data.classes, "chance": chance, "device": chosen.facts.device,
+                    "classes": config.data.classes, "chance": baseline, "device": chosen.facts.device,
                 })
             ),
-            Format::Table => print_score(&config.data.classes, &score, chance),
+            Format::Table => print_score(&config.data.classes, &score, baseline),
         }
         Ok(Done::Complete)
     }
 }
 
-fn print_score(classes: &[String], score: &Score, chance: f64) {
+fn print_score(classes: &[String], score: &Score, baseline: f64) {
     if let Some(labels) = &score.multi_label {
         return print_labels(classes, score, labels);
     }
@@ -89,7 +90,7 @@ fn print_score(classes: &[String], score: &Score, chance: f64) {
         "accuracy {:.1} % of {} images (always the largest class: {:.1} %), balanced {:.1} %, loss {:.3}\n",
         score.accuracy * 100.0,
         score.samples,
-        chance * 100.0,
+        baseline * 100.0,
         score.balanced_accuracy * 100.0,
         score.loss
     );

@@ -157,7 +157,7 @@ impl Predictor {
         Ok(Self {
             network,
             classes: known.class_names(),
-            task: Task::OneOf,
+            task: Task::MultiClass,
             preprocess: pretrained::preprocess(known),
             precision: Precision::F32,
             opening: HowToOpen::default(),

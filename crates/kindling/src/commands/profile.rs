@@ -104,7 +104,7 @@ impl Args {
             Format::Json => out!("{}", self.as_json(&model, &profile)),
         }
         if let Some(path) = &self.out {
-            let page = flame::page(&profile).into_string();
+            let page = flame::page(&profile);
             write_atomically(path, page.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
         }
         Ok(Done::Complete)

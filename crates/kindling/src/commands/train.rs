@@ -313,8 +313,10 @@ impl Args {
         console.close();
         let go_on = how_to_go_on("train", run);
         let advice = trainer.can_be_resumed().then_some(go_on.as_str());
-        // A picture that there is no room for beside the network says the same as a step.
-        if let Err(error @ (TrainError::DoesNotFit { .. } | TrainError::Data(DataError::NoRoom { .. }))) = ended {
+        // A picture that no memory is left for beside the network says the same as a step.
+        if let Err(error @ (TrainError::DoesNotFit { .. } | TrainError::Data(DataError::ReservationRefused { .. }))) =
+            ended
+        {
             note!("{}", does_not_fit(&config, &trainer.model(), &device, budget, decoding));
             return Err(error.into());
         }

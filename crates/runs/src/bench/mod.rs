@@ -6,16 +6,12 @@
 
 mod comparison;
 mod configuration;
-mod page;
-mod quartiles;
 mod row;
 mod rows;
 mod tables;
 
 pub use comparison::{Comparison, Pair, Verdict};
 pub use configuration::{Configuration, What};
-pub use page::page;
-pub use quartiles::Quartiles;
 pub use row::{Conditions, Energy, Failure, FailureKind, Measured, MemoryUsed, Outcome, Protocol, Row, Window};
 pub use rows::Rows;
-pub use tables::{comparison_table, csv, markdown, table};
+pub use tables::{comparison_table, csv, machine, markdown, table};

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use kindling_metrics::Quartiles;
 use serde::{Deserialize, Serialize};
 
-use super::{Configuration, Quartiles};
+use super::Configuration;
 use crate::Environment;
 
 /// How a row is timed. It decides how sure a figure is, not what it is of.

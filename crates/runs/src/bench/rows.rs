@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use kindling_files as files;
+use kindling_metrics::Quartiles;
 use serde::{Deserialize, Serialize};
 
+use super::Row;
 use super::row::Outcome;
-use super::{Quartiles, Row};
 use crate::{RunError, write_atomically};
 
 /// The version of the format, which the file begins with.

@@ -138,7 +138,7 @@ pub fn markdown(rows: &[Row]) -> String {
 }
 
 /// The machine and the software of a row, in a line.
-pub(super) fn machine(row: &Row) -> String {
+pub fn machine(row: &Row) -> String {
     let environment = &row.environment;
     let on_cpu = row.configuration.device == "cpu";
     let device = match (&environment.cpu, on_cpu) {

@@ -15,26 +15,26 @@ pub(crate) use cross_entropy::CrossEntropy;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Loss {
     /// Each sample is of one class, mixed images aside.
-    OneOf(CrossEntropy),
+    MultiClass(CrossEntropy),
     /// Each sample has any of the classes.
-    AnyOf(BinaryCrossEntropy),
+    MultiLabel(BinaryCrossEntropy),
 }
 
 impl Loss {
     /// A loss over `classes` classes; even weights if `weights` is absent.
     pub(crate) fn new(task: Task, classes: usize, smoothing: f64, weights: Option<&[f64]>) -> Self {
         match task {
-            Task::OneOf => Self::OneOf(CrossEntropy::new(classes, smoothing, weights)),
-            Task::AnyOf => Self::AnyOf(BinaryCrossEntropy::new(classes, smoothing, weights)),
+            Task::MultiClass => Self::MultiClass(CrossEntropy::new(classes, smoothing, weights)),
+            Task::MultiLabel => Self::MultiLabel(BinaryCrossEntropy::new(classes, smoothing, weights)),
         }
     }
 
     /// What the losses of a global batch are divided by.
     pub(crate) fn total_weight(&self, batch: &HostBatch) -> f64 {
         match (self, &batch.targets) {
-            (Self::OneOf(loss), None) => loss.total_weight(&batch.labels),
-            (Self::OneOf(loss), Some(targets)) => loss.total_soft_weight(targets),
-            (Self::AnyOf(loss), _) => loss.total_weight(batch.len()),
+            (Self::MultiClass(loss), None) => loss.total_weight(&batch.labels),
+            (Self::MultiClass(loss), Some(targets)) => loss.total_soft_weight(targets),
+            (Self::MultiLabel(loss), _) => loss.total_weight(batch.len()),
         }
     }
 
@@ -48,10 +48,12 @@ impl Loss {
         total_weight: f64,
     ) -> Tensor<1> {
         match (self, batch.targets_of(rows.clone())) {
-            (Self::OneOf(loss), None) => loss.part(logits, &batch.labels[rows], total_weight),
-            (Self::OneOf(loss), Some(targets)) => loss.soft_part(logits, targets, total_weight),
-            (Self::AnyOf(loss), Some(targets)) => loss.part(logits, targets, total_weight),
-            (Self::AnyOf(_), None) => unreachable!("a loader of an any-of task gives targets with every batch"),
+            (Self::MultiClass(loss), None) => loss.part(logits, &batch.labels[rows], total_weight),
+            (Self::MultiClass(loss), Some(targets)) => loss.soft_part(logits, targets, total_weight),
+            (Self::MultiLabel(loss), Some(targets)) => loss.part(logits, targets, total_weight),
+            (Self::MultiLabel(_), None) => {
+                unreachable!("a loader of a multi-label task gives targets with every batch")
+            }
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use kindling_runs::bench::{Comparison, Pair, Rows, comparison_table, page};
+use kindling_report::bench_page;
+use kindling_runs::bench::{Comparison, Pair, Rows, comparison_table};
 use kindling_runs::write_atomically;
 use serde_json::{Value, json};
 
@@ -41,7 +42,7 @@ impl Args {
             let rows = [a.pooled(), b.pooled()].concat();
             let name = |path: &PathBuf| path.file_stem().map_or(String::new(), |it| it.to_string_lossy().into_owned());
             let title = format!("{} against {}", name(&self.a), name(&self.b));
-            let page = page(&title, &rows, Some(&comparison));
+            let page = bench_page(&title, &rows, Some(&comparison));
             write_atomically(path, page.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
         }
         match self.format {

@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 use kindling_layers::Precision;
 use kindling_memory::{Meter, resident_peak_bytes};
-use kindling_runs::bench::{Configuration, Energy, Measured, MemoryUsed, Protocol, Quartiles, What, Window};
+use kindling_metrics::Quartiles;
+use kindling_runs::bench::{Configuration, Energy, Measured, MemoryUsed, Protocol, What, Window};
 use kindling_zoo::{ModelOptions, find};
 
 use super::gpu::Gpu;

@@ -186,7 +186,7 @@ impl Workload for Infer {
         while start < batch.len() {
             let rows = start..(start + *micro_batch).min(batch.len());
             let end = rows.end;
-            match predict(network, batch, rows, device, *precision, Task::OneOf) {
+            match predict(network, batch, rows, device, *precision, Task::MultiClass) {
                 Ok(_) => start = end,
                 Err(TrainError::InferenceOutOfMemory { .. }) if *micro_batch > 1 => {
                     *micro_batch = micro_batch.div_ceil(2);

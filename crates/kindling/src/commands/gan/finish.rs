@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result};
 use kindling_files as files;
-use kindling_runs::{Environment, Event, EventLog, GanMetrics, GanReport, Grid, RunDir};
+use kindling_report::{GanReport, Grid};
+use kindling_runs::{Environment, Event, EventLog, GanMetrics, RunDir};
 
 use super::config::GanRunConfig;
 use super::train::Trainer;
@@ -66,6 +67,6 @@ pub(super) fn conclude(
         grids: &grids,
         features: features.as_deref().unwrap_or("no network: none were measured"),
     };
-    run.write_gan_report(&report)?;
+    run.write_report(&report.html())?;
     Ok(metrics)
 }

@@ -81,15 +81,15 @@ pub(super) fn closing(metrics: &Metrics, run: &RunDir) -> String {
         0 => String::new(),
         count => format!("{count} updates were left out because gradients were not finite in {}\n", metrics.precision),
     };
-    let chance = percent(metrics.chance);
+    let baseline = percent(metrics.majority_baseline);
     let score = match metrics.test.as_ref().and_then(|score| score.multi_label.as_ref()) {
         Some(labels) => format!(
-            "test mean AUROC {}, macro F1 {:.3}, all labels right on {:.1} % (always the most frequent set: {chance:.1} %)",
+            "test mean AUROC {}, macro F1 {:.3}, all labels right on {:.1} % (always the most frequent set: {baseline:.1} %)",
             labels.mean_auroc.map_or("-".to_string(), |auroc| format!("{auroc:.3}")),
             labels.macro_f1,
             percent(labels.subset_accuracy)
         ),
-        None => format!("test accuracy {:.1} % (always naming the largest class: {chance:.1} %)", percent(accuracy)),
+        None => format!("test accuracy {:.1} % (always naming the largest class: {baseline:.1} %)", percent(accuracy)),
     };
     format!(
         "{recoveries}{skipped}{score} after {} steps in {:.0} s of training\n\
@@ -106,7 +106,7 @@ pub(super) fn result_line(metrics: &Metrics) -> serde_json::Value {
         "steps": metrics.steps,
         "test_accuracy": metrics.test.as_ref().map(|score| score.accuracy),
         "test_mean_auroc": metrics.test.as_ref().and_then(|score| score.multi_label.as_ref()?.mean_auroc),
-        "chance": metrics.chance,
+        "chance": metrics.majority_baseline,
         "images_per_second": metrics.images_per_second,
         "peak_memory_bytes": metrics.peak_memory_bytes,
         "resident_peak_bytes": resident_peak_bytes(),

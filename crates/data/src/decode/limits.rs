@@ -1,0 +1,33 @@
+//! What decoders may be given and may take, and how it is told that they cannot.
+
+use std::io::{BufRead, Seek};
+use std::path::Path;
+
+use crate::error::DataError;
+
+/// The longest side of an image that is read, in pixels.
+pub const MAX_SIDE: u32 = 32_768;
+/// The largest image that is read, in pixels (8192 x 8192; 768 MiB as RGB in f32).
+pub const MAX_PIXELS: u64 = 1 << 26;
+/// The largest file that is read, in bytes.
+pub const MAX_FILE_BYTES: u64 = 512 << 20;
+/// What a decoder may allocate, its output included, in bytes.
+pub(super) const MAX_DECODER_BYTES: u64 = 768 << 20;
+/// What a PNG may hold besides its pixels: text, profiles.
+pub(super) const MAX_PNG_EXTRAS: u64 = 32 << 20;
+
+/// What decoders read from, of one type for all so that each of them is compiled once.
+pub(crate) trait Input: BufRead + Seek {}
+
+impl<T: BufRead + Seek> Input for T {}
+
+/// A file that is no image, or not a whole one.
+pub(super) fn unreadable(path: &Path, reason: &str) -> DataError {
+    DataError::Unreadable { path: path.to_owned(), reason: reason.to_owned() }
+}
+
+/// A decoder asked for more than it may have.
+pub(super) fn too_much_memory(path: &Path) -> DataError {
+    let limit = format!("{} MiB", MAX_DECODER_BYTES >> 20);
+    DataError::TooLarge { path: path.to_owned(), what: "its decoder asks for too much memory".to_owned(), limit }
+}

@@ -1,0 +1,22 @@
+//! From files to [`Image`]s within limits, and from images to what a model is fed.
+
+mod file;
+mod image;
+mod limits;
+mod normalisation;
+mod picture;
+mod png_rows;
+mod preprocess;
+mod reserve;
+mod samples;
+
+pub use self::file::{Header, decode_image, decoding_bytes, read_header, read_image};
+pub(crate) use self::file::{bytes_to_read, decode, decode_fitted, header_of, read_fitted};
+pub use self::image::{Depth, Image, depth_of};
+pub use self::limits::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
+pub use self::normalisation::Normalisation;
+pub(crate) use self::picture::byte;
+pub use self::picture::{grid, png_of};
+pub use self::preprocess::{Fit, Interpolation, Preprocess};
+pub(crate) use self::reserve::work_for;
+pub use self::reserve::{Keeper, keep_decoders_within};

@@ -1,0 +1,80 @@
+//! A global batch in host memory.
+
+use std::ops::Range;
+
+use crate::source::BadSample;
+
+/// A global batch: images ready for upload, labels, and the batch's position in the run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostBatch {
+    /// `[batch, channels, height, width]`, normalised.
+    pub images: Vec<f32>,
+    /// `[batch, channels, height, width]`.
+    pub shape: [usize; 4],
+    /// The class of each sample; of several the first, of a mixed image the one it has most of.
+    pub labels: Vec<usize>,
+    /// `[batch, classes]`: how much each sample is of each class. Absent where each is wholly of its label's. Rows add up
+    /// to 1 where a sample is of one class, mixed or not; where it may be of several they hold zeros and ones, and what
+    /// is between where images are mixed.
+    pub targets: Option<Vec<f32>>,
+    /// The index of each sample in its source.
+    pub samples: Vec<u64>,
+    /// What could not be read, in the order of the batch.
+    pub bad: Vec<BadSample>,
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// The number of the batch in the epoch, from 0.
+    pub index: usize,
+}
+
+impl HostBatch {
+    /// The number of samples.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// The images of some samples, `[range, channels, height, width]`. Panics beyond the batch.
+    pub fn images_of(&self, range: Range<usize>) -> &[f32] {
+        let image = self.shape[1..].iter().product::<usize>();
+        &self.images[range.start * image..range.end * image]
+    }
+
+    /// The targets of some samples, `[range, classes]`, if there are any. Panics beyond the batch.
+    pub fn targets_of(&self, range: Range<usize>) -> Option<&[f32]> {
+        let targets = self.targets.as_deref()?;
+        let classes = targets.len() / self.len().max(1);
+        Some(&targets[range.start * classes..range.end * classes])
+    }
+
+    /// The memory of the images, in bytes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(self.images.as_slice())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_a_batch_is_the_images_and_targets_of_its_samples() {
+        let batch = HostBatch {
+            images: (0..24).map(|v| v as f32).collect(),
+            shape: [3, 2, 2, 2],
+            labels: vec![0, 1, 0],
+            samples: vec![5, 6, 7],
+            ..HostBatch::default()
+        };
+        assert_eq!(batch.images_of(1..3), &batch.images[8..]);
+        assert_eq!(batch.images_of(1..1), &[] as &[f32]);
+        assert_eq!((batch.len(), batch.bytes(), batch.is_empty()), (3, 96, false));
+        assert_eq!(batch.targets_of(0..1), None);
+        let soft = HostBatch { targets: Some(vec![1.0, 0.0, 0.25, 0.75, 0.0, 1.0]), ..batch };
+        assert_eq!(soft.targets_of(1..2), Some([0.25, 0.75].as_slice()));
+    }
+}

@@ -1,0 +1,236 @@
+//! Which sample stands at which place of an epoch.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use kindling_random::{Purpose, rng};
+use rand::RngExt;
+use serde::{Deserialize, Serialize};
+
+use crate::error::DataError;
+use crate::given::UnknownName;
+use crate::order::{order, order_of_stretches};
+use crate::source::Source;
+
+/// Samples that the next one of a shard is drawn from.
+const SHUFFLE_BUFFER: usize = 1024;
+
+/// How the samples of a shuffled epoch are chosen. Written `even`, `balanced` and `weights`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sampling {
+    /// Every sample once.
+    #[default]
+    Even,
+    /// As many draws as there are samples, with replacement, in which every class is as likely as any other. A sample of
+    /// several classes counts as one of its rarest.
+    Balanced,
+    /// As many draws as there are samples, with replacement, each sample as likely as [`Source::weight`] says.
+    Weights,
+}
+
+impl Sampling {
+    /// All of them.
+    pub const ALL: [Sampling; 3] = [Sampling::Even, Sampling::Balanced, Sampling::Weights];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sampling::Even => "even",
+            Sampling::Balanced => "balanced",
+            Sampling::Weights => "weights",
+        }
+    }
+}
+
+impl fmt::Display for Sampling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Sampling {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        Self::ALL.into_iter().find(|sampling| sampling.name() == text).ok_or_else(|| UnknownName {
+            kind: "sampling",
+            given: text.to_owned(),
+            known: "even, balanced, weights",
+        })
+    }
+}
+
+/// What stands at a place of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) sample: u64,
+    /// 0 where a sample occurs once an epoch; otherwise another one each time, for random numbers of its own.
+    pub(crate) showing: u64,
+}
+
+/// The weights of a source's samples, added up. Made once.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Weights(Vec<f64>);
+
+impl Weights {
+    /// The weights that a sampling needs; none for [`Sampling::Even`].
+    pub(crate) fn of(source: &dyn Source, sampling: Sampling) -> Result<Option<Self>, DataError> {
+        let weights: Vec<f64> = match sampling {
+            Sampling::Even => return Ok(None),
+            Sampling::Balanced => balanced(source),
+            Sampling::Weights => (0..source.len()).map(|index| f64::from(source.weight(index))).collect(),
+        };
+        if let Some(index) = weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0)) {
+            return Err(DataError::Weight { name: source.name_of(index), weight: weights[index] });
+        }
+        let mut sum = 0.0;
+        let sums: Vec<f64> = weights
+            .iter()
+            .map(|weight| {
+                sum += weight;
+                sum
+            })
+            .collect();
+        if sum > 0.0 || sums.is_empty() {
+            Ok(Some(Self(sums)))
+        } else {
+            Err(DataError::NoSamples { purpose: "draw: every weight is 0" })
+        }
+    }
+
+    /// The sample that a number from 0 to 1 stands for: as likely as its weight.
+    fn at(&self, number: f64) -> u64 {
+        let sum = self.0.last().copied().unwrap_or(0.0);
+        let found = self.0.partition_point(|upto| *upto <= number * sum);
+        // Rounding can reach the sum itself; then it is the last sample that has a weight.
+        let last = self.0.partition_point(|upto| *upto < sum);
+        found.min(last) as u64
+    }
+}
+
+/// One over the size of the rarest class of each sample; samples without a class are a class.
+fn balanced(source: &dyn Source) -> Vec<f64> {
+    let labels: Vec<Vec<usize>> = (0..source.len()).map(|index| source.labels(index)).collect();
+    let classes = labels.iter().flatten().max().map_or(0, |most| most + 1);
+    let mut counts = vec![0usize; classes];
+    labels.iter().flatten().for_each(|&class| counts[class] += 1);
+    let none = labels.iter().filter(|labels| labels.is_empty()).count();
+    let rarest = |labels: &Vec<usize>| labels.iter().map(|&class| counts[class]).min().unwrap_or(none);
+    labels.iter().map(|labels| 1.0 / rarest(labels) as f64).collect()
+}
+
+/// The places of one epoch.
+#[derive(Clone)]
+pub(crate) enum EpochOrder {
+    /// Listed.
+    Listed(Arc<[u64]>),
+    /// Drawn with replacement: each place by itself, so that none has to be drawn before another.
+    Drawn { seed: u64, epoch: u64, len: usize, weights: Arc<Weights> },
+}
+
+impl EpochOrder {
+    /// Every sample once, shuffled or not. What is best read one after another nearly is.
+    pub(crate) fn once(seed: u64, epoch: u64, source: &dyn Source, shuffle: bool) -> Self {
+        let (len, stretches) = (source.len(), source.stretches());
+        Self::Listed(match (shuffle, stretches.is_empty()) {
+            (false, _) => (0..len as u64).collect(),
+            (true, true) => order(seed, epoch, len).into(),
+            (true, false) => order_of_stretches(seed, epoch, &stretches, SHUFFLE_BUFFER).into(),
+        })
+    }
+
+    /// What stands at a place, if there is such a place.
+    pub(crate) fn at(&self, place: usize) -> Option<Place> {
+        match self {
+            Self::Listed(samples) => samples.get(place).map(|&sample| Place { sample, showing: 0 }),
+            Self::Drawn { seed, epoch, len, weights } => (place < *len).then(|| {
+                // 53 bits: every number of the interval that a double can hold at this spacing.
+                let word: u64 = rng(*seed, Purpose::Sampling, *epoch, place as u64).random();
+                let number = (word >> 11) as f64 / (1u64 << 53) as f64;
+                Place { sample: weights.at(number), showing: place as u64 + 1 }
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::decode::Image;
+
+    /// Samples with classes and weights.
+    struct Set(Vec<(Vec<usize>, f32)>);
+
+    impl Source for Set {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+        fn label(&self, index: usize) -> usize {
+            self.0[index].0.first().copied().unwrap_or(0)
+        }
+        fn labels(&self, index: usize) -> Vec<usize> {
+            self.0[index].0.clone()
+        }
+        fn weight(&self, index: usize) -> f32 {
+            self.0[index].1
+        }
+        fn read(&self, _: usize) -> Result<Image, DataError> {
+            Ok(Image::filled(1, 1, 1, 0.0))
+        }
+        fn name_of(&self, index: usize) -> String {
+            format!("sample-{index}")
+        }
+    }
+
+    fn counts(set: &Set, sampling: Sampling, draws: usize) -> Vec<usize> {
+        let weights = Arc::new(Weights::of(set, sampling).unwrap().unwrap());
+        let order = EpochOrder::Drawn { seed: 3, epoch: 0, len: draws, weights };
+        let mut counts = vec![0; set.len()];
+        (0..draws).for_each(|place| counts[order.at(place).unwrap().sample as usize] += 1);
+        assert_eq!(order.at(draws), None);
+        counts
+    }
+
+    #[test]
+    fn samples_are_drawn_as_often_as_their_weights_say() {
+        let set = Set([0.0, 1.0, 0.0, 3.0, 4.0, 0.0].map(|weight| (vec![0], weight)).to_vec());
+        let counts = counts(&set, Sampling::Weights, 16_000);
+        // 2000, 6000 and 8000 expected, standard deviation at most 63.
+        for (count, expected) in counts.iter().zip([0i64, 2000, 0, 6000, 8000, 0]) {
+            assert!((*count as i64 - expected).abs() <= if expected == 0 { 0 } else { 250 }, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn balanced_draws_every_class_equally_often() {
+        let labels = std::iter::repeat_n(vec![0], 9).chain([vec![1]]);
+        let set = Set(labels.map(|labels| (labels, 1.0)).collect());
+        let counts = counts(&set, Sampling::Balanced, 10_000);
+        assert!((4750..5250).contains(&counts[9]), "{counts:?}");
+        // Several classes count as the rarest; none at all are a class of their own.
+        let several = Set(vec![(vec![0], 1.0), (vec![0], 1.0), (vec![0, 1], 1.0), (vec![], 1.0), (vec![], 1.0)]);
+        assert_eq!(balanced(&several), [1.0 / 3.0, 1.0 / 3.0, 1.0, 0.5, 0.5]);
+    }
+
+    #[test]
+    fn weights_that_say_nothing_are_errors() {
+        let set = |weight| Set(vec![(vec![0], 1.0), (vec![0], weight)]);
+        for weight in [-1.0, f32::NAN, f32::INFINITY] {
+            let error = Weights::of(&set(weight), Sampling::Weights).unwrap_err().to_string();
+            assert!(error.contains("sample-1"), "{error}");
+        }
+        let none = Set(vec![(vec![0], 0.0); 2]);
+        assert!(Weights::of(&none, Sampling::Weights).is_err());
+        assert!(Weights::of(&none, Sampling::Even).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_last_sample_with_a_weight_is_the_last_that_is_drawn() {
+        let set = Set([2.0, 1.0, 0.0].map(|weight| (vec![0], weight)).to_vec());
+        let weights = Weights::of(&set, Sampling::Weights).unwrap().unwrap();
+        assert_eq!([0.0, 0.66, 0.67, 0.999_999, 1.0].map(|number| weights.at(number)), [0, 0, 1, 1, 1]);
+    }
+}

@@ -1,0 +1,290 @@
+//! From listed images to a data set: groups, splits, and the refusal of what leaks.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::{Dataset, Format, OnBadSample, Opened, Opening, Part, Source, Task, caught};
+use crate::augment::Augment;
+use crate::decode::{Image, Preprocess};
+use crate::error::DataError;
+use crate::split::{Member, Split, SplitBy, TooHighUp, stratified_group_split, stratified_split};
+
+/// An image with what is said about it.
+pub(crate) struct Entry {
+    pub(crate) part: Part,
+    pub(crate) format: Arc<dyn Format>,
+    /// Its path below the class or the manifest: where folder levels are counted.
+    pub(crate) below: PathBuf,
+    /// Sorted, without repetition.
+    pub(crate) labels: Vec<usize>,
+    pub(crate) weight: f32,
+    pub(crate) split: Option<Split>,
+}
+
+/// Everything about a data set but its splits.
+pub(crate) struct Listed {
+    /// What the user gave.
+    pub(crate) path: PathBuf,
+    /// What it is, in words that end without a full stop.
+    pub(crate) about: String,
+    pub(crate) classes: Vec<String>,
+    pub(crate) task: Task,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) problems: Vec<DataError>,
+}
+
+/// A file that is to be listed, with what is said about all its images.
+pub(crate) struct Named {
+    pub(crate) path: PathBuf,
+    pub(crate) below: PathBuf,
+    pub(crate) format: Arc<dyn Format>,
+    pub(crate) labels: Vec<usize>,
+    pub(crate) group: Option<String>,
+    pub(crate) weight: f32,
+    pub(crate) split: Option<Split>,
+}
+
+/// Lists the images of many files, on all cores. In the order of the files; problems too.
+pub(crate) fn list_all(
+    files: Vec<Named>,
+    opening: &Opening,
+    name_error: impl Fn(usize, DataError) -> DataError,
+) -> Result<(Vec<Entry>, Vec<DataError>), DataError> {
+    let lists: Vec<_> = files
+        .par_iter()
+        .map(|file| caught(|| file.path.display().to_string(), || file.format.list(&file.path)))
+        .collect();
+    let (mut entries, mut problems) = (Vec::with_capacity(files.len()), Vec::new());
+    for (index, (file, list)) in files.into_iter().zip(lists).enumerate() {
+        let unread = || Part { path: file.path.clone(), frame: None, channels: 1, group: None };
+        let list = match opening.on_bad {
+            OnBadSample::Skip if !opening.keep_going => list.or_else(|_| Ok(vec![unread()])),
+            _ => list,
+        };
+        match list {
+            Ok(parts) => entries.extend(parts.into_iter().map(|mut part| {
+                part.group = file.group.clone().or(part.group);
+                Entry {
+                    part,
+                    format: file.format.clone(),
+                    below: file.below.clone(),
+                    labels: file.labels.clone(),
+                    weight: file.weight,
+                    split: file.split,
+                }
+            })),
+            Err(error) if opening.keep_going => problems.push(name_error(index, error)),
+            Err(error) => return Err(name_error(index, error)),
+        }
+    }
+    Ok((entries, problems))
+}
+
+/// Splits and checks. Entries that bring a split keep it; if some do, all do, and what is missing is split off from train.
+pub(crate) fn assemble(mut listed: Listed, opening: &Opening) -> Result<Opened, DataError> {
+    let known = listed.entries.iter().any(|entry| entry.part.group.is_some());
+    let given: Vec<Split> =
+        Split::ALL.into_iter().filter(|split| listed.entries.iter().any(|entry| entry.split == Some(*split))).collect();
+    let split_by = opening.split_by.unwrap_or(if known { SplitBy::Group } else { SplitBy::None });
+    if split_by == SplitBy::Group && !known && !listed.entries.is_empty() {
+        return Err(DataError::NoGroups { path: listed.path });
+    }
+    for entry in &mut listed.entries {
+        entry.part.group = split_by
+            .group_of(&entry.below, entry.part.group.as_deref())
+            .map_err(|TooHighUp| DataError::NoGroup { name: entry.below.display().to_string(), split_by })?;
+    }
+    let missing: Vec<Split> = [Split::Val, Split::Test].into_iter().filter(|split| !given.contains(split)).collect();
+    if !missing.is_empty() {
+        divide(&mut listed, &missing, split_by, opening)?;
+    }
+    check_train(&listed)?;
+    let leaks = if split_by == SplitBy::None { vec![] } else { leaks_of(&listed.entries) };
+    for leak in leaks {
+        match opening.keep_going {
+            true => listed.problems.push(leak),
+            false => return Err(leak),
+        }
+    }
+
+    let channels = listed.entries.iter().map(|entry| entry.part.channels).max().unwrap_or(1);
+    let mut parts: [Vec<Entry>; 3] = Default::default();
+    for entry in listed.entries {
+        parts[entry.split.unwrap_or(Split::Train) as usize].push(entry);
+    }
+    let [train, val, test] = parts.map(|entries| Arc::new(Files { entries }) as Arc<dyn Source>);
+    let about = format!("{}; {}.", listed.about, told(&missing, split_by, opening.seed));
+    let dataset = Dataset {
+        name: name_of(&listed.path),
+        about,
+        classes: listed.classes,
+        task: listed.task,
+        channels,
+        train,
+        val,
+        test,
+        normalisation: None,
+        augment: Augment::Light,
+    };
+    let split_by = (!missing.is_empty() || opening.split_by.is_some()).then_some(split_by);
+    Ok(Opened { dataset, split_by, problems: listed.problems })
+}
+
+/// Gives the samples of train, or all samples where none has a split, to train and the splits that are missing.
+fn divide(listed: &mut Listed, missing: &[Split], split_by: SplitBy, opening: &Opening) -> Result<(), DataError> {
+    let open: Vec<usize> = (0..listed.entries.len())
+        .filter(|&index| matches!(listed.entries[index].split, None | Some(Split::Train)))
+        .collect();
+    if split_by == SplitBy::None && listed.task == Task::MultiClass {
+        let mut by_class: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for index in open {
+            by_class.entry(listed.entries[index].labels[0]).or_default().push(index);
+        }
+        for (label, samples) in by_class {
+            let (found, needed) = (samples.len(), 1 + missing.len());
+            if found < needed {
+                let class = listed.classes[label].clone();
+                let few = DataError::TooFewSamples { class, dir: listed.path.clone(), found, needed };
+                match opening.keep_going {
+                    true => listed.problems.push(few),
+                    false => return Err(few),
+                }
+                continue;
+            }
+            for (split, samples) in stratified_split(samples, missing, opening.seed, label as u64) {
+                samples.into_iter().for_each(|index| listed.entries[index].split = Some(split));
+            }
+        }
+        return Ok(());
+    }
+    let members: Vec<Member> = open
+        .iter()
+        .map(|&index| {
+            let entry = &listed.entries[index];
+            let group = if split_by == SplitBy::None { None } else { entry.part.group.as_deref() };
+            Member { labels: &entry.labels, group }
+        })
+        .collect();
+    let given = stratified_group_split(&members, listed.classes.len(), missing, opening.seed);
+    match given {
+        Some(given) => {
+            open.into_iter().zip(given).for_each(|(index, split)| listed.entries[index].split = Some(split));
+            Ok(())
+        }
+        None => Err(DataError::TooFewGroups { path: listed.path.clone(), needed: 1 + missing.len(), split_by }),
+    }
+}
+
+/// Every class must have a sample to learn it from.
+fn check_train(listed: &Listed) -> Result<(), DataError> {
+    let mut learnt = vec![false; listed.classes.len()];
+    for entry in listed.entries.iter().filter(|entry| matches!(entry.split, None | Some(Split::Train))) {
+        entry.labels.iter().for_each(|&label| learnt[label] = true);
+    }
+    match learnt.iter().position(|learnt| !learnt) {
+        Some(label) if listed.problems.is_empty() => {
+            Err(DataError::NothingToLearn { class: listed.classes[label].clone(), path: listed.path.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first pair of samples of every group that is on two sides.
+fn leaks_of(entries: &[Entry]) -> Vec<DataError> {
+    let mut first: BTreeMap<&str, (Option<Split>, &Entry)> = BTreeMap::new();
+    let mut leaks: BTreeMap<&str, DataError> = BTreeMap::new();
+    for entry in entries {
+        let Some(group) = entry.part.group.as_deref() else { continue };
+        let (split, other) = first.entry(group).or_insert((entry.split, entry));
+        if *split != entry.split {
+            leaks.entry(group).or_insert_with(|| DataError::Leak {
+                group: group.to_owned(),
+                one: (other.part.name(), split.unwrap_or(Split::Train)),
+                other: (entry.part.name(), entry.split.unwrap_or(Split::Train)),
+            });
+        }
+    }
+    leaks.into_values().collect()
+}
+
+fn told(missing: &[Split], split_by: SplitBy, seed: u64) -> String {
+    let how = match split_by {
+        SplitBy::None => "class by class".to_owned(),
+        SplitBy::Group => "no group on two sides, stratified".to_owned(),
+        SplitBy::Folder(level) => format!("no folder of level {level} on two sides, stratified"),
+    };
+    match missing {
+        [] => "split as it says itself".to_owned(),
+        [one] => format!("{one} split off from train with seed {seed}, {how}"),
+        _ => format!("val and test split off with seed {seed}, {how}"),
+    }
+}
+
+/// The last part of a path, or all of it.
+fn name_of(path: &Path) -> String {
+    let name = path.canonicalize().ok().and_then(|full| Some(full.file_name()?.to_string_lossy().into_owned()));
+    name.unwrap_or_else(|| path.display().to_string())
+}
+
+/// Images in files, with their labels.
+struct Files {
+    entries: Vec<Entry>,
+}
+
+impl Files {
+    fn entry(&self, index: usize) -> Result<&Entry, DataError> {
+        self.entries.get(index).ok_or(DataError::OutOfRange { index, len: self.entries.len() })
+    }
+}
+
+impl Source for Files {
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn label(&self, index: usize) -> usize {
+        self.entries[index].labels.first().copied().unwrap_or(0)
+    }
+
+    fn labels(&self, index: usize) -> Vec<usize> {
+        self.entries[index].labels.clone()
+    }
+
+    fn group(&self, index: usize) -> Option<String> {
+        self.entries[index].part.group.clone()
+    }
+
+    fn weight(&self, index: usize) -> f32 {
+        self.entries[index].weight
+    }
+
+    fn read(&self, index: usize) -> Result<Image, DataError> {
+        let entry = self.entry(index)?;
+        entry.format.read(&entry.part)
+    }
+
+    fn read_fitted(&self, index: usize, preprocess: &Preprocess) -> Result<Image, DataError> {
+        let entry = self.entry(index)?;
+        entry.format.read_fitted(&entry.part, preprocess)
+    }
+
+    fn name_of(&self, index: usize) -> String {
+        self.entries[index].part.name()
+    }
+
+    fn stretches(&self) -> Vec<usize> {
+        if !self.entries.iter().all(|entry| entry.format.is_sequential()) {
+            return Vec::new();
+        }
+        let same = |one: &Entry, other: &Entry| one.part.path == other.part.path;
+        self.entries.chunk_by(same).map(<[Entry]>::len).collect()
+    }
+
+    fn file(&self, index: usize) -> Option<&Path> {
+        let part = &self.entries[index].part;
+        part.frame.is_none().then_some(&*part.path)
+    }
+}

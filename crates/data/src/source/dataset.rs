@@ -1,0 +1,112 @@
+//! A data set: classes, three sources, and what is known about them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::Source;
+use crate::augment::Augment;
+use crate::decode::{Normalisation, Preprocess, bytes_to_read};
+use crate::split::Split;
+
+/// What is asked about a sample. Written `one-of` and `any-of`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Task {
+    /// Which one of the classes it is.
+    #[default]
+    #[serde(rename = "one-of")]
+    MultiClass,
+    /// Which of the classes it has: several, one or none.
+    #[serde(rename = "any-of")]
+    MultiLabel,
+}
+
+/// A data set, ready to be read.
+#[derive(Clone)]
+pub struct Dataset {
+    /// What the user calls it.
+    pub name: String,
+    /// One paragraph: origin and task.
+    pub about: String,
+    /// The names of the classes; a label is an index into them.
+    pub classes: Vec<String>,
+    /// Whether a sample has exactly one class.
+    pub task: Task,
+    /// 1 if every image is grey, otherwise 3.
+    pub channels: usize,
+    /// What the model learns from.
+    pub train: Arc<dyn Source>,
+    /// What chooses the best weights.
+    pub val: Arc<dyn Source>,
+    /// What is reported.
+    pub test: Arc<dyn Source>,
+    /// The known constants of this set; otherwise they are measured on `train`.
+    pub normalisation: Option<Normalisation>,
+    /// The augmentation that makes sense for this set.
+    pub augment: Augment,
+}
+
+impl Dataset {
+    /// The samples of a split.
+    pub fn source(&self, split: Split) -> &Arc<dyn Source> {
+        match split {
+            Split::Train => &self.train,
+            Split::Val => &self.val,
+            Split::Test => &self.test,
+        }
+    }
+
+    /// The number of samples of each class in a split; a sample of several classes counts in each.
+    pub fn class_counts(&self, split: Split) -> Vec<usize> {
+        let source = self.source(split);
+        let mut counts = vec![0; self.classes.len()];
+        for index in 0..source.len() {
+            for label in source.labels(index) {
+                counts[label] += 1;
+            }
+        }
+        counts
+    }
+
+    /// The accuracy of always giving the same answer, the most frequent one of a split, in `[0, 1]`; 0 for an empty split. Of
+    /// samples with several labels an answer is the whole set.
+    pub fn majority_baseline(&self, split: Split) -> f64 {
+        let source = self.source(split);
+        let mut counts: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+        for index in 0..source.len() {
+            *counts.entry(source.labels(index)).or_default() += 1;
+        }
+        counts.values().max().map_or(0.0, |largest| *largest as f64 / source.len() as f64)
+    }
+}
+
+impl fmt::Debug for Dataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sizes = Split::ALL.map(|split| self.source(split).len());
+        f.debug_struct("Dataset").field("name", &self.name).field("sizes", &sizes).finish_non_exhaustive()
+    }
+}
+
+/// The most that reading a training image and fitting it takes, in bytes, by the headers of up to 64 that are spread over the
+/// set. Samples that are no image file of their own do not count.
+pub fn largest_decoding_bytes(dataset: &Dataset, preprocess: &Preprocess) -> u64 {
+    const LOOKED_AT: usize = 64;
+    let source = &dataset.train;
+    let step = source.len().div_ceil(LOOKED_AT).max(1);
+    let files = (0..source.len()).step_by(step).filter_map(|index| source.file(index));
+    files.filter_map(|path| bytes_to_read(path, preprocess)).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// What configurations of runs, and what tells of data sets, were written with.
+    #[test]
+    fn tasks_are_written_as_they_always_were() {
+        assert_eq!(serde_json::to_string(&[Task::MultiClass, Task::MultiLabel]).unwrap(), r#"["one-of","any-of"]"#);
+    }
+}

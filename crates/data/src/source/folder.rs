@@ -1,0 +1,168 @@
+//! A folder of images, one sub-folder a class, with or without `train/`, `val/` and `test/`.
+
+use std::collections::BTreeMap;
+use std::fs::DirEntry;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::assemble::{Listed, Named, assemble, list_all};
+use super::{Dataset, Format, Opened, Opening, Task};
+use crate::error::DataError;
+use crate::split::Split;
+
+/// The file that lists what lies around it.
+const INDEX: &str = "DICOMDIR";
+
+/// A file that somebody can read.
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) format: Arc<dyn Format>,
+}
+
+impl Found {
+    fn named(self, class_dir: &Path, label: usize, split: Option<Split>) -> Named {
+        let below = self.path.strip_prefix(class_dir).unwrap_or(&self.path).to_owned();
+        Named { below, path: self.path, format: self.format, labels: vec![label], group: None, weight: 1.0, split }
+    }
+}
+
+/// Files by class, sorted.
+type Classes = BTreeMap<String, Vec<Found>>;
+
+/// Opens an image folder: PNG, JPEG and TIFF of 8 or 16 bits, grey or RGB, in one sub-folder a class; folders inside
+/// a class belong to it.
+///
+/// With `train/` on top, `val/` and `test/` are taken as they are; one that is missing is split off from `train/`.
+/// Without, the images are split 70/15/15. Both are done class by class, from the seed and the sorted names. Every
+/// header is read, so that a file that is no image is found before the run and not in its middle.
+///
+/// # Errors
+/// Any [`DataError`] of folders and files, with the path.
+pub fn open_folder(dir: &Path, seed: u64) -> Result<Dataset, DataError> {
+    Ok(open_folder_with(dir, &Opening::new(seed))?.dataset)
+}
+
+/// As [`open_folder`], with other formats and splits. A folder inside a class that holds a DICOMDIR is read from that.
+///
+/// # Errors
+/// Any [`DataError`] of folders, files and splits, with the path.
+pub fn open_folder_with(dir: &Path, opening: &Opening) -> Result<Opened, DataError> {
+    if !dir.is_dir() {
+        return Err(DataError::MissingFolder { dir: dir.to_owned() });
+    }
+    let folders = sub_folders(dir)?;
+    if folders.is_empty() {
+        return Err(DataError::NoClasses { dir: dir.to_owned() });
+    }
+    let given = given_splits(dir, &folders)?;
+    let train_dir = if given.is_empty() { dir.to_owned() } else { dir.join(Split::Train.name()) };
+    let train = list_classes(&train_dir, opening)?;
+    let classes: Vec<String> = train.keys().cloned().collect();
+    if let [class] = classes.as_slice() {
+        return Err(DataError::OneClass { dir: train_dir, class: class.clone() });
+    }
+
+    let mut files = Vec::new();
+    let split_of = |split| (!given.is_empty()).then_some(split);
+    for (label, (class, paths)) in train.into_iter().enumerate() {
+        let class_dir = train_dir.join(class);
+        files.extend(paths.into_iter().map(|found| found.named(&class_dir, label, split_of(Split::Train))));
+    }
+    for &split in given.iter().filter(|&&split| split != Split::Train) {
+        let split_dir = dir.join(split.name());
+        for (class, paths) in list_classes(&split_dir, opening)? {
+            let Ok(label) = classes.binary_search(&class) else {
+                return Err(DataError::UnknownClass { class, dir: split_dir });
+            };
+            let class_dir = split_dir.join(class);
+            files.extend(paths.into_iter().map(|found| found.named(&class_dir, label, split_of(split))));
+        }
+    }
+    let (entries, problems) = list_all(files, opening, |_, error| error)?;
+    let about = format!("Images in {}, one sub-folder a class", dir.display());
+    let listed = Listed { path: dir.to_owned(), about, classes, task: Task::MultiClass, entries, problems };
+    assemble(listed, opening)
+}
+
+/// The splits the folder has on top: empty if its sub-folders are classes.
+fn given_splits(dir: &Path, folders: &[PathBuf]) -> Result<Vec<Split>, DataError> {
+    let mut given = Vec::new();
+    for split in Split::ALL {
+        let path = dir.join(split.name());
+        // A class may be called "train", and holds images; a split holds classes.
+        if folders.contains(&path) && !sub_folders(&path)?.is_empty() {
+            given.push(split);
+        }
+    }
+    if given.is_empty() {
+        return Ok(given);
+    }
+    if !given.contains(&Split::Train) {
+        return Err(DataError::NoTrain { dir: dir.to_owned() });
+    }
+    match folders.iter().find(|path| !Split::ALL.iter().any(|split| path.ends_with(split.name()))) {
+        Some(stray) => Err(DataError::StrayFolder { dir: dir.to_owned(), name: name_of(stray) }),
+        None => Ok(given),
+    }
+}
+
+/// The classes of a folder, by name, with their files.
+fn list_classes(dir: &Path, opening: &Opening) -> Result<Classes, DataError> {
+    let mut classes = Classes::new();
+    for folder in sub_folders(dir)? {
+        let class = name_of(&folder);
+        let mut files = Vec::new();
+        collect_images(&folder, opening, &mut files)?;
+        if files.is_empty() {
+            return Err(DataError::EmptyClass { class, dir: folder });
+        }
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        classes.insert(class, files);
+    }
+    if classes.is_empty() {
+        return Err(DataError::NoClasses { dir: dir.to_owned() });
+    }
+    Ok(classes)
+}
+
+/// The images of a folder and of the folders in it. Links to folders are not followed: they may lead in a circle.
+pub(crate) fn collect_images(dir: &Path, opening: &Opening, files: &mut Vec<Found>) -> Result<(), DataError> {
+    let index = dir.join(INDEX);
+    if index.is_file()
+        && let Some(format) = opening.format_of(&index)
+    {
+        files.push(Found { path: index, format });
+        return Ok(());
+    }
+    for entry in entries(dir)? {
+        let path = entry.path();
+        let kind = entry.file_type().map_err(|cause| DataError::Io { path: path.clone(), cause })?;
+        if kind.is_dir() {
+            collect_images(&path, opening, files)?;
+        } else if !path.is_dir()
+            && let Some(format) = opening.format_of(&path)
+        {
+            files.push(Found { path, format });
+        }
+    }
+    Ok(())
+}
+
+/// The folders in a folder, links to folders included, sorted.
+fn sub_folders(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let mut folders: Vec<PathBuf> = entries(dir)?.iter().map(DirEntry::path).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    Ok(folders)
+}
+
+/// What is in a folder, but for hidden things.
+fn entries(dir: &Path) -> Result<Vec<DirEntry>, DataError> {
+    let io = |cause| DataError::Io { path: dir.to_owned(), cause };
+    let mut entries = std::fs::read_dir(dir).map_err(io)?.collect::<Result<Vec<_>, _>>().map_err(io)?;
+    entries.retain(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+    Ok(entries)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

@@ -1,0 +1,99 @@
+//! Kinds of files that hold images.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use kindling_files as files;
+
+use crate::decode::{Image, Preprocess, read_fitted, read_header, read_image};
+use crate::error::DataError;
+
+/// What counts as a picture, by name.
+const EXTENSIONS: [&str; 5] = ["png", "jpg", "jpeg", "tif", "tiff"];
+
+/// A kind of file that holds images.
+pub trait Format: Send + Sync {
+    /// Whether a file in a folder is of this kind: by its name, or where that says nothing, by its first bytes.
+    fn claims(&self, path: &Path) -> bool;
+
+    /// The images in a file, in order, from its header alone. What is claimed by name may still be none: that is an
+    /// error.
+    ///
+    /// # Errors
+    /// Any [`DataError`] of files, with the path.
+    fn list(&self, path: &Path) -> Result<Vec<Part>, DataError>;
+
+    /// Reads an image that [`Format::list`] gave.
+    ///
+    /// # Errors
+    /// Any [`DataError`] of files, with the path.
+    fn read(&self, part: &Part) -> Result<Image, DataError>;
+
+    /// Reads an image that [`Format::list`] gave, and fits it.
+    ///
+    /// # Errors
+    /// Any [`DataError`] of files, with the path.
+    fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {
+        Ok(preprocess.fit_owned(self.read(part)?))
+    }
+
+    /// Whether the images of a file are best read one after another.
+    fn is_sequential(&self) -> bool {
+        false
+    }
+}
+
+/// An image in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The file.
+    pub path: PathBuf,
+    /// Which of its images, from 0; `None` where a file holds one.
+    pub frame: Option<usize>,
+    /// 1 or 3.
+    pub channels: usize,
+    /// The patient, where the file names one.
+    pub group: Option<String>,
+}
+
+impl Part {
+    /// What people call it: the path and, of several images, the number.
+    pub fn name(&self) -> String {
+        match self.frame {
+            None => self.path.display().to_string(),
+            Some(frame) => format!("{}#{frame}", self.path.display()),
+        }
+    }
+}
+
+/// PNG, JPEG and TIFF, by name.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pictures;
+
+impl Format for Pictures {
+    fn claims(&self, path: &Path) -> bool {
+        path.extension().is_some_and(|have| EXTENSIONS.iter().any(|known| have.eq_ignore_ascii_case(known)))
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<Part>, DataError> {
+        let channels = read_header(path)?.channels;
+        Ok(vec![Part { path: path.to_owned(), frame: None, channels, group: None }])
+    }
+
+    fn read(&self, part: &Part) -> Result<Image, DataError> {
+        read_image(&part.path)
+    }
+
+    fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {
+        read_fitted(&part.path, preprocess)
+    }
+}
+
+/// The first bytes of a regular file, at most as many as asked for; none if it cannot be read.
+pub fn first_bytes(path: &Path, at_most: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = files::open(path) {
+        let _ = file.take(at_most).read_to_end(&mut bytes);
+    }
+    bytes
+}

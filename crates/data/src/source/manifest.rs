@@ -1,0 +1,323 @@
+//! Manifests: a table of files with their labels, as CSV or JSON Lines.
+//!
+//! The columns are `path,label[,split,group,weight]`, in any order; others are left alone and named in the data set's
+//! description. A label with `;` makes the data set one of several classes a sample: `a;b` is both, `;` is neither. In
+//! JSON Lines a label may be a list instead.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use kindling_files as files;
+use serde_json::Value;
+
+use super::assemble::{Listed, Named, assemble, list_all};
+use super::{Opened, Opening, Task};
+use crate::error::DataError;
+use crate::given::UnknownName;
+use crate::split::Split;
+
+/// The largest manifest that is read, in bytes.
+const MAX_BYTES: u64 = 1 << 30;
+/// The longest value of a table and the longest line of JSON, in bytes: paths end at 4096 nearly everywhere.
+const MAX_VALUE: usize = 64 << 10;
+const MAX_LINE: usize = 1 << 20;
+/// The columns that are understood.
+const COLUMNS: [&str; 5] = ["path", "label", "split", "group", "weight"];
+
+/// A line of a manifest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The line, from 1.
+    pub line: u64,
+    /// As written.
+    pub path: String,
+    /// The names of the classes, sorted, without repetition.
+    pub labels: Vec<String>,
+    /// Whether the label was written as a list: `a;b`, `;`, or `["a"]`.
+    pub several: bool,
+    /// Where the sample goes.
+    pub split: Option<Split>,
+    /// What the sample must not be parted from.
+    pub group: Option<String>,
+    /// How often the sample is drawn relative to others.
+    pub weight: f32,
+}
+
+/// The rows of a manifest, and the columns that nobody asked for. `json_lines` says which of the two notations it is.
+///
+/// # Errors
+/// The line and what is wrong with it.
+pub fn parse_manifest(text: &[u8], json_lines: bool) -> Result<(Vec<Row>, BTreeSet<String>), (u64, String)> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let (rows, strangers) = if json_lines { json_rows(text)? } else { csv_rows(text)? };
+    let mut lines: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in &rows {
+        if let Some(before) = lines.insert(&row.path, row.line) {
+            return Err((row.line, format!("the path {:?} is already on line {before}", row.path)));
+        }
+    }
+    let several = rows.iter().any(|row| row.several);
+    if let Some(row) = rows.iter().find(|row| !several && row.labels.is_empty()) {
+        return Err((row.line, "the label is empty (where samples may have no class, write `;`)".to_owned()));
+    }
+    if let Some(with) = rows.iter().find(|row| row.split.is_some())
+        && let Some(without) = rows.iter().find(|row| row.split.is_none())
+    {
+        return Err((without.line, format!("the split is empty, but on line {} it is not: all or none", with.line)));
+    }
+    Ok((rows, strangers))
+}
+
+/// Opens a manifest. Relative paths are relative to its folder.
+///
+/// # Errors
+/// [`DataError::Manifest`] with the line, files that cannot be read included, and any [`DataError`] of splits.
+pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
+    let io = |cause| DataError::Io { path: path.to_owned(), cause };
+    let text = files::read(path, MAX_BYTES).map_err(io)?;
+    let at = |(line, reason): (u64, String)| DataError::Manifest { path: path.to_owned(), line, reason };
+    let json_lines = !path.extension().is_some_and(|have| have.eq_ignore_ascii_case("csv"));
+    let (rows, strangers) = parse_manifest(&text, json_lines).map_err(at)?;
+
+    let task = if rows.iter().any(|row| row.several) { Task::MultiLabel } else { Task::MultiClass };
+    let classes = classes_of(&rows);
+    if rows.is_empty() {
+        return Err(at((1, "there are no samples".to_owned())));
+    }
+    if classes.len() < 2 && task == Task::MultiClass {
+        return Err(DataError::OneClass {
+            dir: path.to_owned(),
+            class: classes.into_iter().next().unwrap_or_default(),
+        });
+    }
+    let label_of: BTreeMap<&str, usize> = classes.iter().map(String::as_str).zip(0..).collect();
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let (mut files, mut lines, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+    for row in &rows {
+        let file = folder.join(&row.path);
+        let format = match opening.format_of(&file) {
+            Some(format) if file.is_file() => format,
+            found => {
+                let reason = match found {
+                    _ if !file.exists() => format!("there is no file {file:?}"),
+                    _ if !file.is_file() => format!("{file:?} is not a file"),
+                    _ => format!("{file:?} is of no kind that is understood"),
+                };
+                let problem = at((row.line, reason));
+                if !opening.keep_going {
+                    return Err(problem);
+                }
+                problems.push(problem);
+                continue;
+            }
+        };
+        let mut labels: Vec<usize> = row.labels.iter().filter_map(|name| label_of.get(&**name).copied()).collect();
+        labels.sort_unstable();
+        lines.push(row.line);
+        files.push(Named {
+            path: file,
+            below: PathBuf::from(&row.path),
+            format,
+            labels,
+            group: row.group.clone(),
+            weight: row.weight,
+            split: row.split,
+        });
+    }
+    let (entries, unreadable) = list_all(files, opening, |index, error| at((lines[index], error.to_string())))?;
+    problems.extend(unreadable);
+    let mut about = format!("Images listed in {}", path.display());
+    if !strangers.is_empty() {
+        let names: Vec<&str> = strangers.iter().map(String::as_str).collect();
+        about.push_str(&format!(" (not used: {})", names.join(", ")));
+    }
+    assemble(Listed { path: path.to_owned(), about, classes, task, entries, problems }, opening)
+}
+
+/// The names of all classes: in the order of numbers where all are numbers, otherwise of the alphabet.
+pub(crate) fn classes_of(rows: &[Row]) -> Vec<String> {
+    let names: BTreeSet<&String> = rows.iter().flat_map(|row| &row.labels).collect();
+    let mut names: Vec<String> = names.into_iter().cloned().collect();
+    if names.iter().all(|name| name.parse::<u64>().is_ok()) {
+        names.sort_by_key(|name| name.parse::<u64>().unwrap_or(u64::MAX));
+    }
+    names
+}
+
+type Rows = (Vec<Row>, BTreeSet<String>);
+
+fn csv_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
+    let mut records = Records::of(text);
+    let (_, header) = records.next().unwrap_or(Ok((1, vec![])))?;
+    let mut columns: [Option<usize>; COLUMNS.len()] = Default::default();
+    let mut strangers = BTreeSet::new();
+    for (place, name) in header.iter().enumerate() {
+        let name = text_of(name, 1)?;
+        match COLUMNS.iter().position(|column| *column == name) {
+            Some(column) if columns[column].is_some() => {
+                return Err((1, format!("the column {name:?} is there twice")));
+            }
+            Some(column) => columns[column] = Some(place),
+            None => drop(strangers.insert(name.to_owned())),
+        }
+    }
+    for (name, column) in COLUMNS.iter().zip(&columns).take(2) {
+        if column.is_none() {
+            let known = COLUMNS.join(",");
+            return Err((1, format!("the first line names no column `{name}`; it reads like this: {known}")));
+        }
+    }
+    let mut rows = Vec::new();
+    for record in records {
+        let (line, record) = record?;
+        if record.len() != header.len() {
+            return Err((line, format!("{} values stand under {} columns", record.len(), header.len())));
+        }
+        let mut texts = [""; COLUMNS.len()];
+        for (text, column) in texts.iter_mut().zip(&columns) {
+            if let Some(bytes) = column.and_then(|column| record.get(column)) {
+                *text = text_of(bytes, line)?;
+            }
+        }
+        let [path, label, split, group, weight] = texts;
+        let several = label.contains(';');
+        let labels = label.split(';').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let weight = match weight {
+            "" => 1.0,
+            text => text.parse().map_err(|_| (line, format!("the weight {text:?} is not a number")))?,
+        };
+        rows.push(row(line, path, labels, several, split, group, weight)?);
+    }
+    Ok((rows, strangers))
+}
+
+fn text_of(bytes: &[u8], line: u64) -> Result<&str, (u64, String)> {
+    let text =
+        std::str::from_utf8(bytes).map_err(|_| (line, format!("{:?} is not UTF-8", String::from_utf8_lossy(bytes))))?;
+    Ok(text.trim())
+}
+
+/// The records of a table, each with the line it starts on. Empty lines are none.
+struct Records<'a> {
+    reader: csv_core::Reader,
+    rest: &'a [u8],
+    line: u64,
+}
+
+impl<'a> Records<'a> {
+    fn of(text: &'a [u8]) -> Self {
+        Self { reader: csv_core::Reader::new(), rest: text, line: 1 }
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<(u64, Vec<Vec<u8>>), (u64, String)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // What the record before left of its end of line, and empty lines.
+        while let Some((b'\r' | b'\n', _)) = self.rest.split_first() {
+            self.line += u64::from(self.rest[0] == b'\n');
+            self.rest = &self.rest[1..];
+        }
+        if self.rest.is_empty() {
+            return None;
+        }
+        let (line, mut fields, mut field) = (self.line, Vec::new(), Vec::new());
+        let mut buffer = [0; 1024];
+        loop {
+            let (result, read, written) = self.reader.read_field(self.rest, &mut buffer);
+            self.line += self.rest[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.rest = &self.rest[read..];
+            field.extend_from_slice(&buffer[..written]);
+            if field.len() > MAX_VALUE {
+                self.rest = &[];
+                return Some(Err((
+                    line,
+                    format!("a value is longer than {MAX_VALUE} bytes (is a quotation mark missing?)"),
+                )));
+            }
+            match result {
+                // At the end of the text, reading on says that there is no more.
+                csv_core::ReadFieldResult::InputEmpty | csv_core::ReadFieldResult::OutputFull => {}
+                csv_core::ReadFieldResult::Field { record_end } => {
+                    fields.push(std::mem::take(&mut field));
+                    if record_end {
+                        return Some(Ok((line, fields)));
+                    }
+                }
+                csv_core::ReadFieldResult::End => return None,
+            }
+        }
+    }
+}
+
+fn json_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
+    let (mut rows, mut strangers) = (Vec::new(), BTreeSet::new());
+    for (line, bytes) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        if bytes.trim_ascii().is_empty() {
+            continue;
+        }
+        let wrong = |reason: String| (line, reason);
+        if bytes.len() > MAX_LINE {
+            return Err(wrong(format!("it is longer than {MAX_LINE} bytes")));
+        }
+        let mut object: serde_json::Map<String, Value> =
+            serde_json::from_slice(bytes).map_err(|error| wrong(format!("it is not a JSON object: {error}")))?;
+        let mut take = |name: &str| object.remove(name).filter(|value| !value.is_null());
+        let texts = ["path", "split", "group"].map(|name| match take(name) {
+            None => Ok(String::new()),
+            Some(value) => plain(&value).ok_or_else(|| wrong(format!("the {name} {value} is not a text"))),
+        });
+        let [path, split, group] = texts;
+        let label = take("label").ok_or_else(|| wrong("it has no label".to_owned()))?;
+        let several = label.is_array();
+        let names: Option<Vec<String>> = match &label {
+            Value::Array(names) => names.iter().map(plain).collect(),
+            one => plain(one).map(|name| vec![name]),
+        };
+        let names = names.ok_or_else(|| wrong(format!("the label {label} is neither a text nor a list of texts")))?;
+        let weight = match take("weight") {
+            None => 1.0,
+            Some(value) => value.as_f64().ok_or_else(|| wrong(format!("the weight {value} is not a number")))? as f32,
+        };
+        strangers.extend(object.into_iter().map(|(name, _)| name));
+        let names = names.into_iter().filter(|name| !name.is_empty()).collect();
+        rows.push(row(line, &path?, names, several, &split?, &group?, weight)?);
+    }
+    Ok((rows, strangers))
+}
+
+/// A text, or a whole number as it is written.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.trim().to_owned()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn row(
+    line: u64,
+    path: &str,
+    mut labels: Vec<String>,
+    several: bool,
+    split: &str,
+    group: &str,
+    weight: f32,
+) -> Result<Row, (u64, String)> {
+    if path.is_empty() {
+        return Err((line, "the path is empty".to_owned()));
+    }
+    if !weight.is_finite() || weight < 0.0 {
+        return Err((line, format!("the weight {weight} is not a number from 0 on")));
+    }
+    let split = match split {
+        "" => None,
+        "valid" | "validation" => Some(Split::Val),
+        text => Some(text.parse().map_err(|error: UnknownName| (line, error.to_string()))?),
+    };
+    labels.sort();
+    labels.dedup();
+    let group = (!group.is_empty()).then(|| group.to_owned());
+    Ok(Row { line, path: path.to_owned(), labels, several, split, group, weight })
+}

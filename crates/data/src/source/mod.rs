@@ -1,0 +1,146 @@
+//! Where samples come from: folders, manifests, shards and arrays, opened as a [`Dataset`] of three sources.
+
+mod arrays;
+mod assemble;
+mod bad;
+mod dataset;
+mod folder;
+mod format;
+mod images;
+mod manifest;
+mod measure;
+mod opening;
+pub mod shards;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use crate::decode::{Image, Preprocess};
+use crate::error::DataError;
+
+pub use arrays::{Idx, ImageStack, MAX_IDX_BYTES, NpyHeader, Npz, StackSource, parse_idx, read_idx};
+pub use bad::{BadSample, MaxBad, OnBadSample};
+pub use dataset::{Dataset, Task, largest_decoding_bytes};
+pub use folder::{open_folder, open_folder_with};
+pub use format::{Format, Part, Pictures, first_bytes};
+pub use images::open_images;
+pub use manifest::{Row, open_manifest, parse_manifest};
+pub use opening::{Opened, Opening};
+
+/// Labelled images by index. Reading is independent of order and may happen on several threads at once.
+pub trait Source: Send + Sync {
+    /// The number of samples.
+    fn len(&self) -> usize;
+
+    /// Whether there are no samples.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The class of a sample, an index into [`Dataset::classes`](crate::Dataset::classes), without reading it; of
+    /// several classes the first, of none 0. Panics if `index >= len()`.
+    fn label(&self, index: usize) -> usize;
+
+    /// The classes of a sample where it may have several or none ([`Task::MultiLabel`]), sorted and without repetition. Panics
+    /// if `index >= len()`.
+    fn labels(&self, index: usize) -> Vec<usize> {
+        vec![self.label(index)]
+    }
+
+    /// What the sample must not be parted from by a split: the patient, usually. Samples without a group are alone.
+    fn group(&self, index: usize) -> Option<String> {
+        let _ = index;
+        None
+    }
+
+    /// The file that holds this sample and nothing else, where there is one.
+    fn file(&self, index: usize) -> Option<&Path> {
+        let _ = index;
+        None
+    }
+
+    /// The lengths of the stretches of samples that are best read one after another: the shards. Empty where any order
+    /// is as good; otherwise they add up to `len()`.
+    fn stretches(&self) -> Vec<usize> {
+        Vec::new()
+    }
+
+    /// How often the sample is drawn relative to others where drawing is weighted: finite and not negative.
+    fn weight(&self, index: usize) -> f32 {
+        let _ = index;
+        1.0
+    }
+
+    /// Reads a sample, always the same for the same index.
+    ///
+    /// # Errors
+    /// What kept it from being read, with its path.
+    fn read(&self, index: usize) -> Result<Image, DataError>;
+
+    /// Reads a sample as a model is to see it, but for the normalisation: [`Preprocess::fit`] of [`Source::read`]. Where a file
+    /// holds whole numbers this takes less memory.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    fn read_fitted(&self, index: usize, preprocess: &Preprocess) -> Result<Image, DataError> {
+        Ok(preprocess.fit_owned(self.read(index)?))
+    }
+
+    /// What people call the sample: a path, usually.
+    fn name_of(&self, index: usize) -> String;
+}
+
+/// Reads a sample; a panic of a decoder becomes [`DataError::Panicked`] with the sample's name.
+///
+/// # Errors
+/// As [`Source::read`], and [`DataError::Panicked`].
+pub fn read_guarded(source: &dyn Source, index: usize) -> Result<Image, DataError> {
+    guarded(source, index, || source.read(index))
+}
+
+/// Runs work on a sample; a panic becomes [`DataError::Panicked`] with the sample's name.
+pub(crate) fn guarded<T>(
+    source: &dyn Source,
+    index: usize,
+    work: impl FnOnce() -> Result<T, DataError>,
+) -> Result<T, DataError> {
+    caught(|| source.name_of(index), work)
+}
+
+/// Runs work on something that has a name; a panic becomes [`DataError::Panicked`].
+pub(crate) fn caught<T>(
+    name: impl FnOnce() -> String,
+    work: impl FnOnce() -> Result<T, DataError>,
+) -> Result<T, DataError> {
+    // Sound to assert: what `work` was building is dropped with the panic.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+        let reason = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no reason given".to_owned());
+        // The name is the source's code too, and the source has just shown that it may panic.
+        let name = catch_unwind(AssertUnwindSafe(name)).unwrap_or_else(|_| "without a name".to_owned());
+        Err(DataError::Panicked { name, reason })
+    })
+}
+
+/// Opens whatever a path leads to: a manifest (`.csv`, `.jsonl`, `.ndjson`), a shard (`.tar`) or a folder of shards, or a
+/// folder with one sub-folder a class.
+///
+/// # Errors
+/// Any [`DataError`] of data sets, with the path.
+pub fn open_path(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
+    let is = |extensions: &[&str]| {
+        path.extension().is_some_and(|have| extensions.iter().any(|known| have.eq_ignore_ascii_case(known)))
+    };
+    if is(&["csv", "jsonl", "ndjson"]) && !path.is_dir() {
+        open_manifest(path, opening)
+    } else if is(&["tar"]) || (path.is_dir() && shards::are_in(path)) {
+        shards::open(path, opening)
+    } else if path.is_dir() || !path.exists() {
+        open_folder_with(path, opening)
+    } else {
+        Err(DataError::NoDataset { path: path.to_owned() })
+    }
+}

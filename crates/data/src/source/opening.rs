@@ -1,0 +1,49 @@
+//! How folders, manifests and shards are opened, and what comes of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Dataset, Format, OnBadSample, Pictures};
+use crate::error::DataError;
+use crate::split::SplitBy;
+
+/// How a folder, a manifest or shards are opened.
+#[derive(Clone)]
+pub struct Opening {
+    /// Splits what is not split yet.
+    pub seed: u64,
+    /// What stays together; if absent, what the data says ([`SplitBy::Group`]) or else nothing.
+    pub split_by: Option<SplitBy>,
+    /// Kinds of files that are understood besides [`Pictures`], asked in order.
+    pub formats: Vec<Arc<dyn Format>>,
+    /// Go on after a file that cannot be read or a group on two sides, and list it in [`Opened::problems`].
+    pub keep_going: bool,
+    /// What becomes of a file that cannot even be listed. To be skipped it counts as one image, whose reading fails when its
+    /// turn comes.
+    pub on_bad: OnBadSample,
+    /// Where indexes of shards may be kept if their own folder cannot be written to.
+    pub cache: Option<PathBuf>,
+}
+
+impl Opening {
+    /// Pictures, split by what the data says; the first problem is an error.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, split_by: None, formats: Vec::new(), keep_going: false, on_bad: OnBadSample::Fail, cache: None }
+    }
+
+    /// The format of a file: the first that claims it. `None` if nobody does.
+    pub fn format_of(&self, path: &Path) -> Option<Arc<dyn Format>> {
+        let own = || Arc::new(Pictures) as Arc<dyn Format>;
+        self.formats.iter().find(|format| format.claims(path)).cloned().or_else(|| Pictures.claims(path).then(own))
+    }
+}
+
+/// A data set, and what was found out while opening it.
+pub struct Opened {
+    /// The data set.
+    pub dataset: Dataset,
+    /// What stayed together; `None` where the data set brings its splits.
+    pub split_by: Option<SplitBy>,
+    /// What was wrong; empty unless [`Opening::keep_going`].
+    pub problems: Vec<DataError>,
+}

@@ -1,0 +1,189 @@
+//! WebDataset shards: tar files in which the parts of a sample lie one after another.
+//!
+//! A shard is read once from start to end to find what is where; the index is kept beside it. From then on any sample can
+//! be read alone, so that the order of an epoch is the loader's and a run is resumed without reading what it has seen.
+//! Labels come from `.cls` (a number or a name) or from `.json` (`label`, a text or a list; `group`; `weight`). A shard
+//! belongs to the split that its folder or the beginning of its name says (`train/…`, `val-000.tar`).
+
+mod index;
+mod labels;
+mod pack;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kindling_files as files;
+
+pub use pack::{Packed, pack};
+
+use self::index::{Index, Sample, file_name};
+use crate::decode::{Image, Preprocess, decode_fitted, decode_image};
+use crate::error::DataError;
+use crate::source::assemble::{Entry, Listed, assemble};
+use crate::source::{Format, Opened, Opening, Part, Task};
+use crate::split::Split;
+
+/// Whether a folder holds shards, or folders of splits that do.
+pub fn are_in(folder: &Path) -> bool {
+    std::iter::once(folder.to_owned())
+        .chain(Split::ALL.map(|split| folder.join(split.name())))
+        .any(|folder| tars_in(&folder).is_ok_and(|tars| !tars.is_empty()))
+}
+
+/// Checks the text of an index file, as [`open`] does before it believes it.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn check_index(text: &[u8]) -> Result<(), String> {
+    Index::parse(text).map(drop)
+}
+
+/// Opens a shard, a folder of shards, or a folder with a folder of shards a split.
+///
+/// # Errors
+/// [`DataError::Shard`] with the shard and the sample, and any [`DataError`] of images and splits.
+pub fn open(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
+    let mut shards: Vec<(PathBuf, Option<Split>)> = Vec::new();
+    if path.is_dir() {
+        shards.extend(tars_in(path)?.into_iter().map(|shard| (shard.clone(), split_of(&file_name(&shard)))));
+        for split in Split::ALL {
+            let folder = path.join(split.name());
+            if folder.is_dir() {
+                shards.extend(tars_in(&folder)?.into_iter().map(|shard| (shard, Some(split))));
+            }
+        }
+    } else {
+        shards.push((path.to_owned(), None));
+    }
+    if let Some((with, _)) = shards.iter().find(|(_, split)| split.is_some())
+        && let Some((without, _)) = shards.iter().find(|(_, split)| split.is_none())
+    {
+        let reason = format!("its name says no split, but that of {:?} does: all or none", file_name(with));
+        return Err(DataError::Shard { path: without.clone(), reason });
+    }
+
+    let mut by_folder: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
+    for (shard, _) in &shards {
+        by_folder.entry(shard.parent().unwrap_or(Path::new("")).to_owned()).or_default().push(shard.clone());
+    }
+    let mut samples: BTreeMap<PathBuf, Vec<Sample>> = BTreeMap::new();
+    for (folder, shards) in by_folder {
+        let mut index = Index::of(&folder, &shards, opening.cache.as_deref())?;
+        for shard in shards {
+            let found = index.shards.remove(&file_name(&shard)).map(|found| found.samples);
+            samples.insert(shard, found.unwrap_or_default());
+        }
+    }
+
+    let all = || samples.values().flatten().map(|sample| &sample.labels);
+    let several = all().any(|labels| labels.several);
+    let names: BTreeSet<&String> = all().flat_map(|labels| &labels.labels).collect();
+    let mut classes: Vec<String> = names.into_iter().cloned().collect();
+    if classes.iter().all(|name| name.parse::<u64>().is_ok()) {
+        classes.sort_by_key(|name| name.parse::<u64>().unwrap_or(u64::MAX));
+    }
+    if classes.is_empty() {
+        return Err(DataError::Shard { path: path.to_owned(), reason: "there are no samples in it".to_owned() });
+    }
+    if let ([class], false) = (classes.as_slice(), several) {
+        return Err(DataError::OneClass { dir: path.to_owned(), class: class.clone() });
+    }
+    let label_of: BTreeMap<&str, usize> = classes.iter().map(String::as_str).zip(0..).collect();
+    let places: BTreeMap<PathBuf, Vec<(String, u64, u64)>> = samples
+        .iter()
+        .map(|(shard, samples)| {
+            let places = samples.iter().map(|sample| (sample.key.clone(), sample.offset, sample.length));
+            (shard.clone(), places.collect())
+        })
+        .collect();
+    let format = Arc::new(Shards { places });
+    let mut entries = Vec::new();
+    for (shard, split) in &shards {
+        for (frame, sample) in samples.remove(shard).unwrap_or_default().into_iter().enumerate() {
+            let mut labels: Vec<usize> =
+                sample.labels.labels.iter().filter_map(|name| label_of.get(&**name).copied()).collect();
+            labels.sort_unstable();
+            let part =
+                Part { path: shard.clone(), frame: Some(frame), channels: sample.channels, group: sample.labels.group };
+            let (format, weight) = (format.clone(), sample.labels.weight);
+            entries.push(Entry { part, format, below: PathBuf::from(sample.key), labels, weight, split: *split });
+        }
+    }
+    let task = if several { Task::MultiLabel } else { Task::MultiClass };
+    let about = format!("{} shards in {}", shards.len(), path.display());
+    assemble(Listed { path: path.to_owned(), about, classes, task, entries, problems: vec![] }, opening)
+}
+
+/// The tar files of a folder, sorted.
+fn tars_in(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let io = |cause| DataError::Io { path: folder.to_owned(), cause };
+    let mut tars = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let hidden = file_name(&path).starts_with('.');
+        if !hidden && path.extension().is_some_and(|have| have == "tar") && path.is_file() {
+            tars.push(path);
+        }
+    }
+    tars.sort();
+    Ok(tars)
+}
+
+/// What the beginning of a shard's name says: `train-000000.tar`.
+fn split_of(name: &str) -> Option<Split> {
+    let word = name.split(['-', '_', '.']).next().unwrap_or("");
+    if word == "valid" || word == "validation" { Some(Split::Val) } else { word.parse().ok() }
+}
+
+/// A part of a file. Its length was checked against the file's.
+fn read_range(path: &Path, offset: u64, length: u64) -> Result<Vec<u8>, DataError> {
+    let io = |cause| DataError::Io { path: path.to_owned(), cause };
+    let mut file = files::open(path).map_err(io)?;
+    file.seek(SeekFrom::Start(offset)).map_err(io)?;
+    let mut bytes = vec![0; length as usize];
+    file.read_exact(&mut bytes).map_err(io)?;
+    Ok(bytes)
+}
+
+/// Where the samples of open shards are: key, offset and length.
+struct Shards {
+    places: BTreeMap<PathBuf, Vec<(String, u64, u64)>>,
+}
+
+impl Shards {
+    /// What a sample is called, and its file.
+    fn bytes_of(&self, part: &Part) -> Result<(PathBuf, Vec<u8>), DataError> {
+        let place = self.places.get(&part.path).and_then(|places| places.get(part.frame?));
+        let (key, offset, length) = place.ok_or_else(|| DataError::Shard {
+            path: part.path.clone(),
+            reason: format!("it has no sample {:?}", part.frame),
+        })?;
+        Ok((part.path.join(key), read_range(&part.path, *offset, *length)?))
+    }
+}
+
+impl Format for Shards {
+    fn claims(&self, path: &Path) -> bool {
+        self.places.contains_key(path)
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<Part>, DataError> {
+        Err(DataError::Shard { path: path.to_owned(), reason: "a shard is opened alone".to_owned() })
+    }
+
+    fn read(&self, part: &Part) -> Result<Image, DataError> {
+        let (name, bytes) = self.bytes_of(part)?;
+        decode_image(&name, &bytes)
+    }
+
+    fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {
+        let (name, bytes) = self.bytes_of(part)?;
+        decode_fitted(&name, &bytes, preprocess)
+    }
+
+    fn is_sequential(&self) -> bool {
+        true
+    }
+}

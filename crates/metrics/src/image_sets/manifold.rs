@@ -1,0 +1,40 @@
+//! Precision and recall of what was made ("Improved Precision and Recall Metric for Assessing Generative Models",
+//! Kynkaanniemi et al. 2019).
+
+use super::error::MetricError;
+use super::features::Features;
+
+/// How much of what was made could be real, and how much of what is real could have been made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PrecisionRecall {
+    /// Share of fake images that lie within reach of a real one.
+    pub precision: f64,
+    /// Share of real images that lie within reach of a fake one.
+    pub recall: f64,
+}
+
+/// A set reaches as far around each of its images as that one's `neighbours`-th nearest other one; the paper takes 3.
+///
+/// # Errors
+/// [`MetricError::TooFew`] for less than `neighbours` + 1 images, [`MetricError::Widths`].
+pub fn precision_recall(real: &Features, fake: &Features, neighbours: usize) -> Result<PrecisionRecall, MetricError> {
+    real.comparable(fake, neighbours + 1)?;
+    Ok(PrecisionRecall { precision: within(fake, real, neighbours), recall: within(real, fake, neighbours) })
+}
+
+/// The share of `these` that lie within reach of any of `those`.
+fn within(these: &Features, those: &Features, neighbours: usize) -> f64 {
+    let count = those.count();
+    let reach: Vec<f64> = those
+        .squared_distances(those)
+        .chunks_exact(count)
+        .map(|line| {
+            let mut line = line.to_vec();
+            // The nearest of all is the image itself.
+            *line.select_nth_unstable_by(neighbours, f64::total_cmp).1
+        })
+        .collect();
+    let distances = these.squared_distances(those);
+    let reached = distances.chunks_exact(count).filter(|line| line.iter().zip(&reach).any(|(far, reach)| far <= reach));
+    reached.count() as f64 / these.count().max(1) as f64
+}

@@ -1,0 +1,123 @@
+//! `report.html`: one page about a run, to read or to send to a colleague.
+
+mod classifier;
+mod confusion;
+mod curves;
+mod gan;
+#[cfg(test)]
+mod tests;
+
+use kindling_runs::{Environment, Event};
+use maud::{Markup, PreEscaped, html};
+
+use crate::frame::frame;
+use crate::words;
+
+pub use classifier::{Report, SamplePicture};
+pub use gan::{GanReport, Grid};
+
+const STYLE: &str = include_str!("run.css");
+const SCRIPT: &str = include_str!("run.js");
+/// The browser itself holds the page to its promise of asking nothing of the network.
+const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+
+/// The page of a run: header, what is particular, then where it ran and with what.
+fn of_run(title: &str, header: &Markup, content: &Markup, ran_on: &Environment, config_toml: &str) -> Markup {
+    let body = html! {
+        (header)
+        main {
+            (content)
+            (environment(ran_on))
+            section {
+                h2 { "Configuration" }
+                details {
+                    summary { "config.toml, as it was resolved" }
+                    pre { code { (config_toml) } }
+                }
+            }
+        }
+        footer { "Made by Kindling " (ran_on.kindling) ". This page is one file and loads nothing." }
+        script { (PreEscaped(SCRIPT)) }
+    };
+    frame(&format!("{title} – Kindling"), STYLE, POLICY, &body)
+}
+
+/// Lines beyond these are only counted.
+const SHOWN: usize = 100;
+
+/// What the events tell, and what else is known: the step after which it was, and a sentence.
+fn happened(events: &[Event], more: Vec<(u64, String)>) -> Markup {
+    let mut lines: Vec<(u64, String)> = events.iter().filter_map(told).chain(more).collect();
+    lines.sort_by_key(|line| line.0);
+    let checkpoints = events.iter().filter(|event| matches!(event, Event::Checkpoint { .. })).count();
+    html! {
+        @if !lines.is_empty() {
+            section {
+                h2 { "What happened" }
+                ol.happened {
+                    @for (step, text) in lines.iter().take(SHOWN) { li { span { "step " (step) } (text) } }
+                }
+                @if lines.len() > SHOWN { p.note { "And " (lines.len() - SHOWN) " more, in events.jsonl." } }
+                @if checkpoints > 0 { p.note { (words::plural(checkpoints as u64, "checkpoint", "checkpoints")) " saved." } }
+            }
+        }
+    }
+}
+
+/// An event as a line, if it is told.
+fn told(event: &Event) -> Option<(u64, String)> {
+    let (step, text) = match event {
+        Event::Recovered { step, during, lever, seconds, .. } => {
+            let cost = words::duration(*seconds);
+            (step, format!("memory ran out in {during}: {lever}; it cost {cost} and changed nothing"))
+        }
+        Event::Replanned { step, reason, lever } => (step, format!("{lever}: {reason}; it changed nothing")),
+        Event::Skipped { step, loss_scale } => {
+            (step, format!("gradients not finite: update left out, loss scale {loss_scale}"))
+        }
+        Event::Warned { step, text } => (step, text.clone()),
+        Event::WarmedUp { step, seconds, .. } => (step, format!("kernels chosen in {}", words::duration(*seconds))),
+        Event::BadSample { step, split, path, reason } => (step, format!("{split} sample left out: {path} ({reason})")),
+        Event::Interrupted { step } => (step, "interrupted and saved".into()),
+        Event::Resumed { step } => (step, "resumed".into()),
+        Event::Finished { step, seconds } => (step, format!("finished after {}", words::duration(*seconds))),
+        _ => return None,
+    };
+    Some((*step, text))
+}
+
+fn environment(environment: &Environment) -> Markup {
+    let facts = &environment.device;
+    let memory = |bytes: Option<u64>| bytes.map(words::bytes);
+    let version = match &environment.commit {
+        Some(commit) => format!("{} ({commit})", environment.kindling),
+        None => environment.kindling.clone(),
+    };
+    let rows = [
+        ("Kindling", Some(version)),
+        ("Burn", Some(environment.burn.clone())),
+        ("Compiler", environment.rustc.clone()),
+        ("Device", Some(facts.device.clone())),
+        ("Device memory", memory(facts.device_memory_bytes)),
+        ("Driver", facts.driver.clone()),
+        ("CUDA", facts.cuda.clone()),
+        ("Processor", environment.cpu.clone()),
+        ("Threads", environment.threads.map(|threads| threads.to_string())),
+        ("Main memory", memory(environment.memory_bytes)),
+        ("System", Some(format!("{}, {}", environment.os, environment.architecture))),
+        ("Collected", Some(environment.time.clone())),
+        ("Command", Some(environment.command.join(" "))),
+    ];
+    html! {
+        section {
+            h2 { "Environment" }
+            dl.facts {
+                @for (name, value) in rows {
+                    @if let Some(value) = value.filter(|value| !value.is_empty()) {
+                        div { dt { (name) } dd { (value) } }
+                    }
+                }
+            }
+        }
+    }
+}
