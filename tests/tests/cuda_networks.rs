@@ -59,10 +59,7 @@ fn always() -> Vec<Test> {
 /// The cheapest first, so that a night that is cut short has seen most.
 fn every_network() -> Vec<Test> {
     const F32: (usize, &str, &str) = (64, "f32", "6.1");
-    let (classifiers, mut gans) = registry();
-    // Its gradients are wrong on GPUs, and the command refuses to train it there.
-    println!("not run: fastgan_512, which is trained on the CPU only\n");
-    gans.retain(|model| model != "fastgan_512");
+    let (classifiers, gans) = registry();
     let mut tests = every_choice();
     for size in [32, 65, 56, 224] {
         tests.extend(classifiers.iter().map(|model| forward(Beside { model, size, ..STEP })));

@@ -322,15 +322,3 @@ fn a_run_is_not_resumed_as_something_else() {
     let other = Outcome::of(kindling().args(["train", "--resume"]).arg(&place.run)).refused();
     assert!(other.contains("config.toml"), "{other}");
 }
-
-/// Wrong gradients would be worse than none.
-#[test]
-fn a_gan_whose_gradients_are_wrong_on_gpus_is_refused_there() {
-    let place = Place::trained();
-    let run = place.path("on-a-gpu");
-    let mut command = kindling();
-    command.args(["gan", "train", "--model", "fastgan_512", "--device", "wgpu", "--iterations", "1", "--data"]);
-    let told = Outcome::of(command.arg(&place.data).arg("--out").arg(&run)).refused();
-    assert!(told.contains("fastgan_512") && told.contains("--device cpu"), "{told}");
-    assert!(!run.exists());
-}
