@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::given::UnknownName;
 use crate::split::{Split, SplitBy};
+use kindling_given::UnknownName;
 
 /// An error with data. Paths are quoted and escaped, so that a name with a newline cannot break the sentence in two.
 #[derive(Debug, thiserror::Error)]

@@ -20,13 +20,12 @@
 //! | `decode/` | files to [`Image`]s within limits, and images to what a model is fed |
 //! | `split/` | train, val and test: stratified, and no group on two sides |
 //!
-//! Beneath them lie `error.rs`, `given.rs` (wording of what people give wrongly) and `order.rs` (shuffles).
+//! Beneath them lie `error.rs` and `order.rs` (shuffles).
 
 mod augment;
 pub mod check;
 mod decode;
 mod error;
-mod given;
 mod loader;
 mod order;
 mod source;
@@ -39,7 +38,7 @@ pub use decode::{
     decode_image, decoding_bytes, depth_of, grid, keep_decoders_within, png_of, read_header, read_image,
 };
 pub use error::DataError;
-pub use given::{UnknownName, below, within};
+pub use kindling_given::{UnknownName, below, within};
 pub use loader::{EpochBatches, HostBatch, Loader, LoaderConfig, PREFETCH_BYTES, Sampling, Stage, measure_stages};
 pub use order::{order, order_of_stretches};
 pub use source::{

@@ -105,7 +105,7 @@ fn every_error_names_the_file_and_the_line() {
         ("path,label\nimages/00.png,a,b\n", "line 2", "3 values stand under 2 columns"),
         ("path,class\nimages/00.png,a\n", "line 1", "no column `label`"),
         ("path,label,path\nimages/00.png,a,b\n", "line 1", "twice"),
-        ("path,label,split\nimages/00.png,a,Train\n", "line 2", "train, val, test"),
+        ("path,label,split\nimages/00.png,a,Train\n", "line 2", "train, val or test"),
         ("path,label,split\nimages/00.png,a,train\nimages/01.png,a,\n", "line 3", "all or none"),
         ("path,label,weight\nimages/00.png,a,-1\n", "line 2", "-1"),
         ("path,label,weight\nimages/00.png,a,much\n", "line 2", "not a number"),

@@ -6,13 +6,15 @@
 
 /// The implementation whose details a network follows. Libraries build the same network with other epsilons, momenta and
 /// paddings; their weights give their outputs only with their details.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Library {
     /// torchvision.
     Torchvision,
     /// timm.
     Timm,
     /// timm's networks for weights that come from TensorFlow (`tf_...`): its paddings and its epsilon.
+    #[strum(to_string = "timm")]
     TimmTensorFlow,
 }
 
@@ -26,39 +28,22 @@ impl Library {
     }
 }
 
-impl std::fmt::Display for Library {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Torchvision => "torchvision",
-            Self::Timm | Self::TimmTensorFlow => "timm",
-        })
-    }
-}
-
 /// A library whose keys a weights file can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum KeyStyle {
     /// torchvision: `features.0.0.weight`.
     Torchvision,
     /// timm: `conv_stem.weight`.
     Timm,
     /// The package `efficientnet_lite_pytorch`: `_conv_stem.weight`.
+    #[strum(to_string = "efficientnet_pytorch")]
     EfficientNetPytorch,
 }
 
 impl KeyStyle {
     /// Every style, in the order they are tried.
-    pub const ALL: [Self; 3] = [Self::Torchvision, Self::Timm, Self::EfficientNetPytorch];
-}
-
-impl std::fmt::Display for KeyStyle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Torchvision => "torchvision",
-            Self::Timm => "timm",
-            Self::EfficientNetPytorch => "efficientnet_pytorch",
-        })
-    }
+    pub const ALL: [Self; 3] = kindling_given::all();
 }
 
 /// A layer that holds tensors, here and in a library.

@@ -10,15 +10,15 @@
 //!
 //! It is PyTorch's `autocast` without its table of operations: layers know themselves what they can do.
 
-use std::fmt;
-use std::str::FromStr;
-
 use burn::tensor::{DType, Device, FloatDType, Tensor};
+use kindling_given::{Named, UnknownName, all};
 use serde::{Deserialize, Serialize};
 
 /// The format of feature maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum Precision {
     /// 32 bits, 24 of them digits.
     #[default]
@@ -31,7 +31,7 @@ pub enum Precision {
 
 impl Precision {
     /// All formats.
-    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::F16];
+    pub const ALL: [Self; 3] = all();
 
     /// Bytes of a number.
     pub fn bytes(self) -> usize {
@@ -65,23 +65,8 @@ impl Precision {
     }
 }
 
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-        })
-    }
-}
-
-impl FromStr for Precision {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|precision| precision.to_string() == text);
-        found.ok_or_else(|| format!("`{text}` is no precision: choose f32, bf16 or f16"))
-    }
+impl Named for Precision {
+    const KIND: &str = "precision";
 }
 
 /// The tensor in float32, if it is of a half format.
@@ -133,7 +118,8 @@ mod tests {
             assert_eq!(precision.to_string().parse(), Ok(precision));
             assert_eq!(serde_json::to_string(&precision).expect("a name"), format!("\"{precision}\""));
         }
-        assert_eq!("fp8".parse::<Precision>(), Err("`fp8` is no precision: choose f32, bf16 or f16".to_string()));
+        let refused = "fp8".parse::<Precision>().expect_err("there is none of that name").to_string();
+        assert_eq!(refused, "`fp8` is no precision: choose f32, bf16 or f16");
     }
 
     fn refusal<T>(forward: impl FnOnce() -> T) -> std::thread::Result<T> {

@@ -3,52 +3,32 @@
 use std::fmt;
 use std::str::FromStr;
 
+use bytesize::ByteSize;
+
 /// Bytes, written `8GiB`, `500MiB`, `6GB`, `1.5 GiB` or as a plain number; displays in binary units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemorySize(pub u64);
-
-/// Units by their names in lower case.
-const UNITS: [(&str, f64); 10] = [
-    ("", 1.0),
-    ("b", 1.0),
-    ("kb", 1e3),
-    ("mb", 1e6),
-    ("gb", 1e9),
-    ("tb", 1e12),
-    ("kib", 1024.0),
-    ("mib", 1_048_576.0),
-    ("gib", 1_073_741_824.0),
-    ("tib", 1_099_511_627_776.0),
-];
 
 impl FromStr for MemorySize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is no amount of memory; write it like 8GiB, 500MiB, 6GB or as bytes");
-        let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-        let (number, unit) = text.split_at(split);
-        let number: f64 = number.parse().map_err(|_| wrong())?;
-        let unit = unit.trim().to_lowercase();
-        let factor = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor).ok_or_else(wrong)?;
-        let bytes = (number * factor).round();
+        // `8G` is 8 GiB to Slurm and 8 GB to others: what is not said is not guessed.
+        let said = text.trim_end().ends_with(|end: char| end.is_ascii_digit() || end.eq_ignore_ascii_case(&'b'));
+        let size = text.trim_end().parse::<ByteSize>().ok().filter(|_| said).ok_or_else(wrong)?;
         // Beyond 2^63 no machine is meant.
-        if bytes < 1.0 || bytes > i64::MAX as f64 { Err(wrong()) } else { Ok(Self(bytes as u64)) }
+        if (1..=i64::MAX as u64).contains(&size.as_u64()) { Ok(Self(size.as_u64())) } else { Err(wrong()) }
     }
 }
 
 impl fmt::Display for MemorySize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.0 as f64;
-        let (_, power) = UNITS[6..].iter().rev().find(|(_, factor)| bytes >= *factor).unwrap_or(&UNITS[0]);
-        let unit = ["B", "KiB", "MiB", "GiB", "TiB"][(power.log2() / 10.0).round() as usize];
-        let value = bytes / power;
-        match unit {
-            "B" => write!(f, "{} B", self.0),
-            _ if value.fract() == 0.0 => write!(f, "{value} {unit}"),
-            _ if value < 10.0 => write!(f, "{value:.2} {unit}"),
-            _ => write!(f, "{value:.1} {unit}"),
-        }
+        // The power of two of the unit: 30 for GiB.
+        let unit = self.0.checked_ilog2().unwrap_or(0) / 10 * 10;
+        let whole = self.0.trailing_zeros() >= unit;
+        let digits = if whole { 0 } else { 1 + usize::from(self.0 >> unit < 10) };
+        write!(f, "{:.digits$}", ByteSize(self.0).display().iec())
     }
 }
 
@@ -74,7 +54,7 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused_with_an_example() {
-        for text in ["", "GiB", "8 gigs", "-1GB", "0", "1e3", "8G iB", "99999999999TiB", "1.2.3MB"] {
+        for text in ["", "GiB", "8 gigs", "-1GB", "0", "1e3", "8G iB", "8G", "99999999999TiB", "1.2.3MB"] {
             let refusal = text.parse::<MemorySize>().expect_err(text);
             assert!(refusal.contains("8GiB"), "{refusal}");
         }
@@ -82,7 +62,15 @@ mod tests {
 
     #[test]
     fn what_is_shown_reads_back_to_about_the_same() {
-        for (bytes, shown) in [(17, "17 B"), (8 << 30, "8 GiB"), (1_500_000, "1.43 MiB"), (6_000_000_000, "5.59 GiB")] {
+        let cases = [
+            (17, "17 B"),
+            (1023, "1023 B"),
+            (8 << 30, "8 GiB"),
+            (1_500_000, "1.43 MiB"),
+            (6_000_000_000, "5.59 GiB"),
+            (25_000_000, "23.8 MiB"),
+        ];
+        for (bytes, shown) in cases {
             let size = MemorySize(bytes);
             assert_eq!(size.to_string(), shown);
             let back = shown.parse::<MemorySize>().expect("a size").0 as f64;

@@ -24,7 +24,8 @@ use std::str::FromStr;
 use wrong::Wrong;
 
 /// A place in a step where a device may fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum Phase {
     Upload,
     Forward,
@@ -43,26 +44,12 @@ pub(crate) enum Phase {
     GeneratorOptimizer,
 }
 
-const PHASES: [(&str, Phase); 13] = [
-    ("upload", Phase::Upload),
-    ("forward", Phase::Forward),
-    ("backward", Phase::Backward),
-    ("gate", Phase::Gate),
-    ("optimizer", Phase::Optimizer),
-    ("commit", Phase::Commit),
-    ("checkpoint", Phase::Checkpoint),
-    ("eval", Phase::Eval),
-    ("imagine", Phase::Imagine),
-    ("generator-forward", Phase::GeneratorForward),
-    ("generator-backward", Phase::GeneratorBackward),
-    ("generator-gate", Phase::GeneratorGate),
-    ("generator-optimizer", Phase::GeneratorOptimizer),
-];
-
 /// What happens there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 enum Kind {
     /// The device's memory is used up.
+    #[strum(to_string = "oom")]
     OutOfMemory,
     /// One tensor is larger than the device can ever hold.
     TooLarge,
@@ -73,14 +60,6 @@ enum Kind {
     /// The device is lost to the process.
     Lost,
 }
-
-const KINDS: [(&str, Kind); 5] = [
-    ("oom", Kind::OutOfMemory),
-    ("toolarge", Kind::TooLarge),
-    ("panic", Kind::Panic),
-    ("error", Kind::Error),
-    ("lost", Kind::Lost),
-];
 
 impl Kind {
     fn text(self) -> &'static str {
@@ -160,9 +139,7 @@ impl FromStr for Faults {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = KINDS.iter().find(|(_, kind)| *kind == self.kind).map_or("", |(name, _)| name);
-        let phase = PHASES.iter().find(|(_, phase)| *phase == self.phase).map_or("", |(name, _)| name);
-        write!(f, "{kind}@step={},phase={phase}", self.step)?;
+        write!(f, "{}@step={},phase={}", self.kind, self.step, self.phase)?;
         self.micro.map_or(Ok(()), |micro| write!(f, ",micro={micro}"))
     }
 }
@@ -173,16 +150,13 @@ impl FromStr for Fault {
     fn from_str(text: &str) -> Result<Self, String> {
         let not = |what: &dyn fmt::Display| format!("`{what}` in `{text}` is not understood");
         let (kind, place) = text.split_once('@').ok_or_else(|| not(&text))?;
-        let found = KINDS.iter().find(|(name, _)| *name == kind);
-        let kind = found.map(|(_, kind)| *kind).ok_or_else(|| not(&kind))?;
+        let kind = kind.parse().map_err(|_| not(&kind))?;
         let (mut step, mut phase, mut micro) = (None, None, None);
         for pair in place.split(',') {
             match pair.split_once('=') {
                 Some(("step", number)) => step = Some(number.parse().map_err(|_| not(&pair))?),
                 Some(("micro", number)) => micro = Some(number.parse().map_err(|_| not(&pair))?),
-                Some(("phase", name)) => {
-                    phase = PHASES.iter().find(|(known, _)| *known == name).map(|(_, phase)| *phase)
-                }
+                Some(("phase", name)) => phase = name.parse().ok(),
                 _ => return Err(not(&pair)),
             }
         }

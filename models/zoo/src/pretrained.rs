@@ -37,21 +37,13 @@ pub struct Pretrained {
 }
 
 /// How an image is scaled, with antialiasing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Filter {
     /// Triangle.
     Bilinear,
     /// Cubic with `a` = -0.5.
     Bicubic,
-}
-
-impl std::fmt::Display for Filter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Bilinear => "bilinear",
-            Self::Bicubic => "bicubic",
-        })
-    }
 }
 
 const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];

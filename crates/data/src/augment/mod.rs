@@ -14,7 +14,6 @@ pub(crate) mod mix;
 mod policy;
 mod values;
 
-use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -26,12 +25,13 @@ pub use policy::{Blur, Cutout, Elastic, Noise, Policy};
 
 use crate::decode::Image;
 use crate::error::DataError;
-use crate::given::UnknownName;
+use kindling_given::UnknownName;
 
 /// What is done to a training image: a policy with a name, or one of the user's. Written `none`, `light`, `medium`,
 /// `heavy`, or as the table of a [`Policy`].
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default, strum::Display, strum::IntoStaticStr)]
 #[serde(try_from = "Written", into = "Written")]
+#[strum(serialize_all = "lowercase")]
 pub enum Augment {
     /// Nothing.
     #[default]
@@ -90,13 +90,7 @@ impl Augment {
 
     /// Its name; `custom` for the user's own.
     pub fn name(&self) -> &'static str {
-        match self {
-            Augment::None => "none",
-            Augment::Light => "light",
-            Augment::Medium => "medium",
-            Augment::Heavy => "heavy",
-            Augment::Custom(_) => "custom",
-        }
+        self.into()
     }
 
     /// What it consists of.
@@ -111,21 +105,13 @@ impl Augment {
     }
 }
 
-impl fmt::Display for Augment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 impl FromStr for Augment {
     type Err = UnknownName;
 
     fn from_str(text: &str) -> Result<Self, UnknownName> {
-        Self::NAMED.into_iter().find(|policy| policy.name() == text).ok_or_else(|| UnknownName {
-            kind: "augmentation",
-            given: text.to_owned(),
-            known: "none, light, medium, heavy",
-        })
+        let known = Self::NAMED.each_ref().map(Self::name);
+        let found = Self::NAMED.into_iter().find(|policy| policy.name() == text);
+        found.ok_or_else(|| UnknownName::new("augmentation", text, &known))
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::DataError;
-use crate::given::within;
+use kindling_given::within;
 
 /// How much of each change a training image gets. What is absent or 0 is not done; the defaults do nothing.
 ///

@@ -253,7 +253,7 @@ fn names_are_read_and_written_alike() {
         assert_eq!(serde_json::from_str::<Augment>(&format!("\"{policy}\"")).unwrap(), policy);
     }
     let error = "wild".parse::<Augment>().unwrap_err().to_string();
-    assert_eq!(error, "there is no augmentation \"wild\"; choose one of none, light, medium, heavy");
+    assert_eq!(error, "`wild` is no augmentation: choose none, light, medium or heavy");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::samples::{STRIP, Samples};
 use super::{Image, Normalisation};
 use crate::error::DataError;
-use crate::given::within;
+use kindling_given::within;
 
 /// The longest side of an image that a network is fed, in pixels.
 const MOST_SIDE: usize = 1 << 14;

@@ -1,7 +1,5 @@
 //! Which sample stands at which place of an epoch.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use kindling_random::{Purpose, rng};
@@ -9,9 +7,9 @@ use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DataError;
-use crate::given::UnknownName;
 use crate::order::{order, order_of_stretches};
 use crate::source::Source;
+use kindling_given::{Named, UnknownName};
 
 /// Samples that the next one of a shard is drawn from.
 const SHUFFLE_BUFFER: usize = 1024;
@@ -19,6 +17,8 @@ const SHUFFLE_BUFFER: usize = 1024;
 /// How the samples of a shuffled epoch are chosen. Written `even`, `balanced` and `weights`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum Sampling {
     /// Every sample once.
     #[default]
@@ -30,36 +30,8 @@ pub enum Sampling {
     Weights,
 }
 
-impl Sampling {
-    /// All of them.
-    pub const ALL: [Sampling; 3] = [Sampling::Even, Sampling::Balanced, Sampling::Weights];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Sampling::Even => "even",
-            Sampling::Balanced => "balanced",
-            Sampling::Weights => "weights",
-        }
-    }
-}
-
-impl fmt::Display for Sampling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Sampling {
-    type Err = UnknownName;
-
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        Self::ALL.into_iter().find(|sampling| sampling.name() == text).ok_or_else(|| UnknownName {
-            kind: "sampling",
-            given: text.to_owned(),
-            known: "even, balanced, weights",
-        })
-    }
+impl Named for Sampling {
+    const KIND: &str = "sampling";
 }
 
 /// What stands at a place of an epoch.

@@ -5,11 +5,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::given::UnknownName;
+use kindling_given::{Named, UnknownName};
 
 /// What happens to a sample that cannot be read. Written `fail` and `skip`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum OnBadSample {
     /// Loading ends with its error.
     #[default]
@@ -19,32 +21,8 @@ pub enum OnBadSample {
     Skip,
 }
 
-impl OnBadSample {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            OnBadSample::Fail => "fail",
-            OnBadSample::Skip => "skip",
-        }
-    }
-}
-
-impl fmt::Display for OnBadSample {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for OnBadSample {
-    type Err = UnknownName;
-
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        [OnBadSample::Fail, OnBadSample::Skip].into_iter().find(|what| what.name() == text).ok_or_else(|| UnknownName {
-            kind: "answer to a bad sample",
-            given: text.to_owned(),
-            known: "fail, skip",
-        })
-    }
+impl Named for OnBadSample {
+    const KIND: &str = "answer to a bad sample";
 }
 
 /// How many samples of a source may be bad before loading ends: a share, written `1%`, or a number, written `3`.

@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::assemble::{Listed, Named, assemble, list_all};
 use super::{Opened, Opening, Task};
 use crate::error::DataError;
-use crate::given::UnknownName;
 use crate::split::Split;
+use kindling_given::UnknownName;
 
 /// The largest manifest that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 30;

@@ -10,13 +10,15 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::given::UnknownName;
+use kindling_given::{Named, UnknownName, all};
 
 pub(crate) use stratified::{Member, stratified_group_split, stratified_split};
 
 /// A part of a data set. Written `train`, `val` and `test`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum Split {
     /// What the model learns from.
     Train,
@@ -28,34 +30,16 @@ pub enum Split {
 
 impl Split {
     /// All three.
-    pub const ALL: [Split; 3] = [Split::Train, Split::Val, Split::Test];
+    pub const ALL: [Split; 3] = all();
 
     /// Its name: also the name of its folder.
     pub fn name(self) -> &'static str {
-        match self {
-            Split::Train => "train",
-            Split::Val => "val",
-            Split::Test => "test",
-        }
+        self.into()
     }
 }
 
-impl fmt::Display for Split {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Split {
-    type Err = UnknownName;
-
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        Self::ALL.into_iter().find(|split| split.name() == text).ok_or_else(|| UnknownName {
-            kind: "split",
-            given: text.to_owned(),
-            known: "train, val, test",
-        })
-    }
+impl Named for Split {
+    const KIND: &str = "split";
 }
 
 /// What stays on one side of a split. Written `none`, `group`, `folder` and `folder:N`.
@@ -118,10 +102,9 @@ impl FromStr for SplitBy {
             Some(("folder", level)) => level.parse().ok().map(Self::Folder),
             _ => None,
         }
-        .ok_or_else(|| UnknownName {
-            kind: "way to split",
-            given: text.to_owned(),
-            known: "none, group, folder, folder:2 (the second folder below the class)",
+        .ok_or_else(|| {
+            let known = ["none", "group", "folder", "folder:2 (the second folder below the class)"];
+            UnknownName::new("way to split", text, &known)
         })
     }
 }

@@ -4,12 +4,11 @@ pub(crate) mod cpu;
 #[cfg(feature = "cube")]
 pub(crate) mod cube;
 
-use std::fmt;
-
 use burn::tensor::{Tensor, activation};
 
 /// An activation function, applied element by element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Activation {
     /// `x`.
     Identity,
@@ -18,14 +17,17 @@ pub enum Activation {
     /// `min(max(0, x), 6)` (MobileNetV2).
     Relu6,
     /// `x * relu6(x + 3) / 6` (MobileNetV3, section 5.2).
+    #[strum(to_string = "hard swish")]
     HardSwish,
     /// `relu6(x + 3) / 6` (MobileNetV3, the gate of squeeze-excite).
+    #[strum(to_string = "hard sigmoid")]
     HardSigmoid,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
     /// `x * sigmoid(x)`, also called swish (EfficientNet).
     Silu,
     /// `x` above zero, `0.2 x` below (the discriminators).
+    #[strum(to_string = "leaky relu")]
     LeakyRelu,
     /// Hyperbolic tangent (the generators' last).
     Tanh,
@@ -51,22 +53,6 @@ impl Activation {
 
 /// Slope of [`Activation::LeakyRelu`] below zero (Radford et al. 2015, section 3).
 pub(crate) const LEAKY_SLOPE: f64 = 0.2;
-
-impl fmt::Display for Activation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Identity => "identity",
-            Self::Relu => "relu",
-            Self::Relu6 => "relu6",
-            Self::HardSwish => "hard swish",
-            Self::HardSigmoid => "hard sigmoid",
-            Self::Sigmoid => "sigmoid",
-            Self::Silu => "silu",
-            Self::LeakyRelu => "leaky relu",
-            Self::Tanh => "tanh",
-        })
-    }
-}
 
 #[cfg(test)]
 mod tests {

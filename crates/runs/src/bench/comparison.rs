@@ -17,30 +17,28 @@ pub struct Pair {
 }
 
 /// Whether the second row is faster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Verdict {
     /// The quartile ranges of the windows' speeds do not touch, and the second lies higher.
     Faster,
     /// The same, and it lies lower.
     Slower,
     /// The ranges touch: the difference may be noise.
+    #[strum(to_string = "within noise")]
     WithinNoise,
     /// Too few windows on one side to tell.
+    #[strum(to_string = "too few windows")]
     TooFewWindows,
     /// One of them failed.
+    #[strum(to_string = "no figures")]
     NoFigures,
 }
 
 impl Verdict {
     /// In words.
     pub fn words(self) -> &'static str {
-        match self {
-            Self::Faster => "faster",
-            Self::Slower => "slower",
-            Self::WithinNoise => "within noise",
-            Self::TooFewWindows => "too few windows",
-            Self::NoFigures => "no figures",
-        }
+        self.into()
     }
 }
 

@@ -1,14 +1,16 @@
 //! What a row computes: two rows compare if it is the same.
 
-use std::fmt::{self, Write};
-use std::str::FromStr;
+use std::fmt::Write;
 
+use kindling_given::{Named, UnknownName};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum What {
     /// Whole training steps: upload, forward, backward, update; without a loader.
     Train,
@@ -20,29 +22,8 @@ pub enum What {
     Backward,
 }
 
-impl What {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Train, Self::Infer, Self::Forward, Self::Backward];
-}
-
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Train => "train",
-            Self::Infer => "infer",
-            Self::Forward => "forward",
-            Self::Backward => "backward",
-        })
-    }
-}
-
-impl FromStr for What {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|what| what.to_string() == text);
-        found.ok_or_else(|| format!("`{text}` cannot be timed: choose train, infer, forward or backward"))
-    }
+impl Named for What {
+    const KIND: &str = "measurement";
 }
 
 /// Everything that decides what is computed.

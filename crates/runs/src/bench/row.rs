@@ -1,7 +1,6 @@
 //! One configuration measured in one process.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use kindling_metrics::Quartiles;
 use serde::{Deserialize, Serialize};
@@ -137,10 +136,12 @@ pub struct Failure {
 }
 
 /// Kinds of failures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "lowercase")]
 pub enum FailureKind {
     /// Memory ran out, and nothing was left to try.
+    #[strum(to_string = "out of memory")]
     OutOfMemory,
     /// The configuration cannot be measured, or the device failed.
     Error,
@@ -150,18 +151,6 @@ pub enum FailureKind {
     Killed,
     /// It took longer than it was allowed.
     Timeout,
-}
-
-impl fmt::Display for FailureKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::OutOfMemory => "out of memory",
-            Self::Error => "error",
-            Self::Panic => "panic",
-            Self::Killed => "killed",
-            Self::Timeout => "timeout",
-        })
-    }
 }
 
 /// The state of the machine when the windows had run.

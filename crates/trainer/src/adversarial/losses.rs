@@ -1,14 +1,14 @@
 //! What each side wants of the scores.
 
-use std::fmt;
-use std::str::FromStr;
-
 use burn::tensor::{Tensor, activation};
+use kindling_given::{Named, UnknownName, all};
 use serde::{Deserialize, Serialize};
 
 /// A pair of losses on scores, which are positive where the discriminator believes an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum AdversarialLoss {
     /// `relu(1 - real) + relu(1 + made)` against `-made` ("Geometric GAN", Lim and Ye 2017).
     #[default]
@@ -21,7 +21,7 @@ pub enum AdversarialLoss {
 
 impl AdversarialLoss {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Hinge, Self::NonSaturating, Self::LeastSquares];
+    pub const ALL: [Self; 3] = all();
 
     /// What the discriminator loses on real images: a value a score.
     pub fn of_real(self, scores: Tensor<2>) -> Tensor<2> {
@@ -64,23 +64,8 @@ fn softplus(x: Tensor<2>) -> Tensor<2> {
     activation::relu(x.clone()) + x.abs().neg().exp().log1p()
 }
 
-impl fmt::Display for AdversarialLoss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hinge => "hinge",
-            Self::NonSaturating => "non-saturating",
-            Self::LeastSquares => "least-squares",
-        })
-    }
-}
-
-impl FromStr for AdversarialLoss {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|loss| loss.to_string() == text);
-        found.ok_or_else(|| format!("there is no loss `{text}`: say hinge, non-saturating or least-squares"))
-    }
+impl Named for AdversarialLoss {
+    const KIND: &str = "loss";
 }
 
 #[cfg(test)]

@@ -1,0 +1,116 @@
+//! What people and files give: names of a fixed list, numbers within a range. One wording for all of them.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use strum::VariantArray;
+
+/// An enum whose values are chosen by their names, each written once. `strum` reads and writes them; the sentence about
+/// any other name is made here.
+///
+/// ```
+/// use kindling_given::{Named, UnknownName};
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+/// #[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
+/// enum Precision {
+///     F32,
+///     Bf16,
+///     F16,
+/// }
+///
+/// impl Named for Precision {
+///     const KIND: &str = "precision";
+/// }
+///
+/// assert_eq!("bf16".parse(), Ok(Precision::Bf16));
+/// let sentence = "fp8".parse::<Precision>().unwrap_err().to_string();
+/// assert_eq!(sentence, "`fp8` is no precision: choose f32, bf16 or f16");
+/// ```
+pub trait Named: VariantArray + Copy + Into<&'static str> {
+    /// What a name is for, as it reads behind "is no".
+    const KIND: &'static str;
+
+    /// The error about a name that none of the values has.
+    fn unknown(given: &str) -> UnknownName {
+        let names: Vec<&str> = Self::VARIANTS.iter().map(|&value| value.into()).collect();
+        UnknownName::new(Self::KIND, given, &names)
+    }
+}
+
+/// All values of an enum, in order. An array of another length than there are values does not compile.
+pub const fn all<T: VariantArray + Copy, const COUNT: usize>() -> [T; COUNT] {
+    match T::VARIANTS.first_chunk() {
+        Some(values) if T::VARIANTS.len() == COUNT => *values,
+        _ => panic!("the enum has another number of values"),
+    }
+}
+
+/// A name that is not one of a fixed list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is no {kind}: choose {known}", given.escape_debug())]
+pub struct UnknownName {
+    /// What the name is for.
+    pub kind: &'static str,
+    /// The name given.
+    pub given: String,
+    /// The names there are, as a sentence lists them: `train, val or test`.
+    pub known: String,
+}
+
+impl UnknownName {
+    /// The name `given` where one of `known` is wanted.
+    pub fn new(kind: &'static str, given: &str, known: &[&str]) -> Self {
+        let known = match known {
+            [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+            few => few.concat(),
+        };
+        Self { kind, given: given.to_owned(), known }
+    }
+}
+
+/// Whether `value` lies in `range`.
+///
+/// # Errors
+/// A sentence that names the value and the range: "the batch size is 0; it must lie between 1 and 1048576". A number that is
+/// not a number lies in no range.
+pub fn within<T: PartialOrd + Display>(what: &str, value: T, range: RangeInclusive<T>) -> Result<(), String> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(format!("the {what} is {value}; it must lie between {} and {}", range.start(), range.end()))
+}
+
+/// Whether `value` is at least `from` and less than `below`.
+///
+/// # Errors
+/// As [`within`].
+pub fn below<T: PartialOrd + Display>(what: &str, value: T, from: T, below: T) -> Result<(), String> {
+    if value >= from && value < below {
+        return Ok(());
+    }
+    Err(format!("the {what} is {value}; it must be at least {from} and below {below}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_shown_as_it_is_and_the_known_ones_are_listed() {
+        let sentence = |known: &[&str]| UnknownName::new("split", "a\u{7}b", known).to_string();
+        assert_eq!(sentence(&["train", "val", "test"]), "`a\\u{7}b` is no split: choose train, val or test");
+        assert_eq!(sentence(&["fail", "skip"]), "`a\\u{7}b` is no split: choose fail or skip");
+        assert_eq!(sentence(&["all"]), "`a\\u{7}b` is no split: choose all");
+    }
+
+    #[test]
+    fn a_value_out_of_range_is_named_with_the_range() {
+        assert_eq!(within("batch size", 7, 1..=8), Ok(()));
+        let sentence = within("batch size", usize::MAX, 1..=8).expect_err("too many");
+        assert_eq!(sentence, "the batch size is 18446744073709551615; it must lie between 1 and 8");
+        assert!(within("rate", f64::NAN, 0.0..=1.0).is_err());
+        assert!(below("rate", 1.0, 0.0, 1.0).is_err() && below("rate", f64::NAN, 0.0, 1.0).is_err());
+        assert_eq!(below("rate", 0.0, 0.0, 1.0), Ok(()));
+    }
+}
