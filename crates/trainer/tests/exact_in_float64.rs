@@ -11,7 +11,7 @@ use kindling_trainer::{Recompute, TrainConfig};
 use kindling_zoo::{ModelOptions, Network, find};
 use libtest_mimic::{Arguments, Trial};
 
-/// The first always, the others by night: float64 is slow, for it goes through none of our own operations.
+/// The first always, the others by night, for the time they take. Float64 goes through the own kernels of the CPU.
 const MODELS: [&str; 3] = ["mobilenet_v3_small", "mobilenet_v2", "efficientnet_b0"];
 const STEPS: u64 = 10;
 /// Batches of 16, 16 and 8 an epoch.
