@@ -143,8 +143,8 @@ fn recomputation_found_on_the_way_leaves_the_bits() {
     disturbed.assert_same_bits_as(&straight, "recomputing more and more");
     let expected = [
         "freed what was cached",
-        "recomputation of activations none -> stages",
-        "recomputation of activations stages -> blocks",
+        "activation checkpointing none -> stages",
+        "activation checkpointing stages -> blocks",
     ];
     assert_eq!(disturbed.levers(), expected);
 }

@@ -3,12 +3,11 @@
 use std::ops::RangeInclusive;
 
 use kindling_data::{below, within};
-use kindling_layers::Precision;
 use kindling_layers::pass::largest_group;
+use kindling_layers::{Checkpointing, Precision};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
-use crate::policy::Recompute;
 
 /// How a run trains. Every field is part of the run's resolved configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,9 +19,10 @@ pub struct TrainConfig {
     /// result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<usize>,
-    /// Which feature maps are computed again rather than kept; found while running if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recompute: Option<Recompute>,
+    /// Which feature maps are computed again rather than kept; found while running if absent. Earlier versions called it
+    /// `recompute`.
+    #[serde(default, alias = "recompute", skip_serializing_if = "Option::is_none")]
+    pub activation_checkpointing: Option<Checkpointing>,
     /// The format of feature maps; weights, statistics and updates are float32.
     #[serde(default)]
     pub precision: Precision,

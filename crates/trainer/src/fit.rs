@@ -10,7 +10,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader, Split};
 use kindling_layers::Classifier;
-use kindling_memory::{Meter, has_pages};
+use kindling_memory::{Meter, Plan, has_pages};
 use kindling_runs::{BadSamples, Event, EventLog, RunDir};
 
 use crate::checkpoint::Checkpoints;
@@ -22,7 +22,7 @@ use crate::host_copy::{HostCopy, Movable};
 use crate::learner::Learner;
 use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
-use crate::policy::{Limits, Plan, Policy};
+use crate::policy::{Limits, Policy};
 use crate::records;
 use crate::recovery::carry_out;
 use crate::schedule::Schedule;
@@ -374,9 +374,12 @@ pub(crate) fn policy(config: &TrainConfig, start: Plan, device: &Device) -> Poli
     if let Some(most) = config.micro_batch {
         limits = limits.with_largest(most);
     }
-    if let Some(recompute) = config.recompute {
-        limits = limits.with_recompute(recompute, recompute);
+    if let Some(checkpointing) = config.activation_checkpointing {
+        limits = limits.with_checkpointing(checkpointing, checkpointing);
     }
     let micro_batch = config.micro_batch.unwrap_or(start.micro_batch);
-    Policy::new(limits, Plan { micro_batch, recompute: config.recompute.unwrap_or(start.recompute) })
+    Policy::new(
+        limits,
+        Plan { micro_batch, checkpointing: config.activation_checkpointing.unwrap_or(start.checkpointing) },
+    )
 }

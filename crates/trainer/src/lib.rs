@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `fit`, `records`, `evaluate` | the run: epochs, validation, checkpoints, events |
 //! | `step`, `micro_batch`, `loss`, `gradients`, `optimizer`, `schedule` | one step, and what it is made of |
-//! | `recovery`, `policy`, `recompute` | the loop around an attempt, what it obeys, and gradients with fewer maps kept |
+//! | `recovery`, `policy`, `activation_checkpointing` | the loop around an attempt, what it obeys, and gradients with fewer maps kept |
 //! | `state`, `learner`, `norm_momentum`, `loss_scale` | everything that a step may change, with its commit |
 //! | `checkpoint`, `kept`, `parts`, `stored`, `manifest` | how it is stored and read, tensor by tensor, with its sums |
 //! | `host_copy` | the copy of the state that outlives a device |
@@ -23,6 +23,7 @@
 //! | `warm_up`, `steps` | a GPU chooses its kernels while it is empty; steps without a run, for measuring |
 //! | [`adversarial`] | what a second network adds, on the same loop, policy, checkpoints and failures |
 
+mod activation_checkpointing;
 mod adamw;
 pub mod adversarial;
 mod checkpoint;
@@ -43,7 +44,6 @@ mod norm_momentum;
 mod optimizer;
 mod parts;
 mod policy;
-mod recompute;
 mod records;
 mod recovery;
 mod schedule;
@@ -59,8 +59,11 @@ mod warm_up;
 
 /// The parts of the engine for training loops of one's own: the policy, the loop that obeys it, the sum of gradients.
 pub mod engine {
+    pub use kindling_layers::Checkpointing;
+    pub use kindling_memory::Plan;
+
     pub use crate::gradients::GradientSum;
-    pub use crate::policy::{Decision, Happened, Limits, Plan, Policy, Recompute};
+    pub use crate::policy::{Decision, Happened, Limits, Policy};
     pub use crate::recovery::{Recovery, abandon_graph, carry_out, make_room};
 }
 
@@ -71,7 +74,6 @@ pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, p
 pub use fault::Faults;
 pub use fit::{Ended, Journal, Observer, Setup, Trained, Trainer};
 pub use micro_batch::{MicroBatch, micro_batches};
-pub use policy::{Plan, Recompute};
 pub use schedule::Schedule;
 pub use state::{Best, Progress};
 pub use steps::{Stepped, Steps};

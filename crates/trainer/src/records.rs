@@ -5,6 +5,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
+use kindling_memory::Plan;
 use kindling_runs::{Event, EventLog, stream_atomically};
 
 use crate::checkpoint::{Checkpoints, Loaded, save_whatever_happens};
@@ -13,7 +14,6 @@ use crate::fault::Faults;
 use crate::fit::Observer;
 use crate::kept::Kept;
 use crate::parts::{self, OfModule, Unwritten};
-use crate::policy::Plan;
 use crate::recovery::{Recovery, describe};
 use crate::state::TrainState;
 
@@ -32,7 +32,7 @@ pub(crate) fn replanned(
     observer: &mut dyn Observer,
 ) -> Result<(), TrainError> {
     let Some(used) = used.filter(|used| *used != next) else { return Ok(()) };
-    let smaller = next.micro_batch < used.micro_batch || next.recompute > used.recompute;
+    let smaller = next.micro_batch < used.micro_batch || next.checkpointing > used.checkpointing;
     let reason = if smaller { "the plan before worked only just" } else { "there is room for it" };
     emit(log, Event::Replanned { step, reason: reason.to_string(), lever: describe(&used, &next) }, observer)
 }

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
-use kindling_memory::{capacity, forget_peak, observe, peak_since, with_own_allocations};
+use kindling_memory::{Plan, capacity, forget_peak, observe, peak_since, with_own_allocations};
 
 use crate::error::TrainError;
-use crate::policy::{Decision, Happened, Plan, Policy};
+use crate::policy::{Decision, Happened, Policy};
 
 /// One recovery from a lack of memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,8 +81,8 @@ pub fn carry_out<T>(
 
 /// A change of plan in words.
 pub(crate) fn describe(from: &Plan, to: &Plan) -> String {
-    if from.recompute != to.recompute {
-        format!("recomputation of activations {} -> {}", from.recompute, to.recompute)
+    if from.checkpointing != to.checkpointing {
+        format!("activation checkpointing {} -> {}", from.checkpointing, to.checkpointing)
     } else {
         format!("micro-batch {} -> {}", from.micro_batch, to.micro_batch)
     }

@@ -6,9 +6,10 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kindling_data::{HostBatch, Task};
 use kindling_layers::pass::{BatchStatistics, TrainingPass};
 use kindling_layers::{Classifier, Precision, host};
-use kindling_memory::panic_message;
+use kindling_memory::{Plan, panic_message};
 use kindling_nvtx::range;
 
+use crate::activation_checkpointing::{self, Moment, Work};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
@@ -17,8 +18,6 @@ use crate::learner::{Learner, Move, decay_at};
 use crate::loss::Loss;
 use crate::micro_batch::{MicroBatch, micro_batches};
 use crate::norm_momentum::NormMomentum;
-use crate::policy::Plan;
-use crate::recompute::{self, Moment, Work};
 
 /// What does not change from step to step.
 #[derive(Clone)]
@@ -151,8 +150,8 @@ impl StepEngine {
                 Moment::Backward => self.faults.at(step, Phase::Backward, index),
             };
             let loss = |logits| self.loss.part(logits, batch, micro.rows.clone(), total_weight);
-            let work = Work { images, pass, recompute: plan.recompute, loss_scale };
-            let left = recompute::gradients(model, work, loss, &mut sums.gradients, reach);
+            let work = Work { images, pass, checkpointing: plan.checkpointing, loss_scale };
+            let left = checkpointing::gradients(model, work, loss, &mut sums.gradients, reach);
             sums.statistics.merge(left.statistics);
             sums.loss = Some(match sums.loss.take() {
                 Some(loss) => loss + left.loss,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use burn::tensor::Device;
 use kindling_layers::tensors::Tensors;
-use kindling_layers::{Precision, parameters};
+use kindling_layers::{Checkpointing, Precision, parameters};
+use kindling_memory::Plan;
 
 use crate::config::OptimizerConfig;
 use crate::error::TrainError;
@@ -12,7 +13,7 @@ use crate::learner::{Learner, Saved};
 use crate::loss::{CrossEntropy, Loss};
 use crate::norm_momentum::NormMomentum;
 use crate::optimizer::{Counters, Optimizer};
-use crate::policy::{Limits, Plan, Policy, Recompute};
+use crate::policy::{Limits, Policy};
 use crate::step::{GoodStep, StepEngine};
 use crate::testing::{CLASSES, Toy, batch, distance};
 use crate::warm_up::warm_up;
@@ -43,7 +44,7 @@ fn everything(learner: &Learner<Toy>) -> Everything {
 }
 
 fn compute(learner: &Learner<Toy>, step: u64, micro: usize, faults: &str) -> Result<GoodStep<Toy>, TrainError> {
-    let plan = Plan { micro_batch: micro, recompute: Recompute::None };
+    let plan = Plan { micro_batch: micro, checkpointing: Checkpointing::None };
     engine(faults).compute(learner, &batch(12, step as usize), &plan, step, 0.01, 1.0)
 }
 
@@ -77,12 +78,12 @@ fn a_step_repeated_gives_the_same_bits() {
 fn recomputing_activations_gives_the_same_bits() {
     for config in [ADAMW, SGD] {
         let plain = train(config, 3, 4);
-        for recompute in [Recompute::Stages, Recompute::Blocks] {
-            let plan = Plan { micro_batch: 4, recompute };
+        for checkpointing in [Checkpointing::Stages, Checkpointing::Blocks] {
+            let plan = Plan { micro_batch: 4, checkpointing };
             let again = (1..=3).fold(start(config), |learner, step| {
                 engine("").compute(&learner, &batch(12, step as usize), &plan, step, 0.01, 1.0).unwrap().learner
             });
-            assert_eq!(everything(&plain), everything(&again), "{recompute}");
+            assert_eq!(everything(&plain), everything(&again), "{checkpointing}");
         }
     }
 }
@@ -122,7 +123,7 @@ fn a_loss_that_is_not_a_number_stops_before_anything_changes() {
     let learner = train(SGD, 1, 12);
     let mut poisoned = batch(12, 2);
     poisoned.images[7] = f32::NAN;
-    let plan = Plan { micro_batch: 12, recompute: Recompute::None };
+    let plan = Plan { micro_batch: 12, checkpointing: Checkpointing::None };
     let error = engine("").compute(&learner, &poisoned, &plan, 2, 0.01, 1.0).err().expect("the loss is NaN");
     assert!(matches!(error, TrainError::NotFinite { step: 2, .. }), "{error}");
 }
@@ -203,7 +204,7 @@ fn warming_up_goes_from_the_smallest_micro_batch_to_the_plans_and_changes_nothin
     let before = everything(&learner);
     let policy = |micro_batch| {
         let limits = Limits::new(4, 16);
-        Policy::new(limits, Plan { micro_batch, recompute: Recompute::None })
+        Policy::new(limits, Plan { micro_batch, checkpointing: Checkpointing::None })
     };
     // Failures that a run is to have are not spent on it.
     let engine = engine("oom@step=1,phase=forward");
@@ -217,7 +218,7 @@ fn warming_up_goes_from_the_smallest_micro_batch_to_the_plans_and_changes_nothin
 #[test]
 fn the_loss_scale_changes_no_bit_and_one_that_overflows_is_told() {
     let learner = train(ADAMW, 1, 12);
-    let plan = Plan { micro_batch: 8, recompute: Recompute::None };
+    let plan = Plan { micro_batch: 8, checkpointing: Checkpointing::None };
     let step = |loss_scale| engine("").compute(&learner, &batch(12, 2), &plan, 2, 0.01, loss_scale);
     // A power of two moves the exponent alone, as long as nothing leaves float32's range.
     let (plain, scaled) = (step(1.0).unwrap(), step(1024.0).unwrap());

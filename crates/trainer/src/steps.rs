@@ -3,6 +3,7 @@
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Task};
 use kindling_layers::Classifier;
+use kindling_memory::Plan;
 
 use crate::config::TrainConfig;
 use crate::error::TrainError;
@@ -11,7 +12,7 @@ use crate::fit::policy;
 use crate::learner::Learner;
 use crate::loss_scale::LossScale;
 use crate::optimizer::Optimizer;
-use crate::policy::{Plan, Policy};
+use crate::policy::Policy;
 use crate::recovery::{Recovery, abandon_graph, carry_out};
 use crate::step::StepEngine;
 

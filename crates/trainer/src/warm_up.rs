@@ -9,12 +9,13 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Task};
 use kindling_layers::Classifier;
+use kindling_memory::Plan;
 
 use crate::error::TrainError;
 use crate::evaluate::{predict, samples_at_once};
 use crate::fault::Faults;
 use crate::learner::Learner;
-use crate::policy::{Plan, Policy};
+use crate::policy::Policy;
 use crate::recovery::{abandon_graph, make_room};
 use crate::step::StepEngine;
 

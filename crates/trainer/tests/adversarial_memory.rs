@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicBool;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::{DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
-use kindling_layers::{Critic, Generator, Judgement, Precision};
-use kindling_memory::{CountingAllocator, host_usage};
+use kindling_layers::{Checkpointing, Critic, Generator, Judgement, Precision};
+use kindling_memory::{CountingAllocator, Plan, host_usage};
 use kindling_runs::{Event, RunDir};
 use kindling_trainer::adversarial::{
     AdversarialConfig, AdversarialLoss, AdversarialSetup, AdversarialTrainer, Adversaries, DiffAugment, Preview,
 };
-use kindling_trainer::{Faults, Observer, Plan, Recompute, TrainError};
+use kindling_trainer::{Faults, Observer, TrainError};
 use kindling_zoo::{GanCritic, GanGenerator, GanOptions, find_gan};
 
 #[global_allocator]
@@ -104,7 +104,7 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         batch_size: batch,
         rounds: 1,
         micro_batch: None,
-        recompute: Some(Recompute::None),
+        activation_checkpointing: Some(Checkpointing::None),
         norm_group: batch,
         loss: AdversarialLoss::Hinge,
         lr: 2e-4,
@@ -135,7 +135,7 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         train: Loader::new(Arc::new(Grey), loader).unwrap(),
         run: &run,
         stop: Arc::new(AtomicBool::new(false)),
-        start: Plan { micro_batch: batch, recompute: Recompute::None },
+        start: Plan { micro_batch: batch, checkpointing: Checkpointing::None },
         faults: Faults::default(),
     };
     let networks = Adversaries {

@@ -7,7 +7,8 @@ mod bench;
 
 use bench::{Bench, Outcome, config};
 use burn::tensor::{Device, FloatDType};
-use kindling_trainer::{Recompute, TrainConfig};
+use kindling_layers::Checkpointing;
+use kindling_trainer::TrainConfig;
 use kindling_zoo::{ModelOptions, Network, find};
 use libtest_mimic::{Arguments, Trial};
 
@@ -62,8 +63,8 @@ fn the_micro_batch_and_ooms_change_nothing(model: &str, device: &Device) {
 }
 
 fn recomputation_gives_the_same_bits(model: &str, device: &Device) {
-    let [none, stages, blocks] = Recompute::ALL.map(|level| {
-        let config = TrainConfig { micro_batch: Some(8), recompute: Some(level), ..config(16, 4, 3) };
+    let [none, stages, blocks] = Checkpointing::ALL.map(|level| {
+        let config = TrainConfig { micro_batch: Some(8), activation_checkpointing: Some(level), ..config(16, 4, 3) };
         Bench::new(IMAGES, SIZE, 8).train(network(model, device), device, &config)
     });
     stages.assert_same_bits(&none, &format!("{model}, stages"));

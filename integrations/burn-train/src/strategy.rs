@@ -11,7 +11,7 @@ use burn::train::{
     TrainingError, TrainingItem, ValidLoader,
 };
 use kindling_layers::pass::normalisation_groups;
-use kindling_trainer::engine::{Limits, Plan, Policy, Recompute, Recovery, abandon_graph, carry_out, make_room};
+use kindling_trainer::engine::{Checkpointing, Limits, Plan, Policy, Recovery, abandon_graph, carry_out, make_room};
 use kindling_trainer::{TrainError, micro_batches};
 
 use crate::batch::{Join, Split};
@@ -83,8 +83,10 @@ impl OomProofStrategy {
     fn training_policy(&self, batch: usize) -> Policy {
         let group = normalisation_groups(batch, self.norm_group)[0];
         let largest = self.micro_batch.unwrap_or(batch);
-        let limits = Limits::new(group, batch).with_largest(largest).with_recompute(Recompute::None, Recompute::None);
-        Policy::new(limits, Plan { micro_batch: largest, recompute: Recompute::None })
+        let limits = Limits::new(group, batch)
+            .with_largest(largest)
+            .with_checkpointing(Checkpointing::None, Checkpointing::None);
+        Policy::new(limits, Plan { micro_batch: largest, checkpointing: Checkpointing::None })
     }
 
     /// Runs `work` until it succeeds. What it changes must be thrown away if it fails.
@@ -313,7 +315,7 @@ where
     ) -> Result<<M as InferenceStep>::Output, TrainError> {
         let Self { strategy, engine, .. } = self;
         let samples = batch.samples();
-        let largest = Plan { micro_batch: samples, recompute: Recompute::None };
+        let largest = Plan { micro_batch: samples, checkpointing: Checkpointing::None };
         let policy = self.inference.get_or_insert_with(|| Policy::new(Limits::of_inference(samples), largest));
         let device = engine.device.clone().without_autodiff();
         strategy.carry_out(

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use kindling_data::{Header, Normalisation, Preprocess, decoding_bytes};
 use kindling_layers::trace::Trace;
-use kindling_layers::{Freeze, Precision};
+use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_memory::planner::{
-    self, OptimizerKind, Prediction, Recompute, Situation, Target, largest_batch, largest_micro_batch,
+    self, OptimizerKind, Prediction, Situation, Target, largest_batch, largest_micro_batch,
 };
 use kindling_memory::{MemorySize, counted_room, resident_of};
 use kindling_runs::write_atomically;
@@ -28,8 +28,8 @@ const DEFAULT_BATCH: usize = 8;
 /// Say what fits into a given memory, and what it costs
 ///
 /// Works from the network's description alone: no GPU, no weights, no data. Predictions for the CPU are measured
-/// against real runs (benchmarks/); those for CUDA are not yet. A multiply-add in backward counts twice; recomputing
-/// adds one more forward pass of what is recomputed.
+/// against real runs (benchmarks/); those for CUDA are not yet. A multiply-add in backward counts twice;
+/// activation checkpointing adds one more forward pass of what is computed again.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Model of the zoo; `kindling models` lists them
@@ -106,10 +106,10 @@ impl OptimizerName {
     }
 }
 
-/// The largest micro-batch of one precision and recomputation.
+/// The largest micro-batch of one precision and activation checkpointing.
 struct Row {
     precision: Precision,
-    recompute: Recompute,
+    checkpointing: Checkpointing,
     fits: Option<(usize, Prediction)>,
     cost: f64,
 }
@@ -134,13 +134,13 @@ impl Args {
         target(self.device)
     }
 
-    fn situation(&self, precision: Precision, recompute: Recompute) -> Result<Situation> {
+    fn situation(&self, precision: Precision, checkpointing: Checkpointing) -> Result<Situation> {
         let batch = self.batch_size.unwrap_or(1);
         Ok(Situation {
             micro_batch: batch,
             batch,
             norm_group: self.norm_group,
-            recompute,
+            checkpointing,
             optimizer: self.optimizer.kind(),
             ema: self.ema,
             freeze: self.freeze,
@@ -163,22 +163,22 @@ impl Args {
         Ok(model.trace(&options, self.image_size)?)
     }
 
-    fn row(&self, trace: &Trace, precision: Precision, recompute: Recompute) -> Result<Row> {
-        let situation = self.situation(precision, recompute)?;
+    fn row(&self, trace: &Trace, precision: Precision, checkpointing: Checkpointing) -> Result<Row> {
+        let situation = self.situation(precision, checkpointing)?;
         let fits = match self.batch_size {
             Some(_) => largest_micro_batch(trace, &situation, self.memory.0),
             None => largest_batch(trace, &situation, self.memory.0),
         };
-        let cost = planner::relative_cost(trace, recompute, self.freeze);
-        Ok(Row { precision, recompute, fits, cost })
+        let cost = planner::relative_cost(trace, checkpointing, self.freeze);
+        Ok(Row { precision, checkpointing, fits, cost })
     }
 
     fn one(&self, model: &Model) -> Result<()> {
         let trace = self.trace(model)?;
         let mut rows = Vec::new();
         for precision in Precision::ALL {
-            for recompute in Recompute::ALL {
-                rows.push(self.row(&trace, precision, recompute)?);
+            for checkpointing in Checkpointing::ALL {
+                rows.push(self.row(&trace, precision, checkpointing)?);
             }
         }
         match self.format {
@@ -208,9 +208,9 @@ impl Args {
         );
         out!("{:.3} GMAC an image forward, three times that a training step\n", trace.macs() as f64 / 1e9);
         out!(
-            "{:9} {:9} {:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6}",
+            "{:9} {:13} {:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6}",
             "precision",
-            "recompute",
+            "checkpointing",
             "micro-batch",
             "peak",
             "weights",
@@ -223,11 +223,11 @@ impl Args {
         );
         for row in rows {
             match &row.fits {
-                None => out!("{:9} {:9} {:>11}", row.precision, row.recompute, "none fits"),
+                None => out!("{:9} {:13} {:>11}", row.precision, row.checkpointing, "none fits"),
                 Some((micro_batch, p)) => out!(
-                    "{:9} {:9} {micro_batch:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6.2}",
+                    "{:9} {:13} {micro_batch:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6.2}",
                     row.precision,
-                    row.recompute,
+                    row.checkpointing,
                     size(p.peak),
                     size(p.weights),
                     size(p.gradients),
@@ -256,7 +256,7 @@ impl Args {
             .iter()
             .map(|row| {
                 json!({
-                    "precision": row.precision, "recompute": row.recompute.to_string(),
+                    "precision": row.precision, "recompute": row.checkpointing.to_string(),
                     "cost": row.cost, "micro_batch": row.fits.map(|(micro_batch, _)| micro_batch),
                     "prediction": row.fits.map(|(_, prediction)| prediction_json(&prediction)),
                     "resident": row.fits.filter(|_| on_cpu).map(|(_, prediction)| resident_of(prediction.peak)),
@@ -273,10 +273,10 @@ impl Args {
     /// The fastest plan of the asked precision that fits, as a file.
     fn plan(&self, model: &Model, trace: &Trace) -> Result<String> {
         let batch = self.batch_size.unwrap_or(DEFAULT_BATCH);
-        for recompute in Recompute::ALL {
-            let situation = Situation { batch, ..self.situation(self.precision, recompute)? };
+        for checkpointing in Checkpointing::ALL {
+            let situation = Situation { batch, ..self.situation(self.precision, checkpointing)? };
             if let Some((micro_batch, prediction)) = largest_micro_batch(trace, &situation, self.memory.0) {
-                return Ok(self.plan_file(model, batch, micro_batch, recompute, &prediction));
+                return Ok(self.plan_file(model, batch, micro_batch, checkpointing, &prediction));
             }
         }
         bail!(
@@ -292,12 +292,12 @@ impl Args {
         model: &Model,
         batch: usize,
         micro_batch: usize,
-        recompute: Recompute,
+        checkpointing: Checkpointing,
         prediction: &Prediction,
     ) -> String {
         let mut text = format!(
             "# A plan for `kindling train --plan`, by `kindling plan` {}, for {} with {}.\n\
-             # micro_batch and recompute change memory and time, never the result; batch_size does.\n",
+             # micro_batch and activation_checkpointing change memory and time, never the result; batch_size does.\n",
             env!("CARGO_PKG_VERSION"),
             self.device,
             self.memory
@@ -307,7 +307,7 @@ impl Args {
             ("image_size", (self.image_size as i64).into()),
             ("batch_size", (batch as i64).into()),
             ("micro_batch", (micro_batch as i64).into()),
-            ("recompute", recompute.to_string().into()),
+            ("activation_checkpointing", checkpointing.to_string().into()),
             ("precision", self.precision.to_string().into()),
             ("memory_budget", (self.memory.0 as i64).into()),
             ("predicted_peak", (prediction.peak as i64).into()),
@@ -325,12 +325,12 @@ impl Args {
         for entry in models() {
             let model = Model::from(entry);
             let trace = self.trace(&model)?;
-            let rows = Recompute::ALL.map(|recompute| self.row(&trace, self.precision, recompute));
+            let rows = Checkpointing::ALL.map(|checkpointing| self.row(&trace, self.precision, checkpointing));
             let [none, stages, blocks] = rows;
             found.push((model, trace, [none?, stages?, blocks?]));
         }
         let images = |row: &Row| row.fits.map_or(0, |(micro_batch, _)| micro_batch);
-        // Most room first; of equals the one that has more of it with recomputation, and then the larger network.
+        // Most room first; of equals the one that has more of it with activation checkpointing, and then the larger network.
         found.sort_by_key(|(_, trace, rows)| {
             std::cmp::Reverse((images(&rows[0]), images(&rows[1]).max(images(&rows[2])), trace.macs()))
         });

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result, anyhow, bail};
 use clap::ValueEnum;
 use kindling_data::{DataError, Dataset, Split, largest_decoding_bytes};
-use kindling_layers::{Freeze, Precision, parameters};
+use kindling_layers::{Checkpointing, Freeze, Precision, parameters};
 use kindling_runs::{DeviceFacts, Environment, RunDir, RunError};
-use kindling_trainer::{Ended, Faults, Recompute, Setup, TrainError, Trainer};
+use kindling_trainer::{Ended, Faults, Setup, TrainError, Trainer};
 use kindling_zoo::Network;
 use kindling_zoo::weights::Import;
 
@@ -79,8 +79,8 @@ pub(crate) struct Args {
     micro_batch: Option<Choice<usize>>,
     /// Feature maps that are computed again rather than kept: auto, none, stages or blocks; never changes the result
     /// [default: auto]
-    #[arg(long, value_name = "WHAT", help_heading = "Memory")]
-    recompute: Option<Choice<Recompute>>,
+    #[arg(long, alias = "recompute", value_name = "WHAT", help_heading = "Memory")]
+    activation_checkpointing: Option<Choice<Checkpointing>>,
     /// The most memory to use: 8GiB, 500MiB, or a share of the device's: 80%. On the CPU that of the whole process [default:
     /// on the CPU 90% of the system's tightest limit, which `kindling devices` names]
     #[arg(long, value_name = "SIZE|SHARE", help_heading = "Memory")]
@@ -231,8 +231,8 @@ impl Args {
         if let Some(choice) = self.micro_batch {
             config.train.micro_batch = choice.fixed();
         }
-        if let Some(choice) = self.recompute {
-            config.train.recompute = choice.fixed();
+        if let Some(choice) = self.activation_checkpointing {
+            config.train.activation_checkpointing = choice.fixed();
         }
         let smallest = config.train.largest_group();
         if let Some(micro_batch) = config.train.micro_batch.filter(|micro_batch| *micro_batch < smallest) {

@@ -3,15 +3,14 @@
 use std::ops::RangeInclusive;
 
 use kindling_data::{below, within};
-use kindling_layers::Precision;
 use kindling_layers::pass::largest_group;
+use kindling_layers::{Checkpointing, Precision};
 use serde::{Deserialize, Serialize};
 
 use super::augment::DiffAugment;
 use super::losses::AdversarialLoss;
 use crate::config::{MOST_SAMPLES, MOST_SEED, MOST_TIMES, NORMS, RATES};
 use crate::error::TrainError;
-use crate::policy::Recompute;
 
 /// How two networks train against each other. Every field is part of the run's resolved configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,9 +25,10 @@ pub struct AdversarialConfig {
     /// Samples computed at once, at most; found while running if absent. Changes memory and time, never the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<usize>,
-    /// Whether the generator's maps are computed again rather than kept; found while running if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recompute: Option<Recompute>,
+    /// Whether the generator's maps are computed again rather than kept; found while running if absent. Earlier versions called
+    /// it `recompute`.
+    #[serde(default, alias = "recompute", skip_serializing_if = "Option::is_none")]
+    pub activation_checkpointing: Option<Checkpointing>,
     /// The most samples in a normalisation group, 1 to 1,048,576.
     pub norm_group: usize,
     /// What each side wants of the scores.

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader};
-use kindling_layers::{Critic, Generator};
-use kindling_memory::{Meter, has_pages};
+use kindling_layers::{Checkpointing, Critic, Generator};
+use kindling_memory::{Meter, Plan, has_pages};
 use kindling_runs::{Event, EventLog, RunDir};
 
 use super::calibrate::calibrate;
@@ -22,7 +22,7 @@ use crate::fit::{Ended, Observer};
 use crate::host_copy::{HostCopy, Movable};
 use crate::loss_scale::LossScale;
 use crate::norm_momentum::NormMomentum;
-use crate::policy::{Limits, Plan, Policy, Recompute};
+use crate::policy::{Limits, Policy};
 use crate::records;
 use crate::recovery::carry_out;
 use crate::state::{Progress, TrainState};
@@ -342,19 +342,19 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     }
 }
 
-/// Which plans a run chooses from, and where it starts. A generator has one kind of cuts, so that there are two levels
-/// of recomputation.
+/// Which plans a run chooses from, and where it starts. A generator has one kind of segments, so that there are two
+/// levels of activation checkpointing.
 fn policy(config: &AdversarialConfig, start: Plan, device: &Device) -> Policy {
-    let level = |recompute: Recompute| recompute.min(Recompute::Stages);
+    let level = |checkpointing: Checkpointing| checkpointing.min(Checkpointing::Stages);
     let mut limits = Limits::new(config.largest_group(), config.batch_size).with_pages(has_pages(device));
     if let Some(most) = config.micro_batch {
         limits = limits.with_largest(most);
     }
-    limits = match config.recompute.map(level) {
-        Some(fixed) => limits.with_recompute(fixed, fixed),
-        None => limits.with_recompute(Recompute::None, Recompute::Stages),
+    limits = match config.activation_checkpointing.map(level) {
+        Some(fixed) => limits.with_checkpointing(fixed, fixed),
+        None => limits.with_checkpointing(Checkpointing::None, Checkpointing::Stages),
     };
     let micro_batch = config.micro_batch.unwrap_or(start.micro_batch);
-    let recompute = level(config.recompute.unwrap_or(start.recompute));
-    Policy::new(limits, Plan { micro_batch, recompute })
+    let checkpointing = level(config.activation_checkpointing.unwrap_or(start.checkpointing));
+    Policy::new(limits, Plan { micro_batch, checkpointing })
 }

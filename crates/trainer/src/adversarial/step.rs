@@ -7,8 +7,8 @@ use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::pass::{self, TrainingPass};
 use kindling_layers::precision::full;
-use kindling_layers::{Critic, Generator};
-use kindling_memory::panic_message;
+use kindling_layers::{Checkpointing, Critic, Generator};
+use kindling_memory::{Plan, panic_message};
 use kindling_nvtx::range;
 use kindling_random::{Purpose, rng};
 use rand::RngExt;
@@ -27,7 +27,6 @@ use crate::gradients::backward;
 use crate::learner::{Move, decay_at};
 use crate::micro_batch::{MicroBatch, micro_batches};
 use crate::norm_momentum::NormMomentum;
-use crate::policy::{Plan, Recompute};
 use crate::recovery::abandon_graph;
 use crate::step::{read_any, upload};
 
@@ -259,7 +258,7 @@ impl AdversarialEngine {
         let mut sums = Sums::default();
         // Sums and sums of squares over the batch, pixel by pixel.
         let mut pixels: Option<[Tensor<4>; 2]> = None;
-        let valid = (plan.recompute != Recompute::None && model.segments() > 0).then(|| model.valid());
+        let valid = (plan.checkpointing != Checkpointing::None && model.segments() > 0).then(|| model.valid());
         for (index, micro) in self.micro_batches(batch, plan, step).iter().enumerate() {
             let rows = micro.rows.clone();
             let pass = self.pass(micro, rows.clone(), Half::Generator, step);

@@ -1,8 +1,9 @@
 //! What an iteration promises.
 
 use burn::tensor::Device;
-use kindling_layers::Precision;
 use kindling_layers::tensors::Tensors;
+use kindling_layers::{Checkpointing, Precision};
+use kindling_memory::Plan;
 
 use super::augment::DiffAugment;
 use super::config::AdversarialConfig;
@@ -13,7 +14,6 @@ use super::testing::{LATENT, ToyCritic, ToyGenerator, batch};
 use crate::error::TrainError;
 use crate::kept::Kept;
 use crate::norm_momentum::NormMomentum;
-use crate::policy::{Plan, Recompute};
 use crate::stored::Stored;
 use crate::testing::distance;
 
@@ -26,7 +26,7 @@ fn config() -> AdversarialConfig {
         batch_size: 8,
         rounds: 2,
         micro_batch: None,
-        recompute: None,
+        activation_checkpointing: None,
         norm_group: 2,
         loss: AdversarialLoss::Hinge,
         lr: 0.01,
@@ -61,8 +61,8 @@ fn start(config: &AdversarialConfig) -> Toys {
     Pair::new(ToyGenerator::new(&device), ToyCritic::new(&device), config)
 }
 
-fn plan(micro_batch: usize, recompute: Recompute) -> Plan {
-    Plan { micro_batch, recompute }
+fn plan(micro_batch: usize, checkpointing: Checkpointing) -> Plan {
+    Plan { micro_batch, checkpointing }
 }
 
 type Good = GoodIteration<ToyGenerator, ToyCritic>;
@@ -85,7 +85,7 @@ fn everything(pair: &Toys) -> Everything {
 
 #[test]
 fn an_iteration_moves_everything_and_repeated_gives_the_same_bits() {
-    let (before, after) = (everything(&start(&config())), everything(&train(2, plan(4, Recompute::None))));
+    let (before, after) = (everything(&start(&config())), everything(&train(2, plan(4, Checkpointing::None))));
     let names: Vec<&str> = after.0.iter().map(|(name, _)| name.as_str()).collect();
     let expected = [
         "discriminator-optimizer.safetensors",
@@ -98,15 +98,15 @@ fn an_iteration_moves_everything_and_repeated_gives_the_same_bits() {
     assert_eq!(names, expected);
     assert!(before.0.iter().zip(&after.0).all(|(before, after)| before != after));
     assert_eq!(after.2.len(), 2, "LeCam's anchors");
-    assert_eq!(after, everything(&train(2, plan(4, Recompute::None))));
+    assert_eq!(after, everything(&train(2, plan(4, Checkpointing::None))));
 }
 
 #[test]
 fn the_micro_batch_changes_an_iteration_by_rounding_only() {
     // Without Adam's division by tiny moments a rounding stays one: the moments are the gradients.
-    let whole = everything(&train(1, plan(8, Recompute::None)));
+    let whole = everything(&train(1, plan(8, Checkpointing::None)));
     for micro in [2, 4] {
-        let parts = everything(&train(1, plan(micro, Recompute::None)));
+        let parts = everything(&train(1, plan(micro, Checkpointing::None)));
         for ((name, whole), (_, parts)) in whole.0.iter().zip(&parts.0) {
             // Two rounds follow each other: what rounding did to the first is in the second.
             let limit = if name.contains("optimizer") || name.contains("spectral") { 2e-4 } else { 2e-3 };
@@ -120,7 +120,7 @@ fn the_micro_batch_changes_an_iteration_by_rounding_only() {
 fn an_iteration_in_a_half_format_is_float32s_to_its_digits_whatever_the_loss_scale() {
     let of = |precision: Precision, scale: f64| {
         let config = AdversarialConfig { precision, diff_augment: DiffAugment::ALL, ..config() };
-        let plan = plan(4, Recompute::None);
+        let plan = plan(4, Checkpointing::None);
         let good = engine(&config, "").compute(&start(&config), &batch(16, 1), &plan, 1, scale).unwrap();
         [good.critic_loss, good.generator_loss, good.critic_norm, good.generator_norm, good.indicators.spread]
     };
@@ -137,13 +137,13 @@ fn an_iteration_in_a_half_format_is_float32s_to_its_digits_whatever_the_loss_sca
 
 #[test]
 fn recomputing_the_generators_maps_gives_the_same_bits() {
-    let kept = everything(&train(3, plan(4, Recompute::None)));
-    assert_eq!(kept, everything(&train(3, plan(4, Recompute::Stages))));
+    let kept = everything(&train(3, plan(4, Checkpointing::None)));
+    assert_eq!(kept, everything(&train(3, plan(4, Checkpointing::Stages))));
 }
 
 #[test]
 fn an_oom_in_either_half_changes_nothing_and_the_iteration_tried_again_is_the_same() {
-    let pair = train(2, plan(4, Recompute::None));
+    let pair = train(2, plan(4, Checkpointing::None));
     let before = everything(&pair);
     let places = [
         "imagine,micro=1",
@@ -161,7 +161,7 @@ fn an_oom_in_either_half_changes_nothing_and_the_iteration_tried_again_is_the_sa
     for place in places {
         for (kind, is_too_large) in [("oom", false), ("panic", false), ("toolarge", true)] {
             let faults = format!("{kind}@step=3,phase={place}");
-            let error = compute(&pair, 3, plan(4, Recompute::None), &faults).err().expect("it was made to fail");
+            let error = compute(&pair, 3, plan(4, Checkpointing::None), &faults).err().expect("it was made to fail");
             let told = matches!(
                 error,
                 TrainError::OutOfMemory { step: 3, micro_batch: 4, too_large, .. } if too_large == is_too_large
@@ -170,16 +170,16 @@ fn an_oom_in_either_half_changes_nothing_and_the_iteration_tried_again_is_the_sa
             assert_eq!(everything(&pair), before, "{faults}");
         }
     }
-    let good = compute(&pair, 3, plan(4, Recompute::None), "").unwrap();
-    assert_eq!(everything(&good.pair), everything(&train(3, plan(4, Recompute::None))));
+    let good = compute(&pair, 3, plan(4, Checkpointing::None), "").unwrap();
+    assert_eq!(everything(&good.pair), everything(&train(3, plan(4, Checkpointing::None))));
 }
 
 #[test]
 fn a_pair_goes_on_from_its_stored_state_and_another_kind_of_state_is_refused() {
-    let pair = train(3, plan(8, Recompute::None));
+    let pair = train(3, plan(8, Checkpointing::None));
     let device = Device::flex().autodiff();
     let restored = start(&config()).restored(pair.store().unwrap(), &device).unwrap();
-    let after = |pair: &Toys| everything(&compute(pair, 4, plan(8, Recompute::None), "").unwrap().pair);
+    let after = |pair: &Toys| everything(&compute(pair, 4, plan(8, Checkpointing::None), "").unwrap().pair);
     assert_eq!(after(&pair), after(&restored));
 
     let without = AdversarialConfig { spectral_norm: false, ..config() };
@@ -189,10 +189,10 @@ fn a_pair_goes_on_from_its_stored_state_and_another_kind_of_state_is_refused() {
 
 #[test]
 fn a_loss_that_is_not_a_number_stops_before_anything_changes() {
-    let pair = train(1, plan(8, Recompute::None));
+    let pair = train(1, plan(8, Checkpointing::None));
     let mut poisoned = batch(16, 2);
     poisoned.images[7] = f32::NAN;
-    let plan = plan(8, Recompute::None);
+    let plan = plan(8, Checkpointing::None);
     let error = engine(&config(), "").compute(&pair, &poisoned, &plan, 2, 1.0).err().expect("the loss is NaN");
     assert!(matches!(error, TrainError::NotFinite { step: 2, .. }), "{error}");
 }
@@ -215,7 +215,8 @@ fn every_loss_trains_with_and_without_everything_else() {
                 false => full,
             };
             let pair = start(&config);
-            let good = engine(&config, "").compute(&pair, &batch(16, 0), &plan(8, Recompute::None), 1, 1.0).unwrap();
+            let good =
+                engine(&config, "").compute(&pair, &batch(16, 0), &plan(8, Checkpointing::None), 1, 1.0).unwrap();
             let told = good.indicators;
             assert!((0.0..=1.0).contains(&told.real_believed) && (0.0..=1.0).contains(&told.made_believed));
             assert!(told.spread > 0.0 && good.critic_norm > 0.0 && good.generator_norm > 0.0);

@@ -91,7 +91,7 @@ impl Args {
             batch_size: self.batch_size.unwrap_or(defaults.batch_size),
             rounds: self.discriminator_steps.unwrap_or(1),
             micro_batch: self.micro_batch.and_then(Choice::fixed),
-            recompute: self.recompute.and_then(Choice::fixed),
+            activation_checkpointing: self.activation_checkpointing.and_then(Choice::fixed),
             norm_group: self.norm_group.unwrap_or(defaults.norm_group),
             loss: self.loss.unwrap_or_default(),
             lr,

@@ -6,10 +6,11 @@ use anyhow::Result;
 use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{Dataset, Loader, LoaderConfig};
-use kindling_layers::{Precision, parameters};
+use kindling_layers::{Checkpointing, Precision, parameters};
+use kindling_memory::Plan;
 use kindling_runs::{DeviceFacts, Environment, Event, RunDir};
 use kindling_trainer::adversarial::{AdversarialLoss, AdversarialSetup, AdversarialTrainer, DiffAugment};
-use kindling_trainer::{Ended, Faults, Observer, Plan, Recompute};
+use kindling_trainer::{Ended, Faults, Observer};
 use kindling_zoo::{GanCritic, GanGenerator};
 use serde_json::json;
 
@@ -114,8 +115,8 @@ pub(crate) struct Args {
     pub(super) micro_batch: Option<Choice<usize>>,
     /// Whether the generator's maps are computed again rather than kept: auto, none, or stages (blocks is the same here);
     /// never changes the result [default: auto]
-    #[arg(long, value_name = "WHAT", help_heading = "Memory")]
-    pub(super) recompute: Option<Choice<Recompute>>,
+    #[arg(long, alias = "recompute", value_name = "WHAT", help_heading = "Memory")]
+    pub(super) activation_checkpointing: Option<Choice<Checkpointing>>,
     /// The most memory to use: 8GiB, 500MiB, or a share of the device's: 80%
     #[arg(long, value_name = "SIZE|SHARE", help_heading = "Memory")]
     pub(super) memory_budget: Option<MemoryBudget>,
@@ -182,8 +183,8 @@ impl Args {
         if let Some(choice) = self.micro_batch {
             config.train.micro_batch = choice.fixed();
         }
-        if let Some(choice) = self.recompute {
-            config.train.recompute = choice.fixed();
+        if let Some(choice) = self.activation_checkpointing {
+            config.train.activation_checkpointing = choice.fixed();
         }
         config.memory_budget = self.memory_budget.or(config.memory_budget);
         config.train.checkpoint_iterations = self.checkpoint_iterations.unwrap_or(config.train.checkpoint_iterations);
@@ -316,7 +317,7 @@ fn loader(config: &GanRunConfig, dataset: &Dataset) -> Result<Loader> {
 fn starting_plan(config: &GanRunConfig, device: &Device) -> Plan {
     let on_gpu = device.memory_pool_usage().is_some();
     let micro_batch = if on_gpu { config.train.batch_size } else { config.train.largest_group() };
-    Plan { micro_batch, recompute: Recompute::None }
+    Plan { micro_batch, checkpointing: Checkpointing::None }
 }
 
 /// The note in every weights file.

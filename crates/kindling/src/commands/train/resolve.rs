@@ -4,9 +4,9 @@ use std::fmt::Display;
 
 use anyhow::{Context, Result, bail};
 use kindling_data::{Dataset, PREFETCH_BYTES, Split, within};
-use kindling_layers::{Freeze, Precision};
+use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_runs::{RunDir, read_toml};
-use kindling_trainer::{MOST_SAMPLES, OptimizerConfig, Recompute, TrainConfig};
+use kindling_trainer::{MOST_SAMPLES, OptimizerConfig, TrainConfig};
 use kindling_zoo::{Model, find};
 
 use serde::Deserialize;
@@ -40,7 +40,8 @@ struct PlanFile {
     image_size: usize,
     batch_size: usize,
     micro_batch: usize,
-    recompute: Recompute,
+    #[serde(alias = "recompute")]
+    activation_checkpointing: Checkpointing,
     #[serde(default)]
     precision: Precision,
     memory_budget: u64,
@@ -120,7 +121,8 @@ impl Args {
         let mut train = self.train_config(file, &dataset, batch_size, seed, freeze)?;
         if let Some(plan) = plan {
             train.micro_batch = self.micro_batch.map_or(Some(plan.micro_batch), Choice::fixed);
-            train.recompute = self.recompute.map_or(Some(plan.recompute), Choice::fixed);
+            train.activation_checkpointing =
+                self.activation_checkpointing.map_or(Some(plan.activation_checkpointing), Choice::fixed);
             train.precision = self.precision.unwrap_or(plan.precision);
         }
         let config = RunConfig {
@@ -183,9 +185,9 @@ impl Args {
             Some(choice) => choice.fixed(),
             None => same_batch.and_then(|file| file.micro_batch),
         };
-        let recompute = match self.recompute {
+        let activation_checkpointing = match self.activation_checkpointing {
             Some(choice) => choice.fixed(),
-            None => file.and_then(|file| file.recompute),
+            None => file.and_then(|file| file.activation_checkpointing),
         };
         let lr = match (optimizer, file) {
             (_, Some(file)) if self.optimizer.is_none() => file.lr,
@@ -206,7 +208,7 @@ impl Args {
         Ok(TrainConfig {
             batch_size,
             micro_batch,
-            recompute,
+            activation_checkpointing,
             precision: self.precision.or(file.map(|file| file.precision)).unwrap_or_default(),
             ema: self.ema.or(file.and_then(|file| file.ema)),
             norm_group,
