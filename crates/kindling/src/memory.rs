@@ -213,7 +213,7 @@ fn situation(config: &RunConfig, checkpointing: Checkpointing, device: &Device) 
     let train = &config.train;
     Situation {
         micro_batch: train.largest_group(),
-        norm_group: train.norm_group,
+        ghost_batch_size: train.ghost_batch_size,
         checkpointing,
         optimizer: match train.optimizer {
             OptimizerConfig::AdamW { .. } => OptimizerKind::AdamW,
@@ -249,7 +249,7 @@ pub(crate) fn does_not_fit(
     }
     let Some(budget) = budget.or(default_budget().map(|(share, _)| share)) else { return lines.join("\n") };
     let smallest = situation(config, config.train.activation_checkpointing.unwrap_or(Checkpointing::Blocks), device);
-    let fits = |model: &str, size: usize, norm_group: usize| -> bool {
+    let fits = |model: &str, size: usize, ghost_batch_size: usize| -> bool {
         let altered = RunConfig {
             model: ModelConfig { name: model.to_string(), start: None, freeze: Freeze::None, ..config.model.clone() },
             data: DataConfig {
@@ -260,14 +260,14 @@ pub(crate) fn does_not_fit(
         };
         // Of the layers alone: memory is what there is none of.
         let Ok(trace) = find(model).and_then(|model| model.trace(&altered.model_options(), size)) else { return false };
-        let situation = Situation { norm_group, decoding, ..smallest };
+        let situation = Situation { ghost_batch_size, decoding, ..smallest };
         planner::largest_micro_batch(&trace, &situation, budget).is_some()
     };
-    let (size, group) = (config.data.preprocess.size, config.train.norm_group);
+    let (size, group) = (config.data.preprocess.size, config.train.ghost_batch_size);
     lines.push(format!("what would fit into {}, by the planner:", MemorySize(budget)));
     let smaller_group = [group / 2, group / 4, 1].into_iter().filter(|&it| it >= 1 && it < group);
     if let Some(group) = smaller_group.into_iter().find(|&it| fits(&config.model.name, size, it)) {
-        lines.push(format!("  --norm-group {group} (it changes what batch norm computes)"));
+        lines.push(format!("  --ghost-batch-size {group} (it changes what batch norm computes)"));
     }
     let smaller_size = [size * 3 / 4, size / 2, size / 4].map(|it| it / 32 * 32);
     if let Some(size) = smaller_size.into_iter().find(|&it| it >= 32 && fits(&config.model.name, it, group)) {

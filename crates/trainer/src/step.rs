@@ -26,7 +26,7 @@ pub(crate) struct StepEngine {
     pub(crate) device: Device,
     pub(crate) loss: Loss,
     pub(crate) clip_norm: Option<f64>,
-    pub(crate) norm_group: usize,
+    pub(crate) ghost_batch_size: usize,
     /// The least weight of a step's statistics in the running ones.
     pub(crate) norm_momentum: NormMomentum,
     /// Decay of the moving average of the weights, if one is kept.
@@ -60,7 +60,7 @@ impl StepEngine {
             device: device.clone().autodiff(),
             loss: Loss::new(task, classes, config.label_smoothing, config.class_weights.as_deref()),
             clip_norm: config.clip_norm,
-            norm_group: config.norm_group,
+            ghost_batch_size: config.ghost_batch_size,
             norm_momentum: NormMomentum::new(config.norm_momentum, total_steps),
             ema: config.ema,
             seed: config.seed,
@@ -85,7 +85,7 @@ impl StepEngine {
         loss_scale: f64,
     ) -> Result<GoodStep<M>, TrainError> {
         let _step = range(|| format!("step {step}"));
-        let cuts = self.faults.micro_batches(step, micro_batches(batch.len(), self.norm_group, plan.micro_batch));
+        let cuts = self.faults.micro_batches(step, micro_batches(batch.len(), self.ghost_batch_size, plan.micro_batch));
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
         let attempt = || -> Result<GoodStep<M>, TrainError> {

@@ -26,7 +26,7 @@ fn engine(faults: &str) -> StepEngine {
         device: Device::flex().autodiff(),
         loss: Loss::MultiClass(CrossEntropy::new(CLASSES, 0.1, Some(&[1.0, 2.0, 0.5]))),
         clip_norm: Some(0.5),
-        norm_group: 4,
+        ghost_batch_size: 4,
         norm_momentum: NormMomentum::Fixed(0.1),
         ema: Some(0.9),
         seed: 4,

@@ -105,7 +105,7 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         rounds: 1,
         micro_batch: None,
         activation_checkpointing: Some(Checkpointing::None),
-        norm_group: batch,
+        ghost_batch_size: batch,
         loss: AdversarialLoss::Hinge,
         lr: 2e-4,
         lr_discriminator: 2e-4,

@@ -36,7 +36,7 @@
 //!   mixes samples of a batch (contrastive losses, in-batch negatives) is another function in another micro-batch.
 //! - **`burn::nn::BatchNorm` takes its statistics over the micro-batch.** A smaller one is another function, and running
 //!   statistics move once for each. `kindling_layers::BatchNorm` takes them over fixed groups of samples
-//!   ([`OomProofStrategy::norm_group`]) and moves once a step, so that the micro-batch changes rounding only.
+//!   ([`OomProofStrategy::ghost_batch_size`]) and moves once a step, so that the micro-batch changes rounding only.
 //! - **`burn::nn::Dropout` draws from the device's shared generator**, and a step tried again draws on.
 //!   [`OomProofStrategy::seed`] seeds that generator before each micro-batch: a retry with the same plan then draws the
 //!   same, one with a smaller plan does not. `kindling_layers::Dropout` draws for each sample and does not care, except

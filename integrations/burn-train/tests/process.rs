@@ -24,7 +24,8 @@ fn failed_attempts_leave_no_memory_and_are_not_announced() {
 
     // Every second forward pass fails; with one group to a batch there is no smaller plan to escape to.
     let faults = (0..200).step_by(2).map(|call| Fault::oom(Moment::Forward, call)).collect();
-    let run = Run { norm: Norm::Burn, dropout: true, norm_group: 24, batches: 40, epochs: 1, faults, ..Run::default() };
+    let run =
+        Run { norm: Norm::Burn, dropout: true, ghost_batch_size: 24, batches: 40, epochs: 1, faults, ..Run::default() };
     let ended = run.go();
     assert!(ended.error.is_none(), "{:?}", ended.error);
     assert_eq!(ended.recoveries.len(), 40);

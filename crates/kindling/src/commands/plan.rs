@@ -44,13 +44,13 @@ pub(crate) struct Args {
     /// The memory there is, like 8GiB, 500MiB or 6GB; on the CPU that of the process
     #[arg(long, value_name = "SIZE")]
     memory: MemorySize,
-    /// Samples of an optimizer step, 1 to 1048576, which micro-batches divide by whole normalisation groups [default: as many as fit
+    /// Samples of an optimizer step, 1 to 1048576, which micro-batches divide by whole ghost batches [default: as many as fit
     /// at once; 8 for --out]
     #[arg(long, value_name = "N", value_parser = ranges::samples())]
     batch_size: Option<usize>,
-    /// The most samples whose statistics batch norm takes together, 1 to 1048576
-    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
-    norm_group: usize,
+    /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576
+    #[arg(long, alias = "norm-group", value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
+    ghost_batch_size: usize,
     /// Channels of the images, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = 3)]
     channels: usize,
@@ -116,8 +116,8 @@ struct Row {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        if self.batch_size == Some(0) || self.norm_group == 0 || self.image_size == 0 {
-            bail!("--batch-size, --norm-group and --image-size are at least 1");
+        if self.batch_size == Some(0) || self.ghost_batch_size == 0 || self.image_size == 0 {
+            bail!("--batch-size, --ghost-batch-size and --image-size are at least 1");
         }
         if self.classes < 2 || self.channels == 0 {
             bail!("a network needs at least 2 --classes and 1 of --channels");
@@ -139,7 +139,7 @@ impl Args {
         Ok(Situation {
             micro_batch: batch,
             batch,
-            norm_group: self.norm_group,
+            ghost_batch_size: self.ghost_batch_size,
             checkpointing,
             optimizer: self.optimizer.kind(),
             ema: self.ema,
@@ -196,7 +196,7 @@ impl Args {
     fn print(&self, model: &Model, trace: &Trace, rows: &[Row]) {
         let batch = self.batch_size.map_or("as large as fits".to_string(), |batch| batch.to_string());
         out!(
-            "{} at {}x{}, {} channels, {} classes, on {} with {}: batch {batch}, normalisation groups of at most {}",
+            "{} at {}x{}, {} channels, {} classes, on {} with {}: batch {batch}, ghost batches of at most {}",
             model.key(),
             self.image_size,
             self.image_size,
@@ -204,7 +204,7 @@ impl Args {
             self.classes,
             self.device,
             self.memory,
-            self.norm_group
+            self.ghost_batch_size
         );
         out!("{:.3} GMAC an image forward, three times that a training step\n", trace.macs() as f64 / 1e9);
         out!(
@@ -266,7 +266,7 @@ impl Args {
         json!({
             "model": model.key(), "image_size": self.image_size, "channels": self.channels, "classes": self.classes,
             "device": self.device.to_string(), "memory": self.memory.0, "batch_size": self.batch_size,
-            "norm_group": self.norm_group, "macs": trace.macs(), "rows": rows,
+            "norm_group": self.ghost_batch_size, "macs": trace.macs(), "rows": rows,
         })
     }
 
@@ -281,7 +281,7 @@ impl Args {
         }
         bail!(
             "{} with batches of {batch} does not fit into {}, even block by block; \
-             try a smaller --norm-group, smaller images or a lighter model (kindling plan --all)",
+             try a smaller --ghost-batch-size, smaller images or a lighter model (kindling plan --all)",
             model.key(),
             self.memory
         )

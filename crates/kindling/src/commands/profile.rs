@@ -41,12 +41,12 @@ pub(crate) struct Args {
     /// Samples of an optimizer step, 1 to 1048576
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     batch_size: usize,
-    /// Samples computed at once, 1 to 1048576 [default: batch size, at most norm group]
+    /// Samples computed at once, 1 to 1048576 [default: batch size, at most ghost batch size]
     #[arg(long, value_name = "N", value_parser = ranges::samples())]
     micro_batch: Option<usize>,
-    /// The most samples whose statistics batch norm takes together, 1 to 1048576
-    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
-    norm_group: usize,
+    /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576
+    #[arg(long, alias = "norm-group", value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
+    ghost_batch_size: usize,
     /// Feature maps that are computed again rather than kept: none, stages or blocks
     #[arg(long, alias = "recompute", value_name = "WHAT", default_value_t = Checkpointing::None)]
     activation_checkpointing: Checkpointing,
@@ -111,7 +111,7 @@ impl Args {
     }
 
     fn micro_batch(&self) -> usize {
-        self.micro_batch.unwrap_or(self.batch_size.min(self.norm_group))
+        self.micro_batch.unwrap_or(self.batch_size.min(self.ghost_batch_size))
     }
 
     fn options(&self) -> ModelOptions {
@@ -122,7 +122,7 @@ impl Args {
         let whole = Situation::whole_batch(self.batch_size, target);
         Situation {
             micro_batch: self.micro_batch(),
-            norm_group: self.norm_group,
+            ghost_batch_size: self.ghost_batch_size,
             checkpointing: self.activation_checkpointing,
             element_bytes: self.precision.bytes(),
             ..whole
@@ -168,7 +168,7 @@ impl Args {
             .collect();
         json!({
             "model": model.key(), "image_size": self.image_size, "batch_size": self.batch_size,
-            "micro_batch": self.micro_batch(), "norm_group": self.norm_group, "recompute": self.activation_checkpointing.to_string(),
+            "micro_batch": self.micro_batch(), "norm_group": self.ghost_batch_size, "recompute": self.activation_checkpointing.to_string(),
             "device": self.device.to_string(), "step_seconds": profile.measured.step_seconds,
             "measured": { "steps_peak": profile.measured.steps_peak, "run_peak": profile.measured.run_peak },
             "predicted": prediction_json(&profile.prediction), "segments": segments, "layers": layers,

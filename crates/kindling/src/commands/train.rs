@@ -72,7 +72,7 @@ pub(crate) struct Args {
     /// Samples of an optimizer step, 1 to 1048576: the global batch [default: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch_size: Option<usize>,
-    /// Samples computed at once, 1 to 1048576 and not below a normalisation group, or auto; changes memory and time, never
+    /// Samples computed at once, 1 to 1048576 and not below a ghost batch, or auto; changes memory and time, never
     /// the result. Memory that runs out makes it smaller, room makes it larger again, up to the number given
     /// [default: auto]
     #[arg(long, value_name = "auto|N", help_heading = "Memory")]
@@ -88,9 +88,9 @@ pub(crate) struct Args {
     /// Format of feature maps: f32, bf16 or f16; weights, statistics and updates are always f32 [default: f32]
     #[arg(long, value_name = "FORMAT", help_heading = "Training")]
     precision: Option<Precision>,
-    /// The most samples whose statistics batch norm takes together, 1 to 1048576 [default: 8]
-    #[arg(long, value_name = "N", help_heading = "Training")]
-    norm_group: Option<usize>,
+    /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576 [default: 8]
+    #[arg(long, alias = "norm-group", value_name = "N", help_heading = "Training")]
+    ghost_batch_size: Option<usize>,
     /// Passes over the training samples, 1 to 1000000000 [default: 4 for phantoms, 3 for brain-planes, otherwise 10]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u64>,
@@ -237,7 +237,7 @@ impl Args {
         let smallest = config.train.largest_group();
         if let Some(micro_batch) = config.train.micro_batch.filter(|micro_batch| *micro_batch < smallest) {
             bail!(
-                "--micro-batch {micro_batch} is smaller than this run's normalisation groups of {smallest}, which are part \
+                "--micro-batch {micro_batch} is smaller than this run's ghost batches of {smallest}, which are part \
                  of what it computes; {smallest} is the least it can be resumed with"
             );
         }

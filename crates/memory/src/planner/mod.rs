@@ -69,7 +69,7 @@ pub struct Situation {
     /// Samples of an optimizer step.
     pub batch: usize,
     /// The most samples whose statistics batch norm takes together.
-    pub norm_group: usize,
+    pub ghost_batch_size: usize,
     /// Which activations are kept for backward, and which are computed again.
     pub checkpointing: Checkpointing,
     /// The update rule.
@@ -94,7 +94,7 @@ impl Situation {
         Self {
             micro_batch: batch,
             batch,
-            norm_group: 8,
+            ghost_batch_size: 8,
             checkpointing: Checkpointing::None,
             optimizer: OptimizerKind::AdamW,
             ema: false,
@@ -202,7 +202,7 @@ pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
 /// The largest micro-batch of whole normalisation groups of `situation.batch` whose step fits into `memory` bytes (on the CPU:
 /// of a process, as `--memory-budget` counts them), with what it needs; `None` if not even one group fits. `situation.micro_batch` is not looked at.
 pub fn largest_micro_batch(trace: &Trace, situation: &Situation, memory: u64) -> Option<(usize, Prediction)> {
-    let groups = normalisation_groups(situation.batch, situation.norm_group);
+    let groups = normalisation_groups(situation.batch, situation.ghost_batch_size);
     let sizes: Vec<usize> = groups
         .iter()
         .scan(0, |sum, group| {

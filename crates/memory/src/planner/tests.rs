@@ -129,7 +129,7 @@ fn memory_for(target: Target, counted: u64) -> u64 {
 #[test]
 fn the_largest_micro_batch_fits_and_the_next_does_not() {
     for target in [CPU, Target::Cuda] {
-        let situation = Situation { batch: 40, norm_group: 3, ..Situation::whole_batch(40, target) };
+        let situation = Situation { batch: 40, ghost_batch_size: 3, ..Situation::whole_batch(40, target) };
         let of = |micro_batch| predict(&trace(), &Situation { micro_batch, ..situation });
         let groups = normalisation_groups(40, 3);
         let counted = of(20).peak;

@@ -174,8 +174,8 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     /// # Errors
     /// [`TrainError::InferenceOutOfMemory`] or [`TrainError::Device`].
     pub fn generator(&self) -> Result<G, TrainError> {
-        let AdversarialConfig { seed, norm_group, .. } = self.config;
-        calibrate(self.state.learner.generator.judged(), seed, self.setup.latent, norm_group, &self.setup.device)
+        let AdversarialConfig { seed, ghost_batch_size, .. } = self.config;
+        calibrate(self.state.learner.generator.judged(), seed, self.setup.latent, ghost_batch_size, &self.setup.device)
     }
 
     /// How much is computed at once now.

@@ -84,7 +84,7 @@ impl AdversarialEngine {
         loss_scale: f64,
     ) -> Result<GoodIteration<G, D>, TrainError> {
         let _step = range(|| format!("step {step}"));
-        let cuts = micro_batches(self.config.batch_size, self.config.norm_group, plan.micro_batch);
+        let cuts = micro_batches(self.config.batch_size, self.config.ghost_batch_size, plan.micro_batch);
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
         // Normalised critics have graphs of their own, which an attempt that fails may leave behind.
@@ -328,7 +328,7 @@ impl AdversarialEngine {
     }
 
     fn micro_batches(&self, total: usize, plan: &Plan, step: u64) -> Vec<MicroBatch> {
-        self.faults.micro_batches(step, micro_batches(total, self.config.norm_group, plan.micro_batch))
+        self.faults.micro_batches(step, micro_batches(total, self.config.ghost_batch_size, plan.micro_batch))
     }
 
     fn pass(&self, micro: &MicroBatch, rows: Range<usize>, half: Half, step: u64) -> TrainingPass {

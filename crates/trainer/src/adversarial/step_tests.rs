@@ -27,7 +27,7 @@ fn config() -> AdversarialConfig {
         rounds: 2,
         micro_batch: None,
         activation_checkpointing: None,
-        norm_group: 2,
+        ghost_batch_size: 2,
         loss: AdversarialLoss::Hinge,
         lr: 0.01,
         lr_discriminator: 0.01,

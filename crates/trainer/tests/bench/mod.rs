@@ -72,14 +72,14 @@ pub(crate) fn small_network(device: &Device) -> Staged<InvertedResidual> {
 }
 
 /// How a run of the tests trains: AdamW, clipping, an average of the weights, label smoothing.
-pub(crate) fn config(batch_size: usize, norm_group: usize, steps: u64) -> TrainConfig {
+pub(crate) fn config(batch_size: usize, ghost_batch_size: usize, steps: u64) -> TrainConfig {
     TrainConfig {
         batch_size,
         micro_batch: None,
         activation_checkpointing: None,
         ema: Some(0.9),
         precision: Precision::F32,
-        norm_group,
+        ghost_batch_size,
         norm_momentum: None,
         epochs: 1_000_000,
         max_steps: Some(steps),

@@ -36,7 +36,7 @@ pub(super) fn configurations(args: &Measure) -> Result<Vec<Configuration>> {
                                 classes: args.classes,
                                 batch_size,
                                 micro_batch: args.micro_batch.fixed(),
-                                norm_group: args.norm_group,
+                                norm_group: args.ghost_batch_size,
                                 precision: precision.to_string(),
                                 recompute,
                                 optimizer: args.optimizer.clone(),

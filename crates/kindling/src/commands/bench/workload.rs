@@ -75,7 +75,7 @@ pub(super) fn of(
                 parts: parts.collect(),
                 network: network.train(),
                 device: device.clone(),
-                norm_group: configuration.norm_group,
+                ghost_batch_size: configuration.norm_group,
                 micro_batch: size,
                 backward: configuration.what == What::Backward,
             }))
@@ -103,7 +103,7 @@ fn train_config(configuration: &Configuration, precision: Precision) -> Result<T
         activation_checkpointing,
         precision,
         ema: None,
-        norm_group: configuration.norm_group,
+        ghost_batch_size: configuration.norm_group,
         norm_momentum: None,
         epochs: 1,
         max_steps: None,
@@ -207,7 +207,7 @@ struct Passes {
     parts: Vec<Tensor<4>>,
     network: Network,
     device: Device,
-    norm_group: usize,
+    ghost_batch_size: usize,
     micro_batch: usize,
     backward: bool,
 }
@@ -229,7 +229,7 @@ impl Workload for Passes {
         let mut seconds = 0.0;
         for part in &self.parts {
             let rows = part.dims()[0];
-            let groups = normalisation_groups(rows, self.norm_group);
+            let groups = normalisation_groups(rows, self.ghost_batch_size);
             let pass = TrainingPass { groups, ..TrainingPass::whole_batch(rows) };
             let images = Tensor::from_inner(part.clone());
             let forward = || training(pass, || self.network.forward(images)).0;

@@ -81,8 +81,8 @@ impl Args {
         let width = config.entry()?.latent;
         let generator = match self.untrained {
             true => {
-                let AdversarialConfig { seed, norm_group, .. } = config.train;
-                calibrate(config.networks(&device)?.generator.valid(), seed, width, norm_group, &device)?
+                let AdversarialConfig { seed, ghost_batch_size, .. } = config.train;
+                calibrate(config.networks(&device)?.generator.valid(), seed, width, ghost_batch_size, &device)?
             }
             false => config.trained(&run, &device)?,
         };

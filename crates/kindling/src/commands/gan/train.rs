@@ -63,9 +63,10 @@ pub(crate) struct Args {
     /// Steps of the discriminator in an iteration, 1 to 1000, each on images of its own [default: 1]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(super) discriminator_steps: Option<usize>,
-    /// The most samples whose statistics batch norm takes together, 1 to 1048576 [default: 32 for dcgan_64, 8 for fastgan_512]
-    #[arg(long, value_name = "N", help_heading = "Training")]
-    pub(super) norm_group: Option<usize>,
+    /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576 [default: 32 for
+    /// dcgan_64, 8 for fastgan_512]
+    #[arg(long, alias = "norm-group", value_name = "N", help_heading = "Training")]
+    pub(super) ghost_batch_size: Option<usize>,
     /// hinge, non-saturating or least-squares [default: hinge]
     #[arg(long, value_name = "NAME", help_heading = "Training")]
     pub(super) loss: Option<AdversarialLoss>,

@@ -139,7 +139,7 @@ fn config(args: &Args, start: Plan, steps: usize) -> TrainConfig {
         activation_checkpointing: Some(start.checkpointing),
         precision: args.precision,
         ema: None,
-        norm_group: args.norm_group,
+        ghost_batch_size: args.ghost_batch_size,
         norm_momentum: None,
         epochs: 1,
         max_steps: Some(steps as u64),
@@ -160,7 +160,7 @@ pub(super) fn times(args: &Args, model: &Model) -> Result<Vec<(f64, f64)>> {
     let network = model.build(&args.options(), &device)?.train();
     let batch = args.micro_batch();
     let pass =
-        TrainingPass { groups: normalisation_groups(batch, args.norm_group), ..TrainingPass::whole_batch(batch) };
+        TrainingPass { groups: normalisation_groups(batch, args.ghost_batch_size), ..TrainingPass::whole_batch(batch) };
     let shape = [batch, args.channels, args.image_size, args.image_size];
     let images = Tensor::<4>::from_data(TensorData::new(noise(shape.iter().product(), 0), shape), &device);
     let mut x = args.precision.cast(images);

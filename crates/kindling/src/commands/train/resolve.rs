@@ -21,7 +21,7 @@ use crate::pretrained;
 const MODEL: &str = "mobilenet_v3_small";
 const IMAGE_SIZE: usize = 512;
 const BATCH_SIZE: usize = 8;
-const NORM_GROUP: usize = 8;
+const GHOST_BATCH_SIZE: usize = 8;
 /// Passes over a set whose size is not known to us.
 const EPOCHS: u64 = 10;
 /// Ends within five minutes on two cores; `benchmarks/` has the run.
@@ -179,8 +179,9 @@ impl Args {
     ) -> Result<TrainConfig> {
         let file = file.map(|file| &file.train);
         let optimizer = self.optimizer_config(file.map(|file| file.optimizer))?;
-        let norm_group = self.norm_group.or(file.map(|file| file.norm_group)).unwrap_or(NORM_GROUP);
-        let same_batch = file.filter(|file| file.batch_size == batch_size && file.norm_group == norm_group);
+        let ghost_batch_size =
+            self.ghost_batch_size.or(file.map(|file| file.ghost_batch_size)).unwrap_or(GHOST_BATCH_SIZE);
+        let same_batch = file.filter(|file| file.batch_size == batch_size && file.ghost_batch_size == ghost_batch_size);
         let micro_batch = match self.micro_batch {
             Some(choice) => choice.fixed(),
             None => same_batch.and_then(|file| file.micro_batch),
@@ -211,7 +212,7 @@ impl Args {
             activation_checkpointing,
             precision: self.precision.or(file.map(|file| file.precision)).unwrap_or_default(),
             ema: self.ema.or(file.and_then(|file| file.ema)),
-            norm_group,
+            ghost_batch_size,
             norm_momentum: file.and_then(|file| file.norm_momentum),
             epochs: self.epochs.or(file.map(|file| file.epochs)).unwrap_or(epochs),
             max_steps: self.max_steps.or(file.and_then(|file| file.max_steps)),
@@ -265,7 +266,7 @@ impl Args {
             changed("--image-size", self.image_size, config.data.preprocess.size),
             self.data_args.refused_change(&config.data)?,
             changed("--batch-size", self.batch_size, train.batch_size),
-            changed("--norm-group", self.norm_group, train.norm_group),
+            changed("--ghost-batch-size", self.ghost_batch_size, train.ghost_batch_size),
             changed("--precision", self.precision, train.precision),
             changed("--epochs", self.epochs, train.epochs),
             changed_option("--max-steps", self.max_steps, train.max_steps),
