@@ -19,23 +19,23 @@ use kindling_runs::{LogMark, NewFolder, RunError, tidy_folders, write_folder_ato
 use serde::{Deserialize, Serialize};
 
 use crate::adversarial::MOST_ROUNDS;
+use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
-use crate::kept::Kept;
-use crate::learner::Parts;
 use crate::loss_scale::LossScale;
 use crate::manifest::{MOST_TEXT, Sums, read_bounded};
+use crate::model_snapshot::ModelSnapshot;
+use crate::model_state::Parts;
 use crate::optimizer::Counters;
 use crate::parts::{self, OfHost, Unwritten};
 use crate::policy::Policy;
 use crate::recovery::Recovery;
 use crate::state::{Progress, TrainState};
-use crate::stored::Stored;
 
 /// The state of a run in host memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    stored: Stored,
+    model: ModelSnapshot,
     policy: Policy,
     loss_scale: LossScale,
     pub(crate) progress: Progress,
@@ -48,15 +48,15 @@ impl Snapshot {
     ///
     /// # Errors
     /// What the device says.
-    pub(crate) fn of<L: Kept>(state: &TrainState<L>, log: LogMark) -> Result<Self, TrainError> {
+    pub(crate) fn of<L: Checkpointable>(state: &TrainState<L>, log: LogMark) -> Result<Self, TrainError> {
         let lost = |text: String| TrainError::of_device(Some(state.progress.step), 0, &text);
-        Ok(Self::with(state.learner.store().map_err(lost)?, state, log))
+        Ok(Self::with(state.model_state.snapshot().map_err(lost)?, state, log))
     }
 
-    /// A state whose learner is in host memory already.
-    pub(crate) fn with<L>(stored: Stored, state: &TrainState<L>, log: LogMark) -> Self {
+    /// A state whose networks are in host memory already.
+    pub(crate) fn with<L>(model: ModelSnapshot, state: &TrainState<L>, log: LogMark) -> Self {
         let TrainState { policy, loss_scale, progress, .. } = state;
-        Self { stored, policy: policy.clone(), loss_scale: *loss_scale, progress: progress.clone(), log }
+        Self { model, policy: policy.clone(), loss_scale: *loss_scale, progress: progress.clone(), log }
     }
 }
 
@@ -163,12 +163,12 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
-    pub(crate) fn save<L: Kept>(&self, state: &TrainState<L>, log: LogMark) -> Result<PathBuf, TrainError> {
-        let parts = state.learner.parts();
+    pub(crate) fn save<L: Checkpointable>(&self, state: &TrainState<L>, log: LogMark) -> Result<PathBuf, TrainError> {
+        let parts = state.model_state.parts();
         let parts = parts.map_err(|text| TrainError::of_device(Some(state.progress.step), 0, &text))?;
         let around = Around {
             counters: Counters::new(),
-            numbers: state.learner.numbers(),
+            numbers: state.model_state.numbers(),
             policy: &state.policy,
             loss_scale: state.loss_scale,
             progress: &state.progress,
@@ -182,7 +182,8 @@ impl Checkpoints {
     /// # Errors
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
     pub(crate) fn write(&self, snapshot: &Snapshot) -> Result<PathBuf, TrainError> {
-        let Snapshot { stored: Stored { files, counters, numbers }, policy, loss_scale, progress, log } = snapshot;
+        let Snapshot { model: ModelSnapshot { files, counters, numbers }, policy, loss_scale, progress, log } =
+            snapshot;
         let mut parts = Parts::new();
         for (name, tensors) in files {
             parts.insert(name.clone(), Box::new(OfHost(Cow::Borrowed(tensors))));
@@ -255,7 +256,11 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none, or if it is damaged or another model's.
-    pub(crate) fn load<L: Kept>(&self, state: TrainState<L>, device: &Device) -> Result<Loaded<L>, TrainError> {
+    pub(crate) fn load<L: Checkpointable>(
+        &self,
+        state: TrainState<L>,
+        device: &Device,
+    ) -> Result<Loaded<L>, TrainError> {
         tidy_folders(&self.folder);
         let all = self.list();
         let Some(newest) = all.last() else {
@@ -273,7 +278,7 @@ impl Checkpoints {
         })
     }
 
-    fn read<L: Kept>(&self, path: &Path, state: TrainState<L>, device: &Device) -> Result<Loaded<L>, String> {
+    fn read<L: Checkpointable>(&self, path: &Path, state: TrainState<L>, device: &Device) -> Result<Loaded<L>, String> {
         let damaged = |reason: &str| format!("{STATE} is damaged: {reason}");
         let sums = Sums::read(path)?;
         let bytes = match &sums {
@@ -304,11 +309,11 @@ impl Checkpoints {
             }
             _ => None,
         };
-        let stored = Stored { files, counters: contents.counters, numbers: contents.numbers };
-        let learner = state.learner.restored(stored, device)?;
+        let snapshot = ModelSnapshot { files, counters: contents.counters, numbers: contents.numbers };
+        let model_state = state.model_state.restored(snapshot, device)?;
         let policy = contents.policy.unwrap_or(state.policy);
         let loss_scale = contents.loss_scale.unwrap_or(state.loss_scale);
-        Ok(Loaded { state: TrainState { learner, policy, loss_scale, progress: contents.progress }, log })
+        Ok(Loaded { state: TrainState { model_state, policy, loss_scale, progress: contents.progress }, log })
     }
 }
 
@@ -316,7 +321,7 @@ impl Checkpoints {
 ///
 /// # Errors
 /// As [`Checkpoints::save`], after a few tries.
-pub(crate) fn save_whatever_happens<L: Kept>(
+pub(crate) fn save_whatever_happens<L: Checkpointable>(
     checkpoints: &Checkpoints,
     state: &TrainState<L>,
     log: &LogMark,
@@ -341,7 +346,7 @@ pub(crate) fn save_whatever_happens<L: Kept>(
             done => return done,
         };
         // What fills the memory may be the step that this checkpoint is to outlive.
-        state.learner.make_room(device);
+        state.model_state.make_room(device);
         let (lever, seconds) = ("freed what was cached".to_string(), began.elapsed().as_secs_f64());
         recovered(Recovery { reason, lever, seconds });
     }

@@ -19,8 +19,8 @@ use crate::error::TrainError;
 use crate::evaluate::{Inference, evaluate, samples_at_once};
 use crate::fault::Faults;
 use crate::host_copy::{HostCopy, Movable};
-use crate::learner::Learner;
 use crate::loss_scale::LossScale;
+use crate::model_state::ModelState;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Policy};
 use crate::records;
@@ -81,7 +81,7 @@ pub struct Trainer<'a, M: Classifier> {
     schedule: Schedule,
     checkpoints: Checkpoints,
     journal: Journal,
-    state: TrainState<Learner<M>>,
+    state: TrainState<ModelState<M>>,
     host_copy: HostCopy,
     /// Whether the device's kernels are chosen: at once where there is nothing to choose.
     warm: bool,
@@ -109,7 +109,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         );
         let optimizer = Optimizer::new(config.optimizer);
         let state = TrainState {
-            learner: Learner::new("model", model, optimizer, config.ema.is_some()),
+            model_state: ModelState::new("model", model, optimizer, config.ema.is_some()),
             policy: policy(&config, setup.start, &setup.device),
             loss_scale: LossScale::new(config.precision),
             progress: Progress::default(),
@@ -173,7 +173,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
 
     /// The network as it is judged now, without gradients.
     pub fn model(&self) -> M {
-        self.state.learner.judged()
+        self.state.model_state.judged()
     }
 
     /// How much is computed at once now.
@@ -274,7 +274,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     fn warm_up(&mut self, batch: &HostBatch, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let Self { engine, state, setup, .. } = &*self;
         let Warmed { micro_batches, too_large, seconds } =
-            warm_up(engine, &state.learner, batch, &state.policy, &setup.device)?;
+            warm_up(engine, &state.model_state, batch, &state.policy, &setup.device)?;
         self.warm = true;
         let step = self.state.progress.step;
         self.emit(Event::WarmedUp { step, micro_batches, too_large, seconds }, observer)
@@ -294,23 +294,23 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         let Self { engine, state, setup, .. } = self;
         let device = &setup.device;
         let alone = state.policy.has_own_allocations();
-        let learner = Movable::new(&mut state.learner, device, step, alone);
+        let model_state = Movable::new(&mut state.model_state, device, step, alone);
         let (mut recoveries, mut used) = (Vec::new(), None);
         let outcome = carry_out(
             &state.policy,
             device,
-            || learner.make_room(),
+            || model_state.make_room(),
             |recovery| recoveries.push(recovery.clone()),
             |plan| {
                 used = Some(*plan);
-                learner.attempt(|learner| {
-                    let computed = engine.compute(learner, batch, plan, step, lr, state.loss_scale.factor());
-                    computed.map_err(|error| error.with_use(|| learner.in_use(device)))
+                model_state.attempt(|model_state| {
+                    let computed = engine.compute(model_state, batch, plan, step, lr, state.loss_scale.factor());
+                    computed.map_err(|error| error.with_use(|| model_state.in_use(device)))
                 })
             },
         );
-        if let Some((stored, lost)) = learner.into_stranded() {
-            self.host_copy.take_over(stored, &self.state, &self.journal.log);
+        if let Some((snapshot, lost)) = model_state.into_stranded() {
+            self.host_copy.take_over(snapshot, &self.state, &self.journal.log);
             return Err(lost);
         }
         self.tell("training", recoveries, observer)?;
@@ -321,7 +321,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             return self.emit(Event::Skipped { step, loss_scale: next.factor() }, observer);
         }
         let (good, policy) = outcome?;
-        self.state.commit(good.learner, policy, batch.len(), seconds);
+        self.state.commit(good.model_state, policy, batch.len(), seconds);
         let event = Event::Step {
             step,
             epoch: self.state.progress.epoch + 1,
@@ -353,7 +353,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             ..Inference::new(device, at_once, self.config.precision)
         };
         let watch = |done| observer.evaluating("validation", done, total);
-        let evaluation = evaluate(&self.state.learner.judged(), loader, self.setup.classes, &inference, watch)?;
+        let evaluation = evaluate(&self.state.model_state.judged(), loader, self.setup.classes, &inference, watch)?;
         let score = evaluation.score;
         self.tell("evaluation", evaluation.recoveries, observer)?;
         self.journal.note_bad(step, Split::Val, &evaluation.bad, observer)?;

@@ -16,8 +16,8 @@
 //! | `fit`, `records`, `evaluate` | the run: epochs, validation, checkpoints, events |
 //! | `step`, `micro_batch`, `loss`, `gradients`, `optimizer`, `schedule` | one step, and what it is made of |
 //! | `recovery`, `policy`, `activation_checkpointing` | the loop around an attempt, what it obeys, and gradients with fewer maps kept |
-//! | `state`, `learner`, `norm_momentum`, `loss_scale` | everything that a step may change, with its commit |
-//! | `checkpoint`, `kept`, `parts`, `stored`, `manifest` | how it is stored and read, tensor by tensor, with its sums |
+//! | `state`, `model_state`, `norm_momentum`, `loss_scale` | everything that a step may change, with its commit |
+//! | `checkpoint`, `checkpointable`, `parts`, `model_snapshot`, `manifest` | how it is saved and read, tensor by tensor, with its sums |
 //! | `host_copy` | the copy of the state that outlives a device |
 //! | `fault` | failures and wrong results on demand, for tests |
 //! | `warm_up`, `steps` | a GPU chooses its kernels while it is empty; steps without a run, for measuring |
@@ -27,6 +27,7 @@ mod activation_checkpointing;
 mod adamw;
 pub mod adversarial;
 mod checkpoint;
+mod checkpointable;
 mod config;
 mod error;
 mod evaluate;
@@ -34,12 +35,12 @@ mod fault;
 mod fit;
 mod gradients;
 mod host_copy;
-mod kept;
-mod learner;
 mod loss;
 mod loss_scale;
 mod manifest;
 mod micro_batch;
+mod model_snapshot;
+mod model_state;
 mod norm_momentum;
 mod optimizer;
 mod parts;
@@ -52,7 +53,6 @@ mod step;
 #[cfg(test)]
 mod step_tests;
 mod steps;
-mod stored;
 #[cfg(test)]
 mod testing;
 mod warm_up;

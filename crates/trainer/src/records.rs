@@ -9,10 +9,10 @@ use kindling_memory::Plan;
 use kindling_runs::{Event, EventLog, stream_atomically};
 
 use crate::checkpoint::{Checkpoints, Loaded, save_whatever_happens};
+use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
 use crate::fault::Faults;
 use crate::fit::Observer;
-use crate::kept::Kept;
 use crate::parts::{self, OfModule, Unwritten};
 use crate::recovery::{Recovery, describe};
 use crate::state::TrainState;
@@ -54,7 +54,7 @@ pub(crate) fn tell<L>(
 }
 
 /// Reads the newest checkpoint into a state, brings the log in line with it, and says whether the run had ended with it.
-pub(crate) fn resume<L: Kept + Clone>(
+pub(crate) fn resume<L: Checkpointable + Clone>(
     checkpoints: &Checkpoints,
     state: &mut TrainState<L>,
     log: &mut EventLog,
@@ -90,7 +90,7 @@ pub(crate) fn resume<L: Kept + Clone>(
 }
 
 /// Saves a checkpoint, tells of what it took, and returns the name of its folder.
-pub(crate) fn save<L: Kept>(
+pub(crate) fn save<L: Checkpointable>(
     checkpoints: &Checkpoints,
     state: &mut TrainState<L>,
     log: &mut EventLog,

@@ -9,7 +9,7 @@ use crate::policy::Policy;
 #[derive(Clone)]
 pub(crate) struct TrainState<L> {
     /// What learns: a network with its optimizer, or two of them.
-    pub(crate) learner: L,
+    pub(crate) model_state: L,
     /// How much is computed at once, and what is known about what fits. Without influence on the result.
     pub(crate) policy: Policy,
     /// What the loss is multiplied by in the backward pass.
@@ -121,9 +121,9 @@ impl Best {
 impl<L> TrainState<L> {
     /// Makes a good step's result the state of the run: parameters, running statistics, optimizer and data position
     /// together. Nothing else changes them.
-    pub(crate) fn commit(&mut self, learner: L, policy: Policy, images: usize, seconds: f64) {
+    pub(crate) fn commit(&mut self, model_state: L, policy: Policy, images: usize, seconds: f64) {
         let _range = kindling_nvtx::range(|| "commit");
-        self.learner = learner;
+        self.model_state = model_state;
         self.policy = policy;
         self.loss_scale = self.loss_scale.after_good();
         self.advance(images, seconds);

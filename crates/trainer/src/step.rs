@@ -14,9 +14,9 @@ use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
 use crate::gradients::GradientSum;
-use crate::learner::{Learner, Move, decay_at};
 use crate::loss::Loss;
 use crate::micro_batch::{MicroBatch, micro_batches};
+use crate::model_state::{ModelState, Move, decay_at};
 use crate::norm_momentum::NormMomentum;
 
 /// What does not change from step to step.
@@ -39,7 +39,7 @@ pub(crate) struct StepEngine {
 
 /// A step that was computed and found good, not yet committed.
 pub(crate) struct GoodStep<M> {
-    pub(crate) learner: Learner<M>,
+    pub(crate) model_state: ModelState<M>,
     pub(crate) loss: f64,
     pub(crate) gradient_norm: f64,
     /// The largest micro-batch it was computed in.
@@ -69,7 +69,7 @@ impl StepEngine {
         }
     }
 
-    /// Computes step `step` from a learner, which stays as it is. The loss is multiplied by `loss_scale` for the backward
+    /// Computes step `step` from a model state, which stays as it is. The loss is multiplied by `loss_scale` for the backward
     /// pass, and the gradients are divided by it.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl StepEngine {
     /// runtime are caught and told apart the same way.
     pub(crate) fn compute<M: Classifier>(
         &self,
-        learner: &Learner<M>,
+        model_state: &ModelState<M>,
         batch: &HostBatch,
         plan: &Plan,
         step: u64,
@@ -89,7 +89,7 @@ impl StepEngine {
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
         let attempt = || -> Result<GoodStep<M>, TrainError> {
-            let mut sums = self.sums(&learner.model, batch, &cuts, plan, step, loss_scale);
+            let mut sums = self.sums(&model_state.model, batch, &cuts, plan, step, loss_scale);
             self.faults.scale(step, &mut sums.gradients);
             self.faults.at(step, Phase::Gate, 0);
             let phase = range(|| "finite check");
@@ -111,11 +111,11 @@ impl StepEngine {
             self.faults.at(step, Phase::Optimizer, 0);
             let _phase = range(|| "optimizer");
             let statistics = self.faults.statistics(step, sums.statistics);
-            let learner = self.faults.moved(step, learner, learner.moved(sums.gradients, statistics, &by));
+            let model_state = self.faults.moved(step, model_state, model_state.moved(sums.gradients, statistics, &by));
             // The update allocates as well; what failed of it shows only when something is read that depends on it.
-            read_any(learner.witness()).map_err(|text| failed(&text))?;
+            read_any(model_state.witness()).map_err(|text| failed(&text))?;
             self.faults.at(step, Phase::Commit, 0);
-            Ok(GoodStep { learner, loss, gradient_norm, micro_batch })
+            Ok(GoodStep { model_state, loss, gradient_norm, micro_batch })
         };
         // The old state is only read: whatever a panic leaves half-done is dropped with the attempt.
         catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|panic| Err(failed(&panic_message(panic.as_ref()))))

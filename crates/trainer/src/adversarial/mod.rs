@@ -12,7 +12,7 @@
 //! anything else  -> as with one network: out of memory makes room and does the same iteration again
 //! ```
 //!
-//! The loop around an attempt, the policy, the sums of gradients, the learners, checkpoints and failures on demand are
+//! The loop around an attempt, the policy, the sums of gradients, the model states, checkpoints and failures on demand are
 //! those of [`crate::engine`]; what is here is what a second network adds.
 
 mod augment;

@@ -10,12 +10,12 @@ use kindling_layers::{Critic, Generator};
 use super::config::AdversarialConfig;
 use super::lecam::LeCam;
 use super::spectral::SpectralNorm;
-use crate::kept::Kept;
-use crate::learner::{Learner, Parts};
+use crate::checkpointable::Checkpointable;
+use crate::model_snapshot::ModelSnapshot;
+use crate::model_state::{ModelState, Parts};
 use crate::optimizer::Optimizer;
 use crate::parts::OfHost;
 use crate::recovery::abandon_graph;
-use crate::stored::Stored;
 
 const GENERATOR: &str = "generator-";
 const CRITIC: &str = "discriminator-";
@@ -25,8 +25,8 @@ const ANCHORS: [&str; 2] = ["lecam.real", "lecam.made"];
 /// Both networks with everything that training changes about them.
 #[derive(Clone)]
 pub(crate) struct Pair<G, D> {
-    pub(crate) generator: Learner<G>,
-    pub(crate) critic: Learner<D>,
+    pub(crate) generator: ModelState<G>,
+    pub(crate) critic: ModelState<D>,
     /// Vectors of the critic's filters, if they are normalised.
     pub(crate) spectral: Option<SpectralNorm>,
     /// Where scores are held, once a step was done and if they are held.
@@ -39,8 +39,8 @@ impl<G: Generator, D: Critic> Pair<G, D> {
         let spectral = config.spectral_norm.then(|| SpectralNorm::new(&critic, config.seed));
         let adam = || Optimizer::adam(config.betas);
         Self {
-            generator: Learner::new("generator", generator, adam(), true),
-            critic: Learner::new("discriminator", critic, adam(), false),
+            generator: ModelState::new("generator", generator, adam(), true),
+            critic: ModelState::new("discriminator", critic, adam(), false),
             spectral,
             anchors: None,
         }
@@ -54,7 +54,7 @@ impl<G: Generator, D: Critic> Pair<G, D> {
     }
 }
 
-impl<G: Module, D: Module> Kept for Pair<G, D> {
+impl<G: Module, D: Module> Checkpointable for Pair<G, D> {
     fn parts(&self) -> Result<Parts<'_>, String> {
         let mut parts = self.generator.parts(GENERATOR);
         parts.extend(self.critic.parts(CRITIC));
@@ -78,15 +78,15 @@ impl<G: Module, D: Module> Kept for Pair<G, D> {
         }
     }
 
-    fn restored(self, mut stored: Stored, device: &Device) -> Result<Self, String> {
-        let generator = self.generator.restore(stored.take(GENERATOR)?, device)?;
-        let critic = self.critic.restore(stored.take(CRITIC)?, device)?;
-        let spectral = match (self.spectral, stored.files.remove(SPECTRAL)) {
+    fn restored(self, mut snapshot: ModelSnapshot, device: &Device) -> Result<Self, String> {
+        let generator = self.generator.restore(snapshot.take(GENERATOR)?, device)?;
+        let critic = self.critic.restore(snapshot.take(CRITIC)?, device)?;
+        let spectral = match (self.spectral, snapshot.files.remove(SPECTRAL)) {
             (Some(known), Some(saved)) => Some(known.restore(saved, device)?),
             (None, None) => None,
             _ => return Err("it was saved with another --spectral-norm".to_string()),
         };
-        let [real, made] = ANCHORS.map(|name| stored.numbers.get(name).copied());
+        let [real, made] = ANCHORS.map(|name| snapshot.numbers.get(name).copied());
         let anchors = real.zip(made).map(|(real, made)| LeCam { real, made });
         Ok(Self { generator, critic, spectral, anchors })
     }

@@ -110,7 +110,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
             faults: setup.faults.clone(),
         };
         let state = TrainState {
-            learner: Pair::new(networks.generator, networks.critic, &config),
+            model_state: Pair::new(networks.generator, networks.critic, &config),
             policy: policy(&config, setup.start, &setup.device),
             loss_scale: LossScale::new(config.precision),
             progress: Progress::default(),
@@ -175,7 +175,13 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     /// [`TrainError::InferenceOutOfMemory`] or [`TrainError::Device`].
     pub fn generator(&self) -> Result<G, TrainError> {
         let AdversarialConfig { seed, ghost_batch_size, .. } = self.config;
-        calibrate(self.state.learner.generator.judged(), seed, self.setup.latent, ghost_batch_size, &self.setup.device)
+        calibrate(
+            self.state.model_state.generator.judged(),
+            seed,
+            self.setup.latent,
+            ghost_batch_size,
+            &self.setup.device,
+        )
     }
 
     /// How much is computed at once now.
@@ -270,7 +276,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         let Self { engine, state, setup, .. } = self;
         let device = &setup.device;
         let alone = state.policy.has_own_allocations();
-        let pair = Movable::new(&mut state.learner, device, step, alone);
+        let pair = Movable::new(&mut state.model_state, device, step, alone);
         let (mut recoveries, mut used) = (Vec::new(), None);
         let outcome = carry_out(
             &state.policy,
@@ -282,8 +288,8 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
                 pair.attempt(|pair| engine.compute(pair, batch, plan, step, state.loss_scale.factor()))
             },
         );
-        if let Some((stored, lost)) = pair.into_stranded() {
-            self.host_copy.take_over(stored, &self.state, &self.log);
+        if let Some((snapshot, lost)) = pair.into_stranded() {
+            self.host_copy.take_over(snapshot, &self.state, &self.log);
             return Err(lost);
         }
         records::tell(&mut self.state, &mut self.log, "training", recoveries, observer)?;

@@ -11,10 +11,10 @@ use super::losses::AdversarialLoss;
 use super::pair::Pair;
 use super::step::{AdversarialEngine, GoodIteration};
 use super::testing::{LATENT, ToyCritic, ToyGenerator, batch};
+use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
-use crate::kept::Kept;
+use crate::model_snapshot::ModelSnapshot;
 use crate::norm_momentum::NormMomentum;
-use crate::stored::Stored;
 use crate::testing::distance;
 
 type Toys = Pair<ToyGenerator, ToyCritic>;
@@ -79,7 +79,7 @@ type Everything = (Vec<(String, Tensors)>, Vec<(String, i64)>, Vec<(String, f64)
 
 /// Everything that is committed with an iteration, in host memory.
 fn everything(pair: &Toys) -> Everything {
-    let Stored { files, counters, numbers } = pair.store().unwrap();
+    let ModelSnapshot { files, counters, numbers } = pair.snapshot().unwrap();
     (files.into_iter().collect(), counters.into_iter().collect(), numbers.into_iter().collect())
 }
 
@@ -178,12 +178,12 @@ fn an_oom_in_either_half_changes_nothing_and_the_iteration_tried_again_is_the_sa
 fn a_pair_goes_on_from_its_stored_state_and_another_kind_of_state_is_refused() {
     let pair = train(3, plan(8, Checkpointing::None));
     let device = Device::flex().autodiff();
-    let restored = start(&config()).restored(pair.store().unwrap(), &device).unwrap();
+    let restored = start(&config()).restored(pair.snapshot().unwrap(), &device).unwrap();
     let after = |pair: &Toys| everything(&compute(pair, 4, plan(8, Checkpointing::None), "").unwrap().pair);
     assert_eq!(after(&pair), after(&restored));
 
     let without = AdversarialConfig { spectral_norm: false, ..config() };
-    let refused = start(&without).restored(pair.store().unwrap(), &device).err().expect("another kind");
+    let refused = start(&without).restored(pair.snapshot().unwrap(), &device).err().expect("another kind");
     assert!(refused.contains("--spectral-norm"), "{refused}");
 }
 

@@ -35,6 +35,6 @@ impl<M: Classifier> Trainer<'_, M> {
     }
 
     pub(super) fn write_weights(&self, path: &Path) -> Result<(), TrainError> {
-        records::write_weights(&self.state.learner.judged(), &self.setup.note, self.state.progress.step, path)
+        records::write_weights(&self.state.model_state.judged(), &self.setup.note, self.state.progress.step, path)
     }
 }
