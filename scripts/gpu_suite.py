@@ -177,7 +177,7 @@ def oom(suite):
              "--epochs", 100, "--drop-rate", 0]
     whole_groups = [*flags, "--ghost-batch-size", 4, "--max-steps", steps]
     straight = losses(suite.train("straight", *whole_groups)[1])
-    fault = ";".join(f"oom@step={step},phase={('forward', 'backward', 'gate', 'optimizer')[step % 4]}"
+    fault = ";".join(f"oom@step={step},phase={('forward', 'backward', 'finite-check', 'optimizer')[step % 4]}"
                      for step in range(1, steps + 1))
     watch = Watch() if suite.on_gpu and shutil.which("nvidia-smi") else None
     if watch:

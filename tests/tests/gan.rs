@@ -99,15 +99,15 @@ fn assert_same(run: &Path, other: &Path, when: &str) {
 fn faults_in_both_halves_leave_the_bits(flags: &str) {
     let place = Place::trained_with(flags);
     let phases = [
-        "imagine",
+        "fake-images",
         "upload",
         "forward",
         "backward",
-        "gate",
+        "finite-check",
         "optimizer",
         "generator-forward",
         "generator-backward",
-        "generator-gate",
+        "generator-finite-check",
         "generator-optimizer",
         "commit",
     ];

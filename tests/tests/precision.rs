@@ -11,7 +11,7 @@ const FLAGS: &str = "--image-size 64 --batch-size 10 --ghost-batch-size 4 --ema 
 
 /// A fault in every phase of a step.
 const EVERYWHERE: &str = "oom@step=1,phase=optimizer;panic@step=2,phase=upload,micro=1;oom@step=3,phase=forward;\
-                          panic@step=4,phase=backward,micro=1;oom@step=5,phase=gate;oom@step=6,phase=commit;\
+                          panic@step=4,phase=backward,micro=1;oom@step=5,phase=finite-check;oom@step=6,phase=commit;\
                           oom@step=6,phase=checkpoint;oom@step=6,phase=eval";
 
 /// A run with [`FLAGS`] and others.

@@ -78,7 +78,7 @@ const EVERYWHERE: [&str; 14] = [
     "oom@step=3,phase=checkpoint",
     "oom@step=3,phase=eval",
     "panic@step=4,phase=backward,micro=1",
-    "oom@step=5,phase=gate",
+    "oom@step=5,phase=finite-check",
     "oom@step=6,phase=commit",
     "oom@step=6,phase=checkpoint",
     "panic@step=6,phase=checkpoint",
@@ -122,7 +122,7 @@ fn a_fault_in_every_phase_of_the_first_step_and_of_the_last_leaves_the_bits() {
     let flags = format!("{EVERYTHING} --image-size 32 --model mobilenet_v3_small --micro-batch 10 --max-steps 4");
     let flags = flags.replacen("--image-size 64 ", "", 1).replacen("--max-steps 8 ", "", 1);
     let straight = Run::of(&bench, "straight", &flags, "");
-    for phase in ["upload", "forward", "backward", "gate", "optimizer", "commit"] {
+    for phase in ["upload", "forward", "backward", "finite-check", "optimizer", "commit"] {
         let faults = format!("oom@step=1,phase={phase};panic@step=4,phase={phase}");
         let disturbed = Run::of(&bench, phase, &flags, &faults);
         disturbed.assert_same_bits_as(&straight, phase);
@@ -314,7 +314,7 @@ fn a_run_that_gives_up_saves_its_last_step_and_goes_on_with_the_same_bits() {
     let cases = [
         // Freeing memory does not help, and there is nothing smaller.
         ("memory", "oom@step=5,phase=backward;oom@step=5,phase=backward", "do not fit"),
-        ("at-once", "toolarge@step=5,phase=gate", "do not fit"),
+        ("at-once", "toolarge@step=5,phase=finite-check", "do not fit"),
         // No lack of memory: not retried.
         ("device", "error@step=5,phase=commit", "the device failed at step 5"),
     ];
@@ -353,8 +353,8 @@ fn settings_of_memory_that_make_no_sense_are_one_sentence_each() {
     for faults in [
         "boom",
         "oom@step=1",
-        "boom@step=1,phase=gate",
-        "oom@step=one,phase=gate",
+        "boom@step=1,phase=finite-check",
+        "oom@step=one,phase=finite-check",
         "oom@step=1,phase=lunch",
         "wrong@step=1",
         "wrong@step=1,scale=much",

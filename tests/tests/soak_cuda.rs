@@ -33,7 +33,7 @@ struct Left {
 }
 
 fn run(data: &Path, out: &Path, steps: u64) -> Left {
-    let phases = ["forward", "backward", "gate", "optimizer"];
+    let phases = ["forward", "backward", "finite-check", "optimizer"];
     let faults: Vec<String> = (3..=steps)
         .filter(|step| step % 4 == 3)
         .map(|step| format!("oom@step={step},phase={}", phases[(step / 4) as usize % phases.len()]))

@@ -46,7 +46,7 @@ mod staged;
 pub mod tensors;
 pub mod trace;
 
-pub use adversary::{Critic, Generator, Judgement};
+pub use adversary::{Discriminator, Generator, Judgement};
 pub use batch_norm::{BatchNorm, BatchNormConfig};
 pub use checkpointing::Checkpointing;
 pub use classifier::Classifier;

@@ -11,6 +11,7 @@ use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
 use kindling_layers::{Checkpointing, Classifier};
 use kindling_nvtx::range;
 
+use crate::fault::Phase;
 use crate::gradients::{GradientSum, backward};
 
 /// What a micro-batch leaves besides its gradients.
@@ -18,13 +19,6 @@ pub(crate) struct Left {
     /// Its part of the loss, `[1]`, on the plain device.
     pub(crate) loss: Tensor<1>,
     pub(crate) statistics: BatchStatistics,
-}
-
-/// Where a step is inside a micro-batch; told so that failures can be made to happen there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
-    Forward,
-    Backward,
 }
 
 /// What is computed.
@@ -37,23 +31,24 @@ pub(crate) struct Work {
     pub(crate) loss_scale: f64,
 }
 
-/// Computes the loss of a micro-batch, a function of the logits, and adds its scaled gradients to `gradients`.
+/// Computes the loss of a micro-batch, a function of the logits, and adds its scaled gradients to `gradients`. `reach` is told
+/// when forward and backward begin, so that failures can be made to happen there.
 pub(crate) fn gradients<M: Classifier>(
     model: &M,
     work: Work,
     loss: impl FnOnce(Tensor<2>) -> Tensor<1>,
     gradients: &mut GradientSum,
-    mut reach: impl FnMut(Moment),
+    mut reach: impl FnMut(Phase),
 ) -> Left {
     let Work { images, pass, checkpointing, loss_scale } = work;
     let segments = model.segments(checkpointing);
-    reach(Moment::Forward);
+    reach(Phase::Forward);
     if segments == 0 {
         let images = Tensor::from_inner(images);
         let phase = range(|| "forward");
         let (loss, statistics) = pass::training(pass, || loss(model.forward(images)));
         drop(phase);
-        reach(Moment::Backward);
+        reach(Phase::Backward);
         let _phase = range(|| "backward");
         gradients.add(backward(&loss, loss_scale), model);
         return Left { loss: loss.inner(), statistics };
@@ -75,7 +70,7 @@ pub(crate) fn gradients<M: Classifier>(
     let (loss, observed) = pass::training(pass.clone(), || loss(model.finish(last.clone())));
     statistics.merge(observed);
     drop(phase);
-    reach(Moment::Backward);
+    reach(Phase::Backward);
     let _phase = range(|| "backward");
 
     // Backward: the head, then segment by segment.

@@ -3,7 +3,7 @@
 //! ```text
 //! HostBatch -> split into micro-batches of whole normalisation groups, as the plan says
 //!   -> each: upload -> forward -> loss x (its share of the batch) -> backward -> accumulate
-//!   -> gate: one read of the loss and the norm of all gradients
+//!   -> finite check: one read of the loss and the norm of all gradients
 //!        good          -> optimizer -> read of what it made -> commit -> events
 //!        non-finite    -> stop with the reason
 //!        out of memory -> make room -> the policy's next plan -> the same HostBatch again

@@ -9,7 +9,7 @@ use kindling_layers::{Classifier, Precision, host};
 use kindling_memory::{Plan, panic_message};
 use kindling_nvtx::range;
 
-use crate::activation_checkpointing::{self, Moment, Work};
+use crate::activation_checkpointing::{self, Work};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
@@ -91,9 +91,9 @@ impl StepEngine {
         let attempt = || -> Result<GoodStep<M>, TrainError> {
             let mut sums = self.sums(&model_state.model, batch, &cuts, plan, step, loss_scale);
             self.faults.scale(step, &mut sums.gradients);
-            self.faults.at(step, Phase::Gate, 0);
+            self.faults.at(step, Phase::FiniteCheck, 0);
             let phase = range(|| "finite check");
-            let (loss, scaled_norm) = sums.gate().map_err(|text| failed(&text))?;
+            let (loss, scaled_norm) = sums.finite_check().map_err(|text| failed(&text))?;
             drop(phase);
             let gradient_norm = scaled_norm / loss_scale;
             if !(loss.is_finite() && gradient_norm.is_finite()) {
@@ -145,13 +145,10 @@ impl StepEngine {
                 epoch: batch.epoch,
                 samples: batch.samples[micro.rows.clone()].to_vec(),
             };
-            let reach = |moment| match moment {
-                Moment::Forward => self.faults.at(step, Phase::Forward, index),
-                Moment::Backward => self.faults.at(step, Phase::Backward, index),
-            };
+            let reach = |phase| self.faults.at(step, phase, index);
             let loss = |logits| self.loss.part(logits, batch, micro.rows.clone(), total_weight);
             let work = Work { images, pass, checkpointing: plan.checkpointing, loss_scale };
-            let left = checkpointing::gradients(model, work, loss, &mut sums.gradients, reach);
+            let left = activation_checkpointing::gradients(model, work, loss, &mut sums.gradients, reach);
             sums.statistics.merge(left.statistics);
             sums.loss = Some(match sums.loss.take() {
                 Some(loss) => loss + left.loss,
@@ -180,13 +177,13 @@ struct Sums {
 impl Sums {
     /// Reads the loss and the global norm of the gradients, in one transfer that depends on all of them: what failed
     /// on the device shows here, before anything has changed.
-    fn gate(&mut self) -> Result<(f64, f64), String> {
+    fn finite_check(&mut self) -> Result<(f64, f64), String> {
         let (Some(loss), Some(squares)) = (self.loss.take(), self.gradients.squared_norm()) else {
             return Err("the batch is empty or the model has no parameters".into());
         };
         match read(Tensor::cat(vec![loss.reshape([1]), squares.reshape([1])], 0))?.as_slice() {
             [loss, squares] => Ok((*loss, squares.sqrt())),
-            other => Err(format!("the gate read {} numbers", other.len())),
+            other => Err(format!("the finite check read {} numbers", other.len())),
         }
     }
 }

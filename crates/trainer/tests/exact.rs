@@ -30,7 +30,7 @@ fn a_fault_in_any_phase_of_any_kind_leaves_the_bits_in_the_first_step_and_in_the
         let config = ten(micro_batch, None);
         let straight = run(&config, "");
         assert!(straight.levers().is_empty());
-        for phase in ["upload", "forward", "backward", "gate", "optimizer", "commit", "checkpoint", "eval"] {
+        for phase in ["upload", "forward", "backward", "finite-check", "optimizer", "commit", "checkpoint", "eval"] {
             for kind in ["oom", "panic"] {
                 // Step 1 is not saved and not scored by itself: 4 is, and 3 ends an epoch.
                 let first = match phase {
@@ -87,7 +87,8 @@ fn a_tensor_that_is_too_large_goes_down_the_ladder_at_once_and_a_run_that_is_sto
     assert!(matches!(outcome.ended, Ok(Ended::Interrupted)));
 }
 
-const PHASES: [&str; 8] = ["upload", "forward", "backward", "gate", "optimizer", "commit", "checkpoint", "eval"];
+const PHASES: [&str; 8] =
+    ["upload", "forward", "backward", "finite-check", "optimizer", "commit", "checkpoint", "eval"];
 const KINDS: [&str; 3] = ["oom", "panic", "toolarge"];
 
 prop_compose! {

@@ -53,7 +53,7 @@ fn the_micro_batch_and_ooms_change_nothing(model: &str, device: &Device) {
     }
     // Two in a row in the first step, a tensor that is too large in a later one, and some that only cost a retry.
     let faults = "oom@step=1,phase=backward;oom@step=1,phase=backward;panic@step=3,phase=optimizer;oom@step=5,phase=commit;\
-                  toolarge@step=7,phase=forward,micro=1;oom@step=10,phase=gate";
+                  toolarge@step=7,phase=forward,micro=1;oom@step=10,phase=finite-check";
     let found = run(model, device, 16, faults);
     let sizes = found.levers().into_iter().filter(|lever| lever.starts_with("micro")).collect::<Vec<_>>();
     assert_eq!(sizes, ["micro-batch 16 -> 8", "micro-batch 8 -> 4"]);

@@ -9,7 +9,7 @@
 //! batch of the loader -> parts, as the plan says
 //!   -> each: TrainStep::step -> gradients x (their share of the batch), summed
 //!   -> scheduler and optimizer, on a copy of the learner
-//!   -> gate: one read that depends on the outputs, the losses, the gradients and the new weights
+//!   -> finite check: one read that depends on the outputs, the losses, the gradients and the new weights
 //!        good          -> the copy becomes the learner -> one item for metrics and dashboard
 //!        out of memory -> make room -> the policy's next plan -> the same batch again
 //! ```
@@ -18,7 +18,7 @@
 //! together again ([`Join`]).
 //!
 //! # What is promised
-//! - Nothing changes before the gate: weights, optimizer state, learning rate, gradients accumulated so far, and the
+//! - Nothing changes before the finite check: weights, optimizer state, learning rate, gradients accumulated so far, and the
 //!   running statistics of `burn::nn::BatchNorm`, which Burn shares between all clones of a model. A step that fails in
 //!   its forward pass, its backward pass or the optimizer leaves them as they were.
 //! - A step that fails and fits when tried again, with the same micro-batch, gives the same bits as one that did not

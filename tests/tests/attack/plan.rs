@@ -144,19 +144,19 @@ fn of_two_networks(chance: &mut Chance, steps: u64) -> String {
 }
 
 const OF_A_CLASSIFIER: [&str; 8] =
-    ["upload", "forward", "backward", "gate", "optimizer", "commit", "checkpoint", "eval"];
+    ["upload", "forward", "backward", "finite-check", "optimizer", "commit", "checkpoint", "eval"];
 const OF_TWO_NETWORKS: [&str; 12] = [
-    "imagine",
+    "fake-images",
     "upload",
     "forward",
     "backward",
-    "gate",
+    "finite-check",
     "optimizer",
     "commit",
     "checkpoint",
     "generator-forward",
     "generator-backward",
-    "generator-gate",
+    "generator-finite-check",
     "generator-optimizer",
 ];
 /// All points of `KINDLING_KILL`; `tests/tests/kill_points.rs` holds this list against the command's.

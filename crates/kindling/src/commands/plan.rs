@@ -386,9 +386,9 @@ pub(crate) fn target(device: DeviceChoice) -> Result<Target> {
 
 /// The parts of a prediction.
 pub(crate) fn prediction_json(prediction: &Prediction) -> Value {
-    let &Prediction { weights, gradients, optimizer, activations, workspace, overhead, peak, moment } = prediction;
+    let &Prediction { weights, gradients, optimizer, activations, workspace, overhead, peak, phase } = prediction;
     json!({ "peak": peak, "weights": weights, "gradients": gradients, "optimizer": optimizer,
-            "activations": activations, "workspace": workspace, "overhead": overhead, "moment": moment.to_string() })
+            "activations": activations, "workspace": workspace, "overhead": overhead, "moment": phase.to_string() })
 }
 
 /// Bytes for people.

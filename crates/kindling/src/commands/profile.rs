@@ -234,7 +234,7 @@ impl Profile {
             format!("a step takes          {:.3} s (measured, median)", self.measured.step_seconds),
             format!("peak of the steps     {} (measured)", size(self.measured.steps_peak)),
             format!("peak of the run       {} (measured, with its checkpoint)", size(self.measured.run_peak)),
-            format!("predicted             {} ({error:+.1} %), in the {}", size(p.peak), p.moment),
+            format!("predicted             {} ({error:+.1} %), in the {}", size(p.peak), p.phase),
             format!(
                 "                      weights {}, gradients {}, optimizer {}, activations {}, workspace {}, overhead {}",
                 size(p.weights),

@@ -107,9 +107,9 @@ impl Situation {
     }
 }
 
-/// The moment of a step at which the most memory is in use.
+/// The phase of a step in which the most memory is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Moment {
+pub enum Phase {
     /// The forward pass.
     #[default]
     Forward,
@@ -121,7 +121,7 @@ pub enum Moment {
     Checkpoint,
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Forward => "forward",
@@ -150,7 +150,7 @@ pub struct Prediction {
     /// All of them together.
     pub peak: u64,
     /// When that is.
-    pub moment: Moment,
+    pub phase: Phase,
 }
 
 /// What one layer keeps.
@@ -181,7 +181,7 @@ pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
     let peak = ledger.peak();
     let overhead = match situation.target {
         Target::Cpu { .. } => peak.parts[Part::Overhead as usize],
-        Target::Cuda => cuda::overhead(peak.total(), peak.largest, peak.moment != Moment::Update),
+        Target::Cuda => cuda::overhead(peak.total(), peak.largest, peak.phase != Phase::Update),
     };
     let of = |part: Part| peak.parts[part as usize];
     let mut prediction = Prediction {
@@ -192,7 +192,7 @@ pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
         workspace: of(Part::Workspace),
         overhead,
         peak: 0,
-        moment: peak.moment,
+        phase: peak.phase,
     };
     let Prediction { weights, gradients, optimizer, activations, workspace, overhead, .. } = prediction;
     prediction.peak = weights + gradients + optimizer + activations + workspace + overhead;

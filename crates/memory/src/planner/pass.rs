@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::graph::{Graph, Node, Place};
 use super::ledger::{BufferId, Ledger, Part};
-use super::{Checkpointing, Moment, Situation, Target, cuda, update};
+use super::{Checkpointing, Phase, Situation, Target, cuda, update};
 
 /// A tensor: a buffer, or a part of one that does not lie in one piece.
 #[derive(Clone, Copy, Debug)]
@@ -100,19 +100,19 @@ impl<'a> Pass<'a> {
 
     /// Everything kept: one pass forward, one backward.
     fn whole(&mut self, images: BufferId) {
-        self.ledger.moment = Moment::Forward;
+        self.ledger.phase = Phase::Forward;
         self.enter(0, images);
         self.run(|_| true, true);
         let last = self.graph.maps.len() - 1;
         self.start_gradient(last);
-        self.ledger.moment = Moment::Backward;
+        self.ledger.phase = Phase::Backward;
         self.back(|_| true);
     }
 
     /// The segments forward with their inputs kept, the tail in both directions, then each segment again.
     fn in_segments(&mut self, images: BufferId) {
         let segments = self.segments();
-        self.ledger.moment = Moment::Forward;
+        self.ledger.phase = Phase::Forward;
         let mut boundaries = Vec::with_capacity(segments.len());
         let mut value = 0;
         let mut buffer = images;
@@ -131,7 +131,7 @@ impl<'a> Pass<'a> {
         self.enter(value, buffer);
         let in_tail = |node: &Node| node.place == Place::Tail;
         self.run(in_tail, true);
-        self.ledger.moment = Moment::Backward;
+        self.ledger.phase = Phase::Backward;
         self.start_gradient(self.graph.maps.len() - 1);
         self.back(in_tail);
 

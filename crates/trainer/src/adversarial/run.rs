@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader};
-use kindling_layers::{Checkpointing, Critic, Generator};
+use kindling_layers::{Checkpointing, Discriminator, Generator};
 use kindling_memory::{Meter, Plan, has_pages};
 use kindling_runs::{Event, EventLog, RunDir};
 
@@ -33,7 +33,7 @@ pub struct Adversaries<G, D> {
     /// Makes images.
     pub generator: G,
     /// Tells them apart.
-    pub critic: D,
+    pub discriminator: D,
 }
 
 /// What a run is made of besides its configuration.
@@ -68,7 +68,7 @@ pub trait Preview<G> {
 }
 
 /// A run in progress.
-pub struct AdversarialTrainer<'a, G: Generator, D: Critic> {
+pub struct AdversarialTrainer<'a, G: Generator, D: Discriminator> {
     config: AdversarialConfig,
     setup: AdversarialSetup<'a>,
     engine: AdversarialEngine,
@@ -85,7 +85,7 @@ pub struct AdversarialTrainer<'a, G: Generator, D: Critic> {
     began: Instant,
 }
 
-impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
+impl<'a, G: Generator, D: Discriminator> AdversarialTrainer<'a, G, D> {
     /// A run at its start.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         config.check()?;
         if setup.train.samples_per_epoch() < 2 {
             return Err(TrainError::Config(format!(
-                "the data set has {} training image; a discriminator needs at least two to tell them from made ones",
+                "the data set has {} training image; a discriminator needs at least two to tell them from fake ones",
                 setup.train.samples_per_epoch()
             )));
         }
@@ -110,7 +110,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
             faults: setup.faults.clone(),
         };
         let state = TrainState {
-            model_state: Pair::new(networks.generator, networks.critic, &config),
+            model_state: Pair::new(networks.generator, networks.discriminator, &config),
             policy: policy(&config, setup.start, &setup.device),
             loss_scale: LossScale::new(config.precision),
             progress: Progress::default(),
@@ -303,12 +303,12 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         let event = Event::Iteration {
             step,
             epoch: self.state.progress.epoch + 1,
-            discriminator_loss: good.critic_loss,
+            discriminator_loss: good.discriminator_loss,
             generator_loss: good.generator_loss,
-            discriminator_norm: good.critic_norm,
+            discriminator_norm: good.discriminator_norm,
             generator_norm: good.generator_norm,
             real_believed: good.indicators.real_believed,
-            made_believed: good.indicators.made_believed,
+            made_believed: good.indicators.fake_believed,
             spread: good.indicators.spread,
             images_per_second: batch.len() as f64 / seconds.max(1e-9),
             micro_batch: good.micro_batch,

@@ -10,14 +10,14 @@ use super::config::AdversarialConfig;
 use super::losses::AdversarialLoss;
 use super::pair::Pair;
 use super::step::{AdversarialEngine, GoodIteration};
-use super::testing::{LATENT, ToyCritic, ToyGenerator, batch};
+use super::testing::{LATENT, ToyDiscriminator, ToyGenerator, batch};
 use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
 use crate::model_snapshot::ModelSnapshot;
 use crate::norm_momentum::NormMomentum;
 use crate::testing::distance;
 
-type Toys = Pair<ToyGenerator, ToyCritic>;
+type Toys = Pair<ToyGenerator, ToyDiscriminator>;
 
 /// Everything that is there: two rounds, spectral norm, average, augmentation, both regularisers.
 fn config() -> AdversarialConfig {
@@ -58,14 +58,14 @@ fn engine(config: &AdversarialConfig, faults: &str) -> AdversarialEngine {
 
 fn start(config: &AdversarialConfig) -> Toys {
     let device = Device::flex();
-    Pair::new(ToyGenerator::new(&device), ToyCritic::new(&device), config)
+    Pair::new(ToyGenerator::new(&device), ToyDiscriminator::new(&device), config)
 }
 
 fn plan(micro_batch: usize, checkpointing: Checkpointing) -> Plan {
     Plan { micro_batch, checkpointing }
 }
 
-type Good = GoodIteration<ToyGenerator, ToyCritic>;
+type Good = GoodIteration<ToyGenerator, ToyDiscriminator>;
 
 fn compute(pair: &Toys, step: u64, plan: Plan, faults: &str) -> Result<Good, TrainError> {
     engine(&config(), faults).compute(pair, &batch(16, step as usize), &plan, step, 1.0)
@@ -122,7 +122,13 @@ fn an_iteration_in_a_half_format_is_float32s_to_its_digits_whatever_the_loss_sca
         let config = AdversarialConfig { precision, diff_augment: DiffAugment::ALL, ..config() };
         let plan = plan(4, Checkpointing::None);
         let good = engine(&config, "").compute(&start(&config), &batch(16, 1), &plan, 1, scale).unwrap();
-        [good.critic_loss, good.generator_loss, good.critic_norm, good.generator_norm, good.indicators.spread]
+        [
+            good.discriminator_loss,
+            good.generator_loss,
+            good.discriminator_norm,
+            good.generator_norm,
+            good.indicators.spread,
+        ]
     };
     let near = |found: [f64; 5], expected: [f64; 5], digits: f64, what: &str| {
         let far = found.iter().zip(&expected).any(|(a, b)| (a - b).abs() > digits * b.abs().max(0.1));
@@ -146,15 +152,15 @@ fn an_oom_in_either_half_changes_nothing_and_the_iteration_tried_again_is_the_sa
     let pair = train(2, plan(4, Checkpointing::None));
     let before = everything(&pair);
     let places = [
-        "imagine,micro=1",
+        "fake-images,micro=1",
         "upload,micro=0",
         "forward,micro=1",
         "backward,micro=1",
-        "gate",
+        "finite-check",
         "optimizer",
         "generator-forward,micro=1",
         "generator-backward,micro=0",
-        "generator-gate",
+        "generator-finite-check",
         "generator-optimizer",
         "commit",
     ];
@@ -218,8 +224,8 @@ fn every_loss_trains_with_and_without_everything_else() {
             let good =
                 engine(&config, "").compute(&pair, &batch(16, 0), &plan(8, Checkpointing::None), 1, 1.0).unwrap();
             let told = good.indicators;
-            assert!((0.0..=1.0).contains(&told.real_believed) && (0.0..=1.0).contains(&told.made_believed));
-            assert!(told.spread > 0.0 && good.critic_norm > 0.0 && good.generator_norm > 0.0);
+            assert!((0.0..=1.0).contains(&told.real_believed) && (0.0..=1.0).contains(&told.fake_believed));
+            assert!(told.spread > 0.0 && good.discriminator_norm > 0.0 && good.generator_norm > 0.0);
             assert_ne!(everything(&pair), everything(&good.pair));
         }
     }

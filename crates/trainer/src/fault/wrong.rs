@@ -193,7 +193,7 @@ mod tests {
             "wrong@step=2,stale=weights",
             "wrong@step=2,lost=-1",
             "wrong@step=2,scale=2,rate=2",
-            "wrong@step=2,phase=gate",
+            "wrong@step=2,phase=finite-check",
             "wrong",
         ] {
             assert!(text.parse::<Faults>().is_err(), "{text}");

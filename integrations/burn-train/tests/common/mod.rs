@@ -24,7 +24,7 @@ use burn_pack::Reader;
 use kindling_burn_train::OomProofStrategy;
 
 use net::{Batch, CLASSES, Memory, SIZE};
-pub(crate) use net::{Fault, Moment, Net, Norm};
+pub(crate) use net::{Fault, Net, Norm, Phase};
 
 const BATCH: usize = 24;
 

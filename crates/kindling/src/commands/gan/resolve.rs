@@ -64,7 +64,7 @@ impl Args {
         let images = dataset.train.len();
         if images < 2 {
             bail!(
-                "{} has {images} training image; a discriminator needs at least two to tell real from made",
+                "{} has {images} training image; a discriminator needs at least two to tell real from fake",
                 dataset.name
             );
         }

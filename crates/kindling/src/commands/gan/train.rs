@@ -11,7 +11,7 @@ use kindling_memory::Plan;
 use kindling_runs::{DeviceFacts, Environment, Event, RunDir};
 use kindling_trainer::adversarial::{AdversarialLoss, AdversarialSetup, AdversarialTrainer, DiffAugment};
 use kindling_trainer::{Ended, Faults, Observer};
-use kindling_zoo::{GanCritic, GanGenerator};
+use kindling_zoo::{GanDiscriminator, GanGenerator};
 use serde_json::json;
 
 use super::config::{GanRunConfig, Upsampling};
@@ -160,7 +160,7 @@ pub(crate) enum Switch {
     Off,
 }
 
-pub(super) type Trainer<'a> = AdversarialTrainer<'a, GanGenerator, GanCritic>;
+pub(super) type Trainer<'a> = AdversarialTrainer<'a, GanGenerator, GanDiscriminator>;
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
@@ -215,7 +215,7 @@ impl Args {
         chosen.check_precision(config.train.precision)?;
         let Chosen { device, facts } = chosen;
         let networks = config.networks(&device)?;
-        let parameters = [parameters::count(&networks.generator), parameters::count(&networks.critic)];
+        let parameters = [parameters::count(&networks.generator), parameters::count(&networks.discriminator)];
         let iterations = config.train.iterations;
         let mut console = Console::new(self.verbosity(), iterations, 0);
         // What looks at images is there before the budget counts, as the program itself is.
@@ -352,7 +352,7 @@ fn opening(
     dataset: &Dataset,
     run: &RunDir,
     device: &DeviceFacts,
-    [generator, critic]: [u64; 2],
+    [generator, discriminator]: [u64; 2],
 ) -> String {
     let train = &config.train;
     format!(
@@ -360,7 +360,7 @@ fn opening(
          device {}\nrun {}",
         config.gan.name,
         generator as f64 / 1e6,
-        critic as f64 / 1e6,
+        discriminator as f64 / 1e6,
         dataset.name,
         dataset.train.len(),
         train.batch_size,
