@@ -49,14 +49,14 @@ impl Snapshot {
     /// # Errors
     /// What the device says.
     pub(crate) fn of<L: Checkpointable>(state: &TrainState<L>, log: LogMark) -> Result<Self, TrainError> {
-        let lost = |text: String| TrainError::of_device(Some(state.progress.step), 0, &text);
-        Ok(Self::with(state.model_state.snapshot().map_err(lost)?, state, log))
+        let lost = |text: String| TrainError::of_device(Some(state.progress().step), 0, &text);
+        Ok(Self::with(state.model_state().snapshot().map_err(lost)?, state, log))
     }
 
     /// A state whose networks are in host memory already.
     pub(crate) fn with<L>(model: ModelSnapshot, state: &TrainState<L>, log: LogMark) -> Self {
-        let TrainState { policy, loss_scale, progress, .. } = state;
-        Self { model, policy: policy.clone(), loss_scale: *loss_scale, progress: progress.clone(), log }
+        let (policy, progress) = (state.policy().clone(), state.progress().clone());
+        Self { model, policy, loss_scale: state.loss_scale(), progress, log }
     }
 }
 
@@ -164,14 +164,14 @@ impl Checkpoints {
     /// # Errors
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
     pub(crate) fn save<L: Checkpointable>(&self, state: &TrainState<L>, log: LogMark) -> Result<PathBuf, TrainError> {
-        let parts = state.model_state.parts();
-        let parts = parts.map_err(|text| TrainError::of_device(Some(state.progress.step), 0, &text))?;
+        let parts = state.model_state().parts();
+        let parts = parts.map_err(|text| TrainError::of_device(Some(state.progress().step), 0, &text))?;
         let around = Around {
             counters: Counters::new(),
-            numbers: state.model_state.numbers(),
-            policy: &state.policy,
-            loss_scale: state.loss_scale,
-            progress: &state.progress,
+            numbers: state.model_state().numbers(),
+            policy: state.policy(),
+            loss_scale: state.loss_scale(),
+            progress: state.progress(),
             log: &log,
         };
         self.write_parts(parts, around)
@@ -310,10 +310,8 @@ impl Checkpoints {
             _ => None,
         };
         let snapshot = ModelSnapshot { files, counters: contents.counters, numbers: contents.numbers };
-        let model_state = state.model_state.restored(snapshot, device)?;
-        let policy = contents.policy.unwrap_or(state.policy);
-        let loss_scale = contents.loss_scale.unwrap_or(state.loss_scale);
-        Ok(Loaded { state: TrainState { model_state, policy, loss_scale, progress: contents.progress }, log })
+        let StateFile { policy, loss_scale, progress, .. } = contents;
+        Ok(Loaded { state: state.restored(snapshot, policy, loss_scale, progress, device)?, log })
     }
 }
 
@@ -330,7 +328,7 @@ pub(crate) fn save_whatever_happens<L: Checkpointable>(
     mut recovered: impl FnMut(Recovery),
 ) -> Result<PathBuf, TrainError> {
     const TRIES: usize = 3;
-    let step = state.progress.step;
+    let step = state.progress().step;
     let mut tries = 0;
     loop {
         tries += 1;
@@ -346,7 +344,7 @@ pub(crate) fn save_whatever_happens<L: Checkpointable>(
             done => return done,
         };
         // What fills the memory may be the step that this checkpoint is to outlive.
-        state.model_state.make_room(device);
+        state.model_state().make_room(device);
         let (lever, seconds) = ("freed what was cached".to_string(), began.elapsed().as_secs_f64());
         recovered(Recovery { reason, lever, seconds });
     }

@@ -47,7 +47,7 @@ pub(crate) fn tell<L>(
 ) -> Result<(), TrainError> {
     for Recovery { reason, lever, seconds } in recoveries {
         state.recovered(seconds);
-        let (step, during) = (state.progress.step, during.to_string());
+        let (step, during) = (state.progress().step, during.to_string());
         emit(log, Event::Recovered { step, during, reason, lever, seconds }, observer)?;
     }
     Ok(())
@@ -61,14 +61,14 @@ pub(crate) fn resume<L: Checkpointable + Clone>(
     device: &Device,
     observer: &mut dyn Observer,
 ) -> Result<bool, TrainError> {
-    let asked = state.policy.clone();
+    let asked = state.policy().clone();
     let Loaded { state: loaded, log: mark } = checkpoints.load(state.clone(), device)?;
     *state = loaded;
     // What was found out is kept, unless something else is asked for now.
-    if asked.limits() != state.policy.limits() {
-        state.policy = asked;
+    if asked.limits() != state.policy().limits() {
+        state.replan(asked);
     }
-    let step = state.progress.step;
+    let step = state.progress().step;
     let warning = match mark {
         Some(mark) => {
             let found = log.bring_in_line(step, &mark)?;
