@@ -10,7 +10,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 use std::{fs, io};
 
 use burn::tensor::Device;
@@ -29,7 +28,7 @@ use crate::model_state::Parts;
 use crate::optimizer::Counters;
 use crate::parts::{self, OfHost, Unwritten};
 use crate::policy::Policy;
-use crate::recovery::Recovery;
+use crate::recovery::{Attempts, Lack, Recovery, until_it_fits};
 use crate::state::{Progress, TrainState};
 
 /// The state of a run in host memory.
@@ -325,27 +324,44 @@ pub(crate) fn save_whatever_happens<L: Checkpointable>(
     log: &LogMark,
     faults: &Faults,
     device: &Device,
-    mut recovered: impl FnMut(Recovery),
+    recovered: impl FnMut(&Recovery),
 ) -> Result<PathBuf, TrainError> {
-    const TRIES: usize = 3;
-    let step = state.progress().step;
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let began = Instant::now();
+    until_it_fits(Saving { checkpoints, state, log, faults, device, tries: 0 }, recovered)
+}
+
+/// How often a checkpoint is tried for lack of memory.
+const TRIES: usize = 3;
+
+/// A checkpoint that is being saved.
+struct Saving<'a, L> {
+    checkpoints: &'a Checkpoints,
+    state: &'a TrainState<L>,
+    log: &'a LogMark,
+    faults: &'a Faults,
+    device: &'a Device,
+    tries: usize,
+}
+
+impl<L: Checkpointable> Attempts for Saving<'_, L> {
+    type Done = PathBuf;
+
+    fn attempt(&mut self) -> Result<PathBuf, TrainError> {
+        self.tries += 1;
+        let step = self.state.progress().step;
         let attempt = || {
-            faults.at(step, Phase::Checkpoint, 0);
-            checkpoints.save(state, log.clone())
+            self.faults.at(step, Phase::Checkpoint, 0);
+            self.checkpoints.save(self.state, self.log.clone())
         };
-        let outcome = catch_unwind(AssertUnwindSafe(attempt))
-            .unwrap_or_else(|panic| Err(TrainError::of_device(Some(step), 0, &panic_message(panic.as_ref()))));
-        let reason = match outcome {
-            Err(TrainError::OutOfMemory { reason, .. }) if tries < TRIES => reason,
-            done => return done,
-        };
+        catch_unwind(AssertUnwindSafe(attempt))
+            .unwrap_or_else(|panic| Err(TrainError::of_device(Some(step), 0, &panic_message(panic.as_ref()))))
+    }
+
+    fn lever(&mut self, _lack: &Lack) -> Option<String> {
+        (self.tries < TRIES).then(|| "freed what was cached".to_string())
+    }
+
+    fn make_room(&self) {
         // What fills the memory may be the step that this checkpoint is to outlive.
-        state.model_state().make_room(device);
-        let (lever, seconds) = ("freed what was cached".to_string(), began.elapsed().as_secs_f64());
-        recovered(Recovery { reason, lever, seconds });
+        self.state.model_state().make_room(self.device);
     }
 }

@@ -98,8 +98,9 @@ pub(crate) fn save<L: Checkpointable>(
     observer: &mut dyn Observer,
 ) -> Result<String, TrainError> {
     let mut recoveries = Vec::new();
-    let saved =
-        save_whatever_happens(checkpoints, state, &log.mark(), faults, device, |recovery| recoveries.push(recovery));
+    let saved = save_whatever_happens(checkpoints, state, &log.mark(), faults, device, |recovery| {
+        recoveries.push(recovery.clone())
+    });
     tell(state, log, "checkpoint", recoveries, observer)?;
     Ok(saved?.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
