@@ -90,7 +90,7 @@ fn a_budget_leaves_a_run_what_it_names_of_a_card() {
     let peak = |name: &str, budget: Option<u64>| {
         let mut command = on_card(runs.train(name), &runs.path("stats"), Some(CARD));
         command.env("CUDASIM_KERNELS", "none").env("CUDASIM_FILL", "2").env("CUDASIM_CONTEXT", CONTEXT.to_string());
-        command.args(["--micro-batch", "4", "--recompute", "none"]);
+        command.args(["--micro-batch", "4", "--activation-checkpointing", "none"]);
         if let Some(bytes) = budget {
             command.args(["--memory-budget", &bytes.to_string()]);
         }

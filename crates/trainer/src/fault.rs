@@ -29,34 +29,38 @@ pub(crate) enum Phase {
     Upload,
     Forward,
     Backward,
-    Gate,
+    FiniteCheck,
     Optimizer,
     Commit,
     Checkpoint,
     Eval,
-    /// The images that a discriminator is taught with are being made.
-    Imagine,
+    /// The fake images that a discriminator is taught with are being made.
+    FakeImages,
     /// The generator's half of an iteration of two networks; the other names stand for the discriminator's.
     GeneratorForward,
     GeneratorBackward,
-    GeneratorGate,
+    GeneratorFiniteCheck,
     GeneratorOptimizer,
 }
 
-const PHASES: [(&str, Phase); 13] = [
+/// Their names. The last three are those that earlier versions had.
+const PHASES: [(&str, Phase); 16] = [
     ("upload", Phase::Upload),
     ("forward", Phase::Forward),
     ("backward", Phase::Backward),
-    ("gate", Phase::Gate),
+    ("finite-check", Phase::FiniteCheck),
     ("optimizer", Phase::Optimizer),
     ("commit", Phase::Commit),
     ("checkpoint", Phase::Checkpoint),
     ("eval", Phase::Eval),
-    ("imagine", Phase::Imagine),
+    ("fake-images", Phase::FakeImages),
     ("generator-forward", Phase::GeneratorForward),
     ("generator-backward", Phase::GeneratorBackward),
-    ("generator-gate", Phase::GeneratorGate),
+    ("generator-finite-check", Phase::GeneratorFiniteCheck),
     ("generator-optimizer", Phase::GeneratorOptimizer),
+    ("gate", Phase::FiniteCheck),
+    ("imagine", Phase::FakeImages),
+    ("generator-gate", Phase::GeneratorFiniteCheck),
 ];
 
 /// What happens there.
@@ -213,9 +217,13 @@ mod tests {
 
     #[test]
     fn a_fault_that_is_not_understood_is_a_sentence() {
-        for text in
-            ["oom", "oom@step=x,phase=gate", "boom@step=1,phase=gate", "oom@step=1,phase=lunch", "oom@phase=gate"]
-        {
+        for text in [
+            "oom",
+            "oom@step=x,phase=finite-check",
+            "boom@step=1,phase=finite-check",
+            "oom@step=1,phase=lunch",
+            "oom@phase=finite-check",
+        ] {
             assert!(text.parse::<Faults>().is_err(), "{text}");
         }
     }

@@ -8,14 +8,14 @@ use std::sync::atomic::AtomicBool;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::{DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
-use kindling_layers::{Critic, Generator, Judgement, Precision};
-use kindling_memory::{CountingAllocator, host_usage};
+use kindling_layers::{Checkpointing, Discriminator, Generator, Judgement, Precision};
+use kindling_memory::{CountingAllocator, Plan, host_usage};
 use kindling_runs::{Event, RunDir};
 use kindling_trainer::adversarial::{
     AdversarialConfig, AdversarialLoss, AdversarialSetup, AdversarialTrainer, Adversaries, DiffAugment, Preview,
 };
-use kindling_trainer::{Faults, Observer, Plan, Recompute, TrainError};
-use kindling_zoo::{GanCritic, GanGenerator, GanOptions, find_gan};
+use kindling_trainer::{Faults, Observer, TrainError};
+use kindling_zoo::{GanDiscriminator, GanGenerator, GanOptions, find_gan};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
@@ -28,8 +28,8 @@ thread_local! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     Generator,
-    CriticOfReal,
-    CriticOfMade,
+    DiscriminatorOfReal,
+    DiscriminatorOfFake,
 }
 
 fn see(who: Who) {
@@ -49,18 +49,18 @@ impl Generator for WatchedGenerator {
 }
 
 #[derive(Module, Debug)]
-struct WatchedCritic {
-    network: GanCritic,
+struct WatchedDiscriminator {
+    network: GanDiscriminator,
 }
 
-impl Critic for WatchedCritic {
+impl Discriminator for WatchedDiscriminator {
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        see(Who::CriticOfMade);
+        see(Who::DiscriminatorOfFake);
         self.network.forward(images)
     }
 
     fn judge(&self, images: Tensor<4>, choice: u64) -> Judgement {
-        see(Who::CriticOfReal);
+        see(Who::DiscriminatorOfReal);
         self.network.judge(images, choice)
     }
 }
@@ -104,8 +104,8 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         batch_size: batch,
         rounds: 1,
         micro_batch: None,
-        recompute: Some(Recompute::None),
-        norm_group: batch,
+        activation_checkpointing: Some(Checkpointing::None),
+        ghost_batch_size: batch,
         loss: AdversarialLoss::Hinge,
         lr: 2e-4,
         lr_discriminator: 2e-4,
@@ -135,22 +135,23 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         train: Loader::new(Arc::new(Grey), loader).unwrap(),
         run: &run,
         stop: Arc::new(AtomicBool::new(false)),
-        start: Plan { micro_batch: batch, recompute: Recompute::None },
+        start: Plan { micro_batch: batch, checkpointing: Checkpointing::None },
         faults: Faults::default(),
     };
     let networks = Adversaries {
         generator: WatchedGenerator { network: entry.generator(&options, &device) },
-        critic: WatchedCritic { network: entry.critic(&options, &device) },
+        discriminator: WatchedDiscriminator { network: entry.discriminator(&options, &device) },
     };
     SEEN.take();
     let mut trainer = AdversarialTrainer::new(networks, config, setup).unwrap();
     trainer.fit(&mut Nobody, &mut Nobody).unwrap();
     let seen = SEEN.take();
     // What comes before and after the iterations looks at the averaged generator.
-    let first = seen.iter().position(|it| it.0 == Who::CriticOfReal).unwrap() - 1;
+    let first = seen.iter().position(|it| it.0 == Who::DiscriminatorOfReal).unwrap() - 1;
     let seen = &seen[first..first + 10];
     let who: Vec<Who> = seen.iter().map(|it| it.0).collect();
-    let iteration = [Who::Generator, Who::CriticOfReal, Who::CriticOfMade, Who::Generator, Who::CriticOfMade];
+    let iteration =
+        [Who::Generator, Who::DiscriminatorOfReal, Who::DiscriminatorOfFake, Who::Generator, Who::DiscriminatorOfFake];
     assert_eq!(who, [iteration, iteration].concat());
     let grown = |from: usize, to: usize| seen[to].1.saturating_sub(seen[from].1);
     (grown(5, 6), grown(8, 9))

@@ -7,7 +7,8 @@ mod bench;
 
 use bench::{Bench, Outcome, config};
 use burn::tensor::{Device, FloatDType};
-use kindling_trainer::{Recompute, TrainConfig};
+use kindling_layers::Checkpointing;
+use kindling_trainer::TrainConfig;
 use kindling_zoo::{ModelOptions, Network, find};
 use libtest_mimic::{Arguments, Trial};
 
@@ -52,7 +53,7 @@ fn the_micro_batch_and_ooms_change_nothing(model: &str, device: &Device) {
     }
     // Two in a row in the first step, a tensor that is too large in a later one, and some that only cost a retry.
     let faults = "oom@step=1,phase=backward;oom@step=1,phase=backward;panic@step=3,phase=optimizer;oom@step=5,phase=commit;\
-                  toolarge@step=7,phase=forward,micro=1;oom@step=10,phase=gate";
+                  toolarge@step=7,phase=forward,micro=1;oom@step=10,phase=finite-check";
     let found = run(model, device, 16, faults);
     let sizes = found.levers().into_iter().filter(|lever| lever.starts_with("micro")).collect::<Vec<_>>();
     assert_eq!(sizes, ["micro-batch 16 -> 8", "micro-batch 8 -> 4"]);
@@ -62,8 +63,8 @@ fn the_micro_batch_and_ooms_change_nothing(model: &str, device: &Device) {
 }
 
 fn recomputation_gives_the_same_bits(model: &str, device: &Device) {
-    let [none, stages, blocks] = Recompute::ALL.map(|level| {
-        let config = TrainConfig { micro_batch: Some(8), recompute: Some(level), ..config(16, 4, 3) };
+    let [none, stages, blocks] = Checkpointing::ALL.map(|level| {
+        let config = TrainConfig { micro_batch: Some(8), activation_checkpointing: Some(level), ..config(16, 4, 3) };
         Bench::new(IMAGES, SIZE, 8).train(network(model, device), device, &config)
     });
     stages.assert_same_bits(&none, &format!("{model}, stages"));

@@ -4,9 +4,9 @@ use std::fmt::Display;
 
 use anyhow::{Context, Result, bail};
 use kindling_data::{Dataset, PREFETCH_BYTES, Split, within};
-use kindling_layers::{Freeze, Precision};
+use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_runs::{RunDir, read_toml};
-use kindling_trainer::{MOST_SAMPLES, OptimizerConfig, Recompute, TrainConfig};
+use kindling_trainer::{MOST_SAMPLES, OptimizerConfig, TrainConfig};
 use kindling_zoo::{Model, find};
 
 use serde::Deserialize;
@@ -21,7 +21,7 @@ use crate::pretrained;
 const MODEL: &str = "mobilenet_v3_small";
 const IMAGE_SIZE: usize = 512;
 const BATCH_SIZE: usize = 8;
-const NORM_GROUP: usize = 8;
+const GHOST_BATCH_SIZE: usize = 8;
 /// Passes over a set whose size is not known to us.
 const EPOCHS: u64 = 10;
 /// Ends within five minutes on two cores; `benchmarks/` has the run.
@@ -40,7 +40,8 @@ struct PlanFile {
     image_size: usize,
     batch_size: usize,
     micro_batch: usize,
-    recompute: Recompute,
+    #[serde(alias = "recompute")]
+    activation_checkpointing: Checkpointing,
     #[serde(default)]
     precision: Precision,
     memory_budget: u64,
@@ -120,7 +121,8 @@ impl Args {
         let mut train = self.train_config(file, &dataset, batch_size, seed, freeze)?;
         if let Some(plan) = plan {
             train.micro_batch = self.micro_batch.map_or(Some(plan.micro_batch), Choice::fixed);
-            train.recompute = self.recompute.map_or(Some(plan.recompute), Choice::fixed);
+            train.activation_checkpointing =
+                self.activation_checkpointing.map_or(Some(plan.activation_checkpointing), Choice::fixed);
             train.precision = self.precision.unwrap_or(plan.precision);
         }
         let config = RunConfig {
@@ -177,15 +179,16 @@ impl Args {
     ) -> Result<TrainConfig> {
         let file = file.map(|file| &file.train);
         let optimizer = self.optimizer_config(file.map(|file| file.optimizer))?;
-        let norm_group = self.norm_group.or(file.map(|file| file.norm_group)).unwrap_or(NORM_GROUP);
-        let same_batch = file.filter(|file| file.batch_size == batch_size && file.norm_group == norm_group);
+        let ghost_batch_size =
+            self.ghost_batch_size.or(file.map(|file| file.ghost_batch_size)).unwrap_or(GHOST_BATCH_SIZE);
+        let same_batch = file.filter(|file| file.batch_size == batch_size && file.ghost_batch_size == ghost_batch_size);
         let micro_batch = match self.micro_batch {
             Some(choice) => choice.fixed(),
             None => same_batch.and_then(|file| file.micro_batch),
         };
-        let recompute = match self.recompute {
+        let activation_checkpointing = match self.activation_checkpointing {
             Some(choice) => choice.fixed(),
-            None => file.and_then(|file| file.recompute),
+            None => file.and_then(|file| file.activation_checkpointing),
         };
         let lr = match (optimizer, file) {
             (_, Some(file)) if self.optimizer.is_none() => file.lr,
@@ -206,10 +209,10 @@ impl Args {
         Ok(TrainConfig {
             batch_size,
             micro_batch,
-            recompute,
+            activation_checkpointing,
             precision: self.precision.or(file.map(|file| file.precision)).unwrap_or_default(),
             ema: self.ema.or(file.and_then(|file| file.ema)),
-            norm_group,
+            ghost_batch_size,
             norm_momentum: file.and_then(|file| file.norm_momentum),
             epochs: self.epochs.or(file.map(|file| file.epochs)).unwrap_or(epochs),
             max_steps: self.max_steps.or(file.and_then(|file| file.max_steps)),
@@ -263,7 +266,7 @@ impl Args {
             changed("--image-size", self.image_size, config.data.preprocess.size),
             self.data_args.refused_change(&config.data)?,
             changed("--batch-size", self.batch_size, train.batch_size),
-            changed("--norm-group", self.norm_group, train.norm_group),
+            changed("--ghost-batch-size", self.ghost_batch_size, train.ghost_batch_size),
             changed("--precision", self.precision, train.precision),
             changed("--epochs", self.epochs, train.epochs),
             changed_option("--max-steps", self.max_steps, train.max_steps),
