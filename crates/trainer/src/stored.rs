@@ -17,7 +17,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Takes out what [`Learner::parts`] put in.
+    /// Takes out what [`crate::learner::Learner::parts`] put in.
     ///
     /// # Errors
     /// A sentence if there is none of it.
