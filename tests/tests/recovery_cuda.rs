@@ -22,12 +22,10 @@ fn main() -> ExitCode {
         Test::new("a_run_takes_no_more_at_its_end_than_it_tells", a_run_takes_no_more_at_its_end_than_it_tells),
         Test::new("a_budget_leaves_a_run_what_it_names_of_a_card", a_budget_leaves_a_run_what_it_names_of_a_card),
     ];
-    let nightly = || {
-        vec![
-            Test::new("each_allocation_of_a_run_may_be_refused", each_allocation_may_be_refused),
-            Test::new("networks_on_cards_that_are_too_small_end_the_same", cards_that_are_too_small),
-        ]
-    };
+    let nightly = vec![
+        Test::new("each_allocation_of_a_run_may_be_refused", each_allocation_may_be_refused),
+        Test::new("networks_on_cards_that_are_too_small_end_the_same", cards_that_are_too_small),
+    ];
     run_optional_and_nightly(cuda_on_cpu(), tests, nightly, "more than an hour")
 }
 

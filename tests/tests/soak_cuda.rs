@@ -11,8 +11,7 @@ use serde_json::Value;
 use tempfile::tempdir;
 
 fn main() -> ExitCode {
-    let nightly =
-        || vec![Test::new("memory_and_handles_stay_flat_over_ten_thousand_steps", memory_and_handles_stay_flat)];
+    let nightly = vec![Test::new("memory_and_handles_stay_flat_over_ten_thousand_steps", memory_and_handles_stay_flat)];
     run_optional_and_nightly(cuda_on_cpu(), Vec::new(), nightly, "some hours")
 }
 

@@ -80,6 +80,12 @@ pub enum OptimizerConfig {
     },
 }
 
+impl Default for OptimizerConfig {
+    fn default() -> Self {
+        Self::AdamW { weight_decay: 0.02 }
+    }
+}
+
 /// The most samples of a batch.
 pub const MOST_SAMPLES: usize = 1 << 20;
 /// The most passes over a data set, and the most steps that anything is apart.
@@ -95,6 +101,30 @@ const CLASS_WEIGHTS: RangeInclusive<f64> = 1e-6..=1e6;
 const DECAYS: RangeInclusive<f64> = 0.0..=1e3;
 
 impl TrainConfig {
+    /// What a run takes where nothing else is said: `epochs` passes in batches of `batch_size`, in float32, with AdamW, a short
+    /// warm-up and normalisation groups of at most 8.
+    pub fn new(batch_size: usize, epochs: u64) -> Self {
+        Self {
+            batch_size,
+            micro_batch: None,
+            recompute: None,
+            precision: Precision::default(),
+            ema: None,
+            norm_group: 8,
+            norm_momentum: None,
+            epochs,
+            max_steps: None,
+            lr: 0.003,
+            warmup: 0.1,
+            optimizer: OptimizerConfig::default(),
+            label_smoothing: 0.0,
+            class_weights: None,
+            clip_norm: None,
+            seed: 0,
+            checkpoint_steps: 100,
+        }
+    }
+
     /// Checks the values against their ranges, each other and the data.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ pub(crate) struct ModelSnapshot {
 }
 
 impl ModelSnapshot {
-    /// Takes out what [`ModelState::parts`] put in.
+    /// Takes out what [`crate::model_state::ModelState::parts`] put in.
     ///
     /// # Errors
     /// A sentence if there is none of it.

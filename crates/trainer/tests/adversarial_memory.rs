@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::cell::RefCell;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -11,6 +12,7 @@ use kindling_data::{DataError, Image, Loader, LoaderConfig, Normalisation, Prepr
 use kindling_layers::{Checkpointing, Discriminator, Generator, Judgement, Precision};
 use kindling_memory::{CountingAllocator, Plan, host_usage};
 use kindling_runs::{Event, RunDir};
+use kindling_tests::{Optional, Suite, Test};
 use kindling_trainer::adversarial::{
     AdversarialConfig, AdversarialLoss, AdversarialSetup, AdversarialTrainer, Adversaries, DiffAugment, Preview,
 };
@@ -157,21 +159,25 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
     (grown(5, 6), grown(8, 9))
 }
 
-#[test]
-fn nothing_of_the_generator_is_alive_while_the_discriminator_trains() {
-    let (features, batch) = (16, 16);
+fn main() -> ExitCode {
+    let nothing = Optional::nothing();
+    let name = "nothing_of_the_generator_is_alive_while_the_discriminator_trains";
+    let mut suite = Suite::new();
+    suite.add(&nothing, vec![Test::new(name, || nothing_is_alive(16, 16))]);
+    // What benchmarks/2026-11-22-dcgan-graph-memory.json tells.
+    let large = Test::new(format!("{name}_with_64_features"), || nothing_is_alive(64, 64));
+    suite.add_nightly(&nothing, vec![large], "a minute");
+    // They count the memory of the process.
+    suite.one_at_a_time();
+    suite.run()
+}
+
+fn nothing_is_alive(features: usize, batch: usize) {
     let images = batch * 64 * 64 * 4;
     let (discriminator, generator) = kept(features, batch);
+    println!("without a graph {discriminator} bytes, with one {generator} bytes");
     // The made images, the real ones as they are and as they are changed; the rest is smaller than one of these.
     assert!(discriminator < 4 * images, "{discriminator} bytes beside images of {images}");
     // Where the graph is recorded the meter sees it: what a layer makes, for every layer.
     assert!(generator > 12 * images, "{generator} bytes beside images of {images}");
-}
-
-/// For the README: `cargo test --release -p kindling-cli -p kindling-trainer --test adversarial_memory -- --ignored --nocapture`.
-#[test]
-#[ignore = "measures, and takes a minute"]
-fn what_a_graph_of_64_images_would_hold() {
-    let (discriminator, generator) = kept(64, 64);
-    println!("without a graph {discriminator} bytes, with one {generator} bytes");
 }

@@ -5,15 +5,18 @@
 
 mod bench;
 
+use std::process::ExitCode;
+
 use bench::{Bench, Outcome, config};
 use burn::tensor::{Device, FloatDType};
 use kindling_layers::Checkpointing;
+use kindling_tests::{Optional, Suite, Test};
 use kindling_trainer::TrainConfig;
 use kindling_zoo::{ModelOptions, Network, find};
-use libtest_mimic::{Arguments, Trial};
 
-/// The first always, the others by night, for the time they take. Float64 goes through the own kernels of the CPU.
-const MODELS: [&str; 3] = ["mobilenet_v3_small", "mobilenet_v2", "efficientnet_b0"];
+const ALWAYS: &str = "mobilenet_v3_small";
+/// For the time they take. Float64 goes through the own kernels of the CPU.
+const BY_NIGHT: [&str; 2] = ["mobilenet_v2", "efficientnet_b0"];
 const STEPS: u64 = 10;
 /// Batches of 16, 16 and 8 an epoch.
 const IMAGES: usize = 40;
@@ -71,31 +74,25 @@ fn recomputation_gives_the_same_bits(model: &str, device: &Device) {
     blocks.assert_same_bits(&none, &format!("{model}, blocks"));
 }
 
-fn main() {
+fn main() -> ExitCode {
     let mut device = Device::flex();
     device.configure(FloatDType::F64).expect("no tensor was made before");
-    let nightly = std::env::var("KINDLING_NIGHTLY").is_ok_and(|value| value == "1");
-    if !nightly {
-        println!(
-            "not run: the tests of {}, which KINDLING_NIGHTLY=1 asks for and which take minutes\n",
-            MODELS[1..].join(" and ")
-        );
-    }
-    let trials = MODELS.into_iter().take(if nightly { MODELS.len() } else { 1 }).flat_map(|model| {
-        let devices = [device.clone(), device.clone()];
-        let [first, second] = devices;
+    let tests = |model: &'static str| {
+        let [first, second] = [device.clone(), device.clone()];
         [
-            Trial::test(format!("the_micro_batch_and_ooms_change_nothing_about_{model}"), move || {
+            Test::new(format!("the_micro_batch_and_ooms_change_nothing_about_{model}"), move || {
                 the_micro_batch_and_ooms_change_nothing(model, &first);
-                Ok(())
             }),
-            Trial::test(format!("recomputation_gives_the_same_bits_of_{model}"), move || {
+            Test::new(format!("recomputation_gives_the_same_bits_of_{model}"), move || {
                 recomputation_gives_the_same_bits(model, &second);
-                Ok(())
             }),
         ]
-    });
+    };
+    let nothing = Optional::nothing();
+    let mut suite = Suite::new();
+    suite.add(&nothing, tests(ALWAYS).into());
+    suite.add_nightly(&nothing, BY_NIGHT.into_iter().flat_map(tests).collect(), "minutes");
     // The operations use all cores already.
-    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, trials.collect()).exit();
+    suite.one_at_a_time();
+    suite.run()
 }

@@ -21,15 +21,12 @@ use crate::pretrained;
 const MODEL: &str = "mobilenet_v3_small";
 const IMAGE_SIZE: usize = 512;
 const BATCH_SIZE: usize = 8;
-const GHOST_BATCH_SIZE: usize = 8;
 /// Passes over a set whose size is not known to us.
 const EPOCHS: u64 = 10;
 /// Ends within five minutes on two cores; `benchmarks/` has the run.
 const PHANTOM_EPOCHS: u64 = 4;
 /// Neighbouring slices are alike: three passes see everything there is to see.
 const BRAIN_PLANES_EPOCHS: u64 = 3;
-const CHECKPOINT_STEPS: u64 = 100;
-const WARMUP: f64 = 0.1;
 const MOMENTUM: f64 = 0.9;
 
 /// What `kindling plan --out` writes.
@@ -179,8 +176,14 @@ impl Args {
     ) -> Result<TrainConfig> {
         let file = file.map(|file| &file.train);
         let optimizer = self.optimizer_config(file.map(|file| file.optimizer))?;
+        let epochs = match dataset.name.as_str() {
+            PHANTOMS => PHANTOM_EPOCHS,
+            BRAIN_PLANES => BRAIN_PLANES_EPOCHS,
+            _ => EPOCHS,
+        };
+        let usual = TrainConfig::new(batch_size, self.epochs.or(file.map(|file| file.epochs)).unwrap_or(epochs));
         let ghost_batch_size =
-            self.ghost_batch_size.or(file.map(|file| file.ghost_batch_size)).unwrap_or(GHOST_BATCH_SIZE);
+            self.ghost_batch_size.or(file.map(|file| file.ghost_batch_size)).unwrap_or(usual.ghost_batch_size);
         let same_batch = file.filter(|file| file.batch_size == batch_size && file.ghost_batch_size == ghost_batch_size);
         let micro_batch = match self.micro_batch {
             Some(choice) => choice.fixed(),
@@ -194,17 +197,12 @@ impl Args {
             (_, Some(file)) if self.optimizer.is_none() => file.lr,
             // A linear head alone.
             (OptimizerConfig::AdamW { .. }, _) if freeze == Freeze::Backbone => 0.01,
-            (OptimizerConfig::AdamW { .. }, _) => 0.003,
+            (OptimizerConfig::AdamW { .. }, _) => usual.lr,
             (OptimizerConfig::Sgd { .. }, _) => 0.05,
         };
         let class_weights = match &self.class_weights {
             Some(text) => class_weights(text, dataset)?,
             None => file.and_then(|file| file.class_weights.clone()),
-        };
-        let epochs = match dataset.name.as_str() {
-            PHANTOMS => PHANTOM_EPOCHS,
-            BRAIN_PLANES => BRAIN_PLANES_EPOCHS,
-            _ => EPOCHS,
         };
         Ok(TrainConfig {
             batch_size,
@@ -214,10 +212,10 @@ impl Args {
             ema: self.ema.or(file.and_then(|file| file.ema)),
             ghost_batch_size,
             norm_momentum: file.and_then(|file| file.norm_momentum),
-            epochs: self.epochs.or(file.map(|file| file.epochs)).unwrap_or(epochs),
+            epochs: usual.epochs,
             max_steps: self.max_steps.or(file.and_then(|file| file.max_steps)),
             lr: self.lr.unwrap_or(lr),
-            warmup: self.warmup.or(file.map(|file| file.warmup)).unwrap_or(WARMUP),
+            warmup: self.warmup.or(file.map(|file| file.warmup)).unwrap_or(usual.warmup),
             optimizer,
             label_smoothing: self.label_smoothing.or(file.map(|file| file.label_smoothing)).unwrap_or(0.0),
             class_weights,
@@ -226,14 +224,14 @@ impl Args {
             checkpoint_steps: self
                 .checkpoint_steps
                 .or(file.map(|file| file.checkpoint_steps))
-                .unwrap_or(CHECKPOINT_STEPS),
+                .unwrap_or(usual.checkpoint_steps),
         })
     }
 
     fn optimizer_config(&self, file: Option<OptimizerConfig>) -> Result<OptimizerConfig> {
         let fresh = match (self.optimizer, file) {
             (None, Some(file)) => file,
-            (None | Some(OptimizerName::AdamW), _) => OptimizerConfig::AdamW { weight_decay: 0.02 },
+            (None | Some(OptimizerName::AdamW), _) => OptimizerConfig::default(),
             (Some(OptimizerName::Sgd), _) => OptimizerConfig::Sgd { momentum: MOMENTUM, weight_decay: 4e-5 },
         };
         match fresh {

@@ -115,7 +115,7 @@ impl Source {
     }
 
     /// Sums over blocks of the pixels of each plane, `[2 or 3 * samples, blocks, channels]`, and how they were made; see
-    /// [`kernels::sums_of_gradients`].
+    /// [`kernels::sums_of_gradients()`].
     fn sums_of_gradients(&self, x: &Flat, dy: &Flat) -> (CubeTensor, usize, Spread) {
         let width = width_of(&[x, dy]);
         let kinds = if self.read.gated { 3 } else { 2 };
