@@ -238,7 +238,7 @@ def section_plans():
         document = load(name)
         errors = [case["error"] for case in document["cases"]]
         for label, chosen in (("everything kept", [case for case in document["cases"] if case["recompute"] == "none"]),
-                              ("with recomputation", [case for case in document["cases"] if case["recompute"] != "none"])):
+                              ("with activation checkpointing", [case for case in document["cases"] if case["recompute"] != "none"])):
             these = [case["error"] for case in chosen]
             rows.append([what, label, len(these), percent(median([abs(error) for error in these]), 2), percent(-min(these)), percent(max(these)),
                          sum(error > 0.05 for error in these)])
@@ -249,9 +249,9 @@ def section_plans():
         sources += [source(name, document, f"Left out: {document['left_out'].rstrip('.')}."), ""]
     return ["## Plans against measured peaks", "",
             "`kindling plan` says how much memory a step needs. Here its figure stands against the peak of a real run with those settings. The cases drawn at "
-            "random vary network, optimizer, precision, recomputation, freezing, averages, channels, classes, size of the source images and checkpoints. "
+            "random vary network, optimizer, precision, activation checkpointing, freezing, averages, channels, classes, size of the source images and checkpoints. "
             "On the stand-in for CUDA the peak is what its driver gave away, in pages of 2 to 30 MB.", "",
-            table(["where", "recomputation", "cases", "median error", "most too low", "most too high", "more than 5 % too high"], rows, 2), "",
+            table(["where", "activations", "cases", "median error", "most too low", "most too high", "more than 5 % too high"], rows, 2), "",
             *(f"- {sentence}" for sentence in wrong), "", *sources[:-1],
             "", "All by `scripts/planner-accuracy.py`.", ""]
 

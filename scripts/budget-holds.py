@@ -39,7 +39,7 @@ def sibling(name: str):
 def need(kindling: str, model: str, size: int, batch: int) -> int:
     """What the process takes with everything kept and the batch at once, in bytes."""
     command = [kindling, "plan", "--model", model, "--image-size", str(size), "--batch-size", str(batch), "--memory",
-               "1TiB", "--channels", "3", "--classes", "2", "--device", "cpu", "--norm-group", GROUP, "--format", "json"]
+               "1TiB", "--channels", "3", "--classes", "2", "--device", "cpu", "--ghost-batch-size", GROUP, "--format", "json"]
     rows = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["rows"]
     return next(row for row in rows if row["precision"] == "f32" and row["recompute"] == "none")["resident"]
 
@@ -47,7 +47,7 @@ def need(kindling: str, model: str, size: int, batch: int) -> int:
 def measure(kindling: str, data: pathlib.Path, run: pathlib.Path, case: dict) -> dict:
     """Trains two steps under the case's budget."""
     command = [kindling, "train", "--data", str(data), "--model", case["model"], "--image-size", str(case["size"]),
-               "--batch-size", str(case["batch"]), "--norm-group", GROUP, "--max-steps", "2", "--epochs", "1",
+               "--batch-size", str(case["batch"]), "--ghost-batch-size", GROUP, "--max-steps", "2", "--epochs", "1",
                "--workers", "1", "--device", "cpu", "--augment", "none", "--quiet", "--memory-budget",
                str(case["budget"]), "--out", str(run)]
     shutil.rmtree(run, ignore_errors=True)

@@ -173,11 +173,11 @@ class Watch(threading.Thread):
 def oom(suite):
     """Recoveries: injected ones, a hundred in one process; a real lack of memory; a buffer that is too big."""
     steps = 8 if suite.args.quick else 100
-    flags = ["--model", "mobilenet_v3_small", "--image-size", 64, "--batch-size", 4, "--micro-batch", 4, "--recompute", "none",
+    flags = ["--model", "mobilenet_v3_small", "--image-size", 64, "--batch-size", 4, "--micro-batch", 4, "--activation-checkpointing", "none",
              "--epochs", 100, "--drop-rate", 0]
-    whole_groups = [*flags, "--norm-group", 4, "--max-steps", steps]
+    whole_groups = [*flags, "--ghost-batch-size", 4, "--max-steps", steps]
     straight = losses(suite.train("straight", *whole_groups)[1])
-    fault = ";".join(f"oom@step={step},phase={('forward', 'backward', 'gate', 'optimizer')[step % 4]}"
+    fault = ";".join(f"oom@step={step},phase={('forward', 'backward', 'finite-check', 'optimizer')[step % 4]}"
                      for step in range(1, steps + 1))
     watch = Watch() if suite.on_gpu and shutil.which("nvidia-smi") else None
     if watch:
@@ -197,14 +197,14 @@ def oom(suite):
                 and (drift == 0 if not suite.on_gpu else drift < 0.05)}
 
     # Groups of 2 leave room for a smaller micro-batch: what a device can never hold is not tried again as it is.
-    _, events = suite.train("too-large", *flags, "--norm-group", 2, "--max-steps", 4,
+    _, events = suite.train("too-large", *flags, "--ghost-batch-size", 2, "--max-steps", 4,
                             fault="toolarge@step=2,phase=forward")
     too_large = {"recovered": [event["lever"] for event in events if event["event"] == "recovered"]}
     too_large["passed"] = len(too_large["recovered"]) == 1
 
     model, size = ("mobilenet_v3_small", 128) if suite.args.quick else ("mobilenet_v2", 512)
     batch = 16 if suite.args.quick else 64
-    row = ["train", "--models", model, "--image-size", size, "--batch-size", batch, "--recompute", "auto", "--windows", 3,
+    row = ["train", "--models", model, "--image-size", size, "--batch-size", batch, "--activation-checkpointing", "auto", "--windows", 3,
            "--window-seconds", 0.5, "--warmup", 2]
     whole = suite.bench(*row)[0]
     peak = whole["measured"]["memory"]["peak_reserved_bytes"] or whole["measured"]["memory"]["peak_in_use_bytes"]
@@ -226,11 +226,11 @@ def planner(suite):
     size = 128 if suite.args.quick else 512
     for model in models:
         for batch in (4,) if suite.args.quick else (4, 16):
-            shape = ["--image-size", size, "--batch-size", batch, "--norm-group", batch]
+            shape = ["--image-size", size, "--batch-size", batch, "--ghost-batch-size", batch]
             said = suite.call("plan", "--model", model, *shape, "--memory", "1000GiB", "--channels", 1, "--classes", 3,
                               "--workers", 1, "--device", suite.device, "--format", "json").stdout
             row = next(row for row in json.loads(said)["rows"] if (row["precision"], row["recompute"]) == ("f32", "none"))
-            result, _ = suite.train("planned", "--model", model, *shape, "--micro-batch", batch, "--recompute", "none",
+            result, _ = suite.train("planned", "--model", model, *shape, "--micro-batch", batch, "--activation-checkpointing", "none",
                                     "--max-steps", 2, "--epochs", 1, "--workers", 1)
             measured, predicted = result["peak_memory_bytes"], row["prediction"]["peak"]
             cases.append({"model": model, "image_size": size, "batch": batch, "predicted": predicted,

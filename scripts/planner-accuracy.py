@@ -88,7 +88,7 @@ def measure(args: argparse.Namespace, data: pathlib.Path, run: pathlib.Path, cas
     batch, stats = str(case["batch"]), run.with_suffix(".stats")
     steps = skipped + (STEPS_BESIDE_READING if case["source"] > case["size"] else STEPS)
     command = [args.kindling, "train", "--data", str(data), "--model", case["model"], "--image-size", str(case["size"]),
-               "--batch-size", batch, "--norm-group", batch, "--micro-batch", batch, "--recompute", case["recompute"],
+               "--batch-size", batch, "--ghost-batch-size", batch, "--micro-batch", batch, "--activation-checkpointing", case["recompute"],
                "--precision", case["precision"], "--optimizer", case["optimizer"],
                "--max-steps", str(steps), "--epochs", "100", "--workers", WORKERS, "--device", args.device, "--augment", "none",
                "--quiet", "--out", str(run)]
@@ -126,7 +126,7 @@ def predict(args: argparse.Namespace, case: dict) -> dict:
     """What the planner says about a case."""
     batch = str(case["batch"])
     command = [args.kindling, "plan", "--model", case["model"], "--image-size", str(case["size"]), "--batch-size", batch,
-               "--norm-group", batch, "--memory", "1TiB", "--channels", str(case["channels"]),
+               "--ghost-batch-size", batch, "--memory", "1TiB", "--channels", str(case["channels"]),
                "--classes", str(case["classes"]), "--freeze", case["freeze"], *(["--ema"] if case["ema"] else []),
                "--optimizer", case["optimizer"], "--device", args.device, "--workers", WORKERS, "--format", "json",
                *(["--source-size", str(case["source"])] if case["source"] > case["size"] else [])]
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--models", default="")
     parser.add_argument("--sizes", default="224,512")
     parser.add_argument("--batches", default="1,2,4,8")
-    parser.add_argument("--recompute", default="none")
+    parser.add_argument("--activation-checkpointing", dest="recompute", default="none")
     parser.add_argument("--precisions", default="f32")
     parser.add_argument("--optimizers", default="adamw")
     parser.add_argument("--draw", type=int, default=0, help="cases to draw over the registry")

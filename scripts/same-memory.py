@@ -22,7 +22,7 @@ import tempfile
 def plan(args, model: str, precision: str, memory: str, batch=None):
     """The planner's row with everything kept: micro-batch and peak."""
     command = [args.kindling, "plan", "--model", model, "--image-size", args.image_size, "--memory", memory, "--channels", 3,
-               "--classes", 10, "--device", args.device, "--norm-group", batch or 4096, "--format", "json"]
+               "--classes", 10, "--device", args.device, "--ghost-batch-size", batch or 4096, "--format", "json"]
     command += ["--batch-size", batch] if batch else []
     said = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True).stdout
     rows = json.loads(said)["rows"]
@@ -35,7 +35,7 @@ def bench(args, model: str, precision: str, batch: int, budget=None) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "row.json"
         command = [args.kindling, "bench", "train", "--models", model, "--image-size", args.image_size, "--batch-size", batch,
-                   "--micro-batch", batch, "--norm-group", batch, "--precision", precision, "--device", args.device,
+                   "--micro-batch", batch, "--ghost-batch-size", batch, "--precision", precision, "--device", args.device,
                    "--windows", args.windows, "--window-seconds", args.window_seconds, "--warmup", 2, "--isolate", "--out", out]
         command += ["--memory-budget", budget] if budget else []
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)

@@ -85,8 +85,8 @@ def run(args, data, place, model, precision, steps):
     trace.unlink(missing_ok=True)
     sources.mkdir(exist_ok=True)
     batch = str(args.batch)
-    command = ["train", "--data", data, "--model", model, "--image-size", args.size, "--batch-size", batch, "--norm-group", batch,
-               "--micro-batch", batch, "--recompute", "none", "--precision", precision, "--max-steps", steps, "--epochs", 1,
+    command = ["train", "--data", data, "--model", model, "--image-size", args.size, "--batch-size", batch, "--ghost-batch-size", batch,
+               "--micro-batch", batch, "--activation-checkpointing", "none", "--precision", precision, "--max-steps", steps, "--epochs", 1,
                "--workers", 1, "--augment", "none", "--device", "cuda", "--quiet", "--out", out]
     environment = {**sibling("planner-accuracy").environment_of(args.stand_in, stats), "CUDASIM_CC": args.capability,
                    "CUDASIM_MEMORY": "139GiB", "CUDASIM_TRACE": str(trace), "CUDASIM_TRACE_ARGUMENTS": "1",

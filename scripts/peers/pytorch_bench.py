@@ -328,7 +328,7 @@ def main() -> None:
     parser.add_argument("--batch-size", default="4")
     parser.add_argument("--precision", default="f32")
     parser.add_argument("--micro-batch", default="auto")
-    parser.add_argument("--norm-group", type=int, default=8)
+    parser.add_argument("--ghost-batch-size", "--norm-group", dest="norm_group", type=int, default=8)
     parser.add_argument("--optimizer", default="adamw", choices=["adamw", "sgd"])
     parser.add_argument("--channels", type=int, default=3)
     parser.add_argument("--classes", type=int, default=10)

@@ -148,7 +148,7 @@ fn step(of: Beside, data: &Path, device: &str, run: &Path) -> PathBuf {
         command.args(["train", "--max-steps", "1", "--optimizer", "sgd", "--weight-decay", "0", "--warmup", "0"]);
         command.args(["--image-size", &of.size.to_string()]);
     }
-    command.args(["--model", of.model, "--batch-size", &BATCH.to_string(), "--recompute", of.recompute]);
+    command.args(["--model", of.model, "--batch-size", &BATCH.to_string(), "--activation-checkpointing", of.recompute]);
     command.args(["--precision", of.precision, "--device", device, "--data"]).arg(data).arg("--out").arg(run);
     finish(&mut command, device, of);
     run.to_path_buf()

@@ -36,7 +36,9 @@ pub use chance::Chance;
 pub use command::{Outcome, assert_says, kindling, sentence_of, train};
 pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda, train_on_cuda};
 pub use flags::Flags;
-pub use optional::{Optional, Test, run_optional, run_optional_and_nightly};
+pub use optional::{
+    Optional, Suite, Test, is_nightly, repeat_what_was_not_run, run_optional, run_optional_and_nightly,
+};
 pub use pictures::{CLASSES, picture, picture_folder};
 pub use reference::reference_pages;
 pub use run::{Started, checkpoints, events, files_differ, json_of, losses, step_numbers, steps, toml_value};

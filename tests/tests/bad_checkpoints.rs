@@ -196,7 +196,7 @@ fn a_run_is_not_resumed_as_something_else() {
         "--data phantoms",
         "--image-size 64",
         "--batch-size 8",
-        "--norm-group 2",
+        "--ghost-batch-size 2",
         "--epochs 9",
         "--max-steps 9",
         "--lr 0.1",

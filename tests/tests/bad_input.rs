@@ -158,9 +158,9 @@ fn a_batch_size_of_0_is_refused() {
 }
 
 #[test]
-fn a_micro_batch_smaller_than_the_norm_group_is_refused_with_the_way_out() {
+fn a_micro_batch_smaller_than_the_ghost_batch_is_refused_with_the_way_out() {
     let sentence = Place::new().refused("--batch-size 8 --micro-batch 2");
-    assert_says(&sentence, &["micro-batch of 2", "group of 8", "--norm-group 2"]);
+    assert_says(&sentence, &["micro-batch of 2", "ghost batch of 8", "--ghost-batch-size 2"]);
 }
 
 #[test]

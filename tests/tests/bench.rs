@@ -91,7 +91,7 @@ fn memory_that_is_not_enough_is_a_reason_and_memory_that_is_scarce_a_recovery() 
     let folder = tempdir().unwrap();
     let out = folder.path().join("rows.json");
     let flags = format!(
-        "train --models {MODEL} --image-size 256 --batch-size 4 --recompute auto --no-isolate --out {}",
+        "train --models {MODEL} --image-size 256 --batch-size 4 --activation-checkpointing auto --no-isolate --out {}",
         out.display()
     );
     bench(&flags).succeeded();
@@ -171,7 +171,7 @@ fn a_replayed_row_has_the_configuration_of_the_first_and_a_run_can_be_replayed()
     let folder = tempdir().unwrap();
     let (first, again) = (folder.path().join("first.json"), folder.path().join("again.json"));
     bench(&format!(
-        "train --models {MODEL} --image-size 64 --batch-size 3 --norm-group 2 --seed 5 --threads 1 --out {}",
+        "train --models {MODEL} --image-size 64 --batch-size 3 --ghost-batch-size 2 --seed 5 --threads 1 --out {}",
         first.display()
     ))
     .succeeded();
@@ -191,7 +191,7 @@ fn a_replayed_row_has_the_configuration_of_the_first_and_a_run_can_be_replayed()
 
     let (data, run) = (folder.path().join("data"), folder.path().join("run"));
     picture_folder(&data, 6);
-    let flags = "--model mobilenet_v3_small --batch-size 4 --norm-group 2 --max-steps 1 --precision bf16 --quiet";
+    let flags = "--model mobilenet_v3_small --batch-size 4 --ghost-batch-size 2 --max-steps 1 --precision bf16 --quiet";
     Outcome::of(&mut train(&data, &run, flags)).succeeded();
     let configuration = replay(&run)["configuration"].clone();
     let expected = [

@@ -18,7 +18,7 @@ use tempfile::tempdir;
 const CAPABILITIES: [&str; 4] = ["7.5", "8.0", "8.9", "9.0"];
 
 fn main() -> ExitCode {
-    run_optional_and_nightly(nvrtc(), Vec::new(), every_network, "some hours the first time")
+    run_optional_and_nightly(nvrtc(), Vec::new(), every_network(), "some hours the first time")
 }
 
 fn nvrtc() -> Optional {

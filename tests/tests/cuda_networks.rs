@@ -40,7 +40,7 @@ const STEP: Beside =
     Beside { model: "", size: 64, precision: "f32", recompute: "none", capability: "6.1", choice: "fixed", gan: false };
 
 fn main() -> ExitCode {
-    run_optional_and_nightly(cuda_on_cpu(), always(), every_network, "some hours")
+    run_optional_and_nightly(cuda_on_cpu(), always(), every_network(), "some hours")
 }
 
 /// Networks with every kind of kernel: slices and depthwise kernels of many sides (MixNet), squeeze-excite, residual sums with

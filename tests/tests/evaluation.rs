@@ -35,8 +35,9 @@ fn a_score_does_not_depend_on_how_many_images_are_computed_at_once() {
 fn an_evaluation_that_has_to_shrink_scores_as_one_that_has_not() {
     let bench = Bench::new(12);
     for model in ["efficientnet_b0", "mixnet_s"] {
-        let flags =
-            format!("--model {model} --image-size 32 --batch-size 8 --max-steps 6 --micro-batch 8 --recompute none");
+        let flags = format!(
+            "--model {model} --image-size 32 --batch-size 8 --max-steps 6 --micro-batch 8 --activation-checkpointing none"
+        );
         let straight = bench.run(&format!("{model}-straight"), &flags, "");
         let faults =
             "oom@step=3,phase=eval;oom@step=3,phase=eval;toolarge@step=6,phase=eval;toolarge@step=6,phase=eval";
@@ -62,7 +63,7 @@ fn runs_of_other_micro_batches_score_alike_and_so_does_one_whose_micro_batch_had
     let weights = source.join("weights.safetensors");
     let flags = format!(
         "--model efficientnet_b0 --image-size 32 --weights {} --freeze backbone --optimizer sgd --momentum 0 \
-         --weight-decay 0 --lr 1e-30 --batch-size 8 --norm-group 2 --epochs 2 --recompute none",
+         --weight-decay 0 --lr 1e-30 --batch-size 8 --ghost-batch-size 2 --epochs 2 --activation-checkpointing none",
         weights.display()
     );
     let whole = bench.run("whole", &format!("{flags} --micro-batch 8"), "");

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 /// Everything on, small: two rounds of the discriminator, micro-batches, spectral norm, average, augmentation, LeCam.
-const FLAGS: &str = "--model dcgan_64 --features 4 --iterations 12 --batch-size 8 --discriminator-steps 2 --norm-group 4 \
+const FLAGS: &str = "--model dcgan_64 --features 4 --iterations 12 --batch-size 8 --discriminator-steps 2 --ghost-batch-size 4 \
                      --micro-batch 4 --diff-augment colour,translation,cutout --spectral-norm on --lecam 0.1 --ema 0.9 \
                      --checkpoint-iterations 3 --sample-iterations 6 --compare 0 --seed 5 --device cpu";
 
@@ -99,15 +99,15 @@ fn assert_same(run: &Path, other: &Path, when: &str) {
 fn faults_in_both_halves_leave_the_bits(flags: &str) {
     let place = Place::trained_with(flags);
     let phases = [
-        "imagine",
+        "fake-images",
         "upload",
         "forward",
         "backward",
-        "gate",
+        "finite-check",
         "optimizer",
         "generator-forward",
         "generator-backward",
-        "generator-gate",
+        "generator-finite-check",
         "generator-optimizer",
         "commit",
     ];
@@ -142,7 +142,9 @@ fn faults_in_both_halves_leave_the_bits_of_a_gan() {
 fn faults_in_both_halves_leave_the_bits_of_a_gan_in_half_formats() {
     for precision in ["bf16", "f16"] {
         for recompute in ["none", "stages"] {
-            faults_in_both_halves_leave_the_bits(&format!("{FLAGS} --precision {precision} --recompute {recompute}"));
+            faults_in_both_halves_leave_the_bits(&format!(
+                "{FLAGS} --precision {precision} --activation-checkpointing {recompute}"
+            ));
         }
     }
 }
@@ -309,7 +311,7 @@ fn a_run_is_not_resumed_as_something_else() {
         ("--loss least-squares", "hinge"),
         ("--iterations 99", "12"),
         ("--precision bf16", "f32"),
-        ("--micro-batch 2", "--norm-group"),
+        ("--micro-batch 2", "--ghost-batch-size"),
     ] {
         let sentence = refused(&place.run, flags);
         assert!(sentence.contains(told), "{flags}: {sentence}");

@@ -36,7 +36,7 @@ fn a_run_is_compared_with_its_data_set() {
     let folder = tempdir().expect("a folder of the test");
     let [data, run, colour] = ["data", "run", "colour"].map(|name| folder.path().join(name));
     picture_folder(&data, 12);
-    let flags = "--model dcgan_64 --features 4 --iterations 6 --batch-size 8 --norm-group 4 --sample-iterations 3 --seed 5 \
+    let flags = "--model dcgan_64 --features 4 --iterations 6 --batch-size 8 --ghost-batch-size 4 --sample-iterations 3 --seed 5 \
                  --compare 20 --device cpu --quiet";
     let mut command = kindling();
     command.args(["gan", "train", "--data"]).arg(&data).arg("--out").arg(&run).args(flags.split_whitespace());

@@ -75,7 +75,7 @@ fn a_run_killed_fifty_times_at_any_moment_ends_with_the_same_bits() {
     picture_folder(&data, 12);
     // 24 images to train on: batches of 10, 10 and 4. Every step is saved, and the end of an epoch once more.
     let flags = format!(
-        "--model mobilenet_v3_small --image-size 32 --batch-size 10 --norm-group 4 --micro-batch 4 --ema 0.9 \
+        "--model mobilenet_v3_small --image-size 32 --batch-size 10 --ghost-batch-size 4 --micro-batch 4 --ema 0.9 \
          --augment light --drop-rate 0.2 --drop-path-rate 0.2 --clip-norm 1 --checkpoint-steps 1 --epochs 1000 \
          --max-steps {STEPS} --seed 8"
     );
@@ -151,7 +151,7 @@ fn what_was_found_survives_a_kill(flags: &str, faults: &str, found: impl Fn(&(St
     assert_eq!(plan_of(&run), before);
 }
 
-const SHORT: &str = "--model mobilenet_v2 --image-size 128 --batch-size 16 --norm-group 4 --checkpoint-steps 1 \
+const SHORT: &str = "--model mobilenet_v2 --image-size 128 --batch-size 16 --ghost-batch-size 4 --checkpoint-steps 1 \
                      --max-steps 8 --seed 8";
 
 #[test]
@@ -162,7 +162,7 @@ fn a_micro_batch_that_was_found_survives_a_kill() {
 
 #[test]
 fn recomputation_that_was_found_survives_a_kill() {
-    let flags = format!("{SHORT} --micro-batch auto --recompute auto");
+    let flags = format!("{SHORT} --micro-batch auto --activation-checkpointing auto");
     let faults = "oom@step=2,phase=backward;oom@step=2,phase=backward";
     what_was_found_survives_a_kill(&flags, faults, |(_, recompute)| recompute == "\"stages\"");
 }
@@ -172,6 +172,6 @@ fn recomputation_that_was_found_survives_a_kill() {
 fn recomputation_for_a_small_budget_survives_a_kill() {
     // Large enough for feature maps to be most of it: weights, moments and their copies take 50 MiB whatever is recomputed.
     let large = SHORT.replace("--image-size 128", "--image-size 224");
-    let flags = format!("{large} --micro-batch auto --recompute auto --memory-budget 230MiB");
+    let flags = format!("{large} --micro-batch auto --activation-checkpointing auto --memory-budget 230MiB");
     what_was_found_survives_a_kill(&flags, "", |(_, recompute)| recompute != "\"none\"");
 }

@@ -107,7 +107,8 @@ fn a_policy_of_ones_own_and_weighted_draws_are_stored_and_give_the_same_run_agai
     let policy = folder.path().join("policy.toml");
     fs::write(&policy, "rotate = 20\nmixup = 0.3\ncutmix = 1.0\nblur = { probability = 0.5, sigma = 1.0 }\n").unwrap();
     let run = |name: &str| folder.path().join(name);
-    let flags = format!("--batch-size 4 --epochs 2 --norm-group 4 --sampling balanced --augment {}", policy.display());
+    let flags =
+        format!("--batch-size 4 --epochs 2 --ghost-batch-size 4 --sampling balanced --augment {}", policy.display());
     Outcome::of(&mut train(&data, &run("first"), &format!("{flags} --workers 1"))).succeeded();
 
     // The policy is part of the run: its file may go.

@@ -39,7 +39,7 @@ fn restarts_on_device_loss_end_with_the_same_bits_and_are_counted() {
     let [data, straight, twice, once] = ["data", "straight", "twice", "once"].map(|name| folder.path().join(name));
     picture_folder(&data, 24);
     Outcome::of(&mut losing(&data, &straight, "", "")).succeeded();
-    let faults = "lost@step=4,phase=backward;lost@step=5,phase=gate";
+    let faults = "lost@step=4,phase=backward;lost@step=5,phase=finite-check";
     let outcome = Outcome::of(&mut losing(&data, &twice, faults, "--restart-on-device-loss 2")).succeeded();
     assert_eq!(outcome.result()["steps"], 5, "the last process prints the result");
     assert_same_bits(&straight, &twice, "after two restarts");
@@ -52,6 +52,7 @@ fn restarts_on_device_loss_end_with_the_same_bits_and_are_counted() {
     // Any other failure is no reason to begin again.
     let other = folder.path().join("other");
     let sentence =
-        Outcome::of(&mut losing(&data, &other, "error@step=2,phase=gate", "--restart-on-device-loss 5")).refused();
+        Outcome::of(&mut losing(&data, &other, "error@step=2,phase=finite-check", "--restart-on-device-loss 5"))
+            .refused();
     assert!(sentence.contains("failed at step 2"), "{sentence}");
 }

@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         "a_lost_gpu_is_saved_from_host_memory_and_a_new_process_ends_with_the_same_bits",
         a_lost_gpu_is_saved_from_host_memory_and_a_new_process_ends_with_the_same_bits,
     )];
-    run_optional_and_nightly(cuda_on_cpu(), tests, || FAULTS.map(each_fault).into(), "minutes")
+    run_optional_and_nightly(cuda_on_cpu(), tests, FAULTS.map(each_fault).into(), "minutes")
 }
 
 /// A run whose next launch fails with this status once some steps are done.

@@ -43,7 +43,7 @@ fn a_run_keeps_its_budget_as_a_process_checkpoints_included_or_is_refused() {
         for budget in [170, 240, 330] {
             let run = folder.path().join(format!("{model}-{budget}"));
             let flags = format!(
-                "--model {model} --batch-size 4 --norm-group 2 --optimizer {optimizer} --max-steps 2 --memory-budget {budget}MiB"
+                "--model {model} --batch-size 4 --ghost-batch-size 2 --optimizer {optimizer} --max-steps 2 --memory-budget {budget}MiB"
             );
             let (outcome, peak) = watched(&mut train_at(size, &data, &run, &flags), MOST_SECONDS);
             eprintln!("{model} in {budget} MiB: code {:?}, {} MiB", outcome.code, peak / MIB);
@@ -68,7 +68,17 @@ fn a_plan_that_fits_runs() {
         for memory in [200, 260] {
             let plan = folder.path().join(format!("{model}-{memory}.toml"));
             let mut command = kindling();
-            command.args(["plan", "--model", model, "--image-size", "160", "--batch-size", "6", "--norm-group", "6"]);
+            command.args([
+                "plan",
+                "--model",
+                model,
+                "--image-size",
+                "160",
+                "--batch-size",
+                "6",
+                "--ghost-batch-size",
+                "6",
+            ]);
             command.args(["--memory", &format!("{memory}MiB"), "--channels", "1", "--classes", "3", "--device", "cpu"]);
             let planned = Outcome::of(command.arg("--out").arg(&plan));
             if planned.code != Some(0) {
@@ -76,7 +86,7 @@ fn a_plan_that_fits_runs() {
                 continue;
             }
             let run = folder.path().join(format!("{model}-{memory}"));
-            let mut command = train_at(160, &data, &run, "--norm-group 6 --max-steps 2");
+            let mut command = train_at(160, &data, &run, "--ghost-batch-size 6 --max-steps 2");
             let (outcome, peak) = watched(command.arg("--plan").arg(&plan), MOST_SECONDS);
             outcome.succeeded();
             assert!(peak <= memory * MIB * 105 / 100, "{model} took {} MiB of {memory}", peak / MIB);
@@ -96,8 +106,7 @@ fn numbers(sentence: &str) -> Vec<u64> {
 fn the_sum_in_a_refusal_is_right() {
     let folder = tempdir().unwrap();
     let data = data(&folder);
-    let flags =
-        "--model mobilenet_v2 --batch-size 6 --norm-group 6 --recompute none --max-steps 1 --memory-budget 120MiB";
+    let flags = "--model mobilenet_v2 --batch-size 6 --ghost-batch-size 6 --activation-checkpointing none --max-steps 1 --memory-budget 120MiB";
     let outcome = Outcome::of(&mut train_at(160, &data, &folder.path().join("run"), flags));
     let sentence = outcome.refused();
     let said = &sentence[sentence.find(" bytes more beside").map(|at| sentence[..at].rfind(' ').unwrap()).unwrap()..];
@@ -183,7 +192,7 @@ fn a_limit_of_addresses_ends_with_a_sentence_and_never_with_a_signal() {
             224,
             &data,
             &run,
-            "--model efficientnet_b0 --batch-size 12 --norm-group 12 --recompute none --max-steps 1",
+            "--model efficientnet_b0 --batch-size 12 --ghost-batch-size 12 --activation-checkpointing none --max-steps 1",
         );
         let mut words =
             vec![format!("ulimit -v {limit}; exec \"$0\" \"$@\""), inner.get_program().to_str().unwrap().to_string()];

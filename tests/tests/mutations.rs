@@ -24,9 +24,9 @@ const MUTATIONS: [&str; 10] = [
 
 /// The rate rises to the last step: falling to a hundredth of itself, as it does, it would leave that step without a trace.
 /// 24 images to train on, three batches: each of two normalisation groups, which are two micro-batches.
-const FLAGS: &str = "--model mobilenet_v3_small --image-size 64 --batch-size 8 --norm-group 4 --ema 0.9 --clip-norm 1 \
+const FLAGS: &str = "--model mobilenet_v3_small --image-size 64 --batch-size 8 --ghost-batch-size 4 --ema 0.9 --clip-norm 1 \
                      --augment light --drop-rate 0.2 --drop-path-rate 0.2 --seed 3 --max-steps 3 --lr 0.00001 --warmup 1";
-const TWO_NETWORKS: &str = "--model dcgan_64 --features 4 --iterations 3 --batch-size 8 --norm-group 4 --ema 0.9 --lecam 0.1 \
+const TWO_NETWORKS: &str = "--model dcgan_64 --features 4 --iterations 3 --batch-size 8 --ghost-batch-size 4 --ema 0.9 --lecam 0.1 \
                             --sample-iterations 3 --compare 0 --seed 5 --diff-augment translation";
 
 /// Fails unless the comparison of a right run with a right one holds, and with each wrong one fails. `steps` are those

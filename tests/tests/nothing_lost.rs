@@ -11,7 +11,7 @@ use kindling_tests::{
 use serde_json::Value;
 
 /// A step that fills the memory and cannot be made smaller.
-const TIGHT: &str = "--model mobilenet_v2 --image-size 160 --batch-size 6 --norm-group 6 --micro-batch 6 --recompute none \
+const TIGHT: &str = "--model mobilenet_v2 --image-size 160 --batch-size 6 --ghost-batch-size 6 --micro-batch 6 --activation-checkpointing none \
                      --augment none --workers 1 --max-steps 12 --epochs 1";
 
 #[test]
@@ -41,7 +41,7 @@ fn giving_up_for_lack_of_memory_saves_the_steps_that_were_done() {
 #[test]
 fn the_last_checkpoint_of_a_run_that_ends_is_tried_twice() {
     let bench = Bench::new(12);
-    let flags = "--image-size 32 --batch-size 4 --norm-group 4 --micro-batch 4 --recompute none --max-steps 6 --checkpoint-steps 100";
+    let flags = "--image-size 32 --batch-size 4 --ghost-batch-size 4 --micro-batch 4 --activation-checkpointing none --max-steps 6 --checkpoint-steps 100";
     let faults = "toolarge@step=4,phase=optimizer;error@step=3,phase=checkpoint";
     let outcome = Outcome::of(&mut bench.command("run", flags, faults));
     assert_eq!(outcome.code, Some(1), "{}", outcome.all());
@@ -88,7 +88,7 @@ fn a_log_that_lost_or_gained_lines_is_brought_in_line_with_the_checkpoint() {
 #[test]
 fn a_plan_that_is_left_because_it_worked_only_just_is_told_in_the_log() {
     let bench = Bench::new(12);
-    let flags = "--image-size 32 --batch-size 8 --norm-group 2 --micro-batch 8 --recompute none --max-steps 6";
+    let flags = "--image-size 32 --batch-size 8 --ghost-batch-size 2 --micro-batch 8 --activation-checkpointing none --max-steps 6";
     let faults = "oom@step=2,phase=backward;oom@step=3,phase=forward;oom@step=4,phase=backward";
     let run = bench.run("run", flags, faults);
     let events = events(&run);

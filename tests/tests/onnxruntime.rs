@@ -35,9 +35,9 @@ fn an_exported_generator_makes_the_images_that_sample_makes() {
     let at = |name: &str| -> PathBuf { folder.path().join(name) };
     picture_folder(&at("data"), 12);
     for (model, flags) in [
-        ("dcgan_64", "--iterations 3 --batch-size 8 --norm-group 4"),
-        ("dcgan_64", "--iterations 3 --batch-size 8 --norm-group 4 --upsampling resize"),
-        ("fastgan_512", "--iterations 1 --batch-size 2 --norm-group 2"),
+        ("dcgan_64", "--iterations 3 --batch-size 8 --ghost-batch-size 4"),
+        ("dcgan_64", "--iterations 3 --batch-size 8 --ghost-batch-size 4 --upsampling resize"),
+        ("fastgan_512", "--iterations 1 --batch-size 2 --ghost-batch-size 2"),
     ] {
         let (run, out) = (at("run"), at("out"));
         fs::create_dir_all(&out).expect("a folder");

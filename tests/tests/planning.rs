@@ -7,14 +7,14 @@ use kindling_tests::{CLASSES, Outcome, kindling, picture_folder, train};
 use tempfile::tempdir;
 
 /// What both commands are told; weights are most of the memory of this network at this size.
-const SHAPE: &str = "--model resnet18 --batch-size 2 --norm-group 2";
+const SHAPE: &str = "--model resnet18 --batch-size 2 --ghost-batch-size 2";
 /// As shares of what is taken. A prediction that is too low ends in a recovery, one that is too high in a slower plan.
 const TOO_LOW: f64 = 0.02;
 const TOO_HIGH: f64 = 0.05;
 
 /// The peak of a run of some steps, in bytes.
 fn taken(data: &Path, run: &Path, flags: &str, more: &[&str]) -> u64 {
-    let fixed = "--micro-batch 2 --recompute none --workers 1 --augment none --max-steps 3 --epochs 9";
+    let fixed = "--micro-batch 2 --activation-checkpointing none --workers 1 --augment none --max-steps 3 --epochs 9";
     let mut command = train(data, run, "");
     command.args(SHAPE.split(' ')).args(fixed.split(' ')).args(flags.split_whitespace()).args(more);
     Outcome::of(&mut command).succeeded().result()["peak_memory_bytes"].as_u64().unwrap()

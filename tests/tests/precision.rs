@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use kindling_tests::{Bench, Outcome, assert_same_bits, checkpoints, events, losses, toml_value};
 use serde_json::Value;
 
-const FLAGS: &str = "--image-size 64 --batch-size 10 --norm-group 4 --ema 0.9 --clip-norm 1 --augment light \
+const FLAGS: &str = "--image-size 64 --batch-size 10 --ghost-batch-size 4 --ema 0.9 --clip-norm 1 --augment light \
                      --drop-path-rate 0.2 --drop-rate 0.2 --max-steps 6 --seed 3 --model mobilenet_v3_small";
 
 /// A fault in every phase of a step.
 const EVERYWHERE: &str = "oom@step=1,phase=optimizer;panic@step=2,phase=upload,micro=1;oom@step=3,phase=forward;\
-                          panic@step=4,phase=backward,micro=1;oom@step=5,phase=gate;oom@step=6,phase=commit;\
+                          panic@step=4,phase=backward,micro=1;oom@step=5,phase=finite-check;oom@step=6,phase=commit;\
                           oom@step=6,phase=checkpoint;oom@step=6,phase=eval";
 
 /// A run with [`FLAGS`] and others.
@@ -23,7 +23,7 @@ fn run(bench: &Bench, name: &str, flags: &str, faults: &str) -> PathBuf {
 fn faults_in_every_phase_leave_the_bits_in_half_formats() {
     let bench = Bench::new(12);
     for precision in ["bf16", "f16"] {
-        let flags = format!("--precision {precision} --micro-batch 4 --recompute none");
+        let flags = format!("--precision {precision} --micro-batch 4 --activation-checkpointing none");
         let straight = run(&bench, &format!("{precision}-straight"), &flags, "");
         let disturbed = run(&bench, &format!("{precision}-disturbed"), &flags, EVERYWHERE);
         assert_same_bits(&straight, &disturbed, precision);
@@ -37,7 +37,7 @@ fn recomputation_gives_the_same_bits_in_half_formats() {
     let bench = Bench::new(12);
     for precision in ["bf16", "f16"] {
         let run = |recompute: &str| {
-            let flags = format!("--precision {precision} --micro-batch 4 --recompute {recompute}");
+            let flags = format!("--precision {precision} --micro-batch 4 --activation-checkpointing {recompute}");
             run(&bench, &format!("{precision}-{recompute}"), &flags, "")
         };
         let kept = run("none");

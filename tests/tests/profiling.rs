@@ -36,7 +36,7 @@ fn a_profiler_sees_steps_micro_batches_phases_and_layers_and_changes_no_bit() {
     let folder = folder.path();
     picture_folder(&folder.join("data"), 10);
     let report = folder.join("ranges.txt");
-    let flags = "--model mobilenet_v3_small --batch-size 6 --norm-group 3 --micro-batch 3 --recompute blocks --epochs 1 \
+    let flags = "--model mobilenet_v3_small --batch-size 6 --ghost-batch-size 3 --micro-batch 3 --activation-checkpointing blocks --epochs 1 \
                  --max-steps 2 --seed 3 --workers 1 --quiet";
     let watched = folder.join("watched");
     let mut command = train(&folder.join("data"), &watched, flags);

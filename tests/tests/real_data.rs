@@ -54,7 +54,7 @@ fn a_subject_that_was_not_trained_on_is_recognised() {
     let mut command = kindling();
     command.args("train --data brain-planes --model mobilenet_v2 --image-size 48 --device cpu".split(' '));
     // Three epochs: the running statistics of batch norm need most of a hundred steps to be of use.
-    command.args("--batch-size 32 --norm-group 32 --max-steps 111".split(' ')).arg("--out").arg(&run);
+    command.args("--batch-size 32 --ghost-batch-size 32 --max-steps 111".split(' ')).arg("--out").arg(&run);
     let result = Outcome::of(&mut command).succeeded().result();
     assert!(result["chance"].as_f64().is_some_and(|chance| (chance - CHANCE).abs() < 1e-9), "{result}");
     let accuracy = result["test_accuracy"].as_f64().expect("a run reports its accuracy");

@@ -15,7 +15,7 @@ use serde_json::Value;
 /// Everything that could depend on how a batch is cut: augmentation, dropout, drop-path, an average of the weights,
 /// clipping, and AdamW, which is the default. Of 12 pictures a class 8 are trained on, so an epoch has batches of 10, 10
 /// and 4, and a batch of 10 has normalisation groups of 4, 3 and 3.
-const EVERYTHING: &str = "--image-size 64 --batch-size 10 --norm-group 4 --ema 0.9 --clip-norm 1 --augment light \
+const EVERYTHING: &str = "--image-size 64 --batch-size 10 --ghost-batch-size 4 --ema 0.9 --clip-norm 1 --augment light \
                           --drop-path-rate 0.2 --drop-rate 0.2 --checkpoint-steps 3 --max-steps 8 --seed 3";
 const EACH: usize = 12;
 
@@ -78,7 +78,7 @@ const EVERYWHERE: [&str; 14] = [
     "oom@step=3,phase=checkpoint",
     "oom@step=3,phase=eval",
     "panic@step=4,phase=backward,micro=1",
-    "oom@step=5,phase=gate",
+    "oom@step=5,phase=finite-check",
     "oom@step=6,phase=commit",
     "oom@step=6,phase=checkpoint",
     "panic@step=6,phase=checkpoint",
@@ -90,7 +90,7 @@ const EVERYWHERE: [&str; 14] = [
 
 fn faults_everywhere_leave_the_bits_as_they_are(model: &str) {
     let bench = Bench::new(EACH);
-    let flags = format!("{EVERYTHING} --model {model} --micro-batch 4 --recompute none");
+    let flags = format!("{EVERYTHING} --model {model} --micro-batch 4 --activation-checkpointing none");
     let straight = Run::of(&bench, "straight", &flags, "");
     assert!(straight.recoveries().is_empty());
     let disturbed = Run::of(&bench, "disturbed", &flags, &EVERYWHERE.join(";"));
@@ -122,7 +122,7 @@ fn a_fault_in_every_phase_of_the_first_step_and_of_the_last_leaves_the_bits() {
     let flags = format!("{EVERYTHING} --image-size 32 --model mobilenet_v3_small --micro-batch 10 --max-steps 4");
     let flags = flags.replacen("--image-size 64 ", "", 1).replacen("--max-steps 8 ", "", 1);
     let straight = Run::of(&bench, "straight", &flags, "");
-    for phase in ["upload", "forward", "backward", "gate", "optimizer", "commit"] {
+    for phase in ["upload", "forward", "backward", "finite-check", "optimizer", "commit"] {
         let faults = format!("oom@step=1,phase={phase};panic@step=4,phase={phase}");
         let disturbed = Run::of(&bench, phase, &flags, &faults);
         disturbed.assert_same_bits_as(&straight, phase);
@@ -135,7 +135,7 @@ fn a_fault_in_every_phase_of_the_first_step_and_of_the_last_leaves_the_bits() {
 fn recomputation_found_on_the_way_leaves_the_bits() {
     let bench = Bench::new(EACH);
     let flags = format!("{EVERYTHING} --model mobilenet_v2 --micro-batch 4");
-    let straight = Run::of(&bench, "straight", &format!("{flags} --recompute none"), "");
+    let straight = Run::of(&bench, "straight", &format!("{flags} --activation-checkpointing none"), "");
     // Twice in one step, and at once where nothing freed would help.
     let faults =
         "oom@step=2,phase=backward,micro=1;panic@step=2,phase=backward,micro=1;toolarge@step=5,phase=optimizer";
@@ -143,8 +143,8 @@ fn recomputation_found_on_the_way_leaves_the_bits() {
     disturbed.assert_same_bits_as(&straight, "recomputing more and more");
     let expected = [
         "freed what was cached",
-        "recomputation of activations none -> stages",
-        "recomputation of activations stages -> blocks",
+        "activation checkpointing none -> stages",
+        "activation checkpointing stages -> blocks",
     ];
     assert_eq!(disturbed.levers(), expected);
 }
@@ -159,8 +159,9 @@ fn recomputation_gives_the_same_bits_with_a_frozen_backbone() {
             "{EVERYTHING} --model mobilenet_v2 --micro-batch 4 --freeze {freeze} --weights {}",
             weights.display()
         );
-        let [none, stages, blocks] = ["none", "stages", "blocks"]
-            .map(|level| Run::of(&bench, &format!("{freeze}-{level}"), &format!("{flags} --recompute {level}"), ""));
+        let [none, stages, blocks] = ["none", "stages", "blocks"].map(|level| {
+            Run::of(&bench, &format!("{freeze}-{level}"), &format!("{flags} --activation-checkpointing {level}"), "")
+        });
         stages.assert_same_bits_as(&none, &format!("freeze {freeze}, stages"));
         blocks.assert_same_bits_as(&none, &format!("freeze {freeze}, blocks"));
         let [first, last] = [&weights, &none.path.join("weights-last.safetensors")].map(|path| {
@@ -176,7 +177,7 @@ fn recomputation_gives_the_same_bits_with_a_frozen_backbone() {
 /// network with ReLU6 most of all; AdamW makes whole steps of the rounding of gradients that are nearly 0. How far runs may
 /// be apart is said, with what was measured, in `tests/src/same/rounding.rs`; `tests/tests/mutations.rs` shows what that still sees, and
 /// `crates/trainer/tests/exact_in_float64.rs` is the stricter test.
-const SHRINKING: &str = "--batch-size 16 --norm-group 4 --micro-batch 16 --ema 0.9 --clip-norm 1 --augment light \
+const SHRINKING: &str = "--batch-size 16 --ghost-batch-size 4 --micro-batch 16 --ema 0.9 --clip-norm 1 --augment light \
                          --drop-path-rate 0.2 --drop-rate 0.2 --seed 3 --optimizer sgd --lr 0.00001 --warmup 1 \
                          --max-steps 4";
 /// Networks with a size of images at which rounding is not multiplied beyond measure.
@@ -283,7 +284,7 @@ fn a_budget_below_what_an_update_takes_ends_with_the_report_and_within_it() {
 #[test]
 fn a_budget_that_nothing_fits_into_is_one_sentence_and_more_memory_goes_on_with_the_same_bits() {
     let bench = Bench::new(EACH);
-    let flags = format!("{EVERYTHING} --model mobilenet_v3_small --micro-batch 4 --recompute none");
+    let flags = format!("{EVERYTHING} --model mobilenet_v3_small --micro-batch 4 --activation-checkpointing none");
     let straight = Run::of(&bench, "straight", &flags, "");
 
     // From the first step: there is nothing to go on from, and that is said.
@@ -308,12 +309,12 @@ fn a_budget_that_nothing_fits_into_is_one_sentence_and_more_memory_goes_on_with_
 #[test]
 fn a_run_that_gives_up_saves_its_last_step_and_goes_on_with_the_same_bits() {
     let bench = Bench::new(EACH);
-    let flags = format!("{EVERYTHING} --model mobilenet_v2 --micro-batch 4 --recompute none");
+    let flags = format!("{EVERYTHING} --model mobilenet_v2 --micro-batch 4 --activation-checkpointing none");
     let straight = Run::of(&bench, "straight", &flags, "");
     let cases = [
         // Freeing memory does not help, and there is nothing smaller.
         ("memory", "oom@step=5,phase=backward;oom@step=5,phase=backward", "do not fit"),
-        ("at-once", "toolarge@step=5,phase=gate", "do not fit"),
+        ("at-once", "toolarge@step=5,phase=finite-check", "do not fit"),
         // No lack of memory: not retried.
         ("device", "error@step=5,phase=commit", "the device failed at step 5"),
     ];
@@ -343,8 +344,8 @@ fn settings_of_memory_that_make_no_sense_are_one_sentence_each() {
         ("--memory-budget 0", "--memory-budget"),
         ("--micro-batch 0", "the micro-batch is 0"),
         ("--micro-batch half", "--micro-batch"),
-        ("--micro-batch 2 --batch-size 8 --norm-group 4", "--norm-group 2"),
-        ("--recompute some", "none, stages or blocks"),
+        ("--micro-batch 2 --batch-size 8 --ghost-batch-size 4", "--ghost-batch-size 2"),
+        ("--activation-checkpointing some", "none, stages or blocks"),
     ] {
         let sentence = refused(flags, "");
         assert!(sentence.contains(part), "{flags}: {sentence}");
@@ -352,8 +353,8 @@ fn settings_of_memory_that_make_no_sense_are_one_sentence_each() {
     for faults in [
         "boom",
         "oom@step=1",
-        "boom@step=1,phase=gate",
-        "oom@step=one,phase=gate",
+        "boom@step=1,phase=finite-check",
+        "oom@step=one,phase=finite-check",
         "oom@step=1,phase=lunch",
         "wrong@step=1",
         "wrong@step=1,scale=much",

@@ -22,12 +22,10 @@ fn main() -> ExitCode {
         Test::new("a_run_takes_no_more_at_its_end_than_it_tells", a_run_takes_no_more_at_its_end_than_it_tells),
         Test::new("a_budget_leaves_a_run_what_it_names_of_a_card", a_budget_leaves_a_run_what_it_names_of_a_card),
     ];
-    let nightly = || {
-        vec![
-            Test::new("each_allocation_of_a_run_may_be_refused", each_allocation_may_be_refused),
-            Test::new("networks_on_cards_that_are_too_small_end_the_same", cards_that_are_too_small),
-        ]
-    };
+    let nightly = vec![
+        Test::new("each_allocation_of_a_run_may_be_refused", each_allocation_may_be_refused),
+        Test::new("networks_on_cards_that_are_too_small_end_the_same", cards_that_are_too_small),
+    ];
     run_optional_and_nightly(cuda_on_cpu(), tests, nightly, "more than an hour")
 }
 
@@ -90,7 +88,7 @@ fn a_budget_leaves_a_run_what_it_names_of_a_card() {
     let peak = |name: &str, budget: Option<u64>| {
         let mut command = on_card(runs.train(name), &runs.path("stats"), Some(CARD));
         command.env("CUDASIM_KERNELS", "none").env("CUDASIM_FILL", "2").env("CUDASIM_CONTEXT", CONTEXT.to_string());
-        command.args(["--micro-batch", "4", "--recompute", "none"]);
+        command.args(["--micro-batch", "4", "--activation-checkpointing", "none"]);
         if let Some(bytes) = budget {
             command.args(["--memory-budget", &bytes.to_string()]);
         }

@@ -168,8 +168,7 @@ fn a_run_cannot_be_written_by_two_at_once() {
 
 #[test]
 fn a_run_goes_on_with_another_micro_batch() {
-    let flags =
-        "--batch-size 8 --norm-group 4 --micro-batch 8 --epochs 2 --checkpoint-steps 2 --optimizer sgd --lr 0.00001";
+    let flags = "--batch-size 8 --ghost-batch-size 4 --micro-batch 8 --epochs 2 --checkpoint-steps 2 --optimizer sgd --lr 0.00001";
     let straight = Straight::run(flags);
     let (start, still) = straight.start("start", &Flags::of(flags).with(STILL).to_string());
     start.end().succeeded();

@@ -11,8 +11,7 @@ use serde_json::Value;
 use tempfile::tempdir;
 
 fn main() -> ExitCode {
-    let nightly =
-        || vec![Test::new("memory_and_handles_stay_flat_over_ten_thousand_steps", memory_and_handles_stay_flat)];
+    let nightly = vec![Test::new("memory_and_handles_stay_flat_over_ten_thousand_steps", memory_and_handles_stay_flat)];
     run_optional_and_nightly(cuda_on_cpu(), Vec::new(), nightly, "some hours")
 }
 
@@ -33,13 +32,13 @@ struct Left {
 }
 
 fn run(data: &Path, out: &Path, steps: u64) -> Left {
-    let phases = ["forward", "backward", "gate", "optimizer"];
+    let phases = ["forward", "backward", "finite-check", "optimizer"];
     let faults: Vec<String> = (3..=steps)
         .filter(|step| step % 4 == 3)
         .map(|step| format!("oom@step={step},phase={}", phases[(step / 4) as usize % phases.len()]))
         .collect();
     let flags = format!(
-        "--model mobilenetv2_035 --image-size 32 --batch-size 2 --norm-group 2 --workers 1 --augment none --epochs {steps} \
+        "--model mobilenetv2_035 --image-size 32 --batch-size 2 --ghost-batch-size 2 --workers 1 --augment none --epochs {steps} \
          --max-steps {steps} --checkpoint-steps 1000 --quiet"
     );
     let stats = out.with_extension("stats");

@@ -193,7 +193,7 @@ fn the_micro_batch_changes_rounding_only() {
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
     picture_folder(&data, EACH);
-    let flags = Flags::of("--batch-size 8 --norm-group 4 --max-steps 4 --optimizer sgd --lr 0.00001");
+    let flags = Flags::of("--batch-size 8 --ghost-batch-size 4 --max-steps 4 --optimizer sgd --lr 0.00001");
     let start = folder.path().join("start");
     Outcome::of(&mut train(&data, &start, &flags.with(STILL).to_string())).succeeded();
     let runs: Vec<_> = [8, 4]

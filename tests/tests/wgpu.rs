@@ -1,5 +1,5 @@
 //! A whole run on wgpu: whatever it finds, be it Vulkan in software, where compiling the kernels takes minutes. It is a test
-//! for the night; some of its operations are tested always, all of them by night (`crates/layers/tests/cube.rs`).
+//! for the night; some of its operations are tested always, all of them by night (`crates/ops/tests/cube.rs`).
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,7 @@ use tempfile::tempdir;
 
 fn main() -> ExitCode {
     let need = Optional { missing: missing(), required_by: "KINDLING_REQUIRE_WGPU" };
-    let nightly =
-        || vec![Test::new("a_run_on_wgpu_follows_the_one_on_the_cpu", a_run_on_wgpu_follows_the_one_on_the_cpu)];
+    let nightly = vec![Test::new("a_run_on_wgpu_follows_the_one_on_the_cpu", a_run_on_wgpu_follows_the_one_on_the_cpu)];
     run_optional_and_nightly(need, Vec::new(), nightly, "minutes")
 }
 

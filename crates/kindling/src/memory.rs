@@ -6,12 +6,14 @@ use std::str::FromStr;
 use anyhow::{Result, bail};
 use burn::tensor::Device;
 use kindling_data::{Preprocess, keep_decoders_within};
-use kindling_layers::Freeze;
 use kindling_layers::trace::Trace;
+use kindling_layers::{Checkpointing, Freeze};
 use kindling_memory::planner::{self, OptimizerKind, Situation, Target};
-use kindling_memory::{Ballast, MemorySize, Meter, SystemLimit, grant_host, hold_ballast, limit_host, tightest_limit};
+use kindling_memory::{
+    Ballast, MemorySize, Meter, Plan, SystemLimit, grant_host, hold_ballast, limit_host, tightest_limit,
+};
 use kindling_runs::DeviceFacts;
-use kindling_trainer::{OptimizerConfig, Plan, Recompute};
+use kindling_trainer::OptimizerConfig;
 use kindling_zoo::{Network, find, models};
 
 use crate::config::{DataConfig, ModelConfig, RunConfig};
@@ -164,9 +166,9 @@ pub(crate) fn limit_to_system() {
 }
 
 /// Where a run starts. With a budget, with what the planner says will fit; on a CPU without one, with one normalisation
-/// group at a time, which larger micro-batches do not make faster, and with recomputation if the system's limit asks for
-/// it; on a GPU with the whole batch. What does not fit is found out, and room is made use of. `decoding` is what reading an
-/// image takes, in bytes.
+/// group at a time, which larger micro-batches do not make faster, and with activation checkpointing if the
+/// system's limit asks for it; on a GPU with the whole batch. What does not fit is found out, and room is made use of.
+/// `decoding` is what reading an image takes, in bytes.
 pub(crate) fn starting_plan(
     config: &RunConfig,
     network: &Network,
@@ -175,24 +177,24 @@ pub(crate) fn starting_plan(
     decoding: u64,
 ) -> Plan {
     let group = config.train.largest_group();
-    let fixed = config.train.recompute;
+    let fixed = config.train.activation_checkpointing;
     let (most, budget) = match (budget, default_budget()) {
         (None, _) if device.memory_pool_usage().is_some() => {
-            return Plan { micro_batch: config.train.batch_size, recompute: fixed.unwrap_or(Recompute::None) };
+            return Plan { micro_batch: config.train.batch_size, checkpointing: fixed.unwrap_or(Checkpointing::None) };
         }
         (Some(budget), _) => (usize::MAX, budget),
         (None, Some((share, _))) => (group, share),
         (None, None) => (group, u64::MAX),
     };
     let trace = trace(config, network);
-    let situation = |recompute| Situation { decoding, ..situation(config, recompute, device) };
-    let levels = fixed.map_or(Recompute::ALL.to_vec(), |level| vec![level]);
-    let fitting = levels.iter().find_map(|&recompute| {
-        let (micro_batch, _) = planner::largest_micro_batch(&trace, &situation(recompute), budget)?;
-        Some(Plan { micro_batch: micro_batch.min(most), recompute })
+    let situation = |checkpointing| Situation { decoding, ..situation(config, checkpointing, device) };
+    let levels = fixed.map_or(Checkpointing::ALL.to_vec(), |level| vec![level]);
+    let fitting = levels.iter().find_map(|&checkpointing| {
+        let (micro_batch, _) = planner::largest_micro_batch(&trace, &situation(checkpointing), budget)?;
+        Some(Plan { micro_batch: micro_batch.min(most), checkpointing })
     });
     // If nothing is predicted to fit, the least is tried: a prediction is no refusal.
-    let least = Plan { micro_batch: group, recompute: levels.last().copied().unwrap_or(Recompute::None) };
+    let least = Plan { micro_batch: group, checkpointing: levels.last().copied().unwrap_or(Checkpointing::None) };
     fitting.unwrap_or(least)
 }
 
@@ -207,16 +209,12 @@ fn target(device: &Device) -> Target {
 }
 
 /// A run as the planner sees it; its micro-batch is not looked at.
-fn situation(config: &RunConfig, recompute: Recompute, device: &Device) -> Situation {
+fn situation(config: &RunConfig, checkpointing: Checkpointing, device: &Device) -> Situation {
     let train = &config.train;
     Situation {
         micro_batch: train.largest_group(),
-        norm_group: train.norm_group,
-        recompute: match recompute {
-            Recompute::None => planner::Recompute::None,
-            Recompute::Stages => planner::Recompute::Stages,
-            Recompute::Blocks => planner::Recompute::Blocks,
-        },
+        ghost_batch_size: train.ghost_batch_size,
+        checkpointing,
         optimizer: match train.optimizer {
             OptimizerConfig::AdamW { .. } => OptimizerKind::AdamW,
             OptimizerConfig::Sgd { momentum, .. } => OptimizerKind::Sgd { momentum: momentum > 0.0 },
@@ -243,15 +241,15 @@ pub(crate) fn does_not_fit(
     decoding: u64,
 ) -> String {
     let mut lines = vec!["what this model keeps for its backward pass, largest first:".to_string()];
-    let least = situation(config, Recompute::None, device);
+    let least = situation(config, Checkpointing::None, device);
     let mut layers = planner::by_layer(&trace(config, network), &least);
     layers.sort_by_key(|layer| std::cmp::Reverse(layer.kept));
     for layer in layers.iter().take(LAYERS) {
         lines.push(format!("  {:>10}  {} ({})", MemorySize(layer.kept).to_string(), layer.name, layer.kind));
     }
     let Some(budget) = budget.or(default_budget().map(|(share, _)| share)) else { return lines.join("\n") };
-    let smallest = situation(config, config.train.recompute.unwrap_or(Recompute::Blocks), device);
-    let fits = |model: &str, size: usize, norm_group: usize| -> bool {
+    let smallest = situation(config, config.train.activation_checkpointing.unwrap_or(Checkpointing::Blocks), device);
+    let fits = |model: &str, size: usize, ghost_batch_size: usize| -> bool {
         let altered = RunConfig {
             model: ModelConfig { name: model.to_string(), start: None, freeze: Freeze::None, ..config.model.clone() },
             data: DataConfig {
@@ -262,14 +260,14 @@ pub(crate) fn does_not_fit(
         };
         // Of the layers alone: memory is what there is none of.
         let Ok(trace) = find(model).and_then(|model| model.trace(&altered.model_options(), size)) else { return false };
-        let situation = Situation { norm_group, decoding, ..smallest };
+        let situation = Situation { ghost_batch_size, decoding, ..smallest };
         planner::largest_micro_batch(&trace, &situation, budget).is_some()
     };
-    let (size, group) = (config.data.preprocess.size, config.train.norm_group);
+    let (size, group) = (config.data.preprocess.size, config.train.ghost_batch_size);
     lines.push(format!("what would fit into {}, by the planner:", MemorySize(budget)));
     let smaller_group = [group / 2, group / 4, 1].into_iter().filter(|&it| it >= 1 && it < group);
     if let Some(group) = smaller_group.into_iter().find(|&it| fits(&config.model.name, size, it)) {
-        lines.push(format!("  --norm-group {group} (it changes what batch norm computes)"));
+        lines.push(format!("  --ghost-batch-size {group} (it changes what batch norm computes)"));
     }
     let smaller_size = [size * 3 / 4, size / 2, size / 4].map(|it| it / 32 * 32);
     if let Some(size) = smaller_size.into_iter().find(|&it| it >= 32 && fits(&config.model.name, it, group)) {

@@ -23,8 +23,8 @@ pub trait Generator: Module {
     }
 }
 
-/// A network that tells images apart: a discriminator.
-pub trait Critic: Module {
+/// A network that tells real images from fake ones.
+pub trait Discriminator: Module {
     /// Images `[batch, channels, size, size]` in `[-1, 1]` to scores `[batch, places]`, positive where it believes them.
     fn forward(&self, images: Tensor<4>) -> Tensor<2>;
 
@@ -35,7 +35,7 @@ pub trait Critic: Module {
     }
 }
 
-/// What a [`Critic`] says about real images.
+/// What a [`Discriminator`] says about real images.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// `[batch, places]`.

@@ -9,7 +9,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `staged`, `head`, `classifier`, `adversary` | the shape that every classifier has: stem, stages of blocks, head; what classifiers and pairs of networks can do |
+//! | `staged`, `head`, `classifier`, `adversary`, `checkpointing` | the shape that every classifier has: stem, stages of blocks, head; what classifiers and pairs of networks can do; where they are cut to save memory |
 //! | [`blocks`], `conv_norm`, `squeeze_excite`, `drop_path` and others | the blocks of the mobile families, and what they are made of |
 //! | [`pass`], `batch_norm`, `dropout` | the training pass, and the layers that ask for it |
 //! | `map` | what one layer hands to the next: a whole map, or one that is still to be read through its normalisation |
@@ -20,6 +20,7 @@
 mod adversary;
 mod batch_norm;
 pub mod blocks;
+mod checkpointing;
 mod classifier;
 mod conv2d;
 mod conv_norm;
@@ -45,9 +46,10 @@ mod staged;
 pub mod tensors;
 pub mod trace;
 
-pub use adversary::{Critic, Generator, Judgement};
+pub use adversary::{Discriminator, Generator, Judgement};
 pub use batch_norm::{BatchNorm, BatchNormConfig};
-pub use classifier::{Classifier, Cuts};
+pub use checkpointing::Checkpointing;
+pub use classifier::Classifier;
 pub use conv_norm::{ConvNorm, ConvNormConfig};
 pub use conv_transpose2d::{ConvTranspose2d, ConvTranspose2dConfig};
 pub use conv2d::{Conv2d, Conv2dConfig};

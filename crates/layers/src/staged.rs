@@ -8,7 +8,8 @@ use burn::tensor::{Device, Tensor};
 use kindling_nvtx::range;
 
 use crate::blocks::{Block, BlockConfig};
-use crate::classifier::{Classifier, Cuts};
+use crate::checkpointing::Checkpointing;
+use crate::classifier::Classifier;
 use crate::head::{Head, HeadConfig};
 use crate::names::Names;
 use crate::pass;
@@ -236,36 +237,41 @@ impl<B: Block> Staged<B> {
 
 impl<B: Block> Classifier for Staged<B> {
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        let cuts = Cuts::Stages;
-        let x = (0..self.segments(cuts)).fold(images, |x, index| self.run_segment(cuts, index, x));
+        let stages = Checkpointing::Stages;
+        let x = (0..self.segments(stages)).fold(images, |x, index| self.run_segment(stages, index, x));
         self.finish(x)
     }
 
-    fn segments(&self, cuts: Cuts) -> usize {
-        let between = match cuts {
-            Cuts::Stages => self.stages.len(),
-            Cuts::Blocks => self.stages.iter().map(Vec::len).sum(),
+    fn segments(&self, checkpointing: Checkpointing) -> usize {
+        let between = match checkpointing {
+            Checkpointing::None => return 0,
+            Checkpointing::Stages => self.stages.len(),
+            Checkpointing::Blocks => self.stages.iter().map(Vec::len).sum(),
         };
         1 + between + usize::from(self.head.features.is_some())
     }
 
-    fn frozen_segments(&self, cuts: Cuts) -> usize {
+    fn frozen_segments(&self, checkpointing: Checkpointing) -> usize {
         let stages = self.frozen.saturating_sub(1).min(self.stages.len());
-        let between = match cuts {
-            Cuts::Stages => stages,
-            Cuts::Blocks => self.stages[..stages].iter().map(Vec::len).sum(),
+        let between = match checkpointing {
+            Checkpointing::None => return 0,
+            Checkpointing::Stages => stages,
+            Checkpointing::Blocks => self.stages[..stages].iter().map(Vec::len).sum(),
         };
         let features = self.head.features.is_some() && self.frozen > self.stages.len() + 1;
         usize::from(self.frozen > 0) + between + usize::from(features)
     }
 
-    fn run_segment(&self, cuts: Cuts, index: usize, x: Tensor<4>) -> Tensor<4> {
+    fn run_segment(&self, checkpointing: Checkpointing, index: usize, x: Tensor<4>) -> Tensor<4> {
         let Some(index) = index.checked_sub(1) else {
             return self.run_stem_and_pool(x);
         };
-        let found = match cuts {
-            Cuts::Stages => self.stages.get(index).map(|blocks| ((index, 0), blocks.as_slice())),
-            Cuts::Blocks => self.blocks().nth(index).map(|(place, block)| (place, std::slice::from_ref(block))),
+        let found = match checkpointing {
+            Checkpointing::None => return x,
+            Checkpointing::Stages => self.stages.get(index).map(|blocks| ((index, 0), blocks.as_slice())),
+            Checkpointing::Blocks => {
+                self.blocks().nth(index).map(|(place, block)| (place, std::slice::from_ref(block)))
+            }
         };
         match found {
             Some(((stage, first), blocks)) => {

@@ -6,6 +6,7 @@
 //! | `limits`, `budget`, `size` | the tightest limit of the system, a limit below it, amounts as people write them |
 //! | `meter`, `pools`, `allocation` | memory in use on a device; CubeCL's pools; an allocation for each tensor instead of pages |
 //! | `failure` | what an error's text means |
+//! | `plan` | how a step is computed, in the words of the planner, the policy and the command |
 //! | [`planner`] | a step played through on paper: what is alive when, from the trace alone |
 
 mod allocation;
@@ -14,6 +15,7 @@ mod counting;
 mod failure;
 mod limits;
 mod meter;
+mod plan;
 pub mod planner;
 mod pools;
 mod resident;
@@ -28,5 +30,6 @@ pub use counting::{CountingAllocator, HostUsage, failed_allocation, host_usage, 
 pub use failure::{Failure, classify, panic_message, reason};
 pub use limits::{Rule, SystemLimit, tightest_limit};
 pub use meter::{Meter, Usage, observe};
+pub use plan::Plan;
 pub use resident::{resident_bytes, resident_peak_bytes};
 pub use size::MemorySize;

@@ -20,30 +20,13 @@ use kindling_layers::tensors::Tensors;
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
 use kindling_layers::{Activation, Classifier};
 use kindling_onnx::{Export, OPSET, encode};
-use libtest_mimic::{Arguments, Trial};
+use kindling_tests::{Optional, run_optional};
 use serde_json::json;
 use support::python::Report;
 use support::{interpreter, python, weights};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let missing = python::missing();
-    let required = std::env::var("KINDLING_REQUIRE_PYTHON").is_ok_and(|value| value == "1");
-    let trial = |(name, test): (&str, fn())| match missing.clone().filter(|_| required) {
-        Some(missing) => {
-            Trial::test(name, move || Err(format!("KINDLING_REQUIRE_PYTHON is 1, but this needs {missing}").into()))
-        }
-        None => Trial::test(name, move || {
-            test();
-            Ok(())
-        })
-        .with_ignored_flag(missing.is_some()),
-    };
-    let conclusion = libtest_mimic::run(&arguments, TESTS.map(trial).into());
-    if let (Some(missing), 1.., false) = (&missing, conclusion.num_ignored, arguments.list) {
-        println!("not run: {} tests need {missing}\n", conclusion.num_ignored);
-    }
-    conclusion.exit_code()
+    run_optional(Optional { missing: python::missing(), required_by: "KINDLING_REQUIRE_PYTHON" }, &TESTS)
 }
 
 const TESTS: [(&str, fn()); 12] = [

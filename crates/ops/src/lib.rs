@@ -3,15 +3,15 @@
 //! A folder an operation. Its `mod.rs` says what it computes, and has its functions for tensors and what a backend must implement;
 //! `graph.rs` puts it on Burn's gradient graph, once for all backends; `cpu` and `cube` are its kernels.
 //!
-//! - [`activation`]: activation functions.
-//! - [`convolution`]: dense, depthwise and transposed convolutions of whole maps.
-//! - [`statistics`]: mean and variance of normalisation groups.
-//! - [`squeeze_excite`]: the mean of each plane, and each plane times a number.
-//! - [`deferred`]: what reads a map through its normalisation: the map itself, convolutions, means, maxima, residual sums.
-//! - [`optimizer`]: AdamW's update, and looks at the whole state.
+//! - `activation`: activation functions.
+//! - `convolution`: dense, depthwise and transposed convolutions of whole maps.
+//! - `statistics`: mean and variance of normalisation groups.
+//! - `squeeze_excite`: the mean of each plane, and each plane times a number.
+//! - `deferred`: what reads a map through its normalisation: the map itself, convolutions, means, maxima, residual sums.
+//! - `optimizer`: AdamW's update, and looks at the whole state.
 //!
 //! They share `cpu` (numbers, vector loops, matrix products), `cube` (how maps lie, how kernels read them), `graph` (gradients on
-//! Burn's graph), [`device`] (who is served) and [`reserve`] (memory that is asked for before it is taken). Modules know those
+//! Burn's graph), `device` (who is served) and [`reserve`] (memory that is asked for before it is taken). Modules know those
 //! below them only: deferred, squeeze_excite, then convolution, statistics, optimizer, then activation, then what they share.
 //!
 //! `cube`, behind the feature of that name, is for CUDA, Vulkan and the other devices of CubeCL. A tensor of any other device or

@@ -114,10 +114,10 @@ pub enum Event {
         /// Share of real images that the discriminator took for real, 0 to 1.
         #[serde(with = "kindling_metrics::number")]
         real_believed: f64,
-        /// Share of made images that it took for real, 0 to 1.
+        /// Share of fake images that it took for real, 0 to 1.
         #[serde(with = "kindling_metrics::number")]
         made_believed: f64,
-        /// How much made images differ from each other, as a share of what real ones do.
+        /// How much fake images differ from each other, as a share of what real ones do.
         #[serde(with = "kindling_metrics::number")]
         spread: f64,
         /// Training speed, in real images.

@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use kindling_data::Format;
 use kindling_scans::Dicom;
-use libtest_mimic::{Arguments, Failed, Trial};
+use kindling_tests::{Optional, Suite, Test};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -18,35 +19,32 @@ const NOT_DECODED: &str = include_str!("not-decoded.txt");
 /// How far apart two decoders of a lossy stream may be: each rounds its own way.
 const LOSSY_TOLERANCE: i64 = 4;
 
-/// A test of the fetched files, in their folder.
-type Test = fn(&Path);
+/// The package that is only fetched when asked for.
+const LARGE: &str = "pydicom-data/";
 
-fn main() {
-    let arguments = Arguments::from_args();
+fn main() -> ExitCode {
     let folder = folder();
-    let here = folder.join("pydicom").is_dir();
-    assert!(
-        here || std::env::var_os("KINDLING_REQUIRE_DATA").is_none(),
-        "KINDLING_REQUIRE_DATA is set, but {folder:?} is not there: run scripts/fetch-test-files.sh"
-    );
-    if !here {
-        eprintln!("not run: published DICOM files: run scripts/fetch-test-files.sh");
-    }
-    let tests: [(&str, Test); 4] = [
-        ("stored_values_equal_pydicoms_or_the_file_is_listed_as_not_decoded", values_equal),
-        ("a_dicomdir_lists_the_images_of_its_patients", a_dicomdir),
-        ("every_published_file_ends_in_an_image_or_an_error_with_its_path", no_crash),
-        ("damaged_copies_of_published_files_never_crash", damaged_copies),
-    ];
-    let trials = tests.map(|(name, test)| {
+    let lacks = |package: &str, how: &str| (!folder.join(package).is_dir()).then(|| format!("published {how}"));
+    let missing = lacks("pydicom", "DICOM files: run scripts/fetch-test-files.sh");
+    let published = Optional { missing, required_by: "KINDLING_REQUIRE_DATA" };
+    let missing = lacks(LARGE, "CTs and radiographs: run scripts/fetch-test-files.sh --large");
+    let large = Optional { missing, required_by: "KINDLING_REQUIRE_LARGE_DATA" };
+    let in_folder = |name: &str, test: fn(&Path)| {
         let folder = folder.clone();
-        Trial::test(name, move || {
-            test(&folder);
-            Ok::<(), Failed>(())
-        })
-        .with_ignored_flag(!here)
-    });
-    libtest_mimic::run(&arguments, trials.into()).exit();
+        Test::new(name, move || test(&folder))
+    };
+    let mut suite = Suite::new();
+    suite.add(
+        &published,
+        vec![
+            in_folder("stored_values_equal_pydicoms_or_the_file_is_listed_as_not_decoded", values_equal),
+            in_folder("a_dicomdir_lists_the_images_of_its_patients", a_dicomdir),
+            in_folder("every_published_file_ends_in_an_image_or_an_error_with_its_path", no_crash),
+            in_folder("damaged_copies_of_published_files_never_crash", damaged_copies),
+        ],
+    );
+    suite.add(&large, vec![in_folder("stored_values_of_large_files_equal_pydicoms", large_values_equal)]);
+    suite.run()
 }
 
 /// As the fetch script.
@@ -62,14 +60,21 @@ fn listed() -> BTreeMap<&'static str, &'static str> {
 }
 
 fn values_equal(folder: &Path) {
+    let exact = compare(folder, |name| !name.starts_with(LARGE));
+    assert!(exact >= 80, "only {exact} images were compared");
+}
+
+fn large_values_equal(folder: &Path) {
+    assert!(compare(folder, |name| name.starts_with(LARGE)) > 0, "no image was compared");
+}
+
+/// Fails unless the files with a name that is wanted hold what pydicom reads; returns how many images are the same to the bit.
+fn compare(folder: &Path, wanted: impl Fn(&str) -> bool) -> usize {
     let sums: Value = serde_json::from_str(SUMS).unwrap();
     let listed = listed();
     let (mut wrong, mut refused, mut exact, mut close) = (Vec::new(), BTreeSet::new(), 0, 0);
-    for (name, entry) in sums["files"].as_object().unwrap() {
+    for (name, entry) in sums["files"].as_object().unwrap().iter().filter(|(name, _)| wanted(name)) {
         let path = folder.join(name);
-        if !path.exists() && name.starts_with("pydicom-data/") {
-            continue; // only fetched when asked for
-        }
         let images = entry["images"].as_array().unwrap();
         match Dicom::frames(&path) {
             Ok(frames) if frames != images.len() => wrong.push(format!("{name}: {frames} images")),
@@ -114,7 +119,7 @@ fn values_equal(folder: &Path) {
             ));
         }
     }
-    let here = |name: &str| sums["files"].get(name).is_some() && folder.join(name).exists();
+    let here = |name: &str| wanted(name) && sums["files"].get(name).is_some() && folder.join(name).exists();
     for name in listed.keys().filter(|name| here(name) && !refused.contains(*name)) {
         wrong.push(format!("{name} is listed as not decoded, but it is"));
     }
@@ -123,7 +128,7 @@ fn values_equal(folder: &Path) {
         refused.len()
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(exact >= 80, "only {exact} images were compared");
+    exact
 }
 
 fn a_dicomdir(folder: &Path) {

@@ -10,7 +10,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 use std::{fs, io};
 
 use burn::tensor::Device;
@@ -19,23 +18,23 @@ use kindling_runs::{LogMark, NewFolder, RunError, tidy_folders, write_folder_ato
 use serde::{Deserialize, Serialize};
 
 use crate::adversarial::MOST_ROUNDS;
+use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
-use crate::kept::Kept;
-use crate::learner::Parts;
 use crate::loss_scale::LossScale;
 use crate::manifest::{MOST_TEXT, Sums, read_bounded};
+use crate::model_snapshot::ModelSnapshot;
+use crate::model_state::Parts;
 use crate::optimizer::Counters;
 use crate::parts::{self, OfHost, Unwritten};
 use crate::policy::Policy;
-use crate::recovery::Recovery;
+use crate::recovery::{Attempts, Lack, Recovery, until_it_fits};
 use crate::state::{Progress, TrainState};
-use crate::stored::Stored;
 
 /// The state of a run in host memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    stored: Stored,
+    model: ModelSnapshot,
     policy: Policy,
     loss_scale: LossScale,
     pub(crate) progress: Progress,
@@ -48,15 +47,15 @@ impl Snapshot {
     ///
     /// # Errors
     /// What the device says.
-    pub(crate) fn of<L: Kept>(state: &TrainState<L>, log: LogMark) -> Result<Self, TrainError> {
-        let lost = |text: String| TrainError::of_device(Some(state.progress.step), 0, &text);
-        Ok(Self::with(state.learner.store().map_err(lost)?, state, log))
+    pub(crate) fn of<L: Checkpointable>(state: &TrainState<L>, log: LogMark) -> Result<Self, TrainError> {
+        let lost = |text: String| TrainError::of_device(Some(state.progress().step), 0, &text);
+        Ok(Self::with(state.model_state().snapshot().map_err(lost)?, state, log))
     }
 
-    /// A state whose learner is in host memory already.
-    pub(crate) fn with<L>(stored: Stored, state: &TrainState<L>, log: LogMark) -> Self {
-        let TrainState { policy, loss_scale, progress, .. } = state;
-        Self { stored, policy: policy.clone(), loss_scale: *loss_scale, progress: progress.clone(), log }
+    /// A state whose networks are in host memory already.
+    pub(crate) fn with<L>(model: ModelSnapshot, state: &TrainState<L>, log: LogMark) -> Self {
+        let (policy, progress) = (state.policy().clone(), state.progress().clone());
+        Self { model, policy, loss_scale: state.loss_scale(), progress, log }
     }
 }
 
@@ -163,15 +162,15 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
-    pub(crate) fn save<L: Kept>(&self, state: &TrainState<L>, log: LogMark) -> Result<PathBuf, TrainError> {
-        let parts = state.learner.parts();
-        let parts = parts.map_err(|text| TrainError::of_device(Some(state.progress.step), 0, &text))?;
+    pub(crate) fn save<L: Checkpointable>(&self, state: &TrainState<L>, log: LogMark) -> Result<PathBuf, TrainError> {
+        let parts = state.model_state().parts();
+        let parts = parts.map_err(|text| TrainError::of_device(Some(state.progress().step), 0, &text))?;
         let around = Around {
             counters: Counters::new(),
-            numbers: state.learner.numbers(),
-            policy: &state.policy,
-            loss_scale: state.loss_scale,
-            progress: &state.progress,
+            numbers: state.model_state().numbers(),
+            policy: state.policy(),
+            loss_scale: state.loss_scale(),
+            progress: state.progress(),
             log: &log,
         };
         self.write_parts(parts, around)
@@ -182,7 +181,8 @@ impl Checkpoints {
     /// # Errors
     /// [`TrainError::Save`]; the checkpoints that were there are still there.
     pub(crate) fn write(&self, snapshot: &Snapshot) -> Result<PathBuf, TrainError> {
-        let Snapshot { stored: Stored { files, counters, numbers }, policy, loss_scale, progress, log } = snapshot;
+        let Snapshot { model: ModelSnapshot { files, counters, numbers }, policy, loss_scale, progress, log } =
+            snapshot;
         let mut parts = Parts::new();
         for (name, tensors) in files {
             parts.insert(name.clone(), Box::new(OfHost(Cow::Borrowed(tensors))));
@@ -255,7 +255,11 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none, or if it is damaged or another model's.
-    pub(crate) fn load<L: Kept>(&self, state: TrainState<L>, device: &Device) -> Result<Loaded<L>, TrainError> {
+    pub(crate) fn load<L: Checkpointable>(
+        &self,
+        state: TrainState<L>,
+        device: &Device,
+    ) -> Result<Loaded<L>, TrainError> {
         tidy_folders(&self.folder);
         let all = self.list();
         let Some(newest) = all.last() else {
@@ -273,7 +277,7 @@ impl Checkpoints {
         })
     }
 
-    fn read<L: Kept>(&self, path: &Path, state: TrainState<L>, device: &Device) -> Result<Loaded<L>, String> {
+    fn read<L: Checkpointable>(&self, path: &Path, state: TrainState<L>, device: &Device) -> Result<Loaded<L>, String> {
         let damaged = |reason: &str| format!("{STATE} is damaged: {reason}");
         let sums = Sums::read(path)?;
         let bytes = match &sums {
@@ -304,11 +308,9 @@ impl Checkpoints {
             }
             _ => None,
         };
-        let stored = Stored { files, counters: contents.counters, numbers: contents.numbers };
-        let learner = state.learner.restored(stored, device)?;
-        let policy = contents.policy.unwrap_or(state.policy);
-        let loss_scale = contents.loss_scale.unwrap_or(state.loss_scale);
-        Ok(Loaded { state: TrainState { learner, policy, loss_scale, progress: contents.progress }, log })
+        let snapshot = ModelSnapshot { files, counters: contents.counters, numbers: contents.numbers };
+        let StateFile { policy, loss_scale, progress, .. } = contents;
+        Ok(Loaded { state: state.restored(snapshot, policy, loss_scale, progress, device)?, log })
     }
 }
 
@@ -316,33 +318,50 @@ impl Checkpoints {
 ///
 /// # Errors
 /// As [`Checkpoints::save`], after a few tries.
-pub(crate) fn save_whatever_happens<L: Kept>(
+pub(crate) fn save_whatever_happens<L: Checkpointable>(
     checkpoints: &Checkpoints,
     state: &TrainState<L>,
     log: &LogMark,
     faults: &Faults,
     device: &Device,
-    mut recovered: impl FnMut(Recovery),
+    recovered: impl FnMut(&Recovery),
 ) -> Result<PathBuf, TrainError> {
-    const TRIES: usize = 3;
-    let step = state.progress.step;
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let began = Instant::now();
+    until_it_fits(Saving { checkpoints, state, log, faults, device, tries: 0 }, recovered)
+}
+
+/// How often a checkpoint is tried for lack of memory.
+const TRIES: usize = 3;
+
+/// A checkpoint that is being saved.
+struct Saving<'a, L> {
+    checkpoints: &'a Checkpoints,
+    state: &'a TrainState<L>,
+    log: &'a LogMark,
+    faults: &'a Faults,
+    device: &'a Device,
+    tries: usize,
+}
+
+impl<L: Checkpointable> Attempts for Saving<'_, L> {
+    type Done = PathBuf;
+
+    fn attempt(&mut self) -> Result<PathBuf, TrainError> {
+        self.tries += 1;
+        let step = self.state.progress().step;
         let attempt = || {
-            faults.at(step, Phase::Checkpoint, 0);
-            checkpoints.save(state, log.clone())
+            self.faults.at(step, Phase::Checkpoint, 0);
+            self.checkpoints.save(self.state, self.log.clone())
         };
-        let outcome = catch_unwind(AssertUnwindSafe(attempt))
-            .unwrap_or_else(|panic| Err(TrainError::of_device(Some(step), 0, &panic_message(panic.as_ref()))));
-        let reason = match outcome {
-            Err(TrainError::OutOfMemory { reason, .. }) if tries < TRIES => reason,
-            done => return done,
-        };
+        catch_unwind(AssertUnwindSafe(attempt))
+            .unwrap_or_else(|panic| Err(TrainError::of_device(Some(step), 0, &panic_message(panic.as_ref()))))
+    }
+
+    fn lever(&mut self, _lack: &Lack) -> Option<String> {
+        (self.tries < TRIES).then(|| "freed what was cached".to_string())
+    }
+
+    fn make_room(&self) {
         // What fills the memory may be the step that this checkpoint is to outlive.
-        state.learner.make_room(device);
-        let (lever, seconds) = ("freed what was cached".to_string(), began.elapsed().as_secs_f64());
-        recovered(Recovery { reason, lever, seconds });
+        self.state.model_state().make_room(self.device);
     }
 }

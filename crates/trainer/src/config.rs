@@ -3,12 +3,11 @@
 use std::ops::RangeInclusive;
 
 use kindling_data::{below, within};
-use kindling_layers::Precision;
 use kindling_layers::pass::largest_group;
+use kindling_layers::{Checkpointing, Precision};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
-use crate::policy::Recompute;
 
 /// How a run trains. Every field is part of the run's resolved configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,9 +19,10 @@ pub struct TrainConfig {
     /// result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<usize>,
-    /// Which feature maps are computed again rather than kept; found while running if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recompute: Option<Recompute>,
+    /// Which feature maps are computed again rather than kept; found while running if absent. Earlier versions called it
+    /// `recompute`.
+    #[serde(default, alias = "recompute", skip_serializing_if = "Option::is_none")]
+    pub activation_checkpointing: Option<Checkpointing>,
     /// The format of feature maps; weights, statistics and updates are float32.
     #[serde(default)]
     pub precision: Precision,
@@ -30,8 +30,9 @@ pub struct TrainConfig {
     /// `[0, 1)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ema: Option<f64>,
-    /// The most samples in a normalisation group, 1 to 1,048,576.
-    pub norm_group: usize,
+    /// The most samples in a normalisation group, a ghost batch: 1 to 1,048,576. Earlier versions called it `norm_group`.
+    #[serde(alias = "norm_group")]
+    pub ghost_batch_size: usize,
     /// The least weight of a step's statistics in batch norm's running ones. If absent, the layers' own momentum, but
     /// enough for a short run to forget the statistics it began with. In `[0, 1]`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,6 +80,12 @@ pub enum OptimizerConfig {
     },
 }
 
+impl Default for OptimizerConfig {
+    fn default() -> Self {
+        Self::AdamW { weight_decay: 0.02 }
+    }
+}
+
 /// The most samples of a batch.
 pub const MOST_SAMPLES: usize = 1 << 20;
 /// The most passes over a data set, and the most steps that anything is apart.
@@ -94,6 +101,30 @@ const CLASS_WEIGHTS: RangeInclusive<f64> = 1e-6..=1e6;
 const DECAYS: RangeInclusive<f64> = 0.0..=1e3;
 
 impl TrainConfig {
+    /// What a run takes where nothing else is said: `epochs` passes in batches of `batch_size`, in float32, with AdamW, a short
+    /// warm-up and normalisation groups of at most 8.
+    pub fn new(batch_size: usize, epochs: u64) -> Self {
+        Self {
+            batch_size,
+            micro_batch: None,
+            recompute: None,
+            precision: Precision::default(),
+            ema: None,
+            norm_group: 8,
+            norm_momentum: None,
+            epochs,
+            max_steps: None,
+            lr: 0.003,
+            warmup: 0.1,
+            optimizer: OptimizerConfig::default(),
+            label_smoothing: 0.0,
+            class_weights: None,
+            clip_norm: None,
+            seed: 0,
+            checkpoint_steps: 100,
+        }
+    }
+
     /// Checks the values against their ranges, each other and the data.
     ///
     /// # Errors
@@ -105,7 +136,7 @@ impl TrainConfig {
     fn in_range(&self, classes: usize) -> Result<(), String> {
         within("batch size", self.batch_size, 1..=MOST_SAMPLES)?;
         within("micro-batch", self.micro_batch.unwrap_or(1), 1..=MOST_SAMPLES)?;
-        within("normalisation group", self.norm_group, 1..=MOST_SAMPLES)?;
+        within("ghost batch size", self.ghost_batch_size, 1..=MOST_SAMPLES)?;
         within("normalisation momentum", self.norm_momentum.unwrap_or(0.0), 0.0..=1.0)?;
         within("number of epochs", self.epochs, 1..=MOST_TIMES)?;
         within("number of steps", self.max_steps.unwrap_or(1), 1..=MOST_TIMES)?;
@@ -125,7 +156,7 @@ impl TrainConfig {
         let largest = self.largest_group();
         if let Some(micro_batch) = self.micro_batch.filter(|micro_batch| largest > *micro_batch) {
             return Err(format!(
-                "a micro-batch of {micro_batch} is smaller than the normalisation group of {largest}; give --norm-group \
+                "a micro-batch of {micro_batch} is smaller than the ghost batch of {largest}; give --ghost-batch-size \
                  {micro_batch} too (it changes what batch norm computes, so it is never changed silently)"
             ));
         }
@@ -143,6 +174,6 @@ impl TrainConfig {
 impl TrainConfig {
     /// Samples of the largest normalisation group of a whole batch: the smallest micro-batch there is.
     pub fn largest_group(&self) -> usize {
-        largest_group(self.batch_size, self.norm_group)
+        largest_group(self.batch_size, self.ghost_batch_size)
     }
 }

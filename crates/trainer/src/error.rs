@@ -21,7 +21,7 @@ pub enum TrainError {
     /// The device ran out of memory.
     #[error(
         "out of memory at step {step} with {micro_batch} images at once; the run is as it was before that step: \
-         continue it with --resume and a smaller --micro-batch or, where one normalisation group does not fit, start a \
+         continue it with --resume and a smaller --micro-batch or, where one ghost batch does not fit, start a \
          new one with a smaller --batch-size or --image-size ({reason})"
     )]
     OutOfMemory {

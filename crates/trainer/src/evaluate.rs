@@ -1,7 +1,7 @@
 //! Inference over a split, without gradients.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
 
 use burn::tensor::Device;
 use kindling_data::{BadSample, HostBatch, Loader, Task};
@@ -13,7 +13,7 @@ use kindling_ops as ops;
 
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
-use crate::recovery::{Recovery, make_room};
+use crate::recovery::{Attempts, Lack, Recovery, make_room, until_it_fits};
 use crate::step::upload;
 
 /// What a model says about one sample.
@@ -66,7 +66,7 @@ pub struct Evaluation {
 pub fn predict<M: Classifier>(
     model: &M,
     batch: &HostBatch,
-    rows: std::ops::Range<usize>,
+    rows: Range<usize>,
     device: &Device,
     precision: Precision,
     task: Task,
@@ -238,45 +238,18 @@ impl Chunks<'_> {
         batch: &HostBatch,
         start: usize,
     ) -> Result<Vec<Vec<f64>>, TrainError> {
-        let mut reclaimed = false;
-        let device = self.inference.device;
-        loop {
-            let began = Instant::now();
-            let rows = start..(start + self.size).min(batch.len());
-            let count = rows.len();
-            let outcome = match self.own_allocations {
-                true => with_own_allocations(device, || self.try_rows(model, batch, rows)),
-                false => self.try_rows(model, batch, rows),
-            };
-            let (reason, too_large) = match outcome {
-                Err(TrainError::InferenceOutOfMemory { reason, too_large, .. }) => (reason, too_large),
-                done => return done,
-            };
-            let lever = match (reclaimed || too_large, count) {
-                (false, _) => {
-                    reclaimed = true;
-                    "freed what was cached".to_string()
-                }
-                (true, _) if !self.own_allocations && has_pages(device) => {
-                    self.own_allocations = true;
-                    "each tensor in an allocation of its own".to_string()
-                }
-                (true, 1) => return Err(TrainError::InferenceOutOfMemory { images: 1, too_large, reason }),
-                (true, _) => {
-                    self.size = count / 2;
-                    format!("{count} -> {} images at once", self.size)
-                }
-            };
-            make_room(device);
-            self.recoveries.push(Recovery { reason, lever, seconds: began.elapsed().as_secs_f64() });
-        }
+        let mut recoveries = Vec::new();
+        let piece = Piece { chunks: self, model, batch, start, reclaimed: false };
+        let outcome = until_it_fits(piece, |recovery| recoveries.push(recovery.clone()));
+        self.recoveries.append(&mut recoveries);
+        outcome
     }
 
     fn try_rows<M: Classifier>(
         &mut self,
         model: &M,
         batch: &HostBatch,
-        rows: std::ops::Range<usize>,
+        rows: Range<usize>,
     ) -> Result<Vec<Vec<f64>>, TrainError> {
         let (count, piece) = (rows.len(), self.count);
         self.count += 1;
@@ -288,6 +261,57 @@ impl Chunks<'_> {
         catch_unwind(AssertUnwindSafe(failing))
             .map_err(|panic| TrainError::of_device(None, count, &panic_message(panic.as_ref())))?;
         predict(model, batch, rows, self.inference.device, self.inference.precision, self.task)
+    }
+}
+
+/// The next rows of a batch.
+struct Piece<'a, 'b, M> {
+    chunks: &'a mut Chunks<'b>,
+    model: &'a M,
+    batch: &'a HostBatch,
+    start: usize,
+    /// Whether cached memory was freed for it.
+    reclaimed: bool,
+}
+
+impl<M> Piece<'_, '_, M> {
+    fn rows(&self) -> Range<usize> {
+        self.start..(self.start + self.chunks.size).min(self.batch.len())
+    }
+}
+
+impl<M: Classifier> Attempts for Piece<'_, '_, M> {
+    type Done = Vec<Vec<f64>>;
+
+    fn attempt(&mut self) -> Result<Self::Done, TrainError> {
+        let rows = self.rows();
+        let Self { chunks, model, batch, .. } = self;
+        match chunks.own_allocations {
+            true => with_own_allocations(chunks.inference.device, || chunks.try_rows(*model, batch, rows)),
+            false => chunks.try_rows(*model, batch, rows),
+        }
+    }
+
+    fn lever(&mut self, lack: &Lack) -> Option<String> {
+        let count = self.rows().len();
+        let chunks = &mut *self.chunks;
+        if !self.reclaimed && !lack.too_large {
+            self.reclaimed = true;
+            return Some("freed what was cached".to_string());
+        }
+        if !chunks.own_allocations && has_pages(chunks.inference.device) {
+            chunks.own_allocations = true;
+            return Some("each tensor in an allocation of its own".to_string());
+        }
+        if count == 1 {
+            return None;
+        }
+        chunks.size = count / 2;
+        Some(format!("{count} -> {} images at once", chunks.size))
+    }
+
+    fn make_room(&self) {
+        make_room(self.chunks.inference.device);
     }
 }
 

@@ -23,24 +23,27 @@ use std::str::FromStr;
 
 use wrong::Wrong;
 
-/// A place in a step where a device may fail.
+/// A place in a step where a device may fail. The second name of some is what earlier versions called them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Phase {
     Upload,
     Forward,
     Backward,
-    Gate,
+    #[strum(to_string = "finite-check", serialize = "gate")]
+    FiniteCheck,
     Optimizer,
     Commit,
     Checkpoint,
     Eval,
-    /// The images that a discriminator is taught with are being made.
-    Imagine,
+    /// The fake images that a discriminator is taught with are being made.
+    #[strum(to_string = "fake-images", serialize = "imagine")]
+    FakeImages,
     /// The generator's half of an iteration of two networks; the other names stand for the discriminator's.
     GeneratorForward,
     GeneratorBackward,
-    GeneratorGate,
+    #[strum(to_string = "generator-finite-check", serialize = "generator-gate")]
+    GeneratorFiniteCheck,
     GeneratorOptimizer,
 }
 
@@ -187,9 +190,13 @@ mod tests {
 
     #[test]
     fn a_fault_that_is_not_understood_is_a_sentence() {
-        for text in
-            ["oom", "oom@step=x,phase=gate", "boom@step=1,phase=gate", "oom@step=1,phase=lunch", "oom@phase=gate"]
-        {
+        for text in [
+            "oom",
+            "oom@step=x,phase=finite-check",
+            "boom@step=1,phase=finite-check",
+            "oom@step=1,phase=lunch",
+            "oom@phase=finite-check",
+        ] {
             assert!(text.parse::<Faults>().is_err(), "{text}");
         }
     }

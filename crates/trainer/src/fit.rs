@@ -10,7 +10,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader, Split};
 use kindling_layers::Classifier;
-use kindling_memory::{Meter, has_pages};
+use kindling_memory::{Meter, Plan, has_pages};
 use kindling_runs::{BadSamples, Event, EventLog, RunDir};
 
 use crate::checkpoint::Checkpoints;
@@ -18,15 +18,15 @@ use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::evaluate::{Inference, evaluate, samples_at_once};
 use crate::fault::Faults;
-use crate::host_copy::{HostCopy, Movable};
-use crate::learner::Learner;
+use crate::host_copy::HostCopy;
 use crate::loss_scale::LossScale;
+use crate::model_state::ModelState;
 use crate::optimizer::Optimizer;
-use crate::policy::{Limits, Plan, Policy};
+use crate::policy::{Limits, Policy};
 use crate::records;
 use crate::recovery::carry_out;
 use crate::schedule::Schedule;
-use crate::state::{Best, Progress, TrainState};
+use crate::state::{Best, NextStep, Progress, TrainState};
 use crate::step::StepEngine;
 use crate::warm_up::{Warmed, warm_up};
 
@@ -81,7 +81,7 @@ pub struct Trainer<'a, M: Classifier> {
     schedule: Schedule,
     checkpoints: Checkpoints,
     journal: Journal,
-    state: TrainState<Learner<M>>,
+    state: TrainState<ModelState<M>>,
     host_copy: HostCopy,
     /// Whether the device's kernels are chosen: at once where there is nothing to choose.
     warm: bool,
@@ -108,12 +108,11 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             setup.faults.clone(),
         );
         let optimizer = Optimizer::new(config.optimizer);
-        let state = TrainState {
-            learner: Learner::new("model", model, optimizer, config.ema.is_some()),
-            policy: policy(&config, setup.start, &setup.device),
-            loss_scale: LossScale::new(config.precision),
-            progress: Progress::default(),
-        };
+        let state = TrainState::new(
+            ModelState::new("model", model, optimizer, config.ema.is_some()),
+            policy(&config, setup.start, &setup.device),
+            LossScale::new(config.precision),
+        );
         let checkpoints = Checkpoints::new(setup.run.checkpoints(), setup.model_name);
         let log = EventLog::open(&setup.run.events())?;
         let bad_samples = BadSamples::open(&setup.run.bad_samples())?;
@@ -146,19 +145,19 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let Self { checkpoints, state, journal, engine, .. } = self;
         journal.complete = records::resume(checkpoints, state, &mut journal.log, &engine.device, observer)?;
-        journal.saved = Some(state.progress.step);
+        journal.saved = Some(state.progress().step);
         Ok(())
     }
 
     /// Lets go of the network, its optimizer and the loaders.
     pub fn close(self) -> Trained {
-        let skipped_updates = self.state.loss_scale.skipped();
-        Trained { progress: self.state.progress, skipped_updates, journal: self.journal }
+        let skipped_updates = self.state.loss_scale().skipped();
+        Trained { progress: self.state.into_progress(), skipped_updates, journal: self.journal }
     }
 
     /// Where the run is.
     pub fn progress(&self) -> &Progress {
-        &self.state.progress
+        self.state.progress()
     }
 
     /// Optimizer steps of the whole run.
@@ -173,12 +172,12 @@ impl<'a, M: Classifier> Trainer<'a, M> {
 
     /// The network as it is judged now, without gradients.
     pub fn model(&self) -> M {
-        self.state.learner.judged()
+        self.state.model_state().judged()
     }
 
     /// How much is computed at once now.
     pub fn plan(&self) -> Plan {
-        self.state.policy.plan()
+        self.state.policy().plan()
     }
 
     /// Writes an event to the run's log and shows it to the observer.
@@ -206,7 +205,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
 
     /// Saves the steps before what ended the run: a step that failed changed nothing.
     fn ended_by(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
-        let step = self.state.progress.step;
+        let step = self.state.progress().step;
         if self.journal.saved != Some(step) && step > 0 && self.host_copy.is_device_readable(&error) {
             // It is worth a second try. If this fails too, the first error is the one to report.
             let _ = self.checkpoint(observer).or_else(|_| self.checkpoint(observer));
@@ -223,14 +222,14 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             if self.train_epoch(observer)? == Ended::Interrupted {
                 return Ok(Ended::Interrupted);
             }
-            if self.state.progress.evaluated != self.state.progress.step {
+            if self.state.progress().evaluated != self.state.progress().step {
                 self.validate(observer)?;
             }
-            if self.state.progress.batch >= self.setup.train.batches_per_epoch() {
+            if self.state.progress().batch >= self.setup.train.batches_per_epoch() {
                 self.state.end_epoch();
             }
             self.checkpoint(observer)?;
-            if self.state.progress.step >= self.schedule.total_steps {
+            if self.state.progress().step >= self.schedule.total_steps {
                 self.write_weights(&self.setup.run.last_weights())?;
                 return Ok(Ended::Finished);
             }
@@ -239,21 +238,21 @@ impl<'a, M: Classifier> Trainer<'a, M> {
 
     /// The rest of the current epoch, as far as the run's steps go.
     fn train_epoch(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
-        if self.state.progress.step >= self.schedule.total_steps {
+        if self.state.progress().step >= self.schedule.total_steps {
             return Ok(Ended::Finished);
         }
         let mut started = Instant::now();
-        for batch in self.setup.train.epoch(self.state.progress.epoch, self.state.progress.batch) {
+        for batch in self.setup.train.epoch(self.state.progress().epoch, self.state.progress().batch) {
             let mut waiting = started.elapsed().as_secs_f64();
             let batch = batch?;
-            self.journal.note_bad(self.state.progress.step, Split::Train, &batch.bad, observer)?;
+            self.journal.note_bad(self.state.progress().step, Split::Train, &batch.bad, observer)?;
             if !self.warm {
                 self.warm_up(&batch, observer)?;
                 started = Instant::now();
                 waiting = 0.0;
             }
             self.step(&batch, started, waiting, observer)?;
-            let step = self.state.progress.step;
+            let step = self.state.progress().step;
             if self.setup.stop.load(Ordering::Relaxed) {
                 self.checkpoint(observer)?;
                 self.emit(Event::Interrupted { step }, observer)?;
@@ -274,9 +273,9 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     fn warm_up(&mut self, batch: &HostBatch, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let Self { engine, state, setup, .. } = &*self;
         let Warmed { micro_batches, too_large, seconds } =
-            warm_up(engine, &state.learner, batch, &state.policy, &setup.device)?;
+            warm_up(engine, state.model_state(), batch, state.policy(), &setup.device)?;
         self.warm = true;
-        let step = self.state.progress.step;
+        let step = self.state.progress().step;
         self.emit(Event::WarmedUp { step, micro_batches, too_large, seconds }, observer)
     }
 
@@ -289,42 +288,41 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         waiting_seconds: f64,
         observer: &mut dyn Observer,
     ) -> Result<(), TrainError> {
-        let step = self.state.progress.step + 1;
+        let step = self.state.progress().step + 1;
         let lr = self.schedule.rate(step);
         let Self { engine, state, setup, .. } = self;
         let device = &setup.device;
-        let alone = state.policy.has_own_allocations();
-        let learner = Movable::new(&mut state.learner, device, step, alone);
+        let NextStep { model_state, policy, loss_scale } = state.next_step(device);
         let (mut recoveries, mut used) = (Vec::new(), None);
         let outcome = carry_out(
-            &state.policy,
+            policy,
             device,
-            || learner.make_room(),
+            || model_state.make_room(),
             |recovery| recoveries.push(recovery.clone()),
             |plan| {
                 used = Some(*plan);
-                learner.attempt(|learner| {
-                    let computed = engine.compute(learner, batch, plan, step, lr, state.loss_scale.factor());
-                    computed.map_err(|error| error.with_use(|| learner.in_use(device)))
+                model_state.attempt(|model_state| {
+                    let computed = engine.compute(model_state, batch, plan, step, lr, loss_scale.factor());
+                    computed.map_err(|error| error.with_use(|| model_state.in_use(device)))
                 })
             },
         );
-        if let Some((stored, lost)) = learner.into_stranded() {
-            self.host_copy.take_over(stored, &self.state, &self.journal.log);
+        if let Some((snapshot, lost)) = model_state.into_stranded() {
+            self.host_copy.take_over(snapshot, &self.state, &self.journal.log);
             return Err(lost);
         }
         self.tell("training", recoveries, observer)?;
         let seconds = started.elapsed().as_secs_f64();
-        self.state.progress.waiting_seconds += waiting_seconds;
-        if let (Err(TrainError::NotFinite { .. }), Some(next)) = (&outcome, self.state.loss_scale.after_overflow()) {
+        self.state.waited(waiting_seconds);
+        if let (Err(TrainError::NotFinite { .. }), Some(next)) = (&outcome, self.state.loss_scale().after_overflow()) {
             self.state.skip(next, batch.len(), seconds);
             return self.emit(Event::Skipped { step, loss_scale: next.factor() }, observer);
         }
         let (good, policy) = outcome?;
-        self.state.commit(good.learner, policy, batch.len(), seconds);
+        self.state.commit(good.model_state, policy, batch.len(), seconds);
         let event = Event::Step {
             step,
-            epoch: self.state.progress.epoch + 1,
+            epoch: self.state.progress().epoch + 1,
             loss: good.loss,
             lr,
             images_per_second: batch.len() as f64 / seconds.max(1e-9),
@@ -335,33 +333,34 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             seconds: self.began.elapsed().as_secs_f64(),
         };
         self.emit(event, observer)?;
-        records::replanned(&mut self.journal.log, step, (used, self.state.policy.plan()), observer)?;
+        records::replanned(&mut self.journal.log, step, (used, self.state.policy().plan()), observer)?;
         self.host_copy.refresh(&self.state, &self.journal.log);
         Ok(())
     }
 
     /// Scores the model on the validation samples and keeps its weights if it is the best so far.
     fn validate(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let Progress { step, epoch, best, .. } = self.state.progress;
+        let &Progress { step, epoch, best, .. } = self.state.progress();
         let epoch = epoch + 1;
         let loader = &self.setup.validation;
         let total = loader.samples_per_epoch();
         let device = &self.setup.device;
-        let at_once = samples_at_once(device, self.config.largest_group(), self.state.policy.plan().micro_batch);
+        let at_once = samples_at_once(device, self.config.largest_group(), self.state.policy().plan().micro_batch);
         let inference = Inference {
             faults: Some((&self.engine.faults, step)),
             ..Inference::new(device, at_once, self.config.precision)
         };
         let watch = |done| observer.evaluating("validation", done, total);
-        let evaluation = evaluate(&self.state.learner.judged(), loader, self.setup.classes, &inference, watch)?;
+        let evaluation = evaluate(&self.state.model_state().judged(), loader, self.setup.classes, &inference, watch)?;
         let score = evaluation.score;
         self.tell("evaluation", evaluation.recoveries, observer)?;
         self.journal.note_bad(step, Split::Val, &evaluation.bad, observer)?;
-        if best.is_none_or(|best| best.is_beaten_by(score.criterion(), score.loss)) {
+        let (accuracy, loss) = (score.criterion(), score.loss);
+        let is_best = best.is_none_or(|best| best.is_beaten_by(accuracy, loss));
+        if is_best {
             self.write_weights(&self.setup.run.weights())?;
-            self.state.progress.best = Some(Best { epoch, step, accuracy: score.criterion(), loss: score.loss });
         }
-        self.state.progress.evaluated = step;
+        self.state.evaluated(is_best.then_some(Best { epoch, step, accuracy, loss }));
         let split = "validation".to_string();
         let (loss, accuracy, samples) = (score.loss, score.accuracy, score.samples);
         self.emit(Event::Evaluated { step, epoch, split, loss, accuracy, samples }, observer)
@@ -374,9 +373,12 @@ pub(crate) fn policy(config: &TrainConfig, start: Plan, device: &Device) -> Poli
     if let Some(most) = config.micro_batch {
         limits = limits.with_largest(most);
     }
-    if let Some(recompute) = config.recompute {
-        limits = limits.with_recompute(recompute, recompute);
+    if let Some(checkpointing) = config.activation_checkpointing {
+        limits = limits.with_checkpointing(checkpointing, checkpointing);
     }
     let micro_batch = config.micro_batch.unwrap_or(start.micro_batch);
-    Policy::new(limits, Plan { micro_batch, recompute: config.recompute.unwrap_or(start.recompute) })
+    Policy::new(
+        limits,
+        Plan { micro_batch, checkpointing: config.activation_checkpointing.unwrap_or(start.checkpointing) },
+    )
 }

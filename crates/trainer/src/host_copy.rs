@@ -14,11 +14,11 @@ use kindling_memory::{has_pages, with_own_allocations};
 use kindling_runs::{Event, EventLog};
 
 use crate::checkpoint::{Checkpoints, Snapshot};
+use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
-use crate::kept::Kept;
+use crate::model_snapshot::ModelSnapshot;
 use crate::recovery::make_room;
 use crate::state::TrainState;
-use crate::stored::Stored;
 
 /// Seconds that must pass for each second that copying takes.
 const RARENESS: f64 = 100.0;
@@ -26,7 +26,8 @@ const RARENESS: f64 = 100.0;
 /// The newest copy.
 #[derive(Debug)]
 pub(crate) struct HostCopy {
-    kept: bool,
+    /// Whether there is to be one: a device whose memory can be lost.
+    wanted: bool,
     newest: Option<Snapshot>,
     taken: Instant,
     seconds: f64,
@@ -35,20 +36,20 @@ pub(crate) struct HostCopy {
 impl HostCopy {
     /// None yet, for a run on `device`.
     pub(crate) fn new(device: &Device) -> Self {
-        Self { kept: has_pages(device), newest: None, taken: Instant::now(), seconds: 0.0 }
+        Self { wanted: has_pages(device), newest: None, taken: Instant::now(), seconds: 0.0 }
     }
 
     /// Whether the state can still be read where it was computed, after `error`.
     pub(crate) fn is_device_readable(&self, error: &TrainError) -> bool {
-        !(self.kept && error.is_device_lost())
+        !(self.wanted && error.is_device_lost())
     }
 
     /// Copies a committed state, if it is time to. A copy that fails leaves the one before it. That of the start is followed by one
     /// of the first step in any case: it has costs that do not come again, and by its time nothing might be copied for long.
-    pub(crate) fn refresh<L: Kept>(&mut self, state: &TrainState<L>, log: &EventLog) {
+    pub(crate) fn refresh<L: Checkpointable>(&mut self, state: &TrainState<L>, log: &EventLog) {
         let since = self.taken.elapsed().as_secs_f64();
         let of_the_start = self.newest.as_ref().is_none_or(|copy| copy.progress.step == 0);
-        if !self.kept || !(of_the_start || is_due(since, self.seconds)) {
+        if !self.wanted || !(of_the_start || is_due(since, self.seconds)) {
             return;
         }
         let began = Instant::now();
@@ -59,8 +60,8 @@ impl HostCopy {
     }
 
     /// Takes the only copy of a state that there is.
-    pub(crate) fn take_over<L>(&mut self, stored: Stored, state: &TrainState<L>, log: &EventLog) {
-        self.newest = Some(Snapshot::with(stored, state, log.mark()));
+    pub(crate) fn take_over<L>(&mut self, snapshot: ModelSnapshot, state: &TrainState<L>, log: &EventLog) {
+        self.newest = Some(Snapshot::with(snapshot, state, log.mark()));
     }
 
     /// The end of a run whose step `step` was committed: where that step could not be saved, the copy is, and what ended the run
@@ -95,22 +96,22 @@ fn is_due(since: f64, seconds: f64) -> bool {
     since >= RARENESS * seconds
 }
 
-/// A learner while a step is tried on it. When memory is short on a device with pages it moves out of those that it shares
+/// A model state while a step is tried on it. When memory is short on a device with pages it moves out of those that it shares
 /// with what a step makes, once a step, so that they can be given back.
 pub(crate) struct Movable<'a, L> {
-    learner: RefCell<&'a mut L>,
+    model_state: RefCell<&'a mut L>,
     device: &'a Device,
     step: u64,
     moved: Cell<bool>,
     /// The state, if the device does not take it back.
-    stranded: RefCell<Option<Stored>>,
+    stranded: RefCell<Option<ModelSnapshot>>,
 }
 
-impl<'a, L: Kept + Clone> Movable<'a, L> {
-    /// A learner before step `step`; `alone` says that its tensors share no pages.
-    pub(crate) fn new(learner: &'a mut L, device: &'a Device, step: u64, alone: bool) -> Self {
+impl<'a, L: Checkpointable + Clone> Movable<'a, L> {
+    /// A model state before step `step`; `alone` says that its tensors share no pages.
+    pub(crate) fn new(model_state: &'a mut L, device: &'a Device, step: u64, alone: bool) -> Self {
         let moved = Cell::new(alone || !has_pages(device));
-        Self { learner: RefCell::new(learner), device, step, moved, stranded: RefCell::default() }
+        Self { model_state: RefCell::new(model_state), device, step, moved, stranded: RefCell::default() }
     }
 
     /// Tries a step.
@@ -118,7 +119,7 @@ impl<'a, L: Kept + Clone> Movable<'a, L> {
     /// # Errors
     /// Its own, and [`TrainError::DeviceLost`] once the state is on the host alone.
     pub(crate) fn attempt<T>(&self, compute: impl FnOnce(&L) -> Result<T, TrainError>) -> Result<T, TrainError> {
-        if self.stranded.borrow().is_some() { Err(self.lost()) } else { compute(&self.learner.borrow()) }
+        if self.stranded.borrow().is_some() { Err(self.lost()) } else { compute(&self.model_state.borrow()) }
     }
 
     /// Gives back what a try has left behind.
@@ -126,16 +127,16 @@ impl<'a, L: Kept + Clone> Movable<'a, L> {
         if self.stranded.borrow().is_some() {
             return;
         }
-        let mut learner = self.learner.borrow_mut();
-        learner.make_room(self.device);
+        let mut model_state = self.model_state.borrow_mut();
+        model_state.make_room(self.device);
         if !self.moved.replace(true) {
-            *self.stranded.borrow_mut() = separate(&mut **learner, self.device).err();
+            *self.stranded.borrow_mut() = separate(&mut **model_state, self.device).err();
             make_room(self.device);
         }
     }
 
     /// The state before the step, if it is on the host alone, and the error that this is.
-    pub(crate) fn into_stranded(self) -> Option<(Stored, TrainError)> {
+    pub(crate) fn into_stranded(self) -> Option<(ModelSnapshot, TrainError)> {
         let lost = self.lost();
         Some((self.stranded.into_inner()?, lost))
     }
@@ -146,20 +147,20 @@ impl<'a, L: Kept + Clone> Movable<'a, L> {
     }
 }
 
-/// Moves a learner through the host into allocations of its own. It leaves the device before it comes back, since a device that
-/// is full does not hold it twice. Where that fails it goes to pages again, as it came from.
+/// Moves a model state through the host into allocations of its own. It leaves the device before it comes back, since a
+/// device that is full does not hold it twice. Where that fails it goes to pages again, as it came from.
 ///
 /// # Errors
 /// The state, if the device takes it in neither way.
-fn separate<L: Kept + Clone>(learner: &mut L, device: &Device) -> Result<(), Stored> {
+fn separate<L: Checkpointable + Clone>(model_state: &mut L, device: &Device) -> Result<(), ModelSnapshot> {
     // What cannot be read stays where it is.
-    let Some(stored) = caught(|| learner.store()) else { return Ok(()) };
-    let empty = learner.emptied();
-    *learner = empty.clone();
+    let Some(snapshot) = caught(|| model_state.snapshot()) else { return Ok(()) };
+    let empty = model_state.emptied();
+    *model_state = empty.clone();
     make_room(device);
     let back = || {
-        let moved = empty.clone().restored(stored.clone(), device)?;
-        if moved.store()? == stored { Ok(moved) } else { Err("it changed on the way".to_string()) }
+        let moved = empty.clone().restored(snapshot.clone(), device)?;
+        if moved.snapshot()? == snapshot { Ok(moved) } else { Err("it changed on the way".to_string()) }
     };
     let moved = with_own_allocations(device, || caught(back)).or_else(|| {
         make_room(device);
@@ -167,10 +168,10 @@ fn separate<L: Kept + Clone>(learner: &mut L, device: &Device) -> Result<(), Sto
     });
     match moved {
         Some(moved) => {
-            *learner = moved;
+            *model_state = moved;
             Ok(())
         }
-        None => Err(stored),
+        None => Err(snapshot),
     }
 }
 

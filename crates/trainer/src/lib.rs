@@ -3,7 +3,7 @@
 //! ```text
 //! HostBatch -> split into micro-batches of whole normalisation groups, as the plan says
 //!   -> each: upload -> forward -> loss x (its share of the batch) -> backward -> accumulate
-//!   -> gate: one read of the loss and the norm of all gradients
+//!   -> finite check: one read of the loss and the norm of all gradients
 //!        good          -> optimizer -> read of what it made -> commit -> events
 //!        non-finite    -> stop with the reason
 //!        out of memory -> make room -> the policy's next plan -> the same HostBatch again
@@ -15,17 +15,19 @@
 //! |---|---|
 //! | `fit`, `records`, `evaluate` | the run: epochs, validation, checkpoints, events |
 //! | `step`, `micro_batch`, `loss`, `gradients`, `optimizer`, `schedule` | one step, and what it is made of |
-//! | `recovery`, `policy`, `recompute` | the loop around an attempt, what it obeys, and gradients with fewer maps kept |
-//! | `state`, `learner`, `norm_momentum`, `loss_scale` | everything that a step may change, with its commit |
-//! | `checkpoint`, `kept`, `parts`, `stored`, `manifest` | how it is stored and read, tensor by tensor, with its sums |
+//! | `recovery`, `policy`, `activation_checkpointing` | the loop around an attempt, what it obeys, and gradients with fewer maps kept |
+//! | `state`, `model_state`, `norm_momentum`, `loss_scale` | everything that a step may change, with its commit |
+//! | `checkpoint`, `checkpointable`, `parts`, `model_snapshot`, `manifest` | how it is saved and read, tensor by tensor, with its sums |
 //! | `host_copy` | the copy of the state that outlives a device |
 //! | `fault` | failures and wrong results on demand, for tests |
 //! | `warm_up`, `steps` | a GPU chooses its kernels while it is empty; steps without a run, for measuring |
 //! | [`adversarial`] | what a second network adds, on the same loop, policy, checkpoints and failures |
 
+mod activation_checkpointing;
 mod adamw;
 pub mod adversarial;
 mod checkpoint;
+mod checkpointable;
 mod config;
 mod error;
 mod evaluate;
@@ -33,17 +35,16 @@ mod fault;
 mod fit;
 mod gradients;
 mod host_copy;
-mod kept;
-mod learner;
 mod loss;
 mod loss_scale;
 mod manifest;
 mod micro_batch;
+mod model_snapshot;
+mod model_state;
 mod norm_momentum;
 mod optimizer;
 mod parts;
 mod policy;
-mod recompute;
 mod records;
 mod recovery;
 mod schedule;
@@ -52,15 +53,17 @@ mod step;
 #[cfg(test)]
 mod step_tests;
 mod steps;
-mod stored;
 #[cfg(test)]
 mod testing;
 mod warm_up;
 
 /// The parts of the engine for training loops of one's own: the policy, the loop that obeys it, the sum of gradients.
 pub mod engine {
+    pub use kindling_layers::Checkpointing;
+    pub use kindling_memory::Plan;
+
     pub use crate::gradients::GradientSum;
-    pub use crate::policy::{Decision, Happened, Limits, Plan, Policy, Recompute};
+    pub use crate::policy::{Decision, Happened, Limits, Policy};
     pub use crate::recovery::{Recovery, abandon_graph, carry_out, make_room};
 }
 
@@ -71,7 +74,6 @@ pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, p
 pub use fault::Faults;
 pub use fit::{Ended, Journal, Observer, Setup, Trained, Trainer};
 pub use micro_batch::{MicroBatch, micro_batches};
-pub use policy::{Plan, Recompute};
 pub use schedule::Schedule;
 pub use state::{Best, Progress};
 pub use steps::{Stepped, Steps};

@@ -17,10 +17,10 @@ pub struct MicroBatch {
 ///
 /// Groups depend on the batch alone ([`normalisation_groups`]), never on `limit`. A group larger than `limit` stands
 /// alone: it cannot be cut.
-pub fn micro_batches(batch: usize, norm_group: usize, limit: usize) -> Vec<MicroBatch> {
+pub fn micro_batches(batch: usize, ghost_batch_size: usize, limit: usize) -> Vec<MicroBatch> {
     let mut cuts: Vec<MicroBatch> = Vec::new();
     let mut start = 0;
-    for group in normalisation_groups(batch, norm_group) {
+    for group in normalisation_groups(batch, ghost_batch_size) {
         let end = start + group;
         match cuts.last_mut() {
             Some(last) if end - last.rows.start <= limit => {

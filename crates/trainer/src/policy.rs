@@ -27,7 +27,7 @@
 //! once, and there are at most log2(batch / group) + 3 retries in the whole run.
 //!
 //! Inference takes a policy of its own: without gradients the same size needs other memory, and there are no groups to
-//! keep whole and nothing to recompute ([`Limits::of_inference`]).
+//! keep whole and no activations to keep ([`Limits::of_inference`]).
 
 #[cfg(test)]
 mod pages_tests;
@@ -35,8 +35,10 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-pub use plan::{Limits, Plan, Recompute};
+use kindling_memory::Plan;
 use serde::{Deserialize, Serialize};
+
+pub use plan::Limits;
 
 /// Good steps with room before growing, at first.
 const FIRST_WAIT: u64 = 16;
@@ -54,9 +56,9 @@ const FILL: f64 = 0.9;
 const FADES: u64 = 128;
 /// How much more capacity makes a failed plan worth another try.
 const MORE_CAPACITY: f64 = 1.05;
-/// Growth of the peak expected from one level less of recomputation, while nothing was measured. A guess in between:
-/// too low costs one failed step, which is remembered; too high costs recomputation for the rest of the run.
-const UNDO_RECOMPUTE: f64 = 1.5;
+/// Growth of the peak expected from one level less of checkpointing, while nothing was measured. A guess in between:
+/// too low costs one failed step, which is remembered; too high costs time for the rest of the run.
+const UNDO_CHECKPOINTING: f64 = 1.5;
 
 /// What became of an attempt at a step.
 ///
@@ -321,7 +323,7 @@ impl Policy {
 
     /// Whether `plan`, or one that needs no more, failed with as much memory as there is now.
     fn has_failed(&self, plan: Plan, capacity: Option<u64>) -> bool {
-        self.failed.iter().filter(|failed| plan.needs_what(failed.plan)).any(|failed| {
+        self.failed.iter().filter(|failed| plan.needs_at_least(&failed.plan)).any(|failed| {
             failed.capacity.zip(capacity).is_none_or(|(then, now)| (now as f64) < MORE_CAPACITY * then as f64)
         })
     }
@@ -339,13 +341,13 @@ impl Policy {
             return Some(known);
         }
         let here = peak(self.plan)?;
-        if larger.recompute != self.plan.recompute {
-            return Some(UNDO_RECOMPUTE * here);
+        if larger.checkpointing != self.plan.checkpointing {
+            return Some(UNDO_CHECKPOINTING * here);
         }
         // Weights do not grow with the samples, so in proportion is the most it can be; two sizes tell them apart.
         let size = self.plan.micro_batch;
         let ratio = larger.micro_batch as f64 / size as f64;
-        let alike = |it: &&Measured| it.plan.recompute == larger.recompute && it.plan.micro_batch < size;
+        let alike = |it: &&Measured| it.plan.checkpointing == larger.checkpointing && it.plan.micro_batch < size;
         let Some(below) = self.measured.iter().filter(alike).max_by_key(|it| it.plan.micro_batch) else {
             return Some(here * ratio);
         };

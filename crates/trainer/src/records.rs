@@ -5,15 +5,15 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
+use kindling_memory::Plan;
 use kindling_runs::{Event, EventLog, stream_atomically};
 
 use crate::checkpoint::{Checkpoints, Loaded, save_whatever_happens};
+use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
 use crate::fault::Faults;
 use crate::fit::Observer;
-use crate::kept::Kept;
 use crate::parts::{self, OfModule, Unwritten};
-use crate::policy::Plan;
 use crate::recovery::{Recovery, describe};
 use crate::state::TrainState;
 
@@ -32,7 +32,7 @@ pub(crate) fn replanned(
     observer: &mut dyn Observer,
 ) -> Result<(), TrainError> {
     let Some(used) = used.filter(|used| *used != next) else { return Ok(()) };
-    let smaller = next.micro_batch < used.micro_batch || next.recompute > used.recompute;
+    let smaller = next.micro_batch < used.micro_batch || next.checkpointing > used.checkpointing;
     let reason = if smaller { "the plan before worked only just" } else { "there is room for it" };
     emit(log, Event::Replanned { step, reason: reason.to_string(), lever: describe(&used, &next) }, observer)
 }
@@ -47,28 +47,28 @@ pub(crate) fn tell<L>(
 ) -> Result<(), TrainError> {
     for Recovery { reason, lever, seconds } in recoveries {
         state.recovered(seconds);
-        let (step, during) = (state.progress.step, during.to_string());
+        let (step, during) = (state.progress().step, during.to_string());
         emit(log, Event::Recovered { step, during, reason, lever, seconds }, observer)?;
     }
     Ok(())
 }
 
 /// Reads the newest checkpoint into a state, brings the log in line with it, and says whether the run had ended with it.
-pub(crate) fn resume<L: Kept + Clone>(
+pub(crate) fn resume<L: Checkpointable + Clone>(
     checkpoints: &Checkpoints,
     state: &mut TrainState<L>,
     log: &mut EventLog,
     device: &Device,
     observer: &mut dyn Observer,
 ) -> Result<bool, TrainError> {
-    let asked = state.policy.clone();
+    let asked = state.policy().clone();
     let Loaded { state: loaded, log: mark } = checkpoints.load(state.clone(), device)?;
     *state = loaded;
     // What was found out is kept, unless something else is asked for now.
-    if asked.limits() != state.policy.limits() {
-        state.policy = asked;
+    if asked.limits() != state.policy().limits() {
+        state.replan(asked);
     }
-    let step = state.progress.step;
+    let step = state.progress().step;
     let warning = match mark {
         Some(mark) => {
             let found = log.bring_in_line(step, &mark)?;
@@ -90,7 +90,7 @@ pub(crate) fn resume<L: Kept + Clone>(
 }
 
 /// Saves a checkpoint, tells of what it took, and returns the name of its folder.
-pub(crate) fn save<L: Kept>(
+pub(crate) fn save<L: Checkpointable>(
     checkpoints: &Checkpoints,
     state: &mut TrainState<L>,
     log: &mut EventLog,
@@ -98,8 +98,9 @@ pub(crate) fn save<L: Kept>(
     observer: &mut dyn Observer,
 ) -> Result<String, TrainError> {
     let mut recoveries = Vec::new();
-    let saved =
-        save_whatever_happens(checkpoints, state, &log.mark(), faults, device, |recovery| recoveries.push(recovery));
+    let saved = save_whatever_happens(checkpoints, state, &log.mark(), faults, device, |recovery| {
+        recoveries.push(recovery.clone())
+    });
     tell(state, log, "checkpoint", recoveries, observer)?;
     Ok(saved?.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
-use kindling_memory::{capacity, forget_peak, observe, peak_since, with_own_allocations};
+use kindling_memory::{Plan, capacity, forget_peak, observe, peak_since, with_own_allocations};
 
 use crate::error::TrainError;
-use crate::policy::{Decision, Happened, Plan, Policy};
+use crate::policy::{Decision, Happened, Policy};
 
 /// One recovery from a lack of memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +22,71 @@ pub struct Recovery {
     pub seconds: f64,
 }
 
+/// A lack of memory that an attempt met.
+pub(crate) struct Lack {
+    /// What the device said, in short.
+    reason: String,
+    /// Whether one tensor is larger than the device can ever hold.
+    pub(crate) too_large: bool,
+}
+
+impl Lack {
+    /// The lack of memory that an error tells of, if it does.
+    fn of(error: &TrainError) -> Option<Self> {
+        match error {
+            TrainError::OutOfMemory { reason, too_large, .. }
+            | TrainError::InferenceOutOfMemory { reason, too_large, .. } => {
+                Some(Self { reason: reason.clone(), too_large: *too_large })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Something that may run out of memory, with what can be done about that.
+pub(crate) trait Attempts {
+    /// What comes of it.
+    type Done;
+
+    /// Tries it. An attempt that fails leaves the state that it starts from as it is, and does not panic.
+    fn attempt(&mut self) -> Result<Self::Done, TrainError>;
+
+    /// Chooses what is done before the next attempt, in words; `None` if nothing is left to try.
+    fn lever(&mut self, lack: &Lack) -> Option<String>;
+
+    /// Gives back what a failed attempt has left behind.
+    fn make_room(&self);
+
+    /// The error to end with where nothing is left to try.
+    fn give_up(self, last: TrainError) -> TrainError
+    where
+        Self: Sized,
+    {
+        last
+    }
+}
+
+/// Tries until it fits: the one loop around everything that may run out of memory. `recovered` is told of what was done.
+///
+/// # Errors
+/// The last failure if it is not a lack of memory, otherwise what [`Attempts::give_up`] says.
+pub(crate) fn until_it_fits<A: Attempts>(
+    mut attempts: A,
+    mut recovered: impl FnMut(&Recovery),
+) -> Result<A::Done, TrainError> {
+    loop {
+        let began = Instant::now();
+        let error = match attempts.attempt() {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        let Some(lack) = Lack::of(&error) else { return Err(error) };
+        let Some(lever) = attempts.lever(&lack) else { return Err(attempts.give_up(error)) };
+        attempts.make_room();
+        recovered(&Recovery { reason: lack.reason, lever, seconds: began.elapsed().as_secs_f64() });
+    }
+}
+
 /// Runs `attempt` with the policy's plan until it succeeds, and returns its result with the policy afterwards. `make_room`
 /// gives back what a failed attempt has left behind. `attempt` must not panic.
 ///
@@ -31,12 +96,27 @@ pub fn carry_out<T>(
     policy: &Policy,
     device: &Device,
     make_room: impl Fn(),
-    mut recovered: impl FnMut(&Recovery),
-    mut attempt: impl FnMut(&Plan) -> Result<T, TrainError>,
+    recovered: impl FnMut(&Recovery),
+    attempt: impl FnMut(&Plan) -> Result<T, TrainError>,
 ) -> Result<(T, Policy), TrainError> {
-    let mut policy = policy.clone();
-    let mut tried = Vec::new();
-    loop {
+    until_it_fits(Planned { policy: policy.clone(), device, tried: Vec::new(), make_room, attempt }, recovered)
+}
+
+/// Work that a policy plans.
+struct Planned<'a, M, A> {
+    policy: Policy,
+    device: &'a Device,
+    /// The levers that were pulled, in order.
+    tried: Vec<String>,
+    make_room: M,
+    attempt: A,
+}
+
+impl<T, M: Fn(), A: FnMut(&Plan) -> Result<T, TrainError>> Attempts for Planned<'_, M, A> {
+    type Done = (T, Policy);
+
+    fn attempt(&mut self) -> Result<(T, Policy), TrainError> {
+        let Self { policy, device, make_room, attempt, .. } = self;
         let plan = policy.plan();
         let began = Instant::now();
         forget_peak(device);
@@ -44,45 +124,60 @@ pub fn carry_out<T>(
             true => with_own_allocations(device, || attempt(&plan)),
             false => attempt(&plan),
         };
-        let (reason, too_large, micro_batch) = match outcome {
+        match outcome {
             Ok(result) => {
                 let seconds = began.elapsed().as_secs_f64();
                 let good = Happened::Good { peak: peak_since(device), capacity: capacity(device), seconds };
-                return Ok((result, policy.after(good).0));
+                Ok((result, policy.after(good).0))
             }
-            Err(TrainError::OutOfMemory { reason, too_large, micro_batch, .. }) => (reason, too_large, micro_batch),
-            Err(TrainError::InferenceOutOfMemory { reason, too_large, images }) => (reason, too_large, images),
-            // The graph of a step that was computed to its end is gone.
-            Err(other @ TrainError::NotFinite { .. }) => return Err(other),
-            Err(other) => {
-                make_room();
-                return Err(other);
+            Err(error) => {
+                // The graph of a step that was computed to its end is gone.
+                let computed = matches!(error, TrainError::NotFinite { .. });
+                if !computed && Lack::of(&error).is_none() {
+                    make_room();
+                }
+                Err(error)
             }
-        };
-        let (next, decision) = policy.after(Happened::OutOfMemory { too_large, capacity: capacity(device) });
-        policy = next;
+        }
+    }
+
+    fn lever(&mut self, lack: &Lack) -> Option<String> {
+        let plan = self.policy.plan();
+        let ran_out = Happened::OutOfMemory { too_large: lack.too_large, capacity: capacity(self.device) };
+        let (next, decision) = self.policy.after(ran_out);
+        self.policy = next;
         let lever = match decision {
             Decision::Reclaim => "freed what was cached".to_string(),
             Decision::Separate => "each tensor in an allocation of its own".to_string(),
             Decision::Retry(smaller) => describe(&plan, &smaller),
             Decision::Continue => "tried again".to_string(),
-            Decision::GiveUp => {
-                // Whoever saves what was reached before needs the memory that this attempt still holds.
-                make_room();
-                return Err(TrainError::DoesNotFit { micro_batch, reason, tried });
-            }
+            Decision::GiveUp => return None,
         };
-        make_room();
-        let seconds = began.elapsed().as_secs_f64();
-        recovered(&Recovery { reason, lever: lever.clone(), seconds });
-        tried.push(lever);
+        self.tried.push(lever.clone());
+        Some(lever)
+    }
+
+    fn make_room(&self) {
+        (self.make_room)();
+    }
+
+    fn give_up(self, last: TrainError) -> TrainError {
+        // Whoever saves what was reached before needs the memory that this attempt still holds.
+        (self.make_room)();
+        match last {
+            TrainError::OutOfMemory { reason, micro_batch, .. }
+            | TrainError::InferenceOutOfMemory { reason, images: micro_batch, .. } => {
+                TrainError::DoesNotFit { micro_batch, reason, tried: self.tried }
+            }
+            other => other,
+        }
     }
 }
 
 /// A change of plan in words.
 pub(crate) fn describe(from: &Plan, to: &Plan) -> String {
-    if from.recompute != to.recompute {
-        format!("recomputation of activations {} -> {}", from.recompute, to.recompute)
+    if from.checkpointing != to.checkpointing {
+        format!("activation checkpointing {} -> {}", from.checkpointing, to.checkpointing)
     } else {
         format!("micro-batch {} -> {}", from.micro_batch, to.micro_batch)
     }

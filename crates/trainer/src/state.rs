@@ -1,21 +1,33 @@
 //! What a run is at one moment: everything a step may change.
 
+use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
+use crate::checkpointable::Checkpointable;
+use crate::host_copy::Movable;
 use crate::loss_scale::LossScale;
+use crate::model_snapshot::ModelSnapshot;
 use crate::policy::Policy;
 
-/// The state of a run between two steps.
+/// The state of a run between two steps. Nobody outside of this file can change it but by the functions below.
 #[derive(Clone)]
 pub(crate) struct TrainState<L> {
     /// What learns: a network with its optimizer, or two of them.
-    pub(crate) learner: L,
+    model_state: L,
     /// How much is computed at once, and what is known about what fits. Without influence on the result.
-    pub(crate) policy: Policy,
+    policy: Policy,
     /// What the loss is multiplied by in the backward pass.
-    pub(crate) loss_scale: LossScale,
+    loss_scale: LossScale,
     /// Where the run is.
-    pub(crate) progress: Progress,
+    progress: Progress,
+}
+
+/// What attempts at the next step begin with.
+pub(crate) struct NextStep<'a, L> {
+    /// What learns. Attempts read it only; it may move to other allocations.
+    pub(crate) model_state: Movable<'a, L>,
+    pub(crate) policy: &'a Policy,
+    pub(crate) loss_scale: LossScale,
 }
 
 /// Where a run is. Data order, augmentation and dropout follow from it and the seed.
@@ -119,11 +131,41 @@ impl Best {
 }
 
 impl<L> TrainState<L> {
+    /// A run at its start.
+    pub(crate) fn new(model_state: L, policy: Policy, loss_scale: LossScale) -> Self {
+        Self { model_state, policy, loss_scale, progress: Progress::default() }
+    }
+
+    /// What learns.
+    pub(crate) fn model_state(&self) -> &L {
+        &self.model_state
+    }
+
+    /// How much is computed at once, and what is known about what fits.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// What the loss is multiplied by in the backward pass.
+    pub(crate) fn loss_scale(&self) -> LossScale {
+        self.loss_scale
+    }
+
+    /// Where the run is.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Where the run was when it ended.
+    pub(crate) fn into_progress(self) -> Progress {
+        self.progress
+    }
+
     /// Makes a good step's result the state of the run: parameters, running statistics, optimizer and data position
     /// together. Nothing else changes them.
-    pub(crate) fn commit(&mut self, learner: L, policy: Policy, images: usize, seconds: f64) {
+    pub(crate) fn commit(&mut self, model_state: L, policy: Policy, images: usize, seconds: f64) {
         let _range = kindling_nvtx::range(|| "commit");
-        self.learner = learner;
+        self.model_state = model_state;
         self.policy = policy;
         self.loss_scale = self.loss_scale.after_good();
         self.advance(images, seconds);
@@ -142,6 +184,22 @@ impl<L> TrainState<L> {
         self.progress.seconds += seconds;
     }
 
+    /// Counts seconds in which a step waited for its data.
+    pub(crate) fn waited(&mut self, seconds: f64) {
+        self.progress.waiting_seconds += seconds;
+    }
+
+    /// Goes on with another policy than the one that was found, since something else is asked for.
+    pub(crate) fn replan(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
+    /// Notes that what learns was evaluated after the last step, and the score if none was better.
+    pub(crate) fn evaluated(&mut self, best: Option<Best>) {
+        self.progress.evaluated = self.progress.step;
+        self.progress.best = best.or(self.progress.best);
+    }
+
     /// Counts a recovery.
     pub(crate) fn recovered(&mut self, seconds: f64) {
         self.progress.recoveries += 1;
@@ -152,5 +210,39 @@ impl<L> TrainState<L> {
     pub(crate) fn end_epoch(&mut self) {
         self.progress.epoch += 1;
         self.progress.batch = 0;
+    }
+}
+
+impl<L: Checkpointable + Clone> TrainState<L> {
+    /// What attempts at the next step on `device` begin with.
+    pub(crate) fn next_step<'a>(&'a mut self, device: &'a Device) -> NextStep<'a, L> {
+        let (step, alone) = (self.progress.step + 1, self.policy.has_own_allocations());
+        NextStep {
+            model_state: Movable::new(&mut self.model_state, device, step, alone),
+            policy: &self.policy,
+            loss_scale: self.loss_scale,
+        }
+    }
+}
+
+impl<L: Checkpointable> TrainState<L> {
+    /// The state that a checkpoint holds; what an older one lacks is as it is here.
+    ///
+    /// # Errors
+    /// A sentence about what does not fit.
+    pub(crate) fn restored(
+        self,
+        snapshot: ModelSnapshot,
+        policy: Option<Policy>,
+        loss_scale: Option<LossScale>,
+        progress: Progress,
+        device: &Device,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            model_state: self.model_state.restored(snapshot, device)?,
+            policy: policy.unwrap_or(self.policy),
+            loss_scale: loss_scale.unwrap_or(self.loss_scale),
+            progress,
+        })
     }
 }

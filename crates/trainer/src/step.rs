@@ -6,19 +6,18 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kindling_data::{HostBatch, Task};
 use kindling_layers::pass::{BatchStatistics, TrainingPass};
 use kindling_layers::{Classifier, Precision, host};
-use kindling_memory::panic_message;
+use kindling_memory::{Plan, panic_message};
 use kindling_nvtx::range;
 
+use crate::activation_checkpointing::{self, Work};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
 use crate::gradients::GradientSum;
-use crate::learner::{Learner, Move, decay_at};
 use crate::loss::Loss;
 use crate::micro_batch::{MicroBatch, micro_batches};
+use crate::model_state::{ModelState, Move, decay_at};
 use crate::norm_momentum::NormMomentum;
-use crate::policy::Plan;
-use crate::recompute::{self, Moment, Work};
 
 /// What does not change from step to step.
 #[derive(Clone)]
@@ -27,7 +26,7 @@ pub(crate) struct StepEngine {
     pub(crate) device: Device,
     pub(crate) loss: Loss,
     pub(crate) clip_norm: Option<f64>,
-    pub(crate) norm_group: usize,
+    pub(crate) ghost_batch_size: usize,
     /// The least weight of a step's statistics in the running ones.
     pub(crate) norm_momentum: NormMomentum,
     /// Decay of the moving average of the weights, if one is kept.
@@ -40,7 +39,7 @@ pub(crate) struct StepEngine {
 
 /// A step that was computed and found good, not yet committed.
 pub(crate) struct GoodStep<M> {
-    pub(crate) learner: Learner<M>,
+    pub(crate) model_state: ModelState<M>,
     pub(crate) loss: f64,
     pub(crate) gradient_norm: f64,
     /// The largest micro-batch it was computed in.
@@ -61,7 +60,7 @@ impl StepEngine {
             device: device.clone().autodiff(),
             loss: Loss::new(task, classes, config.label_smoothing, config.class_weights.as_deref()),
             clip_norm: config.clip_norm,
-            norm_group: config.norm_group,
+            ghost_batch_size: config.ghost_batch_size,
             norm_momentum: NormMomentum::new(config.norm_momentum, total_steps),
             ema: config.ema,
             seed: config.seed,
@@ -70,7 +69,7 @@ impl StepEngine {
         }
     }
 
-    /// Computes step `step` from a learner, which stays as it is. The loss is multiplied by `loss_scale` for the backward
+    /// Computes step `step` from a model state, which stays as it is. The loss is multiplied by `loss_scale` for the backward
     /// pass, and the gradients are divided by it.
     ///
     /// # Errors
@@ -78,7 +77,7 @@ impl StepEngine {
     /// runtime are caught and told apart the same way.
     pub(crate) fn compute<M: Classifier>(
         &self,
-        learner: &Learner<M>,
+        model_state: &ModelState<M>,
         batch: &HostBatch,
         plan: &Plan,
         step: u64,
@@ -86,15 +85,15 @@ impl StepEngine {
         loss_scale: f64,
     ) -> Result<GoodStep<M>, TrainError> {
         let _step = range(|| format!("step {step}"));
-        let cuts = self.faults.micro_batches(step, micro_batches(batch.len(), self.norm_group, plan.micro_batch));
+        let cuts = self.faults.micro_batches(step, micro_batches(batch.len(), self.ghost_batch_size, plan.micro_batch));
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
         let attempt = || -> Result<GoodStep<M>, TrainError> {
-            let mut sums = self.sums(&learner.model, batch, &cuts, plan, step, loss_scale);
+            let mut sums = self.sums(&model_state.model, batch, &cuts, plan, step, loss_scale);
             self.faults.scale(step, &mut sums.gradients);
-            self.faults.at(step, Phase::Gate, 0);
+            self.faults.at(step, Phase::FiniteCheck, 0);
             let phase = range(|| "finite check");
-            let (loss, scaled_norm) = sums.gate().map_err(|text| failed(&text))?;
+            let (loss, scaled_norm) = sums.finite_check().map_err(|text| failed(&text))?;
             drop(phase);
             let gradient_norm = scaled_norm / loss_scale;
             if !(loss.is_finite() && gradient_norm.is_finite()) {
@@ -112,11 +111,11 @@ impl StepEngine {
             self.faults.at(step, Phase::Optimizer, 0);
             let _phase = range(|| "optimizer");
             let statistics = self.faults.statistics(step, sums.statistics);
-            let learner = self.faults.moved(step, learner, learner.moved(sums.gradients, statistics, &by));
+            let model_state = self.faults.moved(step, model_state, model_state.moved(sums.gradients, statistics, &by));
             // The update allocates as well; what failed of it shows only when something is read that depends on it.
-            read_any(learner.witness()).map_err(|text| failed(&text))?;
+            read_any(model_state.witness()).map_err(|text| failed(&text))?;
             self.faults.at(step, Phase::Commit, 0);
-            Ok(GoodStep { learner, loss, gradient_norm, micro_batch })
+            Ok(GoodStep { model_state, loss, gradient_norm, micro_batch })
         };
         // The old state is only read: whatever a panic leaves half-done is dropped with the attempt.
         catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|panic| Err(failed(&panic_message(panic.as_ref()))))
@@ -146,13 +145,10 @@ impl StepEngine {
                 epoch: batch.epoch,
                 samples: batch.samples[micro.rows.clone()].to_vec(),
             };
-            let reach = |moment| match moment {
-                Moment::Forward => self.faults.at(step, Phase::Forward, index),
-                Moment::Backward => self.faults.at(step, Phase::Backward, index),
-            };
+            let reach = |phase| self.faults.at(step, phase, index);
             let loss = |logits| self.loss.part(logits, batch, micro.rows.clone(), total_weight);
-            let work = Work { images, pass, recompute: plan.recompute, loss_scale };
-            let left = recompute::gradients(model, work, loss, &mut sums.gradients, reach);
+            let work = Work { images, pass, checkpointing: plan.checkpointing, loss_scale };
+            let left = activation_checkpointing::gradients(model, work, loss, &mut sums.gradients, reach);
             sums.statistics.merge(left.statistics);
             sums.loss = Some(match sums.loss.take() {
                 Some(loss) => loss + left.loss,
@@ -181,13 +177,13 @@ struct Sums {
 impl Sums {
     /// Reads the loss and the global norm of the gradients, in one transfer that depends on all of them: what failed
     /// on the device shows here, before anything has changed.
-    fn gate(&mut self) -> Result<(f64, f64), String> {
+    fn finite_check(&mut self) -> Result<(f64, f64), String> {
         let (Some(loss), Some(squares)) = (self.loss.take(), self.gradients.squared_norm()) else {
             return Err("the batch is empty or the model has no parameters".into());
         };
         match read(Tensor::cat(vec![loss.reshape([1]), squares.reshape([1])], 0))?.as_slice() {
             [loss, squares] => Ok((*loss, squares.sqrt())),
-            other => Err(format!("the gate read {} numbers", other.len())),
+            other => Err(format!("the finite check read {} numbers", other.len())),
         }
     }
 }

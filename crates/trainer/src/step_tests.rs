@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use burn::tensor::Device;
 use kindling_layers::tensors::Tensors;
-use kindling_layers::{Precision, parameters};
+use kindling_layers::{Checkpointing, Precision, parameters};
+use kindling_memory::Plan;
 
 use crate::config::OptimizerConfig;
 use crate::error::TrainError;
-use crate::learner::{Learner, Saved};
 use crate::loss::{CrossEntropy, Loss};
+use crate::model_state::{ModelState, Saved};
 use crate::norm_momentum::NormMomentum;
 use crate::optimizer::{Counters, Optimizer};
-use crate::policy::{Limits, Plan, Policy, Recompute};
+use crate::policy::{Limits, Policy};
 use crate::step::{GoodStep, StepEngine};
 use crate::testing::{CLASSES, Toy, batch, distance};
 use crate::warm_up::warm_up;
@@ -25,7 +26,7 @@ fn engine(faults: &str) -> StepEngine {
         device: Device::flex().autodiff(),
         loss: Loss::MultiClass(CrossEntropy::new(CLASSES, 0.1, Some(&[1.0, 2.0, 0.5]))),
         clip_norm: Some(0.5),
-        norm_group: 4,
+        ghost_batch_size: 4,
         norm_momentum: NormMomentum::Fixed(0.1),
         ema: Some(0.9),
         seed: 4,
@@ -37,23 +38,23 @@ fn engine(faults: &str) -> StepEngine {
 type Everything = (Tensors, Tensors, Option<Tensors>, Counters);
 
 /// Everything that is committed with a step, in host memory.
-fn everything(learner: &Learner<Toy>) -> Everything {
-    let Saved { weights, moments, average, counters } = learner.save().unwrap();
+fn everything(model_state: &ModelState<Toy>) -> Everything {
+    let Saved { weights, moments, average, counters } = model_state.save().unwrap();
     (weights, moments, average, counters)
 }
 
-fn compute(learner: &Learner<Toy>, step: u64, micro: usize, faults: &str) -> Result<GoodStep<Toy>, TrainError> {
-    let plan = Plan { micro_batch: micro, recompute: Recompute::None };
-    engine(faults).compute(learner, &batch(12, step as usize), &plan, step, 0.01, 1.0)
+fn compute(model_state: &ModelState<Toy>, step: u64, micro: usize, faults: &str) -> Result<GoodStep<Toy>, TrainError> {
+    let plan = Plan { micro_batch: micro, checkpointing: Checkpointing::None };
+    engine(faults).compute(model_state, &batch(12, step as usize), &plan, step, 0.01, 1.0)
 }
 
-fn start(config: OptimizerConfig) -> Learner<Toy> {
-    Learner::new("model", Toy::new(&Device::flex()), Optimizer::new(config), true)
+fn start(config: OptimizerConfig) -> ModelState<Toy> {
+    ModelState::new("model", Toy::new(&Device::flex()), Optimizer::new(config), true)
 }
 
 /// Takes `steps` steps from the start.
-fn train(config: OptimizerConfig, steps: u64, micro: usize) -> Learner<Toy> {
-    (1..=steps).fold(start(config), |learner, step| compute(&learner, step, micro, "").unwrap().learner)
+fn train(config: OptimizerConfig, steps: u64, micro: usize) -> ModelState<Toy> {
+    (1..=steps).fold(start(config), |model_state, step| compute(&model_state, step, micro, "").unwrap().model_state)
 }
 
 #[test]
@@ -77,65 +78,72 @@ fn a_step_repeated_gives_the_same_bits() {
 fn recomputing_activations_gives_the_same_bits() {
     for config in [ADAMW, SGD] {
         let plain = train(config, 3, 4);
-        for recompute in [Recompute::Stages, Recompute::Blocks] {
-            let plan = Plan { micro_batch: 4, recompute };
-            let again = (1..=3).fold(start(config), |learner, step| {
-                engine("").compute(&learner, &batch(12, step as usize), &plan, step, 0.01, 1.0).unwrap().learner
+        for checkpointing in [Checkpointing::Stages, Checkpointing::Blocks] {
+            let plan = Plan { micro_batch: 4, checkpointing };
+            let again = (1..=3).fold(start(config), |model_state, step| {
+                engine("").compute(&model_state, &batch(12, step as usize), &plan, step, 0.01, 1.0).unwrap().model_state
             });
-            assert_eq!(everything(&plain), everything(&again), "{recompute}");
+            assert_eq!(everything(&plain), everything(&again), "{checkpointing}");
         }
     }
 }
 
 #[test]
 fn an_oom_at_any_place_changes_nothing_and_is_told_apart() {
-    let learner = train(ADAMW, 2, 4);
-    let before = everything(&learner);
-    let places =
-        ["upload,micro=1", "forward,micro=0", "forward,micro=2", "backward,micro=1", "gate", "optimizer", "commit"];
+    let model_state = train(ADAMW, 2, 4);
+    let before = everything(&model_state);
+    let places = [
+        "upload,micro=1",
+        "forward,micro=0",
+        "forward,micro=2",
+        "backward,micro=1",
+        "finite-check",
+        "optimizer",
+        "commit",
+    ];
     for place in places {
         for (kind, is_too_large) in [("oom", false), ("panic", false), ("toolarge", true)] {
             let faults = format!("{kind}@step=3,phase={place}");
-            let error = compute(&learner, 3, 4, &faults).err().expect("the step was made to fail");
+            let error = compute(&model_state, 3, 4, &faults).err().expect("the step was made to fail");
             let told = matches!(
                 error,
                 TrainError::OutOfMemory { step: 3, micro_batch: 4, too_large, .. } if too_large == is_too_large
             );
             assert!(told, "{faults}: {error}");
-            assert_eq!(everything(&learner), before, "{faults}");
+            assert_eq!(everything(&model_state), before, "{faults}");
         }
     }
     // The same step, tried again after all these failures, is the step of a run that never failed.
-    let good = compute(&learner, 3, 4, "").unwrap();
-    assert_eq!(everything(&good.learner), everything(&train(ADAMW, 3, 4)));
+    let good = compute(&model_state, 3, 4, "").unwrap();
+    assert_eq!(everything(&good.model_state), everything(&train(ADAMW, 3, 4)));
 }
 
 #[test]
 fn a_failure_that_is_no_oom_is_a_device_error() {
-    let learner = train(SGD, 1, 12);
-    let error = compute(&learner, 2, 12, "error@step=2,phase=forward").err().expect("the step was made to fail");
+    let model_state = train(SGD, 1, 12);
+    let error = compute(&model_state, 2, 12, "error@step=2,phase=forward").err().expect("the step was made to fail");
     assert!(matches!(error, TrainError::Device { step: Some(2), .. }), "{error}");
 }
 
 #[test]
 fn a_loss_that_is_not_a_number_stops_before_anything_changes() {
-    let learner = train(SGD, 1, 12);
+    let model_state = train(SGD, 1, 12);
     let mut poisoned = batch(12, 2);
     poisoned.images[7] = f32::NAN;
-    let plan = Plan { micro_batch: 12, recompute: Recompute::None };
-    let error = engine("").compute(&learner, &poisoned, &plan, 2, 0.01, 1.0).err().expect("the loss is NaN");
+    let plan = Plan { micro_batch: 12, checkpointing: Checkpointing::None };
+    let error = engine("").compute(&model_state, &poisoned, &plan, 2, 0.01, 1.0).err().expect("the loss is NaN");
     assert!(matches!(error, TrainError::NotFinite { step: 2, .. }), "{error}");
 }
 
 #[test]
-fn a_learner_goes_on_from_its_saved_state() {
+fn a_model_state_goes_on_from_its_saved_form() {
     for config in [ADAMW, SGD] {
-        let learner = train(config, 3, 12);
-        let saved = learner.save().unwrap();
+        let model_state = train(config, 3, 12);
+        let saved = model_state.save().unwrap();
         assert!(!saved.moments.is_empty());
         let loaded = start(config).restore(saved, &Device::flex()).unwrap();
-        let (a, b) = (compute(&learner, 4, 12, "").unwrap(), compute(&loaded, 4, 12, "").unwrap());
-        assert_eq!(everything(&a.learner), everything(&b.learner));
+        let (a, b) = (compute(&model_state, 4, 12, "").unwrap(), compute(&loaded, 4, 12, "").unwrap());
+        assert_eq!(everything(&a.model_state), everything(&b.model_state));
     }
 }
 
@@ -199,32 +207,32 @@ fn the_update_rules_are_those_of_pytorch() {
 
 #[test]
 fn warming_up_goes_from_the_smallest_micro_batch_to_the_plans_and_changes_nothing() {
-    let learner = train(ADAMW, 2, 12);
-    let before = everything(&learner);
+    let model_state = train(ADAMW, 2, 12);
+    let before = everything(&model_state);
     let policy = |micro_batch| {
         let limits = Limits::new(4, 16);
-        Policy::new(limits, Plan { micro_batch, recompute: Recompute::None })
+        Policy::new(limits, Plan { micro_batch, checkpointing: Checkpointing::None })
     };
     // Failures that a run is to have are not spent on it.
     let engine = engine("oom@step=1,phase=forward");
     for (planned, expected) in [(4, vec![4]), (8, vec![4, 8]), (16, vec![4, 8])] {
-        let warmed = warm_up(&engine, &learner, &batch(12, 3), &policy(planned), &Device::flex()).unwrap();
+        let warmed = warm_up(&engine, &model_state, &batch(12, 3), &policy(planned), &Device::flex()).unwrap();
         assert_eq!((warmed.micro_batches, warmed.too_large), (expected, None), "16 are more than there are");
     }
-    assert_eq!(everything(&learner), before);
+    assert_eq!(everything(&model_state), before);
 }
 
 #[test]
 fn the_loss_scale_changes_no_bit_and_one_that_overflows_is_told() {
-    let learner = train(ADAMW, 1, 12);
-    let plan = Plan { micro_batch: 8, recompute: Recompute::None };
-    let step = |loss_scale| engine("").compute(&learner, &batch(12, 2), &plan, 2, 0.01, loss_scale);
+    let model_state = train(ADAMW, 1, 12);
+    let plan = Plan { micro_batch: 8, checkpointing: Checkpointing::None };
+    let step = |loss_scale| engine("").compute(&model_state, &batch(12, 2), &plan, 2, 0.01, loss_scale);
     // A power of two moves the exponent alone, as long as nothing leaves float32's range.
     let (plain, scaled) = (step(1.0).unwrap(), step(1024.0).unwrap());
-    assert_eq!(everything(&plain.learner), everything(&scaled.learner));
+    assert_eq!(everything(&plain.model_state), everything(&scaled.model_state));
     assert_eq!((plain.loss, plain.gradient_norm), (scaled.loss, scaled.gradient_norm));
-    let before = everything(&learner);
+    let before = everything(&model_state);
     let error = step(2f64.powi(126)).err().expect("gradients above float32's range");
     assert!(matches!(error, TrainError::NotFinite { .. }), "{error}");
-    assert_eq!(everything(&learner), before);
+    assert_eq!(everything(&model_state), before);
 }

@@ -3,15 +3,16 @@
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Task};
 use kindling_layers::Classifier;
+use kindling_memory::Plan;
 
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::fault::Faults;
 use crate::fit::policy;
-use crate::learner::Learner;
 use crate::loss_scale::LossScale;
+use crate::model_state::ModelState;
 use crate::optimizer::Optimizer;
-use crate::policy::{Plan, Policy};
+use crate::policy::Policy;
 use crate::recovery::{Recovery, abandon_graph, carry_out};
 use crate::step::StepEngine;
 
@@ -21,7 +22,7 @@ pub struct Steps<M: Classifier> {
     device: Device,
     rate: f64,
     step: u64,
-    learner: Learner<M>,
+    model_state: ModelState<M>,
     policy: Policy,
     loss_scale: LossScale,
 }
@@ -62,7 +63,7 @@ impl<M: Classifier> Steps<M> {
             device: device.clone(),
             rate: config.lr,
             step: 0,
-            learner: Learner::new("model", model, Optimizer::new(config.optimizer), config.ema.is_some()),
+            model_state: ModelState::new("model", model, Optimizer::new(config.optimizer), config.ema.is_some()),
             policy: policy(config, start, device),
             loss_scale: LossScale::new(config.precision),
         })
@@ -74,14 +75,14 @@ impl<M: Classifier> Steps<M> {
     /// What ends a run; the network is then that of the last good step.
     pub fn step(&mut self, batch: &HostBatch) -> Result<Stepped, TrainError> {
         let step = self.step + 1;
-        let Self { engine, learner, device, .. } = &*self;
+        let Self { engine, model_state, device, .. } = &*self;
         let mut recoveries = Vec::new();
         let outcome = carry_out(
             &self.policy,
             device,
-            || abandon_graph(&learner.model, device),
+            || abandon_graph(&model_state.model, device),
             |recovery| recoveries.push(recovery.clone()),
-            |plan| engine.compute(learner, batch, plan, step, self.rate, self.loss_scale.factor()),
+            |plan| engine.compute(model_state, batch, plan, step, self.rate, self.loss_scale.factor()),
         );
         if let (Err(TrainError::NotFinite { .. }), Some(next)) = (&outcome, self.loss_scale.after_overflow()) {
             (self.step, self.loss_scale) = (step, next);
@@ -89,7 +90,7 @@ impl<M: Classifier> Steps<M> {
         }
         let (good, policy) = outcome?;
         (self.step, self.policy, self.loss_scale) = (step, policy, self.loss_scale.after_good());
-        self.learner = good.learner;
+        self.model_state = good.model_state;
         Ok(Stepped { loss: Some(good.loss), micro_batch: good.micro_batch, recoveries })
     }
 
@@ -100,6 +101,6 @@ impl<M: Classifier> Steps<M> {
 
     /// The network, on the device with gradients.
     pub fn model(&self) -> &M {
-        &self.learner.model
+        &self.model_state.model
     }
 }

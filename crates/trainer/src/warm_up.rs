@@ -9,12 +9,13 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Task};
 use kindling_layers::Classifier;
+use kindling_memory::Plan;
 
 use crate::error::TrainError;
 use crate::evaluate::{predict, samples_at_once};
 use crate::fault::Faults;
-use crate::learner::Learner;
-use crate::policy::{Plan, Policy};
+use crate::model_state::ModelState;
+use crate::policy::Policy;
 use crate::recovery::{abandon_graph, make_room};
 use crate::step::StepEngine;
 
@@ -30,13 +31,13 @@ pub(crate) struct Warmed {
 }
 
 /// Computes and throws away a step of each micro-batch from one normalisation group up to the plan's, and then the
-/// inference that validation will ask for. Nothing of the learner changes.
+/// inference that validation will ask for. Nothing of the model state changes.
 ///
 /// # Errors
 /// What is no lack of memory.
 pub(crate) fn warm_up<M: Classifier>(
     engine: &StepEngine,
-    learner: &Learner<M>,
+    model_state: &ModelState<M>,
     batch: &HostBatch,
     policy: &Policy,
     device: &Device,
@@ -48,12 +49,12 @@ pub(crate) fn warm_up<M: Classifier>(
     let (mut micro_batches, mut too_large) = (Vec::new(), None);
     for micro_batch in sizes {
         let part = first_rows(batch, micro_batch);
-        match quiet.compute(learner, &part, &Plan { micro_batch, ..plan }, 1, 0.0, 1.0) {
+        match quiet.compute(model_state, &part, &Plan { micro_batch, ..plan }, 1, 0.0, 1.0) {
             // A loss that is not finite will be so in the first step too, and is told there.
             Ok(_) | Err(TrainError::NotFinite { .. }) => micro_batches.push(micro_batch),
             Err(TrainError::OutOfMemory { .. }) => {
                 too_large = Some(micro_batch);
-                abandon_graph(&learner.model, device);
+                abandon_graph(&model_state.model, device);
                 break;
             }
             Err(other) => return Err(other),
@@ -61,7 +62,7 @@ pub(crate) fn warm_up<M: Classifier>(
     }
     if let (Some(&group), Some(&largest)) = (micro_batches.first(), micro_batches.last()) {
         let at_once = samples_at_once(device, group, largest);
-        match predict(&learner.judged(), batch, 0..at_once, device, engine.precision, Task::MultiClass) {
+        match predict(&model_state.judged(), batch, 0..at_once, device, engine.precision, Task::MultiClass) {
             Ok(_) | Err(TrainError::InferenceOutOfMemory { .. }) => {}
             Err(other) => return Err(other),
         }

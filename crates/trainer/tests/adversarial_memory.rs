@@ -2,20 +2,22 @@
 #![allow(clippy::unwrap_used)]
 
 use std::cell::RefCell;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::{DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
-use kindling_layers::{Critic, Generator, Judgement, Precision};
-use kindling_memory::{CountingAllocator, host_usage};
+use kindling_layers::{Checkpointing, Discriminator, Generator, Judgement, Precision};
+use kindling_memory::{CountingAllocator, Plan, host_usage};
 use kindling_runs::{Event, RunDir};
+use kindling_tests::{Optional, Suite, Test};
 use kindling_trainer::adversarial::{
     AdversarialConfig, AdversarialLoss, AdversarialSetup, AdversarialTrainer, Adversaries, DiffAugment, Preview,
 };
-use kindling_trainer::{Faults, Observer, Plan, Recompute, TrainError};
-use kindling_zoo::{GanCritic, GanGenerator, GanOptions, find_gan};
+use kindling_trainer::{Faults, Observer, TrainError};
+use kindling_zoo::{GanDiscriminator, GanGenerator, GanOptions, find_gan};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
@@ -28,8 +30,8 @@ thread_local! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     Generator,
-    CriticOfReal,
-    CriticOfMade,
+    DiscriminatorOfReal,
+    DiscriminatorOfFake,
 }
 
 fn see(who: Who) {
@@ -49,18 +51,18 @@ impl Generator for WatchedGenerator {
 }
 
 #[derive(Module, Debug)]
-struct WatchedCritic {
-    network: GanCritic,
+struct WatchedDiscriminator {
+    network: GanDiscriminator,
 }
 
-impl Critic for WatchedCritic {
+impl Discriminator for WatchedDiscriminator {
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        see(Who::CriticOfMade);
+        see(Who::DiscriminatorOfFake);
         self.network.forward(images)
     }
 
     fn judge(&self, images: Tensor<4>, choice: u64) -> Judgement {
-        see(Who::CriticOfReal);
+        see(Who::DiscriminatorOfReal);
         self.network.judge(images, choice)
     }
 }
@@ -104,8 +106,8 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         batch_size: batch,
         rounds: 1,
         micro_batch: None,
-        recompute: Some(Recompute::None),
-        norm_group: batch,
+        activation_checkpointing: Some(Checkpointing::None),
+        ghost_batch_size: batch,
         loss: AdversarialLoss::Hinge,
         lr: 2e-4,
         lr_discriminator: 2e-4,
@@ -135,42 +137,47 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         train: Loader::new(Arc::new(Grey), loader).unwrap(),
         run: &run,
         stop: Arc::new(AtomicBool::new(false)),
-        start: Plan { micro_batch: batch, recompute: Recompute::None },
+        start: Plan { micro_batch: batch, checkpointing: Checkpointing::None },
         faults: Faults::default(),
     };
     let networks = Adversaries {
         generator: WatchedGenerator { network: entry.generator(&options, &device) },
-        critic: WatchedCritic { network: entry.critic(&options, &device) },
+        discriminator: WatchedDiscriminator { network: entry.discriminator(&options, &device) },
     };
     SEEN.take();
     let mut trainer = AdversarialTrainer::new(networks, config, setup).unwrap();
     trainer.fit(&mut Nobody, &mut Nobody).unwrap();
     let seen = SEEN.take();
     // What comes before and after the iterations looks at the averaged generator.
-    let first = seen.iter().position(|it| it.0 == Who::CriticOfReal).unwrap() - 1;
+    let first = seen.iter().position(|it| it.0 == Who::DiscriminatorOfReal).unwrap() - 1;
     let seen = &seen[first..first + 10];
     let who: Vec<Who> = seen.iter().map(|it| it.0).collect();
-    let iteration = [Who::Generator, Who::CriticOfReal, Who::CriticOfMade, Who::Generator, Who::CriticOfMade];
+    let iteration =
+        [Who::Generator, Who::DiscriminatorOfReal, Who::DiscriminatorOfFake, Who::Generator, Who::DiscriminatorOfFake];
     assert_eq!(who, [iteration, iteration].concat());
     let grown = |from: usize, to: usize| seen[to].1.saturating_sub(seen[from].1);
     (grown(5, 6), grown(8, 9))
 }
 
-#[test]
-fn nothing_of_the_generator_is_alive_while_the_discriminator_trains() {
-    let (features, batch) = (16, 16);
+fn main() -> ExitCode {
+    let nothing = Optional::nothing();
+    let name = "nothing_of_the_generator_is_alive_while_the_discriminator_trains";
+    let mut suite = Suite::new();
+    suite.add(&nothing, vec![Test::new(name, || nothing_is_alive(16, 16))]);
+    // What benchmarks/2026-11-22-dcgan-graph-memory.json tells.
+    let large = Test::new(format!("{name}_with_64_features"), || nothing_is_alive(64, 64));
+    suite.add_nightly(&nothing, vec![large], "a minute");
+    // They count the memory of the process.
+    suite.one_at_a_time();
+    suite.run()
+}
+
+fn nothing_is_alive(features: usize, batch: usize) {
     let images = batch * 64 * 64 * 4;
     let (discriminator, generator) = kept(features, batch);
+    println!("without a graph {discriminator} bytes, with one {generator} bytes");
     // The made images, the real ones as they are and as they are changed; the rest is smaller than one of these.
     assert!(discriminator < 4 * images, "{discriminator} bytes beside images of {images}");
     // Where the graph is recorded the meter sees it: what a layer makes, for every layer.
     assert!(generator > 12 * images, "{generator} bytes beside images of {images}");
-}
-
-/// For the README: `cargo test --release -p kindling-cli -p kindling-trainer --test adversarial_memory -- --ignored --nocapture`.
-#[test]
-#[ignore = "measures, and takes a minute"]
-fn what_a_graph_of_64_images_would_hold() {
-    let (discriminator, generator) = kept(64, 64);
-    println!("without a graph {discriminator} bytes, with one {generator} bytes");
 }

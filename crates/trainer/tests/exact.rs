@@ -6,7 +6,8 @@ mod bench;
 
 use bench::{Bench, Outcome, config, small_network};
 use burn::tensor::Device;
-use kindling_trainer::{Ended, Recompute, TrainConfig, TrainError};
+use kindling_layers::Checkpointing;
+use kindling_trainer::{Ended, TrainConfig, TrainError};
 use proptest::prelude::*;
 
 const STEPS: u64 = 7;
@@ -14,8 +15,8 @@ const STEPS: u64 = 7;
 const IMAGES: usize = 23;
 const SIZE: usize = 24;
 
-fn ten(micro_batch: usize, recompute: Option<Recompute>) -> TrainConfig {
-    TrainConfig { micro_batch: Some(micro_batch), recompute, ..config(10, 4, STEPS) }
+fn ten(micro_batch: usize, activation_checkpointing: Option<Checkpointing>) -> TrainConfig {
+    TrainConfig { micro_batch: Some(micro_batch), activation_checkpointing, ..config(10, 4, STEPS) }
 }
 
 fn run(config: &TrainConfig, faults: &str) -> Outcome {
@@ -29,7 +30,7 @@ fn a_fault_in_any_phase_of_any_kind_leaves_the_bits_in_the_first_step_and_in_the
         let config = ten(micro_batch, None);
         let straight = run(&config, "");
         assert!(straight.levers().is_empty());
-        for phase in ["upload", "forward", "backward", "gate", "optimizer", "commit", "checkpoint", "eval"] {
+        for phase in ["upload", "forward", "backward", "finite-check", "optimizer", "commit", "checkpoint", "eval"] {
             for kind in ["oom", "panic"] {
                 // Step 1 is not saved and not scored by itself: 4 is, and 3 ends an epoch.
                 let first = match phase {
@@ -49,8 +50,8 @@ fn a_fault_in_any_phase_of_any_kind_leaves_the_bits_in_the_first_step_and_in_the
 
 #[test]
 fn recomputation_gives_the_same_bits() {
-    let straight = run(&ten(4, Some(Recompute::None)), "");
-    for level in [Recompute::Stages, Recompute::Blocks] {
+    let straight = run(&ten(4, Some(Checkpointing::None)), "");
+    for level in [Checkpointing::Stages, Checkpointing::Blocks] {
         run(&ten(4, Some(level)), "").assert_same_bits(&straight, &level.to_string());
     }
 }
@@ -74,8 +75,8 @@ fn a_tensor_that_is_too_large_goes_down_the_ladder_at_once_and_a_run_that_is_sto
     let expected = [
         "micro-batch 10 -> 8",
         "micro-batch 8 -> 4",
-        "recomputation of activations none -> stages",
-        "recomputation of activations stages -> blocks",
+        "activation checkpointing none -> stages",
+        "activation checkpointing stages -> blocks",
     ];
     assert_eq!(outcome.levers(), expected);
     assert_eq!(outcome.micro_batches()[..2], [10, 4]);
@@ -86,7 +87,8 @@ fn a_tensor_that_is_too_large_goes_down_the_ladder_at_once_and_a_run_that_is_sto
     assert!(matches!(outcome.ended, Ok(Ended::Interrupted)));
 }
 
-const PHASES: [&str; 8] = ["upload", "forward", "backward", "gate", "optimizer", "commit", "checkpoint", "eval"];
+const PHASES: [&str; 8] =
+    ["upload", "forward", "backward", "finite-check", "optimizer", "commit", "checkpoint", "eval"];
 const KINDS: [&str; 3] = ["oom", "panic", "toolarge"];
 
 prop_compose! {
@@ -105,7 +107,7 @@ thread_local! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// One group at a time and any recomputation: whatever fails, and however often, the run ends, and with these bits;
+    /// One group at a time and any activation checkpointing: whatever fails, and however often, the run ends, and with these bits;
     /// or it gives up where nothing is left to try, and then with its steps so far unchanged.
     #[test]
     fn any_schedule_of_failures_leaves_the_bits_or_ends_the_run(faults in prop::collection::vec(fault(), 0..10)) {

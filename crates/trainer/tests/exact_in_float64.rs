@@ -5,14 +5,18 @@
 
 mod bench;
 
+use std::process::ExitCode;
+
 use bench::{Bench, Outcome, config};
 use burn::tensor::{Device, FloatDType};
-use kindling_trainer::{Recompute, TrainConfig};
+use kindling_layers::Checkpointing;
+use kindling_tests::{Optional, Suite, Test};
+use kindling_trainer::TrainConfig;
 use kindling_zoo::{ModelOptions, Network, find};
-use libtest_mimic::{Arguments, Trial};
 
-/// The first always, the others by night: float64 is slow, for it goes through none of our own operations.
-const MODELS: [&str; 3] = ["mobilenet_v3_small", "mobilenet_v2", "efficientnet_b0"];
+const ALWAYS: &str = "mobilenet_v3_small";
+/// For the time they take. Float64 goes through the own kernels of the CPU.
+const BY_NIGHT: [&str; 2] = ["mobilenet_v2", "efficientnet_b0"];
 const STEPS: u64 = 10;
 /// Batches of 16, 16 and 8 an epoch.
 const IMAGES: usize = 40;
@@ -52,7 +56,7 @@ fn the_micro_batch_and_ooms_change_nothing(model: &str, device: &Device) {
     }
     // Two in a row in the first step, a tensor that is too large in a later one, and some that only cost a retry.
     let faults = "oom@step=1,phase=backward;oom@step=1,phase=backward;panic@step=3,phase=optimizer;oom@step=5,phase=commit;\
-                  toolarge@step=7,phase=forward,micro=1;oom@step=10,phase=gate";
+                  toolarge@step=7,phase=forward,micro=1;oom@step=10,phase=finite-check";
     let found = run(model, device, 16, faults);
     let sizes = found.levers().into_iter().filter(|lever| lever.starts_with("micro")).collect::<Vec<_>>();
     assert_eq!(sizes, ["micro-batch 16 -> 8", "micro-batch 8 -> 4"]);
@@ -62,39 +66,33 @@ fn the_micro_batch_and_ooms_change_nothing(model: &str, device: &Device) {
 }
 
 fn recomputation_gives_the_same_bits(model: &str, device: &Device) {
-    let [none, stages, blocks] = Recompute::ALL.map(|level| {
-        let config = TrainConfig { micro_batch: Some(8), recompute: Some(level), ..config(16, 4, 3) };
+    let [none, stages, blocks] = Checkpointing::ALL.map(|level| {
+        let config = TrainConfig { micro_batch: Some(8), activation_checkpointing: Some(level), ..config(16, 4, 3) };
         Bench::new(IMAGES, SIZE, 8).train(network(model, device), device, &config)
     });
     stages.assert_same_bits(&none, &format!("{model}, stages"));
     blocks.assert_same_bits(&none, &format!("{model}, blocks"));
 }
 
-fn main() {
+fn main() -> ExitCode {
     let mut device = Device::flex();
     device.configure(FloatDType::F64).expect("no tensor was made before");
-    let nightly = std::env::var("KINDLING_NIGHTLY").is_ok_and(|value| value == "1");
-    if !nightly {
-        println!(
-            "not run: the tests of {}, which KINDLING_NIGHTLY=1 asks for and which take minutes\n",
-            MODELS[1..].join(" and ")
-        );
-    }
-    let trials = MODELS.into_iter().take(if nightly { MODELS.len() } else { 1 }).flat_map(|model| {
-        let devices = [device.clone(), device.clone()];
-        let [first, second] = devices;
+    let tests = |model: &'static str| {
+        let [first, second] = [device.clone(), device.clone()];
         [
-            Trial::test(format!("the_micro_batch_and_ooms_change_nothing_about_{model}"), move || {
+            Test::new(format!("the_micro_batch_and_ooms_change_nothing_about_{model}"), move || {
                 the_micro_batch_and_ooms_change_nothing(model, &first);
-                Ok(())
             }),
-            Trial::test(format!("recomputation_gives_the_same_bits_of_{model}"), move || {
+            Test::new(format!("recomputation_gives_the_same_bits_of_{model}"), move || {
                 recomputation_gives_the_same_bits(model, &second);
-                Ok(())
             }),
         ]
-    });
+    };
+    let nothing = Optional::nothing();
+    let mut suite = Suite::new();
+    suite.add(&nothing, tests(ALWAYS).into());
+    suite.add_nightly(&nothing, BY_NIGHT.into_iter().flat_map(tests).collect(), "minutes");
     // The operations use all cores already.
-    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, trials.collect()).exit();
+    suite.one_at_a_time();
+    suite.run()
 }

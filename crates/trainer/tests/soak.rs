@@ -28,7 +28,7 @@ const GROWTH: usize = 64 << 10;
 
 #[test]
 fn memory_does_not_grow_over_thousands_of_steps_with_failures_everywhere() {
-    let phases = ["upload", "forward", "backward", "gate", "optimizer", "commit", "checkpoint", "eval"];
+    let phases = ["upload", "forward", "backward", "finite-check", "optimizer", "commit", "checkpoint", "eval"];
     let kinds = ["oom", "panic"];
     let mut state = 0x0D15_EA5E_u64;
     let mut below = |limit: usize| {

@@ -9,7 +9,7 @@
 //! batch of the loader -> parts, as the plan says
 //!   -> each: TrainStep::step -> gradients x (their share of the batch), summed
 //!   -> scheduler and optimizer, on a copy of the learner
-//!   -> gate: one read that depends on the outputs, the losses, the gradients and the new weights
+//!   -> finite check: one read that depends on the outputs, the losses, the gradients and the new weights
 //!        good          -> the copy becomes the learner -> one item for metrics and dashboard
 //!        out of memory -> make room -> the policy's next plan -> the same batch again
 //! ```
@@ -18,7 +18,7 @@
 //! together again ([`Join`]).
 //!
 //! # What is promised
-//! - Nothing changes before the gate: weights, optimizer state, learning rate, gradients accumulated so far, and the
+//! - Nothing changes before the finite check: weights, optimizer state, learning rate, gradients accumulated so far, and the
 //!   running statistics of `burn::nn::BatchNorm`, which Burn shares between all clones of a model. A step that fails in
 //!   its forward pass, its backward pass or the optimizer leaves them as they were.
 //! - A step that fails and fits when tried again, with the same micro-batch, gives the same bits as one that did not
@@ -36,7 +36,7 @@
 //!   mixes samples of a batch (contrastive losses, in-batch negatives) is another function in another micro-batch.
 //! - **`burn::nn::BatchNorm` takes its statistics over the micro-batch.** A smaller one is another function, and running
 //!   statistics move once for each. `kindling_layers::BatchNorm` takes them over fixed groups of samples
-//!   ([`OomProofStrategy::norm_group`]) and moves once a step, so that the micro-batch changes rounding only.
+//!   ([`OomProofStrategy::ghost_batch_size`]) and moves once a step, so that the micro-batch changes rounding only.
 //! - **`burn::nn::Dropout` draws from the device's shared generator**, and a step tried again draws on.
 //!   [`OomProofStrategy::seed`] seeds that generator before each micro-batch: a retry with the same plan then draws the
 //!   same, one with a smaller plan does not. `kindling_layers::Dropout` draws for each sample and does not care, except

@@ -136,7 +136,7 @@ fn with_statistics<M: LearnerModel>(mut learner: Learner<M>, statistics: BatchSt
     learner
 }
 
-/// The gate: a device reports what failed when a value is read that depends on it. Which numbers they are does not count.
+/// The finite check: a device reports what failed when a value is read that depends on it. Which numbers they are does not count.
 ///
 /// # Errors
 /// What the device says.

@@ -11,7 +11,7 @@ use burn::train::{
     TrainingError, TrainingItem, ValidLoader,
 };
 use kindling_layers::pass::normalisation_groups;
-use kindling_trainer::engine::{Limits, Plan, Policy, Recompute, Recovery, abandon_graph, carry_out, make_room};
+use kindling_trainer::engine::{Checkpointing, Limits, Plan, Policy, Recovery, abandon_graph, carry_out, make_room};
 use kindling_trainer::{TrainError, micro_batches};
 
 use crate::batch::{Join, Split};
@@ -30,7 +30,7 @@ use crate::tensors::private_copy;
 /// most its size.
 pub struct OomProofStrategy {
     device: Device,
-    norm_group: usize,
+    ghost_batch_size: usize,
     micro_batch: Option<usize>,
     seed: Option<u64>,
     observer: Option<Observer>,
@@ -43,7 +43,7 @@ impl OomProofStrategy {
     /// A strategy for a device, which gets gradients if it has none. For Burn's gradient checkpointing pass
     /// `device.autodiff().gradient_checkpointing()`: the builder's setting reaches Burn's own strategies only.
     pub fn new(device: Device) -> Self {
-        Self { device: device.autodiff(), norm_group: 8, micro_batch: None, seed: None, observer: None }
+        Self { device: device.autodiff(), ghost_batch_size: 8, micro_batch: None, seed: None, observer: None }
     }
 
     /// Micro-batches are whole groups of at most `samples` consecutive samples: 8, unless something else is said.
@@ -53,9 +53,9 @@ impl OomProofStrategy {
     ///
     /// # Panics
     /// If `samples` is 0.
-    pub fn norm_group(mut self, samples: usize) -> Self {
+    pub fn ghost_batch_size(mut self, samples: usize) -> Self {
         assert!(samples > 0, "a group holds at least one sample");
-        self.norm_group = samples;
+        self.ghost_batch_size = samples;
         self
     }
 
@@ -81,10 +81,12 @@ impl OomProofStrategy {
     }
 
     fn training_policy(&self, batch: usize) -> Policy {
-        let group = normalisation_groups(batch, self.norm_group)[0];
+        let group = normalisation_groups(batch, self.ghost_batch_size)[0];
         let largest = self.micro_batch.unwrap_or(batch);
-        let limits = Limits::new(group, batch).with_largest(largest).with_recompute(Recompute::None, Recompute::None);
-        Policy::new(limits, Plan { micro_batch: largest, recompute: Recompute::None })
+        let limits = Limits::new(group, batch)
+            .with_largest(largest)
+            .with_checkpointing(Checkpointing::None, Checkpointing::None);
+        Policy::new(limits, Plan { micro_batch: largest, checkpointing: Checkpointing::None })
     }
 
     /// Runs `work` until it succeeds. What it changes must be thrown away if it fails.
@@ -263,7 +265,7 @@ where
         let good = strategy.carry_out(policy, Some(self.steps), samples, make_room, |plan| {
             let model = private_copy(&state.learner.model(), &engine.device);
             *copy.borrow_mut() = Some(model.clone());
-            let cuts = micro_batches(samples, strategy.norm_group, plan.micro_batch);
+            let cuts = micro_batches(samples, strategy.ghost_batch_size, plan.micro_batch);
             engine.compute(state, &model, batch, &cuts, place)
         })?;
         Ok(self.state.commit(good))
@@ -313,7 +315,7 @@ where
     ) -> Result<<M as InferenceStep>::Output, TrainError> {
         let Self { strategy, engine, .. } = self;
         let samples = batch.samples();
-        let largest = Plan { micro_batch: samples, recompute: Recompute::None };
+        let largest = Plan { micro_batch: samples, checkpointing: Checkpointing::None };
         let policy = self.inference.get_or_insert_with(|| Policy::new(Limits::of_inference(samples), largest));
         let device = engine.device.clone().without_autodiff();
         strategy.carry_out(

@@ -3,7 +3,7 @@
 mod common;
 
 use burn::module::Module;
-use common::{Ended, Fault, Moment, Net, Norm, Run, bits, everything, largest_difference};
+use common::{Ended, Fault, Net, Norm, Phase, Run, bits, everything, largest_difference};
 
 /// An undisturbed run of a network with Burn's batch normalisation and dropout.
 fn stock() -> Run {
@@ -50,12 +50,11 @@ fn an_oom_at_any_place_leaves_the_run_unchanged() {
         let run = Run { seed, accumulation, micro_batch, ..stock() };
         let undisturbed = run.go();
         assert!(undisturbed.recoveries.is_empty());
-        let moments =
-            [Moment::Upload, Moment::Forward, Moment::Backward, Moment::Optimizer, Moment::Optimized, Moment::Infer];
-        for moment in moments {
+        let phases = [Phase::Upload, Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Optimized, Phase::Infer];
+        for phase in phases {
             for call in [0, 2] {
-                let disturbed = Run { faults: vec![Fault::oom(moment, call)], ..run.clone() }.go();
-                assert_eq!(disturbed.recoveries, ["freed what was cached"], "{moment:?} {call}");
+                let disturbed = Run { faults: vec![Fault::oom(phase, call)], ..run.clone() }.go();
+                assert_eq!(disturbed.recoveries, ["freed what was cached"], "{phase:?} {call}");
                 same(&disturbed, &undisturbed);
             }
         }
@@ -97,14 +96,14 @@ fn what_never_fits_ends_the_run_with_the_weights_of_the_last_good_step() {
     assert!(bits(&never.net) == bits(&Net::new(&run).valid()), "not a step was taken");
 
     // The third step and everything after it.
-    let later = Run { faults: (2..20).map(|call| Fault::oom(Moment::Optimizer, call)).collect(), ..run.clone() }.go();
+    let later = Run { faults: (2..20).map(|call| Fault::oom(Phase::Optimizer, call)).collect(), ..run.clone() }.go();
     assert!(later.error.is_some());
     assert!(bits(&later.net) == bits(&Run { stop_after: Some(2), ..run }.go().net), "two steps were");
 }
 
 #[test]
 fn a_tensor_that_can_never_fit_is_not_tried_again() {
-    let fault = Fault { moment: Moment::Forward, call: 0, text: "can't allocate buffer of size: 68719476736" };
+    let fault = Fault { phase: Phase::Forward, call: 0, text: "can't allocate buffer of size: 68719476736" };
     let ended = Run { faults: vec![fault], ..Run::default() }.go();
     assert_eq!(ended.recoveries, ["micro-batch 24 -> 16"]);
 }
@@ -112,7 +111,7 @@ fn a_tensor_that_can_never_fit_is_not_tried_again() {
 #[test]
 #[should_panic(expected = "The tensors have incompatible shapes")]
 fn a_panic_that_is_no_lack_of_memory_goes_on() {
-    let fault = Fault { moment: Moment::Forward, call: 1, text: "The tensors have incompatible shapes" };
+    let fault = Fault { phase: Phase::Forward, call: 1, text: "The tensors have incompatible shapes" };
     Run { faults: vec![fault], ..Run::default() }.go();
 }
 

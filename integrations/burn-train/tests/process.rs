@@ -7,7 +7,7 @@ use std::panic::{set_hook, take_hook};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use common::{Fault, Moment, Norm, Run};
+use common::{Fault, Norm, Phase, Run};
 use kindling_memory::CountingAllocator;
 
 #[global_allocator]
@@ -23,8 +23,9 @@ fn failed_attempts_leave_no_memory_and_are_not_announced() {
     }));
 
     // Every second forward pass fails; with one group to a batch there is no smaller plan to escape to.
-    let faults = (0..200).step_by(2).map(|call| Fault::oom(Moment::Forward, call)).collect();
-    let run = Run { norm: Norm::Burn, dropout: true, norm_group: 24, batches: 40, epochs: 1, faults, ..Run::default() };
+    let faults = (0..200).step_by(2).map(|call| Fault::oom(Phase::Forward, call)).collect();
+    let run =
+        Run { norm: Norm::Burn, dropout: true, ghost_batch_size: 24, batches: 40, epochs: 1, faults, ..Run::default() };
     let ended = run.go();
     assert!(ended.error.is_none(), "{:?}", ended.error);
     assert_eq!(ended.recoveries.len(), 40);

@@ -21,7 +21,7 @@ pub use down::DownConv;
 pub use fastgan::{FastGanConfig, FastGanDecoders, FastGanDiscriminator, FastGanGenerator};
 pub use glu::Glu;
 pub use skip_layer_excitation::SkipLayerExcitation;
-pub use training::FastGanCritic;
+pub use training::SelfSupervisedDiscriminator;
 
 use burn::tensor::Tensor;
 

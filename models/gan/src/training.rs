@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 use kindling_layers::precision::full;
-use kindling_layers::{AveragePool, Critic, Generator, Judgement};
+use kindling_layers::{AveragePool, Discriminator, Generator, Judgement};
 
 use crate::dcgan::{DcganDiscriminator, DcganGenerator};
 use crate::fastgan::{FastGanDecoders, FastGanDiscriminator, FastGanGenerator};
@@ -39,31 +39,31 @@ impl Generator for FastGanGenerator {
     }
 }
 
-impl Critic for DcganDiscriminator {
+impl Discriminator for DcganDiscriminator {
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         Self::forward(self, images)
     }
 }
 
-/// FastGAN's discriminator with the decoders that it is trained with: on real images its maps must hold what the images
-/// can be made again of (section 3.2). The paper measures the difference with a pretrained network; here it is the mean
-/// absolute difference of the pixels.
+/// FastGAN's self-supervised discriminator, which is one with the decoders that it is trained with: on real images its maps
+/// must hold what the images can be made again of (section 3.2). The paper measures the difference with a pretrained network;
+/// here it is the mean absolute difference of the pixels.
 #[derive(Module, Debug)]
-pub struct FastGanCritic {
+pub struct SelfSupervisedDiscriminator {
     /// What gives the scores.
     pub discriminator: FastGanDiscriminator,
     /// What makes images of its maps.
     pub decoders: FastGanDecoders,
 }
 
-impl FastGanCritic {
+impl SelfSupervisedDiscriminator {
     /// A discriminator and decoders of the same configuration.
     pub fn new(discriminator: FastGanDiscriminator, decoders: FastGanDecoders) -> Self {
         Self { discriminator, decoders }
     }
 }
 
-impl Critic for FastGanCritic {
+impl Discriminator for SelfSupervisedDiscriminator {
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         self.discriminator.forward(images)
     }
@@ -137,12 +137,12 @@ mod tests {
     fn every_quarter_of_an_image_is_compared_with_itself() {
         let device = Device::flex();
         let config = FastGanConfig { latent: 10, features: 4, channels: 1, image_size: 256 };
-        let critic = FastGanCritic::new(config.discriminator(&device), config.decoders(&device));
-        let critic = initialise_adversarial(critic, 1, 1);
+        let discriminator = SelfSupervisedDiscriminator::new(config.discriminator(&device), config.decoders(&device));
+        let discriminator = initialise_adversarial(discriminator, 1, 1);
         // Only the lower right quarter is not black: 0 after tanh is what an untrained decoder nearly says everywhere.
         let quarter = Tensor::<4>::ones([1, 1, 128, 128], &device).pad((128, 0, 128, 0), 0.0f32);
         let of = |choice| {
-            let judged = critic.judge(quarter.clone(), choice);
+            let judged = discriminator.judge(quarter.clone(), choice);
             judged.reconstruction.expect("it is asked to").into_scalar::<f32>()
         };
         assert!((of(0) - 0.25).abs() < 0.05 && (of(3) - 1.25).abs() < 0.05, "{} {}", of(0), of(3));

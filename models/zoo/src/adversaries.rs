@@ -2,9 +2,9 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use kindling_gan::{DcganDiscriminator, DcganGenerator, FastGanCritic, FastGanGenerator};
+use kindling_gan::{DcganDiscriminator, DcganGenerator, FastGanGenerator, SelfSupervisedDiscriminator};
 use kindling_layers::trace::{Describe, FeatureMap, Trace, Value};
-use kindling_layers::{Critic, Generator, Judgement};
+use kindling_layers::{Discriminator, Generator, Judgement};
 
 /// A generator of the zoo. An enum rather than a trait object because Burn's modules are cloned, visited and mapped by type.
 #[derive(Module, Debug)]
@@ -19,11 +19,11 @@ pub enum GanGenerator {
 /// A discriminator of the zoo.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant)] // one a process
-pub enum GanCritic {
+pub enum GanDiscriminator {
     /// DCGAN's.
     Dcgan(DcganDiscriminator),
     /// FastGAN's, with its decoders.
-    FastGan(FastGanCritic),
+    FastGan(SelfSupervisedDiscriminator),
 }
 
 impl GanGenerator {
@@ -65,11 +65,11 @@ impl Describe for GanGenerator {
     }
 }
 
-impl Critic for GanCritic {
+impl Discriminator for GanDiscriminator {
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         match self {
             Self::Dcgan(network) => network.forward(images),
-            Self::FastGan(network) => Critic::forward(network, images),
+            Self::FastGan(network) => Discriminator::forward(network, images),
         }
     }
 

@@ -1,11 +1,11 @@
 //! The generators with their discriminators.
 
 use burn::tensor::Device;
-use kindling_gan::{DcganConfig, FastGanConfig, FastGanCritic, Upsampling};
+use kindling_gan::{DcganConfig, FastGanConfig, SelfSupervisedDiscriminator, Upsampling};
 use kindling_layers::init::initialise_adversarial;
 use kindling_layers::trace::{FeatureMap, Trace};
 
-use crate::adversaries::{GanCritic, GanGenerator};
+use crate::adversaries::{GanDiscriminator, GanGenerator};
 
 /// A generator and its discriminator.
 #[derive(Clone, Copy, Debug)]
@@ -110,12 +110,15 @@ impl GanEntry {
     ///
     /// # Panics
     /// As [`GanEntry::generator`].
-    pub fn critic(&self, options: &GanOptions, device: &Device) -> GanCritic {
+    pub fn discriminator(&self, options: &GanOptions, device: &Device) -> GanDiscriminator {
         let network = match self.kind {
-            Kind::Dcgan => GanCritic::Dcgan(self.dcgan(options).discriminator(device)),
+            Kind::Dcgan => GanDiscriminator::Dcgan(self.dcgan(options).discriminator(device)),
             Kind::FastGan => {
                 let config = self.fastgan(options);
-                GanCritic::FastGan(FastGanCritic::new(config.discriminator(device), config.decoders(device)))
+                GanDiscriminator::FastGan(SelfSupervisedDiscriminator::new(
+                    config.discriminator(device),
+                    config.decoders(device),
+                ))
             }
         };
         initialise_adversarial(network, options.seed, 1)

@@ -8,7 +8,7 @@ mod pretrained;
 mod registry;
 pub mod weights;
 
-pub use adversaries::{GanCritic, GanGenerator};
+pub use adversaries::{GanDiscriminator, GanGenerator};
 pub use error::ZooError;
 pub use gans::{GANS, GanEntry, GanOptions, GanTraces, find_gan};
 pub use kindling_classification::{ModelEntry, ModelName, Network};

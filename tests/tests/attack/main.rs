@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use kindling_tests::is_nightly;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use case::{Counts, attack};
@@ -52,12 +53,11 @@ fn again(seed: u64) -> String {
 
 fn undisturbed_or_not() -> Result<(), Failed> {
     let models = models();
-    let nightly = std::env::var("KINDLING_NIGHTLY").is_ok_and(|value| value == "1");
     let (seconds, first) = match number("KINDLING_ATTACK_SEED")? {
         Some(seed) => (0, seed),
         None => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-            let (usual, first) = if nightly { (NIGHTLY_SECONDS, now * 1000) } else { (SECONDS, FIRST_SEED) };
+            let (usual, first) = if is_nightly() { (NIGHTLY_SECONDS, now * 1000) } else { (SECONDS, FIRST_SEED) };
             (number("KINDLING_ATTACK_SECONDS")?.unwrap_or(usual), first)
         }
     };

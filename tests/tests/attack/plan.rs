@@ -87,13 +87,13 @@ impl Case {
         // As the command divides a batch: as few groups as possible, as even as possible.
         let group = batch.div_ceil(batch.div_ceil(most));
         let steps = chance.within(3..=8);
-        let mut flags = format!("--batch-size {batch} --norm-group {most} --seed {}", chance.within(0..=9999));
+        let mut flags = format!("--batch-size {batch} --ghost-batch-size {most} --seed {}", chance.within(0..=9999));
         flags += &format!(" --precision {}", chance.of(&["f32", "f32", "f32", "bf16", "f16"]));
         if chance.percent(80) {
             flags += &format!(" --micro-batch {}", chance.within(group..=batch));
         }
         if chance.percent(70) {
-            flags += &format!(" --recompute {}", chance.of(&["none", "stages", "blocks"]));
+            flags += &format!(" --activation-checkpointing {}", chance.of(&["none", "stages", "blocks"]));
         }
         if chance.percent(40) {
             flags += " --clip-norm 1";
@@ -144,19 +144,19 @@ fn of_two_networks(chance: &mut Chance, steps: u64) -> String {
 }
 
 const OF_A_CLASSIFIER: [&str; 8] =
-    ["upload", "forward", "backward", "gate", "optimizer", "commit", "checkpoint", "eval"];
+    ["upload", "forward", "backward", "finite-check", "optimizer", "commit", "checkpoint", "eval"];
 const OF_TWO_NETWORKS: [&str; 12] = [
-    "imagine",
+    "fake-images",
     "upload",
     "forward",
     "backward",
-    "gate",
+    "finite-check",
     "optimizer",
     "commit",
     "checkpoint",
     "generator-forward",
     "generator-backward",
-    "generator-gate",
+    "generator-finite-check",
     "generator-optimizer",
 ];
 /// All points of `KINDLING_KILL`; `tests/tests/kill_points.rs` holds this list against the command's.

@@ -69,14 +69,21 @@ struct Measure {
     #[arg(long, value_name = "FORMATS", value_delimiter = ',', default_value = "f32")]
     precision: Vec<Precision>,
     /// What training computes again rather than keeps: none, stages, blocks, or auto
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "none", value_parser = ["none", "stages", "blocks", "auto"])]
-    recompute: Vec<String>,
+    #[arg(
+        long,
+        alias = "recompute",
+        value_name = "WHAT",
+        value_delimiter = ',',
+        default_value = "none",
+        value_parser = ["none", "stages", "blocks", "auto"]
+    )]
+    activation_checkpointing: Vec<String>,
     /// Samples computed at once, 1 to 1048576; auto finds what fits
     #[arg(long, value_name = "N", value_parser = ranges::samples_or_auto, default_value = "auto")]
     micro_batch: Choice<usize>,
-    /// The most samples whose statistics batch norm takes together, 1 to 1048576
-    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
-    norm_group: usize,
+    /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576
+    #[arg(long, alias = "norm-group", value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
+    ghost_batch_size: usize,
     /// adamw or sgd
     #[arg(long, value_name = "NAME", default_value = "adamw", value_parser = ["adamw", "sgd"])]
     optimizer: String,

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use kindling_data::{Header, Normalisation, Preprocess, decoding_bytes};
 use kindling_layers::trace::Trace;
-use kindling_layers::{Freeze, Precision};
+use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_memory::planner::{
-    self, OptimizerKind, Prediction, Recompute, Situation, Target, largest_batch, largest_micro_batch,
+    self, OptimizerKind, Prediction, Situation, Target, largest_batch, largest_micro_batch,
 };
 use kindling_memory::{MemorySize, counted_room, resident_of};
 use kindling_runs::write_atomically;
@@ -28,8 +28,8 @@ const DEFAULT_BATCH: usize = 8;
 /// Say what fits into a given memory, and what it costs
 ///
 /// Works from the network's description alone: no GPU, no weights, no data. Predictions for the CPU are measured
-/// against real runs (benchmarks/); those for CUDA are not yet. A multiply-add in backward counts twice; recomputing
-/// adds one more forward pass of what is recomputed.
+/// against real runs (benchmarks/); those for CUDA are not yet. A multiply-add in backward counts twice;
+/// activation checkpointing adds one more forward pass of what is computed again.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Model of the zoo; `kindling models` lists them
@@ -44,13 +44,13 @@ pub(crate) struct Args {
     /// The memory there is, like 8GiB, 500MiB or 6GB; on the CPU that of the process
     #[arg(long, value_name = "SIZE")]
     memory: MemorySize,
-    /// Samples of an optimizer step, 1 to 1048576, which micro-batches divide by whole normalisation groups [default: as many as fit
+    /// Samples of an optimizer step, 1 to 1048576, which micro-batches divide by whole ghost batches [default: as many as fit
     /// at once; 8 for --out]
     #[arg(long, value_name = "N", value_parser = ranges::samples())]
     batch_size: Option<usize>,
-    /// The most samples whose statistics batch norm takes together, 1 to 1048576
-    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
-    norm_group: usize,
+    /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576
+    #[arg(long, alias = "norm-group", value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
+    ghost_batch_size: usize,
     /// Channels of the images, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = 3)]
     channels: usize,
@@ -106,18 +106,18 @@ impl OptimizerName {
     }
 }
 
-/// The largest micro-batch of one precision and recomputation.
+/// The largest micro-batch of one precision and activation checkpointing.
 struct Row {
     precision: Precision,
-    recompute: Recompute,
+    checkpointing: Checkpointing,
     fits: Option<(usize, Prediction)>,
     cost: f64,
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        if self.batch_size == Some(0) || self.norm_group == 0 || self.image_size == 0 {
-            bail!("--batch-size, --norm-group and --image-size are at least 1");
+        if self.batch_size == Some(0) || self.ghost_batch_size == 0 || self.image_size == 0 {
+            bail!("--batch-size, --ghost-batch-size and --image-size are at least 1");
         }
         if self.classes < 2 || self.channels == 0 {
             bail!("a network needs at least 2 --classes and 1 of --channels");
@@ -134,13 +134,13 @@ impl Args {
         target(self.device)
     }
 
-    fn situation(&self, precision: Precision, recompute: Recompute) -> Result<Situation> {
+    fn situation(&self, precision: Precision, checkpointing: Checkpointing) -> Result<Situation> {
         let batch = self.batch_size.unwrap_or(1);
         Ok(Situation {
             micro_batch: batch,
             batch,
-            norm_group: self.norm_group,
-            recompute,
+            ghost_batch_size: self.ghost_batch_size,
+            checkpointing,
             optimizer: self.optimizer.kind(),
             ema: self.ema,
             freeze: self.freeze,
@@ -163,22 +163,22 @@ impl Args {
         Ok(model.trace(&options, self.image_size)?)
     }
 
-    fn row(&self, trace: &Trace, precision: Precision, recompute: Recompute) -> Result<Row> {
-        let situation = self.situation(precision, recompute)?;
+    fn row(&self, trace: &Trace, precision: Precision, checkpointing: Checkpointing) -> Result<Row> {
+        let situation = self.situation(precision, checkpointing)?;
         let fits = match self.batch_size {
             Some(_) => largest_micro_batch(trace, &situation, self.memory.0),
             None => largest_batch(trace, &situation, self.memory.0),
         };
-        let cost = planner::relative_cost(trace, recompute, self.freeze);
-        Ok(Row { precision, recompute, fits, cost })
+        let cost = planner::relative_cost(trace, checkpointing, self.freeze);
+        Ok(Row { precision, checkpointing, fits, cost })
     }
 
     fn one(&self, model: &Model) -> Result<()> {
         let trace = self.trace(model)?;
         let mut rows = Vec::new();
         for precision in Precision::ALL {
-            for recompute in Recompute::ALL {
-                rows.push(self.row(&trace, precision, recompute)?);
+            for checkpointing in Checkpointing::ALL {
+                rows.push(self.row(&trace, precision, checkpointing)?);
             }
         }
         match self.format {
@@ -196,7 +196,7 @@ impl Args {
     fn print(&self, model: &Model, trace: &Trace, rows: &[Row]) {
         let batch = self.batch_size.map_or("as large as fits".to_string(), |batch| batch.to_string());
         out!(
-            "{} at {}x{}, {} channels, {} classes, on {} with {}: batch {batch}, normalisation groups of at most {}",
+            "{} at {}x{}, {} channels, {} classes, on {} with {}: batch {batch}, ghost batches of at most {}",
             model.key(),
             self.image_size,
             self.image_size,
@@ -204,13 +204,13 @@ impl Args {
             self.classes,
             self.device,
             self.memory,
-            self.norm_group
+            self.ghost_batch_size
         );
         out!("{:.3} GMAC an image forward, three times that a training step\n", trace.macs() as f64 / 1e9);
         out!(
-            "{:9} {:9} {:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6}",
+            "{:9} {:13} {:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6}",
             "precision",
-            "recompute",
+            "checkpointing",
             "micro-batch",
             "peak",
             "weights",
@@ -223,11 +223,11 @@ impl Args {
         );
         for row in rows {
             match &row.fits {
-                None => out!("{:9} {:9} {:>11}", row.precision, row.recompute, "none fits"),
+                None => out!("{:9} {:13} {:>11}", row.precision, row.checkpointing, "none fits"),
                 Some((micro_batch, p)) => out!(
-                    "{:9} {:9} {micro_batch:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6.2}",
+                    "{:9} {:13} {micro_batch:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6.2}",
                     row.precision,
-                    row.recompute,
+                    row.checkpointing,
                     size(p.peak),
                     size(p.weights),
                     size(p.gradients),
@@ -256,7 +256,7 @@ impl Args {
             .iter()
             .map(|row| {
                 json!({
-                    "precision": row.precision, "recompute": row.recompute.to_string(),
+                    "precision": row.precision, "recompute": row.checkpointing.to_string(),
                     "cost": row.cost, "micro_batch": row.fits.map(|(micro_batch, _)| micro_batch),
                     "prediction": row.fits.map(|(_, prediction)| prediction_json(&prediction)),
                     "resident": row.fits.filter(|_| on_cpu).map(|(_, prediction)| resident_of(prediction.peak)),
@@ -266,22 +266,22 @@ impl Args {
         json!({
             "model": model.key(), "image_size": self.image_size, "channels": self.channels, "classes": self.classes,
             "device": self.device.to_string(), "memory": self.memory.0, "batch_size": self.batch_size,
-            "norm_group": self.norm_group, "macs": trace.macs(), "rows": rows,
+            "norm_group": self.ghost_batch_size, "macs": trace.macs(), "rows": rows,
         })
     }
 
     /// The fastest plan of the asked precision that fits, as a file.
     fn plan(&self, model: &Model, trace: &Trace) -> Result<String> {
         let batch = self.batch_size.unwrap_or(DEFAULT_BATCH);
-        for recompute in Recompute::ALL {
-            let situation = Situation { batch, ..self.situation(self.precision, recompute)? };
+        for checkpointing in Checkpointing::ALL {
+            let situation = Situation { batch, ..self.situation(self.precision, checkpointing)? };
             if let Some((micro_batch, prediction)) = largest_micro_batch(trace, &situation, self.memory.0) {
-                return Ok(self.plan_file(model, batch, micro_batch, recompute, &prediction));
+                return Ok(self.plan_file(model, batch, micro_batch, checkpointing, &prediction));
             }
         }
         bail!(
             "{} with batches of {batch} does not fit into {}, even block by block; \
-             try a smaller --norm-group, smaller images or a lighter model (kindling plan --all)",
+             try a smaller --ghost-batch-size, smaller images or a lighter model (kindling plan --all)",
             model.key(),
             self.memory
         )
@@ -292,12 +292,12 @@ impl Args {
         model: &Model,
         batch: usize,
         micro_batch: usize,
-        recompute: Recompute,
+        checkpointing: Checkpointing,
         prediction: &Prediction,
     ) -> String {
         let mut text = format!(
             "# A plan for `kindling train --plan`, by `kindling plan` {}, for {} with {}.\n\
-             # micro_batch and recompute change memory and time, never the result; batch_size does.\n",
+             # micro_batch and activation_checkpointing change memory and time, never the result; batch_size does.\n",
             env!("CARGO_PKG_VERSION"),
             self.device,
             self.memory
@@ -307,7 +307,7 @@ impl Args {
             ("image_size", (self.image_size as i64).into()),
             ("batch_size", (batch as i64).into()),
             ("micro_batch", (micro_batch as i64).into()),
-            ("recompute", recompute.to_string().into()),
+            ("activation_checkpointing", checkpointing.to_string().into()),
             ("precision", self.precision.to_string().into()),
             ("memory_budget", (self.memory.0 as i64).into()),
             ("predicted_peak", (prediction.peak as i64).into()),
@@ -325,12 +325,12 @@ impl Args {
         for entry in models() {
             let model = Model::from(entry);
             let trace = self.trace(&model)?;
-            let rows = Recompute::ALL.map(|recompute| self.row(&trace, self.precision, recompute));
+            let rows = Checkpointing::ALL.map(|checkpointing| self.row(&trace, self.precision, checkpointing));
             let [none, stages, blocks] = rows;
             found.push((model, trace, [none?, stages?, blocks?]));
         }
         let images = |row: &Row| row.fits.map_or(0, |(micro_batch, _)| micro_batch);
-        // Most room first; of equals the one that has more of it with recomputation, and then the larger network.
+        // Most room first; of equals the one that has more of it with activation checkpointing, and then the larger network.
         found.sort_by_key(|(_, trace, rows)| {
             std::cmp::Reverse((images(&rows[0]), images(&rows[1]).max(images(&rows[2])), trace.macs()))
         });
@@ -386,9 +386,9 @@ pub(crate) fn target(device: DeviceChoice) -> Result<Target> {
 
 /// The parts of a prediction.
 pub(crate) fn prediction_json(prediction: &Prediction) -> Value {
-    let &Prediction { weights, gradients, optimizer, activations, workspace, overhead, peak, moment } = prediction;
+    let &Prediction { weights, gradients, optimizer, activations, workspace, overhead, peak, phase } = prediction;
     json!({ "peak": peak, "weights": weights, "gradients": gradients, "optimizer": optimizer,
-            "activations": activations, "workspace": workspace, "overhead": overhead, "moment": moment.to_string() })
+            "activations": activations, "workspace": workspace, "overhead": overhead, "moment": phase.to_string() })
 }
 
 /// Bytes for people.

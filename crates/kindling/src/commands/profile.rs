@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
-use kindling_layers::Precision;
 use kindling_layers::trace::Trace;
-use kindling_memory::planner::{LayerMemory, Prediction, Recompute, Situation, Target, by_layer, predict};
+use kindling_layers::{Checkpointing, Precision};
+use kindling_memory::planner::{LayerMemory, Prediction, Situation, Target, by_layer, predict};
 use kindling_runs::write_atomically;
 use kindling_zoo::{Model, ModelOptions, find};
 use serde_json::{Value, json};
@@ -41,15 +41,15 @@ pub(crate) struct Args {
     /// Samples of an optimizer step, 1 to 1048576
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
     batch_size: usize,
-    /// Samples computed at once, 1 to 1048576 [default: batch size, at most norm group]
+    /// Samples computed at once, 1 to 1048576 [default: batch size, at most ghost batch size]
     #[arg(long, value_name = "N", value_parser = ranges::samples())]
     micro_batch: Option<usize>,
-    /// The most samples whose statistics batch norm takes together, 1 to 1048576
-    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
-    norm_group: usize,
+    /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576
+    #[arg(long, alias = "norm-group", value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
+    ghost_batch_size: usize,
     /// Feature maps that are computed again rather than kept: none, stages or blocks
-    #[arg(long, value_name = "WHAT", default_value_t = Recompute::None)]
-    recompute: Recompute,
+    #[arg(long, alias = "recompute", value_name = "WHAT", default_value_t = Checkpointing::None)]
+    activation_checkpointing: Checkpointing,
     /// Format of feature maps: f32, bf16 or f16
     #[arg(long, value_name = "FORMAT", default_value_t = Precision::F32)]
     precision: Precision,
@@ -111,7 +111,7 @@ impl Args {
     }
 
     fn micro_batch(&self) -> usize {
-        self.micro_batch.unwrap_or(self.batch_size.min(self.norm_group))
+        self.micro_batch.unwrap_or(self.batch_size.min(self.ghost_batch_size))
     }
 
     fn options(&self) -> ModelOptions {
@@ -122,8 +122,8 @@ impl Args {
         let whole = Situation::whole_batch(self.batch_size, target);
         Situation {
             micro_batch: self.micro_batch(),
-            norm_group: self.norm_group,
-            recompute: self.recompute,
+            ghost_batch_size: self.ghost_batch_size,
+            checkpointing: self.activation_checkpointing,
             element_bytes: self.precision.bytes(),
             ..whole
         }
@@ -137,14 +137,14 @@ impl Args {
         let layers = by_layer(&trace, &situation);
         let segments = segments(times, &layers, &trace);
         let title = format!(
-            "{} at {}x{}, batch {} in micro-batches of {}, {}, recompute {}, on the CPU",
+            "{} at {}x{}, batch {} in micro-batches of {}, {}, activation checkpointing {}, on the CPU",
             model.key(),
             self.image_size,
             self.image_size,
             self.batch_size,
             self.micro_batch(),
             self.precision,
-            self.recompute
+            self.activation_checkpointing
         );
         Ok(Profile { title, segments, layers, prediction: predict(&trace, &situation), measured })
     }
@@ -168,7 +168,7 @@ impl Args {
             .collect();
         json!({
             "model": model.key(), "image_size": self.image_size, "batch_size": self.batch_size,
-            "micro_batch": self.micro_batch(), "norm_group": self.norm_group, "recompute": self.recompute.to_string(),
+            "micro_batch": self.micro_batch(), "norm_group": self.ghost_batch_size, "recompute": self.activation_checkpointing.to_string(),
             "device": self.device.to_string(), "step_seconds": profile.measured.step_seconds,
             "measured": { "steps_peak": profile.measured.steps_peak, "run_peak": profile.measured.run_peak },
             "predicted": prediction_json(&profile.prediction), "segments": segments, "layers": layers,
@@ -234,7 +234,7 @@ impl Profile {
             format!("a step takes          {:.3} s (measured, median)", self.measured.step_seconds),
             format!("peak of the steps     {} (measured)", size(self.measured.steps_peak)),
             format!("peak of the run       {} (measured, with its checkpoint)", size(self.measured.run_peak)),
-            format!("predicted             {} ({error:+.1} %), in the {}", size(p.peak), p.moment),
+            format!("predicted             {} ({error:+.1} %), in the {}", size(p.peak), p.phase),
             format!(
                 "                      weights {}, gradients {}, optimizer {}, activations {}, workspace {}, overhead {}",
                 size(p.weights),

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result, anyhow, bail};
 use clap::ValueEnum;
 use kindling_data::{DataError, Dataset, Split, largest_decoding_bytes};
-use kindling_layers::{Freeze, Precision, parameters};
+use kindling_layers::{Checkpointing, Freeze, Precision, parameters};
 use kindling_runs::{DeviceFacts, Environment, RunDir, RunError};
-use kindling_trainer::{Ended, Faults, Recompute, Setup, TrainError, Trainer};
+use kindling_trainer::{Ended, Faults, Setup, TrainError, Trainer};
 use kindling_zoo::Network;
 use kindling_zoo::weights::Import;
 
@@ -72,15 +72,15 @@ pub(crate) struct Args {
     /// Samples of an optimizer step, 1 to 1048576: the global batch [default: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch_size: Option<usize>,
-    /// Samples computed at once, 1 to 1048576 and not below a normalisation group, or auto; changes memory and time, never
+    /// Samples computed at once, 1 to 1048576 and not below a ghost batch, or auto; changes memory and time, never
     /// the result. Memory that runs out makes it smaller, room makes it larger again, up to the number given
     /// [default: auto]
     #[arg(long, value_name = "auto|N", help_heading = "Memory")]
     micro_batch: Option<Choice<usize>>,
     /// Feature maps that are computed again rather than kept: auto, none, stages or blocks; never changes the result
     /// [default: auto]
-    #[arg(long, value_name = "WHAT", help_heading = "Memory")]
-    recompute: Option<Choice<Recompute>>,
+    #[arg(long, alias = "recompute", value_name = "WHAT", help_heading = "Memory")]
+    activation_checkpointing: Option<Choice<Checkpointing>>,
     /// The most memory to use: 8GiB, 500MiB, or a share of the device's: 80%. On the CPU that of the whole process [default:
     /// on the CPU 90% of the system's tightest limit, which `kindling devices` names]
     #[arg(long, value_name = "SIZE|SHARE", help_heading = "Memory")]
@@ -88,9 +88,9 @@ pub(crate) struct Args {
     /// Format of feature maps: f32, bf16 or f16; weights, statistics and updates are always f32 [default: f32]
     #[arg(long, value_name = "FORMAT", help_heading = "Training")]
     precision: Option<Precision>,
-    /// The most samples whose statistics batch norm takes together, 1 to 1048576 [default: 8]
-    #[arg(long, value_name = "N", help_heading = "Training")]
-    norm_group: Option<usize>,
+    /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576 [default: 8]
+    #[arg(long, alias = "norm-group", value_name = "N", help_heading = "Training")]
+    ghost_batch_size: Option<usize>,
     /// Passes over the training samples, 1 to 1000000000 [default: 4 for phantoms, 3 for brain-planes, otherwise 10]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u64>,
@@ -231,13 +231,13 @@ impl Args {
         if let Some(choice) = self.micro_batch {
             config.train.micro_batch = choice.fixed();
         }
-        if let Some(choice) = self.recompute {
-            config.train.recompute = choice.fixed();
+        if let Some(choice) = self.activation_checkpointing {
+            config.train.activation_checkpointing = choice.fixed();
         }
         let smallest = config.train.largest_group();
         if let Some(micro_batch) = config.train.micro_batch.filter(|micro_batch| *micro_batch < smallest) {
             bail!(
-                "--micro-batch {micro_batch} is smaller than this run's normalisation groups of {smallest}, which are part \
+                "--micro-batch {micro_batch} is smaller than this run's ghost batches of {smallest}, which are part \
                  of what it computes; {smallest} is the least it can be resumed with"
             );
         }

@@ -1,6 +1,6 @@
 //! Live bytes by what they are for, and their peak.
 
-use super::Moment;
+use super::Phase;
 
 /// What bytes are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ const PARTS: usize = 6;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Peak {
     pub(super) parts: [u64; PARTS],
-    pub(super) moment: Moment,
+    pub(super) phase: Phase,
     /// The largest single allocation so far.
     pub(super) largest: u64,
 }
@@ -48,7 +48,7 @@ pub(super) struct Ledger {
     peak: Peak,
     /// The most workspace since [`Ledger::start_scratch`].
     scratch: u64,
-    pub(super) moment: Moment,
+    pub(super) phase: Phase,
 }
 
 impl Ledger {
@@ -71,7 +71,7 @@ impl Ledger {
         self.peak.largest = self.peak.largest.max(largest);
         if self.live.iter().sum::<u64>() > self.peak.total() {
             self.peak.parts = self.live;
-            self.peak.moment = self.moment;
+            self.peak.phase = self.phase;
         }
     }
 

@@ -18,51 +18,12 @@ mod reading;
 mod tests;
 mod update;
 
-use std::fmt;
-use std::str::FromStr;
-
-use kindling_layers::Freeze;
 use kindling_layers::pass::normalisation_groups;
 use kindling_layers::trace::Trace;
+use kindling_layers::{Checkpointing, Freeze};
 
 use graph::Graph;
 use ledger::{Ledger, Part};
-
-/// What is computed again in the backward pass instead of being kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Recompute {
-    /// Nothing: everything that backward needs is kept.
-    #[default]
-    None,
-    /// Stage by stage: only the maps between stages are kept.
-    Stages,
-    /// Block by block: only the maps between blocks are kept.
-    Blocks,
-}
-
-impl Recompute {
-    /// All of them, the fastest first.
-    pub const ALL: [Self; 3] = [Self::None, Self::Stages, Self::Blocks];
-}
-
-impl fmt::Display for Recompute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::None => "none",
-            Self::Stages => "stages",
-            Self::Blocks => "blocks",
-        })
-    }
-}
-
-impl FromStr for Recompute {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|recompute| recompute.to_string() == text);
-        known.ok_or_else(|| "choose none, stages or blocks".to_string())
-    }
-}
 
 /// An update rule, by what it remembers of each weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,9 +67,9 @@ pub struct Situation {
     /// Samples of an optimizer step.
     pub batch: usize,
     /// The most samples whose statistics batch norm takes together.
-    pub norm_group: usize,
-    /// What is computed again.
-    pub recompute: Recompute,
+    pub ghost_batch_size: usize,
+    /// Which activations are kept for backward, and which are computed again.
+    pub checkpointing: Checkpointing,
     /// The update rule.
     pub optimizer: OptimizerKind,
     /// Whether a moving average of the weights is kept.
@@ -131,8 +92,8 @@ impl Situation {
         Self {
             micro_batch: batch,
             batch,
-            norm_group: 8,
-            recompute: Recompute::None,
+            ghost_batch_size: 8,
+            checkpointing: Checkpointing::None,
             optimizer: OptimizerKind::AdamW,
             ema: false,
             freeze: Freeze::None,
@@ -144,9 +105,10 @@ impl Situation {
     }
 }
 
-/// The moment of a step at which the most memory is in use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Moment {
+/// The phase of a step in which the most memory is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
+pub enum Phase {
     /// The forward pass.
     #[default]
     Forward,
@@ -156,17 +118,6 @@ pub enum Moment {
     Update,
     /// A tensor's copy on its way into a checkpoint (CPU only: there host and device are one).
     Checkpoint,
-}
-
-impl fmt::Display for Moment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Forward => "forward",
-            Self::Backward => "backward",
-            Self::Update => "update",
-            Self::Checkpoint => "checkpoint",
-        })
-    }
 }
 
 /// Memory at the fullest moment of a run, in bytes. The parts add up to the peak.
@@ -187,7 +138,7 @@ pub struct Prediction {
     /// All of them together.
     pub peak: u64,
     /// When that is.
-    pub moment: Moment,
+    pub phase: Phase,
 }
 
 /// What one layer keeps.
@@ -218,7 +169,7 @@ pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
     let peak = ledger.peak();
     let overhead = match situation.target {
         Target::Cpu { .. } => peak.parts[Part::Overhead as usize],
-        Target::Cuda => cuda::overhead(peak.total(), peak.largest, peak.moment != Moment::Update),
+        Target::Cuda => cuda::overhead(peak.total(), peak.largest, peak.phase != Phase::Update),
     };
     let of = |part: Part| peak.parts[part as usize];
     let mut prediction = Prediction {
@@ -229,7 +180,7 @@ pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
         workspace: of(Part::Workspace),
         overhead,
         peak: 0,
-        moment: peak.moment,
+        phase: peak.phase,
     };
     let Prediction { weights, gradients, optimizer, activations, workspace, overhead, .. } = prediction;
     prediction.peak = weights + gradients + optimizer + activations + workspace + overhead;
@@ -239,7 +190,7 @@ pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
 /// The largest micro-batch of whole normalisation groups of `situation.batch` whose step fits into `memory` bytes (on the CPU:
 /// of a process, as `--memory-budget` counts them), with what it needs; `None` if not even one group fits. `situation.micro_batch` is not looked at.
 pub fn largest_micro_batch(trace: &Trace, situation: &Situation, memory: u64) -> Option<(usize, Prediction)> {
-    let groups = normalisation_groups(situation.batch, situation.norm_group);
+    let groups = normalisation_groups(situation.batch, situation.ghost_batch_size);
     let sizes: Vec<usize> = groups
         .iter()
         .scan(0, |sum, group| {
@@ -301,7 +252,7 @@ fn last_that_fits(count: usize, memory: u64, predicted: impl Fn(usize) -> Predic
 /// What each layer keeps for backward when nothing is computed again, in the order they run.
 pub fn by_layer(trace: &Trace, situation: &Situation) -> Vec<LayerMemory> {
     let graph = graph_of(trace, situation);
-    let situation = Situation { recompute: Recompute::None, ..*situation };
+    let situation = Situation { checkpointing: Checkpointing::None, ..*situation };
     let of_layers = pass::kept_by_layer(&graph, &situation);
     let describe = |(layer, (kept, workspace)): (usize, (u64, u64))| {
         let layer = &trace.layers[layer];
@@ -310,10 +261,10 @@ pub fn by_layer(trace: &Trace, situation: &Situation) -> Vec<LayerMemory> {
     of_layers.into_iter().map(describe).collect()
 }
 
-/// Multiply-adds of a step with recomputation relative to one without: backward costs two forwards, and recomputed
-/// segments run forward once more.
-pub fn relative_cost(trace: &Trace, recompute: Recompute, freeze: Freeze) -> f64 {
-    if recompute == Recompute::None {
+/// Multiply-adds of a step with activation checkpointing relative to one without: backward costs two forwards, and the
+/// segments that are computed again run forward once more.
+pub fn relative_cost(trace: &Trace, checkpointing: Checkpointing, freeze: Freeze) -> f64 {
+    if checkpointing == Checkpointing::None {
         return 1.0;
     }
     let graph = Graph::of(trace, freeze);

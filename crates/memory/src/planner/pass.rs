@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::graph::{Graph, Node, Place};
 use super::ledger::{BufferId, Ledger, Part};
-use super::{Moment, Recompute, Situation, Target, cuda, update};
+use super::{Checkpointing, Phase, Situation, Target, cuda, update};
 
 /// A tensor: a buffer, or a part of one that does not lie in one piece.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Led
     }
     let mut pass = Pass::new(graph, situation, ledger);
     let images = pass.make(pass.map_bytes(0));
-    if situation.recompute == Recompute::None {
+    if situation.checkpointing == Checkpointing::None {
         pass.whole(images);
     } else {
         pass.in_segments(images);
@@ -100,19 +100,19 @@ impl<'a> Pass<'a> {
 
     /// Everything kept: one pass forward, one backward.
     fn whole(&mut self, images: BufferId) {
-        self.ledger.moment = Moment::Forward;
+        self.ledger.phase = Phase::Forward;
         self.enter(0, images);
         self.run(|_| true, true);
         let last = self.graph.maps.len() - 1;
         self.start_gradient(last);
-        self.ledger.moment = Moment::Backward;
+        self.ledger.phase = Phase::Backward;
         self.back(|_| true);
     }
 
     /// The segments forward with their inputs kept, the tail in both directions, then each segment again.
     fn in_segments(&mut self, images: BufferId) {
         let segments = self.segments();
-        self.ledger.moment = Moment::Forward;
+        self.ledger.phase = Phase::Forward;
         let mut boundaries = Vec::with_capacity(segments.len());
         let mut value = 0;
         let mut buffer = images;
@@ -131,7 +131,7 @@ impl<'a> Pass<'a> {
         self.enter(value, buffer);
         let in_tail = |node: &Node| node.place == Place::Tail;
         self.run(in_tail, true);
-        self.ledger.moment = Moment::Backward;
+        self.ledger.phase = Phase::Backward;
         self.start_gradient(self.graph.maps.len() - 1);
         self.back(in_tail);
 
@@ -161,8 +161,8 @@ impl<'a> Pass<'a> {
     fn segments(&self) -> Vec<Segment> {
         let mut found: Vec<Segment> = Vec::new();
         for node in self.graph.nodes.iter().filter(|node| node.place != Place::Tail) {
-            let place = match (node.place, self.situation.recompute) {
-                (Place::Block(stage, _), Recompute::Stages) => (Place::Block(stage, 0), true),
+            let place = match (node.place, self.situation.checkpointing) {
+                (Place::Block(stage, _), Checkpointing::Stages) => (Place::Block(stage, 0), true),
                 (place, _) => (place, false),
             };
             match found.last_mut().filter(|last| (last.place, last.whole_stage) == place) {

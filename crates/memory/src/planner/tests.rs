@@ -63,11 +63,11 @@ fn trace() -> Trace {
 fn situations(batch: usize) -> Vec<Situation> {
     let mut found = Vec::new();
     for target in [CPU, Target::Cuda] {
-        for recompute in Recompute::ALL {
+        for checkpointing in Checkpointing::ALL {
             for optimizer in [OptimizerKind::AdamW, OptimizerKind::Sgd { momentum: false }] {
                 for freeze in [Freeze::None, Freeze::Stages(1), Freeze::Backbone] {
                     let whole = Situation::whole_batch(batch, target);
-                    found.push(Situation { recompute, optimizer, freeze, ..whole });
+                    found.push(Situation { checkpointing, optimizer, freeze, ..whole });
                 }
             }
         }
@@ -109,15 +109,16 @@ fn a_larger_micro_batch_never_needs_less() {
 #[test]
 fn recomputing_never_needs_more_and_costs_one_more_forward_at_most() {
     for target in [CPU, Target::Cuda] {
-        let [none, stages, blocks] = Recompute::ALL
-            .map(|recompute| predict(&trace(), &Situation { recompute, ..Situation::whole_batch(8, target) }).peak);
+        let [none, stages, blocks] = Checkpointing::ALL.map(|checkpointing| {
+            predict(&trace(), &Situation { checkpointing, ..Situation::whole_batch(8, target) }).peak
+        });
         assert!(stages < none && blocks < none, "{none} {stages} {blocks} on {target:?}");
     }
-    for recompute in [Recompute::Stages, Recompute::Blocks] {
-        let cost = relative_cost(&trace(), recompute, Freeze::None);
+    for checkpointing in [Checkpointing::Stages, Checkpointing::Blocks] {
+        let cost = relative_cost(&trace(), checkpointing, Freeze::None);
         assert!(cost > 1.3 && cost <= 4.0 / 3.0, "{cost}");
     }
-    assert_eq!(relative_cost(&trace(), Recompute::None, Freeze::None), 1.0);
+    assert_eq!(relative_cost(&trace(), Checkpointing::None, Freeze::None), 1.0);
 }
 
 /// The memory that has room for so many counted bytes: on the CPU it is that of the process.
@@ -128,7 +129,7 @@ fn memory_for(target: Target, counted: u64) -> u64 {
 #[test]
 fn the_largest_micro_batch_fits_and_the_next_does_not() {
     for target in [CPU, Target::Cuda] {
-        let situation = Situation { batch: 40, norm_group: 3, ..Situation::whole_batch(40, target) };
+        let situation = Situation { batch: 40, ghost_batch_size: 3, ..Situation::whole_batch(40, target) };
         let of = |micro_batch| predict(&trace(), &Situation { micro_batch, ..situation });
         let groups = normalisation_groups(40, 3);
         let counted = of(20).peak;

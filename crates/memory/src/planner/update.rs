@@ -4,7 +4,7 @@ use kindling_ops::{packing_bytes, small_product};
 
 use super::graph::Graph;
 use super::ledger::{Ledger, Part};
-use super::{Moment, OptimizerKind, Situation, Target};
+use super::{OptimizerKind, Phase, Situation, Target};
 
 /// Weights, gradients and moments are float32.
 pub(super) const WEIGHT_BYTES: u64 = 4;
@@ -61,7 +61,7 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
 
 /// The optimizer's update beside the old state, and then what a checkpoint copies at a time.
 pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
-    ledger.moment = Moment::Update;
+    ledger.phase = Phase::Update;
     // New numbers for each weight: itself and its moments. Its gradient goes away with it. In between Burn's AdamW holds
     // both corrected moments and SGD what it will subtract; on the CPU AdamW goes over the weights once, and the gradient is
     // there to the end.
@@ -86,7 +86,7 @@ pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut L
     ledger.remove(Part::Workspace, live);
 
     if matches!(situation.target, Target::Cpu { .. }) {
-        ledger.moment = Moment::Checkpoint;
+        ledger.phase = Phase::Checkpoint;
         // The batch that was trained on is gone. One tensor after the other is read and written, frozen ones as well: of a
         // parameter all moments. Burn copies what it reads, and then to where numbers are aligned.
         ledger.remove(Part::Overhead, host_batch(graph, situation));

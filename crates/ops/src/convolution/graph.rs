@@ -24,14 +24,17 @@ impl<B: Convolutions + ConvolutionGradients, C: CheckpointStrategy> Convolutions
     }
 }
 
+/// What is kept of a convolution: map, filters, and where they meet.
+type Kept<B> = (FloatTensor<B>, FloatTensor<B>, Places);
+
 #[derive(Debug)]
 struct DepthwiseBackward;
 
 impl<B: ConvolutionGradients> Backward<B, 2> for DepthwiseBackward {
-    type State = (FloatTensor<B>, FloatTensor<B>, Places);
+    type State = Kept<B>;
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
-        backward(ops, grads, B::depthwise_backward);
+        backward(ops, grads, |(x, weight, places), dy, wanted| B::depthwise_backward(x, weight, dy, places, wanted));
     }
 }
 
@@ -39,26 +42,22 @@ impl<B: ConvolutionGradients> Backward<B, 2> for DepthwiseBackward {
 struct DenseBackward;
 
 impl<B: ConvolutionGradients> Backward<B, 2> for DenseBackward {
-    type State = (FloatTensor<B>, FloatTensor<B>, Places);
+    type State = Kept<B>;
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
-        backward(ops, grads, B::dense_backward);
+        backward(ops, grads, |(x, weight, places), dy, wanted| B::dense_backward(x, weight, dy, places, wanted));
     }
 }
-
-/// The tensors that are kept of a convolution.
-type Kept<B> = (FloatTensor<B>, FloatTensor<B>, Places);
 
 fn backward<B: ConvolutionGradients>(
     ops: Ops<Kept<B>, 2>,
     grads: &mut Gradients,
-    gradients: fn(FloatTensor<B>, FloatTensor<B>, FloatTensor<B>, Places, Wanted) -> OfConvolution<B>,
+    gradients: impl FnOnce(Kept<B>, FloatTensor<B>, Wanted) -> OfConvolution<B>,
 ) {
     let [x_node, weight_node] = parents(&ops);
     let dy = grads.consume::<B>(&ops.node);
-    let (x, weight, places) = ops.state;
     let wanted = Wanted { x: x_node.is_some(), weight: weight_node.is_some() };
-    let OfConvolution { x, weight } = gradients(x, weight, dy, places, wanted);
+    let OfConvolution { x, weight } = gradients(ops.state, dy, wanted);
     weight.register(grads, weight_node);
     x.register(grads, x_node);
 }

@@ -8,7 +8,7 @@
 //! where outside the map there are zeros; a depthwise one has filters `[c, 1, k, k]` and no sum over `c`; a transposed one is the
 //! gradient of a dense one's input. `y` has the format of `x`; weights are float32, and so are their gradients.
 //!
-//! On the CPU dense convolutions are matrix products ([`cpu::dense`]), 3x3 ones by Winograd's transforms ([`cpu::winograd`]), and
+//! On the CPU dense convolutions are matrix products ([`cpu::dense`]), 3x3 ones by Winograd's transforms (`cpu::winograd`), and
 //! depthwise ones sums over few places of a plane ([`cpu::depthwise`]). On the devices of CubeCL dense convolutions are Burn's,
 //! and 1x1 ones matrix products ([`cube::dense`]); depthwise ones have kernels of their own ([`cube::depthwise`]).
 

@@ -18,6 +18,8 @@ use cubecl::prelude::*;
 use cubecl::zspace::metadata::Metadata;
 use cubecl::zspace::{Shape as Sizes, Strides};
 
+use super::read::GroupSizesLaunch;
+
 /// Units of a cube.
 pub(crate) const UNITS: u32 = 256;
 /// Channels that a unit takes at a time, at most.
@@ -276,9 +278,9 @@ pub(crate) struct Groups {
     /// How many there are.
     pub(crate) count: usize,
     /// Samples of a smaller one.
-    pub(crate) size: u32,
+    size: u32,
     /// How many have one sample more.
-    pub(crate) larger: u32,
+    larger: u32,
 }
 
 impl Groups {
@@ -287,5 +289,10 @@ impl Groups {
         let size = sizes.last().copied().unwrap_or(1);
         let larger = sizes.iter().filter(|of| **of > size).count();
         Self { count: sizes.len(), size: size as u32, larger: larger as u32 }
+    }
+
+    /// The same as an argument of a kernel.
+    pub(crate) fn sizes(&self) -> GroupSizesLaunch {
+        GroupSizesLaunch::new(self.size, self.larger)
     }
 }

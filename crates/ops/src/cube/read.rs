@@ -34,33 +34,49 @@ pub(crate) struct Numbers<N: Size> {
     gate: Vector<f32, N>,
 }
 
-/// Where the numbers of a map are: a scale and a shift for each channel, means and variances `[2, groups, channels]`, a
-/// factor for each plane. A kernel that needs none of some is given any tensor in their place and does not look at it.
+/// Where the numbers of a map are. A kernel that needs none of some is given any tensor in their place and does not look at it.
+#[derive(CubeType, CubeLaunch)]
+pub(crate) struct Applied<N: Size> {
+    /// A scale and a shift for each channel.
+    weight: OwnedTensor<Vector<f32, N>>,
+    bias: OwnedTensor<Vector<f32, N>>,
+    /// Means and variances `[2, groups, channels]`.
+    statistics: OwnedTensor<Vector<f32, N>>,
+    /// A factor for each plane.
+    gate: OwnedTensor<Vector<f32, N>>,
+    epsilon: f32,
+    pub(crate) groups: GroupSizes,
+}
+
+/// Even normalisation groups: the first `larger` have `size + 1` samples and the others `size`.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub(crate) struct GroupSizes {
+    size: u32,
+    larger: u32,
+}
+
+/// The numbers of some channels of a sample.
 #[cube]
 pub(crate) fn numbers<N: Size>(
-    weight: &Tensor<Vector<f32, N>>,
-    bias: &Tensor<Vector<f32, N>>,
-    statistics: &Tensor<Vector<f32, N>>,
-    gate: &Tensor<Vector<f32, N>>,
-    epsilon: f32,
+    applied: &Applied<N>,
     vectors: usize,
     vector: usize,
-    sample: usize,
-    group: usize,
+    sample: u32,
     #[comptime] read: Read,
 ) -> Numbers<N> {
     let (zero, one) = (Vector::<f32, N>::new(0.0), Vector::<f32, N>::new(1.0));
     let mut of = Numbers::<N> { mean: zero, inverse: one, scale: one, shift: zero, gate: one };
     if comptime!(read.norm) {
-        let groups = statistics.shape(1);
-        let variance = statistics[(groups + group) * vectors + vector];
-        of.mean = statistics[group * vectors + vector];
-        of.inverse = one / (variance + Vector::new(epsilon)).sqrt();
-        of.scale = weight[vector] * of.inverse;
-        of.shift = bias[vector];
+        let group = group_of(sample, &applied.groups);
+        let groups = applied.statistics.shape(1);
+        let variance = applied.statistics[(groups + group) * vectors + vector];
+        of.mean = applied.statistics[group * vectors + vector];
+        of.inverse = one / (variance + Vector::new(applied.epsilon)).sqrt();
+        of.scale = applied.weight[vector] * of.inverse;
+        of.shift = applied.bias[vector];
     }
     if comptime!(read.gated) {
-        of.gate = gate[sample * vectors + vector];
+        of.gate = applied.gate[sample as usize * vectors + vector];
     }
     of
 }
@@ -90,15 +106,35 @@ pub(crate) fn of_normal<N: Size>(
     if comptime!(read.gated) { dz * of.gate } else { dz }
 }
 
-/// The group of a sample, where the first `larger` groups have `size + 1` samples and the others `size`.
+/// The group of a sample.
 #[cube]
-pub(crate) fn group_of(sample: u32, size: u32, larger: u32) -> usize {
-    let boundary = larger * (size + 1);
-    let mut group = sample / (size + 1);
+pub(crate) fn group_of(sample: u32, groups: &GroupSizes) -> usize {
+    let boundary = groups.larger * (groups.size + 1);
+    let mut group = sample / (groups.size + 1);
     if sample >= boundary {
-        group = larger + (sample - boundary) / size;
+        group = groups.larger + (sample - boundary) / groups.size;
     }
     group as usize
+}
+
+/// How many samples a group has.
+#[cube]
+pub(crate) fn samples_of(group: u32, groups: &GroupSizes) -> u32 {
+    let mut samples = groups.size;
+    if group < groups.larger {
+        samples = groups.size + 1;
+    }
+    samples
+}
+
+/// The first sample of a group.
+#[cube]
+pub(crate) fn first_of(group: u32, groups: &GroupSizes) -> u32 {
+    let mut first = group * groups.size + groups.larger;
+    if group < groups.larger {
+        first = group * (groups.size + 1);
+    }
+    first
 }
 
 /// The sum of what the rows of a cube have, the same for all units of a lane. All units must come here.

@@ -7,7 +7,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::layout::{Groups, dims, empty};
-use super::read::Read;
+use super::read::{AppliedLaunch, Read};
 
 /// A map that is read through its normalisation, or as it is.
 #[derive(Clone)]
@@ -20,14 +20,6 @@ pub(crate) struct Source {
     pub(crate) epsilon: f32,
     pub(crate) groups: Groups,
     pub(crate) read: Read,
-}
-
-/// The numbers of a [`Source`] as arguments of a kernel.
-pub(crate) struct Arguments {
-    pub(crate) weight: TensorArg,
-    pub(crate) bias: TensorArg,
-    pub(crate) statistics: TensorArg,
-    pub(crate) gate: TensorArg,
 }
 
 impl Source {
@@ -48,13 +40,16 @@ impl Source {
         }
     }
 
-    pub(crate) fn arguments(&self) -> Arguments {
+    /// What is applied to the map, as an argument of a kernel.
+    pub(crate) fn numbers<N: Size>(&self) -> AppliedLaunch<N> {
         let arg = |tensor: &CubeTensor| tensor.clone().into_tensor_arg();
-        Arguments {
-            weight: arg(&self.weight),
-            bias: arg(&self.bias),
-            statistics: arg(&self.statistics),
-            gate: arg(&self.gate),
-        }
+        AppliedLaunch::new(
+            arg(&self.weight),
+            arg(&self.bias),
+            arg(&self.statistics),
+            arg(&self.gate),
+            self.epsilon,
+            self.groups.sizes(),
+        )
     }
 }

@@ -11,6 +11,7 @@ use cubecl::prelude::*;
 
 use super::Statistics;
 use crate::cube::layout::{Flat, Groups, Spread, UNITS, addresses, element, empty, width_of};
+use crate::cube::read::{GroupSizes, first_of, samples_of};
 
 /// Pixels of a unit, at most.
 const EACH: usize = 32;
@@ -53,8 +54,7 @@ fn statistics(x: CubeTensor, sizes: &[usize]) -> CubeTensor {
         x.pixels as u32,
         blocks as u32,
         spread.each,
-        groups.size,
-        groups.larger,
+        groups.sizes(),
     );
     out
 }
@@ -154,19 +154,13 @@ fn merged<N: Size>(
     pixels: u32,
     blocks: u32,
     each: u32,
-    size: u32,
-    larger: u32,
+    sizes: GroupSizes,
 ) {
     let vectors = parts.shape(2) / N::value();
     let of_blocks = parts.shape(1);
     let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
     let group = CUBE_POS_Z;
-    let mut start = group * size + larger;
-    let mut samples = size;
-    if group < larger {
-        start = group * (size + 1);
-        samples = size + 1;
-    }
+    let (start, samples) = (first_of(group, &sizes), samples_of(group, &sizes));
     let mut seen_count = 0.0f32;
     let mut mean = Vector::<f32, N>::new(0.0);
     let mut squares = Vector::<f32, N>::new(0.0);

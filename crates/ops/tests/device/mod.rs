@@ -245,17 +245,24 @@ pub(crate) fn one_channel(device: &Device) {
     }
 }
 
-/// Maps of a half format, where the device has one: sums are float32, so the result is the float32 one to the format's
-/// digits, and the gradient of a weight is float32.
-pub(crate) fn half_formats(device: &Device) {
+pub(crate) fn float16(device: &Device) {
+    half_format(device, FloatDType::F16, 1.0 / 512.0);
+}
+
+pub(crate) fn bfloat16(device: &Device) {
+    half_format(device, FloatDType::BF16, 1.0 / 64.0);
+}
+
+/// Maps of a half format: sums are float32, so the result is the float32 one to the format's digits, and the gradient of a
+/// weight is float32.
+fn half_format(device: &Device, format: FloatDType, digits: f32) {
     let [channels_last, planes] = grounds(device);
     for ground in [channels_last.clone(), channels_last.sliced(3), planes.clone(), planes.sliced(1)] {
-        half_formats_on(&ground);
+        half_format_on(&ground, format, digits);
     }
 }
 
-fn half_formats_on(ground: &Ground) {
-    let device = &ground.device;
+fn half_format_on(ground: &Ground, format: FloatDType, digits: f32) {
     let mut rng = rng(3000);
     let mut of = |shape: [usize; 4]| random(&mut rng, shape.iter().product());
     let (x, w, d) = (of([2, 8, 9, 9]), of([4, 8, 1, 1]), of([8, 1, 3, 3]));
@@ -267,30 +274,23 @@ fn half_formats_on(ground: &Ground) {
         (&d, |x, d, places| depthwise(x, d, Places { before: [1; 2], ..places })),
         (&d, |x, d, _| scale(x.clone(), means(x) * d.reshape([8, 9]).sum_dim(1).reshape([1, 8]))),
     ];
-    let plain = device.clone().without_autodiff();
-    for (format, digits) in [(FloatDType::F16, 1.0 / 512.0), (FloatDType::BF16, 1.0 / 64.0)] {
-        if !plain.supports_dtype(format) {
-            println!("   {format:?} is not a format of this device");
-            continue;
-        }
-        for (weight, operation) in &operations {
-            let half = Ground { format, ..ground.clone() }.map(&x, [2, 8, 9, 9]);
-            // A dense convolution rounds its filters to the format: 8 products of rounded ones are not 8 of exact ones.
-            let rounded = (*weight).clone().cast(format).cast(FloatDType::F32);
-            let run = |x: Tensor<4>| {
-                let (x, weight) = (x.detach().require_grad(), rounded.clone().detach().require_grad());
-                let y = operation(x.clone(), weight.clone(), places);
-                let mut grads = y.clone().sum().backward();
-                (y, x.grad_remove(&mut grads).expect("a gradient"), weight.grad_remove(&mut grads).expect("a gradient"))
-            };
-            let (y, dx, dw) = run(half.clone());
-            let (full_y, full_dx, full_dw) = run(half.cast(FloatDType::F32));
-            assert_eq!([y.dtype(), dx.dtype(), dw.dtype()], [format.into(), format.into(), DType::F32]);
-            let near = Tolerance::<f32>::relative(digits).set_absolute(digits);
-            y.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_y.into_data(), near);
-            dx.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_dx.into_data(), near);
-            dw.into_data().assert_approx_eq::<f32>(&full_dw.into_data(), near);
-        }
+    for (weight, operation) in &operations {
+        let half = Ground { format, ..ground.clone() }.map(&x, [2, 8, 9, 9]);
+        // A dense convolution rounds its filters to the format: 8 products of rounded ones are not 8 of exact ones.
+        let rounded = (*weight).clone().cast(format).cast(FloatDType::F32);
+        let run = |x: Tensor<4>| {
+            let (x, weight) = (x.detach().require_grad(), rounded.clone().detach().require_grad());
+            let y = operation(x.clone(), weight.clone(), places);
+            let mut grads = y.clone().sum().backward();
+            (y, x.grad_remove(&mut grads).expect("a gradient"), weight.grad_remove(&mut grads).expect("a gradient"))
+        };
+        let (y, dx, dw) = run(half.clone());
+        let (full_y, full_dx, full_dw) = run(half.cast(FloatDType::F32));
+        assert_eq!([y.dtype(), dx.dtype(), dw.dtype()], [format.into(), format.into(), DType::F32]);
+        let near = Tolerance::<f32>::relative(digits).set_absolute(digits);
+        y.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_y.into_data(), near);
+        dx.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_dx.into_data(), near);
+        dw.into_data().assert_approx_eq::<f32>(&full_dw.into_data(), near);
     }
 }
 

@@ -58,7 +58,7 @@ impl Ground {
         let Some(axis) = self.sliced else { return (y * self.map(values, shape)).sum() };
         let mut larger = shape;
         larger[axis] = BESIDE;
-        let beside = Tensor::zeros(larger, &self.device);
+        let beside = Tensor::<4>::zeros(larger, &self.device).cast(self.format);
         let y = Tensor::cat(vec![beside.clone(), y, beside], axis);
         larger[axis] = shape[axis] + 2 * BESIDE;
         (y * self.whole(&embedded(values, shape, axis, 1e6), larger)).sum()

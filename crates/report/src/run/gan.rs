@@ -199,7 +199,7 @@ fn charts(curves: &Curves) -> Markup {
         chart(
             "Taken for real",
             Unit::Percent,
-            vec![line("real images", "first", &curves.real), line("made images", "second", &curves.made)],
+            vec![line("real images", "first", &curves.real), line("fake images", "second", &curves.made)],
         ),
     ];
     let small = [

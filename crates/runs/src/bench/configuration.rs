@@ -110,7 +110,7 @@ impl Configuration {
     /// The row in a few words: `train mobilenet_v2 512 batch 4 f32`.
     pub fn label(&self) -> String {
         let Self { what, model, image_size, batch_size, precision, recompute, .. } = self;
-        let again = if recompute == "none" { String::new() } else { format!(" recompute {recompute}") };
+        let again = if recompute == "none" { String::new() } else { format!(" checkpointing {recompute}") };
         format!("{what} {model} {image_size} batch {batch_size} {precision}{again}")
     }
 }

@@ -83,7 +83,7 @@ impl Volume {
         })
     }
 
-    /// A slice with square pixels, grey, in [0, 1], turned as [`Plane::in_plane`] says. Panics if there is no such
+    /// A slice with square pixels, grey, in [0, 1], turned as `Plane::in_plane` says. Panics if there is no such
     /// slice.
     pub fn slice(&self, plane: Plane, index: usize) -> Image {
         let (across, down) = plane.in_plane();

@@ -1,5 +1,5 @@
 //! Changes of images that a gradient passes through ("Differentiable Augmentation for Data-Efficient GAN Training", Zhao
-//! et al. 2020): the discriminator sees real and made images only changed, so that few images last, and the generator
+//! et al. 2020): the discriminator sees real and fake images only changed, so that few images last, and the generator
 //! still learns to make unchanged ones.
 
 use std::fmt;

@@ -3,15 +3,14 @@
 use std::ops::RangeInclusive;
 
 use kindling_data::{below, within};
-use kindling_layers::Precision;
 use kindling_layers::pass::largest_group;
+use kindling_layers::{Checkpointing, Precision};
 use serde::{Deserialize, Serialize};
 
 use super::augment::DiffAugment;
 use super::losses::AdversarialLoss;
 use crate::config::{MOST_SAMPLES, MOST_SEED, MOST_TIMES, NORMS, RATES};
 use crate::error::TrainError;
-use crate::policy::Recompute;
 
 /// How two networks train against each other. Every field is part of the run's resolved configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,11 +25,13 @@ pub struct AdversarialConfig {
     /// Samples computed at once, at most; found while running if absent. Changes memory and time, never the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<usize>,
-    /// Whether the generator's maps are computed again rather than kept; found while running if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recompute: Option<Recompute>,
-    /// The most samples in a normalisation group, 1 to 1,048,576.
-    pub norm_group: usize,
+    /// Whether the generator's maps are computed again rather than kept; found while running if absent. Earlier versions called
+    /// it `recompute`.
+    #[serde(default, alias = "recompute", skip_serializing_if = "Option::is_none")]
+    pub activation_checkpointing: Option<Checkpointing>,
+    /// The most samples in a normalisation group, a ghost batch: 1 to 1,048,576. Earlier versions called it `norm_group`.
+    #[serde(alias = "norm_group")]
+    pub ghost_batch_size: usize,
     /// What each side wants of the scores.
     pub loss: AdversarialLoss,
     /// Learning rate of the generator, 1e-37 to 1000.
@@ -83,7 +84,7 @@ impl AdversarialConfig {
         within("batch size", self.batch_size, 2..=MOST_SAMPLES)?;
         within("number of steps of the discriminator", self.rounds, 1..=MOST_ROUNDS)?;
         within("number of iterations", self.iterations, 1..=MOST_TIMES)?;
-        within("normalisation group", self.norm_group, 1..=MOST_SAMPLES)?;
+        within("ghost batch size", self.ghost_batch_size, 1..=MOST_SAMPLES)?;
         within("micro-batch", self.micro_batch.unwrap_or(1), 1..=MOST_SAMPLES)?;
         within("learning rate of the generator", self.lr, RATES)?;
         within("learning rate of the discriminator", self.lr_discriminator, RATES)?;
@@ -101,7 +102,7 @@ impl AdversarialConfig {
         let largest = self.largest_group();
         if let Some(micro_batch) = self.micro_batch.filter(|micro_batch| largest > *micro_batch) {
             return Err(format!(
-                "a micro-batch of {micro_batch} is smaller than the normalisation group of {largest}; give --norm-group \
+                "a micro-batch of {micro_batch} is smaller than the ghost batch of {largest}; give --ghost-batch-size \
                  {micro_batch} too (it changes what batch norm computes, so it is never changed silently)"
             ));
         }
@@ -110,7 +111,7 @@ impl AdversarialConfig {
 
     /// Samples of the largest normalisation group of a whole batch: the smallest micro-batch there is.
     pub fn largest_group(&self) -> usize {
-        largest_group(self.batch_size, self.norm_group)
+        largest_group(self.batch_size, self.ghost_batch_size)
     }
 
     /// What both learning rates are multiplied by in an iteration, counted from 1.

@@ -3,11 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kindling_layers::{Generator, host};
-use kindling_memory::{has_pages, panic_message};
+use kindling_layers::{Checkpointing, Generator, host};
+use kindling_memory::{Plan, has_pages, panic_message};
 
 use crate::error::TrainError;
-use crate::policy::{Limits, Plan, Policy, Recompute};
+use crate::policy::{Limits, Policy};
 use crate::recovery::{carry_out, make_room};
 
 /// Images in host memory.
@@ -34,7 +34,7 @@ pub fn generate<G: Generator, E: From<TrainError>>(
 ) -> Result<(), E> {
     let micro_batch = micro_batch.max(1);
     let limits = Limits::of_inference(micro_batch).with_pages(has_pages(device));
-    let mut policy = Policy::new(limits, Plan { micro_batch, recompute: Recompute::None });
+    let mut policy = Policy::new(limits, Plan { micro_batch, checkpointing: Checkpointing::None });
     let mut waiting: Vec<Vec<f32>> = Vec::new();
     let mut latents = latents.peekable();
     while latents.peek().is_some() || !waiting.is_empty() {

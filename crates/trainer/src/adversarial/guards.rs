@@ -7,9 +7,9 @@ use kindling_data::HostBatch;
 pub(crate) struct Indicators {
     /// Share of real images that the discriminator believed, 0 to 1.
     pub(crate) real_believed: f64,
-    /// Share of made images that it believed, 0 to 1.
-    pub(crate) made_believed: f64,
-    /// Standard deviation of a pixel over the made images of the batch, averaged over pixels, as a share of the real
+    /// Share of fake images that it believed, 0 to 1.
+    pub(crate) fake_believed: f64,
+    /// Standard deviation of a pixel over the fake images of the batch, averaged over pixels, as a share of the real
     /// images': near 0 if all look alike.
     pub(crate) spread: f64,
 }
@@ -33,12 +33,12 @@ impl Guards {
     pub(crate) fn after(&mut self, of: &Indicators) -> Vec<String> {
         let count = |known: u32, holds: bool| if holds { known.saturating_add(1) } else { 0 };
         self.collapsed = count(self.collapsed, of.spread < COLLAPSED);
-        let right = (of.real_believed + 1.0 - of.made_believed) / 2.0;
+        let right = (of.real_believed + 1.0 - of.fake_believed) / 2.0;
         self.dominant = count(self.dominant, right >= DOMINANT);
         let mut told = Vec::new();
         if self.collapsed == PATIENCE {
             told.push(format!(
-                "made images differ from each other by {:.0} % of what real ones do: the generator may have collapsed",
+                "fake images differ from each other by {:.0} % of what real ones do: the generator may have collapsed",
                 of.spread * 100.0
             ));
         }
@@ -73,14 +73,14 @@ mod tests {
 
     #[test]
     fn a_sign_is_told_once_when_it_has_held() {
-        let healthy = Indicators { real_believed: 0.7, made_believed: 0.4, spread: 0.8 };
+        let healthy = Indicators { real_believed: 0.7, fake_believed: 0.4, spread: 0.8 };
         let collapsed = Indicators { spread: 0.02, ..healthy };
         let mut guards = Guards::default();
         let told: Vec<usize> = (0..200).map(|_| guards.after(&collapsed).len()).collect();
         assert_eq!(told.iter().sum::<usize>(), 1);
         assert_eq!(told[PATIENCE as usize - 1], 1);
         assert!(guards.after(&healthy).is_empty());
-        let dominated = Indicators { real_believed: 1.0, made_believed: 0.0, spread: 0.5 };
+        let dominated = Indicators { real_believed: 1.0, fake_believed: 0.0, spread: 0.5 };
         assert_eq!((0..60).map(|_| guards.after(&dominated).len()).sum::<usize>(), 1);
     }
 

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 #[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "kebab-case", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum AdversarialLoss {
-    /// `relu(1 - real) + relu(1 + made)` against `-made` ("Geometric GAN", Lim and Ye 2017).
+    /// `relu(1 - real) + relu(1 + fake)` against `-fake` ("Geometric GAN", Lim and Ye 2017).
     #[default]
     Hinge,
-    /// `softplus(-real) + softplus(made)` against `softplus(-made)` (Goodfellow et al. 2014).
+    /// `softplus(-real) + softplus(fake)` against `softplus(-fake)` (Goodfellow et al. 2014).
     NonSaturating,
-    /// Half of `(real - 1)^2 + made^2` against half of `(made - 1)^2` ("Least Squares GAN", Mao et al. 2017).
+    /// Half of `(real - 1)^2 + fake^2` against half of `(fake - 1)^2` ("Least Squares GAN", Mao et al. 2017).
     LeastSquares,
 }
 
@@ -32,8 +32,8 @@ impl AdversarialLoss {
         }
     }
 
-    /// What the discriminator loses on made images: a value a score.
-    pub fn of_made(self, scores: Tensor<2>) -> Tensor<2> {
+    /// What the discriminator loses on fake images: a value a score.
+    pub fn of_fake(self, scores: Tensor<2>) -> Tensor<2> {
         match self {
             Self::Hinge => activation::relu(scores.add_scalar(1.0)),
             Self::NonSaturating => softplus(scores),
@@ -97,7 +97,7 @@ mod tests {
         for (loss, formulas) in expected {
             let found = [
                 values(|scores| loss.of_real(scores)),
-                values(|scores| loss.of_made(scores)),
+                values(|scores| loss.of_fake(scores)),
                 values(|scores| loss.of_generator(scores)),
             ];
             for (found, formula) in found.iter().zip(formulas) {

@@ -3,16 +3,16 @@
 //! ```text
 //! HostBatch -> a part for each of the discriminator's rounds
 //!   each round: weights / their largest singular value (spectral norm)
-//!     -> each micro-batch: latents -> generator without a graph -> made images
-//!        real and made -> differentiable augmentation -> scores -> loss -> backward -> accumulate
-//!     -> gate -> optimizer
+//!     -> each micro-batch: latents -> generator without a graph -> fake images
+//!        real and fake -> differentiable augmentation -> scores -> loss -> backward -> accumulate
+//!     -> finite check -> optimizer
 //!   generator: each micro-batch: latents -> images -> augmentation -> scores of the new discriminator -> backward
-//!     -> gate -> optimizer -> average
+//!     -> finite check -> optimizer -> average
 //! all of it good -> read of what was made -> one commit of both networks
 //! anything else  -> as with one network: out of memory makes room and does the same iteration again
 //! ```
 //!
-//! The loop around an attempt, the policy, the sums of gradients, the learners, checkpoints and failures on demand are
+//! The loop around an attempt, the policy, the sums of gradients, the model states, checkpoints and failures on demand are
 //! those of [`crate::engine`]; what is here is what a second network adds.
 
 mod augment;

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader};
-use kindling_layers::{Critic, Generator};
-use kindling_memory::{Meter, has_pages};
+use kindling_layers::{Checkpointing, Discriminator, Generator};
+use kindling_memory::{Meter, Plan, has_pages};
 use kindling_runs::{Event, EventLog, RunDir};
 
 use super::calibrate::calibrate;
@@ -19,13 +19,13 @@ use crate::checkpoint::Checkpoints;
 use crate::error::TrainError;
 use crate::fault::Faults;
 use crate::fit::{Ended, Observer};
-use crate::host_copy::{HostCopy, Movable};
+use crate::host_copy::HostCopy;
 use crate::loss_scale::LossScale;
 use crate::norm_momentum::NormMomentum;
-use crate::policy::{Limits, Plan, Policy, Recompute};
+use crate::policy::{Limits, Policy};
 use crate::records;
 use crate::recovery::carry_out;
-use crate::state::{Progress, TrainState};
+use crate::state::{NextStep, Progress, TrainState};
 
 /// The two networks, on the plain device, with their initial weights.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub struct Adversaries<G, D> {
     /// Makes images.
     pub generator: G,
     /// Tells them apart.
-    pub critic: D,
+    pub discriminator: D,
 }
 
 /// What a run is made of besides its configuration.
@@ -68,7 +68,7 @@ pub trait Preview<G> {
 }
 
 /// A run in progress.
-pub struct AdversarialTrainer<'a, G: Generator, D: Critic> {
+pub struct AdversarialTrainer<'a, G: Generator, D: Discriminator> {
     config: AdversarialConfig,
     setup: AdversarialSetup<'a>,
     engine: AdversarialEngine,
@@ -85,7 +85,7 @@ pub struct AdversarialTrainer<'a, G: Generator, D: Critic> {
     began: Instant,
 }
 
-impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
+impl<'a, G: Generator, D: Discriminator> AdversarialTrainer<'a, G, D> {
     /// A run at its start.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         config.check()?;
         if setup.train.samples_per_epoch() < 2 {
             return Err(TrainError::Config(format!(
-                "the data set has {} training image; a discriminator needs at least two to tell them from made ones",
+                "the data set has {} training image; a discriminator needs at least two to tell them from fake ones",
                 setup.train.samples_per_epoch()
             )));
         }
@@ -109,12 +109,11 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
             norm_momentum: NormMomentum::new(None, config.iterations),
             faults: setup.faults.clone(),
         };
-        let state = TrainState {
-            learner: Pair::new(networks.generator, networks.critic, &config),
-            policy: policy(&config, setup.start, &setup.device),
-            loss_scale: LossScale::new(config.precision),
-            progress: Progress::default(),
-        };
+        let state = TrainState::new(
+            Pair::new(networks.generator, networks.discriminator, &config),
+            policy(&config, setup.start, &setup.device),
+            LossScale::new(config.precision),
+        );
         let checkpoints = Checkpoints::new(setup.run.checkpoints(), setup.model_name);
         let log = EventLog::open(&setup.run.events())?;
         let meter = Meter::new(&setup.device);
@@ -144,7 +143,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let Self { checkpoints, state, log, engine, .. } = self;
         self.complete = records::resume(checkpoints, state, log, &engine.device, observer)?;
-        self.saved = Some(self.state.progress.step);
+        self.saved = Some(self.state.progress().step);
         Ok(())
     }
 
@@ -155,12 +154,12 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
 
     /// How many iterations were left out because gradients were not finite in a half format.
     pub fn skipped_iterations(&self) -> u64 {
-        self.state.loss_scale.skipped()
+        self.state.loss_scale().skipped()
     }
 
     /// Where the run is; steps are iterations.
     pub fn progress(&self) -> &Progress {
-        &self.state.progress
+        self.state.progress()
     }
 
     /// The most memory in use so far, in bytes.
@@ -174,13 +173,19 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     /// # Errors
     /// [`TrainError::InferenceOutOfMemory`] or [`TrainError::Device`].
     pub fn generator(&self) -> Result<G, TrainError> {
-        let AdversarialConfig { seed, norm_group, .. } = self.config;
-        calibrate(self.state.learner.generator.judged(), seed, self.setup.latent, norm_group, &self.setup.device)
+        let AdversarialConfig { seed, ghost_batch_size, .. } = self.config;
+        calibrate(
+            self.state.model_state().generator.judged(),
+            seed,
+            self.setup.latent,
+            ghost_batch_size,
+            &self.setup.device,
+        )
     }
 
     /// How much is computed at once now.
     pub fn plan(&self) -> Plan {
-        self.state.policy.plan()
+        self.state.policy().plan()
     }
 
     /// Writes an event to the run's log and shows it to the observer.
@@ -209,7 +214,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
 
     /// Saves the iterations before what ended the run, as a run of one network does.
     fn ended_by(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
-        let step = self.state.progress.step;
+        let step = self.state.progress().step;
         if self.saved != Some(step) && step > 0 && self.host_copy.is_device_readable(&error) {
             let _ = self.checkpoint(observer).or_else(|_| self.checkpoint(observer));
         }
@@ -221,14 +226,14 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     }
 
     fn iterations(&mut self, preview: &mut dyn Preview<G>, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
-        if self.state.progress.step == 0 {
+        if self.state.progress().step == 0 {
             self.look(preview, observer)?;
         }
-        while self.state.progress.step < self.config.iterations {
+        while self.state.progress().step < self.config.iterations {
             let mut started = Instant::now();
-            for batch in self.setup.train.epoch(self.state.progress.epoch, self.state.progress.batch) {
+            for batch in self.setup.train.epoch(self.state.progress().epoch, self.state.progress().batch) {
                 self.iteration(&batch?, started, observer)?;
-                let step = self.state.progress.step;
+                let step = self.state.progress().step;
                 let last = step >= self.config.iterations;
                 if last || step.is_multiple_of(self.config.sample_iterations) {
                     self.look(preview, observer)?;
@@ -246,11 +251,11 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
                 }
                 started = Instant::now();
             }
-            if self.state.progress.batch >= self.setup.train.batches_per_epoch() {
+            if self.state.progress().batch >= self.setup.train.batches_per_epoch() {
                 self.state.end_epoch();
             }
         }
-        if self.saved == Some(self.state.progress.step) {
+        if self.saved == Some(self.state.progress().step) {
             // Its checkpoint may be all that another process came to write.
             self.write_weights()?;
         } else {
@@ -266,29 +271,28 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         started: Instant,
         observer: &mut dyn Observer,
     ) -> Result<(), TrainError> {
-        let step = self.state.progress.step + 1;
+        let step = self.state.progress().step + 1;
         let Self { engine, state, setup, .. } = self;
         let device = &setup.device;
-        let alone = state.policy.has_own_allocations();
-        let pair = Movable::new(&mut state.learner, device, step, alone);
+        let NextStep { model_state: pair, policy, loss_scale } = state.next_step(device);
         let (mut recoveries, mut used) = (Vec::new(), None);
         let outcome = carry_out(
-            &state.policy,
+            policy,
             device,
             || pair.make_room(),
             |recovery| recoveries.push(recovery.clone()),
             |plan| {
                 used = Some(*plan);
-                pair.attempt(|pair| engine.compute(pair, batch, plan, step, state.loss_scale.factor()))
+                pair.attempt(|pair| engine.compute(pair, batch, plan, step, loss_scale.factor()))
             },
         );
-        if let Some((stored, lost)) = pair.into_stranded() {
-            self.host_copy.take_over(stored, &self.state, &self.log);
+        if let Some((snapshot, lost)) = pair.into_stranded() {
+            self.host_copy.take_over(snapshot, &self.state, &self.log);
             return Err(lost);
         }
         records::tell(&mut self.state, &mut self.log, "training", recoveries, observer)?;
         let seconds = started.elapsed().as_secs_f64();
-        if let (Err(TrainError::NotFinite { .. }), Some(next)) = (&outcome, self.state.loss_scale.after_overflow()) {
+        if let (Err(TrainError::NotFinite { .. }), Some(next)) = (&outcome, self.state.loss_scale().after_overflow()) {
             self.state.skip(next, batch.len(), seconds);
             return self.emit(Event::Skipped { step, loss_scale: next.factor() }, observer);
         }
@@ -296,13 +300,13 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
         self.state.commit(good.pair, policy, batch.len(), seconds);
         let event = Event::Iteration {
             step,
-            epoch: self.state.progress.epoch + 1,
-            discriminator_loss: good.critic_loss,
+            epoch: self.state.progress().epoch + 1,
+            discriminator_loss: good.discriminator_loss,
             generator_loss: good.generator_loss,
-            discriminator_norm: good.critic_norm,
+            discriminator_norm: good.discriminator_norm,
             generator_norm: good.generator_norm,
             real_believed: good.indicators.real_believed,
-            made_believed: good.indicators.made_believed,
+            made_believed: good.indicators.fake_believed,
             spread: good.indicators.spread,
             images_per_second: batch.len() as f64 / seconds.max(1e-9),
             micro_batch: good.micro_batch,
@@ -310,7 +314,7 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
             seconds: self.began.elapsed().as_secs_f64(),
         };
         self.emit(event, observer)?;
-        records::replanned(&mut self.log, step, (used, self.state.policy.plan()), observer)?;
+        records::replanned(&mut self.log, step, (used, self.state.policy().plan()), observer)?;
         for text in self.guards.after(&good.indicators) {
             self.emit(Event::Warned { step, text }, observer)?;
         }
@@ -319,42 +323,42 @@ impl<'a, G: Generator, D: Critic> AdversarialTrainer<'a, G, D> {
     }
 
     fn look(&mut self, preview: &mut dyn Preview<G>, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let step = self.state.progress.step;
+        let step = self.state.progress().step;
         for event in preview.look(step, &self.generator()?)? {
             self.emit(event, observer)?;
         }
-        self.state.progress.evaluated = step;
+        self.state.evaluated(None);
         Ok(())
     }
 
     fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let run = (&self.engine.faults, &self.setup.device);
         let path = records::save(&self.checkpoints, &mut self.state, &mut self.log, run, observer)?;
-        let step = self.state.progress.step;
+        let step = self.state.progress().step;
         self.saved = Some(step);
         self.write_weights()?;
         self.emit(Event::Checkpoint { step, path }, observer)
     }
 
     fn write_weights(&self) -> Result<(), TrainError> {
-        let step = self.state.progress.step;
+        let step = self.state.progress().step;
         records::write_weights(&self.generator()?, &self.setup.note, step, &self.setup.run.weights())
     }
 }
 
-/// Which plans a run chooses from, and where it starts. A generator has one kind of cuts, so that there are two levels
-/// of recomputation.
+/// Which plans a run chooses from, and where it starts. A generator has one kind of segments, so that there are two
+/// levels of activation checkpointing.
 fn policy(config: &AdversarialConfig, start: Plan, device: &Device) -> Policy {
-    let level = |recompute: Recompute| recompute.min(Recompute::Stages);
+    let level = |checkpointing: Checkpointing| checkpointing.min(Checkpointing::Stages);
     let mut limits = Limits::new(config.largest_group(), config.batch_size).with_pages(has_pages(device));
     if let Some(most) = config.micro_batch {
         limits = limits.with_largest(most);
     }
-    limits = match config.recompute.map(level) {
-        Some(fixed) => limits.with_recompute(fixed, fixed),
-        None => limits.with_recompute(Recompute::None, Recompute::Stages),
+    limits = match config.activation_checkpointing.map(level) {
+        Some(fixed) => limits.with_checkpointing(fixed, fixed),
+        None => limits.with_checkpointing(Checkpointing::None, Checkpointing::Stages),
     };
     let micro_batch = config.micro_batch.unwrap_or(start.micro_batch);
-    let recompute = level(config.recompute.unwrap_or(start.recompute));
-    Policy::new(limits, Plan { micro_batch, recompute })
+    let checkpointing = level(config.activation_checkpointing.unwrap_or(start.checkpointing));
+    Policy::new(limits, Plan { micro_batch, checkpointing })
 }

@@ -1,4 +1,4 @@
-//! The generator's gradients with few of its maps kept, as [`crate::recompute`] has it for a classifier: forward keeps
+//! The generator's gradients with few of its maps kept, as [`crate::activation_checkpointing`] has it for a classifier: forward keeps
 //! what enters each segment, and backward runs a segment again with a graph, from the last to the first. A segment may
 //! hand on several maps.
 

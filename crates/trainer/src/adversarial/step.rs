@@ -7,8 +7,8 @@ use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::pass::{self, TrainingPass};
 use kindling_layers::precision::full;
-use kindling_layers::{Critic, Generator};
-use kindling_memory::panic_message;
+use kindling_layers::{Checkpointing, Discriminator, Generator};
+use kindling_memory::{Plan, panic_message};
 use kindling_nvtx::range;
 use kindling_random::{Purpose, rng};
 use rand::RngExt;
@@ -24,17 +24,16 @@ use super::sums::Sums;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
 use crate::gradients::backward;
-use crate::learner::{Move, decay_at};
 use crate::micro_batch::{MicroBatch, micro_batches};
+use crate::model_state::{Move, decay_at};
 use crate::norm_momentum::NormMomentum;
-use crate::policy::{Plan, Recompute};
 use crate::recovery::abandon_graph;
 use crate::step::{read_any, upload};
 
 /// Kinds of images, for their changes.
 const REAL: u64 = 0;
-const MADE_FOR_CRITIC: u64 = 1;
-const MADE_FOR_GENERATOR: u64 = 2;
+const FAKE_FOR_DISCRIMINATOR: u64 = 1;
+const FAKE_FOR_GENERATOR: u64 = 2;
 
 /// What does not change from iteration to iteration.
 pub(crate) struct AdversarialEngine {
@@ -51,9 +50,9 @@ pub(crate) struct AdversarialEngine {
 pub(crate) struct GoodIteration<G, D> {
     pub(crate) pair: Pair<G, D>,
     /// Of the last round.
-    pub(crate) critic_loss: f64,
+    pub(crate) discriminator_loss: f64,
     pub(crate) generator_loss: f64,
-    pub(crate) critic_norm: f64,
+    pub(crate) discriminator_norm: f64,
     pub(crate) generator_norm: f64,
     pub(crate) indicators: Indicators,
     pub(crate) micro_batch: usize,
@@ -65,9 +64,9 @@ struct Round {
     norm: f64,
     /// Mean scores.
     real: f64,
-    made: f64,
+    fake: f64,
     real_believed: f64,
-    made_believed: f64,
+    fake_believed: f64,
 }
 
 impl AdversarialEngine {
@@ -76,7 +75,7 @@ impl AdversarialEngine {
     ///
     /// # Errors
     /// As [`crate::step::StepEngine::compute`].
-    pub(crate) fn compute<G: Generator, D: Critic>(
+    pub(crate) fn compute<G: Generator, D: Discriminator>(
         &self,
         pair: &Pair<G, D>,
         batch: &HostBatch,
@@ -85,77 +84,78 @@ impl AdversarialEngine {
         loss_scale: f64,
     ) -> Result<GoodIteration<G, D>, TrainError> {
         let _step = range(|| format!("step {step}"));
-        let cuts = micro_batches(self.config.batch_size, self.config.norm_group, plan.micro_batch);
+        let cuts = micro_batches(self.config.batch_size, self.config.ghost_batch_size, plan.micro_batch);
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
-        // Normalised critics have graphs of their own, which an attempt that fails may leave behind.
-        let mut critics = Vec::new();
-        let attempt = || self.attempt(pair, batch, plan, step, loss_scale, &mut critics, &failed, micro_batch);
+        // Normalised discriminators have graphs of their own, which an attempt that fails may leave behind.
+        let mut discriminators = Vec::new();
+        let attempt = || self.attempt(pair, batch, plan, step, loss_scale, &mut discriminators, &failed, micro_batch);
         let outcome =
             catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|panic| Err(failed(&panic_message(panic.as_ref()))));
         if outcome.is_err() {
-            for critic in &critics {
-                abandon_graph(critic, &self.device);
+            for discriminator in &discriminators {
+                abandon_graph(discriminator, &self.device);
             }
         }
         outcome
     }
 
     #[allow(clippy::too_many_arguments)] // one caller
-    fn attempt<G: Generator, D: Critic>(
+    fn attempt<G: Generator, D: Discriminator>(
         &self,
         pair: &Pair<G, D>,
         batch: &HostBatch,
         plan: &Plan,
         step: u64,
         loss_scale: f64,
-        critics: &mut Vec<D>,
+        discriminators: &mut Vec<D>,
         failed: &dyn Fn(&str) -> TrainError,
         micro_batch: usize,
     ) -> Result<GoodIteration<G, D>, TrainError> {
-        let Pair { mut critic, mut spectral, mut anchors, .. } = pair.clone();
+        let Pair { mut discriminator, mut spectral, mut anchors, .. } = pair.clone();
         let plain = pair.generator.model.valid();
         let mut last = None;
         for rows in parts(batch.len(), self.config.rounds) {
-            let (network, back) = normalise(&critic.model, &mut spectral);
+            let (network, back) = normalise(&discriminator.model, &mut spectral);
             // A backward pass has freed the graphs of the round before.
-            critics.clear();
-            critics.push(network.clone());
+            discriminators.clear();
+            discriminators.push(network.clone());
             let half = range(|| "discriminator");
             let mut sums = self.teach(&plain, &network, batch, rows.clone(), plan, anchors, step, loss_scale);
             sums.gradients = back.carry_over(sums.gradients);
             self.faults.scale(step, &mut sums.gradients);
-            self.faults.at(step, Phase::Gate, 0);
-            let round = Round::of(&sums.gate(loss_scale).map_err(|text| failed(&text))?);
+            self.faults.at(step, Phase::FiniteCheck, 0);
+            let round = Round::of(&sums.finite_check(loss_scale).map_err(|text| failed(&text))?);
             finite(step, round.loss, round.norm)?;
             if self.config.lecam > 0.0 {
-                anchors = Some(LeCam::after(anchors, round.real, round.made));
+                anchors = Some(LeCam::after(anchors, round.real, round.fake));
             }
             let by = self.movement(step, self.config.lr_discriminator, round.norm, loss_scale);
             self.faults.at(step, Phase::Optimizer, 0);
             let statistics = self.faults.statistics(step, sums.statistics);
-            critic = self.faults.moved(step, &critic, critic.moved(sums.gradients, statistics, &by));
+            discriminator =
+                self.faults.moved(step, &discriminator, discriminator.moved(sums.gradients, statistics, &by));
             drop(half);
             last = Some(round);
         }
         let Some(round) = last else { return Err(failed("the batch is empty")) };
-        critics.clear();
+        discriminators.clear();
         drop(plain);
 
         let _half = range(|| "generator");
-        let (network, _) = normalise(&critic.model, &mut spectral);
+        let (network, _) = normalise(&discriminator.model, &mut spectral);
         let mut sums = self.learn(&pair.generator.model, network.no_grad(), plan, step, loss_scale);
         self.faults.scale(step, &mut sums.gradients);
-        self.faults.at(step, Phase::GeneratorGate, 0);
-        let gate = sums.gate(loss_scale).map_err(|text| failed(&text))?;
-        let [loss, spread, norm] = gate.as_slice() else { return Err(failed("the gate is incomplete")) };
+        self.faults.at(step, Phase::GeneratorFiniteCheck, 0);
+        let checked = sums.finite_check(loss_scale).map_err(|text| failed(&text))?;
+        let [loss, spread, norm] = checked.as_slice() else { return Err(failed("the finite check is incomplete")) };
         finite(step, *loss, *norm)?;
         let by = self.movement(step, self.config.lr, *norm, loss_scale);
         self.faults.at(step, Phase::GeneratorOptimizer, 0);
         let statistics = self.faults.statistics(step, sums.statistics);
         let generator = pair.generator.moved(sums.gradients, statistics, &by);
         let generator = self.faults.moved(step, &pair.generator, generator);
-        let pair = Pair { generator, critic, spectral, anchors };
+        let pair = Pair { generator, discriminator, spectral, anchors };
         // The updates allocate as well; what failed of them shows only when something is read that depends on them.
         read_any(pair.witness()).map_err(|text| failed(&text))?;
         self.faults.at(step, Phase::Commit, 0);
@@ -163,21 +163,21 @@ impl AdversarialEngine {
         let spread = if batch.len() > 1 { spread / spread_of(batch).max(1e-9) } else { f64::NAN };
         Ok(GoodIteration {
             pair,
-            critic_loss: round.loss,
+            discriminator_loss: round.loss,
             generator_loss: *loss,
-            critic_norm: round.norm,
+            discriminator_norm: round.norm,
             generator_norm: *norm,
-            indicators: Indicators { real_believed: round.real_believed, made_believed: round.made_believed, spread },
+            indicators: Indicators { real_believed: round.real_believed, fake_believed: round.fake_believed, spread },
             micro_batch,
         })
     }
 
-    /// The discriminator's half: real images and made ones, each micro-batch of either with a graph of its own.
+    /// The discriminator's half: real images and fake ones, each micro-batch of either with a graph of its own.
     #[allow(clippy::too_many_arguments)] // one caller
-    fn teach<G: Generator, D: Critic>(
+    fn teach<G: Generator, D: Discriminator>(
         &self,
         plain: &G,
-        critic: &D,
+        discriminator: &D,
         batch: &HostBatch,
         rows: Range<usize>,
         plan: &Plan,
@@ -192,15 +192,15 @@ impl AdversarialEngine {
         let mut sums = Sums::default();
         for (index, micro) in self.micro_batches(total, plan, step).into_iter().enumerate() {
             let rows = rows.start + micro.rows.start..rows.start + micro.rows.end;
-            self.faults.at(step, Phase::Imagine, index);
-            let made = self.imagine(plain, &micro, rows.clone(), step);
+            self.faults.at(step, Phase::FakeImages, index);
+            let fake = self.fake_images(plain, &micro, rows.clone(), step);
             self.faults.at(step, Phase::Upload, index);
             let real = upload(batch, rows.clone(), &device);
             let pass = self.pass(&micro, rows.clone(), Half::Discriminator, step);
 
             self.faults.at(step, Phase::Forward, index);
             let real = self.change(real, rows.clone(), REAL, step);
-            let judge = || critic.judge(Tensor::from_inner(real), choice);
+            let judge = || discriminator.judge(Tensor::from_inner(real), choice);
             let (judgement, statistics) = pass::training(pass.clone(), judge);
             sums.statistics.merge(statistics);
             let scores = full(judgement.scores);
@@ -214,52 +214,59 @@ impl AdversarialEngine {
                 lost = lost + full(difference).mul_scalar(reconstruction * rows.len() as f64 / total as f64);
             }
             self.faults.at(step, Phase::Backward, index);
-            sums.gradients.add(backward(&lost, loss_scale), critic);
+            sums.gradients.add(backward(&lost, loss_scale), discriminator);
             let real = (lost, scores);
 
-            let made = self.change(made, rows, MADE_FOR_CRITIC, step);
-            let (scores, statistics) = pass::training(pass, || critic.forward(Tensor::from_inner(made)));
+            let fake = self.change(fake, rows, FAKE_FOR_DISCRIMINATOR, step);
+            let (scores, statistics) = pass::training(pass, || discriminator.forward(Tensor::from_inner(fake)));
             sums.statistics.merge(statistics);
             let scores = full(scores);
-            let mut lost = loss.of_made(scores.clone());
+            let mut lost = loss.of_fake(scores.clone());
             if let Some(anchors) = anchors {
-                lost = lost + anchors.of_made(scores.clone()).mul_scalar(lecam);
+                lost = lost + anchors.of_fake(scores.clone()).mul_scalar(lecam);
             }
             let lost = lost.sum().mul_scalar(share);
-            sums.gradients.add(backward(&lost, loss_scale), critic);
+            sums.gradients.add(backward(&lost, loss_scale), discriminator);
 
             let believed = |scores: &Tensor<2>| {
                 let believed = scores.clone().inner().greater_scalar(loss.threshold()).float();
                 believed.sum().mul_scalar(share)
             };
             let mean = |scores: &Tensor<2>| scores.clone().inner().sum().mul_scalar(share);
-            let of_made = [mean(&scores), believed(&scores)];
-            let [mean_made, made_believed] = of_made;
-            sums.count([real.0.inner() + lost.inner(), mean(&real.1), mean_made, believed(&real.1), made_believed]);
+            let of_fake = [mean(&scores), believed(&scores)];
+            let [mean_fake, fake_believed] = of_fake;
+            sums.count([real.0.inner() + lost.inner(), mean(&real.1), mean_fake, believed(&real.1), fake_believed]);
         }
         sums
     }
 
-    /// Made images for the discriminator, `[rows, channels, size, size]` on the plain device: no graph is recorded, and
+    /// Fake images for the discriminator, `[rows, channels, size, size]` on the plain device: no graph is recorded, and
     /// nothing of the generator is alive once they are there.
-    fn imagine<G: Generator>(&self, plain: &G, micro: &MicroBatch, rows: Range<usize>, step: u64) -> Tensor<4> {
+    fn fake_images<G: Generator>(&self, plain: &G, micro: &MicroBatch, rows: Range<usize>, step: u64) -> Tensor<4> {
         let device = self.device.clone().without_autodiff();
         let half = Half::Discriminator;
         let latent = latents(self.config.seed, step, half, rows.clone(), self.latent, &device);
-        // What these images do to the statistics is not kept: the generator's come from its own half.
+        // What these images do to the statistics is left out: the generator's come from its own half.
         let latent = self.config.precision.cast(latent);
         pass::training(self.pass(micro, rows, half, step), || plain.forward(latent)).0
     }
 
-    /// The generator's half. `critic` passes gradients on and keeps none.
-    fn learn<G: Generator, D: Critic>(&self, model: &G, critic: D, plan: &Plan, step: u64, loss_scale: f64) -> Sums {
+    /// The generator's half. `discriminator` passes gradients on and keeps none.
+    fn learn<G: Generator, D: Discriminator>(
+        &self,
+        model: &G,
+        discriminator: D,
+        plan: &Plan,
+        step: u64,
+        loss_scale: f64,
+    ) -> Sums {
         let device = self.device.clone().without_autodiff();
         let batch = self.config.batch_size;
         let loss = self.config.loss;
         let mut sums = Sums::default();
         // Sums and sums of squares over the batch, pixel by pixel.
         let mut pixels: Option<[Tensor<4>; 2]> = None;
-        let valid = (plan.recompute != Recompute::None && model.segments() > 0).then(|| model.valid());
+        let valid = (plan.checkpointing != Checkpointing::None && model.segments() > 0).then(|| model.valid());
         for (index, micro) in self.micro_batches(batch, plan, step).iter().enumerate() {
             let rows = micro.rows.clone();
             let pass = self.pass(micro, rows.clone(), Half::Generator, step);
@@ -267,9 +274,9 @@ impl AdversarialEngine {
             let latent = self.config.precision.cast(latent);
             self.faults.at(step, Phase::GeneratorForward, index);
             let judge = |images: Tensor<4>, pass| {
-                let changed = self.change(images, rows.clone(), MADE_FOR_GENERATOR, step);
+                let changed = self.change(images, rows.clone(), FAKE_FOR_GENERATOR, step);
                 // The discriminator's statistics are those of its own half: these are not kept.
-                let (scores, _) = pass::training(pass, || critic.forward(changed));
+                let (scores, _) = pass::training(pass, || discriminator.forward(changed));
                 let scores = full(scores);
                 let share = 1.0 / (batch * scores.dims()[1]) as f64;
                 loss.of_generator(scores).sum().mul_scalar(share)
@@ -329,7 +336,7 @@ impl AdversarialEngine {
     }
 
     fn micro_batches(&self, total: usize, plan: &Plan, step: u64) -> Vec<MicroBatch> {
-        self.faults.micro_batches(step, micro_batches(total, self.config.norm_group, plan.micro_batch))
+        self.faults.micro_batches(step, micro_batches(total, self.config.ghost_batch_size, plan.micro_batch))
     }
 
     fn pass(&self, micro: &MicroBatch, rows: Range<usize>, half: Half, step: u64) -> TrainingPass {
@@ -355,14 +362,14 @@ impl AdversarialEngine {
 
 impl Round {
     /// From what [`AdversarialEngine::teach`] counted and the norm.
-    fn of(gate: &[f64]) -> Self {
-        let at = |index: usize| gate.get(index).copied().unwrap_or(f64::NAN);
-        Self { loss: at(0), real: at(1), made: at(2), real_believed: at(3), made_believed: at(4), norm: at(5) }
+    fn of(checked: &[f64]) -> Self {
+        let at = |index: usize| checked.get(index).copied().unwrap_or(f64::NAN);
+        Self { loss: at(0), real: at(1), fake: at(2), real_believed: at(3), fake_believed: at(4), norm: at(5) }
     }
 }
 
 /// The network whose scores count, what carries its gradients back, and in `spectral` the vectors after it.
-fn normalise<D: Critic>(model: &D, spectral: &mut Option<SpectralNorm>) -> (D, Normalised) {
+fn normalise<D: Discriminator>(model: &D, spectral: &mut Option<SpectralNorm>) -> (D, Normalised) {
     let Some(known) = spectral else { return (model.clone(), Normalised::default()) };
     let (network, back, next) = known.normalise(model);
     *spectral = Some(next);

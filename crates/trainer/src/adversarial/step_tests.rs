@@ -1,23 +1,23 @@
 //! What an iteration promises.
 
 use burn::tensor::Device;
-use kindling_layers::Precision;
 use kindling_layers::tensors::Tensors;
+use kindling_layers::{Checkpointing, Precision};
+use kindling_memory::Plan;
 
 use super::augment::DiffAugment;
 use super::config::AdversarialConfig;
 use super::losses::AdversarialLoss;
 use super::pair::Pair;
 use super::step::{AdversarialEngine, GoodIteration};
-use super::testing::{LATENT, ToyCritic, ToyGenerator, batch};
+use super::testing::{LATENT, ToyDiscriminator, ToyGenerator, batch};
+use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
-use crate::kept::Kept;
+use crate::model_snapshot::ModelSnapshot;
 use crate::norm_momentum::NormMomentum;
-use crate::policy::{Plan, Recompute};
-use crate::stored::Stored;
 use crate::testing::distance;
 
-type Toys = Pair<ToyGenerator, ToyCritic>;
+type Toys = Pair<ToyGenerator, ToyDiscriminator>;
 
 /// Everything that is there: two rounds, spectral norm, average, augmentation, both regularisers.
 fn config() -> AdversarialConfig {
@@ -26,8 +26,8 @@ fn config() -> AdversarialConfig {
         batch_size: 8,
         rounds: 2,
         micro_batch: None,
-        recompute: None,
-        norm_group: 2,
+        activation_checkpointing: None,
+        ghost_batch_size: 2,
         loss: AdversarialLoss::Hinge,
         lr: 0.01,
         lr_discriminator: 0.01,
@@ -58,14 +58,14 @@ fn engine(config: &AdversarialConfig, faults: &str) -> AdversarialEngine {
 
 fn start(config: &AdversarialConfig) -> Toys {
     let device = Device::flex();
-    Pair::new(ToyGenerator::new(&device), ToyCritic::new(&device), config)
+    Pair::new(ToyGenerator::new(&device), ToyDiscriminator::new(&device), config)
 }
 
-fn plan(micro_batch: usize, recompute: Recompute) -> Plan {
-    Plan { micro_batch, recompute }
+fn plan(micro_batch: usize, checkpointing: Checkpointing) -> Plan {
+    Plan { micro_batch, checkpointing }
 }
 
-type Good = GoodIteration<ToyGenerator, ToyCritic>;
+type Good = GoodIteration<ToyGenerator, ToyDiscriminator>;
 
 fn compute(pair: &Toys, step: u64, plan: Plan, faults: &str) -> Result<Good, TrainError> {
     engine(&config(), faults).compute(pair, &batch(16, step as usize), &plan, step, 1.0)
@@ -79,13 +79,13 @@ type Everything = (Vec<(String, Tensors)>, Vec<(String, i64)>, Vec<(String, f64)
 
 /// Everything that is committed with an iteration, in host memory.
 fn everything(pair: &Toys) -> Everything {
-    let Stored { files, counters, numbers } = pair.store().unwrap();
+    let ModelSnapshot { files, counters, numbers } = pair.snapshot().unwrap();
     (files.into_iter().collect(), counters.into_iter().collect(), numbers.into_iter().collect())
 }
 
 #[test]
 fn an_iteration_moves_everything_and_repeated_gives_the_same_bits() {
-    let (before, after) = (everything(&start(&config())), everything(&train(2, plan(4, Recompute::None))));
+    let (before, after) = (everything(&start(&config())), everything(&train(2, plan(4, Checkpointing::None))));
     let names: Vec<&str> = after.0.iter().map(|(name, _)| name.as_str()).collect();
     let expected = [
         "discriminator-optimizer.safetensors",
@@ -98,15 +98,15 @@ fn an_iteration_moves_everything_and_repeated_gives_the_same_bits() {
     assert_eq!(names, expected);
     assert!(before.0.iter().zip(&after.0).all(|(before, after)| before != after));
     assert_eq!(after.2.len(), 2, "LeCam's anchors");
-    assert_eq!(after, everything(&train(2, plan(4, Recompute::None))));
+    assert_eq!(after, everything(&train(2, plan(4, Checkpointing::None))));
 }
 
 #[test]
 fn the_micro_batch_changes_an_iteration_by_rounding_only() {
     // Without Adam's division by tiny moments a rounding stays one: the moments are the gradients.
-    let whole = everything(&train(1, plan(8, Recompute::None)));
+    let whole = everything(&train(1, plan(8, Checkpointing::None)));
     for micro in [2, 4] {
-        let parts = everything(&train(1, plan(micro, Recompute::None)));
+        let parts = everything(&train(1, plan(micro, Checkpointing::None)));
         for ((name, whole), (_, parts)) in whole.0.iter().zip(&parts.0) {
             // Two rounds follow each other: what rounding did to the first is in the second.
             let limit = if name.contains("optimizer") || name.contains("spectral") { 2e-4 } else { 2e-3 };
@@ -120,9 +120,15 @@ fn the_micro_batch_changes_an_iteration_by_rounding_only() {
 fn an_iteration_in_a_half_format_is_float32s_to_its_digits_whatever_the_loss_scale() {
     let of = |precision: Precision, scale: f64| {
         let config = AdversarialConfig { precision, diff_augment: DiffAugment::ALL, ..config() };
-        let plan = plan(4, Recompute::None);
+        let plan = plan(4, Checkpointing::None);
         let good = engine(&config, "").compute(&start(&config), &batch(16, 1), &plan, 1, scale).unwrap();
-        [good.critic_loss, good.generator_loss, good.critic_norm, good.generator_norm, good.indicators.spread]
+        [
+            good.discriminator_loss,
+            good.generator_loss,
+            good.discriminator_norm,
+            good.generator_norm,
+            good.indicators.spread,
+        ]
     };
     let near = |found: [f64; 5], expected: [f64; 5], digits: f64, what: &str| {
         let far = found.iter().zip(&expected).any(|(a, b)| (a - b).abs() > digits * b.abs().max(0.1));
@@ -137,31 +143,31 @@ fn an_iteration_in_a_half_format_is_float32s_to_its_digits_whatever_the_loss_sca
 
 #[test]
 fn recomputing_the_generators_maps_gives_the_same_bits() {
-    let kept = everything(&train(3, plan(4, Recompute::None)));
-    assert_eq!(kept, everything(&train(3, plan(4, Recompute::Stages))));
+    let kept = everything(&train(3, plan(4, Checkpointing::None)));
+    assert_eq!(kept, everything(&train(3, plan(4, Checkpointing::Stages))));
 }
 
 #[test]
 fn an_oom_in_either_half_changes_nothing_and_the_iteration_tried_again_is_the_same() {
-    let pair = train(2, plan(4, Recompute::None));
+    let pair = train(2, plan(4, Checkpointing::None));
     let before = everything(&pair);
     let places = [
-        "imagine,micro=1",
+        "fake-images,micro=1",
         "upload,micro=0",
         "forward,micro=1",
         "backward,micro=1",
-        "gate",
+        "finite-check",
         "optimizer",
         "generator-forward,micro=1",
         "generator-backward,micro=0",
-        "generator-gate",
+        "generator-finite-check",
         "generator-optimizer",
         "commit",
     ];
     for place in places {
         for (kind, is_too_large) in [("oom", false), ("panic", false), ("toolarge", true)] {
             let faults = format!("{kind}@step=3,phase={place}");
-            let error = compute(&pair, 3, plan(4, Recompute::None), &faults).err().expect("it was made to fail");
+            let error = compute(&pair, 3, plan(4, Checkpointing::None), &faults).err().expect("it was made to fail");
             let told = matches!(
                 error,
                 TrainError::OutOfMemory { step: 3, micro_batch: 4, too_large, .. } if too_large == is_too_large
@@ -170,29 +176,29 @@ fn an_oom_in_either_half_changes_nothing_and_the_iteration_tried_again_is_the_sa
             assert_eq!(everything(&pair), before, "{faults}");
         }
     }
-    let good = compute(&pair, 3, plan(4, Recompute::None), "").unwrap();
-    assert_eq!(everything(&good.pair), everything(&train(3, plan(4, Recompute::None))));
+    let good = compute(&pair, 3, plan(4, Checkpointing::None), "").unwrap();
+    assert_eq!(everything(&good.pair), everything(&train(3, plan(4, Checkpointing::None))));
 }
 
 #[test]
 fn a_pair_goes_on_from_its_stored_state_and_another_kind_of_state_is_refused() {
-    let pair = train(3, plan(8, Recompute::None));
+    let pair = train(3, plan(8, Checkpointing::None));
     let device = Device::flex().autodiff();
-    let restored = start(&config()).restored(pair.store().unwrap(), &device).unwrap();
-    let after = |pair: &Toys| everything(&compute(pair, 4, plan(8, Recompute::None), "").unwrap().pair);
+    let restored = start(&config()).restored(pair.snapshot().unwrap(), &device).unwrap();
+    let after = |pair: &Toys| everything(&compute(pair, 4, plan(8, Checkpointing::None), "").unwrap().pair);
     assert_eq!(after(&pair), after(&restored));
 
     let without = AdversarialConfig { spectral_norm: false, ..config() };
-    let refused = start(&without).restored(pair.store().unwrap(), &device).err().expect("another kind");
+    let refused = start(&without).restored(pair.snapshot().unwrap(), &device).err().expect("another kind");
     assert!(refused.contains("--spectral-norm"), "{refused}");
 }
 
 #[test]
 fn a_loss_that_is_not_a_number_stops_before_anything_changes() {
-    let pair = train(1, plan(8, Recompute::None));
+    let pair = train(1, plan(8, Checkpointing::None));
     let mut poisoned = batch(16, 2);
     poisoned.images[7] = f32::NAN;
-    let plan = plan(8, Recompute::None);
+    let plan = plan(8, Checkpointing::None);
     let error = engine(&config(), "").compute(&pair, &poisoned, &plan, 2, 1.0).err().expect("the loss is NaN");
     assert!(matches!(error, TrainError::NotFinite { step: 2, .. }), "{error}");
 }
@@ -215,10 +221,11 @@ fn every_loss_trains_with_and_without_everything_else() {
                 false => full,
             };
             let pair = start(&config);
-            let good = engine(&config, "").compute(&pair, &batch(16, 0), &plan(8, Recompute::None), 1, 1.0).unwrap();
+            let good =
+                engine(&config, "").compute(&pair, &batch(16, 0), &plan(8, Checkpointing::None), 1, 1.0).unwrap();
             let told = good.indicators;
-            assert!((0.0..=1.0).contains(&told.real_believed) && (0.0..=1.0).contains(&told.made_believed));
-            assert!(told.spread > 0.0 && good.critic_norm > 0.0 && good.generator_norm > 0.0);
+            assert!((0.0..=1.0).contains(&told.real_believed) && (0.0..=1.0).contains(&told.fake_believed));
+            assert!(told.spread > 0.0 && good.discriminator_norm > 0.0 && good.generator_norm > 0.0);
             assert_ne!(everything(&pair), everything(&good.pair));
         }
     }

@@ -12,7 +12,7 @@ use crate::step::read;
 pub(super) struct Sums {
     pub(super) gradients: GradientSum,
     pub(super) statistics: BatchStatistics,
-    /// Numbers to read at the gate, in an order of the half's own, `[1]` each.
+    /// Numbers to read at the finite check, in an order of the half's own, `[1]` each.
     pub(super) numbers: Vec<Tensor<1>>,
 }
 
@@ -30,7 +30,7 @@ impl Sums {
 
     /// Reads the numbers, and last the norm of all gradients without the loss scale, in one transfer that depends on
     /// everything.
-    pub(super) fn gate(&mut self, loss_scale: f64) -> Result<Vec<f64>, String> {
+    pub(super) fn finite_check(&mut self, loss_scale: f64) -> Result<Vec<f64>, String> {
         let squares = self.gradients.squared_norm().ok_or("the network has no parameters")?;
         let mut all: Vec<Tensor<1>> = self.numbers.drain(..).map(|number| number.reshape([1])).collect();
         all.push(squares.reshape([1]));

@@ -4,8 +4,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::{
-    Activation, BatchNorm, BatchNormConfig, Conv2d, Conv2dConfig, ConvTranspose2d, ConvTranspose2dConfig, Critic,
-    Generator, Judgement, NoiseInjection, Upsample, init,
+    Activation, BatchNorm, BatchNormConfig, Conv2d, Conv2dConfig, ConvTranspose2d, ConvTranspose2dConfig,
+    Discriminator, Generator, Judgement, NoiseInjection, Upsample, init,
 };
 use kindling_random::{Purpose, rng};
 use rand::RngExt;
@@ -72,14 +72,14 @@ impl Generator for ToyGenerator {
 
 /// Two halvings, normalisation, and scores of places.
 #[derive(Module, Debug)]
-pub(crate) struct ToyCritic {
+pub(crate) struct ToyDiscriminator {
     stem: Conv2d,
     down: Conv2d,
     norm: BatchNorm,
     score: Conv2d,
 }
 
-impl ToyCritic {
+impl ToyDiscriminator {
     pub(crate) fn new(device: &Device) -> Self {
         let toy = Self {
             stem: Conv2dConfig::halving(1, 4).init(device),
@@ -91,7 +91,7 @@ impl ToyCritic {
     }
 }
 
-impl Critic for ToyCritic {
+impl Discriminator for ToyDiscriminator {
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         let x = Activation::LeakyRelu.forward(self.stem.forward(images));
         let x = self.norm.forward_then(self.down.forward(x), Activation::LeakyRelu);

@@ -9,8 +9,8 @@ use kindling_layers::pass::BatchStatistics;
 
 use super::Faults;
 use crate::gradients::GradientSum;
-use crate::learner::Learner;
 use crate::micro_batch::MicroBatch;
+use crate::model_state::ModelState;
 
 /// Something wrong, in one step or in all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,8 +91,13 @@ impl Faults {
         if stale { BatchStatistics::default() } else { observed }
     }
 
-    /// What a step makes of a learner: all of it is new, unless a part was asked to be stale.
-    pub(crate) fn moved<M: Module>(&self, step: u64, before: &Learner<M>, mut after: Learner<M>) -> Learner<M> {
+    /// What a step makes of a model state: all of it is new, unless a part was asked to be stale.
+    pub(crate) fn moved<M: Module>(
+        &self,
+        step: u64,
+        before: &ModelState<M>,
+        mut after: ModelState<M>,
+    ) -> ModelState<M> {
         for what in self.wrong_in(step) {
             match what {
                 What::Stale(Part::Network) => after.model = before.model.clone(),
@@ -188,7 +193,7 @@ mod tests {
             "wrong@step=2,stale=weights",
             "wrong@step=2,lost=-1",
             "wrong@step=2,scale=2,rate=2",
-            "wrong@step=2,phase=gate",
+            "wrong@step=2,phase=finite-check",
             "wrong",
         ] {
             assert!(text.parse::<Faults>().is_err(), "{text}");

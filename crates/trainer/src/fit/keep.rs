@@ -19,7 +19,7 @@ impl<M: Classifier> Trainer<'_, M> {
     pub(super) fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let run = (&self.engine.faults, &self.setup.device);
         let path = records::save(&self.checkpoints, &mut self.state, &mut self.journal.log, run, observer)?;
-        let step = self.state.progress.step;
+        let step = self.state.progress().step;
         self.journal.saved = Some(step);
         self.emit(Event::Checkpoint { step, path }, observer)
     }
@@ -35,6 +35,6 @@ impl<M: Classifier> Trainer<'_, M> {
     }
 
     pub(super) fn write_weights(&self, path: &Path) -> Result<(), TrainError> {
-        records::write_weights(&self.state.learner.judged(), &self.setup.note, self.state.progress.step, path)
+        records::write_weights(&self.state.model_state().judged(), &self.setup.note, self.state.progress().step, path)
     }
 }

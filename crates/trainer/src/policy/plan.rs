@@ -1,87 +1,33 @@
 //! The plans there are for computing a step, from the most memory to the least.
 
-use std::fmt;
-use std::str::FromStr;
-
+use kindling_layers::Checkpointing;
+use kindling_memory::Plan;
 use serde::{Deserialize, Serialize};
 
 use crate::config::MOST_SAMPLES;
-
-/// What backward computes again instead of keeping it from forward; each level keeps less and takes longer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Recompute {
-    /// Nothing: every activation is kept.
-    #[default]
-    None,
-    /// The inside of each stage: what enters a stage is kept.
-    Stages,
-    /// The inside of each block: what enters a block is kept, and one stage's blocks at a time.
-    Blocks,
-}
-
-impl Recompute {
-    /// All levels, from the most memory to the least.
-    pub const ALL: [Self; 3] = [Self::None, Self::Stages, Self::Blocks];
-}
-
-impl fmt::Display for Recompute {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::None => "none",
-            Self::Stages => "stages",
-            Self::Blocks => "blocks",
-        })
-    }
-}
-
-impl FromStr for Recompute {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|level| level.to_string() == text);
-        found.ok_or_else(|| format!("'{text}' cannot be recomputed: say none, stages or blocks"))
-    }
-}
-
-/// How a step is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
-    /// Samples computed at once.
-    pub micro_batch: usize,
-    /// What backward computes again.
-    pub recompute: Recompute,
-}
-
-impl Plan {
-    /// Whether this plan surely needs no less memory than `other`.
-    pub(super) fn needs_what(&self, other: Plan) -> bool {
-        self.micro_batch >= other.micro_batch && self.recompute <= other.recompute
-    }
-}
 
 /// Which plans there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     group: usize,
     largest: usize,
-    least: Recompute,
-    most: Recompute,
+    least: Checkpointing,
+    most: Checkpointing,
     #[serde(default)]
     pages: bool,
 }
 
 impl Limits {
     /// Everything from one normalisation group (the largest, of `group` samples) to the global batch at once, with any
-    /// recomputation. A group is at least one sample and a batch at least one group.
+    /// activation checkpointing. A group is at least one sample and a batch at least one group.
     pub fn new(group: usize, batch: usize) -> Self {
         let group = group.max(1);
-        Self { group, largest: batch.max(group), least: Recompute::None, most: Recompute::Blocks, pages: false }
+        Self { group, largest: batch.max(group), least: Checkpointing::None, most: Checkpointing::Blocks, pages: false }
     }
 
-    /// Inference on up to `largest` samples: any number of them, and nothing to recompute.
+    /// Inference on up to `largest` samples: any number of them, and no gradients to keep activations for.
     pub fn of_inference(largest: usize) -> Self {
-        Self::new(1, largest).with_recompute(Recompute::None, Recompute::None)
+        Self::new(1, largest).with_checkpointing(Checkpointing::None, Checkpointing::None)
     }
 
     /// Never more than `samples` at once, but always one group. A micro-batch the user fixed is such a bound and the
@@ -91,8 +37,8 @@ impl Limits {
         self
     }
 
-    /// Recomputation from `least` to `most` only. What the user fixed, or a model that can do but one, is both.
-    pub fn with_recompute(mut self, least: Recompute, most: Recompute) -> Self {
+    /// Activation checkpointing from `least` to `most` only. What the user fixed, or a model that can do but one, is both.
+    pub fn with_checkpointing(mut self, least: Checkpointing, most: Checkpointing) -> Self {
         (self.least, self.most) = (least.min(most), most);
         self
     }
@@ -131,23 +77,25 @@ impl Limits {
     /// The plan nearest to `plan` that exists and computes no more samples at once, where there is one.
     pub(super) fn nearest(&self, plan: Plan) -> Plan {
         let size = self.sizes().into_iter().rev().find(|&size| size <= plan.micro_batch);
-        Plan { micro_batch: size.unwrap_or(self.group), recompute: plan.recompute.clamp(self.least, self.most) }
+        Plan { micro_batch: size.unwrap_or(self.group), checkpointing: plan.checkpointing.clamp(self.least, self.most) }
     }
 
-    /// The next rung down: fewer samples, and more recomputation only where that is one group.
+    /// The next rung down: fewer samples, and more checkpointing only where that is one group.
     pub(super) fn smaller(&self, plan: Plan) -> Option<Plan> {
         if let Some(micro_batch) = self.sizes().into_iter().rev().find(|&size| size < plan.micro_batch) {
             return Some(Plan { micro_batch, ..plan });
         }
-        let recompute = Recompute::ALL.into_iter().find(|&level| level > plan.recompute && level <= self.most)?;
-        Some(Plan { recompute, ..plan })
+        let checkpointing =
+            Checkpointing::ALL.into_iter().find(|&level| level > plan.checkpointing && level <= self.most)?;
+        Some(Plan { checkpointing, ..plan })
     }
 
-    /// The next rung up: less recomputation, and more samples only where there is none to undo.
+    /// The next rung up: less checkpointing, and more samples only where there is none to undo.
     pub(super) fn larger(&self, plan: Plan) -> Option<Plan> {
-        let less = Recompute::ALL.into_iter().rev().find(|&level| level < plan.recompute && level >= self.least);
-        if let Some(recompute) = less {
-            return Some(Plan { recompute, ..plan });
+        let less =
+            Checkpointing::ALL.into_iter().rev().find(|&level| level < plan.checkpointing && level >= self.least);
+        if let Some(checkpointing) = less {
+            return Some(Plan { checkpointing, ..plan });
         }
         let micro_batch = self.sizes().into_iter().find(|&size| size > plan.micro_batch)?;
         Some(Plan { micro_batch, ..plan })
@@ -158,12 +106,12 @@ impl Limits {
 mod tests {
     use super::*;
 
-    fn plan(micro_batch: usize, recompute: Recompute) -> Plan {
-        Plan { micro_batch, recompute }
+    fn plan(micro_batch: usize, checkpointing: Checkpointing) -> Plan {
+        Plan { micro_batch, checkpointing }
     }
 
     fn rungs(limits: Limits) -> Vec<Plan> {
-        let top = limits.nearest(plan(usize::MAX, Recompute::None));
+        let top = limits.nearest(plan(usize::MAX, Checkpointing::None));
         std::iter::successors(Some(top), |&plan| limits.smaller(plan)).collect()
     }
 
@@ -179,12 +127,13 @@ mod tests {
 
     #[test]
     fn what_the_user_fixed_bounds_the_plans() {
-        let limits = Limits::new(8, 64).with_largest(24).with_recompute(Recompute::Stages, Recompute::Stages);
-        let start = limits.nearest(plan(64, Recompute::None));
-        assert_eq!(start, plan(24, Recompute::Stages));
+        let limits =
+            Limits::new(8, 64).with_largest(24).with_checkpointing(Checkpointing::Stages, Checkpointing::Stages);
+        let start = limits.nearest(plan(64, Checkpointing::None));
+        assert_eq!(start, plan(24, Checkpointing::Stages));
         assert_eq!(limits.larger(start), None);
         assert_eq!(rungs(limits).iter().map(|plan| plan.micro_batch).collect::<Vec<_>>(), [24, 16, 8]);
-        assert!(rungs(limits).iter().all(|plan| plan.recompute == Recompute::Stages));
+        assert!(rungs(limits).iter().all(|plan| plan.checkpointing == Checkpointing::Stages));
         assert_eq!(Limits::new(8, 64).with_largest(3).sizes(), [8], "a group cannot be cut");
     }
 
@@ -194,18 +143,10 @@ mod tests {
             for group in 1..=batch {
                 let limits = Limits::new(group, batch);
                 for pair in rungs(limits).windows(2) {
-                    assert!(pair[0].needs_what(pair[1]) && !pair[1].needs_what(pair[0]));
+                    assert!(pair[0].needs_at_least(&pair[1]) && !pair[1].needs_at_least(&pair[0]));
                     assert_eq!(limits.larger(pair[1]), Some(pair[0]));
                 }
             }
         }
-    }
-
-    #[test]
-    fn recomputation_reads_as_it_is_written() {
-        for level in Recompute::ALL {
-            assert_eq!(level.to_string().parse(), Ok(level));
-        }
-        assert!("some".parse::<Recompute>().is_err());
     }
 }

@@ -1,13 +1,16 @@
 //! The policy driven by events and by a model of a machine's memory.
 
-use super::{Decision, Happened, Limits, Plan, Policy, Recompute};
+use kindling_layers::Checkpointing;
+use kindling_memory::Plan;
 
-const NONE: Recompute = Recompute::None;
-const STAGES: Recompute = Recompute::Stages;
-const BLOCKS: Recompute = Recompute::Blocks;
+use super::{Decision, Happened, Limits, Policy};
 
-fn plan(micro_batch: usize, recompute: Recompute) -> Plan {
-    Plan { micro_batch, recompute }
+const NONE: Checkpointing = Checkpointing::None;
+const STAGES: Checkpointing = Checkpointing::Stages;
+const BLOCKS: Checkpointing = Checkpointing::Blocks;
+
+fn plan(micro_batch: usize, checkpointing: Checkpointing) -> Plan {
+    Plan { micro_batch, checkpointing }
 }
 
 fn start(group: usize, batch: usize) -> Policy {
@@ -35,7 +38,8 @@ fn steps_until_change(policy: &mut Policy, most: u64, peak: u64, capacity: u64) 
     })
 }
 
-/// A machine whose memory is shared, with a model on it that needs `10 + 2 x samples` (times a share if it recomputes).
+/// A machine whose memory is shared, with a model on it that needs `10 + 2 x samples`, times a share with activation
+/// checkpointing.
 struct Machine {
     random: u64,
     capacity: u64,
@@ -59,10 +63,10 @@ impl Machine {
     }
 
     fn need(plan: Plan) -> u64 {
-        let share = match plan.recompute {
-            Recompute::None => 20,
-            Recompute::Stages => 12,
-            Recompute::Blocks => 8,
+        let share = match plan.checkpointing {
+            Checkpointing::None => 20,
+            Checkpointing::Stages => 12,
+            Checkpointing::Blocks => 8,
         };
         100 + share * plan.micro_batch as u64
     }
@@ -74,8 +78,9 @@ impl Machine {
         loop {
             let peak = Self::need(policy.plan()) * percent / 100;
             let fits = peak + self.fragments <= self.capacity;
-            // A larger plan is a little faster, recomputation slower.
-            let seconds = 1.0 + 4.0 / policy.plan().micro_batch as f64 + f64::from(policy.plan().recompute as u8) * 0.3;
+            // A larger plan is a little faster, checkpointing slower.
+            let seconds =
+                1.0 + 4.0 / policy.plan().micro_batch as f64 + f64::from(policy.plan().checkpointing as u8) * 0.3;
             let capacity = Some(self.capacity);
             let happened = match fits {
                 true => Happened::Good { peak, capacity, seconds },
@@ -148,7 +153,7 @@ fn it_gives_up_only_when_every_lever_is_pulled() {
 
 #[test]
 fn what_the_user_fixed_stays_fixed_and_a_fixed_micro_batch_still_shrinks() {
-    let limits = Limits::new(8, 64).with_largest(16).with_recompute(NONE, NONE);
+    let limits = Limits::new(8, 64).with_largest(16).with_checkpointing(NONE, NONE);
     let mut policy = Policy::new(limits, plan(16, NONE));
     assert_eq!(steps_until_change(&mut policy, 1_000, 1, 1_000_000), None, "never more than what was fixed");
     let decisions = [Decision::Reclaim, Decision::Retry(plan(8, NONE)), Decision::GiveUp];
@@ -189,7 +194,7 @@ fn without_a_known_capacity_a_failed_plan_is_never_tried_again() {
 }
 
 #[test]
-fn it_grows_one_rung_at_a_time_recomputation_first() {
+fn it_grows_one_rung_at_a_time_with_less_checkpointing_first() {
     let mut policy = Policy::new(Limits::new(8, 32), plan(8, BLOCKS));
     let mut plans = Vec::new();
     while steps_until_change(&mut policy, 100, 10, 1_000).is_some() {
@@ -298,7 +303,7 @@ fn thrash_counts_as_failure() {
 
 #[test]
 fn thrash_at_the_smallest_plan_goes_on() {
-    let mut policy = Policy::new(Limits::new(8, 8).with_recompute(NONE, NONE), plan(8, NONE));
+    let mut policy = Policy::new(Limits::new(8, 8).with_checkpointing(NONE, NONE), plan(8, NONE));
     for _ in 0..100 {
         assert_eq!(tell(&mut policy, oom(100)), Decision::Reclaim);
         assert_eq!(steps_until_change(&mut policy, 1, 90, 100), None);

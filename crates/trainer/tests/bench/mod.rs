@@ -13,10 +13,12 @@ use kindling_data::{Augment, DataError, Image, Loader, LoaderConfig, Normalisati
 use kindling_layers::blocks::{InvertedResidual, InvertedResidualConfig};
 use kindling_layers::tensors::{self, Tensors};
 use kindling_layers::{
-    Activation, BatchNormConfig, Classifier, HeadConfig, Padding, Precision, Staged, StagedConfig, StemConfig, init,
+    Activation, BatchNormConfig, Checkpointing, Classifier, HeadConfig, Padding, Precision, Staged, StagedConfig,
+    StemConfig, init,
 };
+use kindling_memory::Plan;
 use kindling_runs::{Event, RunDir};
-use kindling_trainer::{Ended, Observer, OptimizerConfig, Plan, Recompute, Setup, TrainConfig, TrainError, Trainer};
+use kindling_trainer::{Ended, Observer, OptimizerConfig, Setup, TrainConfig, TrainError, Trainer};
 
 pub(crate) const CLASSES: usize = 3;
 
@@ -70,14 +72,14 @@ pub(crate) fn small_network(device: &Device) -> Staged<InvertedResidual> {
 }
 
 /// How a run of the tests trains: AdamW, clipping, an average of the weights, label smoothing.
-pub(crate) fn config(batch_size: usize, norm_group: usize, steps: u64) -> TrainConfig {
+pub(crate) fn config(batch_size: usize, ghost_batch_size: usize, steps: u64) -> TrainConfig {
     TrainConfig {
         batch_size,
         micro_batch: None,
-        recompute: None,
+        activation_checkpointing: None,
         ema: Some(0.9),
         precision: Precision::F32,
-        norm_group,
+        ghost_batch_size,
         norm_momentum: None,
         epochs: 1_000_000,
         max_steps: Some(steps),
@@ -105,7 +107,7 @@ pub(crate) struct Bench {
 impl Bench {
     /// `images` pictures of `size` pixels to train on, this many computed at once at the start.
     pub(crate) fn new(images: usize, size: usize, micro_batch: usize) -> Self {
-        let start = Plan { micro_batch, recompute: Recompute::None };
+        let start = Plan { micro_batch, checkpointing: Checkpointing::None };
         Self { images, size, start, faults: String::new(), stop: Arc::default(), keep_events: true }
     }
 

@@ -24,7 +24,7 @@ use burn_pack::Reader;
 use kindling_burn_train::OomProofStrategy;
 
 use net::{Batch, CLASSES, Memory, SIZE};
-pub(crate) use net::{Fault, Moment, Net, Norm};
+pub(crate) use net::{Fault, Net, Norm, Phase};
 
 const BATCH: usize = 24;
 
@@ -47,7 +47,7 @@ pub(crate) struct Run {
     pub(crate) dropout: bool,
     pub(crate) accumulation: Option<usize>,
     pub(crate) micro_batch: Option<usize>,
-    pub(crate) norm_group: usize,
+    pub(crate) ghost_batch_size: usize,
     pub(crate) seed: Option<u64>,
     pub(crate) shuffle: bool,
     pub(crate) burns_own: bool,
@@ -70,7 +70,7 @@ impl Default for Run {
             dropout: false,
             accumulation: None,
             micro_batch: None,
-            norm_group: 8,
+            ghost_batch_size: 8,
             seed: None,
             shuffle: true,
             burns_own: false,
@@ -122,7 +122,7 @@ impl Run {
         let recoveries = Arc::new(Mutex::new(Vec::new()));
         let seen = recoveries.clone();
         let mut strategy = OomProofStrategy::new(device.clone())
-            .norm_group(self.norm_group)
+            .ghost_batch_size(self.ghost_batch_size)
             .on_recovery(move |recovery| seen.lock().unwrap().push(recovery.lever.clone()));
         if let Some(samples) = self.micro_batch {
             strategy = strategy.micro_batch(samples);

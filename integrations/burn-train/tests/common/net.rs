@@ -41,7 +41,7 @@ impl Split for Batch {
 
 /// Where a device may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub(crate) enum Phase {
     Upload,
     /// After the forward pass, before the backward pass.
     Forward,
@@ -55,15 +55,15 @@ pub(crate) enum Moment {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
-    pub(crate) moment: Moment,
-    /// How often the moment comes before.
+    pub(crate) phase: Phase,
+    /// How often the phase comes before.
     pub(crate) call: usize,
     pub(crate) text: &'static str,
 }
 
 impl Fault {
-    pub(crate) fn oom(moment: Moment, call: usize) -> Self {
-        Self { moment, call, text: "out of device memory allocating 1048576 bytes" }
+    pub(crate) fn oom(phase: Phase, call: usize) -> Self {
+        Self { phase, call, text: "out of device memory allocating 1048576 bytes" }
     }
 }
 
@@ -89,16 +89,16 @@ impl Memory {
         Self { faults, holds, stop, ..Self::default() }
     }
 
-    fn at(&self, moment: Moment, samples: usize) {
-        let call = self.calls[moment as usize].fetch_add(1, Relaxed);
-        if let Some(fault) = self.faults.iter().find(|fault| (fault.moment, fault.call) == (moment, call)) {
+    fn at(&self, phase: Phase, samples: usize) {
+        let call = self.calls[phase as usize].fetch_add(1, Relaxed);
+        if let Some(fault) = self.faults.iter().find(|fault| (fault.phase, fault.call) == (phase, call)) {
             panic!("{}", fault.text);
         }
         if samples > self.holds {
             panic!("out of device memory allocating 1048576 bytes");
         }
         if let Some((steps, interrupter)) = &self.stop
-            && moment == Moment::Optimized
+            && phase == Phase::Optimized
             && call + 1 == *steps
         {
             interrupter.stop(Some("enough"));
@@ -181,18 +181,18 @@ impl TrainStep for Net {
     fn step(&self, batch: Batch) -> TrainOutput<ClassificationOutput> {
         let samples = batch.samples();
         self.memory.live.lock().unwrap().push(host_usage().current);
-        self.memory.at(Moment::Upload, samples);
+        self.memory.at(Phase::Upload, samples);
         let output = self.judge(batch);
-        self.memory.at(Moment::Forward, samples);
+        self.memory.at(Phase::Forward, samples);
         let gradients = output.loss.backward();
-        self.memory.at(Moment::Backward, samples);
+        self.memory.at(Phase::Backward, samples);
         TrainOutput::new(self, gradients, output)
     }
 
     fn optimize(self, optimizer: &mut ModuleOptimizer, rate: ModuleLearningRate, gradients: GradientsParams) -> Self {
-        self.memory.at(Moment::Optimizer, 0);
+        self.memory.at(Phase::Optimizer, 0);
         let next = optimizer.step(rate, self, gradients);
-        next.memory.at(Moment::Optimized, 0);
+        next.memory.at(Phase::Optimized, 0);
         next
     }
 }
@@ -202,7 +202,7 @@ impl InferenceStep for Net {
     type Output = ClassificationOutput;
 
     fn step(&self, batch: Batch) -> ClassificationOutput {
-        self.memory.at(Moment::Infer, batch.samples());
+        self.memory.at(Phase::Infer, batch.samples());
         self.judge(batch)
     }
 }

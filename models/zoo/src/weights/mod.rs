@@ -18,7 +18,7 @@ use kindling_layers::tensors::Tensors;
 use crate::error::ZooError;
 use crate::registry::Model;
 
-/// Fills the network of a model from a file, whatever its format and whoever's its keys: [`read`] and [`import`].
+/// Fills the network of a model from a file, whatever its format and whoever's its keys: [`read`] and [`import()`].
 ///
 /// # Errors
 /// As [`read`] and [`fill`].

@@ -23,10 +23,11 @@ pub(super) fn configurations(args: &Measure) -> Result<Vec<Configuration>> {
         for &image_size in &args.image_size {
             for &batch_size in &args.batch_size {
                 for &precision in &args.precision {
-                    for recompute in &args.recompute {
+                    for checkpointing in &args.activation_checkpointing {
                         for &what in &what {
                             // Only training keeps anything that could be computed again.
-                            let recompute = if what == What::Train { recompute.clone() } else { "none".to_string() };
+                            let recompute =
+                                if what == What::Train { checkpointing.clone() } else { "none".to_string() };
                             let row = Configuration {
                                 what,
                                 model: model.clone(),
@@ -35,7 +36,7 @@ pub(super) fn configurations(args: &Measure) -> Result<Vec<Configuration>> {
                                 classes: args.classes,
                                 batch_size,
                                 micro_batch: args.micro_batch.fixed(),
-                                norm_group: args.norm_group,
+                                norm_group: args.ghost_batch_size,
                                 precision: precision.to_string(),
                                 recompute,
                                 optimizer: args.optimizer.clone(),

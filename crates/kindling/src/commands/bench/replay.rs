@@ -54,9 +54,9 @@ fn of_run(path: &Path) -> Result<Configuration> {
         classes: config.data.classes.len(),
         batch_size: train.batch_size,
         micro_batch: train.micro_batch,
-        norm_group: train.norm_group,
+        norm_group: train.ghost_batch_size,
         precision: train.precision.to_string(),
-        recompute: train.recompute.map_or("auto".to_string(), |recompute| recompute.to_string()),
+        recompute: train.activation_checkpointing.map_or("auto".to_string(), |level| level.to_string()),
         optimizer: match train.optimizer {
             OptimizerConfig::AdamW { .. } => "adamw".to_string(),
             OptimizerConfig::Sgd { .. } => "sgd".to_string(),

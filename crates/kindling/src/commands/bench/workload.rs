@@ -7,10 +7,11 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_data::{HostBatch, Task};
 use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
-use kindling_layers::{Classifier, Precision};
+use kindling_layers::{Checkpointing, Classifier, Precision};
+use kindling_memory::Plan;
 use kindling_runs::bench::{Configuration, What};
 use kindling_trainer::engine::make_room;
-use kindling_trainer::{OptimizerConfig, Plan, Recompute, Steps, TrainConfig, TrainError, predict};
+use kindling_trainer::{OptimizerConfig, Steps, TrainConfig, TrainError, predict};
 use kindling_zoo::Network;
 
 use crate::noise::noise;
@@ -48,7 +49,7 @@ pub(super) fn of(
             let whole = if device.memory_pool_usage().is_some() { batch } else { config.largest_group() };
             let start = Plan {
                 micro_batch: configuration.micro_batch.unwrap_or(whole),
-                recompute: config.recompute.unwrap_or(Recompute::None),
+                checkpointing: config.activation_checkpointing.unwrap_or(Checkpointing::None),
             };
             let steps = Steps::new(network, &config, configuration.classes, device, start)?;
             Ok(Box::new(Train { steps, batches: Turns::new(configuration) }))
@@ -74,7 +75,7 @@ pub(super) fn of(
                 parts: parts.collect(),
                 network: network.train(),
                 device: device.clone(),
-                norm_group: configuration.norm_group,
+                ghost_batch_size: configuration.norm_group,
                 micro_batch: size,
                 backward: configuration.what == What::Backward,
             }))
@@ -83,11 +84,11 @@ pub(super) fn of(
 }
 
 fn train_config(configuration: &Configuration, precision: Precision) -> Result<TrainConfig> {
-    let recompute = match configuration.recompute.as_str() {
+    let activation_checkpointing = match configuration.recompute.as_str() {
         "auto" => None,
-        text => match Recompute::ALL.into_iter().find(|recompute| recompute.to_string() == text) {
-            Some(recompute) => Some(recompute),
-            None => bail!("recompute is none, stages, blocks or auto, not `{text}`"),
+        text => match Checkpointing::ALL.into_iter().find(|level| level.to_string() == text) {
+            Some(level) => Some(level),
+            None => bail!("activation checkpointing is none, stages, blocks or auto, not `{text}`"),
         },
     };
     let weight_decay = 0.02;
@@ -99,10 +100,10 @@ fn train_config(configuration: &Configuration, precision: Precision) -> Result<T
     Ok(TrainConfig {
         batch_size: configuration.batch_size,
         micro_batch: configuration.micro_batch,
-        recompute,
+        activation_checkpointing,
         precision,
         ema: None,
-        norm_group: configuration.norm_group,
+        ghost_batch_size: configuration.norm_group,
         norm_momentum: None,
         epochs: 1,
         max_steps: None,
@@ -206,7 +207,7 @@ struct Passes {
     parts: Vec<Tensor<4>>,
     network: Network,
     device: Device,
-    norm_group: usize,
+    ghost_batch_size: usize,
     micro_batch: usize,
     backward: bool,
 }
@@ -228,7 +229,7 @@ impl Workload for Passes {
         let mut seconds = 0.0;
         for part in &self.parts {
             let rows = part.dims()[0];
-            let groups = normalisation_groups(rows, self.norm_group);
+            let groups = normalisation_groups(rows, self.ghost_batch_size);
             let pass = TrainingPass { groups, ..TrainingPass::whole_batch(rows) };
             let images = Tensor::from_inner(part.clone());
             let forward = || training(pass, || self.network.forward(images)).0;

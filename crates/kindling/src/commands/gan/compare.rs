@@ -22,11 +22,11 @@ pub(super) fn make(
     device: &Device,
     mut take: impl FnMut(Vec<Image>) -> Result<()>,
 ) -> Result<()> {
-    generate(generator, latents, micro_batch, device, |made: Images| take(pictures::of(&made)))
+    generate(generator, latents, micro_batch, device, |fakes: Images| take(pictures::of(&fakes)))
 }
 
 /// The features of the first `count` images of a seed.
-pub(super) fn of_made(
+pub(super) fn of_fakes(
     extractor: &Extractor,
     generator: &GanGenerator,
     (seed, count, width): (u64, usize, usize),

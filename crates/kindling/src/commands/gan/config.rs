@@ -11,7 +11,7 @@ use kindling_files as files;
 use kindling_layers::{parameters, tensors};
 use kindling_runs::RunDir;
 use kindling_trainer::adversarial::{AdversarialConfig, Adversaries};
-use kindling_zoo::{GanCritic, GanEntry, GanGenerator, GanOptions, find_gan};
+use kindling_zoo::{GanDiscriminator, GanEntry, GanGenerator, GanOptions, find_gan};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{MOST_WORKERS, as_optional_text};
@@ -104,9 +104,12 @@ impl GanRunConfig {
     }
 
     /// Both networks with the initial weights of the seed.
-    pub(crate) fn networks(&self, device: &Device) -> Result<Adversaries<GanGenerator, GanCritic>> {
+    pub(crate) fn networks(&self, device: &Device) -> Result<Adversaries<GanGenerator, GanDiscriminator>> {
         let (entry, options) = (self.entry()?, self.options());
-        Ok(Adversaries { generator: entry.generator(&options, device), critic: entry.critic(&options, device) })
+        Ok(Adversaries {
+            generator: entry.generator(&options, device),
+            discriminator: entry.discriminator(&options, device),
+        })
     }
 
     /// The averaged generator of a run, without gradients.

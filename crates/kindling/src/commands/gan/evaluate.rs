@@ -10,7 +10,7 @@ use kindling_runs::{RunDir, write_atomically};
 use kindling_trainer::adversarial::{AdversarialConfig, calibrate, sample_latent};
 use serde_json::json;
 
-use super::compare::{make, of_made, of_real};
+use super::compare::{make, of_fakes, of_real};
 use super::config::{GanRunConfig, preprocess};
 use super::features::Extractor;
 use super::neighbours;
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Images of either kind, 4 to 1048576; fewer if the data set has fewer
     #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 1000)]
     samples: usize,
-    /// What the made ones are drawn with, 0 to 9223372036854775807
+    /// What the fake ones are drawn with, 0 to 9223372036854775807
     #[arg(long, value_name = "N", value_parser = ranges::seed(), default_value_t = 0)]
     seed: u64,
     /// Another data set or image folder [default: the run's]
@@ -81,29 +81,29 @@ impl Args {
         let width = config.entry()?.latent;
         let generator = match self.untrained {
             true => {
-                let AdversarialConfig { seed, norm_group, .. } = config.train;
-                calibrate(config.networks(&device)?.generator.valid(), seed, width, norm_group, &device)?
+                let AdversarialConfig { seed, ghost_batch_size, .. } = config.train;
+                calibrate(config.networks(&device)?.generator.valid(), seed, width, ghost_batch_size, &device)?
             }
             false => config.trained(&run, &device)?,
         };
         let extractor = Extractor::new(asked.size, &device)?;
         let real = of_real(&extractor, &dataset, self.split, asked, self.samples)?;
         let samples = real.count();
-        let made = of_made(&extractor, &generator, (self.seed, samples, width), self.micro_batch, &device)?;
-        let frechet = frechet_distance(&real, &made)?;
-        let kernel = kernel_distance(&real, &made)?;
-        let shares = precision_recall(&real, &made, NEIGHBOURS)?;
+        let fakes = of_fakes(&extractor, &generator, (self.seed, samples, width), self.micro_batch, &device)?;
+        let frechet = frechet_distance(&real, &fakes)?;
+        let kernel = kernel_distance(&real, &fakes)?;
+        let shares = precision_recall(&real, &fakes, NEIGHBOURS)?;
 
         let shown: Vec<u64> = (0..samples as u64).step_by(EVERY).take(MOST_SHOWN).collect();
         let mut images: Vec<Image> = Vec::with_capacity(shown.len());
         let latents = shown.iter().map(|&index| sample_latent(self.seed, index, width));
-        make(&generator, latents, self.micro_batch, &device, |made| {
-            images.extend(made);
+        make(&generator, latents, self.micro_batch, &device, |fakes| {
+            images.extend(fakes);
             Ok(())
         })?;
         let found = neighbours::find(&extractor, &dataset, asked, &images)?;
         let pairs: Vec<Image> =
-            images.iter().zip(&found).flat_map(|(made, found)| [made.clone(), found.image.clone()]).collect();
+            images.iter().zip(&found).flat_map(|(fake, found)| [fake.clone(), found.image.clone()]).collect();
         let picture = run.path().join("nearest.png");
         // Five pairs in a row.
         pictures::write_grid(&pairs, 10.min(pairs.len()), &picture)?;
@@ -129,7 +129,7 @@ impl Args {
             Format::Json => out!("{result}"),
             Format::Table => {
                 out!(
-                    "{samples} made images and {samples} of {} ({}), in features of {}",
+                    "{samples} fake images and {samples} of {} ({}), in features of {}",
                     dataset.name,
                     self.split,
                     extractor.name()

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_data::{Image, Normalisation, Preprocess};
-use kindling_layers::{Classifier, Cuts, global_average_pool, host};
+use kindling_layers::{Checkpointing, Classifier, global_average_pool, host};
 use kindling_memory::panic_message;
 use kindling_metrics::Features;
 use kindling_zoo::weights::{self, Adapt};
@@ -56,9 +56,9 @@ impl Extractor {
             let shape = [images.len(), 3, self.preprocess.size, self.preprocess.size];
             let forward = || {
                 let x = Tensor::<4>::from_data(TensorData::new(pixels, shape), &self.device);
-                let cuts = Cuts::Stages;
-                let run = |x, index| self.network.run_segment(cuts, index, x);
-                let x = (0..self.network.segments(cuts)).fold(x, run);
+                let stages = Checkpointing::Stages;
+                let run = |x, index| self.network.run_segment(stages, index, x);
+                let x = (0..self.network.segments(stages)).fold(x, run);
                 let pooled = global_average_pool(x);
                 (pooled.dims()[1], host::read(pooled))
             };

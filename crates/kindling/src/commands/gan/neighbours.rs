@@ -1,4 +1,4 @@
-//! The training image that is nearest to a made one: what was learnt by heart shows here.
+//! The training image that is nearest to a fake one: what was learnt by heart shows here.
 
 use anyhow::Result;
 use kindling_data::{Dataset, Image, Interpolation, Normalisation, Preprocess, Split, read_guarded};
@@ -12,7 +12,7 @@ const THUMBNAIL: usize = 16;
 /// Candidates that are looked at closer.
 const CANDIDATES: usize = 20;
 
-/// The nearest training image of a made one.
+/// The nearest training image of a fake one.
 pub(super) struct Nearest {
     /// Its index in the training split.
     pub(super) sample: usize,
@@ -24,13 +24,13 @@ pub(super) struct Nearest {
     pub(super) image: Image,
 }
 
-/// The nearest training image for each of `made`: of the twenty nearest by a thumbnail's pixels, among all training
+/// The nearest training image for each of `fakes`: of the twenty nearest by a thumbnail's pixels, among all training
 /// images, the nearest by features.
 pub(super) fn find(
     extractor: &Extractor,
     dataset: &Dataset,
     preprocess: &Preprocess,
-    made: &[Image],
+    fakes: &[Image],
 ) -> Result<Vec<Nearest>> {
     let source = dataset.source(Split::Train);
     let channels = preprocess.channels;
@@ -40,13 +40,14 @@ pub(super) fn find(
     };
     let thumbnail = |image: &Image| small.apply(image).into_iter().map(f64::from).collect::<Vec<f64>>();
     let width = THUMBNAIL * THUMBNAIL * channels;
-    let of_made = Features::new(made.iter().flat_map(&thumbnail).collect(), width)?;
+    let of_fakes = Features::new(fakes.iter().flat_map(&thumbnail).collect(), width)?;
     let mut values = Vec::with_capacity(source.len() * width);
     for index in 0..source.len() {
         values.extend(thumbnail(&read_guarded(source.as_ref(), index)?));
     }
-    let candidates = nearest(&of_made, &Features::new(values, width)?, CANDIDATES)?;
-    made.iter()
+    let candidates = nearest(&of_fakes, &Features::new(values, width)?, CANDIDATES)?;
+    fakes
+        .iter()
         .zip(candidates)
         .map(|(image, candidates)| {
             let chosen: Vec<usize> = candidates.iter().map(|neighbour| neighbour.index).collect();

@@ -13,15 +13,15 @@ const GRID_SIDE: usize = 1100;
 const GAP: usize = 2;
 
 /// Made images, `[-1, 1]`, as pictures.
-pub(super) fn of(made: &Images) -> Vec<Image> {
-    let [_, channels, height, width] = made.shape;
+pub(super) fn of(fakes: &Images) -> Vec<Image> {
+    let [_, channels, height, width] = fakes.shape;
     let pixels = height * width;
     let picture = |values: &[f32]| {
         let interleaved = (0..pixels).flat_map(|place| (0..channels).map(move |channel| channel * pixels + place));
         let values = interleaved.map(|index| (values[index] + 1.0) / 2.0).collect();
         Image::from_f32(width, height, channels, values)
     };
-    made.values.chunks_exact((channels * pixels).max(1)).map(picture).collect()
+    fakes.values.chunks_exact((channels * pixels).max(1)).map(picture).collect()
 }
 
 /// The columns of a grid: as near to a square as whole rows are.

@@ -11,7 +11,7 @@ use kindling_trainer::TrainError;
 use kindling_trainer::adversarial::{Preview, sample_latent};
 use kindling_zoo::GanGenerator;
 
-use super::compare::{make, of_made, of_real, preview_failed};
+use super::compare::{make, of_fakes, of_real, preview_failed};
 use super::features::Extractor;
 use super::pictures;
 
@@ -55,8 +55,8 @@ impl Looker<'_> {
         let count = if self.image_size > 128 { LARGE_GRID } else { SMALL_GRID };
         let latents = (0..count as u64).map(|index| sample_latent(self.seed, index, self.latent));
         let mut images: Vec<Image> = Vec::with_capacity(count);
-        make(generator, latents, self.micro_batch, &self.device, |made| {
-            images.extend(made);
+        make(generator, latents, self.micro_batch, &self.device, |fakes| {
+            images.extend(fakes);
             Ok(())
         })?;
         let png = pictures::small_grid(&images)?;
@@ -71,9 +71,9 @@ impl Looker<'_> {
     fn compare(&self, ruler: &Ruler, step: u64, generator: &GanGenerator) -> Result<Event> {
         let samples = ruler.real.count();
         let of = (self.seed, samples, self.latent);
-        let made = of_made(&ruler.extractor, generator, of, self.micro_batch, &self.device)?;
-        let frechet = frechet_distance(&ruler.real, &made)?;
-        let kernel = kernel_distance(&ruler.real, &made)?;
+        let fakes = of_fakes(&ruler.extractor, generator, of, self.micro_batch, &self.device)?;
+        let frechet = frechet_distance(&ruler.real, &fakes)?;
+        let kernel = kernel_distance(&ruler.real, &fakes)?;
         Ok(Event::Compared { step, frechet, kernel, samples })
     }
 }

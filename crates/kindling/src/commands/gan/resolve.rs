@@ -26,15 +26,15 @@ const COMPARED: usize = 500;
 struct Defaults {
     iterations: u64,
     batch_size: usize,
-    norm_group: usize,
+    ghost_batch_size: usize,
 }
 
 impl Defaults {
     fn of(entry: &GanEntry) -> Self {
         match entry.image_size {
             // The paper's batch, in two groups.
-            ..=64 => Self { iterations: 2_000, batch_size: 64, norm_group: 32 },
-            _ => Self { iterations: 10_000, batch_size: 8, norm_group: 8 },
+            ..=64 => Self { iterations: 2_000, batch_size: 64, ghost_batch_size: 32 },
+            _ => Self { iterations: 10_000, batch_size: 8, ghost_batch_size: 8 },
         }
     }
 }
@@ -64,7 +64,7 @@ impl Args {
         let images = dataset.train.len();
         if images < 2 {
             bail!(
-                "{} has {images} training image; a discriminator needs at least two to tell real from made",
+                "{} has {images} training image; a discriminator needs at least two to tell real from fake",
                 dataset.name
             );
         }
@@ -91,8 +91,8 @@ impl Args {
             batch_size: self.batch_size.unwrap_or(defaults.batch_size),
             rounds: self.discriminator_steps.unwrap_or(1),
             micro_batch: self.micro_batch.and_then(Choice::fixed),
-            recompute: self.recompute.and_then(Choice::fixed),
-            norm_group: self.norm_group.unwrap_or(defaults.norm_group),
+            activation_checkpointing: self.activation_checkpointing.and_then(Choice::fixed),
+            ghost_batch_size: self.ghost_batch_size.unwrap_or(defaults.ghost_batch_size),
             loss: self.loss.unwrap_or_default(),
             lr,
             lr_discriminator: self.lr_discriminator.unwrap_or(lr),
@@ -134,7 +134,7 @@ impl Args {
             changed("--iterations", self.iterations, train.iterations),
             changed("--batch-size", self.batch_size, train.batch_size),
             changed("--discriminator-steps", self.discriminator_steps, train.rounds),
-            changed("--norm-group", self.norm_group, train.norm_group),
+            changed("--ghost-batch-size", self.ghost_batch_size, train.ghost_batch_size),
             changed("--loss", self.loss, train.loss),
             changed("--lr", self.lr, train.lr),
             changed("--lr-discriminator", self.lr_discriminator, train.lr_discriminator),

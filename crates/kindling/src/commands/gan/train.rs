@@ -6,11 +6,12 @@ use anyhow::Result;
 use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{Dataset, Loader, LoaderConfig};
-use kindling_layers::{Precision, parameters};
+use kindling_layers::{Checkpointing, Precision, parameters};
+use kindling_memory::Plan;
 use kindling_runs::{DeviceFacts, Environment, Event, RunDir};
 use kindling_trainer::adversarial::{AdversarialLoss, AdversarialSetup, AdversarialTrainer, DiffAugment};
-use kindling_trainer::{Ended, Faults, Observer, Plan, Recompute};
-use kindling_zoo::{GanCritic, GanGenerator};
+use kindling_trainer::{Ended, Faults, Observer};
+use kindling_zoo::{GanDiscriminator, GanGenerator};
 use serde_json::json;
 
 use super::config::{GanRunConfig, Upsampling};
@@ -62,9 +63,10 @@ pub(crate) struct Args {
     /// Steps of the discriminator in an iteration, 1 to 1000, each on images of its own [default: 1]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(super) discriminator_steps: Option<usize>,
-    /// The most samples whose statistics batch norm takes together, 1 to 1048576 [default: 32 for dcgan_64, 8 for fastgan_512]
-    #[arg(long, value_name = "N", help_heading = "Training")]
-    pub(super) norm_group: Option<usize>,
+    /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576 [default: 32 for
+    /// dcgan_64, 8 for fastgan_512]
+    #[arg(long, alias = "norm-group", value_name = "N", help_heading = "Training")]
+    pub(super) ghost_batch_size: Option<usize>,
     /// hinge, non-saturating or least-squares [default: hinge]
     #[arg(long, value_name = "NAME", help_heading = "Training")]
     pub(super) loss: Option<AdversarialLoss>,
@@ -114,8 +116,8 @@ pub(crate) struct Args {
     pub(super) micro_batch: Option<Choice<usize>>,
     /// Whether the generator's maps are computed again rather than kept: auto, none, or stages (blocks is the same here);
     /// never changes the result [default: auto]
-    #[arg(long, value_name = "WHAT", help_heading = "Memory")]
-    pub(super) recompute: Option<Choice<Recompute>>,
+    #[arg(long, alias = "recompute", value_name = "WHAT", help_heading = "Memory")]
+    pub(super) activation_checkpointing: Option<Choice<Checkpointing>>,
     /// The most memory to use: 8GiB, 500MiB, or a share of the device's: 80%
     #[arg(long, value_name = "SIZE|SHARE", help_heading = "Memory")]
     pub(super) memory_budget: Option<MemoryBudget>,
@@ -158,7 +160,7 @@ pub(crate) enum Switch {
     Off,
 }
 
-pub(super) type Trainer<'a> = AdversarialTrainer<'a, GanGenerator, GanCritic>;
+pub(super) type Trainer<'a> = AdversarialTrainer<'a, GanGenerator, GanDiscriminator>;
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
@@ -182,8 +184,8 @@ impl Args {
         if let Some(choice) = self.micro_batch {
             config.train.micro_batch = choice.fixed();
         }
-        if let Some(choice) = self.recompute {
-            config.train.recompute = choice.fixed();
+        if let Some(choice) = self.activation_checkpointing {
+            config.train.activation_checkpointing = choice.fixed();
         }
         config.memory_budget = self.memory_budget.or(config.memory_budget);
         config.train.checkpoint_iterations = self.checkpoint_iterations.unwrap_or(config.train.checkpoint_iterations);
@@ -213,7 +215,7 @@ impl Args {
         chosen.check_precision(config.train.precision)?;
         let Chosen { device, facts } = chosen;
         let networks = config.networks(&device)?;
-        let parameters = [parameters::count(&networks.generator), parameters::count(&networks.critic)];
+        let parameters = [parameters::count(&networks.generator), parameters::count(&networks.discriminator)];
         let iterations = config.train.iterations;
         let mut console = Console::new(self.verbosity(), iterations, 0);
         // What looks at images is there before the budget counts, as the program itself is.
@@ -316,7 +318,7 @@ fn loader(config: &GanRunConfig, dataset: &Dataset) -> Result<Loader> {
 fn starting_plan(config: &GanRunConfig, device: &Device) -> Plan {
     let on_gpu = device.memory_pool_usage().is_some();
     let micro_batch = if on_gpu { config.train.batch_size } else { config.train.largest_group() };
-    Plan { micro_batch, recompute: Recompute::None }
+    Plan { micro_batch, checkpointing: Checkpointing::None }
 }
 
 /// The note in every weights file.
@@ -350,7 +352,7 @@ fn opening(
     dataset: &Dataset,
     run: &RunDir,
     device: &DeviceFacts,
-    [generator, critic]: [u64; 2],
+    [generator, discriminator]: [u64; 2],
 ) -> String {
     let train = &config.train;
     format!(
@@ -358,7 +360,7 @@ fn opening(
          device {}\nrun {}",
         config.gan.name,
         generator as f64 / 1e6,
-        critic as f64 / 1e6,
+        discriminator as f64 / 1e6,
         dataset.name,
         dataset.train.len(),
         train.batch_size,

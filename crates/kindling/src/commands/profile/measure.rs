@@ -9,10 +9,10 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_data::{DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
 use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
-use kindling_layers::{Classifier, Cuts};
-use kindling_memory::planner;
+use kindling_layers::{Checkpointing, Classifier};
+use kindling_memory::Plan;
 use kindling_runs::{Event, RunDir};
-use kindling_trainer::{Faults, Observer, OptimizerConfig, Plan, Recompute, Setup, TrainConfig, Trainer};
+use kindling_trainer::{Faults, Observer, OptimizerConfig, Setup, TrainConfig, Trainer};
 use kindling_zoo::Model;
 
 use super::Args;
@@ -110,14 +110,7 @@ fn run_in(folder: &std::path::Path, args: &Args, model: &Model, steps: usize) ->
         let preprocess = Preprocess::padded(size, channels, Normalisation::identity(channels));
         Loader::new(Arc::new(source), LoaderConfig::in_order(batch_size, preprocess))
     };
-    let start = Plan {
-        micro_batch: args.micro_batch(),
-        recompute: match args.recompute {
-            planner::Recompute::None => Recompute::None,
-            planner::Recompute::Stages => Recompute::Stages,
-            planner::Recompute::Blocks => Recompute::Blocks,
-        },
-    };
+    let start = Plan { micro_batch: args.micro_batch(), checkpointing: args.activation_checkpointing };
     let setup = Setup {
         model_name: model.name.name,
         note: "a profile".to_string(),
@@ -143,10 +136,10 @@ fn config(args: &Args, start: Plan, steps: usize) -> TrainConfig {
     TrainConfig {
         batch_size: args.batch_size,
         micro_batch: Some(start.micro_batch),
-        recompute: Some(start.recompute),
+        activation_checkpointing: Some(start.checkpointing),
         precision: args.precision,
         ema: None,
-        norm_group: args.norm_group,
+        ghost_batch_size: args.ghost_batch_size,
         norm_momentum: None,
         epochs: 1,
         max_steps: Some(steps as u64),
@@ -167,13 +160,13 @@ pub(super) fn times(args: &Args, model: &Model) -> Result<Vec<(f64, f64)>> {
     let network = model.build(&args.options(), &device)?.train();
     let batch = args.micro_batch();
     let pass =
-        TrainingPass { groups: normalisation_groups(batch, args.norm_group), ..TrainingPass::whole_batch(batch) };
+        TrainingPass { groups: normalisation_groups(batch, args.ghost_batch_size), ..TrainingPass::whole_batch(batch) };
     let shape = [batch, args.channels, args.image_size, args.image_size];
     let images = Tensor::<4>::from_data(TensorData::new(noise(shape.iter().product(), 0), shape), &device);
     let mut x = args.precision.cast(images);
     let mut found = Vec::new();
-    for index in 0..network.segments(Cuts::Blocks) {
-        let run = |x| network.run_segment(Cuts::Blocks, index, x);
+    for index in 0..network.segments(Checkpointing::Blocks) {
+        let run = |x| network.run_segment(Checkpointing::Blocks, index, x);
         let (y, seconds) = time_of(args.steps, &pass, &x, index > 0, run);
         found.push(seconds);
         x = y;

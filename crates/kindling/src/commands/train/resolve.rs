@@ -4,9 +4,9 @@ use std::fmt::Display;
 
 use anyhow::{Context, Result, bail};
 use kindling_data::{Dataset, PREFETCH_BYTES, Split, within};
-use kindling_layers::{Freeze, Precision};
+use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_runs::{RunDir, read_toml};
-use kindling_trainer::{MOST_SAMPLES, OptimizerConfig, Recompute, TrainConfig};
+use kindling_trainer::{MOST_SAMPLES, OptimizerConfig, TrainConfig};
 use kindling_zoo::{Model, find};
 
 use serde::Deserialize;
@@ -21,15 +21,12 @@ use crate::pretrained;
 const MODEL: &str = "mobilenet_v3_small";
 const IMAGE_SIZE: usize = 512;
 const BATCH_SIZE: usize = 8;
-const NORM_GROUP: usize = 8;
 /// Passes over a set whose size is not known to us.
 const EPOCHS: u64 = 10;
 /// Ends within five minutes on two cores; `benchmarks/` has the run.
 const PHANTOM_EPOCHS: u64 = 4;
 /// Neighbouring slices are alike: three passes see everything there is to see.
 const BRAIN_PLANES_EPOCHS: u64 = 3;
-const CHECKPOINT_STEPS: u64 = 100;
-const WARMUP: f64 = 0.1;
 const MOMENTUM: f64 = 0.9;
 
 /// What `kindling plan --out` writes.
@@ -40,7 +37,8 @@ struct PlanFile {
     image_size: usize,
     batch_size: usize,
     micro_batch: usize,
-    recompute: Recompute,
+    #[serde(alias = "recompute")]
+    activation_checkpointing: Checkpointing,
     #[serde(default)]
     precision: Precision,
     memory_budget: u64,
@@ -120,7 +118,8 @@ impl Args {
         let mut train = self.train_config(file, &dataset, batch_size, seed, freeze)?;
         if let Some(plan) = plan {
             train.micro_batch = self.micro_batch.map_or(Some(plan.micro_batch), Choice::fixed);
-            train.recompute = self.recompute.map_or(Some(plan.recompute), Choice::fixed);
+            train.activation_checkpointing =
+                self.activation_checkpointing.map_or(Some(plan.activation_checkpointing), Choice::fixed);
             train.precision = self.precision.unwrap_or(plan.precision);
         }
         let config = RunConfig {
@@ -177,44 +176,46 @@ impl Args {
     ) -> Result<TrainConfig> {
         let file = file.map(|file| &file.train);
         let optimizer = self.optimizer_config(file.map(|file| file.optimizer))?;
-        let norm_group = self.norm_group.or(file.map(|file| file.norm_group)).unwrap_or(NORM_GROUP);
-        let same_batch = file.filter(|file| file.batch_size == batch_size && file.norm_group == norm_group);
+        let epochs = match dataset.name.as_str() {
+            PHANTOMS => PHANTOM_EPOCHS,
+            BRAIN_PLANES => BRAIN_PLANES_EPOCHS,
+            _ => EPOCHS,
+        };
+        let usual = TrainConfig::new(batch_size, self.epochs.or(file.map(|file| file.epochs)).unwrap_or(epochs));
+        let ghost_batch_size =
+            self.ghost_batch_size.or(file.map(|file| file.ghost_batch_size)).unwrap_or(usual.ghost_batch_size);
+        let same_batch = file.filter(|file| file.batch_size == batch_size && file.ghost_batch_size == ghost_batch_size);
         let micro_batch = match self.micro_batch {
             Some(choice) => choice.fixed(),
             None => same_batch.and_then(|file| file.micro_batch),
         };
-        let recompute = match self.recompute {
+        let activation_checkpointing = match self.activation_checkpointing {
             Some(choice) => choice.fixed(),
-            None => file.and_then(|file| file.recompute),
+            None => file.and_then(|file| file.activation_checkpointing),
         };
         let lr = match (optimizer, file) {
             (_, Some(file)) if self.optimizer.is_none() => file.lr,
             // A linear head alone.
             (OptimizerConfig::AdamW { .. }, _) if freeze == Freeze::Backbone => 0.01,
-            (OptimizerConfig::AdamW { .. }, _) => 0.003,
+            (OptimizerConfig::AdamW { .. }, _) => usual.lr,
             (OptimizerConfig::Sgd { .. }, _) => 0.05,
         };
         let class_weights = match &self.class_weights {
             Some(text) => class_weights(text, dataset)?,
             None => file.and_then(|file| file.class_weights.clone()),
         };
-        let epochs = match dataset.name.as_str() {
-            PHANTOMS => PHANTOM_EPOCHS,
-            BRAIN_PLANES => BRAIN_PLANES_EPOCHS,
-            _ => EPOCHS,
-        };
         Ok(TrainConfig {
             batch_size,
             micro_batch,
-            recompute,
+            activation_checkpointing,
             precision: self.precision.or(file.map(|file| file.precision)).unwrap_or_default(),
             ema: self.ema.or(file.and_then(|file| file.ema)),
-            norm_group,
+            ghost_batch_size,
             norm_momentum: file.and_then(|file| file.norm_momentum),
-            epochs: self.epochs.or(file.map(|file| file.epochs)).unwrap_or(epochs),
+            epochs: usual.epochs,
             max_steps: self.max_steps.or(file.and_then(|file| file.max_steps)),
             lr: self.lr.unwrap_or(lr),
-            warmup: self.warmup.or(file.map(|file| file.warmup)).unwrap_or(WARMUP),
+            warmup: self.warmup.or(file.map(|file| file.warmup)).unwrap_or(usual.warmup),
             optimizer,
             label_smoothing: self.label_smoothing.or(file.map(|file| file.label_smoothing)).unwrap_or(0.0),
             class_weights,
@@ -223,14 +224,14 @@ impl Args {
             checkpoint_steps: self
                 .checkpoint_steps
                 .or(file.map(|file| file.checkpoint_steps))
-                .unwrap_or(CHECKPOINT_STEPS),
+                .unwrap_or(usual.checkpoint_steps),
         })
     }
 
     fn optimizer_config(&self, file: Option<OptimizerConfig>) -> Result<OptimizerConfig> {
         let fresh = match (self.optimizer, file) {
             (None, Some(file)) => file,
-            (None | Some(OptimizerName::AdamW), _) => OptimizerConfig::AdamW { weight_decay: 0.02 },
+            (None | Some(OptimizerName::AdamW), _) => OptimizerConfig::default(),
             (Some(OptimizerName::Sgd), _) => OptimizerConfig::Sgd { momentum: MOMENTUM, weight_decay: 4e-5 },
         };
         match fresh {
@@ -263,7 +264,7 @@ impl Args {
             changed("--image-size", self.image_size, config.data.preprocess.size),
             self.data_args.refused_change(&config.data)?,
             changed("--batch-size", self.batch_size, train.batch_size),
-            changed("--norm-group", self.norm_group, train.norm_group),
+            changed("--ghost-batch-size", self.ghost_batch_size, train.ghost_batch_size),
             changed("--precision", self.precision, train.precision),
             changed("--epochs", self.epochs, train.epochs),
             changed_option("--max-steps", self.max_steps, train.max_steps),

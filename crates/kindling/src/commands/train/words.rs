@@ -2,9 +2,8 @@
 
 use kindling_data::Dataset;
 use kindling_layers::Precision;
-use kindling_memory::resident_peak_bytes;
+use kindling_memory::{Plan, resident_peak_bytes};
 use kindling_runs::{Environment, Event, Metrics, RunDir};
-use kindling_trainer::Plan;
 use serde_json::json;
 
 use crate::config::RunConfig;

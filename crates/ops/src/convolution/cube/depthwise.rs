@@ -12,7 +12,7 @@ use crate::cube::blocks::over_blocks;
 use crate::cube::layout::{
     Spread, addresses, alongside, dims, element, empty, empty_map, relaid, whole_planes, width_of_maps,
 };
-use crate::cube::source::{Arguments, Source};
+use crate::cube::source::Source;
 
 /// Pixels of a row that a unit takes.
 const TILE: usize = 4;
@@ -33,7 +33,6 @@ pub(crate) fn forward(source: &Source, filters: CubeTensor, places: Places) -> C
     let vector = width_of_maps(&[&source.x, &y]);
     let tiles = columns.div_ceil(TILE);
     let spread = Spread::of(channels, vector, rows * tiles, 1);
-    let Arguments { weight, bias, statistics, gate } = source.arguments();
     kernels::forward::launch(
         &y.client,
         spread.count(batch),
@@ -42,14 +41,8 @@ pub(crate) fn forward(source: &Source, filters: CubeTensor, places: Places) -> C
         vector,
         source.x.clone().into_tensor_arg(),
         channels_last(filters).into_tensor_arg(),
-        weight,
-        bias,
-        statistics,
-        gate,
+        source.numbers(),
         y.clone().into_tensor_arg(),
-        source.epsilon,
-        source.groups.size,
-        source.groups.larger,
         tiles as u32,
         source.read,
         window(places, side, TILE),
@@ -93,7 +86,6 @@ pub(crate) fn of_filters(source: &Source, side: usize, dy: CubeTensor, places: P
     let spread = Spread::of(channels, vector, batch * rows * stretches, 1);
     let parts_of = (spread.over_pixels as usize).min(PARTS);
     let parts = empty(&source.x, [side * side, parts_of, channels], DType::F32);
-    let Arguments { weight, bias, statistics, gate } = source.arguments();
     kernels::backward_filters::launch(
         &parts.client,
         CubeCount::Static(spread.over_channels, parts_of as u32, side as u32),
@@ -102,14 +94,8 @@ pub(crate) fn of_filters(source: &Source, side: usize, dy: CubeTensor, places: P
         vector,
         source.x.clone().into_tensor_arg(),
         dy.clone().into_tensor_arg(),
-        weight,
-        bias,
-        statistics,
-        gate,
+        source.numbers(),
         parts.clone().into_tensor_arg(),
-        source.epsilon,
-        source.groups.size,
-        source.groups.larger,
         stretches as u32,
         tiles as u32,
         source.read,

@@ -7,7 +7,7 @@ use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
 use crate::cube::layout::UNITS;
-use crate::cube::read::{Read, group_of, numbers, over_rows_in, reading};
+use crate::cube::read::{Applied, Read, numbers, over_rows_in, reading};
 
 /// What a kernel is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,14 +65,8 @@ impl Window {
 pub(crate) fn forward<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
     filters: &Tensor<Vector<f32, N>>,
-    weight: &Tensor<Vector<f32, N>>,
-    bias: &Tensor<Vector<f32, N>>,
-    statistics: &Tensor<Vector<f32, N>>,
-    gate: &Tensor<Vector<f32, N>>,
+    applied: &Applied<N>,
     y: &mut Tensor<Vector<F, N>>,
-    epsilon: f32,
-    size: u32,
-    larger: u32,
     tiles: u32,
     #[comptime] read: Read,
     #[comptime] window: Window,
@@ -85,8 +79,7 @@ pub(crate) fn forward<F: Float, N: Size>(
     let row = tile / tiles as usize;
     let first = tile % tiles as usize * window.tile;
     if vector < vectors && row < y.shape(2) {
-        let group = group_of(CUBE_POS_Z, size, larger);
-        let of = numbers::<N>(weight, bias, statistics, gate, epsilon, vectors, vector, sample, group, read);
+        let of = numbers::<N>(applied, vectors, vector, CUBE_POS_Z, read);
         let mut sums = Array::<Vector<f32, N>>::new(window.tile);
         #[unroll]
         for place in 0..window.tile {
@@ -208,14 +201,8 @@ pub(crate) fn backward_input<F: Float, N: Size>(
 pub(crate) fn backward_filters<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
     dy: &Tensor<Vector<F, N>>,
-    weight: &Tensor<Vector<f32, N>>,
-    bias: &Tensor<Vector<f32, N>>,
-    statistics: &Tensor<Vector<f32, N>>,
-    gate: &Tensor<Vector<f32, N>>,
+    applied: &Applied<N>,
     parts: &mut Tensor<Vector<f32, N>>,
-    epsilon: f32,
-    size: u32,
-    larger: u32,
     stretches: u32,
     tiles: u32,
     #[comptime] read: Read,
@@ -239,8 +226,7 @@ pub(crate) fn backward_filters<F: Float, N: Size>(
             let stretch = job % of_sample % stretches as usize;
             let line = row * window.stride + tap_row * window.dilation;
             if line >= window.before[0] && line - window.before[0] < x.shape(2) {
-                let group = group_of(sample as u32, size, larger);
-                let of = numbers::<N>(weight, bias, statistics, gate, epsilon, vectors, vector, sample, group, read);
+                let of = numbers::<N>(applied, vectors, vector, sample as u32, read);
                 let channel = vector * N::value();
                 let line = sample * x.stride(0) + channel * x.stride(1) + (line - window.before[0]) * x.stride(2);
                 let of_line = sample * dy.stride(0) + channel * dy.stride(1) + row * dy.stride(2);

@@ -5,21 +5,17 @@ use cubecl::prelude::*;
 
 use crate::activation::Activation;
 use crate::activation::cube::value;
-use crate::cube::read::{Read, group_of, normal, numbers, of_normal, over_rows, reading};
+use crate::cube::read::{
+    Applied, GroupSizes, Read, group_of, normal, numbers, of_normal, over_rows, reading, samples_of,
+};
 
 /// The whole map; with `join`, an activation of its sum with a shortcut.
 #[cube(launch, address_type = "dynamic")]
 pub(crate) fn apply<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
-    weight: &Tensor<Vector<f32, N>>,
-    bias: &Tensor<Vector<f32, N>>,
-    statistics: &Tensor<Vector<f32, N>>,
-    gate: &Tensor<Vector<f32, N>>,
+    applied: &Applied<N>,
     shortcut: &Tensor<Vector<F, N>>,
     y: &mut Tensor<Vector<F, N>>,
-    epsilon: f32,
-    size: u32,
-    larger: u32,
     each: u32,
     #[comptime] read: Read,
     #[comptime] join: Option<Activation>,
@@ -30,8 +26,7 @@ pub(crate) fn apply<F: Float, N: Size>(
     let sample = CUBE_POS_Z as usize;
     let pixels = x.shape(2);
     if vector < vectors {
-        let group = group_of(CUBE_POS_Z, size, larger);
-        let of = numbers::<N>(weight, bias, statistics, gate, epsilon, vectors, vector, sample, group, read);
+        let of = numbers::<N>(applied, vectors, vector, CUBE_POS_Z, read);
         let channel = vector * N::value();
         let mut pixel = (CUBE_POS_Y * CUBE_DIM_Y * each + UNIT_POS_Y) as usize;
         for _ in 0..each {
@@ -83,14 +78,8 @@ pub(crate) fn of_sum<F: Float, N: Size>(
 #[cube(launch, address_type = "dynamic")]
 pub(crate) fn sums_of_planes<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
-    weight: &Tensor<Vector<f32, N>>,
-    bias: &Tensor<Vector<f32, N>>,
-    statistics: &Tensor<Vector<f32, N>>,
-    gate: &Tensor<Vector<f32, N>>,
+    applied: &Applied<N>,
     sums: &mut Tensor<Vector<f32, N>>,
-    epsilon: f32,
-    size: u32,
-    larger: u32,
     each: u32,
     #[comptime] read: Read,
     #[define(F)] _element: ElemType,
@@ -101,8 +90,7 @@ pub(crate) fn sums_of_planes<F: Float, N: Size>(
     let pixels = x.shape(2);
     let mut sum = Vector::<f32, N>::new(0.0);
     if vector < vectors {
-        let group = group_of(CUBE_POS_Z, size, larger);
-        let of = numbers::<N>(weight, bias, statistics, gate, epsilon, vectors, vector, sample, group, read);
+        let of = numbers::<N>(applied, vectors, vector, CUBE_POS_Z, read);
         let channel = vector * N::value();
         let mut pixel = (CUBE_POS_Y * CUBE_DIM_Y * each + UNIT_POS_Y) as usize;
         for _ in 0..each {
@@ -126,14 +114,8 @@ pub(crate) fn sums_of_planes<F: Float, N: Size>(
 pub(crate) fn sums_of_gradients<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
     dy: &Tensor<Vector<F, N>>,
-    weight: &Tensor<Vector<f32, N>>,
-    bias: &Tensor<Vector<f32, N>>,
-    statistics: &Tensor<Vector<f32, N>>,
-    gate: &Tensor<Vector<f32, N>>,
+    applied: &Applied<N>,
     sums: &mut Tensor<Vector<f32, N>>,
-    epsilon: f32,
-    size: u32,
-    larger: u32,
     each: u32,
     #[comptime] read: Read,
     #[define(F)] _element: ElemType,
@@ -146,8 +128,7 @@ pub(crate) fn sums_of_gradients<F: Float, N: Size>(
     let mut plain = Vector::<f32, N>::new(0.0);
     let mut weighted = Vector::<f32, N>::new(0.0);
     if vector < vectors {
-        let group = group_of(CUBE_POS_Z, size, larger);
-        let of = numbers::<N>(weight, bias, statistics, gate, epsilon, vectors, vector, sample, group, read);
+        let of = numbers::<N>(applied, vectors, vector, CUBE_POS_Z, read);
         let channel = vector * N::value();
         let mut pixel = (CUBE_POS_Y * CUBE_DIM_Y * each + UNIT_POS_Y) as usize;
         for _ in 0..each {
@@ -191,8 +172,7 @@ pub(crate) fn over_groups<N: Size>(
     of_groups: &mut Tensor<Vector<f32, N>>,
     of_shift: &mut Tensor<Vector<f32, N>>,
     of_scale: &mut Tensor<Vector<f32, N>>,
-    size: u32,
-    larger: u32,
+    sizes: GroupSizes,
 ) {
     let samples = sums.shape(1);
     let vectors = sums.shape(2) / N::value();
@@ -205,11 +185,7 @@ pub(crate) fn over_groups<N: Size>(
         let mut sample = 0usize;
         for group in 0..groups {
             let mut sum = Vector::<f32, N>::new(0.0);
-            let mut samples_of_group = size;
-            if (group as u32) < larger {
-                samples_of_group = size + 1;
-            }
-            for _ in 0..samples_of_group {
+            for _ in 0..samples_of(group as u32, &sizes) {
                 sum += sums[(which * samples + sample) * vectors + vector];
                 sample += 1;
             }
@@ -229,15 +205,9 @@ pub(crate) fn over_groups<N: Size>(
 pub(crate) fn backward<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
     dy: &Tensor<Vector<F, N>>,
-    weight: &Tensor<Vector<f32, N>>,
-    bias: &Tensor<Vector<f32, N>>,
-    statistics: &Tensor<Vector<f32, N>>,
-    gate: &Tensor<Vector<f32, N>>,
+    applied: &Applied<N>,
     of_groups: &Tensor<Vector<f32, N>>,
     dx: &mut Tensor<Vector<F, N>>,
-    epsilon: f32,
-    size: u32,
-    larger: u32,
     each: u32,
     #[comptime] read: Read,
     #[define(F)] _element: ElemType,
@@ -247,13 +217,9 @@ pub(crate) fn backward<F: Float, N: Size>(
     let sample = CUBE_POS_Z as usize;
     let pixels = x.shape(2);
     if vector < vectors {
-        let group = group_of(CUBE_POS_Z, size, larger);
-        let of = numbers::<N>(weight, bias, statistics, gate, epsilon, vectors, vector, sample, group, read);
-        let groups = of_groups.shape(1);
-        let mut samples = size;
-        if (group as u32) < larger {
-            samples = size + 1;
-        }
+        let of = numbers::<N>(applied, vectors, vector, CUBE_POS_Z, read);
+        let (group, groups) = (group_of(CUBE_POS_Z, &applied.groups), of_groups.shape(1));
+        let samples = samples_of(group as u32, &applied.groups);
         let share = Vector::<f32, N>::new(1.0 / (samples as f32 * pixels as f32));
         let centre = of_groups[group * vectors + vector] * share;
         let slope = of_groups[(groups + group) * vectors + vector] * share * of.inverse;

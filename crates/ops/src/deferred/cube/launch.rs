@@ -9,7 +9,7 @@ use super::{OfMap, Wanted, kernels};
 use crate::activation::Activation;
 use crate::cube::blocks::over_blocks;
 use crate::cube::layout::{Flat, Spread, addresses, alongside, dims, element, empty, empty_map, width_of};
-use crate::cube::source::{Arguments, Source};
+use crate::cube::source::Source;
 use crate::graph::Gradient;
 
 /// Pixels of a unit that writes a map, and of one that adds up, at most.
@@ -33,7 +33,6 @@ impl Source {
         let shortcut = shortcut.map_or_else(|| x.clone(), |shortcut| Flat::of(alongside(shortcut, &self.x)));
         let width = width_of(&[&x, &out, &shortcut]);
         let spread = Spread::of(x.channels, width, x.pixels, EACH_WRITTEN);
-        let Arguments { weight, bias, statistics, gate } = self.arguments();
         kernels::apply::launch(
             &x.tensor.client,
             spread.count(x.samples),
@@ -41,15 +40,9 @@ impl Source {
             addresses(&[&x.tensor, &y, &shortcut.tensor]),
             width,
             x.arg(),
-            weight,
-            bias,
-            statistics,
-            gate,
+            self.numbers(),
             shortcut.arg(),
             out.arg(),
-            self.epsilon,
-            self.groups.size,
-            self.groups.larger,
             spread.each,
             self.read,
             join,
@@ -65,7 +58,6 @@ impl Source {
         let spread = Spread::of(x.channels, width, x.pixels, EACH_SUMMED);
         let blocks = spread.over_pixels as usize;
         let sums = empty(&x.tensor, [x.samples, blocks, x.channels], DType::F32);
-        let Arguments { weight, bias, statistics, gate } = self.arguments();
         kernels::sums_of_planes::launch(
             &x.tensor.client,
             spread.count(x.samples),
@@ -73,14 +65,8 @@ impl Source {
             addresses(&[&x.tensor, &sums]),
             width,
             x.arg(),
-            weight,
-            bias,
-            statistics,
-            gate,
+            self.numbers(),
             sums.clone().into_tensor_arg(),
-            self.epsilon,
-            self.groups.size,
-            self.groups.larger,
             spread.each,
             self.read,
             element(x.tensor.dtype),
@@ -118,8 +104,7 @@ impl Source {
             of_groups.clone().into_tensor_arg(),
             of_shift.clone().into_tensor_arg(),
             of_scale.clone().into_tensor_arg(),
-            self.groups.size,
-            self.groups.larger,
+            self.groups.sizes(),
         );
         OfMap {
             x: Gradient::if_wanted(wanted.x, || self.of_map(&x, dy, of_groups)),
@@ -130,14 +115,13 @@ impl Source {
     }
 
     /// Sums over blocks of the pixels of each plane, `[2 or 3 * samples, blocks, channels]`, and how they were made; see
-    /// [`kernels::sums_of_gradients`].
+    /// [`kernels::sums_of_gradients()`].
     fn sums_of_gradients(&self, x: &Flat, dy: &Flat) -> (CubeTensor, usize, Spread) {
         let width = width_of(&[x, dy]);
         let kinds = if self.read.gated { 3 } else { 2 };
         let spread = Spread::of(x.channels, width, x.pixels, EACH_SUMMED);
         let blocks = spread.over_pixels as usize;
         let sums = empty(&x.tensor, [kinds * x.samples, blocks, x.channels], DType::F32);
-        let Arguments { weight, bias, statistics, gate } = self.arguments();
         kernels::sums_of_gradients::launch(
             &x.tensor.client,
             spread.count(x.samples),
@@ -146,14 +130,8 @@ impl Source {
             width,
             x.arg(),
             dy.arg(),
-            weight,
-            bias,
-            statistics,
-            gate,
+            self.numbers(),
             sums.clone().into_tensor_arg(),
-            self.epsilon,
-            self.groups.size,
-            self.groups.larger,
             spread.each,
             self.read,
             element(x.tensor.dtype),
@@ -172,7 +150,6 @@ impl Source {
         };
         let width = width_of(&[x, &dy]);
         let spread = Spread::of(x.channels, width, x.pixels, EACH_WRITTEN);
-        let Arguments { weight, bias, statistics, gate } = self.arguments();
         kernels::backward::launch(
             &x.tensor.client,
             spread.count(x.samples),
@@ -181,15 +158,9 @@ impl Source {
             width,
             x.arg(),
             dy.arg(),
-            weight,
-            bias,
-            statistics,
-            gate,
+            self.numbers(),
             of_groups.into_tensor_arg(),
             out,
-            self.epsilon,
-            self.groups.size,
-            self.groups.larger,
             spread.each,
             self.read,
             element(x.tensor.dtype),

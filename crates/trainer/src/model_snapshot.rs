@@ -1,23 +1,23 @@
-//! What a checkpoint holds, in host memory.
+//! What learns in a run, in host memory: what a checkpoint holds of it.
 
 use std::collections::BTreeMap;
 
 use kindling_layers::tensors::Tensors;
 
-use crate::learner::{AVERAGE, OPTIMIZER, Saved, WEIGHTS};
+use crate::model_state::{AVERAGE, OPTIMIZER, Saved, WEIGHTS};
 use crate::optimizer::Counters;
 
 /// What a checkpoint holds besides position and policy: documents of tensors by the name of their file, the optimizers'
 /// counters and other numbers by name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Stored {
+pub(crate) struct ModelSnapshot {
     pub(crate) files: BTreeMap<String, Tensors>,
     pub(crate) counters: Counters,
     pub(crate) numbers: BTreeMap<String, f64>,
 }
 
-impl Stored {
-    /// Takes out what [`Learner::parts`] put in.
+impl ModelSnapshot {
+    /// Takes out what [`crate::model_state::ModelState::parts`] put in.
     ///
     /// # Errors
     /// A sentence if there is none of it.

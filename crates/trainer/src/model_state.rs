@@ -1,4 +1,4 @@
-//! A network with everything that training changes about it: a named part of a run's state.
+//! The state of a model: a network with everything that training changes about it, a named part of a run's state.
 //!
 //! A classifier's run has one; a run of two networks against each other has two, and commits both together.
 
@@ -18,7 +18,7 @@ use crate::parts::{OfModule, Part};
 
 /// A network, its optimizer, and the running mean of its weights.
 #[derive(Clone)]
-pub(crate) struct Learner<M> {
+pub(crate) struct ModelState<M> {
     /// What the part is called in checkpoints.
     pub(crate) name: &'static str,
     /// On the training device, running statistics included.
@@ -28,7 +28,7 @@ pub(crate) struct Learner<M> {
     pub(crate) average: Option<M>,
 }
 
-/// How a learner moves in one step.
+/// How a model state moves in one step.
 pub(crate) struct Move {
     /// Learning rate.
     pub(crate) rate: f64,
@@ -47,7 +47,7 @@ pub(crate) const WEIGHTS: &str = "weights.safetensors";
 pub(crate) const OPTIMIZER: &str = "optimizer.safetensors";
 pub(crate) const AVERAGE: &str = "average.safetensors";
 
-/// A learner in host memory.
+/// A model state in host memory.
 pub(crate) struct Saved {
     pub(crate) weights: Tensors,
     pub(crate) moments: Tensors,
@@ -55,14 +55,14 @@ pub(crate) struct Saved {
     pub(crate) counters: Counters,
 }
 
-impl<M: Module> Learner<M> {
-    /// A learner at its start. `model` is on the plain device.
+impl<M: Module> ModelState<M> {
+    /// A model state at its start. `model` is on the plain device.
     pub(crate) fn new(name: &'static str, model: M, optimizer: Optimizer, with_average: bool) -> Self {
         let average = with_average.then(|| model.valid());
         Self { name, model: model.train(), optimizer, average }
     }
 
-    /// The learner after a step; this one stays as it is.
+    /// The model state after a step; this one stays as it is.
     pub(crate) fn moved(&self, gradients: GradientSum, statistics: BatchStatistics, by: &Move) -> Self {
         let (model, optimizer) = self.optimizer.update(self.model.clone(), gradients, by.rate, by.scale);
         let model = statistics.commit(model, by.momentum);
@@ -86,7 +86,7 @@ impl<M: Module> Learner<M> {
         self.average.clone().unwrap_or_else(|| self.model.valid())
     }
 
-    /// What a device holds, and how much of it is this learner's.
+    /// What a device holds, and how much of it is this model state's.
     pub(crate) fn in_use(&self, device: &Device) -> String {
         const BYTES: u64 = size_of::<f32>() as u64;
         let slots = parameters::slots(&self.model);
@@ -132,7 +132,7 @@ impl<M: Module> Learner<M> {
         })
     }
 
-    /// This learner without its numbers, to be restored.
+    /// This model state without its numbers, to be restored.
     pub(crate) fn emptied(&self) -> Self {
         Self {
             name: self.name,
@@ -142,7 +142,7 @@ impl<M: Module> Learner<M> {
         }
     }
 
-    /// This learner with a saved state.
+    /// This model state with a saved state.
     ///
     /// # Errors
     /// A sentence about what does not fit.

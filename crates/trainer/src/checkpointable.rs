@@ -1,16 +1,16 @@
-//! What learns in a run, and how it is kept: in files, in host memory, and back.
+//! What a checkpoint saves of what learns in a run: to files, to host memory, and back.
 
 use std::collections::BTreeMap;
 
 use burn::module::Module;
 use burn::tensor::Device;
 
-use crate::learner::{Learner, Parts};
+use crate::model_snapshot::ModelSnapshot;
+use crate::model_state::{ModelState, Parts};
 use crate::recovery::abandon_graph;
-use crate::stored::Stored;
 
-/// What learns in a run, as far as a checkpoint keeps it.
-pub(crate) trait Kept: Sized {
+/// What learns in a run, as far as a checkpoint saves it.
+pub(crate) trait Checkpointable: Sized {
     /// The files of a checkpoint, which are read from the device while they are written.
     ///
     /// # Errors
@@ -26,40 +26,40 @@ pub(crate) trait Kept: Sized {
     ///
     /// # Errors
     /// What the device says.
-    fn store(&self) -> Result<Stored, String> {
-        let mut stored = Stored { numbers: self.numbers(), ..Stored::default() };
+    fn snapshot(&self) -> Result<ModelSnapshot, String> {
+        let mut snapshot = ModelSnapshot { numbers: self.numbers(), ..ModelSnapshot::default() };
         for (name, part) in self.parts()? {
             let (tensors, counters) = crate::parts::to_host(part.as_ref())?;
-            stored.files.insert(name, tensors);
-            stored.counters.extend(counters);
+            snapshot.files.insert(name, tensors);
+            snapshot.counters.extend(counters);
         }
-        Ok(stored)
+        Ok(snapshot)
     }
 
     /// This without its numbers, of which none is on a device until it is restored.
     fn emptied(&self) -> Self;
 
-    /// This with a stored state.
+    /// This with the state of a snapshot.
     ///
     /// # Errors
     /// A sentence about what does not fit.
-    fn restored(self, stored: Stored, device: &Device) -> Result<Self, String>;
+    fn restored(self, snapshot: ModelSnapshot, device: &Device) -> Result<Self, String>;
 
     /// Gives back what a step that failed has left on the device, the graphs of its forward passes included.
     fn make_room(&self, device: &Device);
 }
 
-impl<M: Module> Kept for Learner<M> {
+impl<M: Module> Checkpointable for ModelState<M> {
     fn parts(&self) -> Result<Parts<'_>, String> {
-        Ok(Learner::parts(self, ""))
+        Ok(ModelState::parts(self, ""))
     }
 
     fn emptied(&self) -> Self {
-        Learner::emptied(self)
+        ModelState::emptied(self)
     }
 
-    fn restored(self, mut stored: Stored, device: &Device) -> Result<Self, String> {
-        self.restore(stored.take("")?, device)
+    fn restored(self, mut snapshot: ModelSnapshot, device: &Device) -> Result<Self, String> {
+        self.restore(snapshot.take("")?, device)
     }
 
     fn make_room(&self, device: &Device) {
