@@ -9,10 +9,11 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::{Loader, LoaderConfig, Normalisation, Preprocess};
-use kindling_layers::{Activation, BatchNormConfig, Classifier, Conv2dConfig, ConvNorm, ConvNormConfig, Linear};
-use kindling_layers::{global_average_pool, init};
+use kindling_layers::{Activation, BatchNormConfig, Checkpointing, Classifier, Conv2dConfig, ConvNorm, ConvNormConfig};
+use kindling_layers::{Linear, global_average_pool, init};
+use kindling_memory::Plan;
 use kindling_runs::{Event, RunDir};
-use kindling_trainer::{Faults, Observer, Plan, Recompute, Setup, TrainConfig, Trainer};
+use kindling_trainer::{Faults, Observer, Setup, TrainConfig, Trainer};
 
 const BATCH: usize = 8;
 
@@ -71,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         validation: Loader::new(data.val, LoaderConfig::in_order(BATCH, preprocess))?,
         run: &run,
         stop: Arc::default(),
-        start: Plan { micro_batch: BATCH, recompute: Recompute::None },
+        start: Plan { micro_batch: BATCH, checkpointing: Checkpointing::None },
         faults: Faults::default(),
     };
     let mut trainer = Trainer::new(network, TrainConfig::new(BATCH, 2), setup)?;

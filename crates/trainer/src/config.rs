@@ -107,10 +107,10 @@ impl TrainConfig {
         Self {
             batch_size,
             micro_batch: None,
-            recompute: None,
+            activation_checkpointing: None,
             precision: Precision::default(),
             ema: None,
-            norm_group: 8,
+            ghost_batch_size: 8,
             norm_momentum: None,
             epochs,
             max_steps: None,
