@@ -73,15 +73,15 @@ fn a_missing_folder_is_named() {
 #[test]
 fn an_unknown_data_set_is_answered_with_the_known_ones() {
     let sentence = Place::new().refused_on(Path::new("phantom"), "");
-    assert_says(&sentence, &["`phantom`", "phantoms", "brain-planes"]);
+    assert_says(&sentence, &["`phantom`", "phantoms", "brain-mri-orientation"]);
 }
 
 #[test]
 fn a_data_set_that_was_not_fetched_is_answered_with_the_script() {
     let place = Place::new();
-    let mut command = train_on_any_device(Path::new("brain-planes"), &place.run, "");
+    let mut command = train_on_any_device(Path::new("brain-mri-orientation"), &place.run, "");
     let sentence = Outcome::of(command.env("KINDLING_DATA", place.folder.path())).refused();
-    assert_says(&sentence, &["scripts/fetch-brain-planes.sh", place.folder.path().to_str().unwrap()]);
+    assert_says(&sentence, &["scripts/fetch-brain-mri-orientation.sh", place.folder.path().to_str().unwrap()]);
     assert!(!place.run.exists());
 }
 

@@ -1,4 +1,5 @@
-//! Flags, configurations, plans and faults under the names that earlier versions gave them: `--norm-group` and `--recompute`.
+//! Flags, configurations, plans, faults and a data set under the names that earlier versions gave them: `--norm-group`,
+//! `--recompute` and `brain-planes`.
 //!
 //! The files of `tests/earlier/` were written by the version that used these names last.
 #![allow(clippy::unwrap_used)]
@@ -87,6 +88,20 @@ fn a_gan_with_the_names_of_an_earlier_version_is_resumed_and_sampled() {
         fs::read(path).unwrap()
     };
     assert_eq!(picture(&two.earlier), picture(&two.straight));
+}
+
+#[test]
+fn a_data_set_under_its_earlier_name_is_the_one_of_today() {
+    let empty = tempdir().unwrap();
+    for words in ["data describe", "train --device cpu --data", "gan train --device cpu --data"] {
+        let sentence = |name: &str| {
+            let mut command = command(words);
+            Outcome::of(command.arg(name).current_dir(empty.path()).env("KINDLING_DATA", empty.path())).refused()
+        };
+        let today = sentence("brain-mri-orientation");
+        assert!(today.contains("run scripts/fetch-brain-mri-orientation.sh"), "{today}");
+        assert_eq!(sentence("brain-planes"), today);
+    }
 }
 
 #[test]

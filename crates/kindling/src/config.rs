@@ -15,7 +15,7 @@ use kindling_zoo::weights::{self, Adapt, Import};
 use kindling_zoo::{Model, ModelOptions, Network, find};
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::HowToOpen;
+use crate::dataset::{self, HowToOpen};
 use crate::memory::MemoryBudget;
 use crate::pretrained;
 
@@ -74,6 +74,7 @@ pub(crate) enum StartingPoint {
 #[serde(deny_unknown_fields)]
 pub(crate) struct DataConfig {
     /// A named data set or the path of a folder, a manifest or shards.
+    #[serde(deserialize_with = "dataset::read_name")]
     pub(crate) source: String,
     /// How it was opened and split.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -1,5 +1,6 @@
 //! Data sets by name, or by the path of a folder, a manifest or shards.
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
 use kindling_data::{Dataset, Format, OnBadSample, Opened, Opening, SplitBy, open_images, open_path};
 use kindling_scans::{Dicom, Nifti, Window};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A data set that has a name.
 pub(crate) struct Named {
@@ -25,9 +26,9 @@ pub(crate) const NAMED: [Named; 4] = [
         needs: "nothing: made on the fly",
     },
     Named {
-        name: BRAIN_PLANES,
+        name: BRAIN_MRI_ORIENTATION,
         about: "slices of real T1 MR volumes: sagittal, coronal or axial",
-        needs: "scripts/fetch-brain-planes.sh, once",
+        needs: "scripts/fetch-brain-mri-orientation.sh, once",
     },
     Named {
         name: FASHION_MNIST,
@@ -42,8 +43,11 @@ pub(crate) const NAMED: [Named; 4] = [
 ];
 
 pub(crate) const PHANTOMS: &str = "phantoms";
-pub(crate) const BRAIN_PLANES: &str = "brain-planes";
+pub(crate) const BRAIN_MRI_ORIENTATION: &str = "brain-mri-orientation";
 pub(crate) const FASHION_MNIST: &str = "fashion-mnist";
+
+/// Data sets under the names that earlier versions gave them, and today's. Configurations and habits keep the old ones.
+const EARLIER_NAMES: [(&str, &str); 1] = [("brain-planes", BRAIN_MRI_ORIENTATION)];
 
 /// Seed of the phantoms themselves. Not the run's: two seeds of one experiment must see the same images.
 const PHANTOM_SEED: u64 = 0;
@@ -61,6 +65,21 @@ pub(crate) struct HowToOpen {
     #[arg(long, value_name = "CENTRE,WIDTH", help_heading = "What", allow_hyphen_values = true)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) window: Option<Window>,
+}
+
+/// Today's name of a data set that had another one; everything else, such as a path, as it is.
+pub(crate) fn todays_name(name: &str) -> String {
+    EARLIER_NAMES.iter().find(|(earlier, _)| *earlier == name).map_or(name, |(_, today)| today).to_string()
+}
+
+/// As [`todays_name`], for what a flag is given.
+pub(crate) fn parse_name(name: &str) -> Result<String, Infallible> {
+    Ok(todays_name(name))
+}
+
+/// As [`todays_name`], for the configuration of a run.
+pub(crate) fn read_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    String::deserialize(deserializer).map(|name| todays_name(&name))
 }
 
 impl HowToOpen {
@@ -91,9 +110,11 @@ pub(crate) fn inspect(name: &str, seed: u64, how: &HowToOpen) -> Result<Opened> 
 }
 
 fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<Opened> {
+    let name = todays_name(name);
+    let name = name.as_str();
     let named = match name {
         PHANTOMS => Some(kindling_phantoms::dataset(PHANTOM_SEED)),
-        BRAIN_PLANES => Some(kindling_brain_planes::dataset(&cache()?)?),
+        BRAIN_MRI_ORIENTATION => Some(kindling_brain_mri_orientation::dataset(&cache()?)?),
         FASHION_MNIST => Some(kindling_fashion_mnist::dataset(&cache()?)?),
         _ if kindling_medmnist::knows(name) => Some(kindling_medmnist::dataset(name, &cache()?)?),
         _ => None,
@@ -117,12 +138,13 @@ fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<Opened> {
 
 /// As [`open_with`], for what needs no classes: every image of a folder counts, whatever folders it lies in.
 pub(crate) fn open_unlabelled(name: &str, seed: u64) -> Result<Dataset> {
-    let path = Path::new(name);
+    let name = todays_name(name);
+    let path = Path::new(&name);
     if path.is_dir() && !NAMED.iter().any(|set| set.name == name) {
         let opening = Opening { formats: HowToOpen::default().formats(), ..Opening::new(seed) };
         return Ok(open_images(path, &opening)?);
     }
-    Ok(open_with(name, seed, &HowToOpen::default())?.dataset)
+    Ok(open_with(&name, seed, &HowToOpen::default())?.dataset)
 }
 
 /// The folder fetched data sets lie in: `KINDLING_DATA`, or `kindling` in the user's cache folder.
@@ -132,4 +154,24 @@ pub(crate) fn cache() -> Result<PathBuf> {
     }
     let strategy = etcetera::choose_base_strategy().context("the user's cache folder; set KINDLING_DATA")?;
     Ok(strategy.cache_dir().join("kindling"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::IntoDeserializer as _;
+    use serde::de::value::{Error, StrDeserializer};
+
+    use super::*;
+
+    #[test]
+    fn earlier_names_in_configurations_become_those_of_today_and_paths_stay() {
+        let read = |name: &'static str| {
+            let text: StrDeserializer<'_, Error> = name.into_deserializer();
+            read_name(text).unwrap()
+        };
+        assert_eq!(read("brain-planes"), BRAIN_MRI_ORIENTATION);
+        for name in [BRAIN_MRI_ORIENTATION, PHANTOMS, "./brain-planes", "/scans/brain-planes"] {
+            assert_eq!(read(name), name);
+        }
+    }
 }

@@ -47,7 +47,7 @@ const BURN: &str = "0.22.1";
 pub(crate) struct Args {
     /// Data set, a folder with one sub-folder of images a class, a manifest (.csv, .jsonl) or shards (.tar) [default:
     /// phantoms]
-    #[arg(long, value_name = "NAME|PATH", help_heading = "What")]
+    #[arg(long, value_parser = dataset::parse_name, value_name = "NAME|PATH", help_heading = "What")]
     data: Option<String>,
     #[command(flatten)]
     opening: HowToOpen,
@@ -91,7 +91,7 @@ pub(crate) struct Args {
     /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576 [default: 8]
     #[arg(long, alias = "norm-group", value_name = "N", help_heading = "Training")]
     ghost_batch_size: Option<usize>,
-    /// Passes over the training samples, 1 to 1000000000 [default: 4 for phantoms, 3 for brain-planes, otherwise 10]
+    /// Passes over the training samples, 1 to 1000000000 [default: 4 for phantoms, 3 for brain-mri-orientation, otherwise 10]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u64>,
     /// Stop after this many optimizer steps, 1 to 1000000000

@@ -15,6 +15,7 @@ use kindling_zoo::{GanDiscriminator, GanEntry, GanGenerator, GanOptions, find_ga
 use serde::{Deserialize, Serialize};
 
 use crate::config::{MOST_WORKERS, as_optional_text};
+use crate::dataset;
 use crate::memory::MemoryBudget;
 
 /// The widest layer is 16 times as wide.
@@ -63,6 +64,7 @@ pub(crate) enum Upsampling {
 #[serde(deny_unknown_fields)]
 pub(crate) struct GanData {
     /// A named data set or the path of an image folder.
+    #[serde(deserialize_with = "dataset::read_name")]
     pub(crate) source: String,
     pub(crate) preprocess: Preprocess,
 }

@@ -36,7 +36,7 @@ use crate::ranges;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Data set, or a folder of images, in sub-folders or not; of one with train/ that part [default: fashion-mnist]
-    #[arg(long, value_name = "NAME|DIR", help_heading = "What")]
+    #[arg(long, value_parser = dataset::parse_name, value_name = "NAME|DIR", help_heading = "What")]
     pub(super) data: Option<String>,
     /// dcgan_64 or fastgan_512 [default: dcgan_64]
     #[arg(long, value_name = "NAME", help_heading = "What")]

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::{Args, OptimizerName};
 use crate::config::{DataConfig, ModelConfig, RunConfig, StartingPoint, preprocess};
-use crate::dataset::{self, BRAIN_PLANES, PHANTOMS};
+use crate::dataset::{self, BRAIN_MRI_ORIENTATION, PHANTOMS};
 use crate::device::DeviceChoice;
 use crate::memory::{Choice, MemoryBudget, limit_before_reading};
 use crate::pretrained;
@@ -26,7 +26,7 @@ const EPOCHS: u64 = 10;
 /// Ends within five minutes on two cores; `benchmarks/` has the run.
 const PHANTOM_EPOCHS: u64 = 4;
 /// Neighbouring slices are alike: three passes see everything there is to see.
-const BRAIN_PLANES_EPOCHS: u64 = 3;
+const BRAIN_MRI_ORIENTATION_EPOCHS: u64 = 3;
 const MOMENTUM: f64 = 0.9;
 
 /// What `kindling plan --out` writes.
@@ -178,7 +178,7 @@ impl Args {
         let optimizer = self.optimizer_config(file.map(|file| file.optimizer))?;
         let epochs = match dataset.name.as_str() {
             PHANTOMS => PHANTOM_EPOCHS,
-            BRAIN_PLANES => BRAIN_PLANES_EPOCHS,
+            BRAIN_MRI_ORIENTATION => BRAIN_MRI_ORIENTATION_EPOCHS,
             _ => EPOCHS,
         };
         let usual = TrainConfig::new(batch_size, self.epochs.or(file.map(|file| file.epochs)).unwrap_or(epochs));

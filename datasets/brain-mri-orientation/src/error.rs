@@ -6,10 +6,10 @@ use kindling_data::DataError;
 
 /// An error while opening the data set.
 #[derive(Debug, thiserror::Error)]
-pub enum BrainPlanesError {
+pub enum BrainMriOrientationError {
     /// A volume is not in the cache folder.
     #[error(
-        "brain-planes is not here ({missing} is missing): run scripts/fetch-brain-planes.sh (it downloads 28 MB and \
+        "brain-mri-orientation is not here ({missing} is missing): run scripts/fetch-brain-mri-orientation.sh (it downloads 28 MB and \
          keeps 17 MB in {folder:?})"
     )]
     NotFetched {
@@ -20,7 +20,7 @@ pub enum BrainPlanesError {
     },
     /// A volume is there, but is not what the fetch script brought.
     #[error(
-        "{path:?} is damaged ({reason}): run scripts/fetch-brain-planes.sh again, it replaces damaged files and only \
+        "{path:?} is damaged ({reason}): run scripts/fetch-brain-mri-orientation.sh again, it replaces damaged files and only \
          those"
     )]
     Damaged {

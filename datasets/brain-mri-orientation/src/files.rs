@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use kindling_data::DataError;
 use kindling_scans::nifti::{ReadError, Volume, read_volume};
 
-use crate::BrainPlanesError;
+use crate::BrainMriOrientationError;
 
 /// The sums that the fetch script checks too: one list for both.
 const SUMS: &str = include_str!("../SHA256SUMS");
@@ -29,14 +29,11 @@ pub(crate) const TRAINING: [Stored; 3] = [
 /// The average of 152 others.
 pub(crate) const TEST: Stored = Stored { name: "mni152", file: "mni_icbm152_t1_tal_nlin_sym_09a_converted.nii" };
 
-/// Where the volumes lie within Kindling's cache folder.
+/// Where the volumes are in Kindling's cache folder: in `brain-mri-orientation` or, where only that is there, in `brain-planes`,
+/// to which earlier versions fetched them.
 pub fn folder(cache: &Path) -> PathBuf {
-    cache.join("brain-planes")
-}
-
-/// Whether all volumes that [`dataset`](crate::dataset) needs are in the cache folder. They are not looked into.
-pub fn is_fetched(cache: &Path) -> bool {
-    TRAINING.iter().chain([&TEST]).all(|stored| path_of(&folder(cache), stored).is_file())
+    let (today, earlier) = (cache.join("brain-mri-orientation"), cache.join("brain-planes"));
+    if !today.exists() && earlier.is_dir() { earlier } else { today }
 }
 
 fn path_of(folder: &Path, stored: &Stored) -> PathBuf {
@@ -44,7 +41,7 @@ fn path_of(folder: &Path, stored: &Stored) -> PathBuf {
 }
 
 /// Reads a volume and checks that it is the one the fetch script brought.
-pub(crate) fn load(cache: &Path, stored: &Stored) -> Result<Volume, BrainPlanesError> {
+pub(crate) fn load(cache: &Path, stored: &Stored) -> Result<Volume, BrainMriOrientationError> {
     load_checked(cache, stored, listed_sum(stored.file))
 }
 
@@ -53,18 +50,18 @@ fn listed_sum(file: &str) -> Option<&'static str> {
     SUMS.lines().filter_map(|line| line.split_once("  ")).find_map(|(sum, name)| (name == file).then_some(sum))
 }
 
-fn load_checked(cache: &Path, stored: &Stored, wanted: Option<&str>) -> Result<Volume, BrainPlanesError> {
+fn load_checked(cache: &Path, stored: &Stored, wanted: Option<&str>) -> Result<Volume, BrainMriOrientationError> {
     let folder = folder(cache);
     let path = path_of(&folder, stored);
     let loaded = read_volume(&path, stored.name).map_err(|error| match error {
         ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
-            BrainPlanesError::NotFetched { folder, missing: format!("{}.gz", stored.file) }
+            BrainMriOrientationError::NotFetched { folder, missing: format!("{}.gz", stored.file) }
         }
         ReadError::Io(cause) => DataError::Io { path: path.clone(), cause }.into(),
-        ReadError::Nonsense(reason) => BrainPlanesError::Damaged { path: path.clone(), reason },
+        ReadError::Nonsense(reason) => BrainMriOrientationError::Damaged { path: path.clone(), reason },
     })?;
     if wanted != Some(loaded.sha256.as_str()) {
-        return Err(BrainPlanesError::Damaged { path, reason: "its SHA-256 is not the listed one".into() });
+        return Err(BrainMriOrientationError::Damaged { path, reason: "its SHA-256 is not the listed one".into() });
     }
     Ok(loaded.volume)
 }
@@ -91,12 +88,23 @@ mod tests {
     #[test]
     fn a_missing_volume_names_the_script_and_the_folder() {
         let cache = tempfile::tempdir().unwrap();
-        assert!(!is_fetched(cache.path()));
         let error = crate::dataset(cache.path()).unwrap_err().to_string();
         let folder = format!("{:?}", folder(cache.path()));
-        for part in ["brain-planes is not here", "run scripts/fetch-brain-planes.sh", folder.as_str()] {
+        for part in ["brain-mri-orientation is not here", "run scripts/fetch-brain-mri-orientation.sh", folder.as_str()]
+        {
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn volumes_that_an_earlier_version_fetched_are_found() {
+        let cache = tempfile::tempdir().unwrap();
+        let (today, earlier) = (cache.path().join("brain-mri-orientation"), cache.path().join("brain-planes"));
+        assert_eq!(folder(cache.path()), today);
+        std::fs::create_dir(&earlier).unwrap();
+        assert_eq!(folder(cache.path()), earlier);
+        std::fs::create_dir(&today).unwrap();
+        assert_eq!(folder(cache.path()), today);
     }
 
     #[test]
@@ -121,7 +129,7 @@ mod tests {
         ] {
             std::fs::write(&path, bytes).unwrap();
             let error = crate::dataset(cache.path()).unwrap_err();
-            assert!(matches!(error, BrainPlanesError::Damaged { .. }));
+            assert!(matches!(error, BrainMriOrientationError::Damaged { .. }));
             let error = error.to_string();
             assert!(error.contains(says) && error.contains("ch2.nii.gz"), "{error}");
         }
@@ -131,7 +139,6 @@ mod tests {
     fn a_folder_in_place_of_a_volume_is_an_error() {
         let cache = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(path_of(&folder(cache.path()), &TRAINING[0])).unwrap();
-        assert!(!is_fetched(cache.path()));
         let error = crate::dataset(cache.path()).unwrap_err().to_string();
         assert!(error.contains("ch2.nii.gz"), "{error}");
     }

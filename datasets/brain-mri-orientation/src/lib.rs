@@ -1,8 +1,8 @@
-//! `brain-planes`: slices of real T1-weighted MR volumes, labelled by anatomical plane.
+//! `brain-mri-orientation`: slices of real T1-weighted MR volumes, labelled by anatomical plane.
 //!
 //! A model learns on one person (three pictures of him) and is tested on the average of 152 others. Where the volumes
 //! come from, what may be done with them and how they are split is in this folder's README.md;
-//! `scripts/fetch-brain-planes.sh` brings them.
+//! `scripts/fetch-brain-mri-orientation.sh` brings them.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -17,8 +17,8 @@ mod files;
 mod slices;
 mod split;
 
-pub use error::BrainPlanesError;
-pub use files::{folder, is_fetched};
+pub use error::BrainMriOrientationError;
+pub use files::folder;
 pub use kindling_scans::nifti::CLASSES;
 
 use slices::Slices;
@@ -35,7 +35,7 @@ const ABOUT: &str = "Slices of T1-weighted MR volumes of the human head: which p
 ///
 /// # Errors
 /// If the volumes were not fetched, are damaged, or cannot be read.
-pub fn dataset(cache: &Path) -> Result<Dataset, BrainPlanesError> {
+pub fn dataset(cache: &Path) -> Result<Dataset, BrainMriOrientationError> {
     let training = files::TRAINING.iter().map(|stored| files::load(cache, stored)).collect::<Result<Vec<_>, _>>()?;
     let test = files::load(cache, &files::TEST)?;
     Ok(assemble(training, vec![test]))
@@ -49,7 +49,7 @@ fn assemble(training: Vec<Volume>, test: Vec<Volume>) -> Dataset {
     let of_part =
         |wanted: Part| Arc::new(Slices::of(&training, &training_foregrounds, |position| part(position) == wanted));
     Dataset {
-        name: "brain-planes".into(),
+        name: "brain-mri-orientation".into(),
         about: ABOUT.into(),
         classes: CLASSES.map(String::from).into(),
         task: Task::MultiClass,
