@@ -12,9 +12,9 @@ use burn::tensor::{Device, FloatDType};
 use kindling_tests::{Optional, Suite, Test, cuda_on_cpu, on_cuda, repeat_what_was_not_run};
 
 use device::{
-    bfloat16, block, dense_convolutions, dense_convolutions_on_tensor_cores, depthwise_convolutions, float16,
-    large_means, maxima, means_and_scale, norm_act, one_channel, padded, quarters, recorded_block, slices,
-    sums_with_a_shortcut, unread_convolutions,
+    bfloat16, block, deferred_convolutions, dense_convolutions, dense_convolutions_on_tensor_cores,
+    depthwise_convolutions, float16, large_means, maxima, means_and_scale, norm_act, one_channel, padded, quarters,
+    recorded_block, slices, sums_with_a_shortcut,
 };
 use naive::state::check_many_tensors;
 
@@ -30,7 +30,7 @@ const TESTS: [OnDevice; 14] = [
     ("maxima_on_a_device_and_their_gradients_equal_the_naive_ones", maxima),
     ("dense_convolutions_on_a_device_and_their_gradients_equal_the_naive_sums", dense_convolutions),
     ("depthwise_convolutions_on_a_device_and_their_gradients_equal_the_naive_sums", depthwise_convolutions),
-    ("convolutions_on_a_device_that_normalise_and_their_gradients_equal_the_naive_sums", unread_convolutions),
+    ("convolutions_on_a_device_that_normalise_and_their_gradients_equal_the_naive_sums", deferred_convolutions),
     ("slices_of_larger_maps_on_a_device_and_their_gradients_equal_the_naive_sums", slices),
     ("maps_with_padded_rows_on_a_device_and_their_gradients_equal_the_naive_sums", padded),
     ("quarters_of_maps_on_a_device_are_scaled_and_averaged_as_on_the_cpu", quarters),

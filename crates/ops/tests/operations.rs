@@ -6,17 +6,17 @@ use std::ops::RangeInclusive;
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance};
 use kindling_layers::{Activation, ConvTranspose2dConfig, Padding};
-use kindling_ops::{Places, Pooling, dense, depthwise, means, scale};
+use kindling_ops::{Places, Pooling, channel_multiply, dense, depthwise, global_average_pool};
 
 use proptest::prelude::*;
 
 use naive::convolutions::{Case, Naive, check_convolution};
+use naive::deferred::{
+    check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
+};
 use naive::gates::check_squeeze_and_scale;
 use naive::norm::ACTIVATIONS;
 use naive::state::check_many_tensors;
-use naive::unread::{
-    check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
-};
 use naive::{Ground, close, random, rng, vec};
 
 /// Maps of float32, and of float64, on which the same kernels are exact to its last digits.
@@ -222,7 +222,9 @@ fn half_formats_are_the_float32_result_rounded_once() {
     let operations: [(&Tensor<4>, Operation); 3] = [
         (&w, dense),
         (&d, depthwise),
-        (&d, |x, d, _| scale(x.clone(), means(x) * d.reshape([6, 9]).sum_dim(1).reshape([1, 6]))),
+        (&d, |x, d, _| {
+            channel_multiply(x.clone(), global_average_pool(x) * d.reshape([6, 9]).sum_dim(1).reshape([1, 6]))
+        }),
     ];
     for (format, digits) in [(FloatDType::BF16, 1.0 / 128.0), (FloatDType::F16, 1.0 / 1024.0)] {
         for (weight, operation) in &operations {

@@ -160,9 +160,9 @@ impl Block for ResidualBlock {
     fn forward(&self, input: Tensor<4>) -> Tensor<4> {
         let (last, first) = self.convs.split_last().expect("a block has convolutions");
         let x = first.iter().fold(Map::from(input.clone()), |x, conv| conv.pass(x));
-        let x = if self.ends_cheaply() { last.pass_again(x) } else { last.pass(x) };
+        let x = if self.ends_cheaply() { last.pass_rebuilt(x) } else { last.pass(x) };
         let shortcut = match &self.downsample {
-            Some(downsample) => downsample.pass_again(input.into()).whole(),
+            Some(downsample) => downsample.pass_rebuilt(input.into()).whole(),
             None => input,
         };
         residual_add(Some(shortcut), x, self.drop_path, Activation::Relu)
@@ -187,12 +187,12 @@ impl Describe for ResidualBlock {
         for (index, conv) in self.convs.iter().enumerate() {
             let again = self.ends_cheaply() && index + 1 == self.convs.len();
             x = trace.scope(format!("convs.{index}"), |trace| match again {
-                true => conv.describe_again(x, trace),
+                true => conv.describe_rebuilt(x, trace),
                 false => conv.describe(x, trace),
             });
         }
         let shortcut = match &self.downsample {
-            Some(downsample) => trace.scope("downsample", |trace| downsample.describe_again(input, trace)),
+            Some(downsample) => trace.scope("downsample", |trace| downsample.describe_rebuilt(input, trace)),
             None => input,
         };
         let sum = trace.add(x, shortcut);

@@ -147,7 +147,7 @@ impl Pass<'_> {
     pub(super) fn maker(&self, index: usize) -> Option<usize> {
         let nodes = &self.graph.nodes;
         let input = nodes[index].inputs[0];
-        (0..nodes.len()).find(|maker| nodes[*maker].again && nodes[*maker].output == input)
+        (0..nodes.len()).find(|maker| nodes[*maker].rebuilt && nodes[*maker].output == input)
     }
 
     fn retained(&mut self, held: Held) -> Held {

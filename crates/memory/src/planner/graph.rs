@@ -68,7 +68,7 @@ pub(super) struct Node {
     /// Whether it normalises its (first) input while it reads it.
     pub(super) reads: bool,
     /// Whether its output is made again where backward needs it.
-    pub(super) again: bool,
+    pub(super) rebuilt: bool,
 }
 
 /// The operations in the order they run forward.
@@ -146,7 +146,7 @@ impl Graph {
                 place,
                 frozen,
                 reads: false,
-                again: described.again,
+                rebuilt: described.rebuilt,
             });
         }
         Self { nodes, maps, wants_gradient, weights, statistics, largest, tensors: count, product }

@@ -1,8 +1,8 @@
-//! AdamW's update of one tensor in one pass.
+//! AdamW's update of one tensor in one pass over memory.
 //!
-//! Burn's rule makes a tensor of each of some twenty operations; on a CPU that is bound by memory, and on millions of
-//! weights takes longer than their gradients of small images. The numbers are computed in its order, so that they are its
-//! numbers to the bit.
+//! Burn's rule allocates a tensor for each of some twenty operations. On a CPU these are bound by memory, and for millions of
+//! weights they take longer than the gradients of small images. The arithmetic here is in the order of Burn's, so the results
+//! have the same bits.
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
@@ -17,25 +17,25 @@ use crate::device::on_cpu;
 /// Weights that one thread updates at a time.
 const PIECE: usize = 1 << 14;
 
-/// The numbers of one update, the same for every weight.
+/// The coefficients of one update, the same for every weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWStep {
-    /// What the moments keep of themselves.
+    /// Decay rates of the first and the second moment.
     pub betas: [f32; 2],
-    /// What the moments are divided by, as they began with zeros: `1 - beta^t`.
+    /// Bias corrections of the moments, which start at zero: `1 - beta^t`.
     pub corrections: [f32; 2],
-    /// Added to the root of the second moment.
+    /// Added to the square root of the second moment.
     pub epsilon: f32,
-    /// What a weight keeps of itself: 1 less decay times learning rate.
+    /// Factor of weight decay: `1 - decay * rate`.
     pub keep: f32,
     /// Learning rate.
     pub rate: f32,
 }
 
-/// What the CPU device updates in one pass.
+/// Updates that are made in one pass, on the CPU only.
 #[backend_extension(Flex)]
 pub(crate) trait Updates: Backend {
-    /// New weights, first and second moments, all `[n]` and float32.
+    /// The new weights and their first and second moments, all `[n]` float32.
     fn adamw(
         weight: FloatTensor<Self>,
         gradient: FloatTensor<Self>,
@@ -45,8 +45,8 @@ pub(crate) trait Updates: Backend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 }
 
-/// The weights after an update and their moments; `moments` are zeros before the first. None where the tensors are not
-/// float32 on the CPU: Burn's own rule serves there.
+/// The weights and their two moments after an update; before the first update `moments` are zeros. `None` unless the tensors are
+/// float32 and on the CPU: elsewhere the caller uses Burn's own rule.
 pub fn adamw(
     weight: &Tensor<1>,
     gradient: &Tensor<1>,
@@ -96,7 +96,7 @@ impl Updates for Flex {
 }
 
 impl AdamWStep {
-    /// One weight and its moments.
+    /// The update of one weight and its moments.
     #[inline(always)]
     fn of(&self, weight: f32, gradient: f32, first: f32, second: f32) -> (f32, f32, f32) {
         let first = first * self.betas[0] + gradient * (1.0 - self.betas[0]);

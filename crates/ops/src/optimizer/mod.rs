@@ -1,4 +1,4 @@
-//! What an optimizer's step does with the tensors of a network's state: AdamW's update, the gradients' norm, and a look at each.
+//! Operations of an optimizer's step on the tensors of a network's state: AdamW's update, and reductions over all tensors.
 
 mod adamw;
 mod state;

@@ -1,8 +1,8 @@
-//! Operations on the tensors of a network's state, eight at a time.
+//! Reductions over the tensors of a network's state, eight tensors at a time.
 //!
-//! A network has hundreds of tensors, most of them small. What looks at each of them in a step (the norm of all gradients, and
-//! whether the new state is there) would launch a kernel a tensor; here it launches one for eight. On the CPU, where nothing is
-//! launched, both are Burn's operations.
+//! A network has hundreds of tensors, most of them small. Two operations of every step look at all of them: the norm of all
+//! gradients, and the check that the new state has been computed. With one kernel launch a tensor, launching would dominate, so
+//! one launch here takes eight tensors. On the CPU there is nothing to launch, and both use Burn's operations.
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType, Flex, backend_extension};
@@ -12,12 +12,12 @@ use burn_flex::FlexTensor;
 use crate::cpu::values::{tensor, values};
 use crate::device::{on_cpu, serves};
 
-/// Tensors of an operation.
+/// Tensors that one launch takes.
 pub(crate) const AT_ONCE: usize = 8;
-/// Blocks that a tensor's squares are added up in, each in a fixed order.
+/// Partial sums of a tensor's squares. Each is added up in a fixed order.
 pub(crate) const BLOCKS: usize = 32;
 
-/// Tensors of one axis and float32.
+/// Eight float32 tensors of one axis each.
 #[derive(ExtensionType)]
 #[extension_type(fusion: cfg(feature = "cube"))]
 pub(crate) struct Eight<B: Backend> {
@@ -42,19 +42,19 @@ impl<B: Backend> Eight<B> {
     }
 }
 
-/// See the module. What is made is float32.
+/// See the module. The outputs are float32.
 #[backend_extension(Flex, Cube: cfg(feature = "cube"), Fusion: cfg(feature = "cube"))]
 pub(crate) trait StateOps: Backend {
-    /// The first number of each, `[8]`.
+    /// The first number of each tensor, `[8]`.
     #[fusion(dtype = DType::F32, shape = [AT_ONCE].into())]
     fn first_numbers(#[extension_type] tensors: Eight<Self>) -> FloatTensor<Self>;
 
-    /// The sums of the squares of blocks of each, `[8 * 32]`.
+    /// 32 partial sums of the squares of each tensor, `[8 * 32]`.
     #[fusion(dtype = DType::F32, shape = [AT_ONCE * BLOCKS].into())]
     fn squares(#[extension_type] tensors: Eight<Self>) -> FloatTensor<Self>;
 }
 
-/// Nobody asks for these on the CPU, where a tensor is looked at by Burn's operations; they are here for the graph's sake.
+/// Required by the backend trait. The functions below use Burn's operations on the CPU and never come here.
 impl StateOps for Flex {
     fn first_numbers(tensors: Eight<Self>) -> FlexTensor {
         let firsts = tensors.into_array().map(|x| values::<f32>(&x).first().copied().unwrap_or_default());
@@ -70,8 +70,8 @@ impl StateOps for Flex {
     }
 }
 
-/// The first number of each tensor, `[n]`: it cannot be read unless all of them are there. None of no tensors. They are on the
-/// plain device.
+/// The first number of each tensor, `[n]`. Reading the result waits until all tensors have been computed. `None` if there are no
+/// tensors. The tensors must not be on a gradient graph.
 pub fn first_numbers(tensors: Vec<Tensor<1>>) -> Option<Tensor<1>> {
     let found: Vec<Tensor<1>> = match are_launched(&tensors) {
         true => by_eight(&tensors, |some, count| {
@@ -83,8 +83,8 @@ pub fn first_numbers(tensors: Vec<Tensor<1>>) -> Option<Tensor<1>> {
     (!found.is_empty()).then(|| Tensor::cat(found, 0))
 }
 
-/// The sum of the squares of all numbers of the tensors, `[1]`, in an order that depends on their shapes alone. None of no
-/// tensors. They are on the plain device.
+/// The sum of the squares of all numbers of all tensors, `[1]`, added up in an order that depends on shapes alone. `None` if there
+/// are no tensors. The tensors must not be on a gradient graph.
 pub fn squared_norm(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
     let found: Vec<Tensor<1>> = match are_launched(tensors) {
         true => by_eight(tensors, |some, count| {
@@ -96,12 +96,13 @@ pub fn squared_norm(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
     (!found.is_empty()).then(|| Tensor::cat(found, 0).sum())
 }
 
-/// Whether these operations serve all of the tensors, on a device where work on each would be a launch.
+/// Whether all tensors are float32 on a device where each operation is a kernel launch.
 fn are_launched(tensors: &[Tensor<1>]) -> bool {
     tensors.iter().all(|tensor| serves(tensor) && !on_cpu(tensor) && tensor.dtype() == DType::F32)
 }
 
-/// Eight after eight; the last ones are filled up with copies of the last, whose results are left out.
+/// Calls `each` with eight tensors at a time and the number of them that count. The last call is filled up with copies of the last
+/// tensor, whose results `each` leaves out.
 fn by_eight(tensors: &[Tensor<1>], each: impl Fn(Eight<Dispatch>, usize) -> Tensor<1>) -> Vec<Tensor<1>> {
     let of = |some: &[Tensor<1>], place: usize| some[place.min(some.len() - 1)].clone().into_dispatch();
     tensors

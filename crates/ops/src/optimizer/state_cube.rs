@@ -1,4 +1,6 @@
-//! The same on the devices of CubeCL: a launch for eight tensors.
+//! Kernels of [`super::state`] for the devices of CubeCL: one launch for eight tensors.
+//!
+//! A kernel cannot index its arguments, so the eight tensors are eight parameters.
 
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
@@ -18,7 +20,7 @@ impl StateOps for CubeBackend {
     }
 }
 
-/// `[8]`.
+/// The first number of each tensor, `[8]`.
 fn first_numbers(tensors: [CubeTensor; AT_ONCE]) -> CubeTensor {
     let out = empty(&tensors[0], [AT_ONCE], DType::F32);
     let client = out.client.clone();
@@ -40,7 +42,7 @@ fn first_numbers(tensors: [CubeTensor; AT_ONCE]) -> CubeTensor {
     out
 }
 
-/// `[8 * 32]`.
+/// 32 partial sums of squares for each tensor, `[8 * 32]`.
 fn squares(tensors: [CubeTensor; AT_ONCE]) -> CubeTensor {
     let out = empty(&tensors[0], [AT_ONCE * BLOCKS], DType::F32);
     let client = out.client.clone();
@@ -64,6 +66,7 @@ fn squares(tensors: [CubeTensor; AT_ONCE]) -> CubeTensor {
     out
 }
 
+/// One unit copies eight numbers: it is the dependence on all tensors that is wanted, not the work.
 #[cube(launch)]
 fn firsts(
     a: &Tensor<f32>,
@@ -86,7 +89,8 @@ fn firsts(
     out[7] = h[0];
 }
 
-/// The squares of what this unit of this block takes of a tensor: numbers that lie all units of all blocks apart.
+/// The sum of the squares of this unit's numbers: every `units * blocks`-th of the tensor, so that neighbouring units read
+/// neighbouring numbers.
 #[cube]
 fn of_unit(x: &Tensor<f32>) -> f32 {
     let step = (CUBE_COUNT_Y * CUBE_DIM_X) as usize;
@@ -101,7 +105,8 @@ fn of_unit(x: &Tensor<f32>) -> f32 {
     sum
 }
 
-/// A row of cubes for each tensor.
+/// `CUBE_POS_X` is the tensor and `CUBE_POS_Y` the block. The units of a cube add up their numbers and then halve the number of
+/// partial sums in shared memory until one is left, always in the same order.
 #[cube(launch, address_type = "dynamic")]
 fn sums_of_squares(
     a: &Tensor<f32>,

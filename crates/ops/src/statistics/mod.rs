@@ -13,8 +13,8 @@ use burn::tensor::Tensor;
 
 use crate::graph::Tracked;
 
-/// Mean and biased variance of each channel of each group of consecutive samples, `[2, groups, c]` float32; `x`
-/// `[n, c, h, w]` is on the device without gradients.
+/// Mean and biased variance of each channel of each group of consecutive samples of `x` `[n, c, h, w]`: `[2, groups, c]` float32.
+/// `groups` are the sizes of the groups. `x` must not be on a gradient graph.
 pub fn statistics(x: Tensor<4>, groups: Vec<usize>) -> Tensor<3> {
     Tensor::from_dispatch(<Dispatch as Statistics>::statistics(x.into_dispatch(), groups))
 }
@@ -22,7 +22,7 @@ pub fn statistics(x: Tensor<4>, groups: Vec<usize>) -> Tensor<3> {
 /// See [`statistics()`].
 #[backend_extension(Autodiff, Flex, Cube: cfg(feature = "cube"), Fusion: cfg(feature = "cube"))]
 pub(crate) trait Statistics: Backend {
-    /// Has no gradient: who normalises takes the statistics for functions of the map.
+    /// Has no gradient of its own: the backward pass of the normalisation treats the statistics as functions of the map.
     #[fusion(dtype = DType::F32, shape = [2, groups.len(), x[1]].into())]
     fn statistics(x: FloatTensor<Self>, groups: Vec<usize>) -> FloatTensor<Self>;
 }

@@ -34,7 +34,7 @@ pub(crate) fn reference(activation: Activation, x: f64) -> (f64, f64) {
     }
 }
 
-/// All of them.
+/// All activations.
 pub(crate) const ACTIVATIONS: [Activation; 9] = [
     Activation::Identity,
     Activation::Relu,
@@ -60,7 +60,7 @@ pub(crate) struct NaiveNorm {
 const EPSILON: f64 = 1e-3;
 
 impl NaiveNorm {
-    /// With random numbers.
+    /// A normalisation with random statistics and parameters.
     pub(crate) fn random(shape: [usize; 4], group: usize, activation: Activation, rng: &mut Rng) -> Self {
         let [batch, channels, ..] = shape;
         let x = random(rng, shape.iter().product());
@@ -115,13 +115,13 @@ impl NaiveNorm {
         [dx, dw, db]
     }
 
-    /// The same as tensors that want gradients.
+    /// The same normalisation as tensors that need gradients.
     pub(crate) fn unread(&self, ground: &Ground) -> Deferred {
         let vector = |values: &[f32]| ground.tensor(values, [values.len()]).require_grad();
         let x = ground.map(&self.x, self.shape).require_grad();
         let statistics = statistics(x.clone().inner(), self.groups.clone());
         let how =
-            Normalisation { groups: self.groups.clone(), epsilon: EPSILON, activation: self.activation, again: None };
+            Normalisation { groups: self.groups.clone(), epsilon: EPSILON, activation: self.activation, rebuild: None };
         Deferred { x, weight: vector(&self.weight), bias: vector(&self.bias), statistics, how, gate: None }
     }
 }

@@ -1,12 +1,12 @@
-//! Many tensors at once: their first numbers, and their squares.
+//! Reductions over many tensors: their first numbers, and the sum of their squares.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_ops::{first_numbers, squared_norm};
 
 use super::{BESIDE, random, rng, vec};
 
-/// As many tensors as two operations take and some more, of one number, of a few, and of more than all blocks take at once; some
-/// are slices of larger ones.
+/// Checks both with more tensors than two launches take. They have one number, a few, or more than all blocks take at once, and some
+/// are slices of larger tensors.
 pub(crate) fn check_many_tensors(device: &Device) {
     let device = device.clone().without_autodiff();
     let lengths = [1, 7, 300, 40_000, 256, 8192, 8193, 2, 65, 1, 1000, 3, 513, 9, 31, 70_001, 5, 12, 4096];

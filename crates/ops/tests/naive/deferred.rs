@@ -1,16 +1,16 @@
-//! What reads maps before their normalisation.
+//! Operations on maps whose normalisation is deferred.
 
 use std::sync::Arc;
 
 use burn::tensor::{Tensor, TensorData};
 use kindling_ops::Activation;
-use kindling_ops::{Again, Pooling};
+use kindling_ops::{Pooling, Rebuild};
 
 use super::convolutions::Case;
 use super::norm::{NaiveNorm, check_norm_gradients, reference};
 use super::{Ground, close, random, rng, vec};
 
-/// A map itself, and its gradients.
+/// Checks the normalised map itself and its gradients.
 pub(crate) fn check_norm_act(ground: &Ground, shape: [usize; 4], group: usize, activation: Activation, case: u64) {
     let mut rng = rng(case);
     let naive = NaiveNorm::random(shape, group, activation, &mut rng);
@@ -24,7 +24,7 @@ pub(crate) fn check_norm_act(ground: &Ground, shape: [usize; 4], group: usize, a
     check_norm_gradients(&what, &map, &grads, naive.gradients(&dy));
 }
 
-/// A convolution of a map, and its gradients.
+/// Checks a convolution of a map and its gradients.
 pub(crate) fn check_norm_act_conv(ground: &Ground, of: &Case, gated: bool, activation: Activation, case: u64) {
     let mut rng = rng(case);
     let shape @ [batch, input, height, width] = of.input_shape();
@@ -67,14 +67,14 @@ pub(crate) fn check_norm_act_conv(ground: &Ground, of: &Case, gated: bool, activ
     check_norm_gradients(&what, &map, &grads, naive.gradients(&of_read));
 }
 
-/// The mean of each plane of a map, and its gradients.
+/// Checks the global average pool of a map and its gradients.
 pub(crate) fn check_norm_act_means(ground: &Ground, shape: [usize; 4], activation: Activation, case: u64) {
     let mut rng = rng(5000 + case);
     let [batch, channels, height, width] = shape;
     let naive = NaiveNorm::random(shape, 2, activation, &mut rng);
     let dm = random(&mut rng, batch * channels);
     let map = naive.unread(ground);
-    let means = map.clone().means();
+    let means = map.clone().global_average_pool();
     let grads = (means.clone() * ground.tensor(&dm, [batch, channels])).sum().backward();
     let plane = height * width;
     let of_plane = |plane: &[f64]| plane.iter().sum::<f64>() / plane.len() as f64;
@@ -84,8 +84,8 @@ pub(crate) fn check_norm_act_means(ground: &Ground, shape: [usize; 4], activatio
     check_norm_gradients(&format!("means {activation:?}"), &map, &grads, naive.gradients(&dy));
 }
 
-/// The sum of a map and a shortcut, with a factor for each of five samples as dropped branches have, and its gradients; with
-/// `x` kept, and with `x` made again.
+/// Checks the sum of a map and a shortcut and its gradients. Each of five samples has a factor, as with stochastic depth. If `again`,
+/// `x` is recomputed in the backward pass, otherwise it is kept.
 pub(crate) fn check_norm_act_add(ground: &Ground, channels: usize, activation: Activation, again: bool, case: u64) {
     let mut rng = rng(6000 + case);
     let shape @ [batch, _, height, width] = [5, channels, 6, 7];
@@ -99,8 +99,8 @@ pub(crate) fn check_norm_act_add(ground: &Ground, channels: usize, activation: A
     let factors = Tensor::<2>::from_data(TensorData::new(factors, [batch, 1]), &plain);
     map.gate = Some(factors.expand([batch, channels]));
     let x = map.x.clone().inner();
-    map.how.again = again.then(|| Again(Arc::new(move || x.clone())));
-    let y = map.clone().added_to(shortcut.clone(), activation);
+    map.how.rebuild = again.then(|| Rebuild(Arc::new(move || x.clone())));
+    let y = map.clone().residual_add(shortcut.clone(), activation);
     let grads = ground.weighed(y.clone(), &dy).backward();
 
     let branch = naive.output();
@@ -114,7 +114,7 @@ pub(crate) fn check_norm_act_add(ground: &Ground, channels: usize, activation: A
     check_norm_gradients(&what, &map, &grads, naive.gradients(&of_branch));
 }
 
-/// The largest of each window of a map, and its gradients.
+/// Checks max pooling of a map and its gradients.
 pub(crate) fn check_norm_act_max_pool(
     ground: &Ground,
     [height, width]: [usize; 2],
