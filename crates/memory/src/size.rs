@@ -1,4 +1,4 @@
-//! Amounts of memory as people write them.
+//! Amounts of memory as text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,10 +14,10 @@ impl FromStr for MemorySize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is no amount of memory; write it like 8GiB, 500MiB, 6GB or as bytes");
-        // `8G` is 8 GiB to Slurm and 8 GB to others: what is not said is not guessed.
+        // `8G` means 8 GiB to Slurm and 8 GB to others, so it is refused rather than guessed.
         let said = text.trim_end().ends_with(|end: char| end.is_ascii_digit() || end.eq_ignore_ascii_case(&'b'));
         let size = text.trim_end().parse::<ByteSize>().ok().filter(|_| said).ok_or_else(wrong)?;
-        // Beyond 2^63 no machine is meant.
+        // No machine has 2^63 bytes or more.
         if (1..=i64::MAX as u64).contains(&size.as_u64()) { Ok(Self(size.as_u64())) } else { Err(wrong()) }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) fn check_norm_act(ground: &Ground, shape: [usize; 4], group: usize, a
     let mut rng = rng(case);
     let naive = NaiveNorm::random(shape, group, activation, &mut rng);
     let dy = random(&mut rng, naive.x.len());
-    let map = naive.unread(ground);
+    let map = naive.deferred(ground);
     let y = map.clone().whole();
     let grads = ground.weighed(y.clone(), &dy).backward();
     let what = format!("{activation:?} {shape:?}");
@@ -51,7 +51,7 @@ pub(crate) fn check_norm_act_conv(ground: &Ground, of: &Case, gated: bool, activ
         *of_read *= f64::from(gate[of_plane(at)]);
     }
 
-    let mut map = naive.unread(ground);
+    let mut map = naive.deferred(ground);
     let gates = ground.tensor(&gate, [batch, input]).require_grad();
     map.gate = gated.then(|| gates.clone());
     let filters = ground.tensor(&weight, of.filters()).require_grad();
@@ -73,7 +73,7 @@ pub(crate) fn check_norm_act_means(ground: &Ground, shape: [usize; 4], activatio
     let [batch, channels, height, width] = shape;
     let naive = NaiveNorm::random(shape, 2, activation, &mut rng);
     let dm = random(&mut rng, batch * channels);
-    let map = naive.unread(ground);
+    let map = naive.deferred(ground);
     let means = map.clone().global_average_pool();
     let grads = (means.clone() * ground.tensor(&dm, [batch, channels])).sum().backward();
     let plane = height * width;
@@ -93,7 +93,7 @@ pub(crate) fn check_norm_act_add(ground: &Ground, channels: usize, activation: A
     let (other, dy) = (random(&mut rng, naive.x.len()), random(&mut rng, naive.x.len()));
     let factor = |at: usize| [0.0, 1.25, 1.25, 0.5, 1.0][at / (channels * height * width)];
     let shortcut = ground.map(&other, shape).require_grad();
-    let mut map = naive.unread(ground);
+    let mut map = naive.deferred(ground);
     let factors: Vec<f32> = (0..batch).map(|at| factor(at * channels * height * width) as f32).collect();
     let plain = ground.device.clone().without_autodiff();
     let factors = Tensor::<2>::from_data(TensorData::new(factors, [batch, 1]), &plain);
@@ -125,7 +125,7 @@ pub(crate) fn check_norm_act_max_pool(
     let naive = NaiveNorm::random([3, 2, height, width], 2, Activation::HardSwish, &mut rng);
     let out = [height, width].map(|size| (size + 2 * padding - kernel) / stride + 1);
     let dy = random(&mut rng, 3 * 2 * out[0] * out[1]);
-    let map = naive.unread(ground);
+    let map = naive.deferred(ground);
     let y = map.clone().max_pooled(Pooling { kernel, stride, padding });
     let shape = [3, 2, out[0], out[1]];
     assert_eq!(y.dims(), shape);

@@ -7,6 +7,8 @@ pub(crate) mod gates;
 pub(crate) mod norm;
 pub(crate) mod state;
 
+use std::cell::RefCell;
+
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use kindling_random::{Purpose, Rng};
 use rand::RngExt;
@@ -113,11 +115,19 @@ pub(crate) struct Found {
     rounding: f64,
 }
 
+thread_local! {
+    /// The bits of all results of checks on this thread, while a test collects them.
+    pub(crate) static COMPUTED: RefCell<Option<Vec<u64>>> = const { RefCell::new(None) };
+}
+
 /// The numbers of a tensor of float32 or float64.
 pub(crate) fn vec<const D: usize>(tensor: Tensor<D>) -> Found {
     let dtype = tensor.dtype();
     assert!(matches!(dtype, DType::F32 | DType::F64), "{dtype:?} is rounded before it is compared");
     let numbers = tensor.into_data().convert::<f64>().try_to_vec::<f64>().expect("float64");
+    COMPUTED.with_borrow_mut(|computed| {
+        computed.iter_mut().for_each(|bits| bits.extend(numbers.iter().map(|number| number.to_bits())));
+    });
     Found { numbers, rounding: rounding(dtype) }
 }
 

@@ -116,7 +116,7 @@ impl NaiveNorm {
     }
 
     /// The same normalisation as tensors that need gradients.
-    pub(crate) fn unread(&self, ground: &Ground) -> Deferred {
+    pub(crate) fn deferred(&self, ground: &Ground) -> Deferred {
         let vector = |values: &[f32]| ground.tensor(values, [values.len()]).require_grad();
         let x = ground.map(&self.x, self.shape).require_grad();
         let statistics = statistics(x.clone().inner(), self.groups.clone());

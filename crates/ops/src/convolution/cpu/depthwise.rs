@@ -303,35 +303,3 @@ pub(crate) fn in_order<'a, T: Real>(of_planes: impl Iterator<Item = &'a Vec<f64>
     }
     sums.into_iter().map(T::of).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rand::RngExt;
-
-    #[test]
-    fn gradients_do_not_depend_on_the_number_of_threads() {
-        let g = Geometry {
-            batch: 3,
-            channels: 5,
-            height: 20,
-            width: 19,
-            kernel: 5,
-            stride: 2,
-            dilation: 1,
-            before: [2, 2],
-            out: [10, 10],
-        };
-        let mut rng = kindling_random::rng(11, kindling_random::Purpose::Display, 0, 7);
-        let mut random = |shape: [usize; 4]| -> Vec<f32> {
-            (0..shape.iter().product()).map(|_| rng.random::<f32>() * 4.0 - 2.0).collect()
-        };
-        let (x, dy, weight) = (random(g.input()), random(g.output()), random([5, 1, 5, 5]));
-        let run = |threads: usize| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| (backward_weight(&x, &dy, &g), backward_input(&dy, &weight, &g)))
-        };
-        assert_eq!(run(1), run(2));
-        assert_eq!(run(1), run(5));
-    }
-}
