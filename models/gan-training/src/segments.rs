@@ -1,12 +1,11 @@
-//! The generator's gradients with few of its maps kept, as [`crate::activation_checkpointing`] has it for a classifier: forward keeps
+//! The generator's gradients with few of its maps kept, as the trainer has it for a classifier: forward keeps
 //! what enters each segment, and backward runs a segment again with a graph, from the last to the first. A segment may
 //! hand on several maps.
 
 use burn::tensor::Tensor;
 use kindling_layers::Generator;
 use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
-
-use crate::gradients::GradientSum;
+use kindling_trainer::engine::GradientSum;
 
 /// Images that were made without a graph, and what it takes to find their gradients all the same.
 pub(crate) struct Made {
