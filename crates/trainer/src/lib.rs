@@ -70,6 +70,7 @@ pub mod engine {
     pub use kindling_layers::Checkpointing;
     pub use kindling_memory::Plan;
 
+    pub use crate::activation_checkpointing::Segments;
     pub use crate::checkpointable::Checkpointable;
     pub use crate::classification::Classification;
     pub use crate::fault::Phase;

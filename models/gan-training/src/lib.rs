@@ -19,7 +19,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `run`, `config` | the training as the trainer's loop sees it, with previews and the weights it keeps; what it is told |
-//! | `step`, `segments` | one iteration, and the generator's gradients with fewer maps kept |
+//! | `step` | one iteration |
 //! | `pair`, `spectral`, `lecam` | both networks with everything that an iteration changes |
 //! | `losses`, `augment`, `guards` | what each side wants, changes of images, signs that nothing is learnt any more |
 //! | `latent`, `generate`, `calibrate` | latent vectors by key, images of a trained generator, statistics of an averaged one |
@@ -34,7 +34,6 @@ mod lecam;
 mod losses;
 mod pair;
 mod run;
-mod segments;
 mod spectral;
 mod step;
 #[cfg(test)]

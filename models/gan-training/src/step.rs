@@ -9,7 +9,9 @@ use kindling_layers::precision::full;
 use kindling_layers::{Checkpointing, Discriminator, Generator};
 use kindling_nvtx::range;
 use kindling_random::{Purpose, rng};
-use kindling_trainer::engine::{Attempt, Checked, GoodStep, Phase, Sums, Update, abandon_graph, backward, upload};
+use kindling_trainer::engine::{
+    Attempt, Checked, GoodStep, Phase, Segments, Sums, Update, abandon_graph, backward, upload,
+};
 use kindling_trainer::{MicroBatch, TrainError, micro_batches};
 use rand::RngExt;
 
@@ -18,7 +20,6 @@ use crate::guards::{Indicators, spread_of};
 use crate::latent::{Half, latents};
 use crate::lecam::LeCam;
 use crate::pair::Pair;
-use crate::segments;
 use crate::spectral::{Normalised, SpectralNorm};
 
 /// Kinds of images, for their changes.
@@ -258,20 +259,25 @@ impl AdversarialEngine {
                     (lost, images.inner())
                 }
                 Some(valid) => {
-                    let mut made = segments::forward(valid, latent, pass.clone());
+                    let maps = vec![latent.reshape([rows.len(), self.latent, 1, 1])];
+                    let run = |index, maps| valid.run_segment(index, maps);
+                    let mut made = Segments::forward(pass.clone(), valid.segments(), maps, run);
                     sums.statistics.merge(std::mem::take(&mut made.statistics));
-                    let images = Tensor::from_inner(made.images.clone()).require_grad();
-                    let lost = judge(images.clone(), pass);
+                    let images = made.maps.swap_remove(0);
+                    let leaf = Tensor::from_inner(images.clone()).require_grad();
+                    let lost = judge(leaf.clone(), pass);
                     faults.at(step, Phase::GeneratorBackward, index);
                     let mut found = backward(&lost, loss_scale);
-                    if let Some(gradient) = images.grad_remove(&mut found) {
-                        drop(found);
-                        let images = made.images.clone();
-                        made.backward(model, gradient, &mut sums.gradients);
-                        (lost, images)
-                    } else {
-                        (lost, images.inner())
-                    }
+                    let gradient = leaf.grad_remove(&mut found);
+                    drop(found);
+                    made.backward(
+                        model,
+                        0,
+                        gradient,
+                        |index, maps| model.run_segment(index, maps),
+                        &mut sums.gradients,
+                    );
+                    (lost, images)
                 }
             };
             sums.count([lost]);
