@@ -89,13 +89,13 @@ impl Default for OptimizerConfig {
 /// The most samples of a batch.
 pub const MOST_SAMPLES: usize = 1 << 20;
 /// The most passes over a data set, and the most steps that anything is apart.
-pub(crate) const MOST_TIMES: u64 = 1_000_000_000;
+pub const MOST_TIMES: u64 = 1_000_000_000;
 /// Learning rates; less than the least is no normal float32.
-pub(crate) const RATES: RangeInclusive<f64> = 1e-37..=1e3;
+pub const RATES: RangeInclusive<f64> = 1e-37..=1e3;
 /// Norms that gradients are scaled down to.
-pub(crate) const NORMS: RangeInclusive<f64> = 1e-12..=1e12;
+pub const NORMS: RangeInclusive<f64> = 1e-12..=1e12;
 /// TOML has no larger whole numbers.
-pub(crate) const MOST_SEED: u64 = i64::MAX as u64;
+pub const MOST_SEED: u64 = i64::MAX as u64;
 /// Weights of classes: sums of their products with losses stay far from the ends of float32.
 const CLASS_WEIGHTS: RangeInclusive<f64> = 1e-6..=1e6;
 const DECAYS: RangeInclusive<f64> = 0.0..=1e3;
@@ -153,13 +153,7 @@ impl TrainConfig {
         };
         below("momentum", momentum, 0.0, 1.0)?;
         within("weight decay", decay, DECAYS)?;
-        let largest = self.largest_group();
-        if let Some(micro_batch) = self.micro_batch.filter(|micro_batch| largest > *micro_batch) {
-            return Err(format!(
-                "a micro-batch of {micro_batch} is smaller than the ghost batch of {largest}; give --ghost-batch-size \
-                 {micro_batch} too (it changes what batch norm computes, so it is never changed silently)"
-            ));
-        }
+        holds_a_group(self.micro_batch, self.largest_group())?;
         let Some(weights) = &self.class_weights else { return Ok(()) };
         if weights.len() != classes {
             return Err(format!("there are {} class weights for {classes} classes", weights.len()));
@@ -168,6 +162,20 @@ impl TrainConfig {
             .iter()
             .zip(1..)
             .try_for_each(|(weight, class)| within(&format!("weight of class {class}"), *weight, CLASS_WEIGHTS))
+    }
+}
+
+/// Checks that a micro-batch that is fixed holds the largest normalisation group.
+///
+/// # Errors
+/// A sentence if it does not.
+pub fn holds_a_group(micro_batch: Option<usize>, largest: usize) -> Result<(), String> {
+    match micro_batch.filter(|micro_batch| largest > *micro_batch) {
+        Some(micro_batch) => Err(format!(
+            "a micro-batch of {micro_batch} is smaller than the ghost batch of {largest}; give --ghost-batch-size \
+             {micro_batch} too (it changes what batch norm computes, so it is never changed silently)"
+        )),
+        None => Ok(()),
     }
 }
 

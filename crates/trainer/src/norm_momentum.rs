@@ -6,7 +6,7 @@
 
 /// The least weight of a step's statistics in the running ones; a layer's own momentum applies where it is larger.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum NormMomentum {
+pub enum NormMomentum {
     /// The same in every step.
     Fixed(f64),
     /// Enough to forget: the first step replaces the initial statistics, early ones are averaged evenly (weight
@@ -23,12 +23,13 @@ const MEMORY: f64 = 0.05;
 const USUAL: f64 = 0.1;
 
 impl NormMomentum {
-    pub(crate) fn new(fixed: Option<f64>, total_steps: u64) -> Self {
+    /// A momentum that is given, or else enough for a run of so many steps to forget.
+    pub fn new(fixed: Option<f64>, total_steps: u64) -> Self {
         fixed.map_or(Self::Forgetting { total_steps }, Self::Fixed)
     }
 
     /// The least weight in a step, counted from 1.
-    pub(crate) fn at(self, step: u64) -> f64 {
+    pub fn at(self, step: u64) -> f64 {
         match self {
             Self::Fixed(weight) => weight,
             Self::Forgetting { total_steps } => {

@@ -286,17 +286,16 @@ impl Args {
         let setup = Setup {
             model_name: &config.model.name,
             note: note(&config),
-            classes: config.data.classes.len(),
             device: device.clone(),
             train: loaders::training(&config, dataset)?,
-            validation: loaders::evaluation(&config, dataset, Split::Val)?,
             run,
             stop: interrupt::flag()?,
             start: starting_plan(&config, &network, &device, budget, decoding),
             faults,
         };
         // From here on the run is ours alone: the trainer holds its log.
-        let mut trainer = Trainer::new(network, config.train.clone(), setup)?;
+        let (classes, validation) = (config.data.classes.len(), loaders::evaluation(&config, dataset, Split::Val)?);
+        let mut trainer = Trainer::new(network, config.train.clone(), classes, validation, setup)?;
         run.write_environment(&environment)?;
         let mut console = Console::new(self.verbosity(), trainer.total_steps(), 0);
         console.say(&opening(&config, dataset, run, &environment, parameters, trainer.plan()));

@@ -152,17 +152,15 @@ impl Bench {
         let setup = Setup {
             model_name: "model",
             note: String::new(),
-            classes: CLASSES,
             device: device.clone(),
             train: self.loader(self.images, config, true),
-            validation: self.loader(6, config, false),
             run: &run,
             stop: self.stop.clone(),
             start: self.start,
             faults: self.faults.parse().unwrap(),
         };
         let mut watch = Watch(watch, Vec::new(), self.keep_events);
-        let mut trainer = Trainer::new(model, config.clone(), setup).unwrap();
+        let mut trainer = Trainer::new(model, config.clone(), CLASSES, self.loader(6, config, false), setup).unwrap();
         let ended = trainer.fit(&mut watch);
         drop(trainer);
         // A run that gives up in its first step has no folder of them.

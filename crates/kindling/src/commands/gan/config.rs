@@ -8,9 +8,9 @@ use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{Dataset, Normalisation, Preprocess, within};
 use kindling_files as files;
+use kindling_gan_training::{AdversarialConfig, Adversaries};
 use kindling_layers::{parameters, tensors};
 use kindling_runs::RunDir;
-use kindling_trainer::adversarial::{AdversarialConfig, Adversaries};
 use kindling_zoo::{GanDiscriminator, GanEntry, GanGenerator, GanOptions, find_gan};
 use serde::{Deserialize, Serialize};
 

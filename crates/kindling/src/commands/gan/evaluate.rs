@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use burn::module::Module;
 use kindling_data::{Image, Split};
+use kindling_gan_training::{AdversarialConfig, calibrate, sample_latent};
 use kindling_metrics::{frechet_distance, kernel_distance, precision_recall};
 use kindling_runs::{RunDir, write_atomically};
-use kindling_trainer::adversarial::{AdversarialConfig, calibrate, sample_latent};
 use serde_json::json;
 
 use super::compare::{make, of_fakes, of_real};

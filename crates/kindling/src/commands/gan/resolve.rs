@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail};
 use kindling_data::Dataset;
+use kindling_gan_training::{AdversarialConfig, DiffAugment};
 use kindling_runs::RunDir;
-use kindling_trainer::adversarial::{AdversarialConfig, DiffAugment};
 use kindling_zoo::{GanEntry, find_gan};
 
 use super::config::{GanConfig, GanData, GanRunConfig, Upsampling, preprocess};

@@ -6,12 +6,11 @@ use anyhow::Result;
 use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{Dataset, Loader, LoaderConfig};
+use kindling_gan_training::{AdversarialLoss, DiffAugment, trainer};
 use kindling_layers::{Checkpointing, Precision, parameters};
 use kindling_memory::Plan;
 use kindling_runs::{DeviceFacts, Environment, Event, RunDir};
-use kindling_trainer::adversarial::{AdversarialLoss, AdversarialSetup, AdversarialTrainer, DiffAugment};
-use kindling_trainer::{Ended, Faults, Observer};
-use kindling_zoo::{GanDiscriminator, GanGenerator};
+use kindling_trainer::{Ended, Faults, Observer, Setup};
 use serde_json::json;
 
 use super::config::{GanRunConfig, Upsampling};
@@ -160,8 +159,6 @@ pub(crate) enum Switch {
     Off,
 }
 
-pub(super) type Trainer<'a> = AdversarialTrainer<'a, GanGenerator, GanDiscriminator>;
-
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
         match &self.resume {
@@ -223,10 +220,9 @@ impl Args {
         let _imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;
         let environment = environment(facts);
         let entry = config.entry()?;
-        let setup = AdversarialSetup {
+        let setup = Setup {
             model_name: entry.name,
             note: note(&config),
-            latent: entry.latent,
             device: device.clone(),
             train: loader(&config, dataset)?,
             run,
@@ -234,16 +230,6 @@ impl Args {
             start: starting_plan(&config, &device),
             faults: Faults::of_environment().map_err(anyhow::Error::msg)?,
         };
-        // From here on the run is ours alone: the trainer holds its log.
-        let mut trainer: Trainer = AdversarialTrainer::new(networks, config.train.clone(), setup)?;
-        run.write_environment(&environment)?;
-        console.say(&opening(&config, dataset, run, &environment.device, parameters));
-        if resumed {
-            trainer.resume(&mut console)?;
-        } else {
-            let plan = trainer.plan();
-            trainer.emit(started(&config, &environment, parameters[0], plan), &mut console)?;
-        }
         let features = ruler.as_ref().map(Ruler::name);
         let mut looker = Looker {
             run,
@@ -254,7 +240,17 @@ impl Args {
             device: device.clone(),
             ruler,
         };
-        let ended = trainer.fit(&mut looker, &mut console);
+        // From here on the run is ours alone: the trainer holds its log.
+        let mut trainer = trainer(networks, config.train.clone(), entry.latent, &mut looker, setup)?;
+        run.write_environment(&environment)?;
+        console.say(&opening(&config, dataset, run, &environment.device, parameters));
+        if resumed {
+            trainer.resume(&mut console)?;
+        } else {
+            let plan = trainer.plan();
+            trainer.emit(started(&config, &environment, parameters[0], plan), &mut console)?;
+        }
+        let ended = trainer.fit(&mut console);
         console.close();
         let go_on = how_to_go_on("gan train", run);
         let advice = trainer.can_be_resumed().then_some(go_on.as_str());
@@ -265,7 +261,7 @@ impl Args {
         }
         let (step, seconds) = (trainer.progress().step, trainer.progress().seconds);
         trainer.emit(Event::Finished { step, seconds }, &mut console as &mut dyn Observer)?;
-        let metrics = conclude(&config, run, &environment, &mut trainer, parameters, features)?;
+        let metrics = conclude(&config, run, &environment, trainer.close(), parameters, features)?;
         console.say(&format!("samples {}\nreport {}", grid_path(run, step).display(), run.report().display()));
         output::result(json!({
                 "run": metrics.run, "iterations": metrics.iterations, "first_frechet": metrics.first_frechet,

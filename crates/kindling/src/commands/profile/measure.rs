@@ -114,17 +114,15 @@ fn run_in(folder: &std::path::Path, args: &Args, model: &Model, steps: usize) ->
     let setup = Setup {
         model_name: model.name.name,
         note: "a profile".to_string(),
-        classes: args.classes,
         device: device.clone(),
         // More than the steps use, so that the loader holds what it holds in a run.
         train: loader(args.batch_size * (steps + 3), args.batch_size)?,
-        validation: loader(1, 1)?,
         run: &run,
         stop: Arc::new(AtomicBool::new(false)),
         start,
         faults: Faults::default(),
     };
-    let mut trainer = Trainer::new(network, config(args, start, steps), setup)?;
+    let mut trainer = Trainer::new(network, config(args, start, steps), args.classes, loader(1, 1)?, setup)?;
     let mut seen = Steps::default();
     trainer.fit(&mut seen)?;
     let starts = std::iter::once(0.0).chain(seen.ends.iter().copied());

@@ -1,14 +1,10 @@
 //! Images from a trained generator.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_layers::{Checkpointing, Generator, host};
-use kindling_memory::{Plan, has_pages, panic_message};
-
-use crate::error::TrainError;
-use crate::policy::{Limits, Policy};
-use crate::recovery::{carry_out, make_room};
+use kindling_memory::{Plan, has_pages};
+use kindling_trainer::TrainError;
+use kindling_trainer::engine::{Limits, Policy, carry_out, make_room};
 
 /// Images in host memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,14 +61,11 @@ fn make<G: Generator>(generator: &G, latents: &[Vec<f32>], device: &Device) -> R
     let count = latents.len();
     let failed = |text: &str| TrainError::of_device(None, count, text);
     let shape = [count, latents.first().map_or(0, Vec::len)];
-    let forward = || {
+    let (shape, data) = TrainError::caught(None, count, || {
         let latent = Tensor::<2>::from_data(TensorData::new(latents.concat(), shape), device);
         let images = generator.forward(latent);
-        (images.dims(), host::read(images))
-    };
-    let (shape, data) =
-        catch_unwind(AssertUnwindSafe(forward)).map_err(|panic| failed(&panic_message(panic.as_ref())))?;
-    let data = data.map_err(|error| failed(&error))?;
+        Ok((images.dims(), host::read(images).map_err(|error| failed(&error))?))
+    })?;
     let values = data.convert::<f32>().try_to_vec::<f32>().map_err(|error| failed(&format!("{error:?}")))?;
     Ok(Images { values, shape })
 }

@@ -1,34 +1,26 @@
 //! One iteration: the discriminator's rounds and the generator's step, computed beside the old state.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::pass::{self, TrainingPass};
 use kindling_layers::precision::full;
 use kindling_layers::{Checkpointing, Discriminator, Generator};
-use kindling_memory::{Plan, panic_message};
 use kindling_nvtx::range;
 use kindling_random::{Purpose, rng};
+use kindling_trainer::engine::{
+    Attempt, Checked, GoodStep, Phase, Segments, Sums, Update, abandon_graph, backward, upload,
+};
+use kindling_trainer::{MicroBatch, TrainError, micro_batches};
 use rand::RngExt;
 
-use super::config::AdversarialConfig;
-use super::guards::{Indicators, spread_of};
-use super::latent::{Half, latents};
-use super::lecam::LeCam;
-use super::pair::Pair;
-use super::segments;
-use super::spectral::{Normalised, SpectralNorm};
-use super::sums::Sums;
-use crate::error::TrainError;
-use crate::fault::{Faults, Phase};
-use crate::gradients::backward;
-use crate::micro_batch::{MicroBatch, micro_batches};
-use crate::model_state::{Move, decay_at};
-use crate::norm_momentum::NormMomentum;
-use crate::recovery::abandon_graph;
-use crate::step::{read_any, upload};
+use crate::config::AdversarialConfig;
+use crate::guards::{Indicators, spread_of};
+use crate::latent::{Half, latents};
+use crate::lecam::LeCam;
+use crate::pair::Pair;
+use crate::spectral::{Normalised, SpectralNorm};
 
 /// Kinds of images, for their changes.
 const REAL: u64 = 0;
@@ -42,56 +34,53 @@ pub(crate) struct AdversarialEngine {
     pub(crate) config: AdversarialConfig,
     /// Numbers of a latent vector.
     pub(crate) latent: usize,
-    pub(crate) norm_momentum: NormMomentum,
-    pub(crate) faults: Faults,
+    pub(crate) update: Update,
 }
 
-/// An iteration that was computed and found good, not yet committed.
-pub(crate) struct GoodIteration<G, D> {
-    pub(crate) pair: Pair<G, D>,
-    /// Of the last round.
-    pub(crate) discriminator_loss: f64,
-    pub(crate) generator_loss: f64,
-    pub(crate) discriminator_norm: f64,
-    pub(crate) generator_norm: f64,
-    pub(crate) indicators: Indicators,
-    pub(crate) micro_batch: usize,
+/// What a good iteration says of itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Iteration {
+    /// The loss of the last round.
+    pub discriminator_loss: f64,
+    /// The generator's loss.
+    pub generator_loss: f64,
+    /// The norm of the last round's gradients, before they are scaled down.
+    pub discriminator_norm: f64,
+    /// The norm of the generator's gradients, before they are scaled down.
+    pub generator_norm: f64,
+    /// Whether both still learn.
+    pub indicators: Indicators,
 }
 
-/// What a round of the discriminator came to.
-struct Round {
-    loss: f64,
-    norm: f64,
-    /// Mean scores.
-    real: f64,
-    fake: f64,
-    real_believed: f64,
-    fake_believed: f64,
+/// What an attempt at an iteration goes by.
+struct At<'a> {
+    attempt: &'a Attempt,
+    batch: &'a HostBatch,
+    /// The largest micro-batch.
+    micro_batch: usize,
 }
+
+type Good<G, D> = GoodStep<Pair<G, D>, Iteration>;
 
 impl AdversarialEngine {
-    /// Computes iteration `step` from a pair, which stays as it is. Losses are multiplied by `loss_scale` for their
-    /// backward passes, and gradients divided by it.
+    /// Computes an iteration from a pair, which stays as it is.
     ///
     /// # Errors
-    /// As [`crate::step::StepEngine::compute`].
+    /// As [`kindling_trainer::engine::Training::compute`].
     pub(crate) fn compute<G: Generator, D: Discriminator>(
         &self,
         pair: &Pair<G, D>,
         batch: &HostBatch,
-        plan: &Plan,
-        step: u64,
-        loss_scale: f64,
-    ) -> Result<GoodIteration<G, D>, TrainError> {
-        let _step = range(|| format!("step {step}"));
-        let cuts = micro_batches(self.config.batch_size, self.config.ghost_batch_size, plan.micro_batch);
+        attempt: &Attempt,
+    ) -> Result<Good<G, D>, TrainError> {
+        let _step = range(|| format!("step {}", attempt.step));
+        let cuts = micro_batches(self.config.batch_size, self.config.ghost_batch_size, attempt.plan.micro_batch);
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
-        let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
+        let at = At { attempt, batch, micro_batch };
         // Normalised discriminators have graphs of their own, which an attempt that fails may leave behind.
         let mut discriminators = Vec::new();
-        let attempt = || self.attempt(pair, batch, plan, step, loss_scale, &mut discriminators, &failed, micro_batch);
-        let outcome =
-            catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|panic| Err(failed(&panic_message(panic.as_ref()))));
+        let work = || self.attempt(pair, &at, &mut discriminators);
+        let outcome = TrainError::caught(Some(attempt.step), micro_batch, work);
         if outcome.is_err() {
             for discriminator in &discriminators {
                 abandon_graph(discriminator, &self.device);
@@ -100,105 +89,88 @@ impl AdversarialEngine {
         outcome
     }
 
-    #[allow(clippy::too_many_arguments)] // one caller
     fn attempt<G: Generator, D: Discriminator>(
         &self,
         pair: &Pair<G, D>,
-        batch: &HostBatch,
-        plan: &Plan,
-        step: u64,
-        loss_scale: f64,
+        at: &At<'_>,
         discriminators: &mut Vec<D>,
-        failed: &dyn Fn(&str) -> TrainError,
-        micro_batch: usize,
-    ) -> Result<GoodIteration<G, D>, TrainError> {
+    ) -> Result<Good<G, D>, TrainError> {
+        let &At { attempt, batch, micro_batch } = at;
         let Pair { mut discriminator, mut spectral, mut anchors, .. } = pair.clone();
-        let plain = pair.generator.model.valid();
+        let plain = pair.generator.model().valid();
         let mut last = None;
         for rows in parts(batch.len(), self.config.rounds) {
-            let (network, back) = normalise(&discriminator.model, &mut spectral);
+            let (network, back) = normalise(discriminator.model(), &mut spectral);
             // A backward pass has freed the graphs of the round before.
             discriminators.clear();
             discriminators.push(network.clone());
             let half = range(|| "discriminator");
-            let mut sums = self.teach(&plain, &network, batch, rows.clone(), plan, anchors, step, loss_scale);
+            let mut sums = self.teach(&plain, &network, at, rows.clone(), anchors);
             sums.gradients = back.carry_over(sums.gradients);
-            self.faults.scale(step, &mut sums.gradients);
-            self.faults.at(step, Phase::FiniteCheck, 0);
-            let round = Round::of(&sums.finite_check(loss_scale).map_err(|text| failed(&text))?);
-            finite(step, round.loss, round.norm)?;
+            let checked = self.update.check(&mut sums, Phase::FiniteCheck, attempt, micro_batch)?;
+            let [loss, real, fake, real_believed, fake_believed] = told(&checked, at)?;
             if self.config.lecam > 0.0 {
-                anchors = Some(LeCam::after(anchors, round.real, round.fake));
+                anchors = Some(LeCam::after(anchors, real, fake));
             }
-            let by = self.movement(step, self.config.lr_discriminator, round.norm, loss_scale);
-            self.faults.at(step, Phase::Optimizer, 0);
-            let statistics = self.faults.statistics(step, sums.statistics);
-            discriminator =
-                self.faults.moved(step, &discriminator, discriminator.moved(sums.gradients, statistics, &by));
+            let rate = self.config.lr_discriminator * self.config.rate_at(attempt.step);
+            discriminator = self.update.apply(&discriminator, sums, checked.norm, rate, Phase::Optimizer, attempt);
             drop(half);
-            last = Some(round);
+            last = Some((loss, checked.norm, [real_believed, fake_believed]));
         }
-        let Some(round) = last else { return Err(failed("the batch is empty")) };
+        let Some((discriminator_loss, discriminator_norm, believed)) = last else {
+            return Err(at.failed("the batch is empty"));
+        };
         discriminators.clear();
         drop(plain);
 
         let _half = range(|| "generator");
-        let (network, _) = normalise(&discriminator.model, &mut spectral);
-        let mut sums = self.learn(&pair.generator.model, network.no_grad(), plan, step, loss_scale);
-        self.faults.scale(step, &mut sums.gradients);
-        self.faults.at(step, Phase::GeneratorFiniteCheck, 0);
-        let checked = sums.finite_check(loss_scale).map_err(|text| failed(&text))?;
-        let [loss, spread, norm] = checked.as_slice() else { return Err(failed("the finite check is incomplete")) };
-        finite(step, *loss, *norm)?;
-        let by = self.movement(step, self.config.lr, *norm, loss_scale);
-        self.faults.at(step, Phase::GeneratorOptimizer, 0);
-        let statistics = self.faults.statistics(step, sums.statistics);
-        let generator = pair.generator.moved(sums.gradients, statistics, &by);
-        let generator = self.faults.moved(step, &pair.generator, generator);
-        let pair = Pair { generator, discriminator, spectral, anchors };
-        // The updates allocate as well; what failed of them shows only when something is read that depends on them.
-        read_any(pair.witness()).map_err(|text| failed(&text))?;
-        self.faults.at(step, Phase::Commit, 0);
+        let (network, _) = normalise(discriminator.model(), &mut spectral);
+        let mut sums = self.learn(pair.generator.model(), network.no_grad(), attempt);
+        let checked = self.update.check(&mut sums, Phase::GeneratorFiniteCheck, attempt, micro_batch)?;
+        let [generator_loss, spread] = told(&checked, at)?;
+        let rate = self.config.lr * self.config.rate_at(attempt.step);
+        let generator =
+            self.update.apply(&pair.generator, sums, checked.norm, rate, Phase::GeneratorOptimizer, attempt);
+        let state = Pair { generator, discriminator, spectral, anchors };
+        self.update.confirm(state.witness(), attempt, micro_batch)?;
         // Of a single real image there is no spread to compare with.
         let spread = if batch.len() > 1 { spread / spread_of(batch).max(1e-9) } else { f64::NAN };
-        Ok(GoodIteration {
-            pair,
-            discriminator_loss: round.loss,
-            generator_loss: *loss,
-            discriminator_norm: round.norm,
-            generator_norm: *norm,
-            indicators: Indicators { real_believed: round.real_believed, fake_believed: round.fake_believed, spread },
-            micro_batch,
-        })
+        let [real_believed, fake_believed] = believed;
+        let told = Iteration {
+            discriminator_loss,
+            generator_loss,
+            discriminator_norm,
+            generator_norm: checked.norm,
+            indicators: Indicators { real_believed, fake_believed, spread },
+        };
+        Ok(GoodStep { state, micro_batch, told })
     }
 
     /// The discriminator's half: real images and fake ones, each micro-batch of either with a graph of its own.
-    #[allow(clippy::too_many_arguments)] // one caller
     fn teach<G: Generator, D: Discriminator>(
         &self,
         plain: &G,
         discriminator: &D,
-        batch: &HostBatch,
+        at: &At<'_>,
         rows: Range<usize>,
-        plan: &Plan,
         anchors: Option<LeCam>,
-        step: u64,
-        loss_scale: f64,
     ) -> Sums {
+        let &At { attempt: &Attempt { step, loss_scale, .. }, batch, .. } = at;
+        let faults = &self.update.faults;
         let device = self.device.clone().without_autodiff();
         let total = rows.len();
         let choice = rng(self.config.seed, Purpose::DiffAugment, step, u64::MAX - rows.start as u64).random::<u64>();
         let AdversarialConfig { loss, lecam, reconstruction, .. } = self.config;
         let mut sums = Sums::default();
-        for (index, micro) in self.micro_batches(total, plan, step).into_iter().enumerate() {
+        for (index, micro) in self.micro_batches(total, at.attempt).into_iter().enumerate() {
             let rows = rows.start + micro.rows.start..rows.start + micro.rows.end;
-            self.faults.at(step, Phase::FakeImages, index);
+            faults.at(step, Phase::FakeImages, index);
             let fake = self.fake_images(plain, &micro, rows.clone(), step);
-            self.faults.at(step, Phase::Upload, index);
+            faults.at(step, Phase::Upload, index);
             let real = upload(batch, rows.clone(), &device);
             let pass = self.pass(&micro, rows.clone(), Half::Discriminator, step);
 
-            self.faults.at(step, Phase::Forward, index);
+            faults.at(step, Phase::Forward, index);
             let real = self.change(real, rows.clone(), REAL, step);
             let judge = || discriminator.judge(Tensor::from_inner(real), choice);
             let (judgement, statistics) = pass::training(pass.clone(), judge);
@@ -213,7 +185,7 @@ impl AdversarialEngine {
             if let Some(difference) = judgement.reconstruction.filter(|_| reconstruction > 0.0) {
                 lost = lost + full(difference).mul_scalar(reconstruction * rows.len() as f64 / total as f64);
             }
-            self.faults.at(step, Phase::Backward, index);
+            faults.at(step, Phase::Backward, index);
             sums.gradients.add(backward(&lost, loss_scale), discriminator);
             let real = (lost, scores);
 
@@ -252,14 +224,9 @@ impl AdversarialEngine {
     }
 
     /// The generator's half. `discriminator` passes gradients on and keeps none.
-    fn learn<G: Generator, D: Discriminator>(
-        &self,
-        model: &G,
-        discriminator: D,
-        plan: &Plan,
-        step: u64,
-        loss_scale: f64,
-    ) -> Sums {
+    fn learn<G: Generator, D: Discriminator>(&self, model: &G, discriminator: D, at: &Attempt) -> Sums {
+        let &Attempt { step, plan, loss_scale } = at;
+        let faults = &self.update.faults;
         let device = self.device.clone().without_autodiff();
         let batch = self.config.batch_size;
         let loss = self.config.loss;
@@ -267,12 +234,12 @@ impl AdversarialEngine {
         // Sums and sums of squares over the batch, pixel by pixel.
         let mut pixels: Option<[Tensor<4>; 2]> = None;
         let valid = (plan.checkpointing != Checkpointing::None && model.segments() > 0).then(|| model.valid());
-        for (index, micro) in self.micro_batches(batch, plan, step).iter().enumerate() {
+        for (index, micro) in self.micro_batches(batch, at).iter().enumerate() {
             let rows = micro.rows.clone();
             let pass = self.pass(micro, rows.clone(), Half::Generator, step);
             let latent = latents(self.config.seed, step, Half::Generator, rows.clone(), self.latent, &device);
             let latent = self.config.precision.cast(latent);
-            self.faults.at(step, Phase::GeneratorForward, index);
+            faults.at(step, Phase::GeneratorForward, index);
             let judge = |images: Tensor<4>, pass| {
                 let changed = self.change(images, rows.clone(), FAKE_FOR_GENERATOR, step);
                 // The discriminator's statistics are those of its own half: these are not kept.
@@ -287,25 +254,30 @@ impl AdversarialEngine {
                         pass::training(pass.clone(), || model.forward(Tensor::from_inner(latent)));
                     sums.statistics.merge(statistics);
                     let lost = judge(images.clone(), pass);
-                    self.faults.at(step, Phase::GeneratorBackward, index);
+                    faults.at(step, Phase::GeneratorBackward, index);
                     sums.gradients.add(backward(&lost, loss_scale), model);
                     (lost, images.inner())
                 }
                 Some(valid) => {
-                    let mut made = segments::forward(valid, latent, pass.clone());
+                    let maps = vec![latent.reshape([rows.len(), self.latent, 1, 1])];
+                    let run = |index, maps| valid.run_segment(index, maps);
+                    let mut made = Segments::forward(pass.clone(), valid.segments(), maps, run);
                     sums.statistics.merge(std::mem::take(&mut made.statistics));
-                    let images = Tensor::from_inner(made.images.clone()).require_grad();
-                    let lost = judge(images.clone(), pass);
-                    self.faults.at(step, Phase::GeneratorBackward, index);
+                    let images = made.maps.swap_remove(0);
+                    let leaf = Tensor::from_inner(images.clone()).require_grad();
+                    let lost = judge(leaf.clone(), pass);
+                    faults.at(step, Phase::GeneratorBackward, index);
                     let mut found = backward(&lost, loss_scale);
-                    if let Some(gradient) = images.grad_remove(&mut found) {
-                        drop(found);
-                        let images = made.images.clone();
-                        made.backward(model, gradient, &mut sums.gradients);
-                        (lost, images)
-                    } else {
-                        (lost, images.inner())
-                    }
+                    let gradient = leaf.grad_remove(&mut found);
+                    drop(found);
+                    made.backward(
+                        model,
+                        0,
+                        gradient,
+                        |index, maps| model.run_segment(index, maps),
+                        &mut sums.gradients,
+                    );
+                    (lost, images)
                 }
             };
             sums.count([lost]);
@@ -335,8 +307,9 @@ impl AdversarialEngine {
         self.config.precision.cast(augment.apply(full(images), &changes))
     }
 
-    fn micro_batches(&self, total: usize, plan: &Plan, step: u64) -> Vec<MicroBatch> {
-        self.faults.micro_batches(step, micro_batches(total, self.config.ghost_batch_size, plan.micro_batch))
+    fn micro_batches(&self, total: usize, at: &Attempt) -> Vec<MicroBatch> {
+        let cuts = micro_batches(total, self.config.ghost_batch_size, at.plan.micro_batch);
+        self.update.faults.micro_batches(at.step, cuts)
     }
 
     fn pass(&self, micro: &MicroBatch, rows: Range<usize>, half: Half, step: u64) -> TrainingPass {
@@ -349,23 +322,17 @@ impl AdversarialEngine {
             samples: rows.map(of_row).collect(),
         }
     }
+}
 
-    fn movement(&self, step: u64, rate: f64, norm: f64, loss_scale: f64) -> Move {
-        let scale = match self.config.clip_norm {
-            Some(limit) if norm > limit => limit / norm / loss_scale,
-            _ => 1.0 / loss_scale,
-        };
-        let rate = self.faults.rate(step, rate * self.config.rate_at(step));
-        Move { rate, scale, momentum: self.norm_momentum.at(step), decay: decay_at(self.config.ema, step) }
+impl At<'_> {
+    fn failed(&self, text: &str) -> TrainError {
+        TrainError::of_device(Some(self.attempt.step), self.micro_batch, text)
     }
 }
 
-impl Round {
-    /// From what [`AdversarialEngine::teach`] counted and the norm.
-    fn of(checked: &[f64]) -> Self {
-        let at = |index: usize| checked.get(index).copied().unwrap_or(f64::NAN);
-        Self { loss: at(0), real: at(1), fake: at(2), real_believed: at(3), fake_believed: at(4), norm: at(5) }
-    }
+/// The numbers that a half has counted.
+fn told<const N: usize>(checked: &Checked, at: &At<'_>) -> Result<[f64; N], TrainError> {
+    checked.numbers.as_slice().try_into().map_err(|_| at.failed("the finite check is incomplete"))
 }
 
 /// The network whose scores count, what carries its gradients back, and in `spectral` the vectors after it.
@@ -374,10 +341,6 @@ fn normalise<D: Discriminator>(model: &D, spectral: &mut Option<SpectralNorm>) -
     let (network, back, next) = known.normalise(model);
     *spectral = Some(next);
     (network, back)
-}
-
-fn finite(step: u64, loss: f64, norm: f64) -> Result<(), TrainError> {
-    if loss.is_finite() && norm.is_finite() { Ok(()) } else { Err(TrainError::NotFinite { step, loss, norm }) }
 }
 
 /// `total` rows in `count` parts as even as possible, without empty ones.

@@ -6,16 +6,11 @@ use std::collections::BTreeMap;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::{Discriminator, Generator};
+use kindling_trainer::engine::{Checkpointable, ModelSnapshot, ModelState, Parts, abandon_graph};
 
-use super::config::AdversarialConfig;
-use super::lecam::LeCam;
-use super::spectral::SpectralNorm;
-use crate::checkpointable::Checkpointable;
-use crate::model_snapshot::ModelSnapshot;
-use crate::model_state::{ModelState, Parts};
-use crate::optimizer::Optimizer;
-use crate::parts::OfHost;
-use crate::recovery::abandon_graph;
+use crate::config::AdversarialConfig;
+use crate::lecam::LeCam;
+use crate::spectral::SpectralNorm;
 
 const GENERATOR: &str = "generator-";
 const DISCRIMINATOR: &str = "discriminator-";
@@ -25,7 +20,7 @@ const ANCHORS: [&str; 2] = ["lecam.real", "lecam.made"];
 
 /// Both networks with everything that training changes about them.
 #[derive(Clone)]
-pub(crate) struct Pair<G, D> {
+pub struct Pair<G, D> {
     pub(crate) generator: ModelState<G>,
     pub(crate) discriminator: ModelState<D>,
     /// Vectors of the discriminator's filters, if they are normalised.
@@ -38,10 +33,9 @@ impl<G: Generator, D: Discriminator> Pair<G, D> {
     /// Both at their start, on the plain device.
     pub(crate) fn new(generator: G, discriminator: D, config: &AdversarialConfig) -> Self {
         let spectral = config.spectral_norm.then(|| SpectralNorm::new(&discriminator, config.seed));
-        let adam = || Optimizer::adam(config.betas);
         Self {
-            generator: ModelState::new("generator", generator, adam(), true),
-            discriminator: ModelState::new("discriminator", discriminator, adam(), false),
+            generator: ModelState::with_adam(generator, config.betas, true),
+            discriminator: ModelState::with_adam(discriminator, config.betas, false),
             spectral,
             anchors: None,
         }
@@ -60,7 +54,7 @@ impl<G: Module, D: Module> Checkpointable for Pair<G, D> {
         let mut parts = self.generator.parts(GENERATOR);
         parts.extend(self.discriminator.parts(DISCRIMINATOR));
         if let Some(spectral) = &self.spectral {
-            parts.insert(SPECTRAL.to_string(), Box::new(OfHost(Cow::Owned(spectral.save()?))));
+            parts.add(SPECTRAL, Cow::Owned(spectral.save()?));
         }
         Ok(parts)
     }
@@ -80,8 +74,8 @@ impl<G: Module, D: Module> Checkpointable for Pair<G, D> {
     }
 
     fn restored(self, mut snapshot: ModelSnapshot, device: &Device) -> Result<Self, String> {
-        let generator = self.generator.restore(snapshot.take(GENERATOR)?, device)?;
-        let discriminator = self.discriminator.restore(snapshot.take(DISCRIMINATOR)?, device)?;
+        let generator = self.generator.restore(&mut snapshot, GENERATOR, device)?;
+        let discriminator = self.discriminator.restore(&mut snapshot, DISCRIMINATOR, device)?;
         let spectral = match (self.spectral, snapshot.files.remove(SPECTRAL)) {
             (Some(known), Some(saved)) => Some(known.restore(saved, device)?),
             (None, None) => None,
@@ -93,7 +87,7 @@ impl<G: Module, D: Module> Checkpointable for Pair<G, D> {
     }
 
     fn make_room(&self, device: &Device) {
-        abandon_graph(&self.generator.model, device);
-        abandon_graph(&self.discriminator.model, device);
+        abandon_graph(self.generator.model(), device);
+        abandon_graph(self.discriminator.model(), device);
     }
 }

@@ -9,14 +9,12 @@ use std::sync::atomic::AtomicBool;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::{DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
+use kindling_gan_training::{AdversarialConfig, AdversarialLoss, Adversaries, DiffAugment, Preview, trainer};
 use kindling_layers::{Checkpointing, Discriminator, Generator, Judgement, Precision};
 use kindling_memory::{CountingAllocator, Plan, host_usage};
 use kindling_runs::{Event, RunDir};
 use kindling_tests::{Optional, Suite, Test};
-use kindling_trainer::adversarial::{
-    AdversarialConfig, AdversarialLoss, AdversarialSetup, AdversarialTrainer, Adversaries, DiffAugment, Preview,
-};
-use kindling_trainer::{Faults, Observer, TrainError};
+use kindling_trainer::{Faults, Observer, Setup, TrainError};
 use kindling_zoo::{GanDiscriminator, GanGenerator, GanOptions, find_gan};
 
 #[global_allocator]
@@ -129,10 +127,9 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
     let loader = LoaderConfig::shuffled(batch, preprocess, 1);
     let (device, entry) = (Device::flex(), find_gan("dcgan_64").unwrap());
     let options = GanOptions { features, ..GanOptions::new(1, 1) };
-    let setup = AdversarialSetup {
+    let setup = Setup {
         model_name: entry.name,
         note: String::new(),
-        latent: entry.latent,
         device: device.clone(),
         train: Loader::new(Arc::new(Grey), loader).unwrap(),
         run: &run,
@@ -145,8 +142,7 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         discriminator: WatchedDiscriminator { network: entry.discriminator(&options, &device) },
     };
     SEEN.take();
-    let mut trainer = AdversarialTrainer::new(networks, config, setup).unwrap();
-    trainer.fit(&mut Nobody, &mut Nobody).unwrap();
+    trainer(networks, config, entry.latent, &mut Nobody, setup).unwrap().fit(&mut Nobody).unwrap();
     let seen = SEEN.take();
     // What comes before and after the iterations looks at the averaged generator.
     let first = seen.iter().position(|it| it.0 == Who::DiscriminatorOfReal).unwrap() - 1;

@@ -1,4 +1,4 @@
-//! Spectral normalisation and differentiable augmentation against PyTorch in float64; `adversarial/reference.py` wrote what
+//! Spectral normalisation and differentiable augmentation against PyTorch in float64; `pytorch/reference.py` wrote what
 //! is expected.
 //!
 //! A device's precision can be set once a process and before its first tensor, hence a test program of its own.
@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
+use kindling_gan_training::{Change, DiffAugment, SpectralNorm};
 use kindling_layers::tensors::Tensors;
 use kindling_layers::{Conv2d, Conv2dConfig};
-use kindling_trainer::adversarial::{Change, DiffAugment, SpectralNorm};
 use kindling_trainer::engine::GradientSum;
 use serde_json::Value;
 
-const REFERENCE: &str = include_str!("adversarial/reference.json");
+const REFERENCE: &str = include_str!("pytorch/reference.json");
 const TOLERANCE: f64 = 1e-12;
 
 fn reference() -> Value {

@@ -5,12 +5,12 @@ use std::ops::RangeInclusive;
 use kindling_data::{below, within};
 use kindling_layers::pass::largest_group;
 use kindling_layers::{Checkpointing, Precision};
+use kindling_trainer::TrainError;
+use kindling_trainer::ranges::{MOST_SAMPLES, MOST_SEED, MOST_TIMES, MOST_UPDATES, NORMS, RATES, holds_a_group};
 use serde::{Deserialize, Serialize};
 
-use super::augment::DiffAugment;
-use super::losses::AdversarialLoss;
-use crate::config::{MOST_SAMPLES, MOST_SEED, MOST_TIMES, NORMS, RATES};
-use crate::error::TrainError;
+use crate::augment::DiffAugment;
+use crate::losses::AdversarialLoss;
 
 /// How two networks train against each other. Every field is part of the run's resolved configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,8 +66,6 @@ pub struct AdversarialConfig {
     pub sample_iterations: u64,
 }
 
-/// The most steps of the discriminator in an iteration.
-pub(crate) const MOST_ROUNDS: usize = 1000;
 const STRENGTHS: RangeInclusive<f64> = 0.0..=1e6;
 
 impl AdversarialConfig {
@@ -82,7 +80,7 @@ impl AdversarialConfig {
     fn in_range(&self) -> Result<(), String> {
         // One image leaves batch normalisation nothing to compare.
         within("batch size", self.batch_size, 2..=MOST_SAMPLES)?;
-        within("number of steps of the discriminator", self.rounds, 1..=MOST_ROUNDS)?;
+        within("number of steps of the discriminator", self.rounds, 1..=MOST_UPDATES)?;
         within("number of iterations", self.iterations, 1..=MOST_TIMES)?;
         within("ghost batch size", self.ghost_batch_size, 1..=MOST_SAMPLES)?;
         within("micro-batch", self.micro_batch.unwrap_or(1), 1..=MOST_SAMPLES)?;
@@ -99,14 +97,7 @@ impl AdversarialConfig {
         within("seed", self.seed, 0..=MOST_SEED)?;
         within("number of iterations between checkpoints", self.checkpoint_iterations, 1..=MOST_TIMES)?;
         within("number of iterations between grids", self.sample_iterations, 1..=MOST_TIMES)?;
-        let largest = self.largest_group();
-        if let Some(micro_batch) = self.micro_batch.filter(|micro_batch| largest > *micro_batch) {
-            return Err(format!(
-                "a micro-batch of {micro_batch} is smaller than the ghost batch of {largest}; give --ghost-batch-size \
-                 {micro_batch} too (it changes what batch norm computes, so it is never changed silently)"
-            ));
-        }
-        Ok(())
+        holds_a_group(self.micro_batch, self.largest_group())
     }
 
     /// Samples of the largest normalisation group of a whole batch: the smallest micro-batch there is.

@@ -4,20 +4,26 @@ use kindling_data::{BadSample, Split};
 use kindling_memory::Meter;
 use kindling_runs::{BadSampleLine, BadSamples, Event, EventLog};
 
-use super::Observer;
 use crate::error::TrainError;
-use crate::records;
 use crate::state::Progress;
+
+/// Watches a run. Nothing an observer does can change its result.
+pub trait Observer {
+    /// An event that was just written to the run's log.
+    fn event(&mut self, event: &Event);
+    /// `done` of `total` samples of a split are evaluated.
+    fn evaluating(&mut self, split: &str, done: usize, total: usize);
+}
 
 /// What a run writes down.
 pub struct Journal {
-    pub(super) log: EventLog,
-    pub(super) bad_samples: BadSamples,
-    pub(super) meter: Meter,
+    pub(crate) log: EventLog,
+    pub(crate) bad_samples: BadSamples,
+    pub(crate) meter: Meter,
     /// Whether the run had ended before it was resumed.
-    pub(super) complete: bool,
+    pub(crate) complete: bool,
     /// The step of the newest checkpoint that this process wrote or began with.
-    pub(super) saved: Option<u64>,
+    pub(crate) saved: Option<u64>,
 }
 
 impl Journal {
@@ -26,11 +32,11 @@ impl Journal {
     /// # Errors
     /// [`TrainError::Run`] if the log cannot be written.
     pub fn emit(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        if self.complete {
-            observer.event(&event);
-            return Ok(());
+        if !self.complete {
+            self.log.append(&event)?;
         }
-        records::emit(&mut self.log, event, observer)
+        observer.event(&event);
+        Ok(())
     }
 
     /// Lists samples that could not be read after `step`, and tells of those that were not listed yet.

@@ -4,18 +4,15 @@ use burn::tensor::Device;
 use kindling_layers::tensors::Tensors;
 use kindling_layers::{Checkpointing, Precision};
 use kindling_memory::Plan;
+use kindling_trainer::TrainError;
+use kindling_trainer::engine::{Attempt, Checkpointable, GoodStep, ModelSnapshot, NormMomentum, Update};
 
-use super::augment::DiffAugment;
-use super::config::AdversarialConfig;
-use super::losses::AdversarialLoss;
-use super::pair::Pair;
-use super::step::{AdversarialEngine, GoodIteration};
-use super::testing::{LATENT, ToyDiscriminator, ToyGenerator, batch};
-use crate::checkpointable::Checkpointable;
-use crate::error::TrainError;
-use crate::model_snapshot::ModelSnapshot;
-use crate::norm_momentum::NormMomentum;
-use crate::testing::distance;
+use crate::augment::DiffAugment;
+use crate::config::AdversarialConfig;
+use crate::losses::AdversarialLoss;
+use crate::pair::Pair;
+use crate::step::{AdversarialEngine, Iteration};
+use crate::testing::{LATENT, ToyDiscriminator, ToyGenerator, batch, distance};
 
 type Toys = Pair<ToyGenerator, ToyDiscriminator>;
 
@@ -51,8 +48,12 @@ fn engine(config: &AdversarialConfig, faults: &str) -> AdversarialEngine {
         device: Device::flex().autodiff(),
         config: config.clone(),
         latent: LATENT,
-        norm_momentum: NormMomentum::Fixed(0.1),
-        faults: faults.parse().unwrap(),
+        update: Update {
+            clip_norm: config.clip_norm,
+            norm_momentum: NormMomentum::Fixed(0.1),
+            ema: Some(config.ema),
+            faults: faults.parse().unwrap(),
+        },
     }
 }
 
@@ -65,14 +66,18 @@ fn plan(micro_batch: usize, checkpointing: Checkpointing) -> Plan {
     Plan { micro_batch, checkpointing }
 }
 
-type Good = GoodIteration<ToyGenerator, ToyDiscriminator>;
+type Good = GoodStep<Toys, Iteration>;
+
+fn at(step: u64, plan: Plan) -> Attempt {
+    Attempt { step, plan, loss_scale: 1.0 }
+}
 
 fn compute(pair: &Toys, step: u64, plan: Plan, faults: &str) -> Result<Good, TrainError> {
-    engine(&config(), faults).compute(pair, &batch(16, step as usize), &plan, step, 1.0)
+    engine(&config(), faults).compute(pair, &batch(16, step as usize), &at(step, plan))
 }
 
 fn train(steps: u64, plan: Plan) -> Toys {
-    (1..=steps).fold(start(&config()), |pair, step| compute(&pair, step, plan, "").unwrap().pair)
+    (1..=steps).fold(start(&config()), |pair, step| compute(&pair, step, plan, "").unwrap().state)
 }
 
 type Everything = (Vec<(String, Tensors)>, Vec<(String, i64)>, Vec<(String, f64)>);
@@ -120,15 +125,10 @@ fn the_micro_batch_changes_an_iteration_by_rounding_only() {
 fn an_iteration_in_a_half_format_is_float32s_to_its_digits_whatever_the_loss_scale() {
     let of = |precision: Precision, scale: f64| {
         let config = AdversarialConfig { precision, diff_augment: DiffAugment::ALL, ..config() };
-        let plan = plan(4, Checkpointing::None);
-        let good = engine(&config, "").compute(&start(&config), &batch(16, 1), &plan, 1, scale).unwrap();
-        [
-            good.discriminator_loss,
-            good.generator_loss,
-            good.discriminator_norm,
-            good.generator_norm,
-            good.indicators.spread,
-        ]
+        let at = Attempt { loss_scale: scale, ..at(1, plan(4, Checkpointing::None)) };
+        let told = engine(&config, "").compute(&start(&config), &batch(16, 1), &at).unwrap().told;
+        let Iteration { discriminator_loss, generator_loss, discriminator_norm, generator_norm, indicators } = told;
+        [discriminator_loss, generator_loss, discriminator_norm, generator_norm, indicators.spread]
     };
     let near = |found: [f64; 5], expected: [f64; 5], digits: f64, what: &str| {
         let far = found.iter().zip(&expected).any(|(a, b)| (a - b).abs() > digits * b.abs().max(0.1));
@@ -177,7 +177,7 @@ fn an_oom_in_either_half_changes_nothing_and_the_iteration_tried_again_is_the_sa
         }
     }
     let good = compute(&pair, 3, plan(4, Checkpointing::None), "").unwrap();
-    assert_eq!(everything(&good.pair), everything(&train(3, plan(4, Checkpointing::None))));
+    assert_eq!(everything(&good.state), everything(&train(3, plan(4, Checkpointing::None))));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_pair_goes_on_from_its_stored_state_and_another_kind_of_state_is_refused() {
     let pair = train(3, plan(8, Checkpointing::None));
     let device = Device::flex().autodiff();
     let restored = start(&config()).restored(pair.snapshot().unwrap(), &device).unwrap();
-    let after = |pair: &Toys| everything(&compute(pair, 4, plan(8, Checkpointing::None), "").unwrap().pair);
+    let after = |pair: &Toys| everything(&compute(pair, 4, plan(8, Checkpointing::None), "").unwrap().state);
     assert_eq!(after(&pair), after(&restored));
 
     let without = AdversarialConfig { spectral_norm: false, ..config() };
@@ -198,8 +198,8 @@ fn a_loss_that_is_not_a_number_stops_before_anything_changes() {
     let pair = train(1, plan(8, Checkpointing::None));
     let mut poisoned = batch(16, 2);
     poisoned.images[7] = f32::NAN;
-    let plan = plan(8, Checkpointing::None);
-    let error = engine(&config(), "").compute(&pair, &poisoned, &plan, 2, 1.0).err().expect("the loss is NaN");
+    let at = at(2, plan(8, Checkpointing::None));
+    let error = engine(&config(), "").compute(&pair, &poisoned, &at).err().expect("the loss is NaN");
     assert!(matches!(error, TrainError::NotFinite { step: 2, .. }), "{error}");
 }
 
@@ -221,12 +221,12 @@ fn every_loss_trains_with_and_without_everything_else() {
                 false => full,
             };
             let pair = start(&config);
-            let good =
-                engine(&config, "").compute(&pair, &batch(16, 0), &plan(8, Checkpointing::None), 1, 1.0).unwrap();
-            let told = good.indicators;
-            assert!((0.0..=1.0).contains(&told.real_believed) && (0.0..=1.0).contains(&told.fake_believed));
-            assert!(told.spread > 0.0 && good.discriminator_norm > 0.0 && good.generator_norm > 0.0);
-            assert_ne!(everything(&pair), everything(&good.pair));
+            let at = at(1, plan(8, Checkpointing::None));
+            let GoodStep { state, told, .. } = engine(&config, "").compute(&pair, &batch(16, 0), &at).unwrap();
+            let signs = told.indicators;
+            assert!((0.0..=1.0).contains(&signs.real_believed) && (0.0..=1.0).contains(&signs.fake_believed));
+            assert!(signs.spread > 0.0 && told.discriminator_norm > 0.0 && told.generator_norm > 0.0);
+            assert_ne!(everything(&pair), everything(&state));
         }
     }
 }

@@ -1,6 +1,6 @@
 """Writes reference.json: spectral normalisation and differentiable augmentation by PyTorch, in float64.
 
-    python crates/trainer/tests/adversarial/reference.py
+    python models/gan-training/tests/pytorch/reference.py
 
 Spectral normalisation is torch.nn.utils.spectral_norm. Augmentation is written from its paper and its authors' formulas
 (Zhao et al. 2020) with numbers that are given instead of drawn.

@@ -5,16 +5,13 @@
 //! Training for High Fidelity Natural Image Synthesis" (Brock et al. 2019, appendix C) does: some batches of latent
 //! vectors are run through it. They come from the seed, so that equal weights have equal statistics.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
 use kindling_layers::{Generator, host};
-use kindling_memory::panic_message;
+use kindling_trainer::TrainError;
+use kindling_trainer::engine::make_room;
 
-use super::latent::sample_latent;
-use crate::error::TrainError;
-use crate::recovery::make_room;
+use crate::latent::sample_latent;
 
 /// Images that the statistics are measured on; whole groups, and not less than this many.
 const IMAGES: usize = 64;
@@ -56,28 +53,23 @@ fn measure<G: Generator>(
     device: &Device,
 ) -> Result<BatchStatistics, TrainError> {
     let count = rows.len();
-    let failed = |text: &str| TrainError::of_device(None, count, text);
     let samples: Vec<u64> = rows.map(|row| FIRST + row as u64).collect();
-    let forward = || {
+    TrainError::caught(None, count, || {
         let values: Vec<f32> = samples.iter().flat_map(|&sample| sample_latent(seed, sample, latent)).collect();
         let latents = Tensor::<2>::from_data(TensorData::new(values, [count, latent]), device);
         let pass = TrainingPass { groups: vec![count], seed, epoch: 0, samples: samples.clone() };
         let (images, statistics) = pass::training(pass, || generator.forward(latents));
         // What failed on the device shows when something is read.
-        host::read(images.narrow(0, 0, 1).narrow(2, 0, 1).narrow(3, 0, 1)).map(|_| statistics)
-    };
-    match catch_unwind(AssertUnwindSafe(forward)) {
-        Ok(Ok(statistics)) => Ok(statistics),
-        Ok(Err(error)) => Err(failed(&error)),
-        Err(panic) => Err(failed(&panic_message(panic.as_ref()))),
-    }
+        let read = host::read(images.narrow(0, 0, 1).narrow(2, 0, 1).narrow(3, 0, 1));
+        read.map(|_| statistics).map_err(|text| TrainError::of_device(None, count, &text))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::adversarial::testing::{LATENT, ToyGenerator};
+    use crate::testing::{LATENT, ToyGenerator};
     use kindling_layers::parameters;
 
     #[test]

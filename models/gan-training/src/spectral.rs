@@ -16,10 +16,9 @@ use kindling_layers::parameters::ModulePath;
 use kindling_layers::tensors::Tensors;
 use kindling_ops::plain;
 use kindling_random::{Purpose, rng};
+use kindling_trainer::engine::GradientSum;
 use rand::distr::Distribution;
 use rand_distr::StandardNormal;
-
-use crate::gradients::GradientSum;
 
 /// Power iterations before the first step, from vectors drawn by the seed: PyTorch's.
 const FIRST_ITERATIONS: usize = 15;

@@ -4,14 +4,14 @@ use kindling_data::HostBatch;
 
 /// What an iteration says about itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Indicators {
+pub struct Indicators {
     /// Share of real images that the discriminator believed, 0 to 1.
-    pub(crate) real_believed: f64,
+    pub real_believed: f64,
     /// Share of fake images that it believed, 0 to 1.
-    pub(crate) fake_believed: f64,
+    pub fake_believed: f64,
     /// Standard deviation of a pixel over the fake images of the batch, averaged over pixels, as a share of the real
     /// images': near 0 if all look alike.
-    pub(crate) spread: f64,
+    pub spread: f64,
 }
 
 /// Iterations in a row after which a sign is told.
