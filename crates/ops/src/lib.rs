@@ -8,7 +8,7 @@
 //! - `statistics`: mean and variance of normalisation groups.
 //! - `squeeze_excite`: the mean of each plane, and each plane times a number.
 //! - `deferred`: what reads a map through its normalisation: the map itself, convolutions, means, maxima, residual sums.
-//! - `optimizer`: AdamW's update, and looks at the whole state.
+//! - `optimizer`: AdamW's update, the gradients' norm, moves of running averages, and looks at the whole state.
 //!
 //! They share `cpu` (numbers, vector loops, matrix products), `cube` (how maps lie, how kernels read them), `graph` (gradients on
 //! Burn's graph), `device` (who is served) and [`reserve`] (memory that is asked for before it is taken). Modules know those
@@ -37,6 +37,6 @@ pub use convolution::{Convolution, Places, conv, dense, depthwise, depthwise_ker
 pub use cpu::gemm::{packing_bytes, small_product};
 pub use deferred::{Again, Deferred, Normalisation, Pooling, join_serves};
 pub use device::{by_planes, infers_samples_alone, on_cpu, plain, serves, serves_groups, serves_on_cpu};
-pub use optimizer::{AdamWStep, adamw, first_numbers, squared_norm};
+pub use optimizer::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers, lerp, squared_norm};
 pub use squeeze_excite::{means, scale};
-pub use statistics::statistics;
+pub use statistics::{bessel, statistics, sums_over_groups};

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use naive::convolutions::{Case, Naive, check_convolution};
 use naive::gates::check_squeeze_and_scale;
 use naive::norm::ACTIVATIONS;
-use naive::state::check_many_tensors;
+use naive::state::{check_many_tensors, check_updates_of_many_tensors};
 use naive::unread::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
 };
@@ -33,6 +33,11 @@ fn on_each_format(check: impl Fn(&Ground)) {
 #[test]
 fn many_tensors_at_once_equal_the_naive_sums() {
     check_many_tensors(&Device::flex());
+}
+
+#[test]
+fn adamws_updates_equal_the_papers() {
+    check_updates_of_many_tensors(&Device::flex());
 }
 
 #[test]

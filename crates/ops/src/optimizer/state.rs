@@ -1,8 +1,8 @@
 //! Operations on the tensors of a network's state, eight at a time.
 //!
-//! A network has hundreds of tensors, most of them small. What looks at each of them in a step (the norm of all gradients, and
-//! whether the new state is there) would launch a kernel a tensor; here it launches one for eight. On the CPU, where nothing is
-//! launched, both are Burn's operations.
+//! A network has hundreds of tensors, most of them small. What a step does with each of them (the norm of all gradients, the move of
+//! running averages, a look whether the new state is there) would launch a kernel a tensor; here it launches one for eight. On the
+//! CPU, where nothing is launched, all are Burn's operations.
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType, Flex, backend_extension};
@@ -32,7 +32,7 @@ pub(crate) struct Eight<B: Backend> {
 }
 
 impl<B: Backend> Eight<B> {
-    fn of([a, b, c, d, e, f, g, h]: [FloatTensor<B>; AT_ONCE]) -> Self {
+    pub(crate) fn of([a, b, c, d, e, f, g, h]: [FloatTensor<B>; AT_ONCE]) -> Self {
         Self { a, b, c, d, e, f, g, h }
     }
 
@@ -52,6 +52,16 @@ pub(crate) trait StateOps: Backend {
     /// The sums of the squares of blocks of each, `[8 * 32]`.
     #[fusion(dtype = DType::F32, shape = [AT_ONCE * BLOCKS].into())]
     fn squares(#[extension_type] tensors: Eight<Self>) -> FloatTensor<Self>;
+
+    /// `from + share * (factor * to - from)` of the first `count`; nobody reads the others.
+    #[fusion(meta = |from, _, _, _, _| from.clone())]
+    fn lerp(
+        #[extension_type] from: Eight<Self>,
+        #[extension_type] to: Eight<Self>,
+        count: usize,
+        factor: f32,
+        share: f32,
+    ) -> Eight<Self>;
 }
 
 /// Nobody asks for these on the CPU, where a tensor is looked at by Burn's operations; they are here for the graph's sake.
@@ -67,6 +77,18 @@ impl StateOps for Flex {
             values::<f32>(&x).iter().enumerate().for_each(|(at, value)| sums[at % BLOCKS] += value * value);
         }
         tensor(sums, [AT_ONCE * BLOCKS], DType::F32)
+    }
+
+    fn lerp(from: Eight<Self>, to: Eight<Self>, _: usize, factor: f32, share: f32) -> Eight<Self> {
+        let [mut from, mut to] = [from, to].map(|tensors| tensors.into_array().into_iter());
+        Eight::of(std::array::from_fn(|_| {
+            let (from, to) = from.next().zip(to.next()).expect("eight of each");
+            let (from, to) = (values::<f32>(&from), values::<f32>(&to));
+            let pairs = from.iter().zip(to.iter());
+            let moved: Vec<f32> = pairs.map(|(from, to)| from + share * (factor * to - from)).collect();
+            let length = moved.len();
+            tensor(moved, [length], DType::F32)
+        }))
     }
 }
 
@@ -96,16 +118,31 @@ pub fn squared_norm(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
     (!found.is_empty()).then(|| Tensor::cat(found, 0).sum())
 }
 
-/// Whether these operations serve all of the tensors, on a device where work on each would be a launch.
-fn are_launched(tensors: &[Tensor<1>]) -> bool {
-    tensors.iter().all(|tensor| serves(tensor) && !on_cpu(tensor) && tensor.dtype() == DType::F32)
+/// Moves tensors towards others: `from + share * (factor * to - from)` of each pair. None where nothing is launched for each tensor:
+/// there the caller moves one after the other, as it likes. All are on the plain device.
+pub fn lerp(pairs: &[[Tensor<1>; 2]], factor: f64, share: f64) -> Option<Vec<Tensor<1>>> {
+    if !pairs.iter().all(are_launched) {
+        return None;
+    }
+    let moved = pairs.chunks(AT_ONCE).flat_map(|some| {
+        let [from, to] = [0, 1].map(|of| eight(some, |pair| &pair[of]));
+        let moved = <Dispatch as StateOps>::lerp(from, to, some.len(), factor as f32, share as f32);
+        moved.into_array().into_iter().take(some.len()).map(Tensor::from_dispatch)
+    });
+    Some(moved.collect())
 }
 
-/// Eight after eight; the last ones are filled up with copies of the last, whose results are left out.
+/// Whether these operations serve all of the tensors, on a device where work on each would be a launch.
+pub(crate) fn are_launched<'a>(tensors: impl IntoIterator<Item = &'a Tensor<1>>) -> bool {
+    tensors.into_iter().all(|tensor| serves(tensor) && !on_cpu(tensor) && tensor.dtype() == DType::F32)
+}
+
+/// One tensor of each of up to eight items, filled up with that of the last.
+pub(crate) fn eight<T>(items: &[T], of: impl Fn(&T) -> &Tensor<1>) -> Eight<Dispatch> {
+    Eight::of(std::array::from_fn(|place| of(&items[place.min(items.len() - 1)]).clone().into_dispatch()))
+}
+
+/// Eight after eight; the results of those that the last ones are filled up with are left out.
 fn by_eight(tensors: &[Tensor<1>], each: impl Fn(Eight<Dispatch>, usize) -> Tensor<1>) -> Vec<Tensor<1>> {
-    let of = |some: &[Tensor<1>], place: usize| some[place.min(some.len() - 1)].clone().into_dispatch();
-    tensors
-        .chunks(AT_ONCE)
-        .map(|some| each(Eight::of(std::array::from_fn(|place| of(some, place))), some.len()))
-        .collect()
+    tensors.chunks(AT_ONCE).map(|some| each(eight(some, |tensor| tensor), some.len())).collect()
 }
