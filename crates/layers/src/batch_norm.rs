@@ -138,15 +138,10 @@ impl BatchNorm {
     }
 
     fn train_with_own_operation(&self, x: Tensor<4>, groups: Vec<usize>, activation: Activation) -> Deferred {
-        let [_, channels, height, width] = x.dims();
+        let [.., height, width] = x.dims();
         let statistics = ops::statistics(plain(x.clone()), groups.clone());
-
-        let of = |index| statistics.clone().narrow(0, index, 1).reshape([groups.len(), channels]);
-        let unbiased: Vec<f32> = groups.iter().map(|size| bessel(size * height * width) as f32).collect();
-        let unbiased = Tensor::<1>::from_floats(unbiased.as_slice(), &statistics.device()).reshape([groups.len(), 1]);
-        let sum = |of_groups: Tensor<2>| of_groups.sum_dim(0).reshape([channels]);
-        self.observe(sum(of(0)), sum(of(1) * unbiased), groups.len());
-
+        let [means, variances] = ops::sums_over_groups(&statistics, &groups, height * width);
+        self.observe(means, variances, groups.len());
         self.deferred(x, statistics, groups, activation)
     }
 
@@ -167,7 +162,7 @@ impl BatchNorm {
             let normalised = module::batch_norm_train(full(group), self.weight.val(), self.bias.val(), self.epsilon);
             outputs.push(precision::like(normalised.output, &x));
             let mean = plain(normalised.mean);
-            let var = plain(normalised.variance).mul_scalar(bessel(size * height * width));
+            let var = plain(normalised.variance).mul_scalar(ops::bessel(size * height * width));
             sums = Some(match sums {
                 Some((means, vars)) => (means + mean, vars + var),
                 None => (mean, var),
@@ -184,13 +179,6 @@ impl BatchNorm {
         pass::observe(self.running_mean.id, means, groups, self.momentum);
         pass::observe(self.running_var.id, vars, groups, self.momentum);
     }
-}
-
-/// Bessel's correction for the variance of `count` values. A single value has no unbiased variance; its biased one, zero, is
-/// used.
-fn bessel(count: usize) -> f64 {
-    let count = count as f64;
-    count / (count - 1.0).max(1.0)
 }
 
 impl Describe for BatchNorm {

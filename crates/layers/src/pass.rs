@@ -13,8 +13,9 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleMapper, Param, ParamId};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
+use kindling_ops as ops;
 
 /// One training-mode forward pass over consecutive samples of a global batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,26 +91,69 @@ impl BatchStatistics {
     /// momentum is the layer's, or `least` if that is larger (with 0 it is always the layer's). Returns the model with new running
     /// statistics; everything else is shared.
     pub fn commit<M: Module>(self, model: M, least: f64) -> M {
-        model.map(&mut Commit { statistics: self, least })
+        let mut observed = Observed { statistics: self, least, found: Vec::new() };
+        model.visit(&mut observed);
+        model.map(&mut Commit(moved(observed.found)))
     }
 }
 
-struct Commit {
+/// A running statistic, and what moves it.
+struct Moving {
+    id: ParamId,
+    running: Tensor<1>,
+    sum: Tensor<1>,
+    groups: usize,
+    momentum: f64,
+}
+
+/// New running statistics by parameter.
+fn moved(found: Vec<Moving>) -> BTreeMap<ParamId, Tensor<1>> {
+    // Those that move by the same numbers move together, where a device has an operation for that.
+    let alike = |a: &Moving, b: &Moving| (a.groups, a.momentum) == (b.groups, b.momentum);
+    let of_some = |some: &[Moving]| -> Vec<Tensor<1>> {
+        let pairs: Vec<_> = some.iter().map(|statistic| [statistic.running.clone(), statistic.sum.clone()]).collect();
+        let Moving { groups, momentum, .. } = some[0];
+        ops::lerp(&pairs, 1.0 / groups as f64, momentum).unwrap_or_else(|| some.iter().map(Moving::moved).collect())
+    };
+    found
+        .chunk_by(alike)
+        .flat_map(|some| some.iter().map(|statistic| statistic.id).zip(of_some(some)).collect::<Vec<_>>())
+        .collect()
+}
+
+impl Moving {
+    /// One after the other.
+    fn moved(&self) -> Tensor<1> {
+        let mean = self.sum.clone().div_scalar(self.groups as f64);
+        self.running.clone().mul_scalar(1.0 - self.momentum).add(mean.mul_scalar(self.momentum))
+    }
+}
+
+/// The running statistics of a model that move.
+struct Observed {
     statistics: BatchStatistics,
     least: f64,
+    found: Vec<Moving>,
 }
+
+impl ModuleVisitor for Observed {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let Some(StatisticSum { sum, groups, momentum }) = self.statistics.sums.remove(&param.id) else { return };
+        let running = ops::plain(param.val());
+        let length = running.shape().num_elements();
+        let running = running.reshape([length]);
+        self.found.push(Moving { id: param.id, running, sum, groups, momentum: momentum.max(self.least) });
+    }
+}
+
+struct Commit(BTreeMap<ParamId, Tensor<1>>);
 
 impl ModuleMapper for Commit {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(observed) = self.statistics.sums.remove(&param.id) else {
-            return param;
-        };
+        let Some(moved) = self.0.remove(&param.id) else { return param };
         param.map(|running| {
-            let mean = observed.sum.div_scalar(observed.groups as f64);
-            let mean = mean.reshape(running.shape());
-            let mean = if running.is_autodiff() { Tensor::from_inner(mean) } else { mean };
-            let momentum = observed.momentum.max(self.least);
-            running.mul_scalar(1.0 - momentum).add(mean.mul_scalar(momentum)).detach()
+            let moved = moved.reshape(running.shape());
+            if running.is_autodiff() { Tensor::from_inner(moved) } else { moved }
         })
     }
 }

@@ -10,7 +10,7 @@
 //! - `squeeze_excite`: the mean of each plane, and each plane times a number.
 //! - `deferred`: operations that read a map through its normalisation: the map itself, convolutions, global average and max pooling,
 //!   residual additions.
-//! - `optimizer`: AdamW's update, and reductions over all tensors of a network's state.
+//! - `optimizer`: AdamW's update, moving averages, and reductions over all tensors of a network's state.
 //!
 //! They share `cpu` (number types, vector loops, matrix products), `cube` (memory layouts of maps, how kernels read them), `graph`
 //! (gradients on Burn's graph), `device` (which tensors are supported) and [`reserve`] (memory is requested before it is allocated).
@@ -40,6 +40,6 @@ pub use convolution::{Convolution, Places, conv, dense, depthwise, depthwise_ker
 pub use cpu::gemm::{packing_bytes, small_product};
 pub use deferred::{Deferred, Normalisation, Pooling, Rebuild, supports_residual_add};
 pub use device::{by_planes, infers_samples_alone, on_cpu, plain, serves, serves_groups, serves_on_cpu};
-pub use optimizer::{AdamWStep, adamw, first_numbers, squared_norm};
+pub use optimizer::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers, lerp, squared_norm};
 pub use squeeze_excite::{channel_multiply, global_average_pool};
-pub use statistics::statistics;
+pub use statistics::{bessel, statistics, sums_over_groups};

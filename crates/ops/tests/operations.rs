@@ -15,8 +15,8 @@ use naive::deferred::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
 };
 use naive::gates::check_squeeze_and_scale;
-use naive::norm::ACTIVATIONS;
-use naive::state::check_many_tensors;
+use naive::norm::{ACTIVATIONS, check_sums_over_groups};
+use naive::state::{check_many_tensors, check_updates_of_many_tensors};
 use naive::{COMPUTED, Ground, close, random, rng, vec};
 
 /// Maps of float32, and of float64, on which the same kernels are exact to its last digits.
@@ -33,6 +33,16 @@ fn on_each_format(check: impl Fn(&Ground)) {
 #[test]
 fn many_tensors_at_once_equal_the_naive_sums() {
     check_many_tensors(&Device::flex());
+}
+
+#[test]
+fn sums_over_groups_equal_the_naive_ones() {
+    check_sums_over_groups(&Device::flex());
+}
+
+#[test]
+fn adamws_updates_equal_the_papers() {
+    check_updates_of_many_tensors(&Device::flex());
 }
 
 #[test]

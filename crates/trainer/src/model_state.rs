@@ -180,24 +180,26 @@ fn follow<M: Module>(average: M, model: &M, decay: f64) -> M {
             self.0.insert(param.id, value.reshape([length]));
         }
     }
-    struct Follow {
-        to: BTreeMap<ParamId, Tensor<1>>,
-        decay: f64,
-    }
-    impl ModuleMapper for Follow {
+    struct Replace(BTreeMap<ParamId, Tensor<1>>);
+    impl ModuleMapper for Replace {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-            let Some(target) = self.to.remove(&param.id) else { return param };
-            param.map(|value| {
-                let shape = value.shape();
-                reserve::announce_like(&value, NEW_NUMBERS * shape.num_elements());
-                let way = target.reshape(shape) - value.clone();
-                value + way.mul_scalar(1.0 - self.decay)
-            })
+            let Some(moved) = self.0.remove(&param.id) else { return param };
+            param.map(|value| moved.reshape(value.shape()))
         }
     }
-    let mut targets = Collect(BTreeMap::new());
-    model.visit(&mut targets);
-    average.map(&mut Follow { to: targets.0, decay })
+    let [from, mut to] = [&average, model].map(|model| {
+        let mut tensors = Collect(BTreeMap::new());
+        model.visit(&mut tensors);
+        tensors.0
+    });
+    let (ids, pairs): (Vec<_>, Vec<_>) =
+        from.into_iter().filter_map(|(id, from)| Some((id, [from, to.remove(&id)?]))).unzip();
+    let one = |[from, to]: &[Tensor<1>; 2]| {
+        reserve::announce_like(from, NEW_NUMBERS * from.shape().num_elements());
+        from.clone() + (to.clone() - from.clone()).mul_scalar(1.0 - decay)
+    };
+    let moved = ops::lerp(&pairs, 1.0, 1.0 - decay).unwrap_or_else(|| pairs.iter().map(one).collect());
+    average.map(&mut Replace(ids.into_iter().zip(moved).collect()))
 }
 
 /// What the average keeps of itself at `step`: `decay`, but little in the first steps, so that the initial weights are

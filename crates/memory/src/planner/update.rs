@@ -9,6 +9,9 @@ use super::{OptimizerKind, Phase, Situation, Target};
 /// Weights, gradients and moments are float32.
 pub(super) const WEIGHT_BYTES: u64 = 4;
 
+/// Tensors that AdamW updates in one launch on a GPU (`kindling_ops::adamw`).
+const UPDATED_AT_ONCE: usize = 8;
+
 /// Bytes that the command holds on the CPU besides tensors and images: Burn's graph and tables, the log, names.
 const PROCESS: u64 = 1 << 19;
 
@@ -62,18 +65,21 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
 /// The optimizer's update, while the old state still exists, and then the copy of one tensor at a time for a checkpoint.
 pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     ledger.phase = Phase::Update;
-    // Each weight and its moments get new tensors, and its gradient is freed. In between, Burn's AdamW holds both corrected moments, and
-    // SGD what it will subtract. On the CPU, AdamW is a single pass over the weights, and the gradient lives to its end.
-    let scratch = match situation.optimizer {
-        OptimizerKind::AdamW if matches!(situation.target, Target::Cuda) => 2,
-        OptimizerKind::AdamW | OptimizerKind::Sgd { .. } => 1,
+    // Each weight and its moments get new tensors. AdamW keeps the gradients to the end of a pass: on the CPU a pass is one tensor, on
+    // CUDA eight. SGD frees the gradient and holds what it will subtract.
+    let at_once = match (situation.optimizer, situation.target) {
+        (OptimizerKind::AdamW, Target::Cuda) => UPDATED_AT_ONCE,
+        _ => 1,
     };
     let moments = situation.optimizer.moments();
-    for (weight, gradient) in graph.trained().map(|(a, b)| (a * WEIGHT_BYTES, b * WEIGHT_BYTES)) {
-        ledger.add_pieces(Part::Workspace, (moments + scratch) * gradient, gradient);
-        ledger.remove(Part::Gradients, gradient);
-        ledger.add(Part::Workspace, weight);
-        ledger.remove(Part::Workspace, scratch * gradient);
+    let trained: Vec<(u64, u64)> = graph.trained().map(|(a, b)| (a * WEIGHT_BYTES, b * WEIGHT_BYTES)).collect();
+    for some in trained.chunks(at_once) {
+        for (weight, gradient) in some {
+            ledger.add_pieces(Part::Workspace, (moments + 1) * gradient, *gradient);
+            ledger.remove(Part::Gradients, *gradient);
+            ledger.add(Part::Workspace, *weight);
+        }
+        some.iter().for_each(|(_, gradient)| ledger.remove(Part::Workspace, *gradient));
     }
     // The new running statistics and the new average.
     let average = if situation.ema { graph.weights } else { 0 };

@@ -1,8 +1,8 @@
-//! Reductions over the tensors of a network's state, eight tensors at a time.
+//! Operations on the tensors of a network's state, eight tensors at a time: the norm of all gradients, moving averages, and a
+//! read that waits for all of them.
 //!
-//! A network has hundreds of tensors, most of them small. Two operations of every step look at all of them: the norm of all
-//! gradients, and the check that the new state has been computed. With one kernel launch a tensor, launching would dominate, so
-//! one launch here takes eight tensors. On the CPU there is nothing to launch, and both use Burn's operations.
+//! A network has hundreds of tensors, most of them small. One kernel launch for each would take longer than the work, so a launch
+//! takes eight. On the CPU nothing is launched, and Burn's operations do the same.
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType, Flex, backend_extension};
@@ -32,7 +32,7 @@ pub(crate) struct Eight<B: Backend> {
 }
 
 impl<B: Backend> Eight<B> {
-    fn of([a, b, c, d, e, f, g, h]: [FloatTensor<B>; AT_ONCE]) -> Self {
+    pub(crate) fn of([a, b, c, d, e, f, g, h]: [FloatTensor<B>; AT_ONCE]) -> Self {
         Self { a, b, c, d, e, f, g, h }
     }
 
@@ -52,6 +52,16 @@ pub(crate) trait StateOps: Backend {
     /// 32 partial sums of the squares of each tensor, `[8 * 32]`.
     #[fusion(dtype = DType::F32, shape = [AT_ONCE * BLOCKS].into())]
     fn squares(#[extension_type] tensors: Eight<Self>) -> FloatTensor<Self>;
+
+    /// `from + share * (factor * to - from)` of the first `count` tensors. The rest are placeholders.
+    #[fusion(meta = |from, _, _, _, _| from.clone())]
+    fn lerp(
+        #[extension_type] from: Eight<Self>,
+        #[extension_type] to: Eight<Self>,
+        count: usize,
+        factor: f32,
+        share: f32,
+    ) -> Eight<Self>;
 }
 
 /// Required by the backend trait. The functions below use Burn's operations on the CPU and never come here.
@@ -67,6 +77,18 @@ impl StateOps for Flex {
             values::<f32>(&x).iter().enumerate().for_each(|(at, value)| sums[at % BLOCKS] += value * value);
         }
         tensor(sums, [AT_ONCE * BLOCKS], DType::F32)
+    }
+
+    fn lerp(from: Eight<Self>, to: Eight<Self>, _: usize, factor: f32, share: f32) -> Eight<Self> {
+        let [mut from, mut to] = [from, to].map(|tensors| tensors.into_array().into_iter());
+        Eight::of(std::array::from_fn(|_| {
+            let (from, to) = from.next().zip(to.next()).expect("eight of each");
+            let (from, to) = (values::<f32>(&from), values::<f32>(&to));
+            let pairs = from.iter().zip(to.iter());
+            let moved: Vec<f32> = pairs.map(|(from, to)| from + share * (factor * to - from)).collect();
+            let length = moved.len();
+            tensor(moved, [length], DType::F32)
+        }))
     }
 }
 
@@ -96,17 +118,32 @@ pub fn squared_norm(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
     (!found.is_empty()).then(|| Tensor::cat(found, 0).sum())
 }
 
+/// `from + share * (factor * to - from)` of each pair of tensors, which have the same length and are not on a gradient graph. `None` on
+/// the CPU, where the caller takes one pair after the other.
+pub fn lerp(pairs: &[[Tensor<1>; 2]], factor: f64, share: f64) -> Option<Vec<Tensor<1>>> {
+    if !pairs.iter().all(are_launched) {
+        return None;
+    }
+    let moved = pairs.chunks(AT_ONCE).flat_map(|some| {
+        let [from, to] = [0, 1].map(|of| eight(some, |pair| &pair[of]));
+        let moved = <Dispatch as StateOps>::lerp(from, to, some.len(), factor as f32, share as f32);
+        moved.into_array().into_iter().take(some.len()).map(Tensor::from_dispatch)
+    });
+    Some(moved.collect())
+}
+
 /// Whether all tensors are float32 on a device where each operation is a kernel launch.
-fn are_launched(tensors: &[Tensor<1>]) -> bool {
-    tensors.iter().all(|tensor| serves(tensor) && !on_cpu(tensor) && tensor.dtype() == DType::F32)
+pub(crate) fn are_launched<'a>(tensors: impl IntoIterator<Item = &'a Tensor<1>>) -> bool {
+    tensors.into_iter().all(|tensor| serves(tensor) && !on_cpu(tensor) && tensor.dtype() == DType::F32)
+}
+
+/// A tensor of each of up to eight items, filled up with the tensor of the last item.
+pub(crate) fn eight<T>(items: &[T], of: impl Fn(&T) -> &Tensor<1>) -> Eight<Dispatch> {
+    Eight::of(std::array::from_fn(|place| of(&items[place.min(items.len() - 1)]).clone().into_dispatch()))
 }
 
 /// Calls `each` with eight tensors at a time and the number of them that count. The last call is filled up with copies of the last
 /// tensor, whose results `each` leaves out.
 fn by_eight(tensors: &[Tensor<1>], each: impl Fn(Eight<Dispatch>, usize) -> Tensor<1>) -> Vec<Tensor<1>> {
-    let of = |some: &[Tensor<1>], place: usize| some[place.min(some.len() - 1)].clone().into_dispatch();
-    tensors
-        .chunks(AT_ONCE)
-        .map(|some| each(Eight::of(std::array::from_fn(|place| of(some, place))), some.len()))
-        .collect()
+    tensors.chunks(AT_ONCE).map(|some| each(eight(some, |tensor| tensor), some.len())).collect()
 }

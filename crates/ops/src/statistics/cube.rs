@@ -9,7 +9,7 @@ use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, cubecl};
 use cubecl::prelude::*;
 
-use super::Statistics;
+use super::{Statistics, SumsOverGroups};
 use crate::cube::layout::{Flat, Groups, Spread, UNITS, addresses, element, empty, width_of};
 use crate::cube::read::{GroupSizes, first_of, samples_of};
 
@@ -57,6 +57,25 @@ fn statistics(x: CubeTensor, sizes: &[usize]) -> CubeTensor {
         groups.sizes(),
     );
     out
+}
+
+impl SumsOverGroups for CubeBackend {
+    fn sums_over_groups(statistics: CubeTensor, groups: Vec<usize>, pixels: usize) -> (CubeTensor, CubeTensor) {
+        let [_, _, channels] = statistics.meta.shape().dims();
+        let [means, variances] = [(); 2].map(|()| empty(&statistics, [channels], DType::F32));
+        sums::launch(
+            &statistics.client.clone(),
+            CubeCount::Static(channels.div_ceil(UNITS as usize) as u32, 1, 1),
+            CubeDim::new_1d(UNITS),
+            addresses(&[&statistics]),
+            statistics.into_tensor_arg(),
+            means.clone().into_tensor_arg(),
+            variances.clone().into_tensor_arg(),
+            pixels as u32,
+            Groups::of(&groups).sizes(),
+        );
+        (means, variances)
+    }
 }
 
 /// Running statistics: how many numbers were seen, their mean, and the sum of the squared differences from the mean.
@@ -197,5 +216,30 @@ fn merged<N: Size>(
         let group = group as usize;
         out[group * vectors + vector] = seen.mean;
         out[(groups + group) * vectors + vector] = seen.squares / Vector::new(seen.count);
+    }
+}
+
+/// A unit adds up the groups of its channel, one after the other.
+#[cube(launch, address_type = "dynamic")]
+fn sums(
+    statistics: &Tensor<f32>,
+    means: &mut Tensor<f32>,
+    variances: &mut Tensor<f32>,
+    pixels: u32,
+    sizes: GroupSizes,
+) {
+    let channel = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
+    if channel < statistics.shape(2) {
+        let mut mean = 0.0f32;
+        let mut variance = 0.0f32;
+        for group in 0..statistics.shape(1) {
+            let at = group * statistics.stride(1) + channel * statistics.stride(2);
+            let count = f32::cast_from(samples_of(group as u32, &sizes) * pixels);
+            mean += statistics[at];
+            // Bessel's correction, see `super::bessel`.
+            variance += statistics[statistics.stride(0) + at] * (count / max(count - 1.0, 1.0));
+        }
+        means[channel] = mean;
+        variances[channel] = variance;
     }
 }

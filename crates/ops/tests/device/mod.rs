@@ -5,14 +5,14 @@ use kindling_layers::blocks::{Block, BlockConfig, InvertedResidualConfig};
 use kindling_layers::init::initialise;
 use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::{AveragePool, DropPath, SqueezeExciteConfig, Upsample};
-use kindling_ops::{Activation, Places, Pooling, channel_multiply, dense, depthwise, global_average_pool};
+use kindling_ops::{Activation, Places, Pooling, channel_multiply, dense, depthwise, global_average_pool, lerp};
 
 use crate::naive::convolutions::{Case, check_convolution, check_convolution_within};
 use crate::naive::deferred::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
 };
 use crate::naive::gates::check_squeeze_and_scale;
-use crate::naive::{Ground, close, norm::ACTIVATIONS, random, rng, vec};
+use crate::naive::{Ground, close, norm::ACTIVATIONS, random, rng, state, vec};
 
 /// The tolerance where tensor cores round factors to ten bits, as a share of the largest number.
 const TF32: f64 = 5e-3;
@@ -381,5 +381,23 @@ pub(crate) fn block(device: &Device) {
     assert_eq!(expected.len(), 14);
     for (number, ((name, expected), (_, found))) in expected.iter().zip(&found).enumerate() {
         close(&format!("{name} {number}"), found, &expected.numbers);
+    }
+}
+
+pub(crate) fn moves_of_many_tensors(device: &Device) {
+    const FACTOR: f64 = 0.25;
+    const SHARE: f64 = 0.1;
+    let device = device.clone().without_autodiff();
+    let values = [7100, 7200].map(state::numbers);
+    for count in [1, 8, 9, state::LENGTHS.len()] {
+        let [from, to] = values.each_ref().map(|values| state::slices(&values[..count], &device).into_iter());
+        let pairs: Vec<[Tensor<1>; 2]> = from.zip(to).map(|(from, to)| [from, to]).collect();
+        let moved = lerp(&pairs, FACTOR, SHARE).expect("a device where each would be a launch");
+        assert_eq!(moved.len(), count);
+        for (place, moved) in moved.iter().enumerate() {
+            let pairs = state::inside(&values[0][place]).zip(state::inside(&values[1][place]));
+            let expected: Vec<f64> = pairs.map(|(from, to)| from + SHARE * (FACTOR * to - from)).collect();
+            state::assert_near(moved, &expected);
+        }
     }
 }
