@@ -25,7 +25,7 @@ use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Policy};
 use crate::records;
 use crate::recovery::carry_out;
-use crate::schedule::Schedule;
+use crate::schedule::{Length, Schedule};
 use crate::state::{Best, NextStep, Progress, TrainState};
 use crate::step::StepEngine;
 use crate::warm_up::{Warmed, warm_up};
@@ -78,7 +78,7 @@ pub struct Trainer<'a, M: Classifier> {
     config: TrainConfig,
     setup: Setup<'a>,
     engine: StepEngine,
-    schedule: Schedule,
+    length: Length,
     checkpoints: Checkpoints,
     journal: Journal,
     state: TrainState<ModelState<M>>,
@@ -95,16 +95,13 @@ impl<'a, M: Classifier> Trainer<'a, M> {
     /// [`TrainError::Config`] for values that cannot be, [`TrainError::Run`] if the event log cannot be opened.
     pub fn new(model: M, config: TrainConfig, setup: Setup<'a>) -> Result<Self, TrainError> {
         config.check(setup.classes)?;
-        let all = config.epochs.saturating_mul(setup.train.batches_per_epoch() as u64);
-        let total_steps = config.max_steps.map_or(all, |most| most.min(all));
-        let warmup_steps = (config.warmup * total_steps as f64).round() as u64;
-        let schedule = Schedule { peak: config.lr, warmup_steps, total_steps };
+        let length = Length::of(&config, setup.train.batches_per_epoch());
         let engine = StepEngine::new(
             &config,
             setup.train.task(),
             setup.classes,
             &setup.device,
-            total_steps,
+            length.clone(),
             setup.faults.clone(),
         );
         let optimizer = Optimizer::new(config.optimizer);
@@ -127,7 +124,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
             config,
             setup,
             engine,
-            schedule,
+            length,
             checkpoints,
             journal: Journal { log, bad_samples, meter, complete: false, saved: None },
             state,
@@ -137,16 +134,33 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         })
     }
 
-    /// Continues from the newest checkpoint, with which the log is brought in line. A run that had ended goes on to do
-    /// nothing, and writes nothing into its log.
+    /// Continues from the newest checkpoint, with which the log is brought in line. A run that had ended, and that the
+    /// configuration has not made longer since, goes on to do nothing, and writes nothing into its log.
     ///
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none that can be used.
     pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let Self { checkpoints, state, journal, engine, .. } = self;
-        journal.complete = records::resume(checkpoints, state, &mut journal.log, &engine.device, observer)?;
-        journal.saved = Some(state.progress().step);
+        let ended = records::resume(checkpoints, state, &mut journal.log, &engine.device, observer)?;
+        let step = state.progress().step;
+        journal.saved = Some(step);
+        let steps_total = self.length.total();
+        journal.complete = ended && step >= steps_total;
+        if ended && step < steps_total {
+            let lr = self.rate(step + 1);
+            self.emit(Event::Extended { step, steps_total, lr }, observer)?;
+        }
         Ok(())
+    }
+
+    /// Whether the run had ended before it was resumed: there is nothing left to train.
+    pub fn is_complete(&self) -> bool {
+        self.journal.complete
+    }
+
+    /// The learning rate of a step, counted from 1.
+    fn rate(&self, step: u64) -> f64 {
+        Schedule::of(&self.config, self.length.planned_at(step)).rate(step)
     }
 
     /// Lets go of the network, its optimizer and the loaders.
@@ -162,7 +176,12 @@ impl<'a, M: Classifier> Trainer<'a, M> {
 
     /// Optimizer steps of the whole run.
     pub fn total_steps(&self) -> u64 {
-        self.schedule.total_steps
+        self.length.total()
+    }
+
+    /// How long the run is, and was to be before it was extended.
+    pub fn length(&self) -> &Length {
+        &self.length
     }
 
     /// The most memory in use so far, in bytes.
@@ -229,7 +248,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
                 self.state.end_epoch();
             }
             self.checkpoint(observer)?;
-            if self.state.progress().step >= self.schedule.total_steps {
+            if self.state.progress().step >= self.length.total() {
                 self.write_weights(&self.setup.run.last_weights())?;
                 return Ok(Ended::Finished);
             }
@@ -238,7 +257,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
 
     /// The rest of the current epoch, as far as the run's steps go.
     fn train_epoch(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
-        if self.state.progress().step >= self.schedule.total_steps {
+        if self.state.progress().step >= self.length.total() {
             return Ok(Ended::Finished);
         }
         let mut started = Instant::now();
@@ -258,7 +277,8 @@ impl<'a, M: Classifier> Trainer<'a, M> {
                 self.emit(Event::Interrupted { step }, observer)?;
                 return Ok(Ended::Interrupted);
             }
-            if step >= self.schedule.total_steps {
+            // An extended run is scored where it had ended, too.
+            if step >= self.length.total() || self.length.ended_at(step) {
                 break;
             }
             if step.is_multiple_of(self.config.checkpoint_steps) {
@@ -289,7 +309,7 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         observer: &mut dyn Observer,
     ) -> Result<(), TrainError> {
         let step = self.state.progress().step + 1;
-        let lr = self.schedule.rate(step);
+        let lr = self.rate(step);
         let Self { engine, state, setup, .. } = self;
         let device = &setup.device;
         let NextStep { model_state, policy, loss_scale } = state.next_step(device);

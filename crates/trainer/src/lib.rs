@@ -68,12 +68,12 @@ pub mod engine {
 }
 
 pub use checkpoint::Checkpoints;
-pub use config::{MOST_SAMPLES, OptimizerConfig, TrainConfig};
+pub use config::{Extension, MOST_SAMPLES, OptimizerConfig, TrainConfig};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, predict, samples_at_once};
 pub use fault::Faults;
 pub use fit::{Ended, Journal, Observer, Setup, Trained, Trainer};
 pub use micro_batch::{MicroBatch, micro_batches};
-pub use schedule::Schedule;
+pub use schedule::{Length, Schedule};
 pub use state::{Best, Progress};
 pub use steps::{Stepped, Steps};

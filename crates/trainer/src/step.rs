@@ -18,6 +18,7 @@ use crate::loss::Loss;
 use crate::micro_batch::{MicroBatch, micro_batches};
 use crate::model_state::{ModelState, Move, decay_at};
 use crate::norm_momentum::NormMomentum;
+use crate::schedule::Length;
 
 /// What does not change from step to step.
 #[derive(Clone)]
@@ -47,13 +48,13 @@ pub(crate) struct GoodStep<M> {
 }
 
 impl StepEngine {
-    /// The engine of a run of `total_steps` steps on `device`, which is without gradients.
+    /// The engine of a run of this length on `device`, which is without gradients.
     pub(crate) fn new(
         config: &TrainConfig,
         task: Task,
         classes: usize,
         device: &Device,
-        total_steps: u64,
+        length: impl Into<Length>,
         faults: Faults,
     ) -> Self {
         Self {
@@ -61,7 +62,7 @@ impl StepEngine {
             loss: Loss::new(task, classes, config.label_smoothing, config.class_weights.as_deref()),
             clip_norm: config.clip_norm,
             ghost_batch_size: config.ghost_batch_size,
-            norm_momentum: NormMomentum::new(config.norm_momentum, total_steps),
+            norm_momentum: NormMomentum::new(config.norm_momentum, length),
             ema: config.ema,
             seed: config.seed,
             precision: config.precision,

@@ -147,6 +147,11 @@ impl<'a, G: Generator, D: Discriminator> AdversarialTrainer<'a, G, D> {
         Ok(())
     }
 
+    /// Whether the run had ended before it was resumed: there is nothing left to train.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
     /// Whether there is a checkpoint to resume from.
     pub fn can_be_resumed(&self) -> bool {
         !self.checkpoints.list().is_empty()
