@@ -1,9 +1,13 @@
 //! What people and files give: names of a fixed list, numbers within a range. One wording for all of them.
 
+mod absent;
+
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use strum::VariantArray;
+
+pub use absent::{auto, even, none, paper};
 
 /// An enum whose values are chosen by their names, each written once. `strum` reads and writes them; the sentence about
 /// any other name is made here.

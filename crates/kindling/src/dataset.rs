@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
 use kindling_data::{Dataset, Format, OnBadSample, Opened, Opening, SplitBy, open_images, open_path};
+use kindling_runs::RunDir;
 use kindling_scans::{Dicom, Nifti, Window};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -59,11 +60,11 @@ pub(crate) struct HowToOpen {
     /// What stays on one side of a split that is made here: none, group (the manifest's column, or DICOM's patient), folder
     /// (below the class) or folder:2 [default: group where the data knows groups, otherwise none]
     #[arg(long, value_name = "WHAT", help_heading = "What")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::auto")]
     pub(crate) split_by: Option<SplitBy>,
     /// Centre and width of the values of a DICOM image that are shown, as in 40,400 [default: the file's own window]
     #[arg(long, value_name = "CENTRE,WIDTH", help_heading = "What", allow_hyphen_values = true)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::auto")]
     pub(crate) window: Option<Window>,
 }
 
@@ -83,11 +84,6 @@ pub(crate) fn read_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<St
 }
 
 impl HowToOpen {
-    /// What is given here, and otherwise there.
-    pub(crate) fn or(self, other: Self) -> Self {
-        Self { split_by: self.split_by.or(other.split_by), window: self.window.or(other.window) }
-    }
-
     /// The kinds of files that are understood besides pictures.
     pub(crate) fn formats(&self) -> Vec<Arc<dyn Format>> {
         vec![Arc::new(Dicom { window: self.window }), Arc::new(Nifti::default())]
@@ -134,6 +130,42 @@ fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<Opened> {
     }
     let opening = Opening { split_by: how.split_by, formats: how.formats(), cache: cache().ok(), ..opening };
     Ok(open_path(path, &opening)?)
+}
+
+/// Whether a data set has this name; otherwise it is a path.
+fn is_named(name: &str) -> bool {
+    [PHANTOMS, BRAIN_MRI_ORIENTATION, FASHION_MNIST].contains(&name) || kindling_medmnist::knows(name)
+}
+
+/// The path of a data set from the root, links in it kept; none of one that has a name.
+pub(crate) fn path_of(name: &str) -> Option<PathBuf> {
+    if is_named(name) { None } else { std::path::absolute(name).ok() }
+}
+
+/// Where a run's data is: under its name, where it was when the run was started (`path`; runs of earlier versions have what was
+/// typed alone), or `now`, if it has moved since.
+///
+/// # Errors
+/// If it is not there.
+pub(crate) fn moved(source: &str, path: Option<&Path>, run: &RunDir, now: Option<&Path>) -> Result<String> {
+    let run = run.path().display();
+    if is_named(source) {
+        return match now {
+            Some(_) => bail!("{run} is on {source}, which has a name and no place; leave --data-at out"),
+            None => Ok(source.to_string()),
+        };
+    }
+    let place = now.or(path).unwrap_or(Path::new(source));
+    if place.exists() {
+        return Ok(place.to_string_lossy().into_owned());
+    }
+    match now {
+        Some(now) => bail!("--data-at {}: there is nothing there", now.display()),
+        None => bail!(
+            "the data of {run} was in {}, and nothing is there now; say where it is with --data-at PATH",
+            place.display()
+        ),
+    }
 }
 
 /// As [`open_with`], for what needs no classes: every image of a folder counts, whatever folders it lies in.

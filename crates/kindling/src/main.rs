@@ -3,7 +3,8 @@
 //! | module | holds |
 //! |---|---|
 //! | `cli`, `commands` | the command line; a file a subcommand |
-//! | `commands::train::resolve`, `config` | flags, a file and the data set become the resolved configuration; what a resume may not change |
+//! | `settings`, `config`, `commands::train::settings` | what a run can be told, each setting once; the layers of a configuration; what a resume may change |
+//! | `commands::train::resolve` | flags, a file and the data set become the resolved configuration |
 //! | `commands::gan` | the same for two networks, and what samples, compares and exports them |
 //! | `commands::bench` | what measures the rows of `kindling bench` |
 //! | `dataset`, `loaders`, `pretrained` | data sets by name, loaders of a run, weights in the cache |
@@ -31,6 +32,7 @@ mod output;
 mod pretrained;
 mod progress;
 mod ranges;
+mod settings;
 mod targets;
 
 use std::io::ErrorKind;

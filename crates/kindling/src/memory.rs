@@ -15,6 +15,7 @@ use kindling_memory::{
 use kindling_runs::DeviceFacts;
 use kindling_trainer::OptimizerConfig;
 use kindling_zoo::{Network, find, models};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::config::{DataConfig, ModelConfig, RunConfig};
 use crate::device::{DeviceChoice, cuda};
@@ -47,8 +48,18 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for Choice<T> {
     }
 }
 
-/// The most memory to use.
-#[derive(Clone, Copy, Debug, PartialEq)]
+impl<T: Serialize> Serialize for Choice<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Fixed(value) => value.serialize(serializer),
+        }
+    }
+}
+
+/// The most memory to use. In files it is a text, as on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub(crate) enum MemoryBudget {
     /// In bytes.
     Bytes(u64),
@@ -65,6 +76,20 @@ impl FromStr for MemoryBudget {
         };
         let share = share.trim().parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 100.0);
         share.map(Self::Percent).ok_or_else(|| format!("`{text}` is no share of a memory; write it like 80%"))
+    }
+}
+
+impl TryFrom<String> for MemoryBudget {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<MemoryBudget> for String {
+    fn from(budget: MemoryBudget) -> Self {
+        budget.to_string()
     }
 }
 

@@ -112,6 +112,11 @@ impl RunDir {
         self.path.join("environment.json")
     }
 
+    /// `history.jsonl`: one line each time the run was started or continued.
+    pub fn history(&self) -> PathBuf {
+        self.path.join("history.jsonl")
+    }
+
     /// `report.html`: all of it for a reader.
     pub fn report(&self) -> PathBuf {
         self.path.join("report.html")
@@ -141,6 +146,7 @@ impl RunDir {
             self.last_weights(),
             self.weights(),
             self.environment(),
+            self.history(),
             self.report(),
             self.bad_samples(),
         ];

@@ -7,7 +7,8 @@
 //! | `config.toml` | the resolved configuration; its presence makes a folder a run | the command's own |
 //! | `events.jsonl` | one line an event, in order | [`Event`], [`EventLog`] |
 //! | `metrics.json` | the results | [`Metrics`], [`GanMetrics`] |
-//! | `environment.json` | what it ran on | [`Environment`] |
+//! | `environment.json` | what it began on | [`Environment`] |
+//! | `history.jsonl` | one line each time it was started or continued | [`Sitting`] |
 //! | `report.html` | all of it for a reader | made by `kindling-report` |
 //! | `weights.safetensors`, `weights-last.safetensors` | the best and the last weights | written by the trainer |
 //! | `bad-samples.jsonl` | what could not be read, if there is any | appended |
@@ -27,6 +28,7 @@ mod dir;
 mod environment;
 mod error;
 mod event;
+mod history;
 mod kill;
 mod log;
 mod metrics;
@@ -38,6 +40,7 @@ pub use dir::{RunDir, read_toml};
 pub use environment::{DeviceFacts, Environment};
 pub use error::RunError;
 pub use event::Event;
+pub use history::{How, Sitting};
 pub use kill::check_kill;
 pub use log::{BroughtInLine, EventLog, LogMark};
 pub use metrics::{GanMetrics, Metrics};

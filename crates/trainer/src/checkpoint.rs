@@ -154,6 +154,11 @@ impl Checkpoints {
         found
     }
 
+    /// The step of the newest complete checkpoint.
+    pub fn newest_step(&self) -> Option<u64> {
+        self.list().last()?.file_name()?.to_str()?.strip_prefix(PREFIX)?.parse().ok()
+    }
+
     /// Writes the checkpoint of a state and removes those beyond the last two.
     ///
     /// # Errors

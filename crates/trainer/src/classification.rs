@@ -15,7 +15,7 @@ use crate::model_state::ModelState;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Policy};
 use crate::run::{Run, Setup};
-use crate::schedule::Schedule;
+use crate::schedule::{Length, Schedule};
 use crate::state::{Best, Progress, TrainState};
 use crate::step::{Losses, StepEngine};
 use crate::training::{Attempt, Committed, GoodStep, Moment, Training};
@@ -23,11 +23,9 @@ use crate::warm_up::{Warmed, warm_up};
 
 /// How a classifier is trained; see [`Trainer::new`].
 pub struct Classification {
+    config: TrainConfig,
     engine: StepEngine,
-    schedule: Schedule,
-    checkpoint_steps: u64,
-    /// Samples of the largest normalisation group.
-    largest_group: usize,
+    length: Length,
     classes: usize,
     /// Validation samples, in order.
     validation: Loader,
@@ -47,19 +45,11 @@ impl<'a, M: Classifier> Trainer<'a, ModelState<M>, Classification> {
         setup: Setup<'a>,
     ) -> Result<Self, TrainError> {
         config.check(classes)?;
-        let all = config.epochs.saturating_mul(setup.train.batches_per_epoch() as u64);
-        let total_steps = config.max_steps.map_or(all, |most| most.min(all));
-        let warmup_steps = (config.warmup * total_steps as f64).round() as u64;
+        let length = Length::of(&config, setup.train.batches_per_epoch());
         let (task, faults) = (setup.train.task(), setup.faults.clone());
-        let training = Classification {
-            engine: StepEngine::new(&config, task, classes, &setup.device, total_steps, faults),
-            schedule: Schedule { peak: config.lr, warmup_steps, total_steps },
-            checkpoint_steps: config.checkpoint_steps,
-            largest_group: config.largest_group(),
-            classes,
-            validation,
-        };
-        let trainer = Self::of(training, beginning(model, &config, setup.start, &setup.device), setup)?;
+        let engine = StepEngine::new(&config, task, classes, &setup.device, length.clone(), faults);
+        let state = beginning(model, &config, setup.start, &setup.device);
+        let trainer = Self::of(Classification { config, engine, length, classes, validation }, state, setup)?;
         let known = trainer.run.journal.bad_samples.samples(Split::Val.name());
         trainer.training.validation.remember_bad(known);
         Ok(trainer)
@@ -68,6 +58,13 @@ impl<'a, M: Classifier> Trainer<'a, ModelState<M>, Classification> {
     /// The network as it is judged now, without gradients.
     pub fn model(&self) -> M {
         self.run.state().judged()
+    }
+}
+
+impl Classification {
+    /// The learning rate of a step, counted from 1: of the schedule that the run had when it did that step.
+    fn rate(&self, step: u64) -> f64 {
+        Schedule::of(&self.config, self.length.planned_at(step)).rate(step)
     }
 }
 
@@ -88,12 +85,16 @@ impl<M: Classifier> Training<ModelState<M>> for Classification {
     type Told = Losses;
     const BY_EPOCH: bool = true;
 
-    fn total_steps(&self) -> u64 {
-        self.schedule.total_steps
+    fn length(&self) -> &Length {
+        &self.length
+    }
+
+    fn learning_rate(&self, step: u64) -> f64 {
+        self.rate(step)
     }
 
     fn checkpoint_steps(&self) -> u64 {
-        self.checkpoint_steps
+        self.config.checkpoint_steps
     }
 
     fn compute(
@@ -102,13 +103,13 @@ impl<M: Classifier> Training<ModelState<M>> for Classification {
         batch: &HostBatch,
         at: &Attempt,
     ) -> Result<GoodStep<ModelState<M>, Losses>, TrainError> {
-        let computed = self.engine.compute(state, batch, at, self.schedule.rate(at.step));
+        let computed = self.engine.compute(state, batch, at, self.rate(at.step));
         computed.map_err(|error| error.with_use(|| state.in_use(&self.engine.device)))
     }
 
     fn told(&mut self, told: Losses, of: &Committed) -> (Event, Vec<String>) {
         let Losses { loss, gradient_norm } = told;
-        let lr = self.schedule.rate(of.step);
+        let lr = self.rate(of.step);
         let &Committed { step, epoch, micro_batch, images_per_second, peak_memory_bytes, waiting_seconds, seconds } =
             of;
         let event = Event::Step {
@@ -144,7 +145,7 @@ impl<M: Classifier> Training<ModelState<M>> for Classification {
         let epoch = epoch + 1;
         let total = self.validation.samples_per_epoch();
         let Setup { device, faults, .. } = run.setup();
-        let at_once = samples_at_once(device, self.largest_group, run.plan().micro_batch);
+        let at_once = samples_at_once(device, self.config.largest_group(), run.plan().micro_batch);
         let inference =
             Inference { faults: Some((faults, step)), ..Inference::new(device, at_once, self.engine.precision) };
         let watch = |done| observer.evaluating("validation", done, total);

@@ -17,30 +17,30 @@ pub struct TrainConfig {
     pub batch_size: usize,
     /// Samples computed at once, at most, 1 to 1,048,576; found while running if absent. Changes memory and time, never the
     /// result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::auto")]
     pub micro_batch: Option<usize>,
     /// Which feature maps are computed again rather than kept; found while running if absent. Earlier versions called it
     /// `recompute`.
-    #[serde(default, alias = "recompute", skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "recompute", with = "kindling_given::auto")]
     pub activation_checkpointing: Option<Checkpointing>,
     /// The format of feature maps; weights, statistics and updates are float32.
     #[serde(default)]
     pub precision: Precision,
     /// Decay of an exponential moving average of the weights, which is then what is judged and kept; in
     /// `[0, 1)`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::none")]
     pub ema: Option<f64>,
     /// The most samples in a normalisation group, a ghost batch: 1 to 1,048,576. Earlier versions called it `norm_group`.
     #[serde(alias = "norm_group")]
     pub ghost_batch_size: usize,
     /// The least weight of a step's statistics in batch norm's running ones. If absent, the layers' own momentum, but
     /// enough for a short run to forget the statistics it began with. In `[0, 1]`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::auto")]
     pub norm_momentum: Option<f64>,
     /// Passes over the training samples, 1 to 10^9.
     pub epochs: u64,
     /// Stops after this many optimizer steps, 1 to 10^9, if that is sooner.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::none")]
     pub max_steps: Option<u64>,
     /// Peak learning rate, 1e-37 to 1000.
     pub lr: f64,
@@ -51,15 +51,31 @@ pub struct TrainConfig {
     /// Share of the target spread evenly over all classes, in `[0, 1)`.
     pub label_smoothing: f64,
     /// Weight of each class in the loss, 1e-6 to 1e6; even weights if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::even")]
     pub class_weights: Option<Vec<f64>>,
     /// Gradients whose global norm is larger are scaled down to it; 1e-12 to 1e12.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::none")]
     pub clip_norm: Option<f64>,
     /// Seed of everything drawn: order, augmentation, dropout, initial weights. Below 2^63.
     pub seed: u64,
     /// A checkpoint is written after this many steps, 1 to 10^9, besides the one at the end of every epoch.
     pub checkpoint_steps: u64,
+    /// What the length of the run was before it was extended, in the order of the steps; see [`TrainConfig::extend`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extended: Vec<Extension>,
+}
+
+/// How long a run was to be, up to the step after which it was extended.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Extension {
+    /// Steps that were done when the run was extended.
+    pub after_step: u64,
+    /// Passes over the training samples that it was to have, 1 to 10^9.
+    pub epochs: u64,
+    /// The limit of steps that it had, 1 to 10^9.
+    #[serde(default, with = "kindling_given::none")]
+    pub max_steps: Option<u64>,
 }
 
 /// An update rule.
@@ -80,9 +96,24 @@ pub enum OptimizerConfig {
     },
 }
 
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self::new(8, 10)
+    }
+}
+
 impl Default for OptimizerConfig {
     fn default() -> Self {
         Self::AdamW { weight_decay: 0.02 }
+    }
+}
+
+impl OptimizerConfig {
+    /// Decay of convolution and linear weights.
+    pub fn weight_decay(&self) -> f64 {
+        match self {
+            Self::AdamW { weight_decay } | Self::Sgd { weight_decay, .. } => *weight_decay,
+        }
     }
 }
 
@@ -122,7 +153,21 @@ impl TrainConfig {
             clip_norm: None,
             seed: 0,
             checkpoint_steps: 100,
+            extended: Vec::new(),
         }
+    }
+
+    /// Makes the run longer from the step after `after_step` on: the learning rate is then that of a run that has `epochs`
+    /// passes, and at most `max_steps` steps, from its start. Steps up to `after_step` stay what they were, so that the whole
+    /// configuration still says what every step computes.
+    pub fn extend(&mut self, after_step: u64, epochs: u64, max_steps: Option<u64>) {
+        self.extended.push(Extension { after_step, epochs: self.epochs, max_steps: self.max_steps });
+        (self.epochs, self.max_steps) = (epochs, max_steps);
+    }
+
+    /// How long the run is: passes, and the limit of steps.
+    pub fn planned(&self) -> (u64, Option<u64>) {
+        (self.epochs, self.max_steps)
     }
 
     /// Checks the values against their ranges, each other and the data.
@@ -140,6 +185,10 @@ impl TrainConfig {
         within("normalisation momentum", self.norm_momentum.unwrap_or(0.0), 0.0..=1.0)?;
         within("number of epochs", self.epochs, 1..=MOST_TIMES)?;
         within("number of steps", self.max_steps.unwrap_or(1), 1..=MOST_TIMES)?;
+        for Extension { epochs, max_steps, .. } in &self.extended {
+            within("number of epochs before the extension", *epochs, 1..=MOST_TIMES)?;
+            within("number of steps before the extension", max_steps.unwrap_or(1), 1..=MOST_TIMES)?;
+        }
         within("learning rate", self.lr, RATES)?;
         within("warm-up share", self.warmup, 0.0..=1.0)?;
         below("label smoothing", self.label_smoothing, 0.0, 1.0)?;

@@ -10,6 +10,7 @@ use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
 use crate::journal::{Observer, Trained};
 use crate::run::{Run, Setup};
+use crate::schedule::Length;
 use crate::state::{Progress, Settled, TrainState};
 use crate::training::{Committed, Moment, Training};
 use crate::warm_up::Warmed;
@@ -43,13 +44,24 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
         Ok(Self { training, run: Run::new(state, setup)?, cold, began: Instant::now() })
     }
 
-    /// Continues from the newest checkpoint, with which the log is brought in line. A run that had ended goes on to do
-    /// nothing, and writes nothing into its log.
+    /// Continues from the newest checkpoint, with which the log is brought in line. A run that had ended, and that the
+    /// configuration has not made longer since, goes on to do nothing, and writes nothing into its log.
     ///
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none that can be used.
     pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        self.run.resume(observer)
+        let steps_total = self.total_steps();
+        if self.run.resume(steps_total, observer)? {
+            let step = self.progress().step;
+            let lr = self.training.learning_rate(step + 1);
+            self.emit(Event::Extended { step, steps_total, lr }, observer)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the run had ended before it was resumed: there is nothing left to train.
+    pub fn is_complete(&self) -> bool {
+        self.run.was_complete()
     }
 
     /// Whether there is a checkpoint to resume from.
@@ -71,7 +83,12 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
 
     /// Optimizer steps of the whole run.
     pub fn total_steps(&self) -> u64 {
-        self.training.total_steps()
+        self.length().total()
+    }
+
+    /// How long the run is, and was to be before it was extended.
+    pub fn length(&self) -> &Length {
+        self.training.length()
     }
 
     /// The most memory in use so far, in bytes.
@@ -158,7 +175,8 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
                 self.emit(Event::Interrupted { step }, observer)?;
                 return Ok(Ended::Interrupted);
             }
-            if last {
+            // An extended run is scored where it had ended, too.
+            if last || self.length().ended_at(step) {
                 break;
             }
             if step.is_multiple_of(self.training.checkpoint_steps()) {
@@ -177,7 +195,7 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
     }
 
     fn is_over(&self) -> bool {
-        self.run.progress().step >= self.training.total_steps()
+        self.run.progress().step >= self.total_steps()
     }
 
     /// Has the device choose its kernels while it is empty; whether that took steps.

@@ -96,7 +96,7 @@ pub mod ranges {
 }
 
 pub use checkpoint::Checkpoints;
-pub use config::{MOST_SAMPLES, OptimizerConfig, TrainConfig};
+pub use config::{Extension, MOST_SAMPLES, OptimizerConfig, TrainConfig};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, predict, samples_at_once};
 pub use fault::Faults;
@@ -104,6 +104,6 @@ pub use fit::{Ended, Trainer};
 pub use journal::{Journal, Observer, Trained};
 pub use micro_batch::{MicroBatch, micro_batches};
 pub use run::Setup;
-pub use schedule::Schedule;
+pub use schedule::{Length, Schedule};
 pub use state::{Best, Progress};
 pub use steps::{Stepped, Steps};

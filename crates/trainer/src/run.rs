@@ -161,11 +161,12 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
         self.emit(Event::Replanned { step, reason: reason.to_string(), lever: describe(&used, &next) }, observer)
     }
 
-    /// Continues from the newest checkpoint, with which the log is brought in line.
+    /// Continues from the newest checkpoint of a run that is `steps_total` long, with which the log is brought in line. Returns
+    /// whether the run had ended, and is longer now.
     ///
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none that can be used.
-    pub(crate) fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+    pub(crate) fn resume(&mut self, steps_total: u64, observer: &mut dyn Observer) -> Result<bool, TrainError> {
         let asked = self.state.policy().clone();
         let device = self.setup.device.clone().autodiff();
         let Loaded { state, log: mark } = self.checkpoints.load(self.state.clone(), &device)?;
@@ -179,9 +180,9 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
         let warning = match mark {
             Some(mark) => {
                 let found = self.journal.log.bring_in_line(step, &mark)?;
-                self.journal.complete = found.complete;
                 if found.complete {
-                    return Ok(());
+                    self.journal.complete = step >= steps_total;
+                    return Ok(!self.journal.complete);
                 }
                 (found.lost > 0).then(|| format!("{} lines are missing in the log before this step", found.lost))
             }
@@ -193,7 +194,8 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
             }
         };
         self.emit(Event::Resumed { step }, observer)?;
-        warning.map_or(Ok(()), |text| self.emit(Event::Warned { step, text }, observer))
+        warning.map_or(Ok(()), |text| self.emit(Event::Warned { step, text }, observer))?;
+        Ok(false)
     }
 
     /// Whether there is a checkpoint to resume from.

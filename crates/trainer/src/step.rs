@@ -14,6 +14,7 @@ use crate::loss::Loss;
 use crate::micro_batch::{MicroBatch, micro_batches};
 use crate::model_state::ModelState;
 use crate::norm_momentum::NormMomentum;
+use crate::schedule::Length;
 use crate::training::{Attempt, GoodStep};
 use crate::update::{Sums, Update};
 
@@ -40,16 +41,16 @@ pub struct Losses {
 }
 
 impl StepEngine {
-    /// The engine of a run of `total_steps` steps on `device`, which is without gradients.
+    /// The engine of a run of this length on `device`, which is without gradients.
     pub(crate) fn new(
         config: &TrainConfig,
         task: Task,
         classes: usize,
         device: &Device,
-        total_steps: u64,
+        length: impl Into<Length>,
         faults: Faults,
     ) -> Self {
-        let norm_momentum = NormMomentum::new(config.norm_momentum, total_steps);
+        let norm_momentum = NormMomentum::new(config.norm_momentum, length);
         Self {
             device: device.clone().autodiff(),
             loss: Loss::new(task, classes, config.label_smoothing, config.class_weights.as_deref()),

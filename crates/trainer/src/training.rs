@@ -8,6 +8,7 @@ use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
 use crate::journal::Observer;
 use crate::run::Run;
+use crate::schedule::Length;
 use crate::warm_up::Warmed;
 
 /// The training of a state `S`: a network with its optimizer, or several of them. The loop of a run is
@@ -21,8 +22,11 @@ pub trait Training<S: Checkpointable + Clone> {
     /// with its last step.
     const BY_EPOCH: bool;
 
-    /// Steps of the whole run.
-    fn total_steps(&self) -> u64;
+    /// How long the run is.
+    fn length(&self) -> &Length;
+
+    /// The learning rate of a step, counted from 1.
+    fn learning_rate(&self, step: u64) -> f64;
 
     /// A checkpoint is written after this many steps, and at the end.
     fn checkpoint_steps(&self) -> u64;

@@ -23,11 +23,11 @@ pub struct AdversarialConfig {
     /// Steps of the discriminator in an iteration, 1 to 1000.
     pub rounds: usize,
     /// Samples computed at once, at most; found while running if absent. Changes memory and time, never the result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::auto")]
     pub micro_batch: Option<usize>,
     /// Whether the generator's maps are computed again rather than kept; found while running if absent. Earlier versions called
     /// it `recompute`.
-    #[serde(default, alias = "recompute", skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "recompute", with = "kindling_given::auto")]
     pub activation_checkpointing: Option<Checkpointing>,
     /// The most samples in a normalisation group, a ghost batch: 1 to 1,048,576. Earlier versions called it `norm_group`.
     #[serde(alias = "norm_group")]
@@ -56,7 +56,7 @@ pub struct AdversarialConfig {
     /// Changes of images that gradients pass through.
     pub diff_augment: DiffAugment,
     /// Gradients of either network whose global norm is larger are scaled down to it; 1e-12 to 1e12.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::none")]
     pub clip_norm: Option<f64>,
     /// Seed of everything drawn, below 2^63.
     pub seed: u64,

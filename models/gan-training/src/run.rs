@@ -8,7 +8,7 @@ use kindling_runs::Event;
 use kindling_trainer::engine::{
     Attempt, Committed, GoodStep, Limits, Moment, NormMomentum, Policy, Run, TrainState, Training, Update,
 };
-use kindling_trainer::{Observer, Setup, TrainError, Trainer};
+use kindling_trainer::{Length, Observer, Setup, TrainError, Trainer};
 
 use crate::calibrate::calibrate;
 use crate::config::AdversarialConfig;
@@ -37,6 +37,7 @@ pub trait Preview<G> {
 /// How two networks are trained against each other; see [`trainer`].
 pub struct Adversarial<'a, G> {
     engine: AdversarialEngine,
+    length: Length,
     guards: Guards,
     preview: &'a mut dyn Preview<G>,
     /// The iteration whose weights this process has written last.
@@ -79,7 +80,8 @@ pub fn trainer<'a, G: Generator, D: Discriminator>(
         faults: setup.faults.clone(),
     };
     let engine = AdversarialEngine { device: setup.device.clone().autodiff(), config, latent, update };
-    Trainer::of(Adversarial { engine, guards: Guards::default(), preview, written: None }, state, setup)
+    let length = Length::from(engine.config.iterations);
+    Trainer::of(Adversarial { engine, length, guards: Guards::default(), preview, written: None }, state, setup)
 }
 
 impl<G: Generator> Adversarial<'_, G> {
@@ -95,8 +97,12 @@ impl<G: Generator, D: Discriminator> Training<Pair<G, D>> for Adversarial<'_, G>
     type Told = Iteration;
     const BY_EPOCH: bool = false;
 
-    fn total_steps(&self) -> u64 {
-        self.engine.config.iterations
+    fn length(&self) -> &Length {
+        &self.length
+    }
+
+    fn learning_rate(&self, step: u64) -> f64 {
+        self.engine.config.lr * self.engine.config.rate_at(step)
     }
 
     fn checkpoint_steps(&self) -> u64 {

@@ -27,6 +27,9 @@ pub(crate) struct Args {
     /// Another data set, folder, manifest or shards [default: the run's]
     #[arg(long, value_name = "NAME|PATH")]
     data: Option<String>,
+    /// Where the run's own data is now, if it has moved
+    #[arg(long, value_name = "PATH", conflicts_with = "data")]
+    data_at: Option<PathBuf>,
     /// train, val or test
     #[arg(long, default_value = "test")]
     split: Split,
@@ -52,11 +55,11 @@ impl Args {
     pub(crate) fn run(self) -> Result<Done> {
         let run = RunDir::open(&self.run)?;
         let config = RunConfig::of(&run)?;
-        let source = self.data.as_ref().unwrap_or(&config.data.source);
+        let source = self.data.clone().map_or_else(|| config.data.place(&run, self.data_at.as_deref()), Ok)?;
         // Another data set is split by what it says itself.
         let split_by = config.data.opening.split_by.filter(|_| self.data.is_none());
         let opening = HowToOpen { split_by, ..config.data.opening };
-        let dataset = dataset::open_to(source, config.train.seed, &opening, config.data.on_bad_sample)?.dataset;
+        let dataset = dataset::open_to(&source, config.train.seed, &opening, config.data.on_bad_sample)?.dataset;
         config.check_classes(&dataset)?;
         let chosen = self.device.open()?;
         let network = config.trained(&run, self.last, &chosen.device)?;

@@ -89,6 +89,7 @@ pub(crate) fn config(batch_size: usize, ghost_batch_size: usize, steps: u64) -> 
         label_smoothing: 0.1,
         class_weights: None,
         clip_norm: Some(1.0),
+        extended: Vec::new(),
         seed: 11,
         checkpoint_steps: 4,
     }

@@ -1,6 +1,6 @@
 //! The resolved configuration of a GAN's run: `config.toml`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use burn::module::Module;
@@ -14,8 +14,8 @@ use kindling_runs::RunDir;
 use kindling_zoo::{GanDiscriminator, GanEntry, GanGenerator, GanOptions, find_gan};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{MOST_WORKERS, as_optional_text};
-use crate::dataset;
+use crate::config::MOST_WORKERS;
+use crate::dataset::{self, moved};
 use crate::memory::MemoryBudget;
 
 /// The widest layer is 16 times as wide.
@@ -30,7 +30,7 @@ pub(crate) struct GanRunConfig {
     /// Loader threads; without influence on the result.
     pub(crate) workers: usize,
     /// The most memory to use; without influence on the result.
-    #[serde(default, with = "as_optional_text", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::auto")]
     pub(crate) memory_budget: Option<MemoryBudget>,
     /// Images of either kind that are compared with each grid; 0 for none. Without influence on the result.
     pub(crate) compare: usize,
@@ -63,10 +63,20 @@ pub(crate) enum Upsampling {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GanData {
-    /// A named data set or the path of an image folder.
+    /// A named data set or the path of an image folder, as it was typed.
     #[serde(deserialize_with = "dataset::read_name")]
     pub(crate) source: String,
+    /// The same path from the root, so that the run goes on from any working folder; none of a named data set.
+    #[serde(default, with = "kindling_given::none")]
+    pub(crate) path: Option<PathBuf>,
     pub(crate) preprocess: Preprocess,
+}
+
+impl GanData {
+    /// As [`crate::config::DataConfig::place`].
+    pub(crate) fn place(&self, run: &RunDir, now: Option<&Path>) -> Result<String> {
+        moved(&self.source, self.path.as_deref(), run, now)
+    }
 }
 
 impl GanRunConfig {

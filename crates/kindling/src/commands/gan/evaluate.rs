@@ -71,8 +71,8 @@ impl Args {
         }
         let run = RunDir::open(&self.run)?;
         let config = GanRunConfig::of(&run)?;
-        let source = self.data.as_ref().unwrap_or(&config.data.source);
-        let dataset = dataset::open_unlabelled(source, config.train.seed)?;
+        let source = self.data.clone().map_or_else(|| config.data.place(&run, None), Ok)?;
+        let dataset = dataset::open_unlabelled(&source, config.train.seed)?;
         let asked = &config.data.preprocess;
         // Says what is wrong if the images are of another kind than the generator's.
         preprocess(&dataset, asked.size, Some(asked.channels))?;

@@ -63,6 +63,7 @@ pub(super) fn conclude(
         events: &events,
         metrics: &metrics,
         environment,
+        history: &run.read_history()?,
         grids: &grids,
         features: features.as_deref().unwrap_or("no network: none were measured"),
     };

@@ -12,7 +12,7 @@ use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
 use kindling_layers::{Checkpointing, Classifier};
 use kindling_memory::Plan;
 use kindling_runs::{Event, RunDir};
-use kindling_trainer::{Faults, Observer, OptimizerConfig, Setup, TrainConfig, Trainer};
+use kindling_trainer::{Faults, Observer, Setup, TrainConfig, Trainer};
 use kindling_zoo::Model;
 
 use super::Args;
@@ -132,23 +132,14 @@ fn run_in(folder: &std::path::Path, args: &Args, model: &Model, steps: usize) ->
 
 fn config(args: &Args, start: Plan, steps: usize) -> TrainConfig {
     TrainConfig {
-        batch_size: args.batch_size,
         micro_batch: Some(start.micro_batch),
         activation_checkpointing: Some(start.checkpointing),
         precision: args.precision,
-        ema: None,
         ghost_batch_size: args.ghost_batch_size,
-        norm_momentum: None,
-        epochs: 1,
         max_steps: Some(steps as u64),
         lr: 1e-4,
         warmup: 0.0,
-        optimizer: OptimizerConfig::AdamW { weight_decay: 0.02 },
-        label_smoothing: 0.0,
-        class_weights: None,
-        clip_norm: None,
-        seed: 0,
-        checkpoint_steps: 1,
+        ..TrainConfig::new(args.batch_size, 1)
     }
 }
 
