@@ -4,7 +4,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::Activation::{self, Relu as RE, Silu as SW};
-use kindling_layers::blocks::{Block, BlockConfig, residual_add};
+use kindling_layers::blocks::{Block, BlockConfig, describe_inverted_residual, residual_add};
 use kindling_layers::names::{Library, Names, timm_inverted_residual};
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_layers::{
@@ -201,16 +201,15 @@ impl Block for MixBlock {
 
 impl Describe for MixBlock {
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
-        let mut x = input;
-        if let Some(expand) = &self.expand {
-            x = trace.scope("expand", |trace| expand.describe(x, trace));
-        }
-        x = trace.scope("depthwise", |trace| self.depthwise.describe(x, trace));
-        if let Some(squeeze_excite) = &self.squeeze_excite {
-            x = trace.scope("squeeze_excite", |trace| squeeze_excite.describe(x, trace));
-        }
-        x = trace.scope("project", |trace| self.project.describe(x, trace));
-        if self.residual { trace.add(x, input) } else { x }
+        let Self { expand, depthwise, squeeze_excite, project, residual, .. } = self;
+        describe_inverted_residual(
+            [expand.as_ref(), Some(depthwise)],
+            squeeze_excite.as_ref(),
+            project,
+            *residual,
+            input,
+            trace,
+        )
     }
 }
 
