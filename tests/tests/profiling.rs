@@ -40,7 +40,7 @@ fn all_device_work_of_a_run_is_on_one_thread() {
     let classifier = train(
         &folder.join("data"),
         &folder.join("classifier"),
-        "--model mobilenet_v3_small --batch-size 4 --micro-batch 2 --epochs 2 --workers 3 --quiet",
+        "--model mobilenet_v3_small --batch-size 4 --ghost-batch-size 2 --micro-batch 2 --epochs 2 --workers 3 --quiet",
     );
     let mut gan = kindling();
     gan.args("gan train --model dcgan_64 --features 4 --iterations 2 --batch-size 4 --compare 0 --device cpu --workers 3 --quiet".split(' '));

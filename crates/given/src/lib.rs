@@ -1,4 +1,5 @@
-//! What people and files give: names of a fixed list, numbers within a range. One wording for all of them.
+//! Checks of values that people and files give: names from a fixed list and numbers within a range, with the same wording of errors
+//! everywhere.
 
 mod absent;
 
@@ -9,8 +10,7 @@ use strum::VariantArray;
 
 pub use absent::{auto, even, none, paper};
 
-/// An enum whose values are chosen by their names, each written once. `strum` reads and writes them; the sentence about
-/// any other name is made here.
+/// An enum whose values are chosen by name. `strum` parses and displays the names; this trait provides the error for any other name.
 ///
 /// ```
 /// use kindling_given::{Named, UnknownName};
@@ -32,17 +32,17 @@ pub use absent::{auto, even, none, paper};
 /// assert_eq!(sentence, "`fp8` is no precision: choose f32, bf16 or f16");
 /// ```
 pub trait Named: VariantArray + Copy + Into<&'static str> {
-    /// What a name is for, as it reads behind "is no".
+    /// What is named, as it reads after "is no".
     const KIND: &'static str;
 
-    /// The error about a name that none of the values has.
+    /// The error for a name that none of the values has.
     fn unknown(given: &str) -> UnknownName {
         let names: Vec<&str> = Self::VARIANTS.iter().map(|&value| value.into()).collect();
         UnknownName::new(Self::KIND, given, &names)
     }
 }
 
-/// All values of an enum, in order. An array of another length than there are values does not compile.
+/// All values of an enum, in order. An array of the wrong length does not compile.
 pub const fn all<T: VariantArray + Copy, const COUNT: usize>() -> [T; COUNT] {
     match T::VARIANTS.first_chunk() {
         Some(values) if T::VARIANTS.len() == COUNT => *values,
@@ -50,20 +50,20 @@ pub const fn all<T: VariantArray + Copy, const COUNT: usize>() -> [T; COUNT] {
     }
 }
 
-/// A name that is not one of a fixed list.
+/// The error for a name that is not in a fixed list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` is no {kind}: choose {known}", given.escape_debug())]
 pub struct UnknownName {
-    /// What the name is for.
+    /// What is named.
     pub kind: &'static str,
-    /// The name given.
+    /// The unknown name.
     pub given: String,
-    /// The names there are, as a sentence lists them: `train, val or test`.
+    /// The known names as in a sentence: `train, val or test`.
     pub known: String,
 }
 
 impl UnknownName {
-    /// The name `given` where one of `known` is wanted.
+    /// The error for the name `given`, where one of `known` is expected.
     pub fn new(kind: &'static str, given: &str, known: &[&str]) -> Self {
         let known = match known {
             [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
@@ -73,11 +73,10 @@ impl UnknownName {
     }
 }
 
-/// Whether `value` lies in `range`.
+/// Checks that `value` lies in `range`.
 ///
 /// # Errors
-/// A sentence that names the value and the range: "the batch size is 0; it must lie between 1 and 1048576". A number that is
-/// not a number lies in no range.
+/// A sentence that names the value and the range: "the batch size is 0; it must lie between 1 and 1048576". NaN lies in no range.
 pub fn within<T: PartialOrd + Display>(what: &str, value: T, range: RangeInclusive<T>) -> Result<(), String> {
     if range.contains(&value) {
         return Ok(());
@@ -85,7 +84,7 @@ pub fn within<T: PartialOrd + Display>(what: &str, value: T, range: RangeInclusi
     Err(format!("the {what} is {value}; it must lie between {} and {}", range.start(), range.end()))
 }
 
-/// Whether `value` is at least `from` and less than `below`.
+/// Checks that `value` is at least `from` and less than `below`.
 ///
 /// # Errors
 /// As [`within`].

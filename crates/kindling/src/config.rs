@@ -237,7 +237,7 @@ impl RunConfig {
         let path = if last { run.last_weights() } else { run.weights() };
         let model = self.zoo_model()?;
         let network = model.build_to_fill(&self.model_options(), device)?;
-        let (network, _) = weights::load(network, &model, &path, Adapt::Exactly)?;
+        let (network, _) = weights::load(network, &model, &path, Adapt::Strict)?;
         Ok(network.valid())
     }
 

@@ -268,7 +268,10 @@ fn no_operation_and_no_gradient_depends_on_the_number_of_threads() {
         }
         for (number, activation) in ACTIVATIONS.into_iter().enumerate() {
             check_norm_act(&ground, map, 2, activation, 9300 + number as u64);
-            check_norm_act_means(&ground, map, activation, 9400 + number as u64);
+            // Without an activation, the mean of a sample that is a group by itself is its shift, whatever the sample: no gradient.
+            if activation != Activation::Identity {
+                check_norm_act_means(&ground, map, activation, 9400 + number as u64);
+            }
         }
         for (activation, again) in [(Activation::Identity, false), (Activation::Relu, true)] {
             check_norm_act_add(&ground, 6, activation, again, 9500);

@@ -1,4 +1,4 @@
-//! Why the data set is not to be had, as one sentence each.
+//! Errors of opening the data set.
 
 use std::path::PathBuf;
 
@@ -13,12 +13,12 @@ pub enum BrainMriOrientationError {
          keeps 17 MB in {folder:?})"
     )]
     NotFetched {
-        /// Where the volumes are looked for.
+        /// The folder of the volumes.
         folder: PathBuf,
         /// The first one that is missing.
         missing: String,
     },
-    /// A volume is there, but is not what the fetch script brought.
+    /// A volume exists, but is not the one that the fetch script downloads.
     #[error(
         "{path:?} is damaged ({reason}): run scripts/fetch-brain-mri-orientation.sh again, it replaces damaged files and only \
          those"
@@ -29,7 +29,7 @@ pub enum BrainMriOrientationError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A volume is there, but the system does not let it be read.
+    /// A volume exists, but cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
 }

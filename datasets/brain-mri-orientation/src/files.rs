@@ -8,25 +8,25 @@ use kindling_scans::nifti::{ReadError, Volume, read_volume};
 
 use crate::BrainMriOrientationError;
 
-/// The sums that the fetch script checks too: one list for both.
+/// The list of checksums, which the fetch script uses too.
 const SUMS: &str = include_str!("../SHA256SUMS");
 
 /// A volume of the list.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    /// What its slices are named after.
+    /// The name of the volume in the names of its slices.
     name: &'static str,
-    /// Its file, unpacked.
+    /// Name of the unpacked file.
     file: &'static str,
 }
 
-/// The one subject learnt from, pictured three times: the head, its brain at twice the resolution, its brain.
+/// The training subject in three pictures: the head, its brain at twice the resolution, and its brain.
 pub(crate) const TRAINING: [Stored; 3] = [
     Stored { name: "ch2", file: "ch2.nii" },
     Stored { name: "ch2better", file: "ch2better.nii" },
     Stored { name: "ch2bet", file: "ch2bet.nii" },
 ];
-/// The average of 152 others.
+/// The average of 152 other people.
 pub(crate) const TEST: Stored = Stored { name: "mni152", file: "mni_icbm152_t1_tal_nlin_sym_09a_converted.nii" };
 
 /// Where the volumes are in Kindling's cache folder: in `brain-mri-orientation` or, where only that is there, in `brain-planes`,
@@ -40,12 +40,12 @@ fn path_of(folder: &Path, stored: &Stored) -> PathBuf {
     folder.join(format!("{}.gz", stored.file))
 }
 
-/// Reads a volume and checks that it is the one the fetch script brought.
+/// Reads a volume and checks that it is the one that the fetch script downloads.
 pub(crate) fn load(cache: &Path, stored: &Stored) -> Result<Volume, BrainMriOrientationError> {
     load_checked(cache, stored, listed_sum(stored.file))
 }
 
-/// The SHA-256 that the list gives for an unpacked volume.
+/// The SHA-256 of an unpacked volume in the list.
 fn listed_sum(file: &str) -> Option<&'static str> {
     SUMS.lines().filter_map(|line| line.split_once("  ")).find_map(|(sum, name)| (name == file).then_some(sum))
 }

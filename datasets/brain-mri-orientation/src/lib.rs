@@ -1,8 +1,7 @@
 //! `brain-mri-orientation`: slices of real T1-weighted MR volumes, labelled by anatomical plane.
 //!
-//! A model learns on one person (three pictures of him) and is tested on the average of 152 others. Where the volumes
-//! come from, what may be done with them and how they are split is in this folder's README.md;
-//! `scripts/fetch-brain-mri-orientation.sh` brings them.
+//! A model is trained on one person (in three pictures) and tested on the average of 152 others. README.md in this folder describes the
+//! origin of the volumes, their licences and the splits; `scripts/fetch-brain-mri-orientation.sh` downloads them.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

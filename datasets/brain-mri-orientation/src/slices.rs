@@ -5,10 +5,10 @@ use std::sync::Arc;
 use kindling_data::{DataError, Image, Source};
 use kindling_scans::nifti::{AXIS_NAMES, Plane, Volume};
 
-/// Emptier slices are left out: tips of the head look alike in every plane.
+/// Slices with less foreground are left out, because the tips of the head look alike in every plane.
 const LEAST_FOREGROUND: f64 = 0.1;
 
-/// A slice by its place.
+/// The position of a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Place {
     volume: usize,
@@ -24,8 +24,8 @@ pub(crate) struct Slices {
 }
 
 impl Slices {
-    /// The slices with enough foreground of all three planes of all volumes, where `wanted` says yes to the position
-    /// along the plane's normal, mm. `foregrounds` are those of the volumes.
+    /// The slices of all volumes in all three planes that have enough foreground and whose position along the normal of the plane, in mm,
+    /// is `wanted`. `foregrounds` belong to the volumes.
     pub(crate) fn of(volumes: &Arc<[Volume]>, foregrounds: &[[Vec<f64>; 3]], wanted: impl Fn(f64) -> bool) -> Self {
         let mut places = Vec::new();
         for (number, (volume, shares)) in volumes.iter().zip(foregrounds).enumerate() {
@@ -41,8 +41,8 @@ impl Slices {
     }
 }
 
-/// Neighbours far apart, so that the first few of a source, which previews show, are a fair sample of it: multiples
-/// of the golden ratio, by their fractional part.
+/// Moves neighbours far apart, so that the first few slices, which previews show, are representative. Items are sorted by the fractional
+/// part of multiples of the golden ratio.
 fn spread<T>(items: Vec<T>) -> Vec<T> {
     const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut keyed: Vec<_> = (0_u64..).map(|k| k.wrapping_mul(GOLDEN_RATIO)).zip(items).collect();

@@ -1,9 +1,9 @@
-//! Which slices of the training subject are held back for validation.
+//! Decides which slices of the training subject are held back for validation.
 //!
-//! Neighbouring slices show nearly the same, so single slices held back at random would measure memory. Blocks are
-//! held back instead, with a margin that nobody sees, by position in millimetres: the three pictures of the one
-//! subject lie in the same space, so all lose the same anatomy. The blocks lie symmetrically about the mid-plane of
-//! the head (x = 0), so that the mirror image of a held-back slice is held back too.
+//! Neighbouring slices are nearly the same, so holding back single slices at random would measure memorisation. Blocks of slices are held
+//! back instead, with a margin that belongs to no split, by position in millimetres. The three pictures of the subject are in the same
+//! space, so the same anatomy is held back in all of them. The blocks are symmetric about the mid-plane of the head (x = 0), so that the
+//! mirror image of a slice is held back with it.
 
 /// A block is centred at this distance from the origin, and every [`PERIOD_MM`] from there.
 const CENTRE_MM: f64 = 24.0;
@@ -13,7 +13,7 @@ const HALF_BLOCK_MM: f64 = 4.0;
 /// Slices this close to a block belong to no part.
 const MARGIN_MM: f64 = 4.0;
 
-/// What a slice of the training subject serves for.
+/// The part that a slice of the training subject belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Train,

@@ -1,6 +1,6 @@
 //! ResNet: "Deep Residual Learning for Image Recognition", He et al. 2015, <https://arxiv.org/abs/1512.03385>.
 //!
-//! The heavy baselines that the light models are swapped in for.
+//! These are the heavy baselines that lighter models replace.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -76,7 +76,7 @@ fn from_table(repeats: [usize; 4], bottleneck: bool) -> NetworkConfig {
     details.network(stem, stages, HeadConfig { features: None, hidden: None, drop_rate: 0.0 })
 }
 
-/// torchvision and timm call the layers the same.
+/// Names of layers, which are the same in torchvision and timm.
 fn layer_names(network: &Network) -> Option<Names> {
     let mut names = Names::default();
     names.conv_norm("stem", "conv1", "bn1");
@@ -95,9 +95,9 @@ pub struct ResidualBlockConfig {
     pub input: usize,
     /// Channels of the 3x3 convolutions.
     pub width: usize,
-    /// Whether 1x1 convolutions before and after make it a bottleneck of four times the width.
+    /// Whether 1x1 convolutions before and after make it a bottleneck with four times the width.
     pub bottleneck: bool,
-    /// Stride of the first 3x3 convolution, as torchvision and timm have it.
+    /// Stride of the first 3x3 convolution, as in torchvision and timm.
     pub stride: usize,
     /// Normalisation of every convolution.
     pub norm: BatchNormConfig,
@@ -141,14 +141,15 @@ impl BlockConfig for ResidualBlockConfig {
 pub struct ResidualBlock {
     /// The convolutions in order.
     pub convs: Vec<ConvNorm>,
-    /// The shortcut where the shape changes.
+    /// The shortcut, if the block changes the shape.
     pub downsample: Option<ConvNorm>,
     #[module(skip)]
     drop_path: DropPath,
 }
 
 impl ResidualBlock {
-    /// Whether the last convolution is a bottleneck's 1x1: making its output again costs less than the memory it takes.
+    /// Whether the last convolution is the 1x1 convolution of a bottleneck, which is cheap to recompute compared to the memory of its
+    /// output.
     fn ends_cheaply(&self) -> bool {
         self.convs.len() == 3
     }
@@ -168,7 +169,7 @@ impl Block for ResidualBlock {
         residual_add(Some(shortcut), x, self.drop_path, Activation::Relu)
     }
 
-    /// torchvision's names too.
+    /// These are torchvision's names as well.
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
         for index in 0..self.convs.len() {
             let (conv, norm) = (format!("{reference}.conv{}", index + 1), format!("{reference}.bn{}", index + 1));

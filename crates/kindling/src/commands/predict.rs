@@ -153,7 +153,7 @@ impl Predictor {
         let (known, path) = pretrained::find(&model)?;
         let options = ModelOptions { classes: known.classes, ..ModelOptions::imagenet() };
         let network = model.build_to_fill(&options, &device)?;
-        let (network, _) = weights::load(network, &model, &path, Adapt::Exactly)?;
+        let (network, _) = weights::load(network, &model, &path, Adapt::Strict)?;
         Ok(Self {
             network,
             classes: known.class_names(),

@@ -140,17 +140,39 @@ impl Block for InvertedResidual {
     }
 }
 
+/// Describes an inverted residual block, whatever its convolutions are: expansion and depthwise convolution as `[expand, depthwise]`,
+/// squeeze-excite, projection, and a shortcut if `residual`.
+pub fn describe_inverted_residual<C: Describe>(
+    convolutions: [Option<&C>; 2],
+    squeeze_excite: Option<&SqueezeExcite>,
+    project: &C,
+    residual: bool,
+    input: Value,
+    trace: &mut Trace,
+) -> Value {
+    let mut x = input;
+    for (name, convolution) in ["expand", "depthwise"].into_iter().zip(convolutions) {
+        if let Some(convolution) = convolution {
+            x = trace.scope(name, |trace| convolution.describe(x, trace));
+        }
+    }
+    if let Some(squeeze_excite) = squeeze_excite {
+        x = trace.scope("squeeze_excite", |trace| squeeze_excite.describe(x, trace));
+    }
+    x = trace.scope("project", |trace| project.describe(x, trace));
+    if residual { trace.add(x, input) } else { x }
+}
+
 impl Describe for InvertedResidual {
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
-        let mut x = input;
-        if let Some(expand) = &self.expand {
-            x = trace.scope("expand", |trace| expand.describe(x, trace));
-        }
-        x = trace.scope("depthwise", |trace| self.depthwise.describe(x, trace));
-        if let Some(squeeze_excite) = &self.squeeze_excite {
-            x = trace.scope("squeeze_excite", |trace| squeeze_excite.describe(x, trace));
-        }
-        x = trace.scope("project", |trace| self.project.describe(x, trace));
-        if self.residual { trace.add(x, input) } else { x }
+        let Self { expand, depthwise, squeeze_excite, project, residual, .. } = self;
+        describe_inverted_residual(
+            [expand.as_ref(), Some(depthwise)],
+            squeeze_excite.as_ref(),
+            project,
+            *residual,
+            input,
+            trace,
+        )
     }
 }

@@ -13,7 +13,7 @@ use crate::trace::Describe;
 use kindling_ops::{Activation, Deferred, reserve, supports_residual_add};
 
 pub use fused_inverted_residual::{FusedInvertedResidual, FusedInvertedResidualConfig};
-pub use inverted_residual::{InvertedResidual, InvertedResidualConfig};
+pub use inverted_residual::{InvertedResidual, InvertedResidualConfig, describe_inverted_residual};
 
 /// A block of a [`crate::Staged`] network.
 pub trait Block: Module + ModuleDisplay + Describe {
