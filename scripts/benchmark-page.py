@@ -370,6 +370,21 @@ def section_robustness():
             source("2026-11-22-fuzzing.json", fuzz), ""]
 
 
+BUILD = "2026-11-23-first-build.json"
+
+
+def section_build():
+    document = load(BUILD)
+    total, units = document["seconds_of_all_units"], document["seconds_of_units"]
+    rows = [[f"`{name}`", f"{seconds:.0f}", percent(seconds / total)] for name, seconds in list(units.items())[:12]]
+    return ["## A first build", "",
+            f"`{document['command']}` is {document['what']}. It took {document['wall_seconds'] / 60:.1f} minutes, and "
+            f"{(document['user_seconds'] + document['system_seconds']) / 60:.1f} minutes of processor time. These crates took longest. The seconds are "
+            f"{document['about_units']}.", "",
+            table(["crate", "seconds", "of all crates"], rows), "",
+            source(BUILD, document, f"rustc {document['environment']['rustc']}; {document['environment']['note']}."), ""]
+
+
 def bench_rows(name, document):
     """Rows of `kindling bench` that no section above shows."""
     rows = []
@@ -401,7 +416,7 @@ def page():
              f"noise; compare what was measured side by side. {on_gpus()} "
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
     for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_loading, section_gans,
-                    section_stand_in, section_ledger, section_robustness):
+                    section_stand_in, section_ledger, section_robustness, section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):
         document = json.loads(path.read_text())
