@@ -155,6 +155,11 @@ impl<'a, M: Classifier> Trainer<'a, M> {
         Trained { progress: self.state.into_progress(), skipped_updates, journal: self.journal }
     }
 
+    /// Whether the run had reached its end when it was resumed: nothing is left to train.
+    pub fn is_complete(&self) -> bool {
+        self.journal.complete
+    }
+
     /// Where the run is.
     pub fn progress(&self) -> &Progress {
         self.state.progress()

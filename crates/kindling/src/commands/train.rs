@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, bail};
 use clap::ValueEnum;
-use kindling_data::{DataError, Dataset, Split, largest_decoding_bytes};
+use kindling_data::{DataError, Dataset, FileList, Split, largest_decoding_bytes};
 use kindling_layers::{Checkpointing, Freeze, Precision, parameters};
-use kindling_runs::{DeviceFacts, Environment, RunDir, RunError};
+use kindling_runs::{DeviceFacts, Environment, Event, RunDir, RunError};
 use kindling_trainer::{Ended, Faults, Setup, TrainError, Trainer};
 use kindling_zoo::Network;
 use kindling_zoo::weights::Import;
@@ -23,7 +23,7 @@ pub(crate) use data_args::augment;
 
 use crate::Done;
 use crate::config::RunConfig;
-use crate::dataset::{self, HowToOpen};
+use crate::dataset::HowToOpen;
 use crate::device::{Chosen, DeviceChoice};
 use crate::finish::Finished;
 use crate::interrupt;
@@ -32,6 +32,7 @@ use crate::memory::{Choice, MemoryBudget, does_not_fit, limit_before_reading, st
 use crate::output::{self, note};
 use crate::progress::{Console, Verbosity};
 use crate::ranges;
+use crate::recorded::{self, Again};
 pub(crate) use words::in_half;
 use words::{closing, note, opening, result_line, started};
 
@@ -165,6 +166,9 @@ pub(crate) struct Args {
     /// Continue a run from its newest checkpoint, mid-epoch included
     #[arg(long, value_name = "RUN", help_heading = "Run")]
     resume: Option<PathBuf>,
+    /// Continue although files of the data set were added, removed or changed since; says which, and what becomes of them
+    #[arg(long, help_heading = "Run", requires = "resume")]
+    accept_changed_data: bool,
     /// Take the settings of a config.toml; flags beside it win
     #[arg(long, value_name = "FILE", help_heading = "Run", conflicts_with = "resume")]
     config: Option<PathBuf>,
@@ -199,8 +203,8 @@ struct Launch<'a> {
 enum Beginning {
     /// Initial or imported weights.
     New((Network, Option<Import>)),
-    /// Its newest checkpoint.
-    Resumed,
+    /// Its newest checkpoint; with what has become of its data, and the list to keep of it, where that has changed.
+    Resumed(Option<String>, Option<FileList>),
 }
 
 impl Args {
@@ -220,6 +224,12 @@ impl Args {
         let start = config.initial_network(&chosen.device)?;
         let run = RunDir::create(self.out.as_deref(), model.name.name, &config.data.source)?;
         run.write_config(&config)?;
+        if let Some(list) = FileList::of(&dataset) {
+            recorded::write(&run, &list)?;
+        }
+        if !self.quiet {
+            dataset.lacking().iter().for_each(|lacking| note!("warning: {lacking}"));
+        }
         self.fit(Launch { config, dataset: &dataset, run: &run, chosen, beginning: Beginning::New(start) })
     }
 
@@ -254,11 +264,10 @@ impl Args {
             config.device = device.to_string();
         }
         limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
-        let data = &config.data;
-        let dataset = dataset::open_to(&data.source, config.train.seed, &data.opening, data.on_bad_sample)?.dataset;
+        let Again { dataset, told, list } = recorded::open_again(&run, &config, self.accept_changed_data)?;
         config.check_classes(&dataset)?;
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
-        self.fit(Launch { config, dataset: &dataset, run: &run, chosen, beginning: Beginning::Resumed })
+        self.fit(Launch { config, dataset: &dataset, run: &run, chosen, beginning: Beginning::Resumed(told, list) })
     }
 
     fn fit(&self, launch: Launch<'_>) -> Result<Done> {
@@ -277,9 +286,9 @@ impl Args {
         let budget = imposed.as_ref().map(|imposed| imposed.bytes);
         let environment = environment(facts);
         let (network, import, resumed) = match beginning {
-            Beginning::New((network, import)) => (network, import, false),
+            Beginning::New((network, import)) => (network, import, None),
             // Everything comes from the checkpoint.
-            Beginning::Resumed => (config.network(&device)?, None, true),
+            Beginning::Resumed(told, list) => (config.network(&device)?, None, Some((told, list))),
         };
         let parameters = parameters::count(&network);
         let decoding = largest_decoding_bytes(dataset, &config.data.preprocess);
@@ -303,8 +312,20 @@ impl Args {
         if let Some(import) = import {
             console.say(&format!("starting from {import}"));
         }
-        if resumed {
+        if let Some((told, list)) = resumed {
             trainer.resume(&mut console)?;
+            if let Some(text) = told {
+                if trainer.is_complete() {
+                    let path = run.path().display();
+                    bail!(
+                        "{path} is finished, and changed data is nothing it can go on with; kindling eval {path} scores it"
+                    );
+                }
+                trainer.emit(Event::Warned { step: trainer.progress().step, text }, &mut console)?;
+            }
+            if let Some(list) = list {
+                recorded::write(run, &list)?;
+            }
         } else {
             let started = started(&config, &environment, parameters, trainer.total_steps(), trainer.plan());
             trainer.emit(started, &mut console)?;

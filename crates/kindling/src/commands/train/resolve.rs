@@ -77,7 +77,7 @@ impl Args {
         let start = self.starting_point(file, &model)?;
         let on_bad = self.data_args.on_bad_sample().or(file.map(|file| file.data.on_bad_sample)).unwrap_or_default();
         let same_data = file.filter(|file| file.data.source == source);
-        let mut opening = self.opening.or(same_data.map(|file| file.data.opening).unwrap_or_default());
+        let opening = same_data.map_or(self.opening, |file| self.opening.or(file.data.opening));
         let device = self.device.map(|device| device.to_string()).or(file.map(|file| file.device.clone()));
         let device = device.unwrap_or("auto".to_string());
         let memory_budget = self
@@ -86,7 +86,7 @@ impl Args {
             .or(file.and_then(|file| file.memory_budget));
         limit_before_reading(memory_budget, DeviceChoice::configured(&device)?)?;
         let opened = dataset::open_to(&source, seed, &opening, on_bad)?;
-        opening.split_by = opened.split_by;
+        let opening = opening.resolved(&opened);
         let dataset = opened.dataset;
 
         let mut data = DataConfig {
