@@ -245,6 +245,33 @@ pub enum DataError {
         /// The data.
         path: PathBuf,
     },
+    /// Samples are of classes that the model does not know.
+    #[error(
+        "{data} has samples of {}, which the run does not know; its classes are {}, and they are matched by name", .foreign.join(", "),
+        .known.join(", ")
+    )]
+    ForeignClasses {
+        /// The data, as people call it.
+        data: String,
+        /// Those it does not know.
+        foreign: Vec<String>,
+        /// Those it knows.
+        known: Vec<String>,
+    },
+    /// Samples may have several classes, and the model gives one.
+    #[error("samples of {data} may have several classes, but the run gives each sample one")]
+    SeveralClasses {
+        /// The data, as people call it.
+        data: String,
+    },
+    /// A list of samples that is no manifest.
+    #[error("{name:?} {reason}")]
+    NotListed {
+        /// The sample.
+        name: String,
+        /// Why it cannot be listed, in words that follow its name.
+        reason: String,
+    },
     /// Shards cannot be read or written.
     #[error("{path:?}: {reason}")]
     Shard {

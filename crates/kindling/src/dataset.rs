@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
-use kindling_data::{Dataset, Format, OnBadSample, Opened, Opening, SplitBy, open_images, open_path};
+use kindling_data::{Dataset, Format, OnBadSample, Opened, Opening, SplitBy, SplitRule, open_images, open_path};
 use kindling_runs::RunDir;
 use kindling_scans::{Dicom, Nifti, Window};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -66,6 +66,14 @@ pub(crate) struct HowToOpen {
     #[arg(long, value_name = "CENTRE,WIDTH", help_heading = "What", allow_hyphen_values = true)]
     #[serde(default, with = "kindling_given::auto")]
     pub(crate) window: Option<Window>,
+    /// How what brings no splits is split: by name today, and as earlier versions did where a configuration says nothing.
+    #[arg(skip = SplitRule::Keyed)]
+    #[serde(default, skip_serializing_if = "is_shuffled")]
+    pub(crate) split_rule: SplitRule,
+}
+
+fn is_shuffled(rule: &SplitRule) -> bool {
+    *rule == SplitRule::Shuffled
 }
 
 /// Today's name of a data set that had another one; everything else, such as a path, as it is.
@@ -84,6 +92,12 @@ pub(crate) fn read_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<St
 }
 
 impl HowToOpen {
+    /// As it is written down once the data set is open: what stayed together, and the rule where it mattered.
+    pub(crate) fn resolved(self, opened: &Opened) -> Self {
+        let split_rule = if opened.split_here { self.split_rule } else { SplitRule::default() };
+        Self { split_by: opened.split_by, split_rule, ..self }
+    }
+
     /// The kinds of files that are understood besides pictures.
     pub(crate) fn formats(&self) -> Vec<Arc<dyn Format>> {
         vec![Arc::new(Dicom { window: self.window }), Arc::new(Nifti::default())]
@@ -105,7 +119,15 @@ pub(crate) fn inspect(name: &str, seed: u64, how: &HowToOpen) -> Result<Opened> 
     open_any(name, how, Opening { keep_going: true, ..Opening::new(seed) })
 }
 
-fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<Opened> {
+/// Whether two names or paths are of the same data.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
+    let [one, other] = [one, other].map(todays_name);
+    let full = |name: &str| Path::new(name).canonicalize().ok().filter(|_| !is_named(name));
+    one == other || full(&one).is_some_and(|path| full(&other) == Some(path))
+}
+
+/// As [`open_with`], with everything else that an [`Opening`] says.
+pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<Opened> {
     let name = todays_name(name);
     let name = name.as_str();
     let named = match name {
@@ -121,14 +143,15 @@ fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<Opened> {
                 bail!("{flag} is for folders, manifests and shards; {name} brings its own");
             }
         }
-        return Ok(Opened { dataset, split_by: None, problems: vec![] });
+        return Ok(Opened { dataset, split_by: None, split_here: false, problems: vec![] });
     }
     let path = Path::new(name);
     if !path.exists() && !name.contains(['/', '\\', '.']) {
         let known: Vec<&str> = NAMED.iter().map(|set| set.name).collect();
         bail!("there is no data set `{name}` and no such folder; known sets are {}", known.join(", "));
     }
-    let opening = Opening { split_by: how.split_by, formats: how.formats(), cache: cache().ok(), ..opening };
+    let (split_by, rule, formats) = (how.split_by, how.split_rule, how.formats());
+    let opening = Opening { split_by, rule, formats, cache: cache().ok(), ..opening };
     Ok(open_path(path, &opening)?)
 }
 

@@ -8,6 +8,7 @@
 //! | `commands::gan` | the same for two networks, and what samples, compares and exports them |
 //! | `commands::bench` | what measures the rows of `kindling bench` |
 //! | `dataset`, `loaders`, `pretrained` | data sets by name, loaders of a run, weights in the cache |
+//! | `recorded` | the samples a run was trained on, compared with those that are there now |
 //! | `device`, `memory` | which device is used and what it lacks; what a user says about memory |
 //! | `finish`, `progress`, `output` | scores and report at the end, the bar, and the only place that writes to the terminal |
 //! | `interrupt`, `abort`, `allocator`, `targets`, `ranges` | signals, the allocator, exports kept away from runs' own files, ranges of flags |
@@ -32,6 +33,7 @@ mod output;
 mod pretrained;
 mod progress;
 mod ranges;
+mod recorded;
 mod settings;
 mod targets;
 

@@ -127,6 +127,11 @@ impl RunDir {
         self.path.join("bad-samples.jsonl")
     }
 
+    /// `data.csv`: the samples it was trained on.
+    pub fn data(&self) -> PathBuf {
+        self.path.join("data.csv")
+    }
+
     /// `samples`: the folder of a generator's grids.
     pub fn samples(&self) -> PathBuf {
         self.path.join("samples")
@@ -149,6 +154,7 @@ impl RunDir {
             self.history(),
             self.report(),
             self.bad_samples(),
+            self.data(),
         ];
         files.iter().any(|file| file == path)
             || [self.samples(), self.checkpoints()].iter().any(|it| path.starts_with(it))
@@ -172,6 +178,24 @@ impl RunDir {
     /// See [`read_toml`].
     pub fn read_config<T: DeserializeOwned>(&self) -> Result<T, RunError> {
         read_toml(&self.config())
+    }
+
+    /// Writes `data.csv`, atomically. One that is there already is kept as `data-1.csv`, `data-2.csv` and so on.
+    ///
+    /// # Errors
+    /// [`RunError::Io`], [`RunError::DiskFull`].
+    pub fn write_data(&self, text: &[u8]) -> Result<(), RunError> {
+        let path = self.data();
+        if path.exists() {
+            let kept = (1_u32..).map(|number| self.path.join(format!("data-{number}.csv"))).find(|kept| !kept.exists());
+            if let Some(kept) = kept {
+                // A second name, so that there is a list at every moment.
+                fs::hard_link(&path, &kept)
+                    .or_else(|_| fs::copy(&path, &kept).map(drop))
+                    .map_err(RunError::on("write", &kept))?;
+            }
+        }
+        write_atomically(&path, text)
     }
 
     /// Writes `metrics.json`, atomically.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::assemble::{Listed, Named, assemble, list_all};
-use super::{Dataset, Format, Opened, Opening, Task};
+use super::{Dataset, Format, Opened, Opening, Purpose, Task};
 use crate::error::DataError;
 use crate::split::Split;
 
@@ -33,8 +33,9 @@ type Classes = BTreeMap<String, Vec<Found>>;
 /// a class belong to it.
 ///
 /// With `train/` on top, `val/` and `test/` are taken as they are; one that is missing is split off from `train/`.
-/// Without, the images are split 70/15/15. Both are done class by class, from the seed and the sorted names. Every
-/// header is read, so that a file that is no image is found before the run and not in its middle.
+/// Without, the images are split 70/15/15. Both are done class by class, from the seed and the names of the files
+/// ([`SplitRule`](crate::SplitRule)). Every header is read, so that a file that is no image is found before the run and not in
+/// its middle.
 ///
 /// # Errors
 /// Any [`DataError`] of folders and files, with the path.
@@ -54,38 +55,46 @@ pub fn open_folder_with(dir: &Path, opening: &Opening) -> Result<Opened, DataErr
     if folders.is_empty() {
         return Err(DataError::NoClasses { dir: dir.to_owned() });
     }
-    let given = given_splits(dir, &folders)?;
-    let train_dir = if given.is_empty() { dir.to_owned() } else { dir.join(Split::Train.name()) };
-    let train = list_classes(&train_dir, opening)?;
-    let classes: Vec<String> = train.keys().cloned().collect();
-    if let [class] = classes.as_slice() {
-        return Err(DataError::OneClass { dir: train_dir, class: class.clone() });
+    let given = given_splits(dir, &folders, opening)?;
+    let mut listed: Vec<(Option<Split>, PathBuf, Classes)> = Vec::new();
+    match given.as_slice() {
+        [] => listed.push((None, dir.to_owned(), list_classes(dir, opening)?)),
+        given => {
+            for &split in given {
+                let split_dir = dir.join(split.name());
+                let classes = list_classes(&split_dir, opening)?;
+                listed.push((Some(split), split_dir, classes));
+            }
+        }
     }
-
+    // What is not in train cannot be learnt; whoever only scores says elsewhere which classes there may be.
+    let learnt = if opening.purpose == Purpose::Learn { 1 } else { listed.len() };
+    let mut classes: Vec<String> =
+        listed.iter().take(learnt).flat_map(|(.., classes)| classes.keys().cloned()).collect();
+    classes.sort();
+    classes.dedup();
+    if let ([class], Purpose::Learn) = (classes.as_slice(), opening.purpose) {
+        return Err(DataError::OneClass { dir: listed.swap_remove(0).1, class: class.clone() });
+    }
     let mut files = Vec::new();
-    let split_of = |split| (!given.is_empty()).then_some(split);
-    for (label, (class, paths)) in train.into_iter().enumerate() {
-        let class_dir = train_dir.join(class);
-        files.extend(paths.into_iter().map(|found| found.named(&class_dir, label, split_of(Split::Train))));
-    }
-    for &split in given.iter().filter(|&&split| split != Split::Train) {
-        let split_dir = dir.join(split.name());
-        for (class, paths) in list_classes(&split_dir, opening)? {
+    for (split, split_dir, found) in listed {
+        for (class, paths) in found {
             let Ok(label) = classes.binary_search(&class) else {
                 return Err(DataError::UnknownClass { class, dir: split_dir });
             };
             let class_dir = split_dir.join(class);
-            files.extend(paths.into_iter().map(|found| found.named(&class_dir, label, split_of(split))));
+            files.extend(paths.into_iter().map(|found| found.named(&class_dir, label, split)));
         }
     }
     let (entries, problems) = list_all(files, opening, |_, error| error)?;
     let about = format!("Images in {}, one sub-folder a class", dir.display());
-    let listed = Listed { path: dir.to_owned(), about, classes, task: Task::MultiClass, entries, problems };
+    let (path, root) = (dir.to_owned(), dir.to_owned());
+    let listed = Listed { path, root, about, classes, task: Task::MultiClass, entries, problems };
     assemble(listed, opening)
 }
 
 /// The splits the folder has on top: empty if its sub-folders are classes.
-fn given_splits(dir: &Path, folders: &[PathBuf]) -> Result<Vec<Split>, DataError> {
+fn given_splits(dir: &Path, folders: &[PathBuf], opening: &Opening) -> Result<Vec<Split>, DataError> {
     let mut given = Vec::new();
     for split in Split::ALL {
         let path = dir.join(split.name());
@@ -97,7 +106,7 @@ fn given_splits(dir: &Path, folders: &[PathBuf]) -> Result<Vec<Split>, DataError
     if given.is_empty() {
         return Ok(given);
     }
-    if !given.contains(&Split::Train) {
+    if !given.contains(&Split::Train) && opening.purpose == Purpose::Learn {
         return Err(DataError::NoTrain { dir: dir.to_owned() });
     }
     match folders.iter().find(|path| !Split::ALL.iter().any(|split| path.ends_with(split.name()))) {

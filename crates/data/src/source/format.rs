@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kindling_files as files;
 
+use super::Fingerprint;
 use crate::decode::{Image, Preprocess, read_fitted, read_header, read_image};
 use crate::error::DataError;
 
@@ -35,6 +36,14 @@ pub trait Format: Send + Sync {
     /// Any [`DataError`] of files, with the path.
     fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {
         Ok(preprocess.fit_owned(self.read(part)?))
+    }
+
+    /// What tells the file of an image that [`Format::list`] gave from another version of it.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn fingerprint(&self, part: &Part) -> std::io::Result<Fingerprint> {
+        Fingerprint::of_file(&part.path)
     }
 
     /// Whether the images of a file are best read one after another.

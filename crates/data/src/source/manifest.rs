@@ -11,7 +11,7 @@ use kindling_files as files;
 use serde_json::Value;
 
 use super::assemble::{Listed, Named, assemble, list_all};
-use super::{Opened, Opening, Task};
+use super::{Opened, Opening, Purpose, Task};
 use crate::error::DataError;
 use crate::split::Split;
 use kindling_given::UnknownName;
@@ -84,7 +84,7 @@ pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError
     if rows.is_empty() {
         return Err(at((1, "there are no samples".to_owned())));
     }
-    if classes.len() < 2 && task == Task::MultiClass {
+    if classes.len() < 2 && task == Task::MultiClass && opening.purpose == Purpose::Learn {
         return Err(DataError::OneClass {
             dir: path.to_owned(),
             class: classes.into_iter().next().unwrap_or_default(),
@@ -131,7 +131,8 @@ pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError
         let names: Vec<&str> = strangers.iter().map(String::as_str).collect();
         about.push_str(&format!(" (not used: {})", names.join(", ")));
     }
-    assemble(Listed { path: path.to_owned(), about, classes, task, entries, problems }, opening)
+    let root = folder.to_owned();
+    assemble(Listed { path: path.to_owned(), root, about, classes, task, entries, problems }, opening)
 }
 
 /// The names of all classes: in the order of numbers where all are numbers, otherwise of the alphabet.
@@ -198,14 +199,14 @@ fn text_of(bytes: &[u8], line: u64) -> Result<&str, (u64, String)> {
 }
 
 /// The records of a table, each with the line it starts on. Empty lines are none.
-struct Records<'a> {
+pub(super) struct Records<'a> {
     reader: csv_core::Reader,
     rest: &'a [u8],
     line: u64,
 }
 
 impl<'a> Records<'a> {
-    fn of(text: &'a [u8]) -> Self {
+    pub(super) fn of(text: &'a [u8]) -> Self {
         Self { reader: csv_core::Reader::new(), rest: text, line: 1 }
     }
 }

@@ -16,11 +16,12 @@ use crate::ranges;
 
 mod check;
 mod pack;
+mod split;
 
 /// Images are augmented at the side that training has by default, and then scaled down.
 const SHEET_SIZE: usize = 512;
 
-/// List data sets, describe or check one, draw a sheet of its samples, or pack it into shards
+/// List data sets, describe, check or split one, draw a sheet of its samples, or pack it into shards
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -45,6 +46,7 @@ enum Command {
         json: bool,
     },
     Check(check::Args),
+    Split(split::Args),
     Pack(pack::Args),
     /// Draw samples of every class into one PNG
     Sheet {
@@ -89,6 +91,7 @@ impl Args {
             }
             Command::Describe { data, seed, opening, json } => describe(&data, seed, &opening, json)?,
             Command::Check(args) => return args.run(),
+            Command::Split(args) => return args.run(),
             Command::Pack(args) => return args.run(),
             Command::Sheet { data, out, split, per_class, side, augmented, seed, opening } => {
                 let dataset = dataset::open_with(&data, seed, &opening)?.dataset;
@@ -148,6 +151,9 @@ fn describe(data: &str, seed: u64, opening: &HowToOpen, as_json: bool) -> Result
     }
     let totals = counts.each_ref().map(|counts| counts.iter().sum::<usize>());
     out!("{:width$}  {:>7} {:>7} {:>7}", "all", totals[0], totals[1], totals[2]);
+    for lacking in dataset.lacking() {
+        out!("warning: {lacking}");
+    }
     out!("\nmost frequent answer of test: {:.1} %", dataset.majority_baseline(Split::Test) * 100.0);
     Ok(())
 }

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, bail};
 use clap::ValueEnum;
-use kindling_data::{DataError, Dataset, Split, largest_decoding_bytes};
+use kindling_data::{DataError, Dataset, FileList, Split, largest_decoding_bytes};
 use kindling_layers::parameters;
-use kindling_runs::{DeviceFacts, Environment, How, RunDir, RunError, Sitting};
+use kindling_runs::{DeviceFacts, Environment, Event, How, RunDir, RunError, Sitting};
 use kindling_trainer::{Checkpoints, Ended, Faults, Length, Setup, TrainError, Trainer};
 use kindling_zoo::Network;
 use kindling_zoo::weights::Import;
@@ -22,7 +22,7 @@ use settings::Settings;
 
 use crate::Done;
 use crate::config::RunConfig;
-use crate::dataset::{self, HowToOpen, path_of};
+use crate::dataset::{HowToOpen, path_of};
 use crate::device::{Chosen, DeviceChoice};
 use crate::finish::Finished;
 use crate::interrupt;
@@ -31,6 +31,7 @@ use crate::memory::{does_not_fit, limit_before_reading, starting_plan};
 use crate::output::{self, note};
 use crate::progress::{Console, Verbosity};
 use crate::ranges;
+use crate::recorded::{self, Again};
 pub(crate) use words::in_half;
 use words::{closing, note, opening, result_line, started};
 
@@ -85,6 +86,9 @@ pub(crate) struct Args {
     /// With --resume, where the run's data is now, if it has moved; the run remembers it
     #[arg(long, value_name = "PATH", help_heading = "Run", requires = "resume")]
     data_at: Option<PathBuf>,
+    /// Continue although files of the data set were added, removed or changed since; says which, and what becomes of them
+    #[arg(long, help_heading = "Run", requires = "resume")]
+    accept_changed_data: bool,
     /// Take the settings of a config.toml; flags beside it win
     #[arg(long, value_name = "FILE", help_heading = "Run", conflicts_with = "resume")]
     config: Option<PathBuf>,
@@ -120,8 +124,8 @@ struct Launch<'a> {
 enum Beginning {
     /// Initial or imported weights.
     New((Network, Option<Import>)),
-    /// Its newest checkpoint.
-    Resumed(Resumption<RunConfig>),
+    /// Its newest checkpoint; with what has become of its data, and the list to keep of it, where that has changed.
+    Resumed(Resumption<RunConfig>, Option<String>, Option<FileList>),
 }
 
 /// How a run goes on.
@@ -151,6 +155,12 @@ impl Args {
         let start = config.initial_network(&chosen.device)?;
         let run = RunDir::create(self.out.as_deref(), model.name.name, &config.data.source)?;
         run.write_config(&config)?;
+        if let Some(list) = FileList::of(&dataset) {
+            recorded::write(&run, &list)?;
+        }
+        if !self.quiet {
+            dataset.lacking().iter().for_each(|lacking| note!("warning: {lacking}"));
+        }
         self.fit(Launch { config, dataset: &dataset, run: &run, chosen, beginning: Beginning::New(start) })
     }
 
@@ -181,11 +191,11 @@ impl Args {
         }
         let config = config.checked()?;
         limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
-        let data = &config.data;
-        let dataset = dataset::open_to(&place, config.train.seed, &data.opening, data.on_bad_sample)?.dataset;
+        let Again { dataset, told, list } = recorded::open_again(&run, &config, &place, self.accept_changed_data)?;
         config.check_classes(&dataset)?;
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
-        let beginning = Beginning::Resumed(Resumption { how, changed, rewritten: (kept != stored).then_some(kept) });
+        let resumption = Resumption { how, changed, rewritten: (kept != stored).then_some(kept) };
+        let beginning = Beginning::Resumed(resumption, told, list);
         self.fit(Launch { config, dataset: &dataset, run: &run, chosen, beginning })
     }
 
@@ -204,10 +214,12 @@ impl Args {
         let imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;
         let budget = imposed.as_ref().map(|imposed| imposed.bytes);
         let environment = environment(facts);
-        let (network, import, resumption) = match beginning {
+        let (network, import, resumed) = match beginning {
             Beginning::New((network, import)) => (network, import, None),
             // Everything comes from the checkpoint.
-            Beginning::Resumed(resumption) => (config.network(&device)?, None, Some(resumption)),
+            Beginning::Resumed(resumption, told, list) => {
+                (config.network(&device)?, None, Some((resumption, told, list)))
+            }
         };
         let parameters = parameters::count(&network);
         let decoding = largest_decoding_bytes(dataset, &config.data.preprocess);
@@ -229,12 +241,24 @@ impl Args {
         if let Some(import) = import {
             console.say(&format!("starting from {import}"));
         }
-        let began_on = match resumption {
-            Some(resumption) => {
+        let began_on = match resumed {
+            Some((resumption, told, list)) => {
                 if resumption.how == How::Extended {
                     check_longer(trainer.length())?;
                 }
                 trainer.resume(&mut console)?;
+                if let Some(text) = told {
+                    if trainer.is_complete() {
+                        let path = run.path().display();
+                        bail!(
+                            "{path} is finished, and changed data is nothing it can go on with; kindling eval {path} scores it"
+                        );
+                    }
+                    trainer.emit(Event::Warned { step: trainer.progress().step, text }, &mut console)?;
+                }
+                if let Some(list) = list {
+                    recorded::write(run, &list)?;
+                }
                 resumption.note(run, &environment, trainer.progress().step, !trainer.is_complete())?
             }
             None => {

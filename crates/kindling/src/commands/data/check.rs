@@ -17,10 +17,10 @@ use crate::ranges;
 /// Lines of a list that the table shows; JSON has all.
 const SHOWN: usize = 20;
 
-/// Read every sample and say what is wrong: unreadable files, copies, patients and images on two sides of a split
+/// Read every sample and say what is wrong: unreadable files, copies, patients and images on two sides of a split, missing classes
 ///
 /// Counts by class and split, sizes, bit depths, mean and deviation come with it. The exit code is 1 if a file cannot be
-/// read, a group or an image is on two sides, or one image has two classes.
+/// read, a group or an image is on two sides, a split lacks a class, or one image has two classes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A name from `data list`, a folder, a manifest or shards
@@ -101,6 +101,7 @@ fn print(report: &Report) {
 
     list("cannot be read", &report.unreadable);
     list("groups on two sides", &report.leaks);
+    list("classes that a split lacks", &report.lacking);
     let lines = |wanted: fn(bool, bool) -> bool| -> Vec<String> {
         let of_kind = report.duplicates.iter().filter(|copies| wanted(copies.across_splits, copies.contradicting));
         of_kind

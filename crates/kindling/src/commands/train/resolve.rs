@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use kindling_data::{Augment, Dataset, Fit, Normalisation, Policy, Preprocess, Split, within};
+use kindling_data::{Augment, Dataset, Fit, Normalisation, Policy, Preprocess, Split, SplitRule, within};
 use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_runs::{RunDir, read_toml};
 use kindling_trainer::{MOST_SAMPLES, OptimizerConfig};
@@ -115,8 +115,9 @@ impl Args {
             None => data.source.clone(),
         };
         data.path = path_of(&place);
+        data.opening.split_rule = same_data.map_or(SplitRule::Keyed, |file| file.data.opening.split_rule);
         let opened = dataset::open_to(&place, config.train.seed, &data.opening, data.on_bad_sample)?;
-        data.opening.split_by = opened.split_by;
+        data.opening = data.opening.resolved(&opened);
         let dataset = opened.dataset;
         data.classes = dataset.classes.clone();
         data.task = dataset.task;

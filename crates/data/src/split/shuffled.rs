@@ -1,20 +1,20 @@
-//! Stratified splits: seeded, each class shared out alike, and never through a group.
+//! [`SplitRule::Shuffled`](super::SplitRule::Shuffled): the splits of earlier versions, kept so that their runs are resumed and
+//! scored with the samples they were trained on. Seeded, stratified, and never through a group; a sample that is added or
+//! removed draws everything anew.
 
 use std::collections::BTreeMap;
 
 use kindling_random::{Purpose, rng};
 
-use super::Split;
+use super::{HELD_OUT, Member, Split};
 use crate::order::shuffle;
 
-/// The share of the samples that goes to each split that is split off.
-const HELD_OUT: f64 = 0.15;
 /// The epoch of the stream that shuffles groups; 0 shuffles the samples of a class.
 const GROUPS: u64 = 1;
 
 /// Divides the samples of one class among train and the splits that are missing. `samples` is sorted; the parts are
 /// sorted again. There are more samples than splits missing.
-pub(crate) fn stratified_split<T: Ord>(
+pub(crate) fn shuffled_split<T: Ord>(
     mut samples: Vec<T>,
     missing: &[Split],
     seed: u64,
@@ -35,20 +35,12 @@ pub(crate) fn stratified_split<T: Ord>(
     parts
 }
 
-/// What a split needs to know of a sample.
-pub(crate) struct Member<'a> {
-    /// Its classes.
-    pub(crate) labels: &'a [usize],
-    /// What it must not be parted from; a sample without is alone.
-    pub(crate) group: Option<&'a str>,
-}
-
 /// Divides samples among train and the splits that are missing, group by group: the largest first, those of one size
 /// in an order of the seed, each to where it brings the shares of the classes closest to what is wanted. `None` if
 /// there are fewer groups than splits.
 ///
 /// Greedy as in scikit-learn's `StratifiedGroupKFold`, with shares instead of equal folds.
-pub(crate) fn stratified_group_split(
+pub(crate) fn shuffled_group_split(
     members: &[Member],
     classes: usize,
     missing: &[Split],
@@ -119,64 +111,25 @@ mod tests {
 
     const BOTH: [Split; 2] = [Split::Val, Split::Test];
 
-    /// `patients` patients with 1 to 7 images each, of one of three classes or, every fifth, of two.
-    fn hospital(patients: usize) -> Vec<(Vec<usize>, String)> {
-        (0..patients)
-            .flat_map(|patient| (0..1 + patient * 5 % 7).map(move |image| (patient, image)))
-            .map(|(patient, image)| {
-                let class = if patient % 5 == 0 { image % 2 } else { patient % 3 };
-                (vec![class], format!("p{patient}"))
-            })
-            .collect()
-    }
-
-    fn divide(people: &[(Vec<usize>, String)], seed: u64) -> Option<Vec<Split>> {
-        let members: Vec<Member> = people.iter().map(|(labels, group)| Member { labels, group: Some(group) }).collect();
-        stratified_group_split(&members, 3, &BOTH, seed)
-    }
-
+    /// What the last version that drew so gave. A change here means that runs of earlier versions cannot be resumed.
     #[test]
-    fn no_group_is_parted_and_every_class_keeps_its_share() {
-        let people = hospital(200);
-        for seed in 0..5 {
-            let given = divide(&people, seed).unwrap();
-            let mut side = BTreeMap::new();
-            for ((_, group), split) in people.iter().zip(&given) {
-                assert_eq!(side.entry(group).or_insert(*split), split, "{group} is on two sides");
-            }
-            for class in 0..3 {
-                let of_class = people.iter().zip(&given).filter(|((labels, _), _)| labels[0] == class);
-                let total = of_class.clone().count() as f64;
-                for split in BOTH {
-                    let share = of_class.clone().filter(|(_, given)| **given == split).count() as f64 / total;
-                    assert!((share - HELD_OUT).abs() < 0.02, "{share} of class {class} are in {split}");
-                }
-            }
-        }
-        assert_eq!(divide(&people, 3), divide(&people, 3));
-        assert_ne!(divide(&people, 3), divide(&people, 4));
+    fn what_earlier_versions_drew_is_drawn_again() {
+        let parts = shuffled_split((0..20).collect::<Vec<usize>>(), &BOTH, 3, 1);
+        let of = |wanted: Split| parts.iter().find(|(split, _)| *split == wanted).unwrap().1.clone();
+        assert_eq!((of(Split::Val), of(Split::Test)), (VAL.to_vec(), TEST.to_vec()));
+
+        let names: Vec<String> = (0..9).map(|patient| format!("p{patient}")).collect();
+        let labels: Vec<[usize; 1]> = (0..18).map(|at| [at % 2]).collect();
+        let member = |at: usize| Member { labels: &labels[at], group: Some(&names[at / 2]), key: 0 };
+        let members: Vec<Member> = (0..18).map(member).collect();
+        let given = shuffled_group_split(&members, 2, &BOTH, 3).unwrap();
+        let side: String = given.iter().step_by(2).map(|split| ["-", "v", "t"][*split as usize]).collect();
+        assert_eq!(side, GROUPS_DRAWN);
+        assert_eq!(shuffled_group_split(&members[..4], 2, &BOTH, 3), None, "too few groups");
     }
 
-    #[test]
-    fn no_split_stays_empty_and_too_few_groups_are_refused() {
-        let three: Vec<_> = ["a", "b", "c"].map(|group| (vec![0], group.to_owned())).into();
-        let given = divide(&three, 0).unwrap();
-        assert!(Split::ALL.iter().all(|split| given.contains(split)), "{given:?}");
-        assert_eq!(divide(&three[..2], 0), None);
-    }
-
-    #[test]
-    fn samples_of_several_classes_or_none_are_shared_out_by_class() {
-        let labels: Vec<Vec<usize>> =
-            (0..1000).map(|i| (0..3).filter(|class| i % (2 + class * 3) == 0).collect()).collect();
-        let members: Vec<Member> = labels.iter().map(|labels| Member { labels, group: None }).collect();
-        let given = stratified_group_split(&members, 3, &BOTH, 9).unwrap();
-        for class in [Some(0), Some(1), Some(2), None] {
-            let has = |labels: &[usize]| class.map_or(labels.is_empty(), |class| labels.contains(&class));
-            let of_class = labels.iter().zip(&given).filter(|(labels, _)| has(labels));
-            let total = of_class.clone().count() as f64;
-            let share = of_class.filter(|(_, given)| **given == Split::Test).count() as f64 / total;
-            assert!((share - HELD_OUT).abs() < 0.03, "{share} of {class:?}");
-        }
-    }
+    const VAL: [usize; 3] = [5, 16, 19];
+    const TEST: [usize; 3] = [2, 6, 15];
+    /// Patient by patient: train, val or test.
+    const GROUPS_DRAWN: &str = "---v--vt-";
 }
