@@ -38,12 +38,13 @@ pub use decode::{
     decode_image, decoding_bytes, depth_of, grid, keep_decoders_within, png_of, read_header, read_image,
 };
 pub use error::DataError;
-pub use kindling_given::{UnknownName, below, within};
+pub use kindling_given::{UnknownName, below, counted, within};
 pub use loader::{EpochBatches, HostBatch, Loader, LoaderConfig, PREFETCH_BYTES, Sampling, Stage, measure_stages};
 pub use order::{order, order_of_stretches};
 pub use source::{
     BadSample, Dataset, Format, Idx, ImageStack, MAX_IDX_BYTES, MaxBad, NpyHeader, Npz, OnBadSample, Opened, Opening,
-    Part, Pictures, Row, Source, StackSource, Task, first_bytes, largest_decoding_bytes, open_folder, open_folder_with,
-    open_images, open_manifest, open_path, parse_idx, parse_manifest, read_guarded, read_idx, shards,
+    Pages, Part, PassedOver, Pictures, Row, Source, StackSource, Task, first_bytes, images_in, largest_decoding_bytes,
+    open_folder, open_folder_with, open_images, open_manifest, open_path, parse_idx, parse_manifest, read_guarded,
+    read_idx, shards,
 };
 pub use split::{Split, SplitBy};

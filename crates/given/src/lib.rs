@@ -1,8 +1,9 @@
-//! What people and files give: names of a fixed list, numbers within a range. One wording for all of them.
+//! What people and files give: names of a fixed list, numbers within a range, and counts as words. One wording for all of them.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+use bytesize::ByteSize;
 use strum::VariantArray;
 
 /// An enum whose values are chosen by their names, each written once. `strum` reads and writes them; the sentence about
@@ -69,6 +70,21 @@ impl UnknownName {
     }
 }
 
+/// Bytes in binary units, with two or three digits that count: `17 B`, `1.43 MiB`, `8 GiB`.
+pub fn in_units(bytes: u64) -> String {
+    // The power of two of the unit: 30 for GiB.
+    let unit = bytes.checked_ilog2().unwrap_or(0) / 10 * 10;
+    let whole = bytes.trailing_zeros() >= unit;
+    let digits = if whole { 0 } else { 1 + usize::from(bytes >> unit < 10) };
+    format!("{:.digits$}", ByteSize(bytes).display().iec())
+}
+
+/// A number of things: `1 step`, `2 steps`, for words that take an `s`.
+pub fn counted<T: PartialEq + Display + From<u8>>(count: T, one: &str) -> String {
+    let end = if count == T::from(1) { "" } else { "s" };
+    format!("{count} {one}{end}")
+}
+
 /// Whether `value` lies in `range`.
 ///
 /// # Errors
@@ -102,6 +118,11 @@ mod tests {
         assert_eq!(sentence(&["train", "val", "test"]), "`a\\u{7}b` is no split: choose train, val or test");
         assert_eq!(sentence(&["fail", "skip"]), "`a\\u{7}b` is no split: choose fail or skip");
         assert_eq!(sentence(&["all"]), "`a\\u{7}b` is no split: choose all");
+    }
+
+    #[test]
+    fn one_thing_is_not_told_as_several() {
+        assert_eq!([counted(0u64, "step"), counted(1, "step"), counted(2, "step")], ["0 steps", "1 step", "2 steps"]);
     }
 
     #[test]

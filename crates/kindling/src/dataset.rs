@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
-use kindling_data::{Dataset, Format, OnBadSample, Opened, Opening, SplitBy, open_images, open_path};
+use kindling_data::{
+    Dataset, Format, OnBadSample, Opened, Opening, Pages, PassedOver, SplitBy, open_images, open_path,
+};
 use kindling_scans::{Dicom, Nifti, Window};
 use serde::{Deserialize, Serialize};
 
@@ -61,17 +63,31 @@ pub(crate) struct HowToOpen {
     #[arg(long, value_name = "CENTRE,WIDTH", help_heading = "What", allow_hyphen_values = true)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) window: Option<Window>,
+    /// Take every page of a TIFF and every frame of an animation (GIF, PNG, WebP) as a sample, those of a file on one side of a
+    /// split, instead of the first alone
+    #[arg(long, help_heading = "What")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) pages: bool,
 }
 
 impl HowToOpen {
     /// What is given here, and otherwise there.
     pub(crate) fn or(self, other: Self) -> Self {
-        Self { split_by: self.split_by.or(other.split_by), window: self.window.or(other.window) }
+        Self {
+            split_by: self.split_by.or(other.split_by),
+            window: self.window.or(other.window),
+            pages: self.pages || other.pages,
+        }
     }
 
-    /// The kinds of files that are understood besides pictures.
+    /// The kinds of files that are understood besides pictures, and pictures where they are read in another way.
     pub(crate) fn formats(&self) -> Vec<Arc<dyn Format>> {
-        vec![Arc::new(Dicom { window: self.window }), Arc::new(Nifti::default())]
+        let mut formats: Vec<Arc<dyn Format>> =
+            vec![Arc::new(Dicom { window: self.window }), Arc::new(Nifti::default())];
+        if self.pages {
+            formats.push(Arc::new(Pages));
+        }
+        formats
     }
 }
 
@@ -99,12 +115,14 @@ fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<Opened> {
         _ => None,
     };
     if let Some(dataset) = named {
-        for (flag, given) in [("--split-by", how.split_by.is_some()), ("--window", how.window.is_some())] {
+        let flags =
+            [("--split-by", how.split_by.is_some()), ("--window", how.window.is_some()), ("--pages", how.pages)];
+        for (flag, given) in flags {
             if given {
                 bail!("{flag} is for folders, manifests and shards; {name} brings its own");
             }
         }
-        return Ok(Opened { dataset, split_by: None, problems: vec![] });
+        return Ok(Opened { dataset, split_by: None, problems: vec![], passed_over: PassedOver::default() });
     }
     let path = Path::new(name);
     if !path.exists() && !name.contains(['/', '\\', '.']) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use crate::frame::{DRAWINGS_ONLY, frame};
+use crate::frame::{COMMON, DRAWINGS_ONLY, frame};
 
 const STYLE: &str = include_str!("flame.css");
 /// Narrower parts, as shares of the whole, are drawn without their name.
@@ -27,19 +27,22 @@ pub struct Flame<'a> {
     pub show: fn(f64) -> String,
 }
 
-/// A page of pictures, with lines of text under a heading at its end.
-pub fn page(title: &str, subject: &str, flames: Vec<Flame<'_>>, heading: &str, lines: &[String]) -> String {
+/// A page of pictures, with facts under a heading at its end: what, and how much.
+pub fn page(title: &str, subject: &str, flames: Vec<Flame<'_>>, heading: &str, facts: &[[String; 2]]) -> String {
     let body = html! {
-        h1 { (subject) }
-        @for Flame { title, note, whole, leaves, show } in flames {
-            h2 { (title) }
-            p { (note) }
-            (picture(&tree(whole, leaves), &show))
+        header { p.brand { "Kindling profile" } h1 { (subject) } }
+        main {
+            @for Flame { title, note, whole, leaves, show } in flames {
+                section { h2 { (title) } p.note { (note) } (picture(&tree(whole, leaves), &show)) }
+            }
+            section {
+                h2 { (heading) }
+                dl.facts { @for [what, text] in facts { div { dt { (what) } dd { (text) } } } }
+            }
         }
-        h2 { (heading) }
-        pre { (lines.join("\n")) }
+        footer { "This page is one file and loads nothing." }
     };
-    frame(title, STYLE, DRAWINGS_ONLY, &body).into_string()
+    frame(title, &format!("{COMMON}{STYLE}"), DRAWINGS_ONLY, &body).into_string()
 }
 
 /// A part with its parts.

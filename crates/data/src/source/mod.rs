@@ -10,6 +10,7 @@ mod images;
 mod manifest;
 mod measure;
 mod opening;
+mod passed_over;
 pub mod shards;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,11 +22,12 @@ use crate::error::DataError;
 pub use arrays::{Idx, ImageStack, MAX_IDX_BYTES, NpyHeader, Npz, StackSource, parse_idx, read_idx};
 pub use bad::{BadSample, MaxBad, OnBadSample};
 pub use dataset::{Dataset, Task, largest_decoding_bytes};
-pub use folder::{open_folder, open_folder_with};
-pub use format::{Format, Part, Pictures, first_bytes};
+pub use folder::{images_in, open_folder, open_folder_with};
+pub use format::{Format, Pages, Part, Pictures, first_bytes};
 pub use images::open_images;
 pub use manifest::{Row, open_manifest, parse_manifest};
 pub use opening::{Opened, Opening};
+pub use passed_over::PassedOver;
 
 /// Labelled images by index. Reading is independent of order and may happen on several threads at once.
 pub trait Source: Send + Sync {

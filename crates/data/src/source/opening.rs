@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Dataset, Format, OnBadSample, Pictures};
+use super::{Dataset, Format, OnBadSample, PassedOver, Pictures};
 use crate::error::DataError;
 use crate::split::SplitBy;
 
@@ -46,4 +46,6 @@ pub struct Opened {
     pub split_by: Option<SplitBy>,
     /// What was wrong; empty unless [`Opening::keep_going`].
     pub problems: Vec<DataError>,
+    /// What lies there and is no sample.
+    pub passed_over: PassedOver,
 }

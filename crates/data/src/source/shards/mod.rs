@@ -22,7 +22,7 @@ use self::index::{Index, Sample, file_name};
 use crate::decode::{Image, Preprocess, decode_fitted, decode_image};
 use crate::error::DataError;
 use crate::source::assemble::{Entry, Listed, assemble};
-use crate::source::{Format, Opened, Opening, Part, Task};
+use crate::source::{Format, Opened, Opening, Part, PassedOver, Task};
 use crate::split::Split;
 
 /// Whether a folder holds shards, or folders of splits that do.
@@ -113,7 +113,8 @@ pub fn open(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
     }
     let task = if several { Task::MultiLabel } else { Task::MultiClass };
     let about = format!("{} shards in {}", shards.len(), path.display());
-    assemble(Listed { path: path.to_owned(), about, classes, task, entries, problems: vec![] }, opening)
+    let (problems, passed_over) = (vec![], PassedOver::default());
+    assemble(Listed { path: path.to_owned(), about, classes, task, entries, problems, passed_over }, opening)
 }
 
 /// The tar files of a folder, sorted.

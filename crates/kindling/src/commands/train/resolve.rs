@@ -12,13 +12,15 @@ use kindling_zoo::{Model, find};
 use serde::Deserialize;
 
 use super::{Args, OptimizerName};
+use crate::commands::DEFAULT_MODEL;
 use crate::config::{DataConfig, ModelConfig, RunConfig, StartingPoint, preprocess};
 use crate::dataset::{self, BRAIN_PLANES, PHANTOMS};
 use crate::device::DeviceChoice;
 use crate::memory::{Choice, MemoryBudget, limit_before_reading};
+use crate::output::note;
 use crate::pretrained;
 
-const MODEL: &str = "mobilenet_v3_small";
+const MODEL: &str = DEFAULT_MODEL;
 const IMAGE_SIZE: usize = 512;
 const BATCH_SIZE: usize = 8;
 /// Passes over a set whose size is not known to us.
@@ -87,6 +89,9 @@ impl Args {
         limit_before_reading(memory_budget, DeviceChoice::configured(&device)?)?;
         let opened = dataset::open_to(&source, seed, &opening, on_bad)?;
         opening.split_by = opened.split_by;
+        if !self.quiet && !opened.passed_over.is_empty() {
+            note!("{}", opened.passed_over);
+        }
         let dataset = opened.dataset;
 
         let mut data = DataConfig {
@@ -159,6 +164,7 @@ impl Args {
         match &self.weights {
             // A run is resumed from anywhere.
             Some(path) => {
+                let path = pretrained::file_of(path)?;
                 let path = path.canonicalize().with_context(|| format!("reading {}", path.display()))?;
                 Ok(Some(StartingPoint::File(path)))
             }
@@ -260,6 +266,7 @@ impl Args {
             changed("--model", model, config.model.name.clone()),
             changed("--data", self.data.clone(), config.data.source.clone()),
             changed_option("--split-by", self.opening.split_by, config.data.opening.split_by),
+            (self.opening.pages && !config.data.opening.pages).then(|| "--pages is not the run's".to_string()),
             changed_option("--window", self.opening.window, config.data.opening.window),
             changed("--image-size", self.image_size, config.data.preprocess.size),
             self.data_args.refused_change(&config.data)?,
