@@ -62,7 +62,9 @@ fn every_command_that_prints_a_table_prints_json_too() {
     assert_eq!(devices[0]["device"], "cpu");
     let described = outcome("data describe phantoms --format json").succeeded().result();
     assert_eq!(described, outcome("data describe phantoms --json").succeeded().result(), "the earlier name");
-    for command in ["models show mobilenet_v2", "plan --memory 4GiB", "plan --all --memory 4GiB --image-size 64", "models"] {
+    for command in
+        ["models show mobilenet_v2", "plan --memory 4GiB", "plan --all --memory 4GiB --image-size 64", "models"]
+    {
         assert!(!objects(&outcome(&format!("{command} --format json")).succeeded()).is_empty(), "{command}");
     }
 }
@@ -88,7 +90,8 @@ fn where_no_model_is_named_the_default_is_meant() {
 
 #[test]
 fn a_plan_without_flags_is_for_this_machine() {
-    let outcome = Outcome::of(kindling().args(["plan", "--format", "json"]).env("CUDA_VISIBLE_DEVICES", "")).succeeded();
+    let outcome =
+        Outcome::of(kindling().args(["plan", "--format", "json"]).env("CUDA_VISIBLE_DEVICES", "")).succeeded();
     let plan = outcome.result();
     assert_eq!(plan["device"], "cpu");
     // What a run uses unless it is told otherwise, which `devices` names.

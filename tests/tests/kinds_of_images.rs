@@ -12,7 +12,8 @@ use tempfile::tempdir;
 
 fn check(data: &Path, flags: &str) -> (Value, String) {
     let words = || kindling();
-    let json = Outcome::of(words().args(["data", "check", "--format", "json"]).args(flags.split_whitespace()).arg(data));
+    let json =
+        Outcome::of(words().args(["data", "check", "--format", "json"]).args(flags.split_whitespace()).arg(data));
     let table = Outcome::of(words().args(["data", "check"]).args(flags.split_whitespace()).arg(data)).stdout;
     (json.result(), table)
 }
@@ -45,7 +46,8 @@ impl Judge {
 
     fn refuses(&self, path: &Path) -> String {
         let mut command = kindling();
-        Outcome::of(command.env_remove("RUST_BACKTRACE").args(["predict", "--device", "cpu"]).arg(&self.run).arg(path)).refused()
+        Outcome::of(command.env_remove("RUST_BACKTRACE").args(["predict", "--device", "cpu"]).arg(&self.run).arg(path))
+            .refused()
     }
 }
 
@@ -71,7 +73,7 @@ fn gif_bmp_and_webp_are_read_as_png_is() {
         // All three hold colours; the writer of WebP is without loss, and 256 greys fit into the colours of a GIF.
         image.to_rgb8().save_with_format(&path, format).unwrap();
         // A GIF's colours are chosen by its writer.
-        let tolerance = if name == "a.gif" { 0.02 } else { 1e-6 };
+        let tolerance = if name == "a.gif" { 0.02 } else { 1e-5 };
         assert!(near(&judge.says(&path), &expected, tolerance), "{name}");
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
@@ -83,7 +85,10 @@ fn gif_bmp_and_webp_are_read_as_png_is() {
 fn a_class_folder_of_these_kinds_is_trained_on_and_what_is_left_out_is_told() {
     let bench = Bench::new(6);
     for (index, ending) in ["gif", "bmp", "webp"].into_iter().enumerate() {
-        DynamicImage::ImageLuma8(picture("dark", index)).to_rgb8().save(bench.data().join(format!("dark/x.{ending}"))).unwrap();
+        DynamicImage::ImageLuma8(picture("dark", index))
+            .to_rgb8()
+            .save(bench.data().join(format!("dark/x.{ending}")))
+            .unwrap();
     }
     for name in ["a.xcf", "b.XCF", "notes.txt"] {
         fs::write(bench.data().join("bright").join(name), "not read").unwrap();
@@ -101,7 +106,12 @@ fn a_class_folder_of_these_kinds_is_trained_on_and_what_is_left_out_is_told() {
 
 /// A TIFF of these grey pages of one size, by hand (TIFF 6.0): little-endian, one strip a page, no compression.
 fn tiff(pages: &[GrayImage], orientation: u16) -> Vec<u8> {
-    write_tiff(pages.iter().map(|page| (page.width(), page.height(), page.as_raw().clone())).collect(), 8, 1, orientation)
+    write_tiff(
+        pages.iter().map(|page| (page.width(), page.height(), page.as_raw().clone())).collect(),
+        8,
+        1,
+        orientation,
+    )
 }
 
 /// The same of samples of this many bits and this format: 1 whole numbers, 3 floating point.
@@ -151,7 +161,8 @@ fn pages_and_frames_are_samples_where_that_is_asked_for_and_told_where_not() {
         GifEncoder::new(&mut gif).encode_frames(frames).unwrap();
         fs::write(data.join(class).join("moving.gif"), gif).unwrap();
     }
-    let samples = |report: &Value| report["samples"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>();
+    let samples =
+        |report: &Value| report["samples"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>();
     let (first, table) = check(&data, "");
     assert_eq!(samples(&first), 14);
     assert_eq!((&first["passed_over"]["first_only"], &first["passed_over"]["images"]), (&14.into(), &26.into()));
@@ -211,7 +222,8 @@ fn photos_are_turned_as_their_tag_says() {
         image.save(&png).unwrap();
         let bytes = fs::read(&png).unwrap();
         // Behind the header, which ends at byte 33. Its checksum is not looked at where it does not matter.
-        let chunk = [&(exif.len() as u32).to_be_bytes(), b"eXIf".as_slice(), &exif, &crc(b"eXIf", &exif).to_be_bytes()].concat();
+        let chunk = [&(exif.len() as u32).to_be_bytes(), b"eXIf".as_slice(), &exif, &crc(b"eXIf", &exif).to_be_bytes()]
+            .concat();
         fs::write(&png, [&bytes[..33], &chunk, &bytes[33..]].concat()).unwrap();
         assert!(near(&judge.says(&png), &expected, 1e-6), "PNG, tag {tag}");
 

@@ -97,7 +97,8 @@ fn samples_are_counted_and_not_their_labels() {
     for command in ["data describe", "data check"] {
         let table = say(command).stdout;
         let row = |name: &str| -> Vec<String> {
-            let line = table.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}: {table}"));
+            let line =
+                table.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}: {table}"));
             line.split_whitespace().skip(1).map(str::to_string).collect()
         };
         assert_eq!(row("samples"), ["48", "16", "16"], "{command}");

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use kindling_tests::{Bench, Outcome, kindling, resume, train};
+use kindling_tests::{Bench, Outcome, kindling, train};
 use tempfile::tempdir;
 
 fn widest(text: &str) -> (usize, &str) {
@@ -45,22 +45,23 @@ fn tables_of_a_benchmark_fit_eighty_columns() {
     let file = |name: &str| folder.path().join(name).display().to_string();
     let bench = |models: &str, out: &str| {
         let words = format!(
-            "bench train infer --models {models} --device cpu --image-size 32 --batch-size 4 --ghost-batch-size 2 \
+            "bench train infer --models {models} --device cpu --image-size 64 --batch-size 4 --ghost-batch-size 2 \
              --micro-batch 2 --windows 1 --window-seconds 0.01 --warmup 1 --no-isolate \
              --activation-checkpointing stages --out {out}"
         );
         assert_fits("bench", &say(&words), 80);
     };
     let (a, b) = (file("a.json"), file("b.json"));
-    bench("mobilenetv4_conv_medium", &a);
-    bench("mobilenetv4_conv_medium", &b);
+    bench("tf_mobilenetv3_small_100", &a);
+    bench("tf_mobilenetv3_small_100", &b);
     assert_fits("bench compare", &say(&format!("bench compare {a} {b}")), 80);
 }
 
 #[test]
 fn classes_with_long_names_do_not_widen_a_table() {
     let bench = Bench::new(6);
-    let name = "a_class_whose_name_is_longer_than_any_terminal_is_wide_which_nobody_should_have_to_read_but_some_do_have";
+    let name =
+        "a_class_whose_name_is_longer_than_any_terminal_is_wide_which_nobody_should_have_to_read_but_some_do_have";
     std::fs::rename(bench.data().join("dark"), bench.data().join(name)).unwrap();
     let mut command = kindling();
     let text = Outcome::of(command.args(["data", "describe"]).arg(bench.data())).succeeded().stdout;
@@ -79,7 +80,8 @@ fn help_breaks_no_word_in_a_terminal_or_behind_a_pipe() {
             columns.map(|columns| command.env("COLUMNS", columns));
             let text = Outcome::of(&mut command).succeeded().stdout;
             // The usage is one line.
-            let text: String = text.lines().filter(|line| !line.starts_with("Usage")).map(|line| format!("{line}\n")).collect();
+            let text: String =
+                text.lines().filter(|line| !line.starts_with("Usage")).map(|line| format!("{line}\n")).collect();
             let room = columns.map_or(80, |columns| columns.parse().unwrap());
             assert_fits(&format!("{words} --help at {columns:?}"), &text, room);
         }
@@ -100,7 +102,7 @@ fn the_time_left_is_told_once_it_is_known_and_again_after_a_resume() {
     failing.env_remove("RUST_BACKTRACE").env("KINDLING_FAULT", "error@step=6,phase=gate");
     let stopped = Outcome::of(&mut failing);
     stopped.refused();
-    let resumed = Outcome::of(resume(&run).args(["--verbose"])).succeeded();
+    let resumed = Outcome::of(kindling().args(["train", "--verbose", "--resume"]).arg(&run)).succeeded();
     for outcome in [&stopped, &resumed] {
         let lines = told(outcome);
         assert!(lines.len() >= 4, "{}", outcome.all());
@@ -129,9 +131,10 @@ fn the_line_of_progress_is_never_wider_than_a_terminal_that_is_resized() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}");
     let (wide, narrow) = text.split_once("NARROW").unwrap();
+    // A picture of the line ends with the cursor at its beginning, a sentence on a line of its own.
     let pictures = |text: &str| -> Vec<usize> {
-        let pictures = text.split("\r\x1b[J").skip(1);
-        pictures.filter_map(|it| Some(it.split(['\r', '\n']).next()?.chars().count())).filter(|width| *width > 0).collect()
+        let pictures = text.split("\r\x1b[J").skip(1).filter_map(|piece| piece.strip_suffix('\r'));
+        pictures.filter(|picture| !picture.contains('\n')).map(|picture| picture.chars().count()).collect()
     };
     assert!(pictures(wide).iter().all(|width| *width < 120), "{wide:?}");
     let widths = pictures(narrow);

@@ -117,7 +117,7 @@ fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
     }
     if some && format == Format::Table {
         output::text_of_product(&classifiers.to_string());
-        out!("\nmillion: parameters for 1000 classes. GMAC: billions of multiply-adds at 512x512.");
+        out!("\nmillion: parameters with 1000 classes. GMAC: 10^9 multiply-adds at 512x512.");
         out!("weights: pretrained ones are known; scripts/fetch-weights.sh brings them.");
     }
     let mut table = Table::new(&["<GAN", "million", "GMAC", "<about"]);
@@ -175,12 +175,18 @@ fn show_gan(entry: &GanEntry, channels: usize, layers: bool, format: Format) {
         out!("{object}");
         return;
     }
-    out!("{} (GAN): {}", entry.name, entry.about);
-    out!("  paper          {}\n  reference      {}", entry.paper, entry.reference);
-    for (part, trace) in parts {
-        out!("  {part:<14} {} parameters, {} multiply-adds", trace.params(), trace.macs());
-        if layers {
-            out!();
+    out!("{} (GAN)", entry.name);
+    let mut table = Table::new(&["<", "<"]);
+    table.row(["about", entry.about]);
+    table.row(["paper", entry.paper]);
+    table.row(["reference", entry.reference]);
+    for (part, trace) in &parts {
+        table.row([*part, &format!("{} parameters, {} multiply-adds", trace.params(), trace.macs())]);
+    }
+    output::text_of_product(&table.to_string());
+    if layers {
+        for (part, trace) in parts {
+            out!("\n{part}");
             print_layers(trace);
         }
     }
@@ -242,13 +248,14 @@ fn reduction(trace: &Trace, map: FeatureMap) -> usize {
 
 fn show(model: &Model, trace: &Trace, layers: bool) {
     let entry = model.entry;
-    out!("{} ({}): {}", entry.name(), entry.family, entry.about);
+    out!("{} ({})", entry.name(), entry.family);
     let others: Vec<String> = entry.names.iter().map(|&name| Model { entry, name }.key()).collect();
     let of_stage =
         |map: FeatureMap| format!("{}x{}x{} (/{})", map.channels, map.height, map.width, reduction(trace, map));
     let stages: Vec<String> = trace.stages.iter().map(|stage| of_stage(stage.value.map)).collect();
     let mut table = Table::new(&["<", "<"]);
     let mut row = |what: &str, text: String| table.row([what.to_string(), text]);
+    row("about", entry.about.to_string());
     row("paper", entry.paper.to_string());
     row("details of", model.reference());
     row("names", others.join(", "));

@@ -1,18 +1,17 @@
 //! One line of a terminal that is written over and over.
 
-use std::io::{self, Write};
+use std::io;
 use std::time::{Duration, Instant};
 
 use terminal_size::{Width, terminal_size_of};
 
-use crate::output::note;
+use crate::output::{draw, note};
 
 /// Between two pictures of the line.
 const EVERY: Duration = Duration::from_millis(100);
-/// Cells of the bar.
-const CELLS: u64 = 24;
-/// In a terminal narrower than this there is no bar.
-const ROOM_FOR_BAR: usize = 70;
+/// The most cells of the bar, and the fewest: it gives way to words.
+const CELLS: usize = 24;
+const FEWEST: usize = 6;
 
 /// A line at the bottom of the terminal: a bar, and words behind it.
 ///
@@ -35,13 +34,13 @@ impl Line {
         }
         self.drawn = Some(Instant::now());
         self.shown = true;
-        write(&format!("\r\x1b[J{}\r", picture(done, total, words, width())));
+        draw(&format!("\r\x1b[J{}\r", picture(done, total, words, width())));
     }
 
     /// Takes the line away.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
-            write("\r\x1b[J");
+            draw("\r\x1b[J");
         }
         self.drawn = None;
     }
@@ -53,22 +52,20 @@ impl Line {
     }
 }
 
-/// What cannot be written is not missed: whoever watched has gone.
-fn write(text: &str) {
-    let mut terminal = io::stderr().lock();
-    let _ = terminal.write_all(text.as_bytes()).and_then(|()| terminal.flush());
-}
-
 fn width() -> usize {
     terminal_size_of(io::stderr()).map_or(80, |(Width(columns), _)| usize::from(columns))
 }
 
 /// The line, one cell shorter than the terminal, for a line that fills it may be broken.
 fn picture(done: u64, total: u64, words: &str, width: usize) -> String {
-    let full = (CELLS * done.min(total) / total.max(1)) as usize;
-    let bar = "█".repeat(full) + &"░".repeat(CELLS as usize - full) + " ";
-    let bar = if width < ROOM_FOR_BAR { "" } else { &bar };
-    format!("{bar}{done}/{total} {words}").chars().take(width.saturating_sub(1)).collect()
+    let words = format!("{done}/{total} {words}");
+    let room = width.saturating_sub(1);
+    let cells = room.saturating_sub(words.chars().count() + 1).min(CELLS);
+    if cells < FEWEST {
+        return words.chars().take(room).collect();
+    }
+    let full = (cells as u64 * done.min(total) / total.max(1)) as usize;
+    format!("{}{} {words}", "█".repeat(full), "░".repeat(cells - full))
 }
 
 #[cfg(test)]
@@ -82,7 +79,11 @@ mod tests {
             assert!(picture(12, 60, words, width).chars().count() < width.max(1), "{width}");
         }
         assert!(picture(12, 60, words, 200).ends_with("left"));
-        assert_eq!(picture(60, 60, "", 200).matches('█').count(), CELLS as usize);
+        assert!(
+            picture(12, 60, words, 86).ends_with("left") && !picture(12, 60, words, 86).contains('░'),
+            "words come first"
+        );
+        assert_eq!(picture(60, 60, "", 200).matches('█').count(), CELLS);
         assert_eq!(picture(0, 0, "", 200).matches('█').count(), 0);
     }
 }
