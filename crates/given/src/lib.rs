@@ -1,11 +1,12 @@
 //! Checks of values that people and files give: names from a fixed list and numbers within a range, with the same wording of errors
-//! everywhere.
+//! everywhere; and counts and bytes as words.
 
 mod absent;
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+use bytesize::ByteSize;
 use strum::VariantArray;
 
 pub use absent::{auto, even, none, paper};
@@ -73,6 +74,21 @@ impl UnknownName {
     }
 }
 
+/// Bytes in binary units, with two or three digits that count: `17 B`, `1.43 MiB`, `8 GiB`.
+pub fn in_units(bytes: u64) -> String {
+    // The power of two of the unit: 30 for GiB.
+    let unit = bytes.checked_ilog2().unwrap_or(0) / 10 * 10;
+    let whole = bytes.trailing_zeros() >= unit;
+    let digits = if whole { 0 } else { 1 + usize::from(bytes >> unit < 10) };
+    format!("{:.digits$}", ByteSize(bytes).display().iec())
+}
+
+/// A number of things: `1 step`, `2 steps`, for words that take an `s`.
+pub fn counted<T: PartialEq + Display + From<u8>>(count: T, one: &str) -> String {
+    let end = if count == T::from(1) { "" } else { "s" };
+    format!("{count} {one}{end}")
+}
+
 /// Checks that `value` lies in `range`.
 ///
 /// # Errors
@@ -105,6 +121,11 @@ mod tests {
         assert_eq!(sentence(&["train", "val", "test"]), "`a\\u{7}b` is no split: choose train, val or test");
         assert_eq!(sentence(&["fail", "skip"]), "`a\\u{7}b` is no split: choose fail or skip");
         assert_eq!(sentence(&["all"]), "`a\\u{7}b` is no split: choose all");
+    }
+
+    #[test]
+    fn one_thing_is_not_told_as_several() {
+        assert_eq!([counted(0u64, "step"), counted(1, "step"), counted(2, "step")], ["0 steps", "1 step", "2 steps"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use burn::tensor::Device;
 use kindling_data::{
     Augment, Dataset, MaxBad, Normalisation, OnBadSample, PREFETCH_BYTES, Preprocess, Sampling, Task, below, within,
 };
+use kindling_files as files;
 use kindling_layers::Freeze;
 use kindling_runs::RunDir;
 use kindling_trainer::{TrainConfig, samples_at_once};
@@ -16,6 +17,7 @@ use kindling_zoo::{Model, ModelOptions, Network, find};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
+use crate::commands::DEFAULT_MODEL;
 use crate::dataset::{self, HowToOpen, PHANTOMS, moved};
 use crate::device::DeviceChoice;
 use crate::memory::MemoryBudget;
@@ -101,7 +103,7 @@ impl Default for RunConfig {
 impl Default for ModelConfig {
     fn default() -> Self {
         Self {
-            name: "mobilenet_v3_small".to_string(),
+            name: DEFAULT_MODEL.to_string(),
             drop_rate: None,
             drop_path_rate: None,
             start: None,
@@ -193,6 +195,7 @@ impl RunConfig {
     /// If it cannot be read, or a number of it lies out of its range.
     pub(crate) fn of(run: &RunDir) -> Result<Self> {
         let name = || run.config().display().to_string();
+        refuse_gan(run)?;
         run.read_config::<Self>()?.checked().with_context(name)
     }
 
@@ -259,6 +262,20 @@ impl RunConfig {
             dataset.classes.join(", ")
         )
     }
+}
+
+/// Fails for the run of two networks, whose configuration is another.
+fn refuse_gan(run: &RunDir) -> Result<()> {
+    // What cannot be read here is told by whoever reads it for good.
+    let text = files::read_to_string(&run.config(), files::MAX_TEXT_BYTES).unwrap_or_default();
+    if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("gan")) {
+        let run = run.path().display();
+        bail!(
+            "{run} is the run of a GAN, not of a classifier; `kindling gan evaluate {run}` scores it, and `kindling gan \
+             sample` and `kindling gan export` use it"
+        );
+    }
+    Ok(())
 }
 
 /// How images of a data set become model input. Constants that are not known are measured on up to 64 training images.

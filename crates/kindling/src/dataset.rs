@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
-use kindling_data::{Dataset, Format, OnBadSample, Opened, Opening, SplitBy, SplitRule, open_images, open_path};
+use kindling_data::{
+    Dataset, Format, OnBadSample, Opened, Opening, Pages, PassedOver, SplitBy, SplitRule, open_images, open_path,
+};
 use kindling_runs::RunDir;
 use kindling_scans::{Dicom, Nifti, Window};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -66,6 +68,11 @@ pub(crate) struct HowToOpen {
     #[arg(long, value_name = "CENTRE,WIDTH", help_heading = "What", allow_hyphen_values = true)]
     #[serde(default, with = "kindling_given::auto")]
     pub(crate) window: Option<Window>,
+    /// Take every page of a TIFF and every frame of an animation (GIF, PNG, WebP) as a sample, those of a file on one side of a
+    /// split, instead of the first alone
+    #[arg(long, help_heading = "What")]
+    #[serde(default)]
+    pub(crate) pages: bool,
     /// How what brings no splits is split: by name today, and as earlier versions did where a configuration says nothing.
     #[arg(skip = SplitRule::Keyed)]
     #[serde(default, skip_serializing_if = "is_shuffled")]
@@ -98,9 +105,14 @@ impl HowToOpen {
         Self { split_by: opened.split_by, split_rule, ..self }
     }
 
-    /// The kinds of files that are understood besides pictures.
+    /// The kinds of files that are understood besides pictures, and pictures where they are read in another way.
     pub(crate) fn formats(&self) -> Vec<Arc<dyn Format>> {
-        vec![Arc::new(Dicom { window: self.window }), Arc::new(Nifti::default())]
+        let mut formats: Vec<Arc<dyn Format>> =
+            vec![Arc::new(Dicom { window: self.window }), Arc::new(Nifti::default())];
+        if self.pages {
+            formats.push(Arc::new(Pages));
+        }
+        formats
     }
 }
 
@@ -138,12 +150,15 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
         _ => None,
     };
     if let Some(dataset) = named {
-        for (flag, given) in [("--split-by", how.split_by.is_some()), ("--window", how.window.is_some())] {
+        let flags =
+            [("--split-by", how.split_by.is_some()), ("--window", how.window.is_some()), ("--pages", how.pages)];
+        for (flag, given) in flags {
             if given {
                 bail!("{flag} is for folders, manifests and shards; {name} brings its own");
             }
         }
-        return Ok(Opened { dataset, split_by: None, split_here: false, problems: vec![] });
+        let passed_over = PassedOver::default();
+        return Ok(Opened { dataset, split_by: None, split_here: false, problems: vec![], passed_over });
     }
     let path = Path::new(name);
     if !path.exists() && !name.contains(['/', '\\', '.']) {

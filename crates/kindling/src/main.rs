@@ -42,7 +42,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use clap::Parser;
 use kindling_memory::{Failure, classify, panic_message};
 use output::{Delivery, note};
 
@@ -60,7 +59,7 @@ fn main() -> ExitCode {
     allocator::keep_pages();
     #[cfg(unix)]
     abort::explain_failed_allocations();
-    let cli = match cli::Cli::try_parse() {
+    let cli = match cli::Cli::parsed() {
         Ok(cli) => cli,
         Err(help) => return say(&help),
     };

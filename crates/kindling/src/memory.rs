@@ -132,6 +132,11 @@ impl MemoryBudget {
         }
     }
 
+    /// In bytes, on a device that need not be open: of a GPU its whole memory counts.
+    pub(crate) fn on(self, device: DeviceChoice) -> Result<u64> {
+        self.of(memory_of(device))
+    }
+
     /// Limits the process to it on a device: on the CPU by counting, on a GPU by holding the rest. What other processes
     /// have of a GPU, and what its context takes, is not part of the rest.
     pub(crate) fn impose(self, device: &Device, facts: &DeviceFacts) -> Result<Imposed> {
@@ -155,7 +160,7 @@ impl MemoryBudget {
             match hold_ballast(device, rest) {
                 Ok(ballast) => held.push(ballast),
                 Err(_) if !held.is_empty() => break,
-                Err(reason) => bail!("{} bytes of {} could not be held back: {reason}", rest, facts.device),
+                Err(reason) => bail!("{} of {} could not be held back: {reason}", MemorySize(rest), facts.device),
             }
             available = free().unwrap_or(0);
         }
@@ -180,6 +185,17 @@ const DEFAULT_SHARE: f64 = 0.9;
 pub(crate) fn default_budget() -> Option<(u64, SystemLimit)> {
     let limit = tightest_limit()?;
     Some(((limit.bytes as f64 * DEFAULT_SHARE) as u64, limit))
+}
+
+/// The memory of a device that need not be open: on the CPU the tightest limit of the system, of a GPU all it has.
+pub(crate) fn memory_of(device: DeviceChoice) -> Option<u64> {
+    match device {
+        DeviceChoice::Auto if device.is_cpu() => memory_of(DeviceChoice::Cpu),
+        DeviceChoice::Auto => memory_of(DeviceChoice::Cuda(0)),
+        DeviceChoice::Cpu => tightest_limit().map(|limit| limit.bytes),
+        DeviceChoice::Cuda(index) => cuda::total(index),
+        DeviceChoice::Wgpu => None,
+    }
 }
 
 /// Limits this process to a share of what the system lets it have, so that it stops with a sentence before it is killed.

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 
 use burn::tensor::{DType, TensorData};
 use bytemuck::Pod;
+use kindling_given::in_units;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 /// Tensors by name, in host memory.
@@ -145,14 +146,23 @@ pub fn from_reader(input: &mut dyn Read, length: u64) -> Result<Tensors, String>
     let (start, size) = (size.len() as u64, u64::from_le_bytes(size));
     let most = MAX_HEADER_BYTES.min(length.saturating_sub(start));
     if size > most {
-        return Err(format!("its header would have {size} bytes, and at most {most} are possible"));
+        return Err(format!("its header would have {}, and at most {} are possible", in_units(size), in_units(most)));
     }
     let mut header = vec![0; size as usize];
     input.read_exact(&mut header).map_err(cut)?;
     let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| error.to_string())?;
     let described = start + size + metadata.data_len() as u64;
     if described != length {
-        return Err(format!("it has {length} bytes, and its header describes {described}"));
+        return Err(match described > length {
+            true => format!(
+                "it is cut off: {} of {} are there; copy or download it again",
+                in_units(length),
+                in_units(described)
+            ),
+            false => {
+                format!("{} stand behind its last tensor; copy or download it again", in_units(length - described))
+            }
+        });
     }
     let mut tensors = Tensors::new();
     for name in metadata.offset_keys() {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use burn::tensor::Device;
+use kindling_given::in_units;
 
 use crate::{counting, limits, pools, resident};
 
@@ -73,8 +74,11 @@ fn check_host(bytes: usize) -> Result<(), String> {
     if current.saturating_add(asked) > room {
         let process = limit - room;
         return Err(format!(
-            "{asked} bytes more beside {current} in use would exceed the memory budget of {limit} bytes, {process} of which \
-             are for the process itself"
+            "{} more beside {} in use would exceed the memory budget of {}, {} of which are for the process itself",
+            in_units(asked),
+            in_units(current),
+            in_units(limit),
+            in_units(process)
         ));
     }
     check_resident(asked, limit)?;
@@ -82,7 +86,9 @@ fn check_host(bytes: usize) -> Result<(), String> {
         let mut tried: Vec<u8> = Vec::new();
         let outcome = tried.try_reserve_exact(bytes);
         std::hint::black_box(&mut tried);
-        outcome.map_err(|_| format!("memory allocation of {asked} bytes failed beside {current} in use"))?;
+        outcome.map_err(|_| {
+            format!("memory allocation of {} failed beside {} in use", in_units(asked), in_units(current))
+        })?;
     }
     Ok(())
 }
@@ -110,7 +116,10 @@ fn check_resident(asked: u64, limit: u64) -> Result<(), String> {
     }
     beyond(limit.saturating_add(limit / TOLERANCE), asked).map_or(Ok(()), |resident| {
         Err(format!(
-            "{asked} bytes more beside a process of {resident} would exceed the memory budget of {limit} bytes"
+            "{} more beside a process of {} would exceed the memory budget of {}",
+            in_units(asked),
+            in_units(resident),
+            in_units(limit)
         ))
     })
 }

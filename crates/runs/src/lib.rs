@@ -15,7 +15,7 @@
 //! | `samples/` | grids of a generator's images over time | written by the command |
 //! | `checkpoints/` | states to resume from | written by the trainer |
 //!
-//! Benchmarks are files of their own: [`mod@bench`].
+//! Benchmarks are files of their own: [`mod@bench`]. What is read from files is shown in a [`Table`].
 //!
 //! This crate knows neither Burn nor the trainer nor the data: it takes plain values, so that a report can be made
 //! from any run's files at any time.
@@ -32,6 +32,7 @@ mod history;
 mod kill;
 mod log;
 mod metrics;
+mod table;
 
 pub use atomic::{stream_atomically, write_atomically};
 pub use atomic_folder::{NewFolder, tidy_folders, write_folder_atomically};
@@ -44,3 +45,4 @@ pub use history::{How, Sitting};
 pub use kill::check_kill;
 pub use log::{BroughtInLine, EventLog, LogMark};
 pub use metrics::{GanMetrics, Metrics};
+pub use table::Table;

@@ -76,11 +76,6 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
         Trained { progress: state.into_progress(), skipped_updates, journal }
     }
 
-    /// Whether the run had reached its end when it was resumed: nothing is left to train.
-    pub fn is_complete(&self) -> bool {
-        self.journal.complete
-    }
-
     /// Where the run is.
     pub fn progress(&self) -> &Progress {
         self.run.progress()

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::{Dataset, Fingerprint, Format, OnBadSample, Opened, Opening, Part, Purpose, Source, Task, caught};
+use super::{
+    Dataset, Fingerprint, Format, OnBadSample, Opened, Opening, Part, PassedOver, Purpose, Source, Task, caught,
+};
 use crate::augment::Augment;
 use crate::decode::{Image, Preprocess};
 use crate::error::DataError;
@@ -54,6 +56,7 @@ pub(crate) struct Listed {
     pub(crate) task: Task,
     pub(crate) entries: Vec<Entry>,
     pub(crate) problems: Vec<DataError>,
+    pub(crate) passed_over: PassedOver,
 }
 
 /// A file that is to be listed, with what is said about all its images.
@@ -67,19 +70,27 @@ pub(crate) struct Named {
     pub(crate) split: Option<Split>,
 }
 
-/// Lists the images of many files, on all cores. In the order of the files; problems too.
+/// Lists the images of many files, on all cores. In the order of the files; problems too. Images that are passed over are added.
 pub(crate) fn list_all(
     files: Vec<Named>,
     opening: &Opening,
+    passed_over: &mut PassedOver,
     name_error: impl Fn(usize, DataError) -> DataError,
 ) -> Result<(Vec<Entry>, Vec<DataError>), DataError> {
     let lists: Vec<_> = files
         .par_iter()
-        .map(|file| caught(|| file.path.display().to_string(), || file.format.list(&file.path)))
+        .map(|file| {
+            let list = || Ok((file.format.list(&file.path)?, file.format.passed_over(&file.path)));
+            caught(|| file.path.display().to_string(), list)
+        })
         .collect();
     let (mut entries, mut problems) = (Vec::with_capacity(files.len()), Vec::new());
     for (index, (file, list)) in files.into_iter().zip(lists).enumerate() {
         let unread = || Part { path: file.path.clone(), frame: None, channels: 1, group: None };
+        let list = list.map(|(parts, images)| {
+            passed_over.images(images);
+            parts
+        });
         let list = match opening.on_bad {
             OnBadSample::Skip if !opening.keep_going => list.or_else(|_| Ok(vec![unread()])),
             _ => list,
@@ -165,7 +176,7 @@ pub(crate) fn assemble(mut listed: Listed, opening: &Opening) -> Result<Opened, 
     };
     let split_here = !missing.is_empty();
     let split_by = (split_here || opening.split_by.is_some()).then_some(split_by);
-    Ok(Opened { dataset, split_by, split_here, problems: listed.problems })
+    Ok(Opened { dataset, split_by, split_here, problems: listed.problems, passed_over: listed.passed_over })
 }
 
 /// Gives the samples of train, or all samples where none has a split, to train and the splits that are missing. Those whose

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::assemble::{Listed, Named, assemble, list_all};
-use super::{Dataset, Format, Opened, Opening, Purpose, Task};
+use super::{Dataset, Format, Opened, Opening, PassedOver, Purpose, Task};
 use crate::error::DataError;
 use crate::split::Split;
 
@@ -29,7 +29,7 @@ impl Found {
 /// Files by class, sorted.
 type Classes = BTreeMap<String, Vec<Found>>;
 
-/// Opens an image folder: PNG, JPEG and TIFF of 8 or 16 bits, grey or RGB, in one sub-folder a class; folders inside
+/// Opens an image folder: PNG, JPEG, TIFF, GIF, BMP and WebP of 8 or 16 bits, grey or RGB, in one sub-folder a class; folders inside
 /// a class belong to it.
 ///
 /// With `train/` on top, `val/` and `test/` are taken as they are; one that is missing is split off from `train/`.
@@ -57,12 +57,13 @@ pub fn open_folder_with(dir: &Path, opening: &Opening) -> Result<Opened, DataErr
     }
     let given = given_splits(dir, &folders, opening)?;
     let mut listed: Vec<(Option<Split>, PathBuf, Classes)> = Vec::new();
+    let mut passed_over = PassedOver::default();
     match given.as_slice() {
-        [] => listed.push((None, dir.to_owned(), list_classes(dir, opening)?)),
+        [] => listed.push((None, dir.to_owned(), list_classes(dir, opening, &mut passed_over)?)),
         given => {
             for &split in given {
                 let split_dir = dir.join(split.name());
-                let classes = list_classes(&split_dir, opening)?;
+                let classes = list_classes(&split_dir, opening, &mut passed_over)?;
                 listed.push((Some(split), split_dir, classes));
             }
         }
@@ -86,10 +87,10 @@ pub fn open_folder_with(dir: &Path, opening: &Opening) -> Result<Opened, DataErr
             files.extend(paths.into_iter().map(|found| found.named(&class_dir, label, split)));
         }
     }
-    let (entries, problems) = list_all(files, opening, |_, error| error)?;
+    let (entries, problems) = list_all(files, opening, &mut passed_over, |_, error| error)?;
     let about = format!("Images in {}, one sub-folder a class", dir.display());
     let (path, root) = (dir.to_owned(), dir.to_owned());
-    let listed = Listed { path, root, about, classes, task: Task::MultiClass, entries, problems };
+    let listed = Listed { path, root, about, classes, task: Task::MultiClass, entries, problems, passed_over };
     assemble(listed, opening)
 }
 
@@ -116,12 +117,12 @@ fn given_splits(dir: &Path, folders: &[PathBuf], opening: &Opening) -> Result<Ve
 }
 
 /// The classes of a folder, by name, with their files.
-fn list_classes(dir: &Path, opening: &Opening) -> Result<Classes, DataError> {
+fn list_classes(dir: &Path, opening: &Opening, passed_over: &mut PassedOver) -> Result<Classes, DataError> {
     let mut classes = Classes::new();
     for folder in sub_folders(dir)? {
         let class = name_of(&folder);
         let mut files = Vec::new();
-        collect_images(&folder, opening, &mut files)?;
+        collect_images(&folder, opening, &mut files, passed_over)?;
         if files.is_empty() {
             return Err(DataError::EmptyClass { class, dir: folder });
         }
@@ -134,8 +135,28 @@ fn list_classes(dir: &Path, opening: &Opening) -> Result<Classes, DataError> {
     Ok(classes)
 }
 
+/// The files in a folder and in the folders in it that hold images, sorted.
+///
+/// # Errors
+/// [`DataError::NoImages`] if there is none, and those of folders, with the path.
+pub fn images_in(dir: &Path, opening: &Opening) -> Result<Vec<PathBuf>, DataError> {
+    let mut files = Vec::new();
+    collect_images(dir, opening, &mut files, &mut PassedOver::default())?;
+    if files.is_empty() {
+        return Err(DataError::NoImages { dir: dir.to_owned() });
+    }
+    let mut paths: Vec<PathBuf> = files.into_iter().map(|found| found.path).collect();
+    paths.sort();
+    Ok(paths)
+}
+
 /// The images of a folder and of the folders in it. Links to folders are not followed: they may lead in a circle.
-pub(crate) fn collect_images(dir: &Path, opening: &Opening, files: &mut Vec<Found>) -> Result<(), DataError> {
+pub(crate) fn collect_images(
+    dir: &Path,
+    opening: &Opening,
+    files: &mut Vec<Found>,
+    passed_over: &mut PassedOver,
+) -> Result<(), DataError> {
     let index = dir.join(INDEX);
     if index.is_file()
         && let Some(format) = opening.format_of(&index)
@@ -147,11 +168,12 @@ pub(crate) fn collect_images(dir: &Path, opening: &Opening, files: &mut Vec<Foun
         let path = entry.path();
         let kind = entry.file_type().map_err(|cause| DataError::Io { path: path.clone(), cause })?;
         if kind.is_dir() {
-            collect_images(&path, opening, files)?;
-        } else if !path.is_dir()
-            && let Some(format) = opening.format_of(&path)
-        {
-            files.push(Found { path, format });
+            collect_images(&path, opening, files, passed_over)?;
+        } else if !path.is_dir() {
+            match opening.format_of(&path) {
+                Some(format) => files.push(Found { path, format }),
+                None => passed_over.file(&path),
+            }
         }
     }
     Ok(())

@@ -13,6 +13,7 @@ mod manifest;
 mod manifest_out;
 mod measure;
 mod opening;
+mod passed_over;
 pub mod shards;
 mod views;
 
@@ -27,12 +28,13 @@ pub use bad::{BadSample, MaxBad, OnBadSample};
 pub use dataset::{Dataset, Task, largest_decoding_bytes, majority_baseline};
 pub use file_list::{Changes, FileList, ListedSample, Recorded};
 pub use fingerprint::Fingerprint;
-pub use folder::{open_folder, open_folder_with};
-pub use format::{Format, Part, Pictures, first_bytes};
+pub use folder::{images_in, open_folder, open_folder_with};
+pub use format::{Format, Pages, Part, Pictures, first_bytes};
 pub use images::open_images;
 pub use manifest::{Row, open_manifest, parse_manifest};
 pub use manifest_out::manifest_of;
 pub use opening::{Opened, Opening, Purpose};
+pub use passed_over::PassedOver;
 
 /// Labelled images by index. Reading is independent of order and may happen on several threads at once.
 pub trait Source: Send + Sync {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Dataset, Format, OnBadSample, Pictures, Recorded};
+use super::{Dataset, Format, OnBadSample, PassedOver, Pictures, Recorded};
 use crate::error::DataError;
 use crate::split::{SplitBy, SplitRule};
 
@@ -79,4 +79,6 @@ pub struct Opened {
     pub split_here: bool,
     /// What was wrong; empty unless [`Opening::keep_going`].
     pub problems: Vec<DataError>,
+    /// What lies there and is no sample.
+    pub passed_over: PassedOver,
 }

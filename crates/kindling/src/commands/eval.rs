@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use kindling_data::{Changes, FileList, Opening, Purpose, Source, Split, UnknownName, majority_baseline};
+use kindling_data::{Changes, FileList, Opening, Purpose, Source, Split, UnknownName, counted, majority_baseline};
 use kindling_layers::Precision;
 use kindling_metrics::{MultiLabel, Score};
-use kindling_runs::RunDir;
+use kindling_runs::{RunDir, Table};
 use kindling_trainer::{Inference, evaluate};
 use serde_json::json;
 
@@ -18,7 +18,7 @@ use crate::config::RunConfig;
 use crate::dataset::{self, HowToOpen};
 use crate::device::DeviceChoice;
 use crate::loaders;
-use crate::output::{note, out};
+use crate::output::{self, note, out};
 use crate::ranges;
 use crate::recorded;
 
@@ -209,37 +209,37 @@ fn print_score(classes: &[String], score: &Score, baseline: f64) {
         return print_labels(classes, score, labels);
     }
     out!(
-        "accuracy {:.1} % of {} images (always the largest class: {:.1} %), balanced {:.1} %, loss {:.3}\n",
+        "accuracy {:.1} % of {} (always the largest class: {:.1} %),\nbalanced {:.1} %, loss {:.3}\n",
         score.accuracy * 100.0,
-        score.samples,
+        counted(score.samples, "image"),
         baseline * 100.0,
         score.balanced_accuracy * 100.0,
         score.loss
     );
-    let width = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max(16);
-    out!("{:width$}  {:>7}  {:>7}  {:>9}", "class", "images", "recall", "precision");
+    let mut table = Table::new(&["<class", "images", "recall", "precision"]);
     let percent = |share: Option<f64>| share.map_or("-".to_string(), |share| format!("{:.1} %", share * 100.0));
     let rows = classes.iter().zip(score.per_class_recall()).zip(score.per_class_precision());
     for (index, ((class, recall), precision)) in rows.enumerate() {
-        out!("{class:width$}  {:>7}  {:>7}  {:>9}", score.truths(index), percent(recall), percent(precision));
+        table.row([class.clone(), score.truths(index).to_string(), percent(recall), percent(precision)]);
     }
+    output::text_of_product(&table.to_string());
 }
 
 /// Labels that are answered one by one.
 fn print_labels(classes: &[String], score: &Score, labels: &MultiLabel) {
     let number = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.3}"));
     out!(
-        "mean AUROC {} and macro F1 {:.3} on {} images, all labels right on {:.1} %, loss {:.3}\n",
+        "mean AUROC {} and macro F1 {:.3} on {}, all labels right on {:.1} %, loss {:.3}\n",
         number(labels.mean_auroc),
         labels.macro_f1,
-        score.samples,
+        counted(score.samples, "image"),
         labels.subset_accuracy * 100.0,
         score.loss
     );
-    let width = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max(16);
-    out!("{:width$}  {:>7}  {:>7}  {:>7}", "label", "images", "AUROC", "F1");
+    let mut table = Table::new(&["<label", "images", "AUROC", "F1"]);
     for (index, class) in classes.iter().enumerate() {
         let (auroc, f1) = (number(labels.auroc[index]), labels.f1[index]);
-        out!("{class:width$}  {:>7}  {auroc:>7}  {f1:>7.3}", labels.positives[index]);
+        table.row([class.clone(), labels.positives[index].to_string(), auroc, format!("{f1:.3}")]);
     }
+    output::text_of_product(&table.to_string());
 }

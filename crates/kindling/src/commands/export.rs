@@ -9,12 +9,14 @@ use clap::ValueEnum;
 use kindling_layers::names::KeyStyle;
 use kindling_layers::parameters;
 use kindling_layers::tensors;
+use kindling_memory::MemorySize;
 use kindling_runs::RunDir;
 use kindling_zoo::weights::{self, Adapt};
 use kindling_zoo::{Model, ModelOptions, Network, find};
 use serde_json::json;
 
 use crate::Done;
+use crate::commands::ExportFormat;
 use crate::config::RunConfig;
 use crate::output::note;
 use crate::pretrained;
@@ -31,8 +33,8 @@ pub(crate) struct Args {
     /// Model of the zoo, instead of a run
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Its weights: a safetensors or PyTorch file
-    #[arg(long, value_name = "FILE", requires = "model", conflicts_with = "pretrained")]
+    /// Its weights: a safetensors or PyTorch file, or a run, for its best
+    #[arg(long, value_name = "FILE|RUN", requires = "model", conflicts_with = "pretrained")]
     weights: Option<PathBuf>,
     /// Its pretrained weights, from scripts/fetch-weights.sh
     #[arg(long, requires = "model")]
@@ -40,9 +42,9 @@ pub(crate) struct Args {
     /// Use the run's last weights instead of the best
     #[arg(long, conflicts_with = "model")]
     last: bool,
-    /// What is written
-    #[arg(long, value_enum, default_value_t = Format::Safetensors)]
-    format: Format,
+    /// What is written [default: what the file's ending says, otherwise safetensors]
+    #[arg(long, value_enum)]
+    format: Option<ExportFormat>,
     /// Whose keys a safetensors file has [default: those of the library the model's name is from]
     #[arg(long, value_enum)]
     keys: Option<Keys>,
@@ -53,16 +55,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "run")]
     channels: usize,
     /// The file to write
-    #[arg(long, value_name = "FILE")]
-    output: PathBuf,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Tensors by name
-    Safetensors,
-    /// The network with its weights
-    Onnx,
+    #[arg(long, alias = "output", value_name = "FILE")]
+    out: PathBuf,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -84,7 +78,8 @@ struct Source {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        refuse_files_of_runs(&self.output)?;
+        refuse_files_of_runs(&self.out)?;
+        let format = ExportFormat::of(self.format, &self.out)?;
         // Nothing is computed here: the CPU device holds the tensors.
         let device = Device::flex();
         let source = match (&self.run, &self.model) {
@@ -92,13 +87,13 @@ impl Args {
             (None, Some(name)) => self.of_model(name, &device)?,
             (None, None) => bail!("give a run's folder, or --model with --weights or --pretrained"),
         };
-        let bytes = match self.format {
-            Format::Safetensors => self.safetensors(&source)?,
-            Format::Onnx => onnx(&source)?,
+        let bytes = match format {
+            ExportFormat::Safetensors => self.safetensors(&source)?,
+            ExportFormat::Onnx => onnx(&source)?,
         };
-        let megabytes = bytes.len() as f64 / 1e6;
-        std::fs::write(&self.output, bytes).with_context(|| format!("writing {}", self.output.display()))?;
-        note!("{} ({megabytes:.1} MB)", self.output.display());
+        let size = MemorySize(bytes.len() as u64);
+        std::fs::write(&self.out, bytes).with_context(|| format!("writing {}", self.out.display()))?;
+        note!("{} ({size})", self.out.display());
         Ok(Done::Complete)
     }
 
@@ -124,7 +119,7 @@ impl Args {
         let image_size = self.image_size.unwrap_or(model.entry.native_size);
         model.check_image_size(image_size)?;
         let path = match (&self.weights, self.pretrained) {
-            (Some(path), _) => path.clone(),
+            (Some(path), _) => pretrained::file_of(path)?,
             (None, true) => pretrained::find(&model)?.1,
             (None, false) => bail!("--model needs --weights or --pretrained: what should be written?"),
         };

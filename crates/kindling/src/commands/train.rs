@@ -33,7 +33,7 @@ use crate::progress::{Console, Verbosity};
 use crate::ranges;
 use crate::recorded::{self, Again};
 pub(crate) use words::in_half;
-use words::{closing, note, opening, result_line, started};
+use words::{batch_of_one, closing, note, opening, result_line, started};
 
 /// The Burn release this build stands on.
 const BURN: &str = "0.22.1";
@@ -52,8 +52,9 @@ pub(crate) struct Args {
     /// Start from pretrained weights; scripts/fetch-weights.sh brings them, `kindling models --pretrained` lists them
     #[arg(long, help_heading = "What", conflicts_with = "weights")]
     pretrained: bool,
-    /// Start from a weights file: safetensors or PyTorch, with torchvision's, timm's or Kindling's keys
-    #[arg(long, value_name = "FILE", help_heading = "What")]
+    /// Start from a weights file (safetensors or PyTorch, with torchvision's, timm's or Kindling's keys), or from the best
+    /// weights of a run
+    #[arg(long, value_name = "FILE|RUN", help_heading = "What")]
     weights: Option<PathBuf>,
     /// Follow the plan that `kindling plan --out` wrote; flags beside it win
     #[arg(long, value_name = "FILE", help_heading = "Memory", conflicts_with = "resume")]
@@ -236,8 +237,11 @@ impl Args {
         // From here on the run is ours alone: the trainer holds its log.
         let (classes, validation) = (config.data.classes.len(), loaders::evaluation(&config, dataset, Split::Val)?);
         let mut trainer = Trainer::new(network, config.train.clone(), classes, validation, setup)?;
-        let mut console = Console::new(self.verbosity(), trainer.total_steps(), 0);
+        let mut console = Console::new(self.verbosity(), trainer.total_steps());
         console.say(&opening(&config, dataset, run, &environment, parameters, trainer.plan()));
+        if let Some(warning) = batch_of_one(&config) {
+            console.say(&warning);
+        }
         if let Some(import) = import {
             console.say(&format!("starting from {import}"));
         }

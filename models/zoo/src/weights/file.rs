@@ -7,6 +7,7 @@ use std::path::Path;
 use burn::tensor::TensorData;
 use burn_store::{ModuleStore, PytorchStore};
 use kindling_files as files;
+use kindling_given::in_units;
 use kindling_layers::tensors::{self, Tensors};
 use zip::ZipArchive;
 
@@ -32,7 +33,11 @@ pub fn read(path: &Path) -> Result<Tensors, ZooError> {
     let mut file = files::open(path).map_err(io)?;
     let length = file.metadata().map_err(io)?.len();
     if length > MAX_BYTES {
-        return Err(corrupt(format!("it has {length} bytes, more than the {MAX_BYTES} that are read")));
+        return Err(corrupt(format!(
+            "it has {}, more than the {} that are read",
+            in_units(length),
+            in_units(MAX_BYTES)
+        )));
     }
     let mut start = [0u8; 9];
     let count = file.read(&mut start).map_err(io)?;
@@ -65,7 +70,7 @@ fn check_archive(file: File, length: u64) -> Result<(), String> {
     let sizes = (0..archive.len()).filter_map(|index| archive.by_index_data(index).ok()).map(|entry| entry.size());
     match sizes.max() {
         Some(size) if size > length.max(SMALL_ENTRY) => {
-            Err(format!("an entry of {size} bytes is packed in an archive of {length}"))
+            Err(format!("an entry of {} is packed in an archive of {}", in_units(size), in_units(length)))
         }
         _ => Ok(()),
     }
@@ -77,7 +82,7 @@ fn read_pytorch(path: &Path, length: u64) -> Result<Tensors, String> {
     let claimed = found.values().map(|tensor| tensor.byte_len() as u64).fold(0, u64::saturating_add);
     // Tensors may share memory, and a compressed archive may be smaller than its contents, but not by much.
     if claimed > 16 * length {
-        return Err(format!("it claims {claimed} bytes of tensors in a file of {length}"));
+        return Err(format!("it claims {} of tensors in a file of {}", in_units(claimed), in_units(length)));
     }
     let mut tensors = Tensors::new();
     for (name, tensor) in found {

@@ -22,7 +22,7 @@ use self::index::{Index, Sample, file_name};
 use crate::decode::{Image, Preprocess, decode_fitted, decode_image};
 use crate::error::DataError;
 use crate::source::assemble::{Entry, Listed, assemble};
-use crate::source::{Fingerprint, Format, Opened, Opening, Part, Purpose, Task};
+use crate::source::{Fingerprint, Format, Opened, Opening, Part, PassedOver, Purpose, Task};
 use crate::split::Split;
 
 /// Whether a folder holds shards, or folders of splits that do.
@@ -114,7 +114,8 @@ pub fn open(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
     let task = if several { Task::MultiLabel } else { Task::MultiClass };
     let about = format!("{} shards in {}", shards.len(), path.display());
     let root = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) }.to_owned();
-    assemble(Listed { path: path.to_owned(), root, about, classes, task, entries, problems: vec![] }, opening)
+    let (path, problems, passed_over) = (path.to_owned(), vec![], PassedOver::default());
+    assemble(Listed { path, root, about, classes, task, entries, problems, passed_over }, opening)
 }
 
 /// The tar files of a folder, sorted.

@@ -85,7 +85,8 @@ impl GanRunConfig {
         let text = files::read_to_string(&run.config(), files::MAX_TEXT_BYTES)
             .with_context(|| format!("reading {}", run.config().display()))?;
         if text.parse::<toml::Table>().is_ok_and(|table| !table.contains_key("gan")) {
-            bail!("{} is the run of a classifier, not of a GAN", run.path().display());
+            let run = run.path().display();
+            bail!("{run} is the run of a classifier, not of a GAN; `kindling eval {run}` scores it");
         }
         run.read_config::<Self>()?.checked().with_context(|| run.config().display().to_string())
     }

@@ -98,7 +98,7 @@ impl Args {
         let networks = config.networks(&device)?;
         let parameters = [parameters::count(&networks.generator), parameters::count(&networks.discriminator)];
         let iterations = config.train.iterations;
-        let mut console = Console::new(self.verbosity(), iterations, 0);
+        let mut console = Console::new(self.verbosity(), iterations);
         // What looks at images is there before the budget counts, as the program itself is.
         let ruler = self.ruler(&config, dataset, &device, &console)?;
         let _imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;

@@ -18,6 +18,7 @@ use crate::config::{RunConfig, StartingPoint, defaults, measure, preprocess, usu
 use crate::dataset::{self, BRAIN_MRI_ORIENTATION, PHANTOMS, path_of};
 use crate::device::DeviceChoice;
 use crate::memory::{MemoryBudget, limit_before_reading};
+use crate::output::note;
 use crate::pretrained;
 use crate::settings::{change, get, overlay, refused_change, remove, set, table_of};
 
@@ -118,6 +119,9 @@ impl Args {
         data.opening.split_rule = same_data.map_or(SplitRule::Keyed, |file| file.data.opening.split_rule);
         let opened = dataset::open_to(&place, config.train.seed, &data.opening, data.on_bad_sample)?;
         data.opening = data.opening.resolved(&opened);
+        if !self.quiet && !opened.passed_over.is_empty() {
+            note!("{}", opened.passed_over);
+        }
         let dataset = opened.dataset;
         data.classes = dataset.classes.clone();
         data.task = dataset.task;
@@ -176,12 +180,15 @@ impl Args {
             let weights = weights.context("--class-weights takes even, balanced, or numbers separated by commas")?;
             say("train.class_weights", weights.into());
         }
-        let [split_by, window] = OPENING.map(|(_, key)| key);
+        let [split_by, window, pages] = OPENING.map(|(_, key)| key);
         if let Some(given) = self.opening.split_by {
             say(split_by, Value::try_from(given)?);
         }
         if let Some(given) = self.opening.window {
             say(window, Value::try_from(given)?);
+        }
+        if self.opening.pages {
+            say(pages, true.into());
         }
         Ok(given)
     }
@@ -215,6 +222,7 @@ impl Args {
         }
         let Some(path) = &self.weights else { return Ok(None) };
         // A run is repeated from anywhere.
+        let path = pretrained::file_of(path)?;
         let path = path.canonicalize().with_context(|| format!("reading {}", path.display()))?;
         Ok(Some(StartingPoint::File(path)))
     }

@@ -137,8 +137,8 @@ settings! {
 }
 
 /// Settings whose flags other commands have, too: see [`crate::dataset::HowToOpen`].
-pub(super) const OPENING: [(&str, &str); 2] =
-    [("split_by", "data.opening.split_by"), ("window", "data.opening.window")];
+pub(super) const OPENING: [(&str, &str); 3] =
+    [("split_by", "data.opening.split_by"), ("window", "data.opening.window"), ("pages", "data.opening.pages")];
 
 /// Every setting of `kindling train`.
 pub(super) fn all() -> Vec<Setting> {
