@@ -78,7 +78,7 @@ impl Args {
         let mut kept = stored.clone();
         if self.data_at.is_some() {
             kept.data.path = path_of(&place);
-            changed.push(("data.path".to_string(), place.clone()));
+            changed.extend(kept.data.path.as_ref().map(|path| ("data.path".to_string(), path.display().to_string())));
         }
         limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
         let dataset = dataset::open_unlabelled(&place, config.train.seed)?;
