@@ -155,7 +155,12 @@ impl Args {
         }
         let (step, seconds) = (trainer.progress().step, trainer.progress().seconds);
         trainer.emit(Event::Finished { step, seconds }, &mut console as &mut dyn Observer)?;
-        let metrics = conclude(&config, run, &began_on, &mut trainer, parameters, features)?;
+        // Nothing of a run that had ended is measured again.
+        let concluded = trainer.is_complete().then(|| run.read_gan_metrics().ok()).flatten();
+        let metrics = match concluded.filter(|metrics| metrics.iterations == step && run.report().is_file()) {
+            Some(metrics) => metrics,
+            None => conclude(&config, run, &began_on, &mut trainer, parameters, features)?,
+        };
         console.say(&format!("samples {}\nreport {}", grid_path(run, step).display(), run.report().display()));
         output::result(json!({
                 "run": metrics.run, "iterations": metrics.iterations, "first_frechet": metrics.first_frechet,
