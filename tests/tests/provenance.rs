@@ -119,6 +119,24 @@ fn resuming_a_finished_run_changes_no_file_and_gives_its_result_again() {
     assert_eq!(fs::read(place.run.join("metrics.json")).unwrap(), before[&place.run.join("metrics.json")]);
 }
 
+#[test]
+fn resuming_a_finished_gan_changes_no_file() {
+    let place = Place::new();
+    let gan = |words: &[&str]| {
+        let mut command = kindling();
+        command.args(["gan", "train", "--quiet"]).args(words);
+        Outcome::of(command.current_dir(place.folder.path())).succeeded().result()
+    };
+    let flags = "--data data --out run --features 4 --iterations 2 --batch-size 4 --compare 0 --device cpu";
+    let first = gan(&flags.split(' ').collect::<Vec<_>>());
+    let before = files(&place.run);
+    let second = gan(&["--resume", "run"]);
+    assert!(files(&place.run) == before, "a file is another");
+    assert_eq!(first["peak_memory_bytes"], second["peak_memory_bytes"]);
+    let told: Vec<Value> = history(&place.run).iter().map(|it| it["how"].clone()).collect();
+    assert_eq!(told, ["started"]);
+}
+
 /// Every setting of a run on a folder of grey images, and its value where nothing was said.
 const SETTINGS: [(&str, &str); 35] = [
     ("device", "\"cpu\""),
