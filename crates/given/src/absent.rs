@@ -124,3 +124,59 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OrWord<T> {
         Self::value(MapAccessDeserializer::new(values))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Level {
+        None,
+        File(String),
+    }
+
+    #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+    struct Config {
+        #[serde(default, with = "crate::none")]
+        norm: Option<f64>,
+        #[serde(default, with = "crate::auto")]
+        level: Option<Level>,
+        #[serde(default, with = "crate::even")]
+        weights: Option<Vec<f64>>,
+        #[serde(default, with = "crate::paper")]
+        count: Option<u8>,
+    }
+
+    fn read(text: &str) -> Result<Config, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_absent_is_written_as_its_word_and_every_value_comes_back() {
+        let absent = Config::default();
+        let text = serde_json::to_string(&absent).unwrap();
+        assert_eq!(text, r#"{"norm":"none","level":"auto","weights":"even","count":"paper"}"#);
+        assert_eq!(read(&text), Ok(Config::default()));
+        assert_eq!(read("{}"), Ok(Config::default()), "files of before leave it out");
+        for level in [Level::None, Level::File("x".into())] {
+            let weights = Some(vec![1.0, 2.5]);
+            let config = Config { norm: Some(5.5), level: Some(level), weights, count: Some(7) };
+            assert_eq!(read(&serde_json::to_string(&config).unwrap()), Ok(config));
+        }
+        assert_eq!(read(r#"{"norm":5}"#).unwrap().norm, Some(5.0), "a whole number is a number");
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_as_its_type_would() {
+        for (text, said) in [
+            (r#"{"norm":"auto"}"#, "invalid type: string \"auto\", expected f64"),
+            (r#"{"count":1000}"#, "expected u8"),
+            (r#"{"level":"some"}"#, "unknown variant `some`"),
+        ] {
+            let sentence = read(text).unwrap_err();
+            assert!(sentence.contains(said), "{sentence}");
+        }
+    }
+}

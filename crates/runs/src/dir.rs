@@ -222,6 +222,14 @@ impl RunDir {
         read_json(&self.metrics())
     }
 
+    /// Reads `metrics.json` of two networks back.
+    ///
+    /// # Errors
+    /// [`RunError::Malformed`], [`RunError::Io`].
+    pub fn read_gan_metrics(&self) -> Result<GanMetrics, RunError> {
+        read_json(&self.metrics())
+    }
+
     /// Writes `environment.json`, atomically.
     ///
     /// # Errors

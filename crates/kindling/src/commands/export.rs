@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
+use kindling_data::{Fit, Preprocess, Task};
 use kindling_layers::names::KeyStyle;
 use kindling_layers::parameters;
 use kindling_layers::tensors;
 use kindling_memory::MemorySize;
 use kindling_runs::RunDir;
 use kindling_zoo::weights::{self, Adapt};
-use kindling_zoo::{Model, ModelOptions, Network, find};
+use kindling_zoo::{Model, ModelOptions, Network, Pretrained, find};
 use serde_json::json;
 
 use crate::Done;
@@ -105,12 +106,8 @@ impl Args {
         let image_size = self.image_size.unwrap_or(preprocess.size);
         model.check_image_size(image_size)?;
         let network = config.trained(&run, self.last, device)?;
-        let constants = |values: &[f32]| values.iter().map(f32::to_string).collect::<Vec<_>>().join(",");
-        let notes = BTreeMap::from([
-            ("classes".to_string(), config.data.classes.join(",")),
-            ("mean".to_string(), constants(&preprocess.normalisation.mean)),
-            ("std".to_string(), constants(&preprocess.normalisation.std)),
-        ]);
+        let fed = Preprocess { size: image_size, ..preprocess.clone() };
+        let notes = notes(&fed, &config.data.classes, config.data.task)?;
         Ok(Source { model, network, channels: preprocess.channels, image_size, notes })
     }
 
@@ -133,7 +130,12 @@ impl Args {
         }
         let (network, import) = weights::fill(network, &model, &path, tensors, Adapt::Stem)?;
         note!("{}: {import}", path.display());
-        Ok(Source { model, network, channels: self.channels, image_size, notes: BTreeMap::new() })
+        let fed = |known: &Pretrained| (image_size, self.channels) == (known.input_size, 3);
+        let notes = match model.pretrained().filter(|known| self.pretrained && fed(known)) {
+            Some(known) => notes(&pretrained::preprocess(known), &known.class_names(), Task::MultiClass)?,
+            None => BTreeMap::new(),
+        };
+        Ok(Source { model, network, channels: self.channels, image_size, notes })
     }
 
     fn safetensors(&self, source: &Source) -> Result<Vec<u8>> {
@@ -162,4 +164,29 @@ fn onnx(source: &Source) -> Result<Vec<u8>> {
     export.metadata.extend([("model".to_string(), name.clone()), ("image_size".to_string(), image_size.to_string())]);
     export.metadata.extend(notes.clone());
     Ok(kindling_onnx::encode(&trace, &tensors, &export)?)
+}
+
+/// What whoever uses a network without Kindling has to know. docs/how-to/inference-and-export.md has the formulas.
+fn notes(preprocess: &Preprocess, classes: &[String], task: Task) -> Result<BTreeMap<String, String>> {
+    let Preprocess { size, channels, normalisation, fit, interpolation, percentiles } = preprocess;
+    let (fit, side) = match fit {
+        Fit::Pad => ("pad", *size),
+        Fit::Crop(shorter) => ("crop", (*shorter).max(*size)),
+    };
+    let how = json!({
+        "channels": channels, "size": size, "fit": fit, "side": side, "interpolation": interpolation,
+        "percentiles": percentiles.map_or_else(|| json!("none"), |shares| json!(shares)),
+        "mean": normalisation.mean, "std": normalisation.std,
+    });
+    let constants = |values: &[f32]| values.iter().map(f32::to_string).collect::<Vec<_>>().join(",");
+    let task = serde_json::to_value(task)?;
+    let notes = [
+        ("preprocess", how.to_string()),
+        ("class_names", json!(classes).to_string()),
+        ("task", task.as_str().unwrap_or_default().to_string()),
+        ("classes", classes.join(",")),
+        ("mean", constants(&normalisation.mean)),
+        ("std", constants(&normalisation.std)),
+    ];
+    Ok(notes.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
 }

@@ -180,7 +180,7 @@ impl Args {
         let mut kept = stored.clone();
         if self.data_at.is_some() {
             kept.data.path = path_of(&place);
-            changed.push(("data.path".to_string(), place.clone()));
+            changed.extend(kept.data.path.as_ref().map(|path| ("data.path".to_string(), path.display().to_string())));
         }
         let mut how = How::Resumed;
         // Whoever says it again, says nothing new.
@@ -188,6 +188,8 @@ impl Args {
             let after_step = Checkpoints::new(run.checkpoints(), &config.model.name).newest_step().unwrap_or(0);
             kept.train.extend(after_step, epochs, self.settings.max_steps);
             config.train.extend(after_step, epochs, self.settings.max_steps);
+            changed.push(("train.epochs".to_string(), epochs.to_string()));
+            changed.extend(self.settings.max_steps.map(|steps| ("train.max_steps".to_string(), steps.to_string())));
             how = How::Extended;
         }
         let config = config.checked()?;

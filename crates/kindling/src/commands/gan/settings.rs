@@ -29,7 +29,7 @@ settings! {
     /// dcgan_64 or fastgan_512
     #[arg(value_name = "NAME", help_heading = "What")]
     Stays "gan.name" model: String;
-    /// Side of the images: the model's own
+    /// Side of the images, which is the model's own
     #[arg(value_name = "PIXELS", help_heading = "What")]
     Stays "data.preprocess.size" image_size: usize = "64 for dcgan_64, 512 for fastgan_512";
     /// 1 for grey images, 3 for RGB

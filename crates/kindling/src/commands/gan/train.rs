@@ -75,7 +75,7 @@ impl Args {
         let mut kept = stored.clone();
         if self.data_at.is_some() {
             kept.data.path = path_of(&place);
-            changed.push(("data.path".to_string(), place.clone()));
+            changed.extend(kept.data.path.as_ref().map(|path| ("data.path".to_string(), path.display().to_string())));
         }
         limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
         let dataset = dataset::open_unlabelled(&place, config.train.seed)?;
@@ -151,7 +151,12 @@ impl Args {
         }
         let (step, seconds) = (trainer.progress().step, trainer.progress().seconds);
         trainer.emit(Event::Finished { step, seconds }, &mut console as &mut dyn Observer)?;
-        let metrics = conclude(&config, run, &began_on, trainer.close(), parameters, features)?;
+        // Nothing of a run that had ended is measured again.
+        let concluded = trainer.is_complete().then(|| run.read_gan_metrics().ok()).flatten();
+        let metrics = match concluded.filter(|metrics| metrics.iterations == step && run.report().is_file()) {
+            Some(metrics) => metrics,
+            None => conclude(&config, run, &began_on, trainer.close(), parameters, features)?,
+        };
         console.say(&format!("samples {}\nreport {}", grid_path(run, step).display(), run.report().display()));
         output::result(json!({
                 "run": metrics.run, "iterations": metrics.iterations, "first_frechet": metrics.first_frechet,
