@@ -72,9 +72,14 @@ pub(crate) fn open_again(run: &RunDir, config: &RunConfig, place: &str, accepted
     }
     let size = |list: &FileList, split| list.samples.iter().filter(|sample| sample.split == split).count();
     let sizes = Split::ALL.map(|split| format!("{split} {} -> {}", size(before, split), size(now, split)));
+    // The order of an epoch depends on the number of samples alone.
+    let order = match size(before, Split::Train) == size(now, Split::Train) {
+        true => "",
+        false => "; the epoch it is in is drawn anew, and the learning rate follows the new number of steps",
+    };
     let told = format!(
-        "going on with data that has changed: {changes}. What was there keeps its split ({}). The epoch it is in is drawn anew, the \
-         learning rate follows the new number of steps, and normalisation constants stay",
+        "going on with data that has changed: {changes}. What was there keeps its split ({}), and normalisation constants \
+         stay{order}",
         sizes.join(", ")
     );
     Ok(Again { dataset, told: Some(told), list: Some(now.clone()) })

@@ -88,7 +88,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", help_heading = "Run", requires = "resume")]
     data_at: Option<PathBuf>,
     /// Continue although files of the data set were added, removed or changed since; says which, and what becomes of them
-    #[arg(long, help_heading = "Run", requires = "resume")]
+    #[arg(long, help_heading = "Run")]
     accept_changed_data: bool,
     /// Take the settings of a config.toml; flags beside it win
     #[arg(long, value_name = "FILE", help_heading = "Run", conflicts_with = "resume")]
@@ -148,6 +148,9 @@ impl Args {
     }
 
     fn start(&self) -> Result<Done> {
+        if self.accept_changed_data {
+            bail!("--accept-changed-data is about a run that goes on; it belongs to --resume");
+        }
         let (config, dataset) = self.resolve()?;
         let model = config.zoo_model()?;
         config.train.check(config.data.classes.len())?;
