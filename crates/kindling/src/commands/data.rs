@@ -78,9 +78,9 @@ impl Args {
     pub(crate) fn run(self) -> Result<Done> {
         match self.command {
             Command::List => {
-                out!("{:<21} {:<44} about", "name", "needs");
+                out!("{:<14} {:<38} about", "name", "needs");
                 for set in NAMED {
-                    out!("{:<21} {:<44} {}", set.name, set.needs, set.about);
+                    out!("{:<14} {:<38} {}", set.name, set.needs, set.about);
                 }
                 out!(
                     "\nAny folder of images works too: --data DIR, with one sub-folder a class. So do manifests (.csv, .jsonl) and"
