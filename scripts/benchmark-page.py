@@ -391,11 +391,14 @@ def section_build():
     document = load(BUILD)
     total, units = document["seconds_of_all_units"], document["seconds_of_units"]
     rows = [[f"`{name}`", f"{seconds:.0f}", percent(seconds / total)] for name, seconds in list(units.items())[:12]]
+    tried = [[f"`{case['crate']}`", case["opt_level"], "off" if case.get("lto") else "the default", case["seconds"]] for case in document["tried"]["cases"]]
     return ["## A first build", "",
             f"`{document['command']}` is {document['what']}. It took {document['wall_seconds'] / 60:.1f} minutes, and "
             f"{(document['user_seconds'] + document['system_seconds']) / 60:.1f} minutes of processor time. These crates took longest. The seconds are "
             f"{document['about_units']}.", "",
             table(["crate", "seconds", "of all crates"], rows), "",
+            f"Crates alone with other settings: {document['tried']['about']}.", "",
+            table(["crate", "`opt-level`", "`lto`", "seconds"], tried, 3), "",
             source(BUILD, document, f"rustc {document['environment']['rustc']}; {document['environment']['note']}."), ""]
 
 

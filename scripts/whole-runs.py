@@ -3,7 +3,7 @@
 
     scripts/whole-runs.py --runs FOLDER --out benchmarks/DATE-whole-runs.json
 
-Needs nothing but Python, a built `kindling`, scripts/fetch-brain-planes.sh and scripts/fetch-weights.sh. Runs in FOLDER are not
+Needs nothing but Python, a built `kindling`, scripts/fetch-brain-mri-orientation.sh and scripts/fetch-weights.sh. Runs in FOLDER are not
 made twice, so that it can be stopped and started again. Scores do not depend on what else the machine does, times do.
 """
 
@@ -14,8 +14,8 @@ import subprocess
 
 # What is trained: the flags of `kindling train`, the last without any.
 CASES = [
-    ["--data", "brain-planes", "--model", "mobilenet_v2", "--image-size", "128"],
-    ["--data", "brain-planes", "--model", "mobilenet_v2", "--image-size", "128", "--pretrained", "--freeze", "backbone"],
+    ["--data", "brain-mri-orientation", "--model", "mobilenet_v2", "--image-size", "128"],
+    ["--data", "brain-mri-orientation", "--model", "mobilenet_v2", "--image-size", "128", "--pretrained", "--freeze", "backbone"],
     [],
 ]
 SEEDS = (0, 1, 2)
