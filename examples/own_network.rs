@@ -66,16 +66,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let setup = Setup {
         model_name: "own-network",
         note: String::new(),
-        classes,
         device,
         train: Loader::new(data.train, LoaderConfig::shuffled(BATCH, preprocess.clone(), 1))?,
-        validation: Loader::new(data.val, LoaderConfig::in_order(BATCH, preprocess))?,
         run: &run,
         stop: Arc::default(),
         start: Plan { micro_batch: BATCH, checkpointing: Checkpointing::None },
         faults: Faults::default(),
     };
-    let mut trainer = Trainer::new(network, TrainConfig::new(BATCH, 2), setup)?;
+    let validation = Loader::new(data.val, LoaderConfig::in_order(BATCH, preprocess))?;
+    let mut trainer = Trainer::new(network, TrainConfig::new(BATCH, 2), classes, validation, setup)?;
     trainer.fit(&mut Terminal)?;
     println!("{} steps are done, and the weights are in {}", trainer.progress().step, run.last_weights().display());
     Ok(())

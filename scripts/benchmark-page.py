@@ -206,8 +206,8 @@ def section_runs():
                        test["samples"], percent(run["metrics"]["chance"])])
     return ["## Whole runs", "",
             "Accuracy on the test samples, with Wilson's 95 % interval for that number of samples. The baseline is the score of always naming the "
-            "test samples' largest class. One run each: another seed gives another score. `brain-planes` is tested on a subject that was not "
-            "trained on.", "",
+            "test samples' largest class. One run each: another seed gives another score. `brain-mri-orientation`, which was named "
+            "`brain-planes` when these runs were made, is tested on a subject that was not trained on.", "",
             table(["network", "data", "pixels", "epochs", "test accuracy (95 % interval)", "of", "baseline", "steps", "seconds", "images/s", "peak memory"], rows, 2), "", *sources,
             "### A linear head on frozen ImageNet weights", "", document["what"][0].upper() + document["what"][1:] + ".", "",
             table(["pixels", "seed", "test accuracy", "95 % interval", "test samples", "baseline"], frozen, 0), "",

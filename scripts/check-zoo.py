@@ -54,12 +54,12 @@ class Kindling:
 
     def forward(self, model, weights, size, *flags):
         source, output = self.folder / f"images-{size}.safetensors", self.folder / "output.safetensors"
-        arguments = ("--device", "cpu", "--model", model, "--weights", weights, "--input", source, "--output", output)
+        arguments = ("--device", "cpu", "--model", model, "--weights", weights, "--input", source, "--out", output)
         self("forward", *arguments, *flags)
         return read(output)
 
     def export(self, name, weights, output, *flags):
-        self("export", "--model", name, "--weights", weights, "--output", self.folder / output, *flags)
+        self("export", "--model", name, "--weights", weights, "--out", self.folder / output, *flags)
         return self.folder / output
 
     def names(self):

@@ -75,7 +75,7 @@ def losses(events):
 
 
 def environment(suite):
-    said = suite.call("devices", "--json", check=False)
+    said = suite.call("devices", "--format", "json", check=False)
     devices = [json.loads(line) for line in said.stdout.splitlines() if line.startswith("{")]
     smi = shutil.which("nvidia-smi")
     gpu = subprocess.run([smi, "--query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit", "--format=csv"],
@@ -125,7 +125,7 @@ def correctness(suite):
                 outputs = []
                 for device in ("cpu", suite.device):
                     out = suite.work / "output.safetensors"
-                    suite.call("forward", "--model", name, "--input", source, "--output", out, "--device", device, *mode)
+                    suite.call("forward", "--model", name, "--input", source, "--out", out, "--device", device, *mode)
                     outputs.append(read_safetensors(out))
                 errors = {key: relative(outputs[0][key], outputs[1][key]) for key in outputs[0]}
                 worst = None if None in errors.values() else max(errors.values())

@@ -4,7 +4,7 @@ the spread of the seeds? Writes the figures as JSON and the losses of one seed i
 
     scripts/precision-curves.py --runs FOLDER --out benchmarks/DATE-precision-cpu.json --picture docs/precision.svg
 
-Needs nothing but Python, a built `kindling`, and scripts/fetch-brain-planes.sh. Runs in FOLDER are not made twice.
+Needs nothing but Python, a built `kindling`, and scripts/fetch-brain-mri-orientation.sh. Runs in FOLDER are not made twice.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import subprocess
 # Data set, and what its runs are trained with.
 CASES = {
     "phantoms": ["--model", "mobilenet_v3_small", "--image-size", "256"],
-    "brain-planes": ["--model", "mobilenet_v2", "--image-size", "128"],
+    "brain-mri-orientation": ["--model", "mobilenet_v2", "--image-size", "128"],
 }
 SEEDS = (1, 2, 3)
 COLOURS = {"f32": "#1f5fa8", "bf16": "#c8551b", "f16": "#2f8f4e"}

@@ -33,7 +33,7 @@ BYTES = {"float": 4, "double": 8, "__half": 2, "__nv_bfloat16": 2, "uint8_t": 1,
          "uint32_t": 4, "int32_t": 4, "uint64_t": 8, "int64_t": 8, "bool": 1, "half": 2, "nv_bfloat16": 2,
          "__half2": 2, "__nv_bfloat162": 2}
 # The kernels of crates/ops/src/cube; all others are Burn's and CubeCL's.
-OWN = re.compile(r"(forward|backward|apply|over_groups|over_blocks|of_blocks|merged|sums_of|firsts|means|scale|statistics|gate)")
+OWN = re.compile(r"(forward|backward|apply|blocks|over_groups|over_blocks|of_blocks|merged|sums|firsts|lerps|updates|means|scale|statistics|gate)")
 
 
 def sibling(name):

@@ -73,15 +73,15 @@ fn a_missing_folder_is_named() {
 #[test]
 fn an_unknown_data_set_is_answered_with_the_known_ones() {
     let sentence = Place::new().refused_on(Path::new("phantom"), "");
-    assert_says(&sentence, &["`phantom`", "phantoms", "brain-planes"]);
+    assert_says(&sentence, &["`phantom`", "phantoms", "brain-mri-orientation"]);
 }
 
 #[test]
 fn a_data_set_that_was_not_fetched_is_answered_with_the_script() {
     let place = Place::new();
-    let mut command = train_on_any_device(Path::new("brain-planes"), &place.run, "");
+    let mut command = train_on_any_device(Path::new("brain-mri-orientation"), &place.run, "");
     let sentence = Outcome::of(command.env("KINDLING_DATA", place.folder.path())).refused();
-    assert_says(&sentence, &["scripts/fetch-brain-planes.sh", place.folder.path().to_str().unwrap()]);
+    assert_says(&sentence, &["scripts/fetch-brain-mri-orientation.sh", place.folder.path().to_str().unwrap()]);
     assert!(!place.run.exists());
 }
 
@@ -136,7 +136,12 @@ fn a_truncated_image_is_named_and_once_replaced_the_run_goes_on() {
     let sentence = Outcome::of(&mut train(&data, &run, "--batch-size 4 --epochs 2 --checkpoint-steps 2")).refused();
     assert_says(&sentence, &["val/striped/02.png", "replace or remove"]);
     picture("striped", 2).save(&path).unwrap();
-    let result = Outcome::of(kindling().args(["train", "--resume"]).arg(&run)).succeeded().result();
+    // It is not the file that the run began with, and may be any other.
+    let sentence = Outcome::of(kindling().args(["train", "--resume"]).arg(&run)).refused();
+    assert_says(&sentence, &["1 changed (\"val/striped/02.png\")", "--accept-changed-data"]);
+    let mut resume = kindling();
+    resume.args(["train", "--accept-changed-data", "--resume"]).arg(&run);
+    let result = Outcome::of(&mut resume).succeeded().result();
     assert_eq!(result["steps"].as_u64(), Some(6));
 }
 

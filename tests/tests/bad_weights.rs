@@ -200,7 +200,8 @@ fn a_damaged_file_is_refused() {
             assert_says(&place.refused(&bad), &["bad is not a usable weights file"]);
         }
     }
-    assert_says(&place.refused(place.folder.path()), &["cannot read", "folder"]);
+    // A folder could be a run, whose best weights are then meant.
+    assert_says(&place.refused(place.folder.path()), &["holds no run"]);
     assert_says(&place.refused(&place.path("nowhere.pth")), &["cannot read", "nowhere.pth"]);
 }
 

@@ -1,4 +1,5 @@
-//! Flags, configurations, plans and faults under the names that earlier versions gave them: `--norm-group` and `--recompute`.
+//! Flags, configurations, plans, faults and a data set under the names that earlier versions gave them: `--norm-group`,
+//! `--recompute` and `brain-planes`.
 //!
 //! The files of `tests/earlier/` were written by the version that used these names last.
 #![allow(clippy::unwrap_used)]
@@ -48,18 +49,25 @@ impl Two {
         // The flags of earlier versions mean what today's do.
         let written = |run: &Path| fs::read_to_string(run.join("config.toml")).unwrap();
         assert_eq!(written(&straight), written(&earlier));
-        // And what those versions wrote for them is the same under other names.
+        // And what those versions wrote for them is the same under other names; today's write more.
         let renamed =
             config.replace("norm_group =", "ghost_batch_size =").replace("recompute =", "activation_checkpointing =");
         assert_ne!(renamed, config);
-        assert_eq!(renamed, written(&straight));
+        let today = written(&straight);
+        let lost: Vec<&str> = renamed.lines().filter(|line| !today.lines().any(|other| other == *line)).collect();
+        assert_eq!(lost, [""; 0]);
         fs::write(earlier.join("config.toml"), config).unwrap();
+        // They had no history.
+        fs::remove_file(earlier.join("history.jsonl")).unwrap();
         Self { folder, straight, earlier }
     }
 
     fn resume(&self, words: &str) {
         Outcome::of(command(words).arg("--resume").arg(&self.earlier)).succeeded();
         assert_same_bits(&self.straight, &self.earlier, "resumed with the configuration of an earlier version");
+        let history = fs::read_to_string(self.earlier.join("history.jsonl")).unwrap();
+        let how: Vec<&str> = history.lines().map(|line| line.split('"').nth(3).unwrap()).collect();
+        assert_eq!(how, ["started", "resumed"], "the start is what the environment says");
     }
 }
 
@@ -87,6 +95,20 @@ fn a_gan_with_the_names_of_an_earlier_version_is_resumed_and_sampled() {
         fs::read(path).unwrap()
     };
     assert_eq!(picture(&two.earlier), picture(&two.straight));
+}
+
+#[test]
+fn a_data_set_under_its_earlier_name_is_the_one_of_today() {
+    let empty = tempdir().unwrap();
+    for words in ["data describe", "train --device cpu --data", "gan train --device cpu --data"] {
+        let sentence = |name: &str| {
+            let mut command = command(words);
+            Outcome::of(command.arg(name).current_dir(empty.path()).env("KINDLING_DATA", empty.path())).refused()
+        };
+        let today = sentence("brain-mri-orientation");
+        assert!(today.contains("run scripts/fetch-brain-mri-orientation.sh"), "{today}");
+        assert_eq!(sentence("brain-planes"), today);
+    }
 }
 
 #[test]

@@ -59,7 +59,50 @@ fn labels_are_learned_one_by_one_and_scored_so() {
     assert_eq!(report.matches("picture wrong").count(), wrong.round() as usize);
     assert!(report.contains("square + stripes") && report.contains("<b>none</b>"));
 
+    // Every label has a probability of its own, and those that are likelier than not are named.
+    let predict = |format: &str| {
+        let mut command = kindling();
+        command.args(["predict", "--device", "cpu", "--format", format]).arg(&run);
+        Outcome::of(command.args((0..4).map(|index| dir.path().join(format!("{index}.png"))))).succeeded().stdout
+    };
+    let csv = predict("csv");
+    assert_eq!(csv.lines().next(), Some("file,labels,square,stripes"));
+    for (line, json) in csv.lines().skip(1).zip(predict("json").lines()) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let json: serde_json::Value = serde_json::from_str(json).unwrap();
+        let named: Vec<&str> = cells[1].split(';').filter(|name| !name.is_empty()).collect();
+        assert_eq!(json["labels"], serde_json::json!(named));
+        for (label, cell) in ["square", "stripes"].iter().zip(&cells[2..]) {
+            let probability: f64 = cell.parse().unwrap();
+            assert!((json["probabilities"][label].as_f64().unwrap() - probability).abs() < 1e-6, "{line}");
+            assert_eq!(probability >= 0.5, named.contains(label), "{line}");
+        }
+    }
+
     let mut eval = kindling();
     let table = Outcome::of(eval.arg("eval").arg(&run)).succeeded().stdout;
     assert!(table.contains("mean AUROC") && table.contains("square") && table.contains("stripes"), "{table}");
+}
+
+#[test]
+fn samples_are_counted_and_not_their_labels() {
+    let dir = tempdir().unwrap();
+    findings(dir.path());
+    let say = |words: &str| {
+        Outcome::of(kindling().args(words.split_whitespace()).arg(dir.path().join("list.csv"))).succeeded()
+    };
+    let described = say("data describe --format json").result();
+    assert_eq!(described["images"], serde_json::json!({ "train": 48, "val": 16, "test": 16 }));
+    assert_eq!(described["samples"]["train"], serde_json::json!([24, 24]), "a sample counts for each of its labels");
+    for command in ["data describe", "data check"] {
+        let table = say(command).stdout;
+        let row = |name: &str| -> Vec<String> {
+            let line =
+                table.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}: {table}"));
+            line.split_whitespace().skip(1).map(str::to_string).collect()
+        };
+        assert_eq!(row("samples"), ["48", "16", "16"], "{command}");
+        assert_eq!(row("square"), ["24", "8", "8"], "{command}");
+        assert!(table.contains("label"), "{command}: {table}");
+    }
 }

@@ -127,7 +127,7 @@ fn a_run_starts_from_pretrained_weights() {
     for words in [
         "starting from 260 tensors under torchvision's keys",
         "3 input channels were summed into 1",
-        "the head of 1000 classes was not taken",
+        "the head of 1000 classes was not used",
     ] {
         assert!(outcome.stderr.contains(words), "`{words}` is not said\n{}", outcome.all());
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kindling_tests::{Outcome, files_differ, picture_folder, train};
+use kindling_tests::{Outcome, files_differ, kindling, picture_folder, train};
 
 const TOOL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/c/count_ranges.c");
 
@@ -27,6 +27,32 @@ fn ranges(report: &Path) -> BTreeMap<(u32, String), u32> {
         ((depth.parse().unwrap(), words.next().unwrap().to_string()), count.parse().unwrap())
     };
     text.lines().map(parse).collect()
+}
+
+/// Uploads, layers, losses, gradients, the finite check, the optimizer and the commit are ranges, and all of them are opened on one
+/// thread, whatever other threads load images.
+#[test]
+fn all_device_work_of_a_run_is_on_one_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    picture_folder(&folder.join("data"), 10);
+    let library = tool(folder);
+    let classifier = train(
+        &folder.join("data"),
+        &folder.join("classifier"),
+        "--model mobilenet_v3_small --batch-size 4 --ghost-batch-size 2 --micro-batch 2 --epochs 2 --workers 3 --quiet",
+    );
+    let mut gan = kindling();
+    gan.args("gan train --model dcgan_64 --features 4 --iterations 2 --batch-size 4 --compare 0 --device cpu --workers 3 --quiet".split(' '));
+    gan.arg("--data").arg(folder.join("data")).arg("--out").arg(folder.join("gan"));
+    for (name, mut command) in [("classifier", classifier), ("gan", gan)] {
+        let report = folder.join(name).with_extension("txt");
+        command.env("NVTX_INJECTION64_PATH", &library).env("COUNT_RANGES", &report);
+        Outcome::of(&mut command).succeeded();
+        let ranges = ranges(&report);
+        assert!(ranges.len() > 10, "{name}: {ranges:#?}");
+        assert_eq!(ranges.get(&(0, "threads".to_string())), Some(&1), "{name}: {ranges:#?}");
+    }
 }
 
 /// Two steps of a batch of 6 in groups of 3, so two micro-batches each, with activation checkpointing at every block.

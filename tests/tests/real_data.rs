@@ -1,4 +1,4 @@
-//! Real MR slices: what `scripts/fetch-brain-planes.sh` brings.
+//! Real MR slices: what `scripts/fetch-brain-mri-orientation.sh` brings.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,13 +24,14 @@ fn main() -> ExitCode {
 
 /// Only what was never fetched is missing; what was fetched and is damaged must fail.
 fn missing() -> Option<String> {
-    let outcome = Outcome::of(kindling().args(["data", "describe", "brain-planes", "--json"]));
-    let not_fetched = outcome.code != Some(0) && outcome.stderr.contains("brain-planes is not here");
-    not_fetched.then(|| "real MR slices: run scripts/fetch-brain-planes.sh".to_string())
+    let outcome = Outcome::of(kindling().args(["data", "describe", "brain-mri-orientation", "--json"]));
+    let not_fetched = outcome.code != Some(0) && outcome.stderr.contains("brain-mri-orientation is not here");
+    not_fetched.then(|| "real MR slices: run scripts/fetch-brain-mri-orientation.sh".to_string())
 }
 
 fn the_slices_are_split_by_subject_as_the_readme_says() {
-    let about = Outcome::of(kindling().args(["data", "describe", "brain-planes", "--json"])).succeeded().result();
+    let about =
+        Outcome::of(kindling().args(["data", "describe", "brain-mri-orientation", "--json"])).succeeded().result();
     assert_eq!(about["classes"], json!(["sagittal", "coronal", "axial"]));
     assert_eq!(about["channels"].as_u64(), Some(1));
     let samples = json!({ "train": [386, 452, 357], "val": [88, 116, 101], "test": [129, 157, 123] });
@@ -41,7 +42,18 @@ fn real_slices_can_be_looked_at() {
     let folder = tempdir().expect("a temporary folder");
     let png = folder.path().join("sheet.png");
     let mut command = kindling();
-    command.args(["data", "sheet", "brain-planes", "--split", "test", "--per-class", "4", "--side", "64", "--out"]);
+    command.args([
+        "data",
+        "sheet",
+        "brain-mri-orientation",
+        "--split",
+        "test",
+        "--per-class",
+        "4",
+        "--side",
+        "64",
+        "--out",
+    ]);
     Outcome::of(command.arg(&png)).succeeded();
     let sheet = image::open(&png).expect("a sheet is a PNG").to_luma8();
     let lit = sheet.pixels().filter(|pixel| pixel[0] > 40).count() as f64 / f64::from(sheet.width() * sheet.height());
@@ -52,7 +64,7 @@ fn a_subject_that_was_not_trained_on_is_recognised() {
     let folder = tempdir().expect("a temporary folder");
     let run = folder.path().join("run");
     let mut command = kindling();
-    command.args("train --data brain-planes --model mobilenet_v2 --image-size 48 --device cpu".split(' '));
+    command.args("train --data brain-mri-orientation --model mobilenet_v2 --image-size 48 --device cpu".split(' '));
     // Three epochs: the running statistics of batch norm need most of a hundred steps to be of use.
     command.args("--batch-size 32 --ghost-batch-size 32 --max-steps 111".split(' ')).arg("--out").arg(&run);
     let result = Outcome::of(&mut command).succeeded().result();

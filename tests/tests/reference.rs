@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use kindling_tests::reference_pages;
+use kindling_tests::{Outcome, kindling, reference_pages};
+use serde_json::Value;
 
 #[test]
 fn the_reference_pages_are_what_the_command_says() {
@@ -27,6 +28,53 @@ fn the_reference_pages_are_what_the_command_says() {
          --release -p kindling-tests --test reference` writes them",
         stale.join("; ")
     );
+}
+
+/// What documents say of how many models there are is what the registry says.
+#[test]
+fn models_are_counted_by_the_registry() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the repository");
+    let listed = Outcome::of(kindling().args(["models", "--format", "json"])).succeeded().stdout;
+    let models: Vec<Value> = listed.lines().map(|line| serde_json::from_str(line).expect("a JSON object")).collect();
+    let (gans, classifiers): (Vec<&Value>, Vec<&Value>) = models.iter().partition(|model| model["family"] == "GAN");
+    let aliases = |model: &&Value| model["aliases"].as_array().map_or(0, Vec::len);
+    let names: usize = classifiers.iter().map(|model| 1 + aliases(model)).sum();
+    let mut wrong = Vec::new();
+    let mut said = 0;
+    let mut documents = vec![root.join("README.md"), root.join("CHANGELOG.md"), root.join("ARCHITECTURE.md")];
+    let in_folder = |folder: &str| {
+        fs::read_dir(root.join(folder)).expect("a folder of documents").flatten().map(|entry| entry.path())
+    };
+    for folder in ["docs", "docs/how-to", "docs/concepts", "docs/reference"] {
+        // The page of figures says how many there were when they were measured.
+        documents.extend(
+            in_folder(folder)
+                .filter(|path| path.extension().is_some_and(|it| it == "md") && !path.ends_with("benchmarks.md")),
+        );
+    }
+    for path in documents {
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let words: Vec<&str> = text.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let what = pair[1].trim_matches(|letter: char| !letter.is_alphanumeric());
+            let (Ok(count), true) =
+                (pair[0].parse::<usize>(), ["classifiers", "models", "names", "GANs"].contains(&what))
+            else {
+                continue;
+            };
+            said += 1;
+            let right = match what {
+                "GANs" => gans.len(),
+                "names" => names,
+                _ => classifiers.len(),
+            };
+            if count != right {
+                wrong.push(format!("{} says {count} {what}, and there are {right}", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(said >= 4, "documents say how many there are");
 }
 
 /// The first line in which two texts differ, counted from 1.

@@ -1,6 +1,7 @@
 //! Everything that can go wrong with data, as one sentence each: what, where, what to do.
 
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
 use crate::split::{Split, SplitBy};
 use kindling_given::UnknownName;
@@ -15,7 +16,7 @@ pub enum DataError {
         dir: PathBuf,
     },
     /// The folder holds no images.
-    #[error("{dir:?} holds no images: PNG, JPEG and TIFF are read")]
+    #[error("{dir:?} holds no images: PNG, JPEG, TIFF, GIF, BMP, WebP and scans are read")]
     NoImages {
         /// The folder.
         dir: PathBuf,
@@ -35,7 +36,9 @@ pub enum DataError {
         class: String,
     },
     /// A class has no images.
-    #[error("class {class:?} is empty: {dir:?} holds no PNG, JPEG, TIFF or scan; add images or remove the folder")]
+    #[error(
+        "class {class:?} is empty: {dir:?} holds no PNG, JPEG, TIFF, GIF, BMP, WebP or scan; add images or remove the folder"
+    )]
     EmptyClass {
         /// The class.
         class: String,
@@ -127,7 +130,7 @@ pub enum DataError {
         reason: String,
     },
     /// The operating system refused to read or write.
-    #[error("cannot access {path:?}: {cause}")]
+    #[error("cannot access {path:?}: {}", advised(path, cause))]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -245,6 +248,33 @@ pub enum DataError {
         /// The data.
         path: PathBuf,
     },
+    /// Samples are of classes that the model does not know.
+    #[error(
+        "{data} has samples of {}, which the run does not know; its classes are {}, and they are matched by name", .foreign.join(", "),
+        .known.join(", ")
+    )]
+    ForeignClasses {
+        /// The data, as people call it.
+        data: String,
+        /// Those it does not know.
+        foreign: Vec<String>,
+        /// Those it knows.
+        known: Vec<String>,
+    },
+    /// Samples may have several classes, and the model gives one.
+    #[error("samples of {data} may have several classes, but the run gives each sample one")]
+    SeveralClasses {
+        /// The data, as people call it.
+        data: String,
+    },
+    /// A list of samples that is no manifest.
+    #[error("{name:?} {reason}")]
+    NotListed {
+        /// The sample.
+        name: String,
+        /// Why it cannot be listed, in words that follow its name.
+        reason: String,
+    },
     /// Shards cannot be read or written.
     #[error("{path:?}: {reason}")]
     Shard {
@@ -253,4 +283,42 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+/// What the system says about a file, and what can be done about it.
+fn advised(path: &Path, cause: &io::Error) -> String {
+    let leads_nowhere = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink()) && !path.exists();
+    match cause.kind() {
+        ErrorKind::NotFound if leads_nowhere => {
+            let target = std::fs::read_link(path).unwrap_or_default();
+            format!("it is a link to {target:?}, which is not there; repair or remove the link")
+        }
+        ErrorKind::PermissionDenied => format!("{cause}; change its permissions (chmod), or ask its owner"),
+        ErrorKind::NotFound => format!("{cause}; was it moved or removed?"),
+        _ => cause.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn sentence(path: &Path, kind: ErrorKind) -> String {
+        DataError::Io { path: path.to_owned(), cause: kind.into() }.to_string()
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_told_with_what_can_be_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.png");
+        assert!(sentence(&path, ErrorKind::PermissionDenied).contains("chmod"));
+        assert!(sentence(&path, ErrorKind::NotFound).contains("moved or removed"));
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("gone.png", &path).unwrap();
+            let sentence = sentence(&path, ErrorKind::NotFound);
+            assert!(sentence.contains("a link to \"gone.png\"") && sentence.contains("repair or remove"), "{sentence}");
+        }
+    }
 }

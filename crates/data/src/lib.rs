@@ -18,7 +18,7 @@
 //! | `source/` | [`Source`] and [`Dataset`]: folders, manifests, shards, arrays; what happens to bad samples |
 //! | `augment/` | random changes of a training image, and the policies made of them |
 //! | `decode/` | files to [`Image`]s within limits, and images to what a model is fed |
-//! | `split/` | train, val and test: stratified, and no group on two sides |
+//! | `split/` | train, val and test: by name and seed, stratified, and no group on two sides |
 //!
 //! Beneath them lie `error.rs` and `order.rs` (shuffles).
 
@@ -38,12 +38,13 @@ pub use decode::{
     decode_image, decoding_bytes, depth_of, grid, keep_decoders_within, png_of, read_header, read_image,
 };
 pub use error::DataError;
-pub use kindling_given::{UnknownName, below, within};
+pub use kindling_given::{UnknownName, below, counted, within};
 pub use loader::{EpochBatches, HostBatch, Loader, LoaderConfig, PREFETCH_BYTES, Sampling, Stage, measure_stages};
 pub use order::{order, order_of_stretches};
 pub use source::{
-    BadSample, Dataset, Format, Idx, ImageStack, MAX_IDX_BYTES, MaxBad, NpyHeader, Npz, OnBadSample, Opened, Opening,
-    Part, Pictures, Row, Source, StackSource, Task, first_bytes, largest_decoding_bytes, open_folder, open_folder_with,
-    open_images, open_manifest, open_path, parse_idx, parse_manifest, read_guarded, read_idx, shards,
+    BadSample, Changes, Dataset, FileList, Fingerprint, Format, Idx, ImageStack, ListedSample, MAX_IDX_BYTES, MaxBad,
+    NpyHeader, Npz, OnBadSample, Opened, Opening, Pages, Part, PassedOver, Pictures, Purpose, Recorded, Row, Source,
+    StackSource, Task, first_bytes, images_in, largest_decoding_bytes, majority_baseline, manifest_of, open_folder,
+    open_folder_with, open_images, open_manifest, open_path, parse_idx, parse_manifest, read_guarded, read_idx, shards,
 };
-pub use split::{Split, SplitBy};
+pub use split::{Split, SplitBy, SplitRule};

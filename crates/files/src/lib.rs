@@ -1,7 +1,7 @@
-//! Reading files that a user names, within bounds: regular files only, and no more bytes than their kind ever has.
+//! Reading files that a user names, within limits: only regular files, and no more bytes than files of that kind have.
 //!
-//! A device like `/dev/zero` never ends, opening a pipe waits until somebody writes to it, and a file may grow while it is
-//! read. Links are followed: what they lead to is what counts.
+//! A device like `/dev/zero` never ends, opening a pipe waits for a writer, and a file may grow while it is read. Links are followed, and
+//! their targets are checked.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -17,16 +17,16 @@ pub const MAX_WEIGHTS_BYTES: u64 = 16 << 30;
 /// Opens a regular file.
 ///
 /// # Errors
-/// Those of the system, and [`io::ErrorKind::InvalidInput`] for anything that is no regular file.
+/// Errors of the system, and [`io::ErrorKind::InvalidInput`] for anything that is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Before it is opened, for that may already wait; and afterwards, for another may stand there by then.
+    // Check before opening, because opening a pipe may wait, and again afterwards, because the file may have been replaced.
     regular(&fs::metadata(path)?)?;
     let file = File::open(path)?;
     regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Opens a regular file of at most `most` bytes; the file and how many it has.
+/// Opens a regular file of at most `most` bytes, and returns it with its size.
 ///
 /// # Errors
 /// As [`open`], and [`io::ErrorKind::FileTooLarge`] beyond `most` bytes.
@@ -45,7 +45,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let (file, length) = open_within(path, most)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length as usize).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    // One more, so that growth is seen.
+    // Try to read one byte more, to notice a file that grows.
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     within(bytes.len() as u64, most)?;
     Ok(bytes)

@@ -1,12 +1,17 @@
-//! What people and files give: names of a fixed list, numbers within a range. One wording for all of them.
+//! Checks of values that people and files give: names from a fixed list and numbers within a range, with the same wording of errors
+//! everywhere; and counts and bytes as words.
+
+mod absent;
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+use bytesize::ByteSize;
 use strum::VariantArray;
 
-/// An enum whose values are chosen by their names, each written once. `strum` reads and writes them; the sentence about
-/// any other name is made here.
+pub use absent::{auto, even, none, paper};
+
+/// An enum whose values are chosen by name. `strum` parses and displays the names; this trait provides the error for any other name.
 ///
 /// ```
 /// use kindling_given::{Named, UnknownName};
@@ -28,17 +33,17 @@ use strum::VariantArray;
 /// assert_eq!(sentence, "`fp8` is no precision: choose f32, bf16 or f16");
 /// ```
 pub trait Named: VariantArray + Copy + Into<&'static str> {
-    /// What a name is for, as it reads behind "is no".
+    /// What is named, as it reads after "is no".
     const KIND: &'static str;
 
-    /// The error about a name that none of the values has.
+    /// The error for a name that none of the values has.
     fn unknown(given: &str) -> UnknownName {
         let names: Vec<&str> = Self::VARIANTS.iter().map(|&value| value.into()).collect();
         UnknownName::new(Self::KIND, given, &names)
     }
 }
 
-/// All values of an enum, in order. An array of another length than there are values does not compile.
+/// All values of an enum, in order. An array of the wrong length does not compile.
 pub const fn all<T: VariantArray + Copy, const COUNT: usize>() -> [T; COUNT] {
     match T::VARIANTS.first_chunk() {
         Some(values) if T::VARIANTS.len() == COUNT => *values,
@@ -46,20 +51,20 @@ pub const fn all<T: VariantArray + Copy, const COUNT: usize>() -> [T; COUNT] {
     }
 }
 
-/// A name that is not one of a fixed list.
+/// The error for a name that is not in a fixed list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` is no {kind}: choose {known}", given.escape_debug())]
 pub struct UnknownName {
-    /// What the name is for.
+    /// What is named.
     pub kind: &'static str,
-    /// The name given.
+    /// The unknown name.
     pub given: String,
-    /// The names there are, as a sentence lists them: `train, val or test`.
+    /// The known names as in a sentence: `train, val or test`.
     pub known: String,
 }
 
 impl UnknownName {
-    /// The name `given` where one of `known` is wanted.
+    /// The error for the name `given`, where one of `known` is expected.
     pub fn new(kind: &'static str, given: &str, known: &[&str]) -> Self {
         let known = match known {
             [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
@@ -69,11 +74,25 @@ impl UnknownName {
     }
 }
 
-/// Whether `value` lies in `range`.
+/// Bytes in binary units, with two or three digits that count: `17 B`, `1.43 MiB`, `8 GiB`.
+pub fn in_units(bytes: u64) -> String {
+    // The power of two of the unit: 30 for GiB.
+    let unit = bytes.checked_ilog2().unwrap_or(0) / 10 * 10;
+    let whole = bytes.trailing_zeros() >= unit;
+    let digits = if whole { 0 } else { 1 + usize::from(bytes >> unit < 10) };
+    format!("{:.digits$}", ByteSize(bytes).display().iec())
+}
+
+/// A number of things: `1 step`, `2 steps`, for words that take an `s`.
+pub fn counted<T: PartialEq + Display + From<u8>>(count: T, one: &str) -> String {
+    let end = if count == T::from(1) { "" } else { "s" };
+    format!("{count} {one}{end}")
+}
+
+/// Checks that `value` lies in `range`.
 ///
 /// # Errors
-/// A sentence that names the value and the range: "the batch size is 0; it must lie between 1 and 1048576". A number that is
-/// not a number lies in no range.
+/// A sentence that names the value and the range: "the batch size is 0; it must lie between 1 and 1048576". NaN lies in no range.
 pub fn within<T: PartialOrd + Display>(what: &str, value: T, range: RangeInclusive<T>) -> Result<(), String> {
     if range.contains(&value) {
         return Ok(());
@@ -81,7 +100,7 @@ pub fn within<T: PartialOrd + Display>(what: &str, value: T, range: RangeInclusi
     Err(format!("the {what} is {value}; it must lie between {} and {}", range.start(), range.end()))
 }
 
-/// Whether `value` is at least `from` and less than `below`.
+/// Checks that `value` is at least `from` and less than `below`.
 ///
 /// # Errors
 /// As [`within`].
@@ -102,6 +121,11 @@ mod tests {
         assert_eq!(sentence(&["train", "val", "test"]), "`a\\u{7}b` is no split: choose train, val or test");
         assert_eq!(sentence(&["fail", "skip"]), "`a\\u{7}b` is no split: choose fail or skip");
         assert_eq!(sentence(&["all"]), "`a\\u{7}b` is no split: choose all");
+    }
+
+    #[test]
+    fn one_thing_is_not_told_as_several() {
+        assert_eq!([counted(0u64, "step"), counted(1, "step"), counted(2, "step")], ["0 steps", "1 step", "2 steps"]);
     }
 
     #[test]

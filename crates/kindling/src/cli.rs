@@ -1,6 +1,6 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::Done;
 use crate::commands::{
@@ -35,7 +35,23 @@ enum Command {
     Man(man::Args),
 }
 
+/// What help is wrapped to where there is no terminal: whoever reads it behind `| head` most likely has one of this width.
+const USUAL_WIDTH: usize = 80;
+
 impl Cli {
+    /// The command line of this process.
+    ///
+    /// # Errors
+    /// Help, the version, or what is wrong with it.
+    pub(crate) fn parsed() -> Result<Self, clap::Error> {
+        let mut command = Self::command();
+        if terminal_size::terminal_size().is_none() && std::env::var_os("COLUMNS").is_none() {
+            command = command.term_width(USUAL_WIDTH);
+        }
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
+
     pub(crate) fn run(self) -> anyhow::Result<Done> {
         match self.command {
             Command::Train(args) => args.run(),

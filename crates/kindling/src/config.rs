@@ -1,6 +1,6 @@
 //! The resolved configuration of a run: `config.toml`, and what `--config` takes back.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use burn::module::Module;
@@ -8,16 +8,21 @@ use burn::tensor::Device;
 use kindling_data::{
     Augment, Dataset, MaxBad, Normalisation, OnBadSample, PREFETCH_BYTES, Preprocess, Sampling, Task, below, within,
 };
+use kindling_files as files;
 use kindling_layers::Freeze;
 use kindling_runs::RunDir;
 use kindling_trainer::{TrainConfig, samples_at_once};
 use kindling_zoo::weights::{self, Adapt, Import};
 use kindling_zoo::{Model, ModelOptions, Network, find};
 use serde::{Deserialize, Serialize};
+use toml::Table;
 
-use crate::dataset::HowToOpen;
+use crate::commands::DEFAULT_MODEL;
+use crate::dataset::{self, HowToOpen, PHANTOMS, moved};
+use crate::device::DeviceChoice;
 use crate::memory::MemoryBudget;
 use crate::pretrained;
+use crate::settings::table_of;
 
 /// The most threads that load images.
 pub(crate) const MOST_WORKERS: usize = 1024;
@@ -34,7 +39,7 @@ pub(crate) struct RunConfig {
     #[serde(default = "prefetch_bytes")]
     pub(crate) prefetch_bytes: u64,
     /// The most memory to use; without influence on the result.
-    #[serde(default, with = "as_optional_text", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::auto")]
     pub(crate) memory_budget: Option<MemoryBudget>,
     pub(crate) model: ModelConfig,
     pub(crate) data: DataConfig,
@@ -47,16 +52,16 @@ pub(crate) struct ModelConfig {
     /// A name of the zoo; it decides the details.
     pub(crate) name: String,
     /// Share of the classifier's input dropped while training; the paper's if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::paper")]
     pub(crate) drop_rate: Option<f64>,
     /// Share of samples whose last residual branch is left out while training; the paper's if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::paper")]
     pub(crate) drop_path_rate: Option<f64>,
     /// What the run starts from; initial weights of the seed if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::none")]
     pub(crate) start: Option<StartingPoint>,
     /// What does not train.
-    #[serde(default, with = "as_text", skip_serializing_if = "is_default")]
+    #[serde(default, with = "as_text")]
     pub(crate) freeze: Freeze,
 }
 
@@ -70,29 +75,102 @@ pub(crate) enum StartingPoint {
     File(PathBuf),
 }
 
+/// What a run does where nothing else is said, as a table: the first of its layers.
+pub(crate) fn defaults() -> Table {
+    // Numbers of ours have a form in TOML.
+    table_of(&RunConfig::default()).unwrap_or_default()
+}
+
+/// How a run trains where nothing else is said.
+pub(crate) fn usual() -> TrainConfig {
+    TrainConfig::default()
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        Self {
+            device: DeviceChoice::Auto.to_string(),
+            workers: default_workers(),
+            prefetch_bytes: PREFETCH_BYTES,
+            memory_budget: None,
+            model: ModelConfig::default(),
+            data: DataConfig::default(),
+            train: usual(),
+        }
+    }
+}
+
+impl Default for ModelConfig {
+    fn default() -> Self {
+        Self {
+            name: DEFAULT_MODEL.to_string(),
+            drop_rate: None,
+            drop_path_rate: None,
+            start: None,
+            freeze: Freeze::None,
+        }
+    }
+}
+
+impl Default for DataConfig {
+    fn default() -> Self {
+        Self {
+            source: PHANTOMS.to_string(),
+            path: None,
+            opening: HowToOpen::default(),
+            classes: Vec::new(),
+            task: Task::default(),
+            augment: Augment::default(),
+            sampling: Sampling::default(),
+            on_bad_sample: OnBadSample::default(),
+            max_bad: MaxBad::default(),
+            preprocess: Preprocess::padded(512, 1, Normalisation::identity(1)),
+        }
+    }
+}
+
+/// Half the cores, between one and four: the CPU device wants the others.
+pub(crate) fn default_workers() -> usize {
+    (std::thread::available_parallelism().map_or(2, usize::from) / 2).clamp(1, 4)
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DataConfig {
-    /// A named data set or the path of a folder, a manifest or shards.
+    /// A named data set or the path of a folder, a manifest or shards, as it was typed.
+    #[serde(deserialize_with = "dataset::read_name")]
     pub(crate) source: String,
+    /// The same path from the root, so that the run goes on from any working folder; none of a named data set.
+    #[serde(default, with = "kindling_given::none")]
+    pub(crate) path: Option<PathBuf>,
     /// How it was opened and split.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub(crate) opening: HowToOpen,
     pub(crate) classes: Vec<String>,
     /// Whether a sample may have several classes.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub(crate) task: Task,
     pub(crate) augment: Augment,
     /// How the samples of an epoch are chosen.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub(crate) sampling: Sampling,
     /// What happens to a sample that cannot be read.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub(crate) on_bad_sample: OnBadSample,
     /// How many may be skipped.
-    #[serde(default, with = "as_text", skip_serializing_if = "is_default")]
+    #[serde(default, with = "as_text")]
     pub(crate) max_bad: MaxBad,
     pub(crate) preprocess: Preprocess,
+}
+
+impl DataConfig {
+    /// Where the data of `run` is: its name, its place when the run was started, or `now` if it has moved since.
+    ///
+    /// # Errors
+    /// If it is not there any more.
+    pub(crate) fn place(&self, run: &RunDir, now: Option<&Path>) -> Result<String> {
+        moved(&self.source, self.path.as_deref(), run, now)
+    }
 }
 
 impl RunConfig {
@@ -117,6 +195,7 @@ impl RunConfig {
     /// If it cannot be read, or a number of it lies out of its range.
     pub(crate) fn of(run: &RunDir) -> Result<Self> {
         let name = || run.config().display().to_string();
+        refuse_gan(run)?;
         run.read_config::<Self>()?.checked().with_context(name)
     }
 
@@ -161,7 +240,7 @@ impl RunConfig {
         let path = if last { run.last_weights() } else { run.weights() };
         let model = self.zoo_model()?;
         let network = model.build_to_fill(&self.model_options(), device)?;
-        let (network, _) = weights::load(network, &model, &path, Adapt::Exactly)?;
+        let (network, _) = weights::load(network, &model, &path, Adapt::Strict)?;
         Ok(network.valid())
     }
 
@@ -185,6 +264,20 @@ impl RunConfig {
     }
 }
 
+/// Fails for the run of two networks, whose configuration is another.
+fn refuse_gan(run: &RunDir) -> Result<()> {
+    // What cannot be read here is told by whoever reads it for good.
+    let text = files::read_to_string(&run.config(), files::MAX_TEXT_BYTES).unwrap_or_default();
+    if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("gan")) {
+        let run = run.path().display();
+        bail!(
+            "{run} is the run of a GAN, not of a classifier; `kindling gan evaluate {run}` scores it, and `kindling gan \
+             sample` and `kindling gan export` use it"
+        );
+    }
+    Ok(())
+}
+
 /// How images of a data set become model input. Constants that are not known are measured on up to 64 training images.
 pub(crate) fn preprocess(dataset: &Dataset, size: usize, on_bad: OnBadSample) -> Result<Preprocess> {
     let channels = dataset.channels;
@@ -204,35 +297,6 @@ pub(crate) fn measure(dataset: &Dataset, fit: &Preprocess, on_bad: OnBadSample) 
 
 fn prefetch_bytes() -> u64 {
     PREFETCH_BYTES
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-/// As [`as_text`], for values that may be absent.
-pub(crate) mod as_optional_text {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    use serde::de::{Deserialize, Deserializer, Error};
-    use serde::ser::Serializer;
-
-    pub(crate) fn serialize<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(value) => serializer.collect_str(value),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(crate) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
-        let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
-    }
 }
 
 /// Values that are written as they are given on the command line.

@@ -1,13 +1,17 @@
 //! Data sets by name, or by the path of a folder, a manifest or shards.
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
-use kindling_data::{Dataset, Format, OnBadSample, Opened, Opening, SplitBy, open_images, open_path};
+use kindling_data::{
+    Dataset, Format, OnBadSample, Opened, Opening, Pages, PassedOver, SplitBy, SplitRule, open_images, open_path,
+};
+use kindling_runs::RunDir;
 use kindling_scans::{Dicom, Nifti, Window};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A data set that has a name.
 pub(crate) struct Named {
@@ -25,9 +29,9 @@ pub(crate) const NAMED: [Named; 4] = [
         needs: "nothing: made on the fly",
     },
     Named {
-        name: BRAIN_PLANES,
+        name: BRAIN_MRI_ORIENTATION,
         about: "slices of real T1 MR volumes: sagittal, coronal or axial",
-        needs: "scripts/fetch-brain-planes.sh, once",
+        needs: "scripts/fetch-brain-mri-orientation.sh, once",
     },
     Named {
         name: FASHION_MNIST,
@@ -42,8 +46,11 @@ pub(crate) const NAMED: [Named; 4] = [
 ];
 
 pub(crate) const PHANTOMS: &str = "phantoms";
-pub(crate) const BRAIN_PLANES: &str = "brain-planes";
+pub(crate) const BRAIN_MRI_ORIENTATION: &str = "brain-mri-orientation";
 pub(crate) const FASHION_MNIST: &str = "fashion-mnist";
+
+/// Data sets under the names that earlier versions gave them, and today's. Configurations and habits keep the old ones.
+const EARLIER_NAMES: [(&str, &str); 1] = [("brain-planes", BRAIN_MRI_ORIENTATION)];
 
 /// Seed of the phantoms themselves. Not the run's: two seeds of one experiment must see the same images.
 const PHANTOM_SEED: u64 = 0;
@@ -55,23 +62,57 @@ pub(crate) struct HowToOpen {
     /// What stays on one side of a split that is made here: none, group (the manifest's column, or DICOM's patient), folder
     /// (below the class) or folder:2 [default: group where the data knows groups, otherwise none]
     #[arg(long, value_name = "WHAT", help_heading = "What")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::auto")]
     pub(crate) split_by: Option<SplitBy>,
     /// Centre and width of the values of a DICOM image that are shown, as in 40,400 [default: the file's own window]
     #[arg(long, value_name = "CENTRE,WIDTH", help_heading = "What", allow_hyphen_values = true)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::auto")]
     pub(crate) window: Option<Window>,
+    /// Take every page of a TIFF and every frame of an animation (GIF, PNG, WebP) as a sample, those of a file on one side of a
+    /// split, instead of the first alone
+    #[arg(long, help_heading = "What")]
+    #[serde(default)]
+    pub(crate) pages: bool,
+    /// How what brings no splits is split: by name today, and as earlier versions did where a configuration says nothing.
+    #[arg(skip = SplitRule::Keyed)]
+    #[serde(default, skip_serializing_if = "is_shuffled")]
+    pub(crate) split_rule: SplitRule,
+}
+
+fn is_shuffled(rule: &SplitRule) -> bool {
+    *rule == SplitRule::Shuffled
+}
+
+/// Today's name of a data set that had another one; everything else, such as a path, as it is.
+pub(crate) fn todays_name(name: &str) -> String {
+    EARLIER_NAMES.iter().find(|(earlier, _)| *earlier == name).map_or(name, |(_, today)| today).to_string()
+}
+
+/// As [`todays_name`], for what a flag is given.
+pub(crate) fn parse_name(name: &str) -> Result<String, Infallible> {
+    Ok(todays_name(name))
+}
+
+/// As [`todays_name`], for the configuration of a run.
+pub(crate) fn read_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    String::deserialize(deserializer).map(|name| todays_name(&name))
 }
 
 impl HowToOpen {
-    /// What is given here, and otherwise there.
-    pub(crate) fn or(self, other: Self) -> Self {
-        Self { split_by: self.split_by.or(other.split_by), window: self.window.or(other.window) }
+    /// As it is written down once the data set is open: what stayed together, and the rule where it mattered.
+    pub(crate) fn resolved(self, opened: &Opened) -> Self {
+        let split_rule = if opened.split_here { self.split_rule } else { SplitRule::default() };
+        Self { split_by: opened.split_by, split_rule, ..self }
     }
 
-    /// The kinds of files that are understood besides pictures.
+    /// The kinds of files that are understood besides pictures, and pictures where they are read in another way.
     pub(crate) fn formats(&self) -> Vec<Arc<dyn Format>> {
-        vec![Arc::new(Dicom { window: self.window }), Arc::new(Nifti::default())]
+        let mut formats: Vec<Arc<dyn Format>> =
+            vec![Arc::new(Dicom { window: self.window }), Arc::new(Nifti::default())];
+        if self.pages {
+            formats.push(Arc::new(Pages));
+        }
+        formats
     }
 }
 
@@ -90,39 +131,90 @@ pub(crate) fn inspect(name: &str, seed: u64, how: &HowToOpen) -> Result<Opened> 
     open_any(name, how, Opening { keep_going: true, ..Opening::new(seed) })
 }
 
-fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<Opened> {
+/// Whether two names or paths are of the same data.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
+    let [one, other] = [one, other].map(todays_name);
+    let full = |name: &str| Path::new(name).canonicalize().ok().filter(|_| !is_named(name));
+    one == other || full(&one).is_some_and(|path| full(&other) == Some(path))
+}
+
+/// As [`open_with`], with everything else that an [`Opening`] says.
+pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<Opened> {
+    let name = todays_name(name);
+    let name = name.as_str();
     let named = match name {
         PHANTOMS => Some(kindling_phantoms::dataset(PHANTOM_SEED)),
-        BRAIN_PLANES => Some(kindling_brain_planes::dataset(&cache()?)?),
+        BRAIN_MRI_ORIENTATION => Some(kindling_brain_mri_orientation::dataset(&cache()?)?),
         FASHION_MNIST => Some(kindling_fashion_mnist::dataset(&cache()?)?),
         _ if kindling_medmnist::knows(name) => Some(kindling_medmnist::dataset(name, &cache()?)?),
         _ => None,
     };
     if let Some(dataset) = named {
-        for (flag, given) in [("--split-by", how.split_by.is_some()), ("--window", how.window.is_some())] {
+        let flags =
+            [("--split-by", how.split_by.is_some()), ("--window", how.window.is_some()), ("--pages", how.pages)];
+        for (flag, given) in flags {
             if given {
                 bail!("{flag} is for folders, manifests and shards; {name} brings its own");
             }
         }
-        return Ok(Opened { dataset, split_by: None, problems: vec![] });
+        let passed_over = PassedOver::default();
+        return Ok(Opened { dataset, split_by: None, split_here: false, problems: vec![], passed_over });
     }
     let path = Path::new(name);
     if !path.exists() && !name.contains(['/', '\\', '.']) {
         let known: Vec<&str> = NAMED.iter().map(|set| set.name).collect();
         bail!("there is no data set `{name}` and no such folder; known sets are {}", known.join(", "));
     }
-    let opening = Opening { split_by: how.split_by, formats: how.formats(), cache: cache().ok(), ..opening };
+    let (split_by, rule, formats) = (how.split_by, how.split_rule, how.formats());
+    let opening = Opening { split_by, rule, formats, cache: cache().ok(), ..opening };
     Ok(open_path(path, &opening)?)
+}
+
+/// Whether a data set has this name; otherwise it is a path.
+fn is_named(name: &str) -> bool {
+    [PHANTOMS, BRAIN_MRI_ORIENTATION, FASHION_MNIST].contains(&name) || kindling_medmnist::knows(name)
+}
+
+/// The path of a data set from the root, links in it kept; none of one that has a name.
+pub(crate) fn path_of(name: &str) -> Option<PathBuf> {
+    if is_named(name) { None } else { std::path::absolute(name).ok() }
+}
+
+/// Where a run's data is: under its name, where it was when the run was started (`path`; runs of earlier versions have what was
+/// typed alone), or `now`, if it has moved since.
+///
+/// # Errors
+/// If it is not there.
+pub(crate) fn moved(source: &str, path: Option<&Path>, run: &RunDir, now: Option<&Path>) -> Result<String> {
+    let run = run.path().display();
+    if is_named(source) {
+        return match now {
+            Some(_) => bail!("{run} is on {source}, which has a name and no place; leave --data-at out"),
+            None => Ok(source.to_string()),
+        };
+    }
+    let place = now.or(path).unwrap_or(Path::new(source));
+    if place.exists() {
+        return Ok(place.to_string_lossy().into_owned());
+    }
+    match now {
+        Some(now) => bail!("--data-at {}: there is nothing there", now.display()),
+        None => bail!(
+            "the data of {run} was in {}, and nothing is there now; say where it is with --data-at PATH",
+            place.display()
+        ),
+    }
 }
 
 /// As [`open_with`], for what needs no classes: every image of a folder counts, whatever folders it lies in.
 pub(crate) fn open_unlabelled(name: &str, seed: u64) -> Result<Dataset> {
-    let path = Path::new(name);
+    let name = todays_name(name);
+    let path = Path::new(&name);
     if path.is_dir() && !NAMED.iter().any(|set| set.name == name) {
         let opening = Opening { formats: HowToOpen::default().formats(), ..Opening::new(seed) };
         return Ok(open_images(path, &opening)?);
     }
-    Ok(open_with(name, seed, &HowToOpen::default())?.dataset)
+    Ok(open_with(&name, seed, &HowToOpen::default())?.dataset)
 }
 
 /// The folder fetched data sets lie in: `KINDLING_DATA`, or `kindling` in the user's cache folder.
@@ -132,4 +224,24 @@ pub(crate) fn cache() -> Result<PathBuf> {
     }
     let strategy = etcetera::choose_base_strategy().context("the user's cache folder; set KINDLING_DATA")?;
     Ok(strategy.cache_dir().join("kindling"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::IntoDeserializer as _;
+    use serde::de::value::{Error, StrDeserializer};
+
+    use super::*;
+
+    #[test]
+    fn earlier_names_in_configurations_become_those_of_today_and_paths_stay() {
+        let read = |name: &'static str| {
+            let text: StrDeserializer<'_, Error> = name.into_deserializer();
+            read_name(text).unwrap()
+        };
+        assert_eq!(read("brain-planes"), BRAIN_MRI_ORIENTATION);
+        for name in [BRAIN_MRI_ORIENTATION, PHANTOMS, "./brain-planes", "/scans/brain-planes"] {
+            assert_eq!(read(name), name);
+        }
+    }
 }

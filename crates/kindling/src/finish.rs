@@ -27,6 +27,7 @@ pub(crate) struct Finished<'a> {
     pub(crate) dataset: &'a Dataset,
     pub(crate) run: &'a RunDir,
     pub(crate) device: &'a Device,
+    /// What the run began on.
     pub(crate) environment: &'a Environment,
 }
 
@@ -48,7 +49,7 @@ impl Finished<'_> {
         journal.emit(Event::Evaluated { step, epoch, split: "test".into(), loss, accuracy, samples }, observer)?;
         journal.emit(Event::Finished { step, seconds: progress.seconds }, observer)?;
 
-        let metrics = Metrics {
+        let measured = Metrics {
             run: self.run.path().display().to_string(),
             model: self.config.model.name.clone(),
             data: self.config.data.source.clone(),
@@ -70,9 +71,26 @@ impl Finished<'_> {
             recovery_seconds: progress.recovery_seconds,
             test: Some(test.score.clone()),
         };
-        self.run.write_metrics(&metrics)?;
+        // What a run that had ended lacks is made anew; what it has measured stays.
+        let metrics = match self.metrics_after(progress.step) {
+            Some(metrics) => metrics,
+            None => {
+                self.run.write_metrics(&measured)?;
+                measured
+            }
+        };
         self.report(&metrics, &test)?;
         Ok(metrics)
+    }
+
+    /// The metrics of a run that has ended with a step and has its report: nothing of it is measured again.
+    pub(crate) fn concluded(&self, step: u64) -> Option<Metrics> {
+        self.metrics_after(step).filter(|_| self.run.report().is_file())
+    }
+
+    /// The metrics, if they are there and were written after this step.
+    fn metrics_after(&self, step: u64) -> Option<Metrics> {
+        self.run.read_metrics().ok().filter(|metrics| metrics.steps == step)
     }
 
     fn evaluate(&self, network: &Network, split: Split, observer: &mut dyn Observer) -> Result<Evaluation> {
@@ -101,6 +119,7 @@ impl Finished<'_> {
             events: &events,
             metrics,
             environment: self.environment,
+            history: &self.run.read_history()?,
             pictures: &pictures,
             majority_baseline: metrics.majority_baseline,
         };

@@ -1,7 +1,9 @@
 //! The loaders of a run.
 
+use std::sync::Arc;
+
 use anyhow::Result;
-use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Sampling, Split};
+use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Sampling, Source, Split};
 
 use crate::config::RunConfig;
 
@@ -18,7 +20,12 @@ pub(crate) fn training(config: &RunConfig, dataset: &Dataset) -> Result<Loader> 
 
 /// The samples of a split, in order and as they are.
 pub(crate) fn evaluation(config: &RunConfig, dataset: &Dataset, split: Split) -> Result<Loader> {
-    Ok(Loader::new(dataset.source(split).clone(), common(config))?)
+    scoring(config, dataset.source(split).clone())
+}
+
+/// Any samples, in order and as they are.
+pub(crate) fn scoring(config: &RunConfig, samples: Arc<dyn Source>) -> Result<Loader> {
+    Ok(Loader::new(samples, common(config))?)
 }
 
 fn common(config: &RunConfig) -> LoaderConfig {

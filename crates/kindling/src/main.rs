@@ -3,10 +3,12 @@
 //! | module | holds |
 //! |---|---|
 //! | `cli`, `commands` | the command line; a file a subcommand |
-//! | `commands::train::resolve`, `config` | flags, a file and the data set become the resolved configuration; what a resume may not change |
+//! | `settings`, `config`, `commands::train::settings` | what a run can be told, each setting once; the layers of a configuration; what a resume may change |
+//! | `commands::train::resolve` | flags, a file and the data set become the resolved configuration |
 //! | `commands::gan` | the same for two networks, and what samples, compares and exports them |
 //! | `commands::bench` | what measures the rows of `kindling bench` |
 //! | `dataset`, `loaders`, `pretrained` | data sets by name, loaders of a run, weights in the cache |
+//! | `recorded` | the samples a run was trained on, compared with those that are there now |
 //! | `device`, `memory` | which device is used and what it lacks; what a user says about memory |
 //! | `finish`, `progress`, `output` | scores and report at the end, the bar, and the only place that writes to the terminal |
 //! | `interrupt`, `abort`, `allocator`, `targets`, `ranges` | signals, the allocator, exports kept away from runs' own files, ranges of flags |
@@ -31,6 +33,8 @@ mod output;
 mod pretrained;
 mod progress;
 mod ranges;
+mod recorded;
+mod settings;
 mod targets;
 
 use std::io::ErrorKind;
@@ -38,7 +42,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use clap::Parser;
 use kindling_memory::{Failure, classify, panic_message};
 use output::{Delivery, note};
 
@@ -56,7 +59,7 @@ fn main() -> ExitCode {
     allocator::keep_pages();
     #[cfg(unix)]
     abort::explain_failed_allocations();
-    let cli = match cli::Cli::try_parse() {
+    let cli = match cli::Cli::parsed() {
         Ok(cli) => cli,
         Err(help) => return say(&help),
     };

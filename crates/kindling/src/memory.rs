@@ -15,6 +15,7 @@ use kindling_memory::{
 use kindling_runs::DeviceFacts;
 use kindling_trainer::OptimizerConfig;
 use kindling_zoo::{Network, find, models};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::config::{DataConfig, ModelConfig, RunConfig};
 use crate::device::{DeviceChoice, cuda};
@@ -47,8 +48,18 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for Choice<T> {
     }
 }
 
-/// The most memory to use.
-#[derive(Clone, Copy, Debug, PartialEq)]
+impl<T: Serialize> Serialize for Choice<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Fixed(value) => value.serialize(serializer),
+        }
+    }
+}
+
+/// The most memory to use. In files it is a text, as on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub(crate) enum MemoryBudget {
     /// In bytes.
     Bytes(u64),
@@ -65,6 +76,20 @@ impl FromStr for MemoryBudget {
         };
         let share = share.trim().parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 100.0);
         share.map(Self::Percent).ok_or_else(|| format!("`{text}` is no share of a memory; write it like 80%"))
+    }
+}
+
+impl TryFrom<String> for MemoryBudget {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<MemoryBudget> for String {
+    fn from(budget: MemoryBudget) -> Self {
+        budget.to_string()
     }
 }
 
@@ -107,6 +132,11 @@ impl MemoryBudget {
         }
     }
 
+    /// In bytes, on a device that need not be open: of a GPU its whole memory counts.
+    pub(crate) fn on(self, device: DeviceChoice) -> Result<u64> {
+        self.of(memory_of(device))
+    }
+
     /// Limits the process to it on a device: on the CPU by counting, on a GPU by holding the rest. What other processes
     /// have of a GPU, and what its context takes, is not part of the rest.
     pub(crate) fn impose(self, device: &Device, facts: &DeviceFacts) -> Result<Imposed> {
@@ -130,7 +160,7 @@ impl MemoryBudget {
             match hold_ballast(device, rest) {
                 Ok(ballast) => held.push(ballast),
                 Err(_) if !held.is_empty() => break,
-                Err(reason) => bail!("{} bytes of {} could not be held back: {reason}", rest, facts.device),
+                Err(reason) => bail!("{} of {} could not be held back: {reason}", MemorySize(rest), facts.device),
             }
             available = free().unwrap_or(0);
         }
@@ -155,6 +185,17 @@ const DEFAULT_SHARE: f64 = 0.9;
 pub(crate) fn default_budget() -> Option<(u64, SystemLimit)> {
     let limit = tightest_limit()?;
     Some(((limit.bytes as f64 * DEFAULT_SHARE) as u64, limit))
+}
+
+/// The memory of a device that need not be open: on the CPU the tightest limit of the system, of a GPU all it has.
+pub(crate) fn memory_of(device: DeviceChoice) -> Option<u64> {
+    match device {
+        DeviceChoice::Auto if device.is_cpu() => memory_of(DeviceChoice::Cpu),
+        DeviceChoice::Auto => memory_of(DeviceChoice::Cuda(0)),
+        DeviceChoice::Cpu => tightest_limit().map(|limit| limit.bytes),
+        DeviceChoice::Cuda(index) => cuda::total(index),
+        DeviceChoice::Wgpu => None,
+    }
 }
 
 /// Limits this process to a share of what the system lets it have, so that it stops with a sentence before it is killed.

@@ -30,6 +30,12 @@ pub(crate) fn tell(text: impl Display) {
     let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }
 
+/// Text for whoever watches, as it stands: what moves a terminal's cursor. What cannot be written is dropped.
+pub(crate) fn draw(text: &str) {
+    let mut terminal = io::stderr().lock();
+    let _ = terminal.write_all(text.as_bytes()).and_then(|()| terminal.flush());
+}
+
 /// The line with which a run ends, on standard output. What the run is for lies in its folder, so what cannot be written is
 /// dropped.
 pub(crate) fn result(text: impl Display) {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use kindling_data::{Fit, Interpolation, Normalisation, Preprocess};
 use kindling_files as files;
+use kindling_runs::RunDir;
 use kindling_zoo::{Filter, Model, Pretrained, pretrained_for};
 use sha2::{Digest, Sha256};
 
@@ -35,6 +36,21 @@ pub(crate) fn find(model: &Model) -> Result<(&'static Pretrained, PathBuf)> {
         bail!("{} is damaged (its SHA-256 is wrong); scripts/fetch-weights.sh replaces it", path.display());
     }
     Ok((known, path))
+}
+
+/// The file of weights that a user names: the file itself, or the best weights of a run.
+pub(crate) fn file_of(path: &Path) -> Result<PathBuf> {
+    if !path.is_dir() {
+        return Ok(path.to_path_buf());
+    }
+    let weights = RunDir::open(path)?.weights();
+    if !weights.is_file() {
+        bail!(
+            "{} has no weights yet: they are written with its first validation; `kindling train --resume` continues the run",
+            path.display()
+        );
+    }
+    Ok(weights)
 }
 
 /// Images as the weights were measured with them.

@@ -1,12 +1,20 @@
 //! What a person sees while a run goes on: a bar on a terminal, plain lines elsewhere, both on standard error.
 
+mod line;
+mod pace;
+
+use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use crate::output::note;
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use kindling_data::counted;
+use kindling_memory::MemorySize;
 use kindling_runs::Event;
 use kindling_trainer::Observer;
+
+use crate::output::note;
+use line::Line;
+use pace::{Pace, in_words};
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,41 +33,48 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Shows a run's events.
 pub(crate) struct Console {
     verbosity: Verbosity,
-    bar: Option<ProgressBar>,
+    /// A terminal's; where there is none, lines are written one below the other. Sentences are said from where the console is
+    /// only looked at.
+    line: Option<RefCell<Line>>,
     total: u64,
+    /// Where the run is.
+    step: u64,
     last_line: Option<Instant>,
     /// Exponential mean of images per second.
     rate: f64,
+    began: Instant,
+    pace: Pace,
 }
 
 impl Console {
-    /// A console for a run of `total` steps of which `done` are done.
-    pub(crate) fn new(verbosity: Verbosity, total: u64, done: u64) -> Self {
-        let bar = (verbosity == Verbosity::Normal && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::new(total).with_position(done);
-            let template = "{bar:30.cyan/dim} {pos}/{len} steps · {msg} · {eta} left";
-            if let Ok(style) = ProgressStyle::with_template(template) {
-                bar.set_style(style);
-            }
-            bar.reset_eta();
-            bar
-        });
-        Self { verbosity, bar, total, last_line: None, rate: 0.0 }
+    /// A console for a run of `total` steps.
+    pub(crate) fn new(verbosity: Verbosity, total: u64) -> Self {
+        let on_terminal = verbosity == Verbosity::Normal && std::io::stderr().is_terminal();
+        Self {
+            verbosity,
+            line: on_terminal.then(|| RefCell::new(Line::new())),
+            total,
+            step: 0,
+            last_line: None,
+            rate: 0.0,
+            began: Instant::now(),
+            pace: Pace::default(),
+        }
     }
 
     /// Says a sentence above the bar.
     pub(crate) fn say(&self, sentence: &str) {
-        match (&self.bar, self.verbosity) {
+        match (&self.line, self.verbosity) {
             (_, Verbosity::Quiet) => {}
-            (Some(bar), _) => bar.suspend(|| note!("{sentence}")),
+            (Some(line), _) => line.borrow_mut().say(sentence),
             (None, _) => note!("{sentence}"),
         }
     }
 
     /// Takes the bar away.
     pub(crate) fn close(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+        if let Some(line) = &self.line {
+            line.borrow_mut().clear();
         }
     }
 
@@ -69,10 +84,14 @@ impl Console {
 
     fn iteration(&mut self, step: u64, what: &str, images_per_second: f64, memory: u64) {
         self.rate = if self.rate == 0.0 { images_per_second } else { 0.9 * self.rate + 0.1 * images_per_second };
-        let message = format!("{what} · {:.1} images/s · peak {}", self.rate, HumanBytes(memory));
-        if let Some(bar) = &self.bar {
-            bar.set_message(message);
-            bar.set_position(step);
+        self.step = step;
+        let now = self.began.elapsed();
+        self.pace.step(step, now);
+        let left = self.pace.left(step, self.total, now).map(|left| format!(" · {} left", in_words(left)));
+        let left = left.unwrap_or_default();
+        let message = format!("{what} · {:.1} images/s · peak {}{left}", self.rate, MemorySize(memory));
+        if let Some(line) = &self.line {
+            line.borrow_mut().show(step, self.total, &message);
             return;
         }
         let due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY) || step == self.total;
@@ -92,7 +111,8 @@ impl Observer for Console {
             Event::Evaluated { epoch, split, loss, accuracy, samples, .. } => {
                 let percent = accuracy * 100.0;
                 self.say(&format!(
-                    "epoch {epoch} · {split}: accuracy {percent:.1} % · loss {loss:.3} · {samples} images"
+                    "epoch {epoch} · {split}: accuracy {percent:.1} % · loss {loss:.3} · {}",
+                    counted(*samples, "image")
                 ));
             }
             Event::BadSample { split, path, reason, .. } => {
@@ -129,7 +149,8 @@ impl Observer for Console {
                 self.iteration(*step, &losses, *images_per_second, *peak_memory_bytes);
             }
             Event::Compared { step, frechet, kernel, samples } => self.say(&format!(
-                "after iteration {step}: Frechet distance {frechet:.1}, kernel distance {kernel:.4} ({samples} images)"
+                "after iteration {step}: Frechet distance {frechet:.1}, kernel distance {kernel:.4} ({})",
+                counted(*samples, "image")
             )),
             Event::Warned { step, text } => self.say(&format!("after step {step}: {text}")),
             Event::Resumed { step } => self.say(&format!("resumed after step {step}")),
@@ -138,8 +159,8 @@ impl Observer for Console {
     }
 
     fn evaluating(&mut self, split: &str, done: usize, total: usize) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("{split} {done}/{total}"));
+        if let Some(line) = &self.line {
+            line.borrow_mut().show(self.step, self.total, &format!("steps · {split} {done}/{total} images"));
         }
     }
 }

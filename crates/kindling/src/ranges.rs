@@ -42,6 +42,11 @@ pub(crate) fn image_side() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=8192)
 }
 
+/// Passes over samples, or steps.
+pub(crate) fn times() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(1..=MOST_TIMES)
+}
+
 /// Threads that compute.
 pub(crate) fn threads() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=MOST_WORKERS as u64)

@@ -4,9 +4,9 @@
 //! of groups computes the same function. With one group this is exactly PyTorch's `BatchNorm2d`: biased variance to
 //! normalise, unbiased variance for the running statistic.
 //!
-//! Burn's own layer updates its running statistics inside `forward`, shared by every clone of the module, and keeps
-//! the biased variance; a step that fails half-way would already have changed them. Here they are left with the pass
-//! ([`crate::pass`]) and change when the step is committed.
+//! Burn's own layer updates its running statistics inside `forward`, where every clone of the module shares them, and keeps the
+//! biased variance. A step that fails half-way would already have changed them. Here, batch statistics are handed to the training
+//! pass ([`crate::pass`]), and the running statistics change when the step is committed.
 
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Device, Tensor, module};
@@ -22,7 +22,7 @@ use kindling_ops::{self as ops, Activation, Deferred, Normalisation, plain, rese
 pub struct BatchNormConfig {
     /// Added to the variance. PyTorch's default is 1e-5.
     pub epsilon: f64,
-    /// Weight of the new statistic in the running one. PyTorch's default is 0.1.
+    /// Weight of a step's statistic in the running statistic. PyTorch's default is 0.1.
     pub momentum: f64,
 }
 
@@ -33,7 +33,7 @@ impl Default for BatchNormConfig {
 }
 
 impl BatchNormConfig {
-    /// Epsilon 1e-3, and timm's momentum of 0.1: for weights that come from TensorFlow.
+    /// Epsilon 1e-3 and timm's momentum of 0.1, for weights that come from TensorFlow.
     pub fn tensorflow() -> Self {
         Self { epsilon: 1e-3, momentum: 0.1 }
     }
@@ -72,12 +72,12 @@ impl BatchNorm {
     /// Normalises with batch statistics inside a training pass and with running statistics outside.
     ///
     /// # Panics
-    /// If the groups of the running pass do not add up to the batch.
+    /// If the groups of the current pass do not add up to the batch.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         self.forward_then(x, Activation::Identity)
     }
 
-    /// [`BatchNorm::forward`] and an activation, in one operation where the device has one.
+    /// [`BatchNorm::forward`] followed by an activation, in one operation on devices that have one.
     ///
     /// # Panics
     /// As [`BatchNorm::forward`].
@@ -85,7 +85,7 @@ impl BatchNorm {
         self.then(x, activation).whole()
     }
 
-    /// [`BatchNorm::forward_then`], left to be applied by the next layer where the device has operations that do so.
+    /// [`BatchNorm::forward_then`], deferred to the next layer on devices that have operations for that.
     ///
     /// # Panics
     /// As [`BatchNorm::forward`].
@@ -111,13 +111,13 @@ impl BatchNorm {
                     activation.forward(self.train_with_burns_operation(x, &groups)).into()
                 }
             }
-            // The own operation's gradient takes the statistics for the batch's.
+            // The gradient of our operation assumes that the statistics are those of the batch.
             None if own && !x.is_autodiff() => self.infer_with_own_operation(x, activation).into(),
             None => activation.forward(self.infer(x)).into(),
         }
     }
 
-    /// What inference does to each channel: a factor and a summand, both `[channels]`.
+    /// The factor and the summand that inference applies to each channel, both `[channels]`.
     pub(crate) fn scale_and_shift(&self) -> (Tensor<1>, Tensor<1>) {
         let scale = self.weight.val() / self.running_var.val().add_scalar(self.epsilon).sqrt();
         let shift = self.bias.val() - self.running_mean.val() * scale.clone();
@@ -134,28 +134,23 @@ impl BatchNorm {
     fn infer_with_own_operation(&self, x: Tensor<4>, activation: Activation) -> Deferred {
         let [batch, channels, ..] = x.dims();
         let statistics = Tensor::cat(vec![self.running_mean.val(), self.running_var.val()], 0);
-        self.unread(x, statistics.reshape([2, 1, channels]), vec![batch], activation)
+        self.deferred(x, statistics.reshape([2, 1, channels]), vec![batch], activation)
     }
 
     fn train_with_own_operation(&self, x: Tensor<4>, groups: Vec<usize>, activation: Activation) -> Deferred {
-        let [_, channels, height, width] = x.dims();
+        let [.., height, width] = x.dims();
         let statistics = ops::statistics(plain(x.clone()), groups.clone());
-
-        let of = |index| statistics.clone().narrow(0, index, 1).reshape([groups.len(), channels]);
-        let unbiased: Vec<f32> = groups.iter().map(|size| bessel(size * height * width) as f32).collect();
-        let unbiased = Tensor::<1>::from_floats(unbiased.as_slice(), &statistics.device()).reshape([groups.len(), 1]);
-        let sum = |of_groups: Tensor<2>| of_groups.sum_dim(0).reshape([channels]);
-        self.observe(sum(of(0)), sum(of(1) * unbiased), groups.len());
-
-        self.unread(x, statistics, groups, activation)
+        let [means, variances] = ops::sums_over_groups(&statistics, &groups, height * width);
+        self.observe(means, variances, groups.len());
+        self.deferred(x, statistics, groups, activation)
     }
 
-    fn unread(&self, x: Tensor<4>, statistics: Tensor<3>, groups: Vec<usize>, activation: Activation) -> Deferred {
-        let how = Normalisation { groups, epsilon: self.epsilon, activation, again: None };
+    fn deferred(&self, x: Tensor<4>, statistics: Tensor<3>, groups: Vec<usize>, activation: Activation) -> Deferred {
+        let how = Normalisation { groups, epsilon: self.epsilon, activation, rebuild: None };
         Deferred { x, weight: self.weight.val(), bias: self.bias.val(), statistics, how, gate: None }
     }
 
-    /// Burn's operation on each group.
+    /// Normalises each group with Burn's operation.
     fn train_with_burns_operation(&self, x: Tensor<4>, groups: &[usize]) -> Tensor<4> {
         let [batch, _, height, width] = x.dims();
         let mut start = 0;
@@ -167,7 +162,7 @@ impl BatchNorm {
             let normalised = module::batch_norm_train(full(group), self.weight.val(), self.bias.val(), self.epsilon);
             outputs.push(precision::like(normalised.output, &x));
             let mean = plain(normalised.mean);
-            let var = plain(normalised.variance).mul_scalar(bessel(size * height * width));
+            let var = plain(normalised.variance).mul_scalar(ops::bessel(size * height * width));
             sums = Some(match sums {
                 Some((means, vars)) => (means + mean, vars + var),
                 None => (mean, var),
@@ -179,18 +174,11 @@ impl BatchNorm {
         if outputs.len() == 1 { outputs.swap_remove(0) } else { Tensor::cat(outputs, 0) }
     }
 
-    /// Leaves the sums over groups of mean and unbiased variance with the pass.
+    /// Hands the sums over groups of mean and unbiased variance to the current pass.
     fn observe(&self, means: Tensor<1>, vars: Tensor<1>, groups: usize) {
         pass::observe(self.running_mean.id, means, groups, self.momentum);
         pass::observe(self.running_var.id, vars, groups, self.momentum);
     }
-}
-
-/// Bessel's correction for the variance of `count` values. One value has no unbiased variance; its biased one, zero,
-/// stands in.
-fn bessel(count: usize) -> f64 {
-    let count = count as f64;
-    count / (count - 1.0).max(1.0)
 }
 
 impl Describe for BatchNorm {

@@ -3,22 +3,22 @@
 use kindling_given::{Named, UnknownName, all};
 use serde::{Deserialize, Serialize};
 
-/// Activation checkpointing (Chen et al. 2016): which activations are kept for backward, and which are computed again. Each
-/// level keeps less at once and takes longer; none changes a result.
+/// Activation checkpointing (Chen et al. 2016): which activations are kept for the backward pass, and which are recomputed. Each
+/// level needs less memory and more time than the one before; none changes a result.
 ///
-/// It also says where a network is cut into the segments of [`Classifier::segments`](crate::Classifier::segments).
+/// The level also determines the segments of [`Classifier::segments`](crate::Classifier::segments).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum Checkpointing {
-    /// Every activation is kept; the network stays in one piece.
+    /// Every activation is kept.
     #[default]
     None,
-    /// What the stem and each stage hand on is kept, and one stage at a time is computed again: few maps are kept.
+    /// The outputs of the stem and of each stage are kept, and one stage at a time is recomputed.
     Stages,
-    /// What the stem and each block hand on is kept, and one block at a time is computed again: more maps are kept, but
-    /// less is alive at once.
+    /// The outputs of the stem and of each block are kept, and one block at a time is recomputed. This keeps more maps than
+    /// [`Self::Stages`], but its peak is lower, since less is recomputed at a time.
     Blocks,
 }
 

@@ -1,4 +1,4 @@
-//! What every classifier can do.
+//! The trait that every classifier implements.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -7,18 +7,18 @@ use crate::Checkpointing;
 
 /// A network that gives each image a score for each class.
 ///
-/// A network may also say where it can be cut into segments: then a trainer that lacks memory keeps what the segments hand on
-/// and computes what lies inside them again when its gradients are due ([`Checkpointing`]).
+/// A network may also be divided into segments. A trainer that lacks memory then keeps only the maps between segments, and
+/// recomputes the inside of a segment in the backward pass ([`Checkpointing`]).
 pub trait Classifier: Module {
     /// Images `[batch, in_channels, height, width]` to logits `[batch, classes]`.
     fn forward(&self, images: Tensor<4>) -> Tensor<2>;
 
-    /// How many segments precede [`Classifier::finish`]; none if the network cannot be cut, or is not to be.
+    /// Number of segments before [`Classifier::finish`]; 0 if the network cannot be divided, or is not to be.
     fn segments(&self, _checkpointing: Checkpointing) -> usize {
         0
     }
 
-    /// The first segments that do not train: nothing has to be computed again for them.
+    /// How many of the first segments are frozen. They have no backward pass, so nothing is recomputed for them.
     fn frozen_segments(&self, _checkpointing: Checkpointing) -> usize {
         0
     }
@@ -28,7 +28,7 @@ pub trait Classifier: Module {
         x
     }
 
-    /// What the last segment made (the images, if there are no segments) to logits.
+    /// The output of the last segment, or the images if there are no segments, to logits.
     fn finish(&self, x: Tensor<4>) -> Tensor<2> {
         self.forward(x)
     }

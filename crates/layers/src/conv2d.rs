@@ -11,7 +11,7 @@ use crate::padding::Padding;
 use crate::parameters::zeros_when_read;
 use crate::precision;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
-use kindling_ops::{self as ops, Again, Convolution, Places, plain, reserve};
+use kindling_ops::{self as ops, Convolution, Places, Rebuild, plain, reserve};
 
 /// Configuration of a [`Conv2d`]: square kernel, no bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,50 +20,50 @@ pub struct Conv2dConfig {
     pub input: usize,
     /// Output channels.
     pub output: usize,
-    /// Side of the kernel; odd, but for [`Padding::Zeros`].
+    /// Side of the kernel; odd, except with [`Padding::Zeros`].
     pub kernel: usize,
     /// Stride, 1 or more.
     pub stride: usize,
-    /// Pixels from one place of the kernel to the next, 1 or more.
+    /// Pixels from one tap of the kernel to the next, 1 or more.
     pub dilation: usize,
-    /// One filter a channel instead of all channels to all.
+    /// Whether each channel has one filter of its own.
     pub depthwise: bool,
     /// Zeros around the image.
     pub padding: Padding,
 }
 
 impl Conv2dConfig {
-    /// All channels to all, with a kernel of this side; symmetric padding.
+    /// From all channels to all, with symmetric padding.
     pub fn new(input: usize, output: usize, kernel: usize, stride: usize) -> Self {
         Self { input, output, kernel, stride, dilation: 1, depthwise: false, padding: Padding::Symmetric }
     }
 
-    /// All channels to all, pixel by pixel.
+    /// A 1x1 convolution.
     pub fn pointwise(input: usize, output: usize) -> Self {
         Self::new(input, output, 1, 1)
     }
 
-    /// One filter a channel; symmetric padding.
+    /// A depthwise convolution with symmetric padding.
     pub fn depthwise(channels: usize, kernel: usize, stride: usize) -> Self {
         Self { depthwise: true, ..Self::new(channels, channels, kernel, stride) }
     }
 
-    /// All channels to all without padding: on a map of the kernel's size, a linear layer over all its pixels.
+    /// From all channels to all, without padding. On a map of the size of the kernel, it is a linear layer over all pixels.
     pub fn valid(input: usize, output: usize, kernel: usize) -> Self {
         Self::new(input, output, kernel, 1).padded(Padding::Zeros(0))
     }
 
-    /// A 4x4 kernel that halves the map: what discriminators are made of.
+    /// A 4x4 kernel that halves height and width, as in discriminators.
     pub fn halving(input: usize, output: usize) -> Self {
         Self::new(input, output, 4, 2).padded(Padding::Zeros(1))
     }
 
-    /// The same with another padding.
+    /// The same configuration with another padding.
     pub fn padded(self, padding: Padding) -> Self {
         Self { padding, ..self }
     }
 
-    /// The same with the kernel's places so many pixels apart: it reaches as far as a kernel of `(kernel - 1) * dilation + 1`.
+    /// The same configuration with another dilation. The kernel then reaches as far as one of side `(kernel - 1) * dilation + 1`.
     pub fn dilated(self, dilation: usize) -> Self {
         Self { dilation, ..self }
     }
@@ -109,7 +109,7 @@ impl Conv2d {
         self.read(x.into())
     }
 
-    /// The same for a map that need not be whole.
+    /// As [`Conv2d::forward`], for a map whose normalisation may be deferred.
     pub fn read(&self, x: Map) -> Tensor<4> {
         let own = !self.depthwise || ops::depthwise_kernel(self.weight.dims()[2]);
         precision::assert_fits(&self.weight.val(), x.tensor());
@@ -134,14 +134,14 @@ impl Conv2d {
         }
     }
 
-    /// Whether this is a layer of [`Conv2dConfig::valid`] on a map as large as its kernel.
+    /// Whether the kernel covers the whole map, so that the output has one pixel.
     fn has_one_place(&self, x: &Tensor<4>) -> bool {
         let [.., height, width] = x.dims();
         let [.., kernel, _] = self.weight.dims();
         self.padding == Padding::Zeros(0) && !self.depthwise && self.dilation == 1 && [height, width] == [kernel; 2]
     }
 
-    /// A kernel as large as the map has one place: a matrix product.
+    /// The convolution with a kernel that covers the whole map, as a matrix product.
     fn reduce(&self, x: Tensor<4>) -> Tensor<4> {
         let weight = precision::like(self.weight.val(), &x);
         let [output, input, kernel, _] = weight.dims();
@@ -150,14 +150,15 @@ impl Conv2d {
         product.reshape([batch, output, 1, 1])
     }
 
-    /// How the convolution of this map is made again, outside any gradient graph.
-    pub(crate) fn again(&self, x: &Map) -> Again {
+    /// Recomputes the convolution of this map, outside any gradient graph.
+    pub(crate) fn rebuild(&self, x: &Map) -> Rebuild {
         let x = x.detached();
         let conv = Self { weight: Param::from_tensor(plain(self.weight.val())), ..self.clone() };
-        Again(Arc::new(move || conv.read(x.clone())))
+        Rebuild(Arc::new(move || conv.read(x.clone())))
     }
 
-    /// The convolution by Burn's operation, each output channel times its `scale` plus its `shift`, both `[output]`.
+    /// The convolution by Burn's operation, with each output channel multiplied by `scale` and increased by `shift`, both
+    /// `[output]`.
     pub(crate) fn forward_scaled(&self, x: Tensor<4>, scale: Tensor<1>, shift: Tensor<1>) -> Tensor<4> {
         let [channels, ..] = self.weight.dims();
         let weight = self.weight.val() * scale.reshape([channels, 1, 1, 1]);
@@ -165,7 +166,7 @@ impl Conv2d {
     }
 
     fn forward_with_burns_operation(&self, x: Tensor<4>, weight: Tensor<4>, bias: Option<Tensor<1>>) -> Tensor<4> {
-        // Burn's CPU backend makes the output, and then copies it.
+        // Burn's CPU backend computes the output, and then copies it.
         self.announce(&x, 2);
         let (weight, bias) = (precision::like(weight, &x), bias.map(|bias| precision::like(bias, &x)));
         let [channels, _, kernel, _] = weight.dims();
@@ -183,7 +184,7 @@ impl Conv2d {
         if self.depthwise { Convolution::Depthwise(places) } else { Convolution::Dense(places) }
     }
 
-    /// Zeros around a map, and rows and columns of the output, for a kernel of this side.
+    /// The padding of a map, and rows and columns of the output, for a kernel of this side.
     fn geometry(&self, height: usize, width: usize, kernel: usize) -> (Zeros, [usize; 2]) {
         let reach = (kernel - 1) * self.dilation + 1;
         let zeros = self.padding.of_map(height, width, reach, self.stride);
@@ -192,7 +193,7 @@ impl Conv2d {
         (zeros, out)
     }
 
-    /// Announces some maps of the output's shape.
+    /// Announces the allocation of `maps` maps of the shape of the output.
     fn announce(&self, x: &Tensor<4>, maps: usize) {
         let ([channels, _, kernel, _], [batch, _, height, width]) = (self.weight.dims(), x.dims());
         let (_, [rows, columns]) = self.geometry(height, width, kernel);
@@ -200,7 +201,7 @@ impl Conv2d {
     }
 }
 
-/// Zeros that differ from side to side, which Burn's convolution does not know.
+/// Pads with zeros that differ from side to side, which Burn's convolution does not support.
 fn pad(x: Tensor<4>, zeros: Zeros) -> Tensor<4> {
     let ([top, left], [bottom, right]) = (zeros.before, zeros.after);
     x.pad((left, right, top, bottom), PadMode::Constant(0.0))

@@ -17,7 +17,7 @@ pub struct ConvNormConfig {
     pub conv: Conv2dConfig,
     /// Its normalisation.
     pub norm: BatchNormConfig,
-    /// Applied last.
+    /// The activation after the normalisation.
     pub activation: Activation,
 }
 
@@ -49,7 +49,7 @@ impl ConvNorm {
         self.pass(x.into()).whole()
     }
 
-    /// The same from and to a map that need not be whole.
+    /// As [`ConvNorm::forward`], from and to maps whose normalisation may be deferred.
     pub fn pass(&self, x: Map) -> Map {
         match self.infer_folded(&x) {
             Some(y) => y.into(),
@@ -57,8 +57,8 @@ impl ConvNorm {
         }
     }
 
-    /// Outside training a normalisation is a factor and a summand for each filter, and convolution and normalisation are one
-    /// operation. `None` while training, and on the device whose operations normalise while they read.
+    /// Folds the normalisation into the convolution: outside training it is a factor and a summand for each filter. `None` while
+    /// training, and on devices whose operations normalise while they read.
     fn infer_folded(&self, x: &Map) -> Option<Tensor<4>> {
         let Content::Whole(x) = &x.0 else { return None };
         if pass::is_training() || ops::serves(x) {
@@ -68,18 +68,18 @@ impl ConvNorm {
         Some(self.activation.forward(self.conv.forward_scaled(x.clone(), scale, shift)))
     }
 
-    /// The same, but what the convolution made is made again in the backward pass instead of being kept: for a convolution
-    /// that is cheap beside the size of its output.
-    pub fn pass_again(&self, x: Map) -> Map {
-        let conv = self.conv.again(&x);
-        self.pass(x).made_again(conv)
+    /// As [`ConvNorm::pass`], but the output of the convolution is recomputed in the backward pass instead of being kept. This is for
+    /// convolutions that are cheap compared to the size of their output.
+    pub fn pass_rebuilt(&self, x: Map) -> Map {
+        let conv = self.conv.rebuild(&x);
+        self.pass(x).rebuilt_by(conv)
     }
 }
 
 impl ConvNorm {
-    /// What [`ConvNorm::pass_again`] does.
-    pub fn describe_again(&self, input: Value, trace: &mut Trace) -> Value {
-        self.describe_with(input, trace, Trace::again)
+    /// Describes [`ConvNorm::pass_rebuilt`].
+    pub fn describe_rebuilt(&self, input: Value, trace: &mut Trace) -> Value {
+        self.describe_with(input, trace, Trace::rebuilt)
     }
 
     fn describe_with(&self, input: Value, trace: &mut Trace, note: impl FnOnce(&mut Trace, Value)) -> Value {

@@ -9,7 +9,7 @@ use crate::precision;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_ops::{self as ops, Places, reserve};
 
-/// Configuration of a [`ConvTranspose2d`]: square kernel, all channels to all, no bias.
+/// Configuration of a [`ConvTranspose2d`]: a square kernel from all channels to all, without bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvTranspose2dConfig {
     /// Input channels.
@@ -20,7 +20,7 @@ pub struct ConvTranspose2dConfig {
     pub kernel: usize,
     /// Stride, 1 or more.
     pub stride: usize,
-    /// Rows and columns cut from each side of the output.
+    /// Rows and columns that are cut off each side of the output.
     pub padding: usize,
 }
 
@@ -61,7 +61,7 @@ impl ConvTranspose2d {
         if height * width == 1 && self.padding == 0 { self.project(x) } else { self.convolve(x) }
     }
 
-    /// Of a map of one pixel every output is a sum over channels: a matrix product.
+    /// The convolution of a map of one pixel, as a matrix product: every output is a sum over channels.
     fn project(&self, x: Tensor<4>) -> Tensor<4> {
         let weight = precision::like(self.weight.val(), &x);
         let [input, output, kernel, _] = weight.dims();

@@ -1,4 +1,4 @@
-//! Stochastic depth whose draws belong to samples.
+//! Stochastic depth whose random draws belong to samples.
 
 use burn::tensor::{Tensor, TensorData};
 use kindling_random::{Purpose, rng_stream};
@@ -7,10 +7,10 @@ use rand::RngExt;
 use crate::pass;
 use crate::precision;
 
-/// Leaves out a residual branch for some samples while training and scales the others up; does nothing otherwise
-/// ("Deep Networks with Stochastic Depth", Huang et al. 2016; the survivors are scaled as torchvision and timm do).
+/// While training, leaves out a residual branch for some samples and scales it up for the others; otherwise does nothing
+/// ("Deep Networks with Stochastic Depth", Huang et al. 2016, with the scaling of torchvision and timm).
 ///
-/// Whether a sample skips comes from (seed, epoch, sample, layer) alone, as in [`crate::Dropout`].
+/// Whether a sample skips the branch depends on (seed, epoch, sample, layer) alone, as in [`crate::Dropout`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DropPath {
     /// Share of samples whose branch is left out, in `[0, 1)`.
@@ -23,7 +23,7 @@ impl DropPath {
     /// The branch's output `[batch, channels, height, width]`, zero for the samples that skip.
     ///
     /// # Panics
-    /// If the running pass has another number of samples than the batch.
+    /// If the number of samples of the current pass is not the size of the batch.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let batch = x.dims()[0];
         match self.factors(batch) {
@@ -36,7 +36,7 @@ impl DropPath {
         }
     }
 
-    /// What each sample of the batch is multiplied with, unless it is 1 for all.
+    /// The factor of each sample of the batch; `None` if all are 1.
     ///
     /// # Panics
     /// As [`DropPath::forward`].

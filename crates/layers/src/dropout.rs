@@ -6,15 +6,15 @@ use rand::RngExt;
 
 use crate::pass;
 
-/// Zeroes a share of the features of each sample while training and scales the rest up; does nothing otherwise.
+/// While training, zeroes a share of the features of each sample and scales the rest up; otherwise does nothing.
 ///
-/// The mask of a sample comes from (seed, epoch, sample, layer) alone, so it is the same in any micro-batch and in a
-/// repeated forward.
+/// The mask of a sample depends on (seed, epoch, sample, layer) alone, so it is the same in any micro-batch and in a repeated
+/// forward pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     /// Share of features that is zeroed, in `[0, 1)`.
     pub probability: f64,
-    /// Number of this layer among the model's drawing layers: layers draw from separate streams.
+    /// Number of this layer among the model's dropout layers, each of which draws from a stream of its own.
     pub layer: u64,
 }
 
@@ -22,7 +22,7 @@ impl Dropout {
     /// `[batch, features]` in and out.
     ///
     /// # Panics
-    /// If the running pass has another number of samples than the batch.
+    /// If the number of samples of the current pass is not the size of the batch.
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
         let Some(pass) = pass::current() else { return x };
         if self.probability == 0.0 {

@@ -1,4 +1,4 @@
-//! What turns the last feature map into logits.
+//! The head of a classifier, which turns the last feature map into logits.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -11,11 +11,11 @@ use crate::{Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig,
 /// Configuration of a [`Head`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HeadConfig {
-    /// Channels of a last 1x1 convolution before pooling, and its activation.
+    /// Channels and activation of a last 1x1 convolution before pooling.
     pub features: Option<(usize, Activation)>,
     /// A layer between pooling and classifier.
     pub hidden: Option<HiddenConfig>,
-    /// Share of the classifier's input dropped while training.
+    /// Share of the classifier's input that is dropped while training, in `[0, 1)`.
     pub drop_rate: f64,
 }
 
@@ -86,8 +86,8 @@ pub struct HiddenLinear {
 }
 
 impl Head {
-    /// A convolution with a layer after pooling belongs to the body (MobileNetV3 and V4), one that is pooled into the
-    /// classifier to the head, as timm has it.
+    /// Whether the last convolution counts as a stage. As in timm, it belongs to the body if a hidden layer follows the pooling
+    /// (MobileNetV3 and V4), and to the head if the classifier does.
     pub(crate) fn features_are_a_stage(&self) -> bool {
         self.hidden.is_some()
     }
@@ -106,7 +106,7 @@ impl Head {
         self.classifier.forward(self.dropout.forward(x))
     }
 
-    /// timm's names: with a hidden layer the convolution is the last of `stages` + 1 stages.
+    /// timm's names. With a hidden layer, the convolution is the last of `stages + 1` stages.
     pub(crate) fn timm_names(&self, stages: usize, names: &mut Names) {
         if self.features.is_some() {
             if self.features_are_a_stage() {

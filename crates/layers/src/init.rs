@@ -1,7 +1,7 @@
 //! Initial weights, drawn on the host.
 //!
-//! Burn's initialisers draw from the device's shared generator; here a parameter's values come from (seed, its place
-//! in the model), so a model starts from the same weights on every device and whatever else was drawn before.
+//! Burn's initialisers draw from a generator that everything on a device shares. Here the values of a parameter depend on the seed and
+//! its place in the model alone, so a model starts from the same weights on every device, whatever was drawn before.
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Tensor, TensorData};
@@ -11,23 +11,23 @@ use rand_distr::StandardNormal;
 
 use crate::parameters::ModulePath;
 
-/// Fills the weights of a new model as torchvision does for the MobileNets: convolutions normal with variance
-/// `2 / fan_out` (He et al. 2015), matrices normal with standard deviation 0.01; vectors (norm scales, biases and
-/// running statistics) keep what their layer gave them.
+/// Initialises the weights of a model as torchvision does for the MobileNets: convolutions are normal with variance
+/// `2 / fan_out` (He et al. 2015), and matrices normal with standard deviation 0.01. Vectors (scales of normalisation, biases and
+/// running statistics) keep the values that their layers set.
 pub fn initialise<M: Module>(model: M, seed: u64) -> M {
     initialise_only(model, seed, |_| true)
 }
 
-/// [`initialise`] for the tensors with a name that is wanted. They get the same values as if all were filled.
+/// [`initialise`] for the tensors whose name is wanted. They get the same values as in a call that initialises all.
 pub fn initialise_only<M: Module>(model: M, seed: u64, wanted: impl Fn(&str) -> bool) -> M {
     model.map(&mut Initialise { seed, place: 0, path: ModulePath::default(), wanted })
 }
 
-/// Fills the weights of a new generator or discriminator as DCGAN does (Radford et al. 2015, section 3, and PyTorch's
-/// example): convolutions and matrices normal with standard deviation 0.02, scales of batch normalisation normal around
-/// one with the same; everything else keeps what its layer gave it.
+/// Initialises the weights of a generator or discriminator as DCGAN does (Radford et al. 2015, section 3, and PyTorch's example):
+/// convolutions and matrices are normal with standard deviation 0.02, and scales of batch normalisation normal around one with the
+/// same deviation. Everything else keeps the values that its layer set.
 ///
-/// `network` numbers the networks that start from one seed, so that none shares the draws of another.
+/// `network` numbers the networks of one seed, so that each draws other values.
 pub fn initialise_adversarial<M: Module>(model: M, seed: u64, network: u64) -> M {
     model.map(&mut InitialiseAdversarial { seed, network, place: 0, norm_scale: false })
 }
@@ -88,7 +88,7 @@ impl ModuleMapper for InitialiseAdversarial {
     }
 }
 
-/// The parameter with normal values instead of its own.
+/// Replaces the values of a parameter by normal ones.
 fn drawn<const D: usize>(param: Param<Tensor<D>>, mean: f64, deviation: f64, mut rng: Rng) -> Param<Tensor<D>> {
     let shape = param.lazy_shape();
     let values: Vec<f32> = (0..shape.num_elements())

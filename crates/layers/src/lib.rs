@@ -1,19 +1,19 @@
 //! Building blocks of the zoo, on Burn.
 //!
 //! Images and feature maps are `[batch, channels, height, width]`. A block is a plain Burn module: `forward(x) -> y`.
-//! Whether it trains is not a property of the block but of the moment: inside [`pass::training`] normalisation uses
-//! batch statistics and dropout draws; outside, every block infers.
+//! Whether a block trains is not a property of the block: inside [`pass::training`], normalisation uses batch statistics and dropout
+//! draws masks; outside, every block infers.
 //!
 //! Every block also describes itself for an input shape ([`trace::Describe`]); parameter and multiply-add counts are
 //! read from that trace.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `staged`, `head`, `classifier`, `adversary`, `checkpointing` | the shape that every classifier has: stem, stages of blocks, head; what classifiers and pairs of networks can do; where they are cut to save memory |
-//! | [`blocks`], `conv_norm`, `squeeze_excite`, `drop_path` and others | the blocks of the mobile families, and what they are made of |
-//! | [`pass`], `batch_norm`, `dropout` | the training pass, and the layers that ask for it |
-//! | `map` | what one layer hands to the next: a whole map, or one that is still to be read through its normalisation |
-//! | [`trace`] | the graph that everything that counts is read from |
+//! | `staged`, `head`, `classifier`, `adversary`, `checkpointing` | the structure of every classifier (stem, stages of blocks, head); the traits of classifiers and of pairs of networks; the segments for activation checkpointing |
+//! | [`blocks`], `conv_norm`, `squeeze_excite`, `drop_path` and others | the blocks of the mobile families, and their parts |
+//! | [`pass`], `batch_norm`, `dropout` | the training pass, and the layers that depend on it |
+//! | `map` | a feature map between two layers, whose normalisation may be deferred to the next one |
+//! | [`trace`] | the graph of primitive layers, from which all counts are read |
 //! | [`precision`] | the one place that casts between formats |
 //! | [`parameters`], [`names`], [`tensors`], [`host`], [`init`] | tensors by name, other libraries' names, safetensors, reading to the host, initial weights |
 

@@ -1,4 +1,4 @@
-//! Linear layers and the mean they read.
+//! Linear layers, and the global average pool before them.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, module};
@@ -9,11 +9,11 @@ use crate::precision::full;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_ops::{self as ops, Places};
 
-/// The mean of each channel, `[batch, channels, height, width]` to `[batch, channels]`: from here on a network computes in
-/// float32, whatever its maps were.
+/// The mean of each plane, `[batch, channels, height, width]` to `[batch, channels]`. From here on, a network computes in float32,
+/// whatever the format of its maps.
 pub fn global_average_pool(x: Tensor<4>) -> Tensor<2> {
     if ops::serves(&x) {
-        return ops::means(x);
+        return ops::global_average_pool(x);
     }
     let [batch, channels, height, width] = x.dims();
     full(x.reshape([batch, channels, height * width])).mean_dim(2).reshape([batch, channels])
@@ -36,21 +36,20 @@ impl Linear {
         Self { weight: zeros_when_read([output, input], device), bias: zeros_when_read([output], device) }
     }
 
-    /// `[batch, input]` to `[batch, output]`. Outside training and on the CPU a row's numbers do not depend on how many rows
-    /// there are.
+    /// `[batch, input]` to `[batch, output]`. In inference on the CPU, the bits of a row do not depend on the number of rows.
     ///
     /// # Panics
-    /// If `x` is of another format than the weights: behind the mean over pixels everything is float32.
+    /// If `x` has another format than the weights: after the global average pool everything is float32.
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
-        assert_eq!(x.dtype(), self.weight.val().dtype(), "a linear layer reads vectors of its weights' format");
+        assert_eq!(x.dtype(), self.weight.val().dtype(), "the input of a linear layer has the format of its weights");
         if !pass::is_training() && !x.is_autodiff() && ops::serves_on_cpu(&x) {
             return self.row_by_row(x);
         }
         module::linear(x, self.weight.val().transpose(), Some(self.bias.val()))
     }
 
-    /// Each row is a product of its own, as a map of one pixel is. The product of several rows adds a row's numbers up in an
-    /// order that depends on how many there are.
+    /// Multiplies each row by itself, as the convolution of a map of one pixel. In a product of several rows, the order in which a row
+    /// is added up would depend on the number of rows.
     fn row_by_row(&self, x: Tensor<2>) -> Tensor<2> {
         let ([batch, input], [output, _]) = (x.dims(), self.weight.dims());
         let places = Places { stride: 1, dilation: 1, before: [0; 2], out: [1; 2] };
@@ -72,8 +71,8 @@ mod tests {
     use super::*;
     use burn::tensor::{Distribution, Tolerance};
 
-    /// Sides around those at which products of matrices change how they add up: a few columns, one row, small and large
-    /// squares, and the heads of real networks.
+    /// Sizes around those at which matrix products change the order of their sums: few columns, one row, small and large squares, and
+    /// the heads of real networks.
     const SIDES: [(usize, usize); 8] = [(1, 1), (2, 3), (8, 32), (32, 8), (64, 64), (300, 70), (672, 28), (960, 1280)];
 
     #[test]

@@ -1,15 +1,15 @@
-//! What one layer hands to the next.
+//! Feature maps between layers.
 
 use burn::tensor::Tensor;
 
 use crate::linear::global_average_pool;
 use crate::precision;
-use kindling_ops::{self as ops, Again, Deferred, plain, reserve};
+use kindling_ops::{self as ops, Deferred, Rebuild, plain, reserve};
 
 /// A feature map `[batch, channels, height, width]` between two layers of a block.
 ///
-/// It may be whole, or be what a convolution made with the normalisation, activation and gate still to come: a
-/// convolution that reads it applies them on the way, and the map with all of them applied never exists. [`Map::whole`] makes it.
+/// It is either whole, or the output of a convolution whose normalisation, activation and gate are deferred: the operation that reads
+/// the map applies them while reading, and the normalised map is never stored. [`Map::whole`] computes it.
 #[derive(Clone, Debug)]
 pub struct Map(pub(crate) Content);
 
@@ -33,7 +33,7 @@ impl From<Deferred> for Map {
 }
 
 impl Map {
-    /// The map, or what it is to be made of.
+    /// The stored tensor: the map, or the input of its deferred normalisation.
     pub(crate) fn tensor(&self) -> &Tensor<4> {
         match &self.0 {
             Content::Whole(x) => x,
@@ -41,7 +41,7 @@ impl Map {
         }
     }
 
-    /// The map with everything applied.
+    /// The map as a tensor, with everything applied.
     pub fn whole(self) -> Tensor<4> {
         match self.0 {
             Content::Whole(x) => x,
@@ -52,18 +52,18 @@ impl Map {
         }
     }
 
-    /// The same, keeping for backward how the map is made instead of what it is made from.
-    pub(crate) fn made_again(self, again: Again) -> Self {
+    /// The same map, for whose backward pass `rebuild` is kept instead of the input of the normalisation.
+    pub(crate) fn rebuilt_by(self, rebuild: Rebuild) -> Self {
         match self.0 {
             Content::Deferred(mut map) => {
-                map.how.again = Some(again);
+                map.how.rebuild = Some(rebuild);
                 Self(Content::Deferred(map))
             }
             whole => Self(whole),
         }
     }
 
-    /// The same outside any gradient graph.
+    /// The same map outside any gradient graph.
     pub(crate) fn detached(&self) -> Self {
         match &self.0 {
             Content::Deferred(map) => map.detached().into(),
@@ -71,22 +71,22 @@ impl Map {
         }
     }
 
-    /// The mean of each plane, `[batch, channels]`, float32 for maps of a half format.
+    /// The mean of each plane, `[batch, channels]`; float32 for maps of a half format.
     pub(crate) fn global_average_pool(&self) -> Tensor<2> {
         match &self.0 {
             Content::Whole(x) => global_average_pool(x.clone()),
-            Content::Deferred(map) => map.as_ref().clone().means(),
+            Content::Deferred(map) => map.as_ref().clone().global_average_pool(),
         }
     }
 
-    /// Each plane times its number in `gate`, `[batch, channels]`.
+    /// Multiplies each plane by its factor in `gate`, `[batch, channels]`.
     pub(crate) fn gated(self, gate: Tensor<2>) -> Self {
         match self.0 {
             Content::Deferred(map) => Deferred { gate: Some(gate), ..*map }.into(),
             Content::Whole(x) => {
                 reserve::announce_like(&x, x.shape().num_elements());
                 if ops::serves(&x) {
-                    return ops::scale(x, gate).into();
+                    return ops::channel_multiply(x, gate).into();
                 }
                 let [batch, channels] = gate.dims();
                 let gate = precision::like(gate, &x);

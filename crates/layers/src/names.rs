@@ -1,11 +1,10 @@
-//! What other implementations call a network's layers.
+//! Names of layers in other libraries.
 //!
-//! A network is one thing with several names: torchvision and timm build the same MobileNetV2 and write its weights
-//! under different keys. A network's file lists, for each library that has it, which of the library's names belongs to
-//! which of its own layers; import and export of weights follow the list.
+//! torchvision and timm build the same MobileNetV2, and write its weights under different keys. For each library that has a network,
+//! the network's file maps its own layers to the library's names. Import and export of weights follow that map.
 
-/// The implementation whose details a network follows. Libraries build the same network with other epsilons, momenta and
-/// paddings; their weights give their outputs only with their details.
+/// The library whose details a network follows. Libraries build the same network with different epsilons, momenta and paddings, and
+/// their weights reproduce their outputs only with their own details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum Library {
@@ -28,7 +27,7 @@ impl Library {
     }
 }
 
-/// A library whose keys a weights file can have.
+/// The keys of a weights file, named after the library that writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum KeyStyle {
@@ -46,25 +45,25 @@ impl KeyStyle {
     pub const ALL: [Self; 3] = kindling_given::all();
 }
 
-/// A layer that holds tensors, here and in a library.
+/// The names of a layer that holds tensors, here and in a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerName {
-    /// Its path here.
+    /// Path of the layer here.
     pub own: String,
-    /// Its path there.
+    /// Path of the layer in the library.
     pub reference: String,
-    /// What it is there.
+    /// Kind of the layer in the library.
     pub kind: LayerKind,
 }
 
-/// What a layer is in the library, where that decides how its tensors are written.
+/// The kind of a layer in the library, which determines how its tensors are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayerKind {
     /// A convolution or linear layer, the same as here.
     Plain,
-    /// A batch normalisation; the libraries also count its batches, in `num_batches_tracked`.
+    /// A batch normalisation. Libraries also store the number of batches, as `num_batches_tracked`.
     Norm,
-    /// A 1x1 convolution where we have a linear layer: its weight has two more axes, of length one.
+    /// A 1x1 convolution in the library and a linear layer here: its weight has two more axes of length one.
     Pointwise,
 }
 
@@ -77,39 +76,39 @@ impl Names {
         self.0.push(LayerName { own: own.to_string(), reference: reference.to_string(), kind });
     }
 
-    /// A convolution or linear layer.
+    /// Adds a convolution or linear layer.
     pub fn plain(&mut self, own: &str, reference: &str) {
         self.add(own, reference, LayerKind::Plain);
     }
 
-    /// A linear layer that is a 1x1 convolution there.
+    /// Adds a linear layer that is a 1x1 convolution in the library.
     pub fn pointwise(&mut self, own: &str, reference: &str) {
         self.add(own, reference, LayerKind::Pointwise);
     }
 
-    /// A batch normalisation.
+    /// Adds a batch normalisation.
     pub fn norm(&mut self, own: &str, reference: &str) {
         self.add(own, reference, LayerKind::Norm);
     }
 
-    /// A [`crate::ConvNorm`].
+    /// Adds a [`crate::ConvNorm`].
     pub fn conv_norm(&mut self, own: &str, conv: &str, norm: &str) {
         self.plain(&format!("{own}.conv"), conv);
         self.norm(&format!("{own}.norm"), norm);
     }
 
-    /// A [`crate::SqueezeExcite`] whose layers are called `reduce` and `expand` there.
+    /// Adds a [`crate::SqueezeExcite`] whose layers have the names `reduce` and `expand` in the library.
     pub fn squeeze_excite(&mut self, own: &str, reference: &str, [reduce, expand]: [&str; 2]) {
         self.pointwise(&format!("{own}.reduce"), &format!("{reference}.{reduce}"));
         self.pointwise(&format!("{own}.expand"), &format!("{reference}.{expand}"));
     }
 
-    /// A [`crate::SqueezeExcite`] of torchvision.
+    /// Adds a [`crate::SqueezeExcite`] with torchvision's names.
     pub fn torchvision_squeeze_excite(&mut self, own: &str, reference: &str) {
         self.squeeze_excite(own, reference, ["fc1", "fc2"]);
     }
 
-    /// A [`crate::SqueezeExcite`] of timm.
+    /// Adds a [`crate::SqueezeExcite`] with timm's names.
     pub fn timm_squeeze_excite(&mut self, own: &str, reference: &str) {
         self.squeeze_excite(own, reference, ["conv_reduce", "conv_expand"]);
     }
@@ -120,8 +119,8 @@ impl Names {
     }
 }
 
-/// The convolutions of an inverted residual block with the names of convolution and normalisation in timm, which calls the
-/// block without expansion `DepthwiseSeparableConv` and counts its layers otherwise.
+/// The convolutions of an inverted residual block, each with timm's names of the convolution and its normalisation. In timm, a block
+/// without expansion is a `DepthwiseSeparableConv`, whose layers are numbered differently.
 pub fn timm_inverted_residual(expands: bool) -> &'static [(&'static str, &'static str, &'static str)] {
     if expands {
         &[("expand", "conv_pw", "bn1"), ("depthwise", "conv_dw", "bn2"), ("project", "conv_pwl", "bn3")]

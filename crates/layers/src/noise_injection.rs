@@ -12,22 +12,22 @@ use crate::precision;
 use crate::trace::{Describe, Op, Trace, Value};
 use kindling_ops::Activation;
 
-/// Adds one map of normal noise to all channels while training, as strong as one learned number says; does nothing
-/// otherwise ("A Style-Based Generator Architecture for Generative Adversarial Networks", Karras et al. 2019, with one
-/// strength for all channels as in FastGAN).
+/// While training, adds one map of normal noise, times a learned strength, to all channels; otherwise does nothing ("A Style-Based
+/// Generator Architecture for Generative Adversarial Networks", Karras et al. 2019, with one strength for all channels as in
+/// FastGAN).
 ///
-/// The noise of a sample comes from (seed, epoch, sample, layer) alone, as in [`crate::Dropout`]. The reference
-/// implementations also draw it when they generate; here a trained generator is a function of its latent.
+/// The noise of a sample depends on (seed, epoch, sample, layer) alone, as in [`crate::Dropout`]. The reference implementations
+/// add noise when they generate as well; here, a trained generator is a function of its latent vector.
 #[derive(Module, Debug)]
 pub struct NoiseInjection {
-    /// Strength, `[1]`; zero at first.
+    /// Strength, `[1]`; initially zero.
     pub weight: Param<Tensor<1>>,
     #[module(skip)]
     layer: u64,
 }
 
 impl NoiseInjection {
-    /// A layer of strength zero, which is number `layer` among the model's layers that inject noise.
+    /// A layer of strength zero. `layer` is its number among the model's noise layers.
     pub fn new(layer: u64, device: &Device) -> Self {
         Self { weight: Param::from_tensor(Tensor::zeros([1], device)), layer }
     }
@@ -35,7 +35,7 @@ impl NoiseInjection {
     /// `[batch, channels, height, width]` in and out.
     ///
     /// # Panics
-    /// If the running pass has another number of samples than the batch.
+    /// If the number of samples of the current pass is not the size of the batch.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let Some(pass) = pass::current() else { return x };
         let [batch, _, height, width] = x.dims();
@@ -53,7 +53,7 @@ impl NoiseInjection {
     }
 }
 
-/// What it is when it infers: the identity, with its one parameter.
+/// Described as in inference: the identity, with one parameter.
 impl Describe for NoiseInjection {
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
         trace.push(Op::Activation(Activation::Identity), &[input], input.map, 1)

@@ -1,22 +1,23 @@
-//! Zeros around an image before a convolution.
+//! Padding of convolutions with zeros.
 
 use crate::trace::Zeros;
 
-/// How a convolution pads. The kernel of one that is dilated counts as far as it reaches.
+/// How a convolution pads its input. For a dilated kernel, `kernel` is the distance from its first to its last pixel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Padding {
-    /// `kernel / 2` zeros on each side, as PyTorch models have it; of an odd kernel `ceil(size / stride)` rows and columns come out.
+    /// `kernel / 2` zeros on each side, as in PyTorch's models. With an odd kernel, the output has `ceil(size / stride)` rows and
+    /// columns.
     #[default]
     Symmetric,
-    /// Just as many zeros as the last window needs for `ceil(size / stride)` rows and columns, the odd one below and to the
-    /// right: TensorFlow's "SAME".
+    /// As many zeros as `ceil(size / stride)` rows and columns of output need; if their number is odd, the last one is below or to the
+    /// right. This is TensorFlow's "SAME".
     Same,
-    /// So many zeros on each side, whatever the kernel.
+    /// This number of zeros on each side, whatever the kernel.
     Zeros(usize),
 }
 
 impl Padding {
-    /// Zeros before and after one axis of `size` elements.
+    /// Zeros before and after an axis of `size` elements.
     pub fn of_axis(self, size: usize, kernel: usize, stride: usize) -> (usize, usize) {
         match self {
             Self::Symmetric => (kernel / 2, kernel / 2),

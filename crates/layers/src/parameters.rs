@@ -11,14 +11,13 @@ use burn::tensor::{DType, Device, Shape, Tensor, TensorData};
 use crate::host;
 use kindling_ops::{plain, reserve};
 
-/// Zeros that are made when somebody looks: a plan looks at their shape only.
+/// A parameter of zeros that is allocated when it is first read. A plan reads only its shape, so it allocates nothing.
 pub(crate) fn zeros_when_read<const D: usize>(shape: [usize; D], device: &Device) -> Param<Tensor<D>> {
     let make = move |device: &Device, trains: bool| Tensor::zeros(shape, device).set_require_grad(trains);
     Param::uninitialized(ParamId::new(), make, device.clone(), true, Shape::from(shape))
 }
 
-/// The model without its numbers: nothing of it is on a device, and [`write()`] fills it again. Whoever looks at a tensor before
-/// finds zeros.
+/// The model without its values: nothing of it is on a device until [`write()`] fills it again. A tensor that is read before is zero.
 pub fn emptied<M: Module>(model: M) -> M {
     struct Empty;
     impl ModuleMapper for Empty {
@@ -42,8 +41,7 @@ pub fn is_state(name: &str) -> bool {
 
 /// Where a visitor or mapper is in a module; displays as the name of a tensor there.
 ///
-/// Burn announces the variant of an enum module like a field. The names of tensors do not say which of several blocks a module
-/// is, so variants leave no trace here.
+/// Burn reports the variant of an enum module like a field. Names of tensors do not contain variants, so they are skipped.
 #[derive(Clone, Debug, Default)]
 pub struct ModulePath {
     segments: Vec<String>,
@@ -71,7 +69,7 @@ impl std::fmt::Display for ModulePath {
     }
 }
 
-/// A tensor's place in a model.
+/// A float tensor of a model: its name and shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Dotted path.
@@ -80,7 +78,7 @@ pub struct Slot {
     pub shape: Vec<usize>,
 }
 
-/// The float tensors of a model in its own order.
+/// The float tensors of a model, in the order of its fields.
 pub fn slots<M: Module>(model: &M) -> Vec<Slot> {
     struct Slots {
         path: ModulePath,
@@ -103,21 +101,21 @@ pub fn slots<M: Module>(model: &M) -> Vec<Slot> {
     visitor.found
 }
 
-/// Trainable parameters of a model; running statistics do not count.
+/// The number of trainable parameters of a model, without running statistics.
 pub fn count<M: Module>(model: &M) -> u64 {
     let parameters = slots(model).into_iter().filter(|slot| !is_state(&slot.name));
     parameters.map(|slot| slot.shape.iter().product::<usize>() as u64).sum()
 }
 
-/// Reads every float tensor of a model to the host.
+/// Copies every float tensor of a model to host memory.
 ///
 /// # Errors
-/// What the device says if a tensor cannot be read, or that the copy would exceed a memory budget (see [`reserve`]).
+/// The device's error message if a tensor cannot be read, or a refusal if the copy would exceed a memory budget (see [`reserve`]).
 pub fn read<M: Module>(model: &M) -> Result<BTreeMap<String, TensorData>, String> {
     read_only(model, |_| true)
 }
 
-/// Reads the float tensors of a model with a name that is wanted.
+/// Copies the float tensors of a model whose name is wanted to host memory.
 ///
 /// # Errors
 /// As [`read`].
@@ -153,7 +151,7 @@ pub fn read_only<M: Module>(model: &M, wanted: impl Fn(&str) -> bool) -> Result<
     visitor.found
 }
 
-/// A tensor of a model that has not been read.
+/// A tensor of a model that has not been copied to host memory yet.
 #[derive(Clone, Debug)]
 pub struct Handle {
     flat: Tensor<1>,
@@ -161,17 +159,17 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Its shape.
+    /// The shape of the tensor.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// What its numbers are.
+    /// The format of its numbers.
     pub fn dtype(&self) -> DType {
         self.flat.dtype()
     }
 
-    /// Reads it to the host, as one dimension.
+    /// Copies the tensor to host memory, with one axis.
     ///
     /// # Errors
     /// As [`read`].
@@ -181,7 +179,7 @@ impl Handle {
     }
 }
 
-/// Every float tensor of a model, to be read one at a time.
+/// Handles of all float tensors of a model, so that they can be read one at a time.
 pub fn handles<M: Module>(model: &M) -> BTreeMap<String, Handle> {
     struct Handles {
         path: ModulePath,
@@ -233,10 +231,10 @@ pub enum Mismatch {
     Type {
         /// Its name.
         name: String,
-        /// What it holds.
+        /// The type of its numbers.
         found: String,
     },
-    /// A running variance is negative or no finite number.
+    /// A running variance is negative or not finite.
     Variance {
         /// Its name.
         name: String,
@@ -292,7 +290,8 @@ pub fn check<M: Module>(model: &M, shapes: &BTreeMap<String, Vec<usize>>) -> Res
 /// Replaces every float tensor of a model by the one of its name, on the model's device.
 ///
 /// # Errors
-/// If the tensors are not exactly the model's ([`check`]), or a running variance is none; the model is lost, so check a clone if it is needed.
+/// If the tensors are not exactly the model's ([`check`]), or a running variance is negative or not finite. The model is lost then, so
+/// pass a clone if it is still needed.
 pub fn write<M: Module>(model: M, mut tensors: BTreeMap<String, TensorData>) -> Result<M, Mismatch> {
     let shapes = tensors.iter().map(|(name, data)| (name.clone(), data.shape().as_slice().to_vec())).collect();
     check(&model, &shapes)?;
@@ -316,7 +315,7 @@ pub fn write<M: Module>(model: M, mut tensors: BTreeMap<String, TensorData>) -> 
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             let Some(data) = self.tensors.remove(&self.path.to_string()) else { return param };
             if !param.is_initialized() {
-                // What nobody has looked at need not be made to be replaced.
+                // A parameter that was never read need not be allocated before it is replaced.
                 let (id, new) = (param.id, Tensor::from_data(data, &param.lazy_device()));
                 return param.transform_for_load(new, id);
             }

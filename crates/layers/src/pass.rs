@@ -1,20 +1,21 @@
-//! The training pass: what a forward pass in training mode knows beyond its input.
+//! The training pass: the context of a forward pass in training mode.
 //!
-//! Models are plain Burn modules; they know nothing of training. What training adds to a forward pass is declared
-//! around it instead:
+//! Models are plain Burn modules that know nothing of training. Whoever trains opens a pass around the forward instead. It says
 //!
-//! - which samples the rows of the batch are, so that dropout draws from (seed, epoch, sample, layer) and no split
-//!   into micro-batches, retry or second forward can change a mask;
-//! - which rows form a normalisation group, so that a micro-batch of whole groups computes what the whole batch would;
-//! - a place to leave batch statistics, because running statistics are state and state changes only in `commit`.
+//! - which samples the rows of the batch are, so that dropout draws from (seed, epoch, sample, layer), and neither micro-batches nor
+//!   a retry or a second forward can change a mask;
+//! - which rows form a normalisation group, so that a micro-batch of whole groups computes what the whole batch would.
 //!
-//! Without a pass every layer infers. The pass is bound to the thread that runs the forward, as all device work is.
+//! It also collects batch statistics, because running statistics are state, and state changes only in `commit`.
+//!
+//! Without a pass, every layer infers. A pass belongs to the thread that runs the forward, as all device work does.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleMapper, Param, ParamId};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
+use kindling_ops as ops;
 
 /// One training-mode forward pass over consecutive samples of a global batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +48,12 @@ pub fn normalisation_groups(batch: usize, at_most: usize) -> Vec<usize> {
     (0..groups).map(|group| batch / groups + usize::from(group < batch % groups)).collect()
 }
 
-/// Samples of the largest of the [`normalisation_groups`].
+/// The size of the largest of the [`normalisation_groups`].
 pub fn largest_group(batch: usize, at_most: usize) -> usize {
     batch.div_ceil(batch.div_ceil(at_most.max(1)).max(1)).max(1)
 }
 
-/// Batch statistics that one or more passes left behind, waiting to be committed to the running statistics.
+/// Batch statistics of one or more passes, to be committed to the running statistics.
 #[derive(Clone, Debug, Default)]
 pub struct BatchStatistics {
     sums: BTreeMap<ParamId, StatisticSum>,
@@ -73,7 +74,7 @@ impl BatchStatistics {
         }
     }
 
-    /// The running statistics that [`BatchStatistics::commit`] would move.
+    /// The running statistics that [`BatchStatistics::commit`] would change.
     pub fn ids(&self) -> Vec<ParamId> {
         self.sums.keys().copied().collect()
     }
@@ -86,30 +87,73 @@ impl BatchStatistics {
         self.sums.insert(id, entry);
     }
 
-    /// Moves the model's running statistics towards the mean over all groups seen: `(1 - momentum) * running +
-    /// momentum * mean`, with each layer's momentum or `least` if that is larger (0 leaves every layer its own).
-    /// Returns the model with new running statistics; everything else is shared.
+    /// Updates the model's running statistics with the mean over all groups: `(1 - momentum) * running + momentum * mean`, where the
+    /// momentum is the layer's, or `least` if that is larger (with 0 it is always the layer's). Returns the model with new running
+    /// statistics; everything else is shared.
     pub fn commit<M: Module>(self, model: M, least: f64) -> M {
-        model.map(&mut Commit { statistics: self, least })
+        let mut observed = Observed { statistics: self, least, found: Vec::new() };
+        model.visit(&mut observed);
+        model.map(&mut Commit(moved(observed.found)))
     }
 }
 
-struct Commit {
+/// A running statistic, and what moves it.
+struct Moving {
+    id: ParamId,
+    running: Tensor<1>,
+    sum: Tensor<1>,
+    groups: usize,
+    momentum: f64,
+}
+
+/// New running statistics by parameter.
+fn moved(found: Vec<Moving>) -> BTreeMap<ParamId, Tensor<1>> {
+    // Those that move by the same numbers move together, where a device has an operation for that.
+    let alike = |a: &Moving, b: &Moving| (a.groups, a.momentum) == (b.groups, b.momentum);
+    let of_some = |some: &[Moving]| -> Vec<Tensor<1>> {
+        let pairs: Vec<_> = some.iter().map(|statistic| [statistic.running.clone(), statistic.sum.clone()]).collect();
+        let Moving { groups, momentum, .. } = some[0];
+        ops::lerp(&pairs, 1.0 / groups as f64, momentum).unwrap_or_else(|| some.iter().map(Moving::moved).collect())
+    };
+    found
+        .chunk_by(alike)
+        .flat_map(|some| some.iter().map(|statistic| statistic.id).zip(of_some(some)).collect::<Vec<_>>())
+        .collect()
+}
+
+impl Moving {
+    /// One after the other.
+    fn moved(&self) -> Tensor<1> {
+        let mean = self.sum.clone().div_scalar(self.groups as f64);
+        self.running.clone().mul_scalar(1.0 - self.momentum).add(mean.mul_scalar(self.momentum))
+    }
+}
+
+/// The running statistics of a model that move.
+struct Observed {
     statistics: BatchStatistics,
     least: f64,
+    found: Vec<Moving>,
 }
+
+impl ModuleVisitor for Observed {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let Some(StatisticSum { sum, groups, momentum }) = self.statistics.sums.remove(&param.id) else { return };
+        let running = ops::plain(param.val());
+        let length = running.shape().num_elements();
+        let running = running.reshape([length]);
+        self.found.push(Moving { id: param.id, running, sum, groups, momentum: momentum.max(self.least) });
+    }
+}
+
+struct Commit(BTreeMap<ParamId, Tensor<1>>);
 
 impl ModuleMapper for Commit {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(observed) = self.statistics.sums.remove(&param.id) else {
-            return param;
-        };
+        let Some(moved) = self.0.remove(&param.id) else { return param };
         param.map(|running| {
-            let mean = observed.sum.div_scalar(observed.groups as f64);
-            let mean = mean.reshape(running.shape());
-            let mean = if running.is_autodiff() { Tensor::from_inner(mean) } else { mean };
-            let momentum = observed.momentum.max(self.least);
-            running.mul_scalar(1.0 - momentum).add(mean.mul_scalar(momentum)).detach()
+            let moved = moved.reshape(running.shape());
+            if running.is_autodiff() { Tensor::from_inner(moved) } else { moved }
         })
     }
 }
@@ -118,7 +162,7 @@ thread_local! {
     static CURRENT: RefCell<Option<(TrainingPass, BatchStatistics)>> = const { RefCell::new(None) };
 }
 
-/// Runs `forward` in training mode and returns its result with the batch statistics it left.
+/// Runs `forward` in training mode and returns its result and the batch statistics.
 ///
 /// If `forward` panics, the thread is back in inference mode and the statistics are gone.
 ///
@@ -155,19 +199,19 @@ pub(crate) fn suspended<R>(forward: impl FnOnce() -> R) -> R {
     forward()
 }
 
-/// What a layer may ask: the pass that is running on this thread, if one is.
+/// The pass that is running on this thread, if there is one.
 pub(crate) fn current() -> Option<TrainingPass> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(pass, _)| pass.clone()))
 }
 
-/// Whether one is running.
+/// Whether a pass is running on this thread.
 pub(crate) fn is_training() -> bool {
     CURRENT.with_borrow(Option::is_some)
 }
 
-/// Leaves the sum over `groups` groups of a statistic whose running value is the parameter `id`.
+/// Adds the sum over `groups` groups of a statistic, whose running value is the parameter `id`, to the current pass.
 ///
-/// `sum` is on the plain device: statistics never belong to a gradient graph.
+/// `sum` is outside any gradient graph.
 pub(crate) fn observe(id: ParamId, sum: Tensor<1>, groups: usize, momentum: f64) {
     CURRENT.with_borrow_mut(|current| {
         if let Some((_, statistics)) = current {

@@ -1,4 +1,4 @@
-//! Pooling in windows.
+//! Max pooling.
 
 use burn::tensor::{Tensor, module, ops::MaxPoolOptions};
 
@@ -6,7 +6,7 @@ use crate::map::{Content, Map};
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_ops::{Pooling, reserve};
 
-/// The largest value of each window, with `kernel / 2` rows and columns around the map that no maximum comes from.
+/// Max pooling with `kernel / 2` rows and columns of padding, which no maximum comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxPool {
     /// Side of the window; odd.
@@ -22,7 +22,7 @@ impl MaxPool {
         module::max_pool2d(x, options.with_padding([self.kernel / 2; 2]))
     }
 
-    /// The same for a map that need not be whole.
+    /// As [`MaxPool::forward`], for a map whose normalisation may be deferred.
     pub fn read(&self, x: Map) -> Tensor<4> {
         match x.0 {
             Content::Deferred(map) => {

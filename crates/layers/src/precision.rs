@@ -1,14 +1,14 @@
 //! The number formats that feature maps are computed in, and the one place that casts between them.
 //!
-//! Master weights, running statistics, gradients, optimizer and average are float32 whatever the precision. A network
-//! follows the images it is given: what is computed from maps of a half format is of that format, with these exceptions,
-//! which are float32 in any case:
+//! Master weights, running statistics, gradients, the optimizer's state and averaged weights are float32 whatever the precision. A
+//! network follows the format of its images: what is computed from maps of a half format has that format, except for these, which
+//! are always float32:
 //!
 //! - the statistics of normalisation, and the normalised value before it is rounded to the map's format;
 //! - logits, softmax and loss;
 //! - sums over pixels and samples, in convolutions, their gradients and pooling, where the device's operations allow it.
 //!
-//! It is PyTorch's `autocast` without its table of operations: layers know themselves what they can do.
+//! This corresponds to PyTorch's `autocast`, without its table of operations: each layer knows which formats it can use.
 
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 use kindling_given::{Named, UnknownName, all};
@@ -20,12 +20,12 @@ use serde::{Deserialize, Serialize};
 #[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum Precision {
-    /// 32 bits, 24 of them digits.
+    /// 32 bits, with 24 significant bits.
     #[default]
     F32,
-    /// 16 bits, 8 of them digits: the range of float32 with few digits ("brain float").
+    /// 16 bits, with 8 significant bits and the range of float32 ("brain float").
     Bf16,
-    /// 16 bits, 11 of them digits: nothing above 65504, and gradients below 6e-8 are zero, so the loss is scaled up.
+    /// 16 bits, with 11 significant bits. The largest number is 65504, and gradients below 6e-8 become zero, so the loss is scaled up.
     F16,
 }
 
@@ -51,7 +51,7 @@ impl Precision {
         device.clone().without_autodiff().supports_dtype(self.dtype())
     }
 
-    /// The tensor in this format. A tensor of float64, which only tests have, stays as it is.
+    /// The tensor in this format. A float64 tensor, which only tests have, stays as it is.
     pub fn cast<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
         if x.dtype() == DType::F64 { x } else { to(x, self.dtype()) }
     }
@@ -74,7 +74,7 @@ pub fn full<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if is_half(&x) { to(x, FloatDType::F32) } else { x }
 }
 
-/// A weight, or anything else that is float32, in the format of the map it meets. The gradient comes back in float32.
+/// A weight, or another float32 tensor, in the format of the map that it is used with. Its gradient is float32.
 pub(crate) fn like<const D: usize, const X: usize>(weight: Tensor<D>, x: &Tensor<X>) -> Tensor<D> {
     match x.dtype() {
         DType::BF16 => to(weight, FloatDType::BF16),
@@ -83,9 +83,9 @@ pub(crate) fn like<const D: usize, const X: usize>(weight: Tensor<D>, x: &Tensor
     }
 }
 
-/// Asserts that a layer's weights are of the format that goes with the map they meet: float32 beside float32 and the half
-/// formats, and float64 beside float64. Burn panics far from here on some mixed operands; its matrix products compute
-/// something else without a word.
+/// Asserts that the weights of a layer have the right format for its map: float32 for float32 and the half formats, and float64 for
+/// float64. With other combinations, some of Burn's operations panic far from here, and its matrix products silently compute
+/// something else.
 #[track_caller]
 pub(crate) fn assert_fits<const D: usize, const X: usize>(weight: &Tensor<D>, x: &Tensor<X>) {
     let (weight, map) = (weight.dtype(), x.dtype());
@@ -126,7 +126,7 @@ mod tests {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(forward))
     }
 
-    /// What went wrong where a layer of float32, cast as a whole, meets a map of a half format.
+    /// A whole layer that was cast to a half format must not be used with a map of that format.
     #[test]
     fn layers_whose_weights_have_been_cast_are_refused_where_they_meet_a_map() {
         let device = Device::flex();

@@ -1,4 +1,4 @@
-//! Larger and smaller maps by whole factors.
+//! Upsampling and average pooling.
 
 use burn::tensor::ops::{AvgPoolOptions, InterpolateMode, InterpolateOptions};
 use burn::tensor::{Tensor, module};
@@ -6,7 +6,7 @@ use burn::tensor::{Tensor, module};
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_ops::{by_planes, reserve};
 
-/// Every pixel becomes a square of equal pixels (nearest neighbour).
+/// Nearest-neighbour upsampling: every pixel becomes a square of equal pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upsample {
     /// Side of the square.
@@ -57,7 +57,7 @@ impl Describe for AveragePool {
     }
 }
 
-/// The mean over each cell of a square grid laid over the map, as PyTorch's `AdaptiveAvgPool2d`.
+/// The mean over each cell of a square grid over the map, as in PyTorch's `AdaptiveAvgPool2d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdaptiveAveragePool {
     /// Side of the grid.

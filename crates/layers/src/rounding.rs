@@ -1,8 +1,8 @@
-//! Channel counts.
+//! Rounding of channel counts.
 
-/// Rounds a scaled channel count to a multiple of `divisor`, never below 90 % of it.
+/// Rounds a scaled channel count to a multiple of `divisor`, but never to less than 90 % of the count.
 ///
-/// The rule of the MobileNet reference implementation, used by torchvision and timm alike.
+/// This is the rule of the MobileNet reference implementation, which torchvision and timm use as well.
 pub fn make_divisible(channels: f64, divisor: usize) -> usize {
     let step = divisor as f64;
     let rounded = (((channels + step / 2.0) / step).floor() as usize * divisor).max(divisor);

@@ -15,9 +15,9 @@ pub struct SqueezeExciteConfig {
     pub channels: usize,
     /// Channels of the bottleneck.
     pub squeezed: usize,
-    /// Between the two layers.
+    /// Activation between the two layers.
     pub activation: Activation,
-    /// Turns the second layer's output into the gate.
+    /// Activation after the second layer, which gives the gate.
     pub gate: Activation,
 }
 
@@ -33,14 +33,14 @@ impl SqueezeExciteConfig {
     }
 }
 
-/// Scales each channel by a gate computed from all channels' means ("Squeeze-and-Excitation Networks", section 3).
+/// Multiplies each channel by a gate that is computed from the means of all channels ("Squeeze-and-Excitation Networks", section 3).
 ///
-/// The two 1x1 convolutions of the reference implementations act on a 1x1 map, where they are linear layers.
+/// The two 1x1 convolutions of the reference implementations act on a map of one pixel, so they are linear layers here.
 #[derive(Module, Debug)]
 pub struct SqueezeExcite {
-    /// Channels to bottleneck.
+    /// From channels to the bottleneck.
     pub reduce: Linear,
-    /// Bottleneck to gate.
+    /// From the bottleneck to the gate.
     pub expand: Linear,
     #[module(skip)]
     activation: Activation,
@@ -54,7 +54,7 @@ impl SqueezeExcite {
         self.gate(x.into()).whole()
     }
 
-    /// The same for a map that may not be whole.
+    /// As [`SqueezeExcite::forward`], for a map whose normalisation may be deferred.
     pub fn gate(&self, x: Map) -> Map {
         let squeezed = self.activation.forward(self.reduce.forward(x.global_average_pool()));
         x.gated(self.gate.forward(self.expand.forward(squeezed)))

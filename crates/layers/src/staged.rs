@@ -1,4 +1,4 @@
-//! The shape all classifiers of the zoo share: stem, stages of blocks, head.
+//! The structure that all classifiers of the zoo share: stem, stages of blocks, head.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,9 +24,9 @@ pub struct StemConfig {
     pub channels: usize,
     /// Side of the kernel; the stride is 2.
     pub kernel: usize,
-    /// After its normalisation.
+    /// Activation after the normalisation.
     pub activation: Activation,
-    /// Whether a 3x3 maximum of stride 2 follows (ResNet).
+    /// Whether 3x3 max pooling with stride 2 follows (ResNet).
     pub pool: bool,
 }
 
@@ -37,21 +37,21 @@ impl StemConfig {
     }
 }
 
-/// Configuration of a [`Staged`] network; the functions named after the papers' models make it.
+/// Configuration of a [`Staged`] network, as the functions named after the papers' models return it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StagedConfig<C> {
     /// The stem.
     pub stem: StemConfig,
-    /// The blocks: one list for each row of the paper's table.
+    /// The blocks, with a list for each row of the paper's table.
     pub stages: Vec<Vec<C>>,
     /// Everything after the blocks.
     pub head: HeadConfig,
     /// Normalisation of stem and head.
     pub norm: BatchNormConfig,
-    /// Zeros around the images.
+    /// Padding of the stem.
     pub padding: Padding,
-    /// Share of samples whose residual branch is left out in the last block while training; it rises from 0 in the
-    /// first block, evenly, as torchvision and timm let it rise.
+    /// Share of samples for which the residual branch of the last block is left out while training. As in torchvision and timm, it
+    /// rises evenly from 0 in the first block.
     pub drop_path_rate: f64,
 }
 
@@ -80,7 +80,7 @@ impl<C: BlockConfig> StagedConfig<C> {
         }
     }
 
-    /// Height and width are divided by this much before they are averaged.
+    /// The factor by which height and width shrink before the global average pool.
     pub fn total_stride(&self) -> usize {
         let stem = if self.stem.pool { 4 } else { 2 };
         self.stages.iter().flatten().map(C::stride).product::<usize>() * stem
@@ -94,7 +94,7 @@ pub struct Staged<B: Module + Block> {
     pub stem: ConvNorm,
     #[module(skip)]
     pool: Option<MaxPool>,
-    /// The blocks, by row of the paper's table.
+    /// The blocks, with a list for each row of the paper's table.
     pub stages: Vec<Vec<B>>,
     /// Last convolution, pooling, classifier.
     pub head: Head,
@@ -109,7 +109,7 @@ pub enum Freeze {
     None,
     /// The stem and this many stages.
     Stages(usize),
-    /// Everything before the mean over pixels.
+    /// Everything before the global average pool.
     Backbone,
 }
 
@@ -144,7 +144,7 @@ impl<B: Block> Staged<B> {
         Trace::of(self, FeatureMap::square(in_channels, image_size))
     }
 
-    /// The blocks in order, each with its stage and its number in that stage.
+    /// The blocks in order, each with the number of its stage and its number in that stage.
     pub fn blocks(&self) -> impl Iterator<Item = ((usize, usize), &B)> {
         self.stages
             .iter()
@@ -152,8 +152,7 @@ impl<B: Block> Staged<B> {
             .flat_map(|(stage, blocks)| blocks.iter().enumerate().map(move |(index, block)| ((stage, index), block)))
     }
 
-    /// The feature map of each resolution, finest first: the last one before height and width shrink. They are what
-    /// [`Trace::stages`] describes; timm calls it `features_only`.
+    /// The last feature map of each resolution, finest first. [`Trace::stages`] describes them; timm calls this `features_only`.
     pub fn forward_features(&self, images: Tensor<4>) -> Vec<Tensor<4>> {
         let mut maps: Vec<Tensor<4>> = Vec::new();
         let mut see = |x: &Tensor<4>| {
@@ -180,7 +179,7 @@ impl<B: Block> Staged<B> {
         maybe_frozen(self.frozen > 0, &self.stem, images, ConvNorm::forward)
     }
 
-    /// Both at once: the map between them need not be made.
+    /// Runs stem and pooling together, so that the map between them is not stored.
     fn run_stem_and_pool(&self, images: Tensor<4>) -> Tensor<4> {
         let _range = range(|| "stem");
         maybe_frozen(self.frozen > 0, &self.stem, images, |stem, images| match &self.pool {
@@ -211,8 +210,8 @@ impl<B: Block> Staged<B> {
         }
     }
 
-    /// The network with parts that keep their weights and running statistics: they infer, and nothing of them is kept
-    /// for backward.
+    /// The network with frozen parts. They infer, keep their weights and running statistics, and need no memory for the backward
+    /// pass.
     pub fn freeze(self, freeze: Freeze) -> Self {
         let frozen = match freeze {
             Freeze::None => 0,
@@ -222,7 +221,7 @@ impl<B: Block> Staged<B> {
         Self { frozen, ..self }
     }
 
-    /// timm's names for the layers of a network built by its `EfficientNet` or `MobileNetV3`.
+    /// timm's names of the layers, for networks that timm builds as `EfficientNet` or `MobileNetV3`.
     pub fn timm_names(&self) -> Names {
         let mut names = Names::default();
         names.conv_norm("stem", "conv_stem", "bn1");
@@ -288,7 +287,7 @@ impl<B: Block> Classifier for Staged<B> {
     }
 }
 
-/// Runs a part of a network, outside any gradient graph and training pass if it is frozen.
+/// Runs a part of a network; if it is frozen, outside any gradient graph and training pass.
 fn maybe_frozen<M: Module>(
     frozen: bool,
     part: &M,

@@ -1,4 +1,4 @@
-//! Tensors by name as safetensors documents.
+//! Named tensors as safetensors documents.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -6,27 +6,28 @@ use std::io::{self, Read, Write};
 
 use burn::tensor::{DType, TensorData};
 use bytemuck::Pod;
+use kindling_given::in_units;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 /// Tensors by name, in host memory.
 pub type Tensors = BTreeMap<String, TensorData>;
 
-/// The key of a document's metadata that is ours.
+/// The key of our note in a document's metadata.
 const NOTE: &str = "kindling";
 
-/// A tensor of a document: all but its numbers.
+/// The description of a tensor in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is called.
+    /// Name of the tensor.
     pub name: String,
-    /// What its numbers are.
+    /// Format of its numbers.
     pub dtype: DType,
-    /// How many of them there are along each axis.
+    /// Its shape.
     pub shape: Vec<usize>,
 }
 
 impl Entry {
-    /// That of a tensor in host memory.
+    /// The description of a tensor in host memory.
     pub fn of(name: &str, data: &TensorData) -> Self {
         Self { name: name.to_string(), dtype: data.dtype(), shape: data.shape().as_slice().to_vec() }
     }
@@ -45,22 +46,22 @@ impl Entry {
     }
 }
 
-/// Writes a safetensors document tensor by tensor, so that no more than one of them need be in memory.
+/// Writes a safetensors document tensor by tensor, so that only one of them need be in memory.
 ///
-/// The same tensors and note give the same bytes: there is one metadata key, for the format's library writes several in
-/// any order. Tensors are expected with the widest numbers first, so that all are aligned as the format wants it, and in
-/// the order of their names.
+/// The same tensors and note give the same bytes. For that there is only one metadata key, since the format's library writes several
+/// keys in arbitrary order. Tensors are written with the widest numbers first, so that all are aligned as the format requires, and
+/// otherwise in the order of their names.
 pub struct DocumentWriter<'a> {
     out: &'a mut dyn Write,
     expected: std::vec::IntoIter<Entry>,
 }
 
 impl<'a> DocumentWriter<'a> {
-    /// Writes the header of a document of these tensors, in any order, and a note about what they are.
+    /// Writes the header of a document of these tensors, given in any order, and a note that describes them.
     ///
     /// # Errors
-    /// Those of `out`, and [`io::ErrorKind::InvalidInput`] if a tensor has a type that files of Kindling do not hold: they
-    /// hold f32, f64, and i64 for counters.
+    /// Errors of `out`, and [`io::ErrorKind::InvalidInput`] if a tensor has a format that is not supported: f32, f64, and i64 for
+    /// counters are.
     pub fn new(out: &'a mut dyn Write, mut entries: Vec<Entry>, note: Option<&str>) -> io::Result<Self> {
         let wrong = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
         let types = entries.iter().try_for_each(|entry| entry.dtype().map(|_| ()));
@@ -86,7 +87,7 @@ impl<'a> DocumentWriter<'a> {
     /// Writes the next tensor.
     ///
     /// # Errors
-    /// Those of `out`, and [`io::ErrorKind::InvalidInput`] if another tensor comes next, or one of another size.
+    /// Errors of `out`, and [`io::ErrorKind::InvalidInput`] if this is not the next tensor of the document, or its size differs.
     pub fn tensor(&mut self, name: &str, data: &TensorData) -> io::Result<()> {
         let fits = |entry: &Entry| entry.name == name && entry.bytes() == data.as_bytes().len();
         match self.expected.next() {
@@ -113,10 +114,10 @@ impl<'a> DocumentWriter<'a> {
     }
 }
 
-/// A safetensors document of tensors in memory, in memory.
+/// A safetensors document as bytes in memory.
 ///
 /// # Errors
-/// A sentence if a tensor has a type that files of Kindling do not hold.
+/// A sentence if a tensor has a format that is not supported.
 pub fn to_bytes(tensors: &Tensors, note: Option<&str>) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mut document =
@@ -133,8 +134,8 @@ pub fn to_bytes(tensors: &Tensors, note: Option<&str>) -> Result<Vec<u8>, String
 /// Reads a safetensors document of `length` bytes tensor by tensor, so that nothing is in memory twice.
 ///
 /// # Errors
-/// A sentence that says what is wrong with it, or why it cannot be read. What its header claims is held against `length` before
-/// anything is made for it.
+/// A sentence that says what is wrong with the document, or why it cannot be read. Sizes in its header are checked against `length`
+/// before memory is allocated for them.
 pub fn from_reader(input: &mut dyn Read, length: u64) -> Result<Tensors, String> {
     let mut size = [0; size_of::<u64>()];
     let cut = |error: io::Error| match error.kind() {
@@ -145,14 +146,23 @@ pub fn from_reader(input: &mut dyn Read, length: u64) -> Result<Tensors, String>
     let (start, size) = (size.len() as u64, u64::from_le_bytes(size));
     let most = MAX_HEADER_BYTES.min(length.saturating_sub(start));
     if size > most {
-        return Err(format!("its header would have {size} bytes, and at most {most} are possible"));
+        return Err(format!("its header would have {}, and at most {} are possible", in_units(size), in_units(most)));
     }
     let mut header = vec![0; size as usize];
     input.read_exact(&mut header).map_err(cut)?;
     let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| error.to_string())?;
     let described = start + size + metadata.data_len() as u64;
     if described != length {
-        return Err(format!("it has {length} bytes, and its header describes {described}"));
+        return Err(match described > length {
+            true => format!(
+                "it is cut off: {} of {} are there; copy or download it again",
+                in_units(length),
+                in_units(described)
+            ),
+            false => {
+                format!("{} stand behind its last tensor; copy or download it again", in_units(length - described))
+            }
+        });
     }
     let mut tensors = Tensors::new();
     for name in metadata.offset_keys() {
@@ -164,14 +174,14 @@ pub fn from_reader(input: &mut dyn Read, length: u64) -> Result<Tensors, String>
     Ok(tensors)
 }
 
-/// As much as the format allows.
+/// The limit of the format.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// The tensor that comes next.
+/// Reads the next tensor.
 fn read_tensor(input: &mut dyn Read, name: &str, info: &TensorInfo) -> Result<TensorData, String> {
     let shape = info.shape.clone();
     let halves = |dtype: DType, numbers: Vec<u16>| {
-        // Two bytes are no alignment to speak of: Burn moves them to where there is one.
+        // Burn requires a larger alignment than two bytes and copies the numbers itself.
         TensorData::from_bytes_vec(bytemuck::cast_slice(&numbers).to_vec(), shape.clone(), dtype)
     };
     Ok(match info.dtype {
@@ -185,7 +195,7 @@ fn read_tensor(input: &mut dyn Read, name: &str, info: &TensorInfo) -> Result<Te
     })
 }
 
-/// The numbers of the tensor that comes next, where they stay: Burn takes them as they lie.
+/// Reads the numbers of the next tensor into the vector that Burn takes over without a copy.
 fn numbers<T: Pod>(input: &mut dyn Read, name: &str, info: &TensorInfo) -> Result<Vec<T>, String> {
     let count = (info.data_offsets.1 - info.data_offsets.0) / size_of::<T>();
     let mut numbers: Vec<T> = Vec::new();

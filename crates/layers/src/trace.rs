@@ -1,14 +1,13 @@
-//! One trace serves everything that counts.
+//! The trace of a network: the graph of its primitive layers for an input shape.
 //!
-//! Every block describes itself for an input shape: which primitive layers run, on which of the values before, with
-//! what name, output shape, parameters and multiply-adds. Tables, counts, the export to ONNX and (later) the memory
-//! planner are read from this one graph.
+//! Every block describes itself: which primitive layers run, on which values, with what name, output shape, parameters and
+//! multiply-adds. Tables, counts, the export to ONNX and the memory planner are all derived from this one graph.
 
 use std::fmt;
 
 use kindling_ops::Activation;
 
-/// The shape of one image's feature map.
+/// The shape of the feature map of one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureMap {
     /// Channels.
@@ -25,7 +24,7 @@ impl FeatureMap {
         Self { channels, height: size, width: size }
     }
 
-    /// A map of one pixel: what pooling and linear layers hand on.
+    /// A map of one pixel, which is the output of pooling and linear layers.
     pub fn vector(channels: usize) -> Self {
         Self::square(channels, 1)
     }
@@ -36,12 +35,12 @@ impl FeatureMap {
     }
 }
 
-/// A value of the graph: what a layer handed on, or the images.
+/// A value of the graph: the output of a layer, or the images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// Its shape.
+    /// Shape of the value.
     pub map: FeatureMap,
-    /// The layer that made it, counted from 1; 0 is the network's input.
+    /// The layer that produced it, counted from 1; 0 is the input of the network.
     pub id: usize,
 }
 
@@ -63,11 +62,11 @@ pub enum Op {
         kernel: usize,
         /// Stride.
         stride: usize,
-        /// Pixels from one place of the kernel to the next.
+        /// Pixels from one tap of the kernel to the next.
         dilation: usize,
         /// 1, or the number of channels if depthwise.
         groups: usize,
-        /// Zeros around the input.
+        /// Padding of the input.
         padding: Zeros,
     },
     /// A transposed convolution with square kernel.
@@ -76,7 +75,7 @@ pub enum Op {
         kernel: usize,
         /// Stride.
         stride: usize,
-        /// Rows and columns cut from each side.
+        /// Rows and columns that are cut off each side of the output.
         padding: usize,
     },
     /// Batch normalisation.
@@ -90,16 +89,16 @@ pub enum Op {
     Activation(Activation),
     /// The sum of two values.
     Add,
-    /// The product of two values, the second of one pixel or of the first's shape.
+    /// The product of two values, of which the second has one pixel or the shape of the first.
     Multiply,
     /// Every value times a constant.
     Scale {
         /// The constant.
         factor: f64,
     },
-    /// The mean of each channel.
+    /// The mean of each plane.
     GlobalAveragePool,
-    /// The mean over cells of a grid of `output` x `output`, as PyTorch's adaptive pooling cuts them.
+    /// The mean over the cells of a grid of `output` x `output`, divided as in PyTorch's adaptive pooling.
     AdaptiveAveragePool {
         /// Side of the grid.
         output: usize,
@@ -109,22 +108,22 @@ pub enum Op {
         /// Side and stride.
         kernel: usize,
     },
-    /// The largest of each window.
+    /// The largest value of each window.
     MaxPool {
         /// Side of the window.
         kernel: usize,
         /// Stride.
         stride: usize,
-        /// Rows and columns around the input that no maximum comes from.
+        /// Rows and columns of padding on each side, which no maximum comes from.
         padding: usize,
     },
-    /// Channels of several values one after the other.
+    /// The channels of several values, one after the other.
     Concat,
-    /// Some of the channels.
+    /// A range of channels.
     Slice {
-        /// The first.
+        /// The first channel.
         start: usize,
-        /// One past the last.
+        /// The channel after the last.
         end: usize,
     },
     /// Every pixel becomes a square of pixels.
@@ -161,13 +160,13 @@ impl fmt::Display for Op {
 /// One primitive layer of a trace, for one image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerTrace {
-    /// Dotted path of the layer in the model, as in its weights file; for a layer without weights, where it runs.
+    /// Dotted path of the layer in the model, as in its weights file; for a layer without weights, of the block that runs it.
     pub name: String,
-    /// What it is; displays as `conv 3x3`, `depthwise 5x5`, `batch norm`, `linear`, ...
+    /// The operation; displays as `conv 3x3`, `depthwise 5x5`, `batch norm`, `linear`, ...
     pub op: Op,
-    /// What it reads: [`Value::id`]s.
+    /// [`Value::id`]s of its inputs.
     pub inputs: Vec<usize>,
-    /// What it hands on.
+    /// Shape of its output.
     pub output: FeatureMap,
     /// Trainable parameters.
     pub params: u64,
@@ -175,19 +174,18 @@ pub struct LayerTrace {
     pub macs: u64,
     /// Elements of the outputs of convolutions and linear layers.
     pub activations: u64,
-    /// Whether the CPU makes the output again in the backward pass instead of keeping it
-    /// ([`crate::ConvNorm::pass_again`]).
-    pub again: bool,
+    /// Whether the output is recomputed in the backward pass instead of being kept ([`crate::ConvNorm::pass_rebuilt`]).
+    pub rebuilt: bool,
 }
 
 /// The layers of a model in the order they run, for one image of a given shape.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// What the network is given.
+    /// The input of the network.
     pub input: FeatureMap,
     /// The primitive layers.
     pub layers: Vec<LayerTrace>,
-    /// The last value of each resolution, finest first: what the network hands to a decoder.
+    /// The last value of each resolution, finest first, as a decoder reads them.
     pub stages: Vec<Stage>,
     path: Vec<String>,
 }
@@ -195,7 +193,7 @@ pub struct Trace {
 /// A feature map that a network can return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// Where it is made.
+    /// Path of the block that produces it.
     pub name: String,
     /// The map.
     pub value: Value,
@@ -227,13 +225,13 @@ impl Trace {
             Op::ConvTranspose { .. } => {
                 (inputs.first().map_or(0, |input| (input.map.height * input.map.width) as u64 * params), elements)
             }
-            // All but the bias.
+            // Weights without the bias.
             Op::Linear => (params - channels, elements),
             _ => (0, 0),
         };
         let inputs = inputs.iter().map(|input| input.id).collect();
         let name = self.here();
-        self.layers.push(LayerTrace { name, op, inputs, output, params, macs, activations, again: false });
+        self.layers.push(LayerTrace { name, op, inputs, output, params, macs, activations, rebuilt: false });
         Value { map: output, id: self.layers.len() }
     }
 
@@ -250,20 +248,19 @@ impl Trace {
         }
     }
 
-    /// Adds a sum.
+    /// Adds the sum of two values.
     pub fn add(&mut self, a: Value, b: Value) -> Value {
         self.apply("add", Op::Add, &[a, b], a.map)
     }
 
-    /// Notes that the layer that made a value makes it again in the backward pass.
-    pub fn again(&mut self, value: Value) {
+    /// Records that the layer that produced a value recomputes it in the backward pass.
+    pub fn rebuilt(&mut self, value: Value) {
         if let Some(layer) = value.id.checked_sub(1).and_then(|index| self.layers.get_mut(index)) {
-            layer.again = true;
+            layer.rebuilt = true;
         }
     }
 
-    /// Notes that the network can return this value as a stage's feature map. A later one of the same size takes the
-    /// place of an earlier one.
+    /// Records that the network can return this value as the feature map of a stage. It replaces an earlier one of the same size.
     pub fn stage(&mut self, value: Value) {
         if self.stages.last().is_some_and(|stage| stage.value.map.height == value.map.height) {
             self.stages.pop();

@@ -5,25 +5,25 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
-/// The peak of a window inside the run: of one step.
+/// The peak of the current window, which is a step.
 static WINDOW: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of the last allocation that failed; 0 if none did.
+/// Bytes of the last failed allocation; 0 if none failed.
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts the bytes that are live in the allocator it wraps.
+/// Wraps an allocator and counts its live bytes.
 ///
-/// Bytes are those asked for; what the allocator below rounds up or keeps for later does not count. The cost is two
-/// relaxed atomic operations a call, and for a large block a look at what the process occupies.
+/// Requested bytes are counted; memory that the wrapped allocator adds by rounding or keeps for later is not. A call costs two relaxed
+/// atomic operations, and for a large block a check of the size of the process.
 #[derive(Debug, Default)]
 pub struct CountingAllocator<A>(pub A);
 
 /// Live bytes of the process's heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostUsage {
-    /// Live now.
+    /// Bytes that are live now.
     pub current: usize,
-    /// The most that was live since the start or the last [`reset_host_peak`].
+    /// The most live bytes since the start or the last [`reset_host_peak`].
     pub peak: usize,
 }
 
@@ -32,21 +32,22 @@ pub fn host_usage() -> HostUsage {
     HostUsage { current: CURRENT.load(Relaxed), peak: PEAK.load(Relaxed) }
 }
 
-/// Lets the peak start again from what is live now.
+/// Resets the peak to the bytes that are live now.
 pub fn reset_host_peak() {
     PEAK.store(CURRENT.load(Relaxed), Relaxed);
 }
 
-/// Bytes of the last allocation that the system refused, if there was one. Safe to call where a signal is handled.
+/// Bytes of the last allocation that the system refused, if there was one. May be called in a signal handler.
 pub fn failed_allocation() -> Option<usize> {
     Some(FAILED.load(Relaxed)).filter(|bytes| *bytes > 0)
 }
 
-/// Allocations from here on are looked at one by one, in bytes: what a look costs is nothing beside writing to them.
+/// From this size on, the size of the process is checked at each allocation. The check costs nothing compared to writing to the
+/// memory.
 const LARGE: usize = 1 << 20;
 
-/// Allocates. Free pages are given back to the system where the process would otherwise grow beyond its limit, and, if
-/// the allocation fails, before it is tried once more.
+/// Allocates. Free pages are returned to the system if the process would otherwise exceed its limit. They are also returned if the
+/// allocation fails, which is then tried once more.
 fn persistently(bytes: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
     if bytes >= LARGE {
         crate::budget::keep_resident(bytes as u64);
@@ -63,19 +64,19 @@ fn persistently(bytes: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
     block
 }
 
-/// Starts a window: its peak is what is live now.
+/// Starts a window, whose peak begins with the bytes that are live now.
 pub(crate) fn start_window() {
     WINDOW.store(CURRENT.load(Relaxed), Relaxed);
 }
 
-/// The most that was live since [`start_window`].
+/// The most live bytes since [`start_window`].
 pub(crate) fn window_peak() -> usize {
     WINDOW.load(Relaxed)
 }
 
 fn grow(bytes: usize) {
     let now = CURRENT.fetch_add(bytes, Relaxed) + bytes;
-    // A load is cheaper than the exchange that a maximum costs; most calls are below both peaks.
+    // A load is cheaper than the exchange that updating a maximum takes, and most calls are below both peaks.
     if now > PEAK.load(Relaxed) {
         PEAK.fetch_max(now, Relaxed);
     }
@@ -136,8 +137,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
 mod tests {
     use super::*;
 
-    // The counters are global, so one test walks through all calls, with an allocator of its own that the test
-    // harness does not use.
+    // The counters are global, so one test makes all calls, with an allocator that the test harness does not use.
     #[test]
     #[allow(unsafe_code)]
     fn live_bytes_and_their_peak_are_counted() {

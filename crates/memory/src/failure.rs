@@ -1,7 +1,7 @@
 //! One function decides whether an error is out-of-memory; nothing else looks at error texts.
 //!
-//! Burn 0.22 has no error type for it: typed errors of CubeCL become text on the way up, and wgpu panics. Every text that is
-//! known stands in a table with the place in the source it was read from; the tests have a whole message for each.
+//! Burn 0.22 has no error type for this: CubeCL's typed errors become text on the way up, and wgpu panics. A table lists every known
+//! text with its place in the source, and the tests have a complete message for each.
 
 use std::any::Any;
 
@@ -11,18 +11,18 @@ use Failure::{DeviceLost, OutOfMemory, TensorTooLarge};
 /// What a device error means for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// There was not enough memory; less work may fit.
+    /// There was not enough memory; a smaller plan may fit.
     OutOfMemory,
-    /// One tensor is larger than the device can ever hold in one piece; the same size must not be tried again.
+    /// A tensor is larger than any single allocation of the device, so the same size must not be tried again.
     TensorTooLarge,
-    /// The device is lost to this process.
+    /// The device is lost for this process.
     DeviceLost,
     /// Anything else: an error of the program or of its input.
     Other,
 }
 
 impl Failure {
-    /// How bad it is among others in one message.
+    /// Severity, if a message contains several failures.
     fn rank(self) -> u8 {
         match self {
             Self::Other => 0,
@@ -33,11 +33,11 @@ impl Failure {
     }
 }
 
-/// A part of a message that tells what it means, and where it comes from: crate, version, file and line.
+/// A part of a message, its meaning, and where it comes from: crate, version, file and line.
 struct Known {
     text: &'static str,
     means: Failure,
-    #[cfg_attr(not(test), allow(dead_code))] // for people, and for the test that nothing is without
+    #[cfg_attr(not(test), allow(dead_code))] // for readers, and for the test that every entry has one
     source: &'static str,
 }
 
@@ -48,7 +48,7 @@ const fn known(means: Failure, text: &'static str, source: &'static str) -> Know
 const KNOWN: [Known; 15] = [
     known(DeviceLost, "evice is poisoned", "cubecl-runtime 0.11.3, src/server/base.rs:443"),
     known(DeviceLost, "Parent device is lost", "wgpu-core 30.0.1, src/device/mod.rs:345"),
-    // More memory does not help where a tensor is larger than any buffer.
+    // More memory does not help if a tensor is larger than any buffer.
     known(TensorTooLarge, TOO_LARGE, "cubecl-runtime 0.11.3, src/server/base.rs:1183"),
     known(OutOfMemory, ASKED, "cubecl-runtime 0.11.3, src/server/base.rs:1201"),
     known(
@@ -66,7 +66,7 @@ const KNOWN: [Known; 15] = [
         "was never allocated: the reservation behind it failed",
         "cubecl-server 0.11.3, src/memory_management/error_graph.rs:248",
     ),
-    // A launch with several outputs, one of which was refused: the others carry this, and none of them the refusal.
+    // If one of several outputs of a launch was refused, the errors of the others say this instead of the refusal.
     known(
         OutOfMemory,
         "Memory location was never initialized",
@@ -77,7 +77,7 @@ const KNOWN: [Known; 15] = [
     known(OutOfMemory, "Not enough memory left", "wgpu-core 30.0.1, src/device/mod.rs:347"),
     known(OutOfMemory, "memory allocation of", "Rust 1.95, library/std/src/alloc.rs:374"),
     known(OutOfMemory, "would exceed the memory budget of", "this crate, src/budget.rs, `check_host`"),
-    // Autotune panics when nothing it tried could be launched, which happens when the device is full.
+    // Autotune panics if no candidate could be launched, which happens when the device is full.
     known(OutOfMemory, "Should run when selected by autotune", "cubecl-runtime 0.11.3, src/tune/local.rs:207 and 224"),
     known(
         OutOfMemory,
@@ -86,22 +86,22 @@ const KNOWN: [Known; 15] = [
     ),
 ];
 
-/// What stands before the bytes that were asked for.
+/// The text before the number of requested bytes.
 const ASKED: &str = "out of device memory allocating";
-/// What stands before the bytes of a tensor that no device memory can hold.
+/// The text before the size of a tensor that is too large for the device.
 const TOO_LARGE: &str = "can't allocate buffer of size";
 
-/// Decides what the text of an error or of a panic means. A group of errors is as bad as its worst member.
+/// Decides what the text of an error or a panic means. A text with several failures means the most severe one.
 pub fn classify(text: &str) -> Failure {
     let meanings = KNOWN.iter().filter(|known| text.contains(known.text)).map(|known| known.means);
     meanings.max_by_key(|failure| failure.rank()).unwrap_or(Failure::Other)
 }
 
-/// The longest reason that is told, in characters.
+/// The length to which a reason is cut, in characters.
 const LONGEST: usize = 200;
 
-/// What an error's text says in short: how much memory was asked for, or the line that decides what it means. Texts of
-/// CubeCL are chains, and their first line says only that something went wrong.
+/// A short form of an error's text: how much memory was requested, or the line that determines its meaning. CubeCL's texts are chains of
+/// causes, whose first line only says that something went wrong.
 pub fn reason(text: &str) -> String {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     let decisive = || lines().find(|line| classify(line) == Failure::OutOfMemory);
@@ -119,7 +119,7 @@ pub fn reason(text: &str) -> String {
     told.unwrap_or_else(|| lines().next().unwrap_or(text).to_string()).chars().take(LONGEST).collect()
 }
 
-/// How lines begin that say nothing.
+/// Beginnings of lines without information.
 const VAGUE: [&str; 6] = [
     "An error happened during execution",
     "Caused by:",
@@ -129,14 +129,14 @@ const VAGUE: [&str; 6] = [
     "A launch error happened",
 ];
 
-/// The size behind a text, as `allocating 4096 bytes` has it.
+/// The size after a text, as in `allocating 4096 bytes`.
 fn bytes_after(text: &str, needle: &str) -> Option<MemorySize> {
     let (_, rest) = text.split_once(needle)?;
     let digits: String = rest.trim_start_matches([' ', ':']).chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok().map(MemorySize)
 }
 
-/// A driver's refusal, with the name of the statuses that users look up.
+/// A driver's refusal, with the name of the status, which users can look up.
 fn said_by_driver(line: &str) -> String {
     let status = line.rsplit(' ').next().unwrap_or_default();
     let name = match status {
@@ -167,7 +167,7 @@ pub fn panic_message(payload: &(dyn Any + Send)) -> String {
 mod tests {
     use super::*;
 
-    /// Whole messages, put together from the formats that the sources name.
+    /// Complete messages, composed from the formats in the sources.
     const MESSAGES: [(&str, Failure); 18] = [
         ("The device is poisoned\nCaused by:\n  illegal address", DeviceLost),
         ("wgpu error: Validation Error\n\nCaused by:\n  In Queue::submit\n    Parent device is lost\n\n", DeviceLost),
@@ -195,7 +195,7 @@ mod tests {
         ("64 bytes more would exceed the memory budget of 1000 bytes, of which 950 are in use", OutOfMemory),
         ("Should run when selected by autotune.: Unknown(\"no kernel\")", OutOfMemory),
         ("Can't execute the autotune plan for key: MatmulKey\n - plan: []\n - results: []", OutOfMemory),
-        // A group is as bad as its worst member.
+        // A text with several failures means the most severe one.
         (
             "Several failures at once\n skipped `ReduceKernel`: it needed memory 7, which carried the failure\n \
              Caused by:\n  can't allocate buffer of size: 68719476736",

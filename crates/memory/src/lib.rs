@@ -1,13 +1,13 @@
-//! Memory: what is in use, what a step will need, and which device errors mean that there was not enough.
+//! Memory: how much is in use, how much a step will need, and which device errors mean that there was not enough.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `counting`, `resident` | the live bytes of the process, and what the system says that it occupies |
-//! | `limits`, `budget`, `size` | the tightest limit of the system, a limit below it, amounts as people write them |
-//! | `meter`, `pools`, `allocation` | memory in use on a device; CubeCL's pools; an allocation for each tensor instead of pages |
-//! | `failure` | what an error's text means |
-//! | `plan` | how a step is computed, in the words of the planner, the policy and the command |
-//! | [`planner`] | a step played through on paper: what is alive when, from the trace alone |
+//! | `counting`, `resident` | the live bytes of the process's heap, and the size of the process according to the system |
+//! | `limits`, `budget`, `size` | the tightest limit of the system, a budget below it, and amounts of memory as text |
+//! | `meter`, `pools`, `allocation` | memory in use on a device, CubeCL's pools, and separate allocations instead of pages |
+//! | `failure` | the meaning of an error's text |
+//! | `plan` | the plan of a step, which planner, policy and command share |
+//! | [`planner`] | simulates the allocations of a step, from the trace alone |
 
 mod allocation;
 mod budget;

@@ -1,34 +1,34 @@
-//! What the system lets this process have: the tightest of all the limits it is under.
+//! The tightest of the memory limits that the system sets for this process.
 //!
-//! Read are the installed memory, every control group from the process's own up to the root (version 2, and the memory
-//! controller of version 1), what Slurm was asked for, and the process's own limits (`ulimit -v`, `ulimit -d`). A limit
-//! that cannot be read is none.
+//! These are the installed memory, every control group from the process's own up to the root (version 2, and the memory controller
+//! of version 1), the memory that a Slurm job requested, and the limits of the process itself (`ulimit -v`, `ulimit -d`). A limit that
+//! cannot be read is ignored.
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A limit of this process, and what sets it.
+/// A limit of this process, and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemLimit {
     /// In bytes.
     pub bytes: u64,
-    /// What sets it.
+    /// Origin of the limit.
     pub rule: Rule,
 }
 
-/// What limits a process.
+/// The origin of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// What the machine has.
+    /// The installed memory.
     Installed,
-    /// A control group: the file with the limit.
+    /// A control group, by the file with the limit.
     ControlGroup(PathBuf),
     /// A variable that Slurm sets for its jobs.
     Slurm(&'static str),
-    /// Addresses the process may use: `ulimit -v`.
+    /// The address space of the process: `ulimit -v`.
     AddressSpace,
-    /// Its data: `ulimit -d`.
+    /// The data segment of the process: `ulimit -d`.
     Data,
 }
 
@@ -44,18 +44,18 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The tightest limit of this process; `None` where nothing can be read.
+/// The tightest limit of this process; `None` if no limit can be read.
 pub fn tightest_limit() -> Option<SystemLimit> {
     all(Path::new("/"), &|name| std::env::var(name).ok()).into_iter().min_by_key(|limit| limit.bytes)
 }
 
-/// Whether an allocation of this process may fail before its memory is used: under a limit of addresses or data.
+/// Whether allocations of this process can fail, as they do under a limit of its address space or data.
 pub(crate) fn allocations_may_fail() -> bool {
     let text = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     of_process(&text).next().is_some()
 }
 
-/// Every limit. `root` is where the file system begins, `variable` reads the environment.
+/// All limits. `root` is the root of the file system, and `variable` reads the environment.
 fn all(root: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Vec<SystemLimit> {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let mut found: Vec<SystemLimit> = installed(&read("proc/meminfo")).into_iter().collect();
@@ -74,9 +74,9 @@ fn installed(meminfo: &str) -> Option<SystemLimit> {
 /// A hierarchy of control groups.
 struct Hierarchy<'a> {
     mount: PathBuf,
-    /// The group that is seen at the mount.
+    /// The group that the mount shows as its root.
     shown: &'a str,
-    /// The files with limits in every group's folder.
+    /// Names of the files with limits in the folder of each group.
     files: &'static [&'static str],
 }
 
@@ -92,7 +92,7 @@ fn control_groups(root: &Path, groups: &str, mounts: &str) -> Vec<SystemLimit> {
             continue;
         }
         for hierarchy in mounts.lines().filter_map(|line| hierarchy(line, second)) {
-            // A group outside of what is mounted here (another namespace's) is above all that can be seen.
+            // A group that is not below the mount (it is in another namespace) counts as its root.
             let inside = Path::new(group).strip_prefix(hierarchy.shown).unwrap_or(Path::new(""));
             for folder in inside.ancestors().map(|path| hierarchy.mount.join(path)) {
                 for file in hierarchy.files.iter().map(|name| folder.join(name)) {
@@ -126,7 +126,7 @@ fn hierarchy(line: &str, second: bool) -> Option<Hierarchy<'_>> {
     fits.then(|| Hierarchy { mount: PathBuf::from(place.replace("\\040", " ")), shown, files })
 }
 
-/// What a job was given, in megabytes: of a node, or of each of its processors on this node. Slurm writes 0 for all there is.
+/// The memory of a job, which Slurm gives in megabytes for a node or for each of the job's processors. 0 means no limit.
 fn slurm(variable: &dyn Fn(&str) -> Option<String>) -> Vec<SystemLimit> {
     let number = |name| variable(name)?.trim().parse::<u64>().ok().filter(|number| *number > 0);
     let of_node = number("SLURM_MEM_PER_NODE").map(|megabytes| (Some(megabytes), "SLURM_MEM_PER_NODE"));
@@ -153,7 +153,7 @@ fn of_process(limits: &str) -> impl Iterator<Item = SystemLimit> {
 mod tests {
     use super::*;
 
-    /// A file system of these files, and the limits there, tightest first.
+    /// The limits in a file system with these files, tightest first.
     fn limits(name: &str, files: &[(&str, &str)], variables: &[(&str, &str)]) -> Vec<(u64, String)> {
         let root = std::env::temp_dir().join(format!("kindling-limits-{name}-{}", std::process::id()));
         for (path, text) in files {

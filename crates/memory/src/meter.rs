@@ -1,4 +1,4 @@
-//! Memory a run uses on its device.
+//! Measures the memory that a run uses on its device.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,26 +7,25 @@ use burn::tensor::Device;
 use crate::counting;
 use crate::pools::{self, Pools};
 
-/// The most bytes that a device's pools were seen to hold since the last meter was made.
+/// The most bytes that the pools of a device held in any observation since the last meter was created.
 static MOST_RESERVED: AtomicU64 = AtomicU64::new(0);
 
 /// Memory in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of live tensors (on the CPU: of everything the process holds).
+    /// Bytes of live tensors; on the CPU, of all live allocations of the process.
     pub in_use: u64,
-    /// Bytes the device's allocator holds, in use or kept for later (on the CPU: the same as `in_use`).
+    /// Bytes that the device's allocator holds, in use or kept for later; on the CPU, the same as `in_use`.
     pub reserved: u64,
-    /// The most so far: on a GPU of what its allocator holds, which is what nobody else can have; on the CPU of what is in
-    /// use.
+    /// The peak so far: of `reserved` on a GPU, since other processes cannot use that memory, and of `in_use` on the CPU.
     pub peak: u64,
 }
 
-/// Watches the memory of one device.
+/// Measures the memory of one device.
 ///
-/// On a GPU the figures are those of CubeCL's pools. Those give pages back when they are asked to, so it is enough to look
-/// before that ([`observe`]) and when the meter is read; a look costs a round trip to the device's thread but no
-/// synchronisation. On the CPU the figures are those of the counting allocator.
+/// On a GPU, the figures come from CubeCL's pools. Pools return pages only on request, so it is enough to observe them before that
+/// ([`observe`]) and when the meter is read. An observation costs a round trip to the device's thread, but no synchronisation. On the
+/// CPU, the figures come from the counting allocator.
 #[derive(Debug)]
 pub struct Meter {
     device: Device,
@@ -34,14 +33,14 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter for `device`. The peak starts again from what is held now.
+    /// A meter for `device`, whose peak starts from the current usage.
     pub fn new(device: &Device) -> Self {
         counting::reset_host_peak();
         MOST_RESERVED.store(0, Relaxed);
         Self { device: device.clone().without_autodiff(), peak: 0 }
     }
 
-    /// What is in use now.
+    /// The current usage and the peak.
     pub fn read(&mut self) -> Usage {
         match seen(&self.device) {
             Some(pools) => Usage { in_use: pools.in_use, reserved: pools.reserved, peak: MOST_RESERVED.load(Relaxed) },
@@ -55,8 +54,8 @@ impl Meter {
     }
 }
 
-/// Looks at what a device's pools hold, for the peak that a [`Meter`] tells: to be called before they are asked to give
-/// pages back, and where they may hold the most. Nothing happens on the CPU, which counts by itself.
+/// Records what the pools of a device hold, for the peak of [`Meter`]. Call this before pools are asked to return pages, and where they
+/// may hold the most. Does nothing on the CPU, where every allocation is counted.
 pub fn observe(device: &Device) {
     seen(device);
 }

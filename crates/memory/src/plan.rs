@@ -1,4 +1,4 @@
-//! How a step is computed: the words in which the planner, the policy and the command speak about it.
+//! The plan of a step, in the form that planner, policy and command share.
 
 use kindling_layers::Checkpointing;
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// Samples computed at once.
     pub micro_batch: usize,
-    /// What backward computes again. Its key in checkpoints stays `recompute`: runs of earlier versions go on.
+    /// What the backward pass recomputes. The key in checkpoints stays `recompute`, so that runs of earlier versions can be resumed.
     #[serde(rename = "recompute")]
     pub checkpointing: Checkpointing,
 }
 
 impl Plan {
-    /// Whether this plan surely needs no less memory than `other`.
+    /// Whether this plan certainly needs at least as much memory as `other`.
     pub fn needs_at_least(&self, other: &Self) -> bool {
         self.micro_batch >= other.micro_batch && self.checkpointing <= other.checkpointing
     }

@@ -1,22 +1,22 @@
-//! What CubeCL's pools hold on a device, and memory that is held outside of them.
+//! The memory that CubeCL's pools hold on a device, and memory that is held outside the pools.
 //!
-//! CubeCL carves tensors out of pages that it fetches from the driver and keeps. What a run takes from its device is pages,
-//! not tensors: with reserved bytes a second process finds out whether it has room.
+//! CubeCL places tensors in pages that it allocates from the driver and keeps. So pages, not tensors, are what a run takes away from
+//! other processes: `reserved` says how much that is.
 
 use burn::tensor::Device;
 
-/// What the pools of a device hold, in bytes; what was allocated outside of them (ballast) is not in it.
+/// Bytes that the pools of a device hold, without allocations outside the pools (ballast).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pools {
-    /// Live tensors.
+    /// Bytes of live tensors.
     pub(crate) in_use: u64,
-    /// Pages, in use or kept for later.
+    /// Bytes of pages, in use or kept for later.
     pub(crate) reserved: u64,
-    /// The most that `reserved` can have been: while pages grow, those of a former size go back as they empty.
+    /// An upper bound of what `reserved` has been. While the size of pages grows, empty pages of earlier sizes are returned.
     pub(crate) high_water: u64,
 }
 
-/// What is held outside of the pools, each piece an allocation of the driver of just its size.
+/// Memory that is held outside the pools. Each piece is an allocation of the driver of exactly its size.
 #[derive(Debug)]
 pub(crate) struct Apart {
     #[cfg(feature = "cube")]
@@ -56,8 +56,8 @@ mod cube {
             }
             apart += stream.pools.persistent.usage.bytes_reserved;
         }
-        // Once tensors have allocations of their own, pages went back for them: their most and these never were there together.
-        // Such allocations are kept when they are free, so that what is reserved now is the most of the step before.
+        // When tensors get allocations of their own, pages are returned first, so the peaks of both do not add up. These allocations are
+        // kept when they are freed, so what is reserved now is the peak of the step before.
         if apart > 0 {
             pools.high_water = pools.reserved;
         }
@@ -72,7 +72,7 @@ mod cube {
         }
     }
 
-    /// Bytes of one piece of ballast: far below what a device gives to one allocation.
+    /// Bytes of a piece of ballast: far below the largest allocation of any device.
     const PIECE: u64 = 256 << 20;
 
     pub(crate) fn hold(device: &Device, bytes: u64) -> Option<Result<Apart, String>> {
@@ -86,16 +86,16 @@ mod cube {
         Some(held.map(|()| Apart { _pieces: pieces }))
     }
 
-    /// Answers what CubeCL would measure before it tunes the first reduction or matrix product: how fast memory is, for
-    /// which it fetches two buffers of up to a quarter of the device, again for every size it asks about. Without an answer
-    /// it tries all the kernels it knows, and a run's peak is that of the run.
+    /// Answers in advance what CubeCL would measure before it tunes the first reduction or matrix product: the speed of memory, for
+    /// which it allocates two buffers of up to a quarter of the device, again for every size. With the answer "unknown" it tries all
+    /// kernels that it has, and the peak of a run is its own.
     pub(crate) fn without_probes(device: &Device) {
         let Some(client) = client(device) else { return };
         let unknown = ThroughputValue { ops_count: 0, duration: Duration::ZERO };
         for access in [MemoryAccess::Copy, MemoryAccess::Read, MemoryAccess::Write] {
             for bytes in working_set_sweep(access.default_working_set()) {
                 let key = ThroughputKey { mode: ThroughputMode::Memory(MemorySpec::new(access, bytes)) };
-                // What is known already stays known.
+                // An earlier answer stays valid.
                 let _ = client.measure_throughput(key, || Ok(unknown));
             }
         }

@@ -1,7 +1,7 @@
-//! What the process occupies, as a user's limit counts it.
+//! The size of the process in memory, as a limit of the system counts it.
 
-/// Bytes of this process that lie in memory: its tensors, what its allocator keeps, its code and its stacks. `None` where
-/// the system does not tell.
+/// Resident bytes of this process: tensors, memory that the allocator keeps, code and stacks. `None` if the system does not provide
+/// the figure.
 #[cfg(target_os = "linux")]
 pub fn resident_bytes() -> Option<u64> {
     use std::fs::{self, File};
@@ -26,13 +26,13 @@ pub fn resident_bytes() -> Option<u64> {
     Some(pages * page)
 }
 
-/// Bytes of this process that lie in memory; told on Linux only.
+/// Resident bytes of this process, which are known on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub fn resident_bytes() -> Option<u64> {
     None
 }
 
-/// The most that [`resident_bytes`] ever was, as Linux tells it.
+/// The peak of [`resident_bytes`] since the process started, on Linux.
 pub fn resident_peak_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -48,7 +48,7 @@ mod tests {
     fn memory_that_is_written_to_becomes_resident_and_status_agrees() {
         const MORE: usize = 64 << 20;
         let before = resident_bytes().expect("Linux tells");
-        // The compiler must believe that somebody reads it.
+        // Keep the compiler from removing the allocation.
         let written = std::hint::black_box(vec![1u8; MORE]);
         let after = resident_bytes().expect("Linux tells");
         assert!(after >= before + MORE as u64 * 9 / 10, "{before} {after}");
@@ -56,7 +56,7 @@ mod tests {
         let line =
             status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")).expect("VmRSS");
         let told = line.trim().parse::<u64>().expect("a number") * 1024;
-        // Other tests of this process allocate meanwhile.
+        // Other tests of this process allocate at the same time.
         assert!(told.abs_diff(after) < MORE as u64 / 4, "{told} {after}");
         drop(std::hint::black_box(written));
     }

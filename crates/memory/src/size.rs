@@ -1,11 +1,15 @@
-//! Amounts of memory as people write them.
+//! Amounts of memory as text.
 
 use std::fmt;
 use std::str::FromStr;
 
 use bytesize::ByteSize;
+use kindling_given::in_units;
 
-/// Bytes, written `8GiB`, `500MiB`, `6GB`, `1.5 GiB` or as a plain number; displays in binary units.
+/// The least that a number without a unit means: whoever writes `8` or `8000` has left the unit out.
+const LEAST_WITHOUT_UNIT: u64 = 1 << 20;
+
+/// Bytes, written `8GiB`, `500MiB`, `6GB`, `1.5 GiB`, or from 1 MiB on as a plain number; displays in binary units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemorySize(pub u64);
 
@@ -14,21 +18,20 @@ impl FromStr for MemorySize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is no amount of memory; write it like 8GiB, 500MiB, 6GB or as bytes");
-        // `8G` is 8 GiB to Slurm and 8 GB to others: what is not said is not guessed.
+        // `8G` means 8 GiB to Slurm and 8 GB to others, so it is refused rather than guessed.
         let said = text.trim_end().ends_with(|end: char| end.is_ascii_digit() || end.eq_ignore_ascii_case(&'b'));
         let size = text.trim_end().parse::<ByteSize>().ok().filter(|_| said).ok_or_else(wrong)?;
-        // Beyond 2^63 no machine is meant.
+        if text.trim_end().ends_with(|end: char| end.is_ascii_digit()) && size.as_u64() < LEAST_WITHOUT_UNIT {
+            return Err(format!("`{text}` has no unit; write it like 8GiB, 500MiB or 6GB"));
+        }
+        // No machine has 2^63 bytes or more.
         if (1..=i64::MAX as u64).contains(&size.as_u64()) { Ok(Self(size.as_u64())) } else { Err(wrong()) }
     }
 }
 
 impl fmt::Display for MemorySize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The power of two of the unit: 30 for GiB.
-        let unit = self.0.checked_ilog2().unwrap_or(0) / 10 * 10;
-        let whole = self.0.trailing_zeros() >= unit;
-        let digits = if whole { 0 } else { 1 + usize::from(self.0 >> unit < 10) };
-        write!(f, "{:.digits$}", ByteSize(self.0).display().iec())
+        f.write_str(&in_units(self.0))
     }
 }
 
@@ -44,7 +47,8 @@ mod tests {
             ("6GB", 6_000_000_000),
             ("6 gb", 6_000_000_000),
             ("1.5GiB", 3 << 29),
-            ("4096", 4096),
+            ("8589934592", 8 << 30),
+            ("4096B", 4096),
             ("12kib", 12 << 10),
         ];
         for (text, bytes) in cases {
@@ -54,7 +58,7 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused_with_an_example() {
-        for text in ["", "GiB", "8 gigs", "-1GB", "0", "1e3", "8G iB", "8G", "99999999999TiB", "1.2.3MB"] {
+        for text in ["", "GiB", "8 gigs", "-1GB", "0", "1e3", "8G iB", "8G", "8", "8000", "99999999999TiB", "1.2.3MB"] {
             let refusal = text.parse::<MemorySize>().expect_err(text);
             assert!(refusal.contains("8GiB"), "{refusal}");
         }

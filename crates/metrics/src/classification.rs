@@ -1,10 +1,10 @@
-//! Scores where an image is of one class.
+//! Scores of classification with one class for each image.
 
 use serde::{Deserialize, Serialize};
 
 use crate::MultiLabel;
 
-/// How a model did on one split.
+/// The score of a model on a split.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     /// Images evaluated.
@@ -12,20 +12,20 @@ pub struct Score {
     /// Mean loss.
     #[serde(with = "crate::number")]
     pub loss: f64,
-    /// Share of right answers, 0 to 1; 0 without samples.
+    /// Share of correct predictions, 0 to 1; 0 without samples.
     pub accuracy: f64,
     /// Mean recall of the classes that occur, 0 to 1; 0 without samples.
     pub balanced_accuracy: f64,
-    /// Counts as `[truth][prediction]`; empty where images may have several labels.
+    /// Confusion matrix of counts, `[truth][prediction]`; empty if images may have several labels.
     pub confusion: Vec<Vec<u64>>,
-    /// Where images may have several labels: the scores of the labels. `accuracy` is then the share of images whose labels
-    /// are all right, and `balanced_accuracy` the mean area under the ROC curves.
+    /// The scores of the labels, if images may have several. `accuracy` is then the share of images whose labels are all predicted
+    /// correctly, and `balanced_accuracy` the mean area under the ROC curves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multi_label: Option<MultiLabel>,
 }
 
 impl Score {
-    /// Everything that follows from a confusion matrix of `[truth][prediction]`.
+    /// The score that follows from a confusion matrix `[truth][prediction]`.
     pub fn from_confusion(loss: f64, confusion: Vec<Vec<u64>>) -> Self {
         let samples: u64 = confusion.iter().flatten().sum();
         let right: u64 = (0..confusion.len()).map(|class| cell(&confusion, class, class)).sum();
@@ -44,7 +44,7 @@ impl Score {
         score
     }
 
-    /// The score of labels that are answered one by one.
+    /// The score of independent labels.
     pub fn from_labels(loss: f64, samples: usize, labels: MultiLabel) -> Self {
         Self {
             samples,
@@ -56,42 +56,42 @@ impl Score {
         }
     }
 
-    /// What decides which of two sets of weights is the better: the accuracy, or the mean area under the ROC curves where
-    /// images may have several labels.
+    /// The value by which the better of two sets of weights is chosen: the accuracy, or, if images may have several labels, the mean
+    /// area under the ROC curves.
     pub fn criterion(&self) -> f64 {
         if self.multi_label.is_some() { self.balanced_accuracy } else { self.accuracy }
     }
 
-    /// Of the images of each class, the share that was recognised; `None` for a class without images.
+    /// The recall of each class: the share of its images that are predicted correctly; `None` for a class without images.
     pub fn per_class_recall(&self) -> Vec<Option<f64>> {
         let classes = 0..self.confusion.len();
         classes.map(|class| share(cell(&self.confusion, class, class), self.truths(class))).collect()
     }
 
-    /// Of the answers for each class, the share that was right; `None` for a class that was never answered.
+    /// The precision of each class: the share of its predictions that are correct; `None` for a class that was never predicted.
     pub fn per_class_precision(&self) -> Vec<Option<f64>> {
         let classes = 0..self.confusion.len();
         classes.map(|class| share(cell(&self.confusion, class, class), self.predictions(class))).collect()
     }
 
-    /// Images of a class.
+    /// Number of images of a class.
     pub fn truths(&self, class: usize) -> u64 {
         self.confusion.get(class).map_or(0, |row| row.iter().sum())
     }
 
-    /// Answers for a class.
+    /// Number of predictions of a class.
     pub fn predictions(&self, class: usize) -> u64 {
         (0..self.confusion.len()).map(|truth| cell(&self.confusion, truth, class)).sum()
     }
 
-    /// Accuracy of always answering the largest class, 0 to 1: what a model must beat.
+    /// The majority-class baseline: the accuracy of always predicting the most frequent class, 0 to 1.
     pub fn majority_baseline(&self) -> f64 {
         let largest = (0..self.confusion.len()).map(|class| self.truths(class)).max();
         share(largest.unwrap_or(0), self.samples as u64).unwrap_or(0.0)
     }
 }
 
-/// Rows that came from a file may be shorter than they should.
+/// A count of a matrix that came from a file, whose rows may be too short.
 fn cell(confusion: &[Vec<u64>], truth: usize, prediction: usize) -> u64 {
     confusion.get(truth).and_then(|row| row.get(prediction)).copied().unwrap_or(0)
 }

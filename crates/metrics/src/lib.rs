@@ -1,13 +1,13 @@
-//! Every score: plain numbers in host memory, from answers and truths that somebody else has brought together.
+//! All scores, computed in host memory from predictions and labels that the caller provides.
 //!
 //! | file | scores |
 //! |---|---|
 //! | `classification.rs` | one class an image: accuracy, balanced accuracy, recall, precision, majority-class baseline |
 //! | `multi_label.rs` | any number of labels an image: area under the ROC curve, F1 |
 //! | `image_sets/` | two sets of images: Frechet and kernel distance, precision and recall, nearest neighbours |
-//! | `quartiles.rs` | the middle and the spread of measured times and speeds |
+//! | `quartiles.rs` | median and quartiles of measured times and speeds |
 //!
-//! Scores are written to files, in which numbers that are not finite have words of their own: [`number`].
+//! Scores are written to JSON files, in which numbers that are not finite are written as text: [`number`].
 
 mod classification;
 mod image_sets;

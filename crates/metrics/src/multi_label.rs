@@ -1,29 +1,29 @@
-//! Scores where an image may have several labels, or none.
+//! Scores of classification with any number of labels for each image.
 
 use serde::{Deserialize, Serialize};
 
-/// How a model did on labels that are answered one by one.
+/// The scores of independent labels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MultiLabel {
-    /// Images that have each label.
+    /// Number of images with each label.
     pub positives: Vec<u64>,
-    /// Of each label, the probability that an image with it is ranked above one without: the area under the ROC curve,
-    /// ties counted half. None where all images have the label, or none has.
+    /// For each label, the area under the ROC curve: the probability that an image with the label is ranked above one without it, where
+    /// ties count half. `None` if all images have the label, or none has.
     pub auroc: Vec<Option<f64>>,
-    /// The mean of those that exist; none if none does.
+    /// The mean of the areas that exist; `None` if none exists.
     pub mean_auroc: Option<f64>,
-    /// Of each label, the harmonic mean of precision and recall at a probability of one half; 0 where neither an image
-    /// nor an answer has it.
+    /// For each label, F1: the harmonic mean of precision and recall at a threshold of one half; 0 if neither an image nor a prediction
+    /// has the label.
     pub f1: Vec<f64>,
-    /// Their mean.
+    /// The mean of F1 over the labels.
     pub macro_f1: f64,
-    /// Share of images whose labels are all right at a probability of one half.
+    /// Share of images whose labels are all predicted correctly at a threshold of one half.
     pub subset_accuracy: f64,
 }
 
 impl MultiLabel {
-    /// Scores `labels` labels of as many images as there are rows: `truths` says which an image has, `probabilities`
-    /// how sure the model is of each.
+    /// Computes the scores of `labels` labels. `truths` and `probabilities` have a row of `labels` values for each image: whether it has the
+    /// label, and the predicted probability.
     pub fn of(labels: usize, truths: &[Vec<bool>], probabilities: &[Vec<f64>]) -> Self {
         let column = |label: usize| -> Vec<(f64, bool)> {
             probabilities.iter().zip(truths).map(|(sure, truth)| (sure[label], truth[label])).collect()
@@ -45,7 +45,7 @@ impl MultiLabel {
     }
 }
 
-/// By the ranks of the positives (Mann and Whitney), equal numbers sharing their mean rank.
+/// Computed from the ranks of the positives (Mann and Whitney), where equal numbers share their mean rank.
 fn auroc(column: &[(f64, bool)]) -> Option<f64> {
     let mut sorted = column.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -88,7 +88,7 @@ mod tests {
         MultiLabel::of(3, &HAS.map(|row| row.to_vec()), &SURE.map(|row| row.to_vec()))
     }
 
-    /// The definition: over all pairs of an image with the label and one without.
+    /// The definition, over all pairs of an image with the label and one without it.
     fn by_pairs(label: usize) -> f64 {
         let of = |wanted: bool| (0..6).filter(move |&row| HAS[row][label] == wanted).map(move |row| SURE[row][label]);
         let pairs: Vec<f64> = of(true)

@@ -1,14 +1,14 @@
-//! Floating-point numbers in JSON, which has no word for those that are not finite.
+//! Floating-point numbers in JSON, which cannot represent numbers that are not finite.
 //!
-//! A loss that became NaN is the most interesting one of a run, so it is written as the text `"NaN"`, `"inf"` or
-//! `"-inf"` instead of being lost as `null`. For `#[serde(with = "kindling_metrics::number")]`.
+//! A loss that became NaN is the most interesting one of a run. So such numbers are written as the texts `"NaN"`, `"inf"` and `"-inf"`
+//! instead of `null`. Use with `#[serde(with = "kindling_metrics::number")]`.
 
 use std::fmt;
 
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serializer};
 
-/// Writes a number, or the word for one that is not finite.
+/// Writes a number, or the text for one that is not finite.
 ///
 /// # Errors
 /// Those of the serializer.
@@ -24,7 +24,7 @@ pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::
     }
 }
 
-/// Reads a number, or the word for one that is not finite.
+/// Reads a number, or the text for one that is not finite.
 ///
 /// # Errors
 /// Those of the deserializer, for anything else.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The middle of some values and where their middle half lies.
+/// The median of some values, and the range of their middle half.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quartiles {
     /// A quarter of the values lies below.
@@ -14,8 +14,8 @@ pub struct Quartiles {
 }
 
 impl Quartiles {
-    /// Of the values that are finite, with linear interpolation between neighbours (NumPy's default, type 7 of Hyndman and
-    /// Fan 1996); none if there are none.
+    /// The quartiles of the finite values, with linear interpolation between neighbours (NumPy's default, type 7 of Hyndman and Fan 1996);
+    /// `None` if there are no finite values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -28,7 +28,7 @@ impl Quartiles {
         Some(Self { q1: at(0.25), median: at(0.5), q3: at(0.75) })
     }
 
-    /// Whether the middle halves have a value in common.
+    /// Whether the ranges between the quartiles overlap.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.q1 <= other.q3 && other.q1 <= self.q3
     }

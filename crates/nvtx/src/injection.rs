@@ -1,9 +1,9 @@
-//! Loading a tool, and the tables it fills in: all of this crate's unsafe code.
+//! Loads a tool and the tables that it fills in. This file has all unsafe code of the crate.
 //!
-//! Why it is sound: the tool is a library that the user named in the environment, and loading it runs its code, which is what
-//! was asked for. It writes function pointers into [`Slot`]s, which are atomics of a pointer's size that live as long as the
-//! process; a slot is null until then, and a null slot is never called. The signatures are those of NVTX 3's headers. The
-//! library is never unloaded, so a pointer once read stays valid.
+//! Why it is sound: the tool is a library that the user named in the environment, and loading it runs its code, which is what the user
+//! wants. The tool writes function pointers into [`Slot`]s, which are atomics of the size of a pointer that live as long as the process. A
+//! slot is null until then, and a null slot is never called. The signatures are those of NVTX 3's headers. The library is never
+//! unloaded, so pointers stay valid.
 
 #![allow(unsafe_code)]
 
@@ -39,7 +39,7 @@ impl<const N: usize> Module<N> {
         Self { slots: [const { AtomicPtr::new(std::ptr::null_mut()) }; N] }
     }
 
-    /// Pointers to the slots, for the rest of the process; made once for each tool, of which there is one.
+    /// Pointers to the slots, which are leaked once for each tool, of which there is one.
     fn table(&'static self) -> (*const *mut *mut c_void, c_uint) {
         let pointers: Vec<*mut *mut c_void> = self.slots.iter().map(AtomicPtr::as_ptr).collect();
         (Vec::leak(pointers).as_ptr(), N as c_uint)
@@ -112,20 +112,20 @@ type Push = unsafe extern "C" fn(*const c_char) -> c_int;
 /// `nvtxRangePop_impl_fntype`.
 type Pop = unsafe extern "C" fn() -> c_int;
 
-/// What a tool wants to be told.
+/// The functions of a tool.
 struct Tool {
     push: Push,
     pop: Pop,
 }
 
-/// The tool that injected itself, loaded at the first call.
+/// The injected tool, which is loaded at the first call.
 fn tool() -> Option<&'static Tool> {
     static TOOL: OnceLock<Option<Tool>> = OnceLock::new();
     TOOL.get_or_init(load).as_ref()
 }
 
-/// Loads the tool that the environment names. A tool that cannot be loaded, or that takes no ranges, is as good as none:
-/// whether a run is watched must not decide whether it runs.
+/// Loads the tool that the environment names. A tool that cannot be loaded, or that does not take ranges, is ignored, because a profiler
+/// must not prevent a run.
 fn load() -> Option<Tool> {
     let path = std::env::var_os(PATH_VARIABLE).filter(|path| !path.is_empty())?;
     // SAFETY: see the head of this file.
@@ -152,7 +152,7 @@ pub(crate) fn tool_listens() -> bool {
     tool().is_some()
 }
 
-/// Opens a range on this thread if a tool listens.
+/// Opens a range on this thread if there is a tool.
 pub(crate) fn push<N: Into<Vec<u8>>>(name: impl FnOnce() -> N) -> bool {
     let Some(tool) = tool() else { return false };
     let mut bytes: Vec<u8> = name().into();
@@ -163,7 +163,7 @@ pub(crate) fn push<N: Into<Vec<u8>>>(name: impl FnOnce() -> N) -> bool {
     true
 }
 
-/// Ends this thread's newest range.
+/// Ends the newest range of this thread.
 pub(crate) fn pop() {
     if let Some(tool) = tool() {
         // SAFETY: no arguments; the pair of an earlier push.

@@ -1,13 +1,12 @@
 //! Named ranges on a profiler's timeline, through NVTX (NVIDIA Tools Extension) version 3.
 //!
-//! NVTX is a protocol more than a library. A tool such as Nsight Systems starts the program with the path of a library of its
-//! own in `NVTX_INJECTION64_PATH`; the program loads it, calls its `InitializeInjectionNvtx2`, and hands it tables of function
-//! pointers that the tool fills in. Without that variable nothing is loaded, and a range costs one atomic read. NVIDIA's own
-//! crate `nvtx` generates its bindings at build time and so asks every user for libclang; the protocol is small enough to be
-//! spoken directly.
+//! NVTX is a protocol more than a library. A tool such as Nsight Systems starts the program with the path of its own library in
+//! `NVTX_INJECTION64_PATH`. The program loads that library, calls its `InitializeInjectionNvtx2`, and passes tables of function pointers,
+//! which the tool fills in. Without that variable nothing is loaded, and a range costs one atomic read. NVIDIA's crate `nvtx` generates
+//! its bindings at build time, so it requires libclang; the protocol is small enough to implement it here.
 //!
-//! A range belongs to the thread that opens it, and ranges of a thread nest. CubeCL launches kernels on a thread of its own, so
-//! ranges show when work was asked for; the kernels follow on the rows of the device.
+//! A range belongs to the thread that opens it, and the ranges of a thread nest. CubeCL launches kernels on a thread of its own, so
+//! ranges show when work was requested; the kernels follow on the rows of the device.
 //!
 //! Source of the protocol: `nvtxDetail/nvtxTypes.h` and `nvtxDetail/nvtxInit.h` of NVTX 3
 //! (<https://github.com/NVIDIA/NVTX>, release 3).
@@ -21,17 +20,17 @@ use std::marker::PhantomData;
 #[must_use = "a range ends when it is dropped"]
 pub struct Range {
     open: bool,
-    /// Ends must come from the thread of the begin.
+    /// A range must end on the thread that opened it.
     _not_send: PhantomData<*const ()>,
 }
 
-/// Opens a range. `name` is only asked for where a profiler listens; zero bytes end it.
+/// Opens a range. `name` is called only if there is a profiler; the name ends at the first zero byte.
 pub fn range<N: Into<Vec<u8>>>(name: impl FnOnce() -> N) -> Range {
     let open = injection::push(name);
     Range { open, _not_send: PhantomData }
 }
 
-/// Whether a profiler listens.
+/// Whether there is a profiler.
 pub fn is_profiled() -> bool {
     injection::tool_listens()
 }

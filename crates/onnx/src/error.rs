@@ -1,8 +1,8 @@
-//! Why a network cannot be written as an ONNX file.
+//! Errors of the export to ONNX.
 
 use kindling_layers::trace::{FeatureMap, LayerTrace};
 
-/// An error of the export: one sentence each.
+/// An error of the export; each displays as one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OnnxError {
     /// The trace is empty, so there is no output.
@@ -11,10 +11,10 @@ pub enum OnnxError {
     /// The model, the input or the output cannot have this name.
     #[error("`{0}` cannot name the model, its input or its output: it is empty or already the name of something else")]
     Name(String),
-    /// A layer's tensor is not there.
+    /// A tensor of a layer is missing.
     #[error("the tensor `{0}` is missing")]
     MissingTensor(String),
-    /// A tensor has another shape than its layer's.
+    /// A tensor does not have the shape that its layer needs.
     #[error("the tensor `{name}` has shape {found:?} where its layer needs {expected:?}")]
     TensorShape {
         /// Its name.
@@ -24,7 +24,7 @@ pub enum OnnxError {
         /// The shape found.
         found: Vec<usize>,
     },
-    /// A tensor holds something else than float32 or float64.
+    /// A tensor is neither float32 nor float64.
     #[error("the tensor `{name}` cannot be written as float32: {reason}")]
     TensorType {
         /// Its name.
@@ -39,7 +39,7 @@ pub enum OnnxError {
         layer: String,
         /// What it is.
         op: String,
-        /// What is special about it.
+        /// Why not.
         reason: String,
     },
     /// The trace contradicts itself.
@@ -52,12 +52,12 @@ pub enum OnnxError {
         /// What does not fit.
         reason: String,
     },
-    /// The format's files end at 2 GB.
+    /// A file of the format can have at most 2 GB.
     #[error("the network takes {bytes} bytes as ONNX, and a file of that format holds at most {limit}")]
     TooLarge {
-        /// What it takes.
+        /// Bytes of the network.
         bytes: usize,
-        /// What a file holds.
+        /// The most bytes of a file.
         limit: usize,
     },
 }
@@ -72,7 +72,7 @@ impl OnnxError {
     }
 }
 
-/// A map as errors write it: `channels x height x width`.
+/// The shape of a map in errors: `channels x height x width`.
 pub(crate) fn size_of(map: FeatureMap) -> String {
     format!("{}x{}x{}", map.channels, map.height, map.width)
 }

@@ -1,4 +1,4 @@
-//! The file.
+//! Writes the file.
 
 use std::collections::BTreeMap;
 
@@ -10,28 +10,27 @@ use crate::lowering::lower;
 use crate::proto::{ModelProto, OperatorSetIdProto, StringStringEntryProto};
 use crate::wire;
 
-/// The version of ONNX's operators that files use (ONNX 1.12, June 2022): the first that has everything needed here is
-/// 14, and what reads 17 is old enough to be everywhere.
+/// The version of ONNX's operators that files use (ONNX 1.12, June 2022). Version 14 is the first with everything that is needed here, and
+/// readers of version 17 are widespread.
 pub const OPSET: i64 = 17;
 
 /// The version of the file format that belongs to [`OPSET`].
 const IR_VERSION: i64 = 8;
 
-/// The format's library reads no message of 2 GB or more.
+/// The library of the format does not read messages of 2 GB or more.
 const MOST_BYTES: usize = i32::MAX as usize;
 
-/// What the file says about the model besides its graph.
+/// Names and notes in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export<'a> {
     /// The graph's name.
     pub model_name: &'a str,
-    /// The name of the input: `[batch, channels, height, width]`, or `[batch, channels]` where the trace is given a
-    /// map of one pixel.
+    /// The name of the input, `[batch, channels, height, width]`, or `[batch, channels]` if the input of the trace is a map of one pixel.
     pub input_name: &'a str,
-    /// The name of the output: `[batch, channels]` where the trace's last layer hands on a map of one pixel, and
-    /// `[batch, channels, height, width]` otherwise.
+    /// The name of the output, `[batch, channels]` if the output of the trace is a map of one pixel, otherwise
+    /// `[batch, channels, height, width]`.
     pub output_name: &'a str,
-    /// Notes for whoever reads the file: classes, what the input is divided by, where the weights come from.
+    /// Notes for readers of the file: classes, preprocessing of the input, origin of the weights.
     pub metadata: BTreeMap<String, String>,
 }
 
@@ -42,12 +41,12 @@ impl<'a> Export<'a> {
     }
 }
 
-/// Writes a network that infers as an ONNX file: float32, any number of images at once, the height and width of the
-/// trace. Equal input gives equal bytes.
+/// Writes a network for inference as an ONNX file: float32, with any number of images at once, and with the height and width of the
+/// trace. Equal inputs give equal bytes.
 ///
-/// The network's output is what the trace's last layer hands on. Weights stand under their own names, and a layer's node
-/// is called like the layer, with a number where several layers share a name. Tensors that no layer of the trace reads,
-/// such as the strength of noise that is added in training only, are left out.
+/// The output of the network is that of the last layer of the trace. Weights keep their names, and the node of a layer has the name of the
+/// layer, with a number if several layers share a name. Tensors that no layer of the trace reads, such as the strength of noise that is
+/// added only in training, are left out.
 ///
 /// # Errors
 /// If a tensor is missing or of another shape than the trace needs, if a layer has no counterpart in ONNX, if

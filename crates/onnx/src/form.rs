@@ -2,7 +2,7 @@
 
 use kindling_layers::trace::{FeatureMap, Op, Trace};
 
-/// How a value stands in the file.
+/// The form of a value in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `[batch, channels, height, width]`.
@@ -12,7 +12,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The network's input, or its output where no layer decides: a map of one pixel is a vector.
+    /// The form of the network's input, or of its output if no layer decides: a map of one pixel is a vector.
     pub(crate) fn outside(map: FeatureMap) -> Self {
         if map == FeatureMap::vector(map.channels) { Self::Matrix } else { Self::Map }
     }
@@ -26,10 +26,10 @@ impl Form {
     }
 }
 
-/// The form of each layer's output: matrices begin with a linear layer after which nothing needs a map, and go on through
-/// linear layers and what works number by number.
+/// The form of the output of each layer. A linear layer gives a matrix if no later layer needs a map, and linear layers and element-wise
+/// operations after it keep the matrix.
 pub(crate) fn of_layers(trace: &Trace) -> Vec<Form> {
-    // Backwards: what a layer that needs maps reads is a map, and so is what leads there.
+    // Backwards: the input of a layer that needs maps is a map, and so are the values that it is computed from.
     let mut followed_by_maps = vec![false; trace.layers.len() + 1];
     for (index, layer) in trace.layers.iter().enumerate().rev() {
         if !matches!(layer.op, Op::Linear | Op::Activation(_) | Op::Scale { .. }) || followed_by_maps[index + 1] {
@@ -38,7 +38,7 @@ pub(crate) fn of_layers(trace: &Trace) -> Vec<Form> {
             }
         }
     }
-    // Forwards: only linear layers make matrices; what works number by number keeps them.
+    // Forwards: only linear layers create matrices; element-wise operations keep them.
     let mut forms = vec![Form::outside(trace.input)];
     for (layer, &needs_map) in trace.layers.iter().zip(&followed_by_maps[1..]) {
         let matrix = match (&layer.op, layer.inputs.as_slice()) {

@@ -8,13 +8,13 @@ use crate::error::OnnxError;
 use crate::names::Names;
 use crate::proto::{AttributeProto, DataType, NodeProto, TensorProto};
 
-/// Nodes and initializers, as far as they are written, and the tensors they come from.
+/// The nodes and initializers that are written so far, and the tensors that they come from.
 #[derive(Debug)]
 pub(crate) struct Graph<'a> {
     tensors: &'a Tensors,
-    /// Names that are taken: every tensor's from the start.
+    /// Names in use, which include those of all tensors from the start.
     pub(crate) names: Names,
-    /// The nodes, each after those whose values it reads.
+    /// The nodes, each after the nodes whose values it reads.
     pub(crate) nodes: Vec<NodeProto>,
     /// Weights and constants in the order they are first read.
     pub(crate) initializers: Vec<TensorProto>,
@@ -52,7 +52,7 @@ impl<'a> Graph<'a> {
         self.tensors.contains_key(&tensor_name(layer, part))
     }
 
-    /// A layer's tensor, which must be of shape `stored`, as an initializer of shape `written`, by its name.
+    /// Adds a layer's tensor, which must have the shape `stored`, as an initializer of shape `written`, and returns its name.
     pub(crate) fn weight(
         &mut self,
         layer: &LayerTrace,
@@ -68,7 +68,7 @@ impl<'a> Graph<'a> {
         }
         let dims = written.to_vec();
         match self.initializers.iter().find(|initializer| initializer.name == name) {
-            // A layer that runs twice has its weights once.
+            // The weights of a layer that runs twice are written once.
             Some(same) if same.dims == dims => {}
             Some(_) => {
                 let reason = format!("`{name}` is needed both for maps and for vectors");
@@ -94,7 +94,7 @@ impl<'a> Graph<'a> {
         self.constant(&[values.len()], DataType::Int64, raw_data)
     }
 
-    /// Equal constants are one.
+    /// Adds a constant, or returns an equal one that exists already.
     fn constant(&mut self, dims: &[usize], data_type: DataType, raw_data: Vec<u8>) -> String {
         let equal = |other: &&TensorProto| {
             (other.data_type, other.dims.as_slice(), &other.raw_data) == (data_type, dims, &raw_data)

@@ -1,4 +1,4 @@
-//! A trace as a graph of the format.
+//! Turns a trace into a graph of the format.
 
 use kindling_layers::tensors::Tensors;
 use kindling_layers::trace::{FeatureMap, LayerTrace, Trace};
@@ -16,7 +16,7 @@ use crate::shape;
 struct Value {
     name: String,
     form: Form,
-    /// The same in the other form, once something has asked for it.
+    /// The same value in the other form, once a layer has needed it.
     other: Option<String>,
 }
 
@@ -80,7 +80,7 @@ fn node_name(layer: &LayerTrace) -> String {
     if layer.name.is_empty() { layer.op.to_string() } else { layer.name.clone() }
 }
 
-/// A value in the form a layer reads.
+/// A value in the form that a layer reads.
 fn in_form(graph: &mut Graph, value: &mut Value, form: Form) -> String {
     if value.form == form {
         return value.name.clone();

@@ -1,20 +1,20 @@
-//! Names that nothing else has.
+//! Unique names.
 
 use std::collections::HashSet;
 
 use crate::error::OnnxError;
 
-/// The names given out so far.
+/// The names in use.
 ///
-/// Nodes, their values, the weights and the network's input and output share one set: the format wants values apart
-/// from each other and nodes apart from each other, and a reader is glad of a node called like its value.
+/// The format requires unique names of values and unique names of nodes. Nodes, their values, the weights and the network's input and
+/// output share one set here, so that a node can have the same name as its value.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     taken: HashSet<String>,
 }
 
 impl Names {
-    /// Takes a name that must be just this.
+    /// Reserves exactly this name.
     pub(crate) fn claim(&mut self, name: &str) -> Result<(), OnnxError> {
         if name.is_empty() || !self.taken.insert(name.to_string()) {
             return Err(OnnxError::Name(name.to_string()));
@@ -22,7 +22,7 @@ impl Names {
         Ok(())
     }
 
-    /// Takes the first of `wanted`, `wanted_2`, `wanted_3`, ... that nothing has.
+    /// Reserves the first of `wanted`, `wanted_2`, `wanted_3`, ... that is not in use.
     pub(crate) fn unique(&mut self, wanted: &str) -> String {
         let mut name = wanted.to_string();
         let mut count = 1;

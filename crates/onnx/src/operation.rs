@@ -1,4 +1,4 @@
-//! Each operation of a trace as nodes of the format.
+//! Writes each operation of a trace as nodes of the format.
 
 use kindling_layers::trace::{FeatureMap, LayerTrace, Op};
 
@@ -8,20 +8,20 @@ use crate::form::Form;
 use crate::graph::Graph;
 use crate::proto::AttributeProto;
 
-/// A layer whose inputs have the form it wants.
+/// A layer whose inputs are in the form that it needs.
 #[derive(Debug)]
 pub(crate) struct Layer<'a> {
-    /// What the trace says.
+    /// The layer in the trace.
     pub(crate) trace: &'a LayerTrace,
     /// Its node's name.
     pub(crate) name: String,
-    /// The form of what it reads and hands on; what linear layers read has the form of their output.
+    /// The form of its inputs and its output.
     pub(crate) form: Form,
-    /// The values it reads.
+    /// Names of its inputs.
     pub(crate) inputs: Vec<String>,
     /// Their maps.
     pub(crate) maps: Vec<FeatureMap>,
-    /// The value it hands on.
+    /// Name of its output.
     pub(crate) output: String,
 }
 
@@ -111,7 +111,7 @@ impl Layer<'_> {
         Ok(())
     }
 
-    /// A matrix product, or on maps the convolution whose window is the whole map.
+    /// A linear layer as a matrix product, or on maps as a convolution whose window is the whole map.
     fn linear(&mut self, graph: &mut Graph) -> Result<(), OnnxError> {
         let FeatureMap { channels, height, width } = self.maps[0];
         let stored = [self.trace.output.channels, channels * height * width];
@@ -131,7 +131,7 @@ impl Layer<'_> {
         Ok(())
     }
 
-    /// Reads these tensors after what is read so far: name, shape, shape in the file.
+    /// Appends tensors to the inputs: name, shape, shape in the file.
     fn weights(&mut self, graph: &mut Graph, parts: &[(&str, &[usize], &[usize])]) -> Result<(), OnnxError> {
         for (part, stored, written) in parts {
             self.inputs.push(graph.weight(self.trace, part, stored, written)?);
@@ -139,7 +139,7 @@ impl Layer<'_> {
         Ok(())
     }
 
-    /// Reads the bias if there is one.
+    /// Appends the bias to the inputs, if there is one.
     fn bias(&mut self, graph: &mut Graph) -> Result<(), OnnxError> {
         let shape: &[usize] = &[self.trace.output.channels];
         let parts: &[_] = if graph.has(self.trace, "bias") { &[("bias", shape, shape)] } else { &[] };

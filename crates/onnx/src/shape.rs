@@ -1,4 +1,4 @@
-//! Whether a trace is a graph whose shapes follow from each other.
+//! Checks that a trace is a graph with consistent shapes.
 
 use kindling_layers::trace::{FeatureMap, LayerTrace, Op, Trace};
 
@@ -7,8 +7,8 @@ use crate::error::{OnnxError, size_of};
 /// The map of each value, the network's input first.
 ///
 /// # Errors
-/// If a layer reads what is not there yet, or hands on another map than its operation makes of what it reads. A file
-/// with such a layer would be refused by whoever loads it, or worse, compute something else.
+/// If a layer reads a value that does not exist yet, or if the shape of its output is not what its operation computes from its inputs. A
+/// file with such a layer would be refused when it is loaded, or, worse, compute something else.
 pub(crate) fn check(trace: &Trace) -> Result<Vec<FeatureMap>, OnnxError> {
     let mut maps = vec![trace.input];
     for layer in &trace.layers {
@@ -28,7 +28,7 @@ pub(crate) fn check(trace: &Trace) -> Result<Vec<FeatureMap>, OnnxError> {
     Ok(maps)
 }
 
-/// What a layer makes of these inputs; the channels of convolutions and linear layers are taken from the trace.
+/// The output shape of a layer for these inputs. The channels of convolutions and linear layers are taken from the trace.
 fn output_of(layer: &LayerTrace, inputs: &[FeatureMap]) -> Result<FeatureMap, OnnxError> {
     let wrong = |reason: String| OnnxError::inconsistent(layer, reason);
     let no_window = || wrong("its window is larger than the map".to_string());
@@ -79,12 +79,12 @@ fn output_of(layer: &LayerTrace, inputs: &[FeatureMap]) -> Result<FeatureMap, On
     }
 }
 
-/// A map of other height and width; `axis` is given a size and 0 for height, 1 for width.
+/// A map with another height and width; `axis` computes them from the size and 0 for height or 1 for width.
 fn resized(map: FeatureMap, channels: usize, axis: impl Fn(usize, usize) -> Option<usize>) -> Option<FeatureMap> {
     Some(FeatureMap { channels, height: axis(map.height, 0)?, width: axis(map.width, 1)? })
 }
 
-/// How many windows of `kernel` elements, `stride` apart, lie in `size` elements.
+/// How many windows of `kernel` elements, `stride` apart, fit into `size` elements.
 fn windows(size: usize, kernel: usize, stride: usize) -> Option<usize> {
     Some(size.checked_sub(kernel)?.checked_div(stride)? + 1)
 }

@@ -1,4 +1,4 @@
-//! What the tests of several files share.
+//! Helpers for the tests of several files.
 
 use std::cell::RefCell;
 

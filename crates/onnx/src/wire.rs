@@ -1,7 +1,7 @@
 //! The wire format of protocol buffers, as far as an ONNX file needs it
 //! (<https://protobuf.dev/programming-guides/encoding/>).
 
-/// Something that is written as numbered fields.
+/// A message: it is written as numbered fields.
 pub(crate) trait Message {
     /// Writes the fields in the order of their numbers.
     fn write(&self, out: &mut Output);
@@ -21,8 +21,8 @@ pub(crate) fn bytes(message: &impl Message, length: usize) -> Vec<u8> {
     out.bytes.unwrap_or_default()
 }
 
-/// Where fields go. A message inside another is preceded by its length, so messages are first written to no bytes at
-/// all, only to count them.
+/// The target of fields. A message inside another one is preceded by its length, so it is first written to a target that only counts
+/// bytes.
 #[derive(Debug)]
 pub(crate) struct Output {
     bytes: Option<Vec<u8>>,
@@ -44,7 +44,7 @@ impl Output {
         self.varint(value as u64);
     }
 
-    /// Integers, each with its key, as fields of the format's version 2 are.
+    /// Integers, each with its key, as in version 2 of the format.
     pub(crate) fn ints(&mut self, field: u64, values: &[usize]) {
         for &value in values {
             self.int(field, value as i64);
@@ -57,7 +57,7 @@ impl Output {
         self.put(&value.to_le_bytes());
     }
 
-    /// Bytes, or the text they are.
+    /// Bytes or text.
     pub(crate) fn bytes(&mut self, field: u64, value: impl AsRef<[u8]>) {
         let value = value.as_ref();
         self.key(field, DELIMITED);
@@ -76,7 +76,7 @@ impl Output {
         }
     }
 
-    /// Messages of one field.
+    /// Several messages of the same field.
     pub(crate) fn messages(&mut self, field: u64, messages: &[impl Message]) {
         for message in messages {
             self.message(field, message);
@@ -87,7 +87,7 @@ impl Output {
         self.varint(field << 3 | wire_type);
     }
 
-    /// Seven bits a byte, the lowest first; the eighth bit says that more follow.
+    /// Writes seven bits in each byte, lowest bits first; the eighth bit says whether more bytes follow.
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.put(&[value as u8 | 0x80]);

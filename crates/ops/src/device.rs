@@ -1,28 +1,28 @@
-//! Which devices and formats the operations serve, and tensors as they need them.
+//! Which devices and formats the operations support, and small conversions of tensors for them.
 
 use burn::backend::DispatchDevice;
 use burn::tensor::{DType, Device, Tensor};
 
-/// Whether a tensor is one these operations serve: of float32 or a half format, and on the CPU of float64.
+/// Whether these operations support a tensor: float32, bf16 or f16 on the CPU or a device of CubeCL, and float64 on the CPU.
 pub fn serves<const D: usize>(x: &Tensor<D>) -> bool {
     let own = match x.device().without_autodiff().as_dispatch() {
         DispatchDevice::Flex(_) => true,
         #[cfg(feature = "cube")]
         DispatchDevice::Cube(_) => true,
-        #[allow(unreachable_patterns)] // which devices there are depends on who builds Burn
+        #[allow(unreachable_patterns)] // which variants exist depends on the features that Burn is built with
         _ => false,
     };
     own && (matches!(x.dtype(), DType::F32 | DType::BF16 | DType::F16) || x.dtype() == DType::F64 && on_cpu(x))
 }
 
-/// Whether the operations on `x` take normalisation groups of these sizes: on the CPU any, elsewhere as
-/// `kindling_layers::pass::normalisation_groups` makes them, even ones with the larger first.
+/// Whether the operations on `x` support normalisation groups of these sizes. The CPU supports any. Other devices support the groups
+/// that `kindling_layers::pass::normalisation_groups` makes: sizes that differ by at most one, the larger ones first.
 pub fn serves_groups<const D: usize>(x: &Tensor<D>, groups: &[usize]) -> bool {
     let even = groups.is_sorted_by(|a, b| a >= b) && groups.first().zip(groups.last()).is_none_or(|(a, b)| a - b <= 1);
     even || on_cpu(x)
 }
 
-/// Whether a tensor lies in the process's own memory.
+/// Whether a tensor lies in the memory of the process.
 pub fn on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
     is_cpu(x.device())
 }
@@ -31,24 +31,24 @@ fn is_cpu(device: Device) -> bool {
     matches!(device.without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
 }
 
-/// Whether a device infers each sample by itself: to the bit the same whatever samples are computed beside it. The CPU does;
-/// others choose their kernels by the size of the batch.
+/// Whether inference on a device treats each sample alone, so that its result has the same bits whatever samples share the batch. It
+/// does on the CPU. Other devices choose kernels by the size of the batch.
 pub fn infers_samples_alone(device: &Device) -> bool {
     is_cpu(device.clone())
 }
 
-/// Whether a tensor lies in the process's own memory and is one that these operations serve; [`crate::transposed`] serves no others.
+/// Whether these operations support a tensor and it lies on the CPU, as [`crate::transposed`] requires.
 pub fn serves_on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
     on_cpu(x) && serves(x)
 }
 
-/// The tensor outside any gradient graph, on the plain device.
+/// The tensor without its gradient graph.
 pub fn plain<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     if tensor.is_autodiff() { tensor.inner() } else { tensor }
 }
 
-/// What an operation of Burn that leaves channels last makes of a map: before and behind it, on GPUs, a map of one channel, or its
-/// gradient, gets the strides of a plane, for the reason that `cube::layout::whole_planes` has.
+/// Applies an operation of Burn whose output has channels last. On GPUs, a map of one channel is given the strides of a plane before
+/// and after it, and so is its gradient; `cube::layout::whole_planes` has the reason.
 pub fn by_planes(x: Tensor<4>, operation: impl FnOnce(Tensor<4>) -> Tensor<4>) -> Tensor<4> {
     as_planes(operation(as_planes(x)))
 }
@@ -58,6 +58,6 @@ fn as_planes(x: Tensor<4>) -> Tensor<4> {
     if channels > 1 || on_cpu(&x) {
         return x;
     }
-    // Two shapes, because one and the same would change nothing.
+    // A reshape to the same shape would be dropped, so go through another one.
     x.reshape([batch * height, width]).reshape([batch, channels, height, width])
 }

@@ -1,4 +1,4 @@
-//! What all operations share that stand on Burn's gradient graph.
+//! Helpers for putting operations on Burn's gradient graph.
 
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::grads::Gradients;
@@ -15,7 +15,7 @@ use crate::reserve;
 /// A tensor of a backend on the graph.
 pub(crate) type Tracked<B, C> = FloatTensor<Autodiff<B, C>>;
 
-/// A gradient, where somebody asks for it.
+/// A gradient that is computed only if a parent on the graph needs it.
 #[derive(ExtensionType)]
 #[extension_type(fusion: cfg(feature = "cube"))]
 pub(crate) enum Gradient<B: Backend> {
@@ -24,12 +24,12 @@ pub(crate) enum Gradient<B: Backend> {
 }
 
 impl<B: Backend> Gradient<B> {
-    /// The gradient, made only if it is wanted.
+    /// Computes the gradient if it is wanted.
     pub(crate) fn if_wanted(wanted: bool, make: impl FnOnce() -> FloatTensor<B>) -> Self {
         if wanted { Self::Of(make()) } else { Self::Unwanted }
     }
 
-    /// Hands the gradient to a parent, if it wants one.
+    /// Registers the gradient with its parent, if there is one.
     pub(crate) fn register(self, grads: &mut Gradients, node: Option<NodeId>) {
         if let (Self::Of(gradient), Some(node)) = (self, node) {
             grads.register::<B>(node, gradient);
@@ -39,18 +39,18 @@ impl<B: Backend> Gradient<B> {
 
 #[cfg(feature = "cube")]
 impl GradientMetadata {
-    /// Of a map: of its format.
+    /// The gradient of a map has the map's format.
     pub(crate) fn of_map(map: &TensorSpec, wanted: bool) -> Self {
         if wanted { Self::Of(map.clone()) } else { Self::Unwanted }
     }
 
-    /// Of weights, or of what else is float32 whatever the map is.
+    /// The gradient of weights, shifts and gates is float32 whatever the format of the map.
     pub(crate) fn of_weight(weight: &TensorSpec, wanted: bool) -> Self {
         if wanted { Self::Of(TensorSpec { dtype: DType::F32, ..weight.clone() }) } else { Self::Unwanted }
     }
 }
 
-/// Puts an operation on the graph: its state, made only if one of the nodes wants a gradient, and its output.
+/// Puts an operation on the graph. The state that its backward pass needs is built only if one of the nodes requires a gradient.
 macro_rules! on_graph {
     ($checkpoint:ty, $backward:expr, $nodes:expr, $state:expr, $output:expr) => {
         match $backward.prepare::<$checkpoint>($nodes).compute_bound().stateful() {
@@ -64,17 +64,17 @@ macro_rules! on_graph {
 }
 pub(crate) use on_graph;
 
-/// The parents of an operation, those with gradients.
+/// The parents of an operation; `None` for a parent that needs no gradient.
 pub(crate) fn parents<S, const N: usize>(ops: &Ops<S, N>) -> [Option<NodeId>; N] {
     ops.parents.each_ref().map(|node| node.as_ref().map(|node| node.id))
 }
 
-/// A backend whose tensors can be taken out of Burn's, to make a map again in the backward pass.
+/// A backend whose primitive can be taken out of a Burn tensor, which is needed to recompute a map in the backward pass.
 pub(crate) trait Primitive: Backend {
-    /// Says that `elements` more of a type are about to be made, where somebody keeps count.
+    /// Announces an allocation of `elements` numbers, on backends whose memory is limited by [`reserve`].
     fn announce(elements: usize, dtype: DType);
 
-    /// The backend's own tensor, outside any gradient graph.
+    /// The backend's primitive of a tensor that is outside any gradient graph.
     fn of(x: Tensor<4>) -> FloatTensor<Self>;
 }
 
@@ -93,7 +93,7 @@ impl Primitive for burn::backend::Cube {
     fn announce(_: usize, _: DType) {}
 
     fn of(x: Tensor<4>) -> FloatTensor<Self> {
-        // The map is made from tensors of the device it is asked on.
-        x.try_into_primitive::<Self>().expect("a map made again lies on its own device")
+        // The map is computed from tensors of the same device.
+        x.try_into_primitive::<Self>().expect("a recomputed map lies on the device of its inputs")
     }
 }

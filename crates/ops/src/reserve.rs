@@ -1,24 +1,24 @@
-//! Whether there is room for a map before it is made.
+//! Memory limits on the CPU: allocations are announced before they are made.
 //!
-//! A CPU process that asks for more memory than there is gets killed, and Rust's allocator cannot report failure to the
-//! operation that asked. So that a limit can be kept all the same, layers and the optimizer's update announce what they are
-//! about to make, and whoever keeps the limit may refuse. Without a keeper, announcing costs one atomic load.
+//! A CPU process that allocates more memory than there is gets killed, and Rust's allocator cannot report a failure to the
+//! operation that allocates. To keep a limit all the same, layers and the optimizer's update announce what they are about to
+//! allocate, and a keeper may refuse. Without a keeper, an announcement costs one atomic load.
 
 use std::sync::OnceLock;
 
 use burn::tensor::{DType, Tensor};
 
-/// Says whether `bytes` more fit; the text of a refusal becomes a panic, as failures of a device's runtime do.
+/// Decides whether `bytes` more fit. The text of a refusal becomes a panic, as failures of a device's runtime do.
 pub type Keeper = fn(bytes: usize) -> Result<(), String>;
 
 static KEEPER: OnceLock<Keeper> = OnceLock::new();
 
-/// Lets `keeper` be asked from now on, for the life of the process. Returns whether it is the first.
+/// Sets the keeper for the rest of the process. Returns false, and changes nothing, if there is one already.
 pub fn keep(keeper: Keeper) -> bool {
     KEEPER.set(keeper).is_ok()
 }
 
-/// Asks for room for so many bytes.
+/// Asks the keeper whether `bytes` more fit.
 ///
 /// # Errors
 /// The keeper's refusal.
@@ -26,7 +26,7 @@ fn ask(bytes: usize) -> Result<(), String> {
     KEEPER.get().map_or(Ok(()), |keeper| keeper(bytes))
 }
 
-/// Asks for room for a copy of `x`, if it lies in the process's own memory.
+/// Asks whether a copy of `x` fits. Always succeeds if `x` is not on the CPU.
 ///
 /// # Errors
 /// The keeper's refusal.
@@ -38,7 +38,7 @@ pub fn ask_for_copy<const D: usize>(x: &Tensor<D>) -> Result<(), String> {
     }
 }
 
-/// Asks whether what is there already is within the limit.
+/// Asks whether the memory in use is within the limit.
 ///
 /// # Errors
 /// The keeper's refusal.
@@ -52,13 +52,13 @@ pub fn ask_afterwards() -> Result<(), String> {
 /// If the keeper refuses, with its text.
 pub(crate) fn announce(bytes: usize) {
     if let Err(refusal) = ask(bytes) {
-        // Nothing is wrong, so nobody is told by the panic hook; with RUST_BACKTRACE set it would also read megabytes of
-        // symbols into memory that is short.
+        // A refusal is expected, so it bypasses the panic hook: with RUST_BACKTRACE set, the hook would also read megabytes of
+        // symbols while memory is short.
         std::panic::resume_unwind(Box::new(refusal));
     }
 }
 
-/// Announces so many elements of the type of `x` beside it, if `x` lies in the process's own memory.
+/// Announces an allocation of `elements` numbers of the format of `x`, if `x` lies on the CPU.
 ///
 /// # Panics
 /// If the keeper refuses, with its text.

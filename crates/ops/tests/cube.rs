@@ -12,17 +12,21 @@ use burn::tensor::{Device, FloatDType};
 use kindling_tests::{Optional, Suite, Test, cuda_on_cpu, on_cuda, repeat_what_was_not_run};
 
 use device::{
-    bfloat16, block, dense_convolutions, dense_convolutions_on_tensor_cores, depthwise_convolutions, float16,
-    large_means, maxima, means_and_scale, norm_act, one_channel, padded, quarters, recorded_block, slices,
-    sums_with_a_shortcut, unread_convolutions,
+    bfloat16, block, deferred_convolutions, dense_convolutions, dense_convolutions_on_tensor_cores,
+    depthwise_convolutions, float16, large_means, maxima, means_and_scale, moves_of_many_tensors, norm_act,
+    one_channel, padded, quarters, recorded_block, slices, sums_with_a_shortcut,
 };
-use naive::state::check_many_tensors;
+use naive::norm::check_sums_over_groups;
+use naive::state::{check_many_tensors, check_updates_of_many_tensors};
 
 /// A test of a device and its name.
 type OnDevice = (&'static str, fn(&Device));
 
-const TESTS: [OnDevice; 14] = [
+const TESTS: [OnDevice; 17] = [
     ("many_tensors_at_once_on_a_device_equal_the_naive_sums", check_many_tensors),
+    ("moves_of_many_tensors_on_a_device_equal_the_naive_ones", moves_of_many_tensors),
+    ("sums_over_groups_on_a_device_equal_the_naive_ones", check_sums_over_groups),
+    ("adamws_updates_of_many_tensors_on_a_device_equal_the_papers", check_updates_of_many_tensors),
     ("maps_of_one_channel_on_a_device_and_their_gradients_are_those_of_the_cpu", one_channel),
     ("norm_act_on_a_device_and_its_gradients_equal_the_naive_sums", norm_act),
     ("means_and_scale_on_a_device_and_their_gradients_equal_the_naive_sums", means_and_scale),
@@ -30,7 +34,7 @@ const TESTS: [OnDevice; 14] = [
     ("maxima_on_a_device_and_their_gradients_equal_the_naive_ones", maxima),
     ("dense_convolutions_on_a_device_and_their_gradients_equal_the_naive_sums", dense_convolutions),
     ("depthwise_convolutions_on_a_device_and_their_gradients_equal_the_naive_sums", depthwise_convolutions),
-    ("convolutions_on_a_device_that_normalise_and_their_gradients_equal_the_naive_sums", unread_convolutions),
+    ("convolutions_on_a_device_that_normalise_and_their_gradients_equal_the_naive_sums", deferred_convolutions),
     ("slices_of_larger_maps_on_a_device_and_their_gradients_equal_the_naive_sums", slices),
     ("maps_with_padded_rows_on_a_device_and_their_gradients_equal_the_naive_sums", padded),
     ("quarters_of_maps_on_a_device_are_scaled_and_averaged_as_on_the_cpu", quarters),
@@ -52,7 +56,7 @@ const TENSOR_CORES: OnDevice = (
     dense_convolutions_on_tensor_cores,
 );
 /// Tests that run on other devices than the stand-in by day; compiling their kernels in software takes minutes.
-const BY_DAY: usize = 5;
+const BY_DAY: usize = 8;
 
 /// What the stand-in for CUDA claims to be, and which of the kernels that could be used are (`CUDASIM_CLOCK`).
 const WITHOUT_CORES: (&str, &str) = ("6.1", "fixed");

@@ -6,18 +6,18 @@ use std::ops::RangeInclusive;
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance};
 use kindling_layers::{Activation, ConvTranspose2dConfig, Padding};
-use kindling_ops::{Places, Pooling, dense, depthwise, means, scale};
+use kindling_ops::{Places, Pooling, channel_multiply, dense, depthwise, global_average_pool};
 
 use proptest::prelude::*;
 
 use naive::convolutions::{Case, Naive, check_convolution};
-use naive::gates::check_squeeze_and_scale;
-use naive::norm::ACTIVATIONS;
-use naive::state::check_many_tensors;
-use naive::unread::{
+use naive::deferred::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
 };
-use naive::{Ground, close, random, rng, vec};
+use naive::gates::check_squeeze_and_scale;
+use naive::norm::{ACTIVATIONS, check_sums_over_groups};
+use naive::state::{check_many_tensors, check_updates_of_many_tensors};
+use naive::{COMPUTED, Ground, close, random, rng, vec};
 
 /// Maps of float32, and of float64, on which the same kernels are exact to its last digits.
 fn cpu() -> [Ground; 2] {
@@ -33,6 +33,16 @@ fn on_each_format(check: impl Fn(&Ground)) {
 #[test]
 fn many_tensors_at_once_equal_the_naive_sums() {
     check_many_tensors(&Device::flex());
+}
+
+#[test]
+fn sums_over_groups_equal_the_naive_ones() {
+    check_sums_over_groups(&Device::flex());
+}
+
+#[test]
+fn adamws_updates_equal_the_papers() {
+    check_updates_of_many_tensors(&Device::flex());
 }
 
 #[test]
@@ -207,6 +217,83 @@ fn maxima_that_normalise_while_they_read_and_their_gradients_equal_the_naive_one
     }
 }
 
+/// A convolution of each kind that is computed in its own way, of `batch` samples.
+fn convolutions_of_every_kind(batch: usize) -> Vec<Case> {
+    let dense = |[input, height, width]: [usize; 3], output, kernel, stride| {
+        Case::dense([batch, input, height, width], output, kernel, stride, kernel / 2)
+    };
+    let mut cases = vec![
+        // Matrix products that are large enough to be divided among threads: of a map as it is, and of one taken in pieces.
+        dense([96, 33, 33], 128, 1, 1),
+        dense([300, 33, 33], 8, 1, 1),
+        dense([17, 16, 16], 9, 1, 2),
+        // Winograd's transforms, in one block and in several.
+        dense([32, 9, 12], 40, 3, 1),
+        dense([16, 70, 41], 20, 3, 1),
+        // Columns.
+        dense([5, 41, 33], 24, 3, 2),
+        dense([20, 17, 19], 21, 5, 1),
+        dense([3, 33, 32], 16, 7, 2),
+        dense([17, 12, 9], 18, 3, 1).dilated(),
+    ];
+    for (kernel, stride) in [(3, 1), (3, 2), (5, 1), (5, 2), (7, 3), (9, 1), (11, 2)] {
+        cases.push(Case::depthwise([batch, 5, 20, 19], kernel, stride, [kernel / 2; 2]));
+    }
+    cases
+}
+
+/// Runs checks on a pool of so many threads, and returns the bits of all their results.
+fn computed_on(threads: usize, checks: impl FnOnce() + Send) -> Vec<u64> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
+    pool.install(|| {
+        COMPUTED.set(Some(Vec::new()));
+        checks();
+        COMPUTED.take().unwrap_or_default()
+    })
+}
+
+/// Fewer samples than threads are computed by all threads together, more of them side by side: both, for every operation and
+/// every gradient that this file compares with naive sums.
+#[test]
+fn no_operation_and_no_gradient_depends_on_the_number_of_threads() {
+    let [ground, _] = cpu();
+    let checks = |batch: usize| {
+        let map = [batch, 6, 20, 19];
+        for (number, case) in convolutions_of_every_kind(batch).iter().enumerate() {
+            check_convolution(&ground, case, 9000 + number as u64);
+            check_norm_act_conv(&ground, case, number % 2 == 0, Activation::HardSwish, 9100 + number as u64);
+        }
+        for case in [Case::dense(map, 5, 3, 1, 1), Case::dense(map, 8, 4, 2, 1)] {
+            check_transposed(&ground, &Case { height: 20, width: 20, out: [case.out[0]; 2], ..case }, 9200);
+        }
+        for (number, activation) in ACTIVATIONS.into_iter().enumerate() {
+            check_norm_act(&ground, map, 2, activation, 9300 + number as u64);
+            // Without an activation, the mean of a sample that is a group by itself is its shift, whatever the sample: no gradient.
+            if activation != Activation::Identity {
+                check_norm_act_means(&ground, map, activation, 9400 + number as u64);
+            }
+        }
+        for (activation, again) in [(Activation::Identity, false), (Activation::Relu, true)] {
+            check_norm_act_add(&ground, 6, activation, again, 9500);
+        }
+        check_norm_act_max_pool(&ground, [20, 19], Pooling { kernel: 3, stride: 2, padding: 1 }, 9600);
+        check_squeeze_and_scale(&ground, map, 9700);
+        check_many_tensors(&ground.device);
+    };
+    for batch in [1, 4] {
+        let one = computed_on(1, || checks(batch));
+        assert!(one.len() > 100_000, "{} numbers", one.len());
+        for threads in [2, 3] {
+            let several = computed_on(threads, || checks(batch));
+            let differ = one.iter().zip(&several).filter(|(one, several)| one != several).count();
+            assert!(
+                one.len() == several.len() && differ == 0,
+                "{differ} numbers differ on {threads} threads, batch {batch}"
+            );
+        }
+    }
+}
+
 /// Maps of a half format: what is computed from them is the float32 result, rounded once.
 #[test]
 fn half_formats_are_the_float32_result_rounded_once() {
@@ -222,7 +309,9 @@ fn half_formats_are_the_float32_result_rounded_once() {
     let operations: [(&Tensor<4>, Operation); 3] = [
         (&w, dense),
         (&d, depthwise),
-        (&d, |x, d, _| scale(x.clone(), means(x) * d.reshape([6, 9]).sum_dim(1).reshape([1, 6]))),
+        (&d, |x, d, _| {
+            channel_multiply(x.clone(), global_average_pool(x) * d.reshape([6, 9]).sum_dim(1).reshape([1, 6]))
+        }),
     ];
     for (format, digits) in [(FloatDType::BF16, 1.0 / 128.0), (FloatDType::F16, 1.0 / 1024.0)] {
         for (weight, operation) in &operations {

@@ -1,15 +1,15 @@
 //! Every random number of Kindling comes from (seed, purpose, epoch, sample index).
 //!
-//! The four numbers are the 32-byte key of a ChaCha8 stream, so no split into micro-batches, number of threads,
-//! order of execution or retry can change what is drawn, and no two keys share a stream. ChaCha8 as implemented by
-//! `rand_chacha` is documented to be portable: the same key gives the same words on every platform.
+//! The four numbers are the 32-byte key of a ChaCha8 stream. So micro-batches, the number of threads, the order of execution and retries
+//! cannot change what is drawn, and no two keys share a stream. `rand_chacha` documents its ChaCha8 as portable: the same key gives the same
+//! words on every platform.
 
 use rand_chacha::rand_core::SeedableRng;
 
 /// The generator behind every draw.
 pub type Rng = rand_chacha::ChaCha8Rng;
 
-/// What a random number is for. Each purpose has its own streams.
+/// The purpose of a random number. Each purpose has its own streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Purpose {
@@ -25,27 +25,25 @@ pub enum Purpose {
     Init = 5,
     /// Dropout masks of one sample; the layer selects the ChaCha stream.
     Dropout = 6,
-    /// Choices that only concern pictures for people.
+    /// Choices that affect only pictures for people.
     Display = 7,
     /// Which residual branches one sample skips; the layer selects the ChaCha stream.
     DropPath = 8,
     /// Noise that a generator adds to one sample's feature maps; the layer selects the ChaCha stream.
     NoiseInjection = 9,
-    /// What a generator makes a training image of (epoch: iteration; index: row); the half of the iteration selects the ChaCha
-    /// stream.
+    /// Latent vectors in training (epoch: iteration; index: row); the half of the iteration selects the ChaCha stream.
     Latent = 20,
-    /// How one image is changed before a discriminator sees it; the kind of image selects the
-    /// ChaCha stream.
+    /// Augmentation of an image for a discriminator; the kind of image selects the ChaCha stream.
     DiffAugment = 21,
-    /// What a trained generator makes image `index` of (epoch 0).
+    /// The latent vector of image `index` of a trained generator (epoch 0).
     Sample = 22,
-    /// The vectors that spectral normalisation begins with (index: the tensor's place in the model).
+    /// The initial vectors of spectral normalisation (index: the tensor's place in the model).
     Spectral = 23,
-    /// Which sample is drawn at a place of an epoch that draws with replacement (index: the place).
+    /// The sample at a position of an epoch that draws with replacement (index: the position).
     Sampling = 30,
-    /// What stands in for a sample that cannot be read.
+    /// The replacement of a sample that cannot be read.
     Replacement = 31,
-    /// Which samples of a batch are mixed, and how much of each.
+    /// The samples of a batch that are mixed, and the shares of each.
     Mix = 32,
 }
 

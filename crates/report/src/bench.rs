@@ -1,9 +1,9 @@
 //! Rows as a page: bars of speed, and speed against memory. One file that asks nothing of the network.
 
-use kindling_runs::bench::{Comparison, MemoryUsed, Row, comparison_table, machine};
+use kindling_runs::bench::{Comparison, MemoryUsed, Row, What, comparison_table, machine};
 use maud::{Markup, html};
 
-use crate::frame::{DRAWINGS_ONLY, frame};
+use crate::frame::{COMMON, DRAWINGS_ONLY, frame};
 
 const STYLE: &str = include_str!("bench.css");
 /// Colours of the style sheet, and marks that tell series apart without them.
@@ -32,7 +32,11 @@ pub fn bench_page(title: &str, rows: &[Row], comparison: Option<&Comparison>) ->
     let body = html! {
         header { p.brand { "Kindling bench" } h1 { (title) } (machines(rows)) }
         main {
-            section { h2 { "Images a second" } (legend(&series)) (bars(rows, &groups, &series)) }
+            section {
+                h2 { "Images a second" }
+                p.note { "Bars of one kind, like train or infer, share one scale." }
+                (legend(&series)) (bars(rows, &groups, &series))
+            }
             section { h2 { "Speed against memory" } (legend(&series)) (scatter(rows, &groups, &series)) }
             @if let Some(comparison) = comparison {
                 section { h2 { "Compared" } pre { (comparison_table(comparison)) } }
@@ -41,7 +45,7 @@ pub fn bench_page(title: &str, rows: &[Row], comparison: Option<&Comparison>) ->
         }
         footer { "This page is one file and loads nothing." }
     };
-    frame(&format!("{title} – Kindling"), STYLE, DRAWINGS_ONLY, &body).into_string()
+    frame(&format!("{title} – Kindling"), &format!("{COMMON}{STYLE}"), DRAWINGS_ONLY, &body).into_string()
 }
 
 /// The configurations, in order, by their labels.
@@ -98,8 +102,8 @@ fn symbol(mark: Mark, x: f64, y: f64) -> Markup {
     }
 }
 
-/// Speeds as bars, a group a configuration, with the quartiles as whiskers. Each group has a scale of its own: models
-/// differ by more than engines do.
+/// Speeds as bars, a group a configuration, with the quartiles as whiskers. All groups of one kind share a scale, so that the
+/// bars of models can be held against each other; training and inference do not, for they differ by more than models do.
 fn bars(rows: &[Row], groups: &[String], series: &[String]) -> Markup {
     const LABEL: f64 = 24.0;
     const BAR: f64 = 24.0;
@@ -109,8 +113,7 @@ fn bars(rows: &[Row], groups: &[String], series: &[String]) -> Markup {
     let mut drawn = Vec::new();
     for group in groups {
         let members: Vec<&Row> = rows.iter().filter(|row| row.configuration.label() == *group).collect();
-        let most =
-            members.iter().filter_map(|row| row.measured()).map(|it| it.images_per_second.q3).fold(0.0, f64::max);
+        let most = members.first().map_or(0.0, |row| fastest(rows, row.configuration.what));
         let start = top;
         top += LABEL + BAR * members.len() as f64 + 12.0;
         drawn.push((group, start, members, most.max(f64::MIN_POSITIVE)));
@@ -138,6 +141,12 @@ fn bars(rows: &[Row], groups: &[String], series: &[String]) -> Markup {
             }
         }
     }
+}
+
+/// The most images a second that a row of this kind reached, its upper quartile.
+fn fastest(rows: &[Row], what: What) -> f64 {
+    let of_kind = rows.iter().filter(|row| row.configuration.what == what);
+    of_kind.filter_map(Row::measured).map(|measured| measured.images_per_second.q3).fold(0.0, f64::max)
 }
 
 /// A point a row: to the right more memory, upwards faster. Both axes are logarithmic.
@@ -229,7 +238,7 @@ fn failures(rows: &[Row]) -> Markup {
 mod tests {
     use kindling_metrics::Quartiles;
     use kindling_runs::bench::{
-        Conditions, Configuration, Failure, FailureKind, Measured, Outcome, Protocol, Rows, What, Window,
+        Conditions, Configuration, Failure, FailureKind, Measured, Outcome, Protocol, Rows, Window,
     };
 
     use super::*;
@@ -306,6 +315,22 @@ mod tests {
         assert!(html.contains("Without figures") && html.contains("slower"), "{html}");
         assert!(!html.contains("<script") && !html.contains("http://") && !html.contains("src="), "{html}");
         assert!(!html.contains("NaN") && !html.contains("inf\""), "{html}");
+    }
+
+    #[test]
+    fn bars_of_one_kind_share_a_scale_and_kinds_do_not() {
+        let small = Configuration { model: "mobilenet_v3_small".into(), ..example() };
+        let infer = Configuration { what: What::Infer, ..example() };
+        let rows = [row("k", example(), &[10.0]), row("k", small, &[40.0]), row("k", infer, &[400.0])];
+        let html = bench_page("bars", &rows, None);
+        let widths: Vec<f64> = html
+            .split("class=\"bar\"")
+            .skip(1)
+            .map(|bar| bar.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+            .collect();
+        assert_eq!(widths.len(), 3);
+        assert!((widths[1] / widths[0] - 4.0).abs() < 0.01, "four times as fast, four times as long: {widths:?}");
+        assert_eq!(widths[1], widths[2], "the fastest of each kind: {widths:?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use crate::frame::{DRAWINGS_ONLY, frame};
+use crate::frame::{COMMON, DRAWINGS_ONLY, frame};
 
 const STYLE: &str = include_str!("flame.css");
 /// Narrower parts, as shares of the whole, are drawn without their name.
@@ -27,19 +27,22 @@ pub struct Flame<'a> {
     pub show: fn(f64) -> String,
 }
 
-/// A page of pictures, with lines of text under a heading at its end.
-pub fn page(title: &str, subject: &str, flames: Vec<Flame<'_>>, heading: &str, lines: &[String]) -> String {
+/// A page of pictures, with facts under a heading at its end: what, and how much.
+pub fn page(title: &str, subject: &str, flames: Vec<Flame<'_>>, heading: &str, facts: &[[String; 2]]) -> String {
     let body = html! {
-        h1 { (subject) }
-        @for Flame { title, note, whole, leaves, show } in flames {
-            h2 { (title) }
-            p { (note) }
-            (picture(&tree(whole, leaves), &show))
+        header { p.brand { "Kindling profile" } h1 { (subject) } }
+        main {
+            @for Flame { title, note, whole, leaves, show } in flames {
+                section { h2 { (title) } p.note { (note) } (picture(&tree(whole, leaves), &show)) }
+            }
+            section {
+                h2 { (heading) }
+                dl.facts { @for [what, text] in facts { div { dt { (what) } dd { (text) } } } }
+            }
         }
-        h2 { (heading) }
-        pre { (lines.join("\n")) }
+        footer { "This page is one file and loads nothing." }
     };
-    frame(title, STYLE, DRAWINGS_ONLY, &body).into_string()
+    frame(title, &format!("{COMMON}{STYLE}"), DRAWINGS_ONLY, &body).into_string()
 }
 
 /// A part with its parts.
@@ -72,19 +75,23 @@ fn tree(name: &str, leaves: Vec<Leaf>) -> Bar {
 }
 
 fn picture(whole: &Bar, show: &dyn Fn(f64) -> String) -> Markup {
-    html! { div.flame { (bar(whole, whole.amount.max(f64::MIN_POSITIVE), 0, show)) } }
+    let all = whole.amount.max(f64::MIN_POSITIVE);
+    html! { div.flame { (bar(whole, (all, all), 0, show)) } }
 }
 
-fn bar(part: &Bar, whole: f64, depth: usize, show: &dyn Fn(f64) -> String) -> Markup {
+/// A part with its parts below it, as wide as its share of the part above: `above` is how much that is, and the whole.
+fn bar(part: &Bar, above: (f64, f64), depth: usize, show: &dyn Fn(f64) -> String) -> Markup {
+    let (parent, whole) = above;
     let share = part.amount / whole;
+    let width = 100.0 * part.amount / parent.max(f64::MIN_POSITIVE);
     let title = format!("{}: {}, {:.1} %", part.name, show(part.amount), 100.0 * share);
     html! {
-        div.part style=(format!("flex: {:.6} 0 0", part.amount / whole)) {
+        div.part style=(format!("flex: 0 0 {width:.4}%")) {
             div class=(format!("cell depth{}", depth.min(3))) title=(title) {
                 @if share >= LEGIBLE { (part.name) " " span { (show(part.amount)) } }
             }
             @if !part.parts.is_empty() {
-                div.row { @for inner in &part.parts { (bar(inner, whole, depth + 1, show)) } }
+                div.row { @for inner in &part.parts { (bar(inner, (part.amount, whole), depth + 1, show)) } }
             }
         }
     }
@@ -107,6 +114,15 @@ mod tests {
         let names: Vec<&str> = whole.parts.iter().map(|part| part.name.as_str()).collect();
         assert_eq!(names, ["stem", "stage 0", "stage 10"]);
         assert_eq!((whole.amount, whole.parts[1].amount, whole.parts[1].parts.len()), (10.0, 5.0, 2));
+    }
+
+    #[test]
+    fn parts_fill_the_part_above_them() {
+        let leaf = |path: &[&str], amount| (path.iter().map(|name| name.to_string()).collect(), amount);
+        let whole = tree("step", vec![leaf(&["a", "x"], 1.0), leaf(&["a", "y"], 3.0), leaf(&["b"], 12.0)]);
+        let drawn = picture(&whole, &|amount| amount.to_string()).into_string();
+        let widths: Vec<&str> = drawn.split("flex: 0 0 ").skip(1).filter_map(|rest| rest.split('%').next()).collect();
+        assert_eq!(widths, ["100.0000", "25.0000", "25.0000", "75.0000", "75.0000"]);
     }
 
     #[test]

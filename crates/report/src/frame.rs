@@ -21,5 +21,8 @@ pub(crate) fn frame(title: &str, style: &str, policy: &str, body: &Markup) -> Ma
     }
 }
 
+/// The style of pages of measurements, to which each adds its own.
+pub(crate) const COMMON: &str = include_str!("common.css");
+
 /// The policy of a page that runs no script and shows no pictures but its own drawings.
 pub(crate) const DRAWINGS_ONLY: &str = "default-src 'none'; style-src 'unsafe-inline'";

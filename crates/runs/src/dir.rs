@@ -112,6 +112,11 @@ impl RunDir {
         self.path.join("environment.json")
     }
 
+    /// `history.jsonl`: one line each time the run was started or continued.
+    pub fn history(&self) -> PathBuf {
+        self.path.join("history.jsonl")
+    }
+
     /// `report.html`: all of it for a reader.
     pub fn report(&self) -> PathBuf {
         self.path.join("report.html")
@@ -120,6 +125,11 @@ impl RunDir {
     /// `bad-samples.jsonl`: what could not be read.
     pub fn bad_samples(&self) -> PathBuf {
         self.path.join("bad-samples.jsonl")
+    }
+
+    /// `data.csv`: the samples it was trained on.
+    pub fn data(&self) -> PathBuf {
+        self.path.join("data.csv")
     }
 
     /// `samples`: the folder of a generator's grids.
@@ -141,8 +151,10 @@ impl RunDir {
             self.last_weights(),
             self.weights(),
             self.environment(),
+            self.history(),
             self.report(),
             self.bad_samples(),
+            self.data(),
         ];
         files.iter().any(|file| file == path)
             || [self.samples(), self.checkpoints()].iter().any(|it| path.starts_with(it))
@@ -168,6 +180,24 @@ impl RunDir {
         read_toml(&self.config())
     }
 
+    /// Writes `data.csv`, atomically. One that is there already is kept as `data-1.csv`, `data-2.csv` and so on.
+    ///
+    /// # Errors
+    /// [`RunError::Io`], [`RunError::DiskFull`].
+    pub fn write_data(&self, text: &[u8]) -> Result<(), RunError> {
+        let path = self.data();
+        if path.exists() {
+            let kept = (1_u32..).map(|number| self.path.join(format!("data-{number}.csv"))).find(|kept| !kept.exists());
+            if let Some(kept) = kept {
+                // A second name, so that there is a list at every moment.
+                fs::hard_link(&path, &kept)
+                    .or_else(|_| fs::copy(&path, &kept).map(drop))
+                    .map_err(RunError::on("write", &kept))?;
+            }
+        }
+        write_atomically(&path, text)
+    }
+
     /// Writes `metrics.json`, atomically.
     ///
     /// # Errors
@@ -189,6 +219,14 @@ impl RunDir {
     /// # Errors
     /// [`RunError::Malformed`], [`RunError::Io`].
     pub fn read_metrics(&self) -> Result<Metrics, RunError> {
+        read_json(&self.metrics())
+    }
+
+    /// Reads `metrics.json` of two networks back.
+    ///
+    /// # Errors
+    /// [`RunError::Malformed`], [`RunError::Io`].
+    pub fn read_gan_metrics(&self) -> Result<GanMetrics, RunError> {
         read_json(&self.metrics())
     }
 

@@ -215,6 +215,16 @@ pub enum Event {
         /// After which step.
         step: u64,
     },
+    /// A run that was complete goes on, since it was made longer.
+    Extended {
+        /// After which step.
+        step: u64,
+        /// Optimizer steps planned now.
+        steps_total: u64,
+        /// Learning rate of the next step.
+        #[serde(with = "kindling_metrics::number")]
+        lr: f64,
+    },
     /// The run is complete.
     Finished {
         /// The last step.
@@ -244,6 +254,7 @@ impl Event {
             | Self::Replanned { step, .. }
             | Self::Interrupted { step }
             | Self::Resumed { step }
+            | Self::Extended { step, .. }
             | Self::Finished { step, .. } => Some(*step),
         }
     }

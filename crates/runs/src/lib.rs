@@ -7,14 +7,15 @@
 //! | `config.toml` | the resolved configuration; its presence makes a folder a run | the command's own |
 //! | `events.jsonl` | one line an event, in order | [`Event`], [`EventLog`] |
 //! | `metrics.json` | the results | [`Metrics`], [`GanMetrics`] |
-//! | `environment.json` | what it ran on | [`Environment`] |
+//! | `environment.json` | what it began on | [`Environment`] |
+//! | `history.jsonl` | one line each time it was started or continued | [`Sitting`] |
 //! | `report.html` | all of it for a reader | made by `kindling-report` |
 //! | `weights.safetensors`, `weights-last.safetensors` | the best and the last weights | written by the trainer |
 //! | `bad-samples.jsonl` | what could not be read, if there is any | appended |
 //! | `samples/` | grids of a generator's images over time | written by the command |
 //! | `checkpoints/` | states to resume from | written by the trainer |
 //!
-//! Benchmarks are files of their own: [`mod@bench`].
+//! Benchmarks are files of their own: [`mod@bench`]. What is read from files is shown in a [`Table`].
 //!
 //! This crate knows neither Burn nor the trainer nor the data: it takes plain values, so that a report can be made
 //! from any run's files at any time.
@@ -27,9 +28,11 @@ mod dir;
 mod environment;
 mod error;
 mod event;
+mod history;
 mod kill;
 mod log;
 mod metrics;
+mod table;
 
 pub use atomic::{stream_atomically, write_atomically};
 pub use atomic_folder::{NewFolder, tidy_folders, write_folder_atomically};
@@ -38,6 +41,8 @@ pub use dir::{RunDir, read_toml};
 pub use environment::{DeviceFacts, Environment};
 pub use error::RunError;
 pub use event::Event;
+pub use history::{How, Sitting};
 pub use kill::check_kill;
 pub use log::{BroughtInLine, EventLog, LogMark};
 pub use metrics::{GanMetrics, Metrics};
+pub use table::Table;

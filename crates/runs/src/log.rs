@@ -133,7 +133,12 @@ impl EventLog {
             }
             None => true,
         });
-        let complete = rest.iter().any(|(_, event)| matches!(event, Event::Finished { step: at, .. } if *at == step));
+        // What came before the run was extended is told of the shorter run, which had ended.
+        let is_extension =
+            |(_, event): &&(&[u8], Event)| matches!(event, Event::Extended { step: at, .. } if *at == step);
+        let shorter = rest.iter().rposition(is_extension).map_or(0, |index| index + 1);
+        let is_end = |(_, event): &&(&[u8], Event)| matches!(event, Event::Finished { step: at, .. } if *at == step);
+        let complete = rest[shorter..].iter().any(is_end);
         let stays = |event: &Event| match event {
             Event::BadSample { .. } => true,
             Event::Checkpoint { step: at, .. } | Event::Interrupted { step: at } | Event::Resumed { step: at } => {
@@ -141,7 +146,8 @@ impl EventLog {
             }
             _ => complete && event.step().is_none_or(|at| at <= step),
         };
-        let after = rest.into_iter().filter(|(_, event)| stays(event)).map(|(line, _)| *line);
+        let (told, after) = rest.split_at(shorter);
+        let after = told.iter().chain(after.iter().filter(|(_, event)| stays(event))).map(|(line, _)| *line);
         let mut kept = Vec::with_capacity(bytes.len());
         let first = lines[..found].iter().map(|(line, _)| *line);
         for line in first.chain(mark.recent.iter().map(String::as_bytes)).chain(after) {
@@ -398,6 +404,24 @@ mod tests {
         let mut log = EventLog::open(&path).unwrap();
         assert!(!log.bring_in_line(1, &mark).unwrap().complete);
         assert_eq!(EventLog::read(&path).unwrap(), [step(1), checkpoint(1)]);
+    }
+
+    #[test]
+    fn a_run_that_was_extended_has_not_ended_though_it_had() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let mut log = log_of(&path, &[step(1)]);
+        let mark = marked(&mut log, 1);
+        let told = [Event::Finished { step: 1, seconds: 2.0 }, Event::Extended { step: 1, steps_total: 3, lr: 0.5 }];
+        told.iter().for_each(|event| log.append(event).unwrap());
+        log.append(&step(2)).unwrap();
+        // Killed before the next checkpoint.
+        assert_eq!(log.bring_in_line(1, &mark).unwrap(), BroughtInLine::default());
+        let [finished, extended] = told;
+        assert_eq!(EventLog::read(&path).unwrap(), [step(1), checkpoint(1), finished, extended]);
+        let mark = marked(&mut log, 3);
+        log.append(&Event::Finished { step: 3, seconds: 4.0 }).unwrap();
+        assert!(log.bring_in_line(3, &mark).unwrap().complete);
     }
 
     #[test]

@@ -1,11 +1,10 @@
-//! Medical file formats, for whoever opens folders and manifests with `kindling-data`. Host memory only.
+//! Medical file formats for the sources of `kindling-data`. Everything is in host memory.
 //!
-//! Nothing here believes a header: what is allocated is bounded by the size of the file and by the limits of
-//! `kindling-data`.
+//! Headers are not trusted: allocations are bounded by the size of the file and by the limits of `kindling-data`.
 //!
-//! DICOM: `dicom::elements` finds the elements of a file, `dicom::frames` the bytes of an image, `dicom::codec` turns them into stored
-//! values and `dicom::present` those into what a person would see; `dicom::directory` is DICOMDIR. [`nifti`] reads volumes, finds their
-//! axes and cuts slices.
+//! For DICOM, `dicom::elements` finds the elements of a file, `dicom::frames` the bytes of an image, `dicom::codec` decodes them into stored
+//! values, and `dicom::present` turns those into an image as a viewer shows it; `dicom::directory` reads DICOMDIR. [`nifti`] reads volumes,
+//! finds their axes and cuts slices.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

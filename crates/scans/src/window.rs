@@ -1,4 +1,4 @@
-//! A window of values.
+//! Windows of grey values.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Window {
-    /// What becomes middle grey.
+    /// The value that is shown as middle grey.
     pub centre: f64,
-    /// From black to white, above 0.
+    /// The difference between the values for black and white, above 0.
     pub width: f64,
 }
 

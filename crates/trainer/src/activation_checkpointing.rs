@@ -3,9 +3,10 @@
 //! This is activation checkpointing (Chen et al. 2016). Burn's own computes elementwise operations again only, which saves
 //! nothing in a convolutional network. Here the forward pass runs without a gradient graph and keeps what enters each of the
 //! network's segments; then, from the last segment to the first, a segment runs again with a graph, from its detached input,
-//! and `sum(output * gradient)` is propagated back through it. The second run computes the very numbers of the first: dropout draws by sample, normalisation takes the
-//! same groups, and its statistics are those of the first run.
+//! and `sum(output * gradient)` is propagated back through it. The second run computes the very numbers of the first: dropout
+//! draws by sample, normalisation takes the same groups, and its statistics are those of the first run.
 
+use burn::module::Module;
 use burn::tensor::Tensor;
 use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
 use kindling_layers::{Checkpointing, Classifier};
@@ -13,6 +14,65 @@ use kindling_nvtx::range;
 
 use crate::fault::Phase;
 use crate::gradients::{GradientSum, backward};
+
+/// Maps that a network's segments made without a graph, and what it takes to find the gradients all the same. A segment may take
+/// and hand on several maps.
+pub struct Segments {
+    /// What the last segment made, on the plain device.
+    pub maps: Vec<Tensor<4>>,
+    /// The statistics of all segments' normalisation groups.
+    pub statistics: BatchStatistics,
+    /// What entered each segment.
+    inputs: Vec<Vec<Tensor<4>>>,
+    pass: TrainingPass,
+}
+
+impl Segments {
+    /// Runs so many segments, from `maps` on. `run` runs one of them without gradients.
+    pub fn forward(
+        pass: TrainingPass,
+        segments: usize,
+        mut maps: Vec<Tensor<4>>,
+        run: impl Fn(usize, Vec<Tensor<4>>) -> Vec<Tensor<4>>,
+    ) -> Self {
+        let mut inputs = Vec::with_capacity(segments);
+        let mut statistics = BatchStatistics::default();
+        for index in 0..segments {
+            inputs.push(maps.clone());
+            let (made, observed) = pass::training(pass.clone(), || run(index, maps));
+            statistics.merge(observed);
+            maps = made;
+        }
+        Self { maps, statistics, inputs, pass }
+    }
+
+    /// Adds the gradients of a model, given that of the last segment's only map. `run` runs one of its segments; those before
+    /// `first` have no parameters that train.
+    pub fn backward<M: Module>(
+        self,
+        model: &M,
+        first: usize,
+        gradient: Option<Tensor<4>>,
+        run: impl Fn(usize, Vec<Tensor<4>>) -> Vec<Tensor<4>>,
+        gradients: &mut GradientSum,
+    ) {
+        let Self { mut inputs, pass, .. } = self;
+        let mut of_outputs = vec![gradient];
+        for index in (first..inputs.len()).rev() {
+            let Some(input) = inputs.pop() else { break };
+            // Nobody asks for the gradient of what enters the network.
+            let leaf = |map| if index > 0 { Tensor::from_inner(map).require_grad() } else { Tensor::from_inner(map) };
+            let input: Vec<Tensor<4>> = input.into_iter().map(leaf).collect();
+            let (outputs, _) = pass::training(pass.clone(), || run(index, input.clone()));
+            let weighed = outputs.into_iter().zip(of_outputs);
+            let weighed = weighed.filter_map(|(output, gradient)| Some((output * Tensor::from_inner(gradient?)).sum()));
+            let Some(sum) = weighed.reduce(|a, b| a + b) else { break };
+            let mut found = sum.backward();
+            of_outputs = input.iter().map(|map| map.grad_remove(&mut found)).collect();
+            gradients.add(found, model);
+        }
+    }
+}
 
 /// What a micro-batch leaves besides its gradients.
 pub(crate) struct Left {
@@ -54,38 +114,25 @@ pub(crate) fn gradients<M: Classifier>(
         return Left { loss: loss.inner(), statistics };
     }
 
-    // Forward: keep each segment's input.
     let phase = range(|| "forward");
     let plain = model.valid();
-    let mut statistics = BatchStatistics::default();
-    let mut inputs = Vec::with_capacity(segments);
-    let mut x = images;
-    for index in 0..segments {
-        inputs.push(x.clone());
-        let (y, observed) = pass::training(pass.clone(), || plain.run_segment(checkpointing, index, x));
-        statistics.merge(observed);
-        x = y;
-    }
-    let last = Tensor::from_inner(x).require_grad();
-    let (loss, observed) = pass::training(pass.clone(), || loss(model.finish(last.clone())));
+    let run =
+        |model: &M, index, mut maps: Vec<Tensor<4>>| vec![model.run_segment(checkpointing, index, maps.swap_remove(0))];
+    let mut made = Segments::forward(pass.clone(), segments, vec![images], |index, maps| run(&plain, index, maps));
+    drop(plain);
+    let last = Tensor::from_inner(made.maps.swap_remove(0)).require_grad();
+    let (loss, observed) = pass::training(pass, || loss(model.finish(last.clone())));
+    let mut statistics = std::mem::take(&mut made.statistics);
     statistics.merge(observed);
     drop(phase);
     reach(Phase::Backward);
     let _phase = range(|| "backward");
 
-    // Backward: the head, then segment by segment.
+    // The head, then segment by segment.
     let mut found = backward(&loss, loss_scale);
-    let mut gradient = last.grad_remove(&mut found);
+    let gradient = last.grad_remove(&mut found);
     gradients.add(found, model);
-    for index in (model.frozen_segments(checkpointing)..inputs.len()).rev() {
-        let (Some(of_output), Some(input)) = (gradient.take(), inputs.pop()) else { break };
-        let input = Tensor::from_inner(input);
-        // Nobody asks for the gradient of the images.
-        let input = if index > 0 { input.require_grad() } else { input };
-        let (output, _) = pass::training(pass.clone(), || model.run_segment(checkpointing, index, input.clone()));
-        let mut found = (output * Tensor::from_inner(of_output)).sum().backward();
-        gradient = input.grad_remove(&mut found);
-        gradients.add(found, model);
-    }
+    let first = model.frozen_segments(checkpointing);
+    made.backward(model, first, gradient, |index, maps| run(model, index, maps), gradients);
     Left { loss: loss.inner(), statistics }
 }

@@ -8,25 +8,21 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use burn::tensor::Device;
-use kindling_memory::panic_message;
 use kindling_runs::{LogMark, NewFolder, RunError, tidy_folders, write_folder_atomically};
 use serde::{Deserialize, Serialize};
 
-use crate::adversarial::MOST_ROUNDS;
 use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
 use crate::loss_scale::LossScale;
 use crate::manifest::{MOST_TEXT, Sums, read_bounded};
 use crate::model_snapshot::ModelSnapshot;
-use crate::model_state::Parts;
 use crate::optimizer::Counters;
-use crate::parts::{self, OfHost, Unwritten};
+use crate::parts::{self, Parts, Unwritten};
 use crate::policy::Policy;
 use crate::recovery::{Attempts, Lack, Recovery, until_it_fits};
 use crate::state::{Progress, TrainState};
@@ -73,8 +69,8 @@ const STATE: &str = "state.toml";
 const LOG: &str = "events.jsonl";
 /// How the files of a checkpoint are laid out: 1 had its sums, and none of itself, in `state.toml`.
 const FORMAT: u32 = 2;
-/// Updates of one optimizer in a step, at most: two networks may take more than one.
-const MOST_UPDATES: u64 = MOST_ROUNDS as u64;
+/// The most updates of one network in a step: of two networks, one may take more than one.
+pub const MOST_UPDATES: usize = 1000;
 const PREFIX: &str = "step-";
 const KEPT: usize = 2;
 
@@ -122,7 +118,7 @@ impl StateFile {
         if let Some(loss_scale) = &self.loss_scale {
             loss_scale.check(step)?;
         }
-        let most = i64::try_from(step.saturating_mul(MOST_UPDATES)).unwrap_or(i64::MAX);
+        let most = i64::try_from(step.saturating_mul(MOST_UPDATES as u64)).unwrap_or(i64::MAX);
         if let Some((name, value)) = self.counters.iter().find(|(_, value)| !(0..=most).contains(*value)) {
             return Err(format!("the optimizer's counter {name} is {value} after {step} steps"));
         }
@@ -158,6 +154,11 @@ impl Checkpoints {
         found
     }
 
+    /// The step of the newest complete checkpoint.
+    pub fn newest_step(&self) -> Option<u64> {
+        self.list().last()?.file_name()?.to_str()?.strip_prefix(PREFIX)?.parse().ok()
+    }
+
     /// Writes the checkpoint of a state and removes those beyond the last two.
     ///
     /// # Errors
@@ -183,9 +184,9 @@ impl Checkpoints {
     pub(crate) fn write(&self, snapshot: &Snapshot) -> Result<PathBuf, TrainError> {
         let Snapshot { model: ModelSnapshot { files, counters, numbers }, policy, loss_scale, progress, log } =
             snapshot;
-        let mut parts = Parts::new();
+        let mut parts = Parts::default();
         for (name, tensors) in files {
-            parts.insert(name.clone(), Box::new(OfHost(Cow::Borrowed(tensors))));
+            parts.add(name, Cow::Borrowed(tensors));
         }
         let (counters, numbers) = (counters.clone(), numbers.clone());
         self.write_parts(parts, Around { counters, numbers, policy, loss_scale: *loss_scale, progress, log })
@@ -201,7 +202,7 @@ impl Checkpoints {
         let fill = |folder: &NewFolder| -> Result<(), RunError> {
             let inexpressible = |reason: String| RunError::Inexpressible { path: target.clone(), reason };
             let mut sums = Sums::default();
-            for (file, part) in parts {
+            for (file, part) in parts.0 {
                 sums.file(folder, &file, |out| {
                     let written = parts::write(part.as_ref(), None, out);
                     counters.extend(written.map_err(|unwritten| match unwritten {
@@ -348,12 +349,10 @@ impl<L: Checkpointable> Attempts for Saving<'_, L> {
     fn attempt(&mut self) -> Result<PathBuf, TrainError> {
         self.tries += 1;
         let step = self.state.progress().step;
-        let attempt = || {
+        TrainError::caught(Some(step), 0, || {
             self.faults.at(step, Phase::Checkpoint, 0);
             self.checkpoints.save(self.state, self.log.clone())
-        };
-        catch_unwind(AssertUnwindSafe(attempt))
-            .unwrap_or_else(|panic| Err(TrainError::of_device(Some(step), 0, &panic_message(panic.as_ref()))))
+        })
     }
 
     fn lever(&mut self, _lack: &Lack) -> Option<String> {

@@ -6,11 +6,12 @@ use burn::module::Module;
 use burn::tensor::Device;
 
 use crate::model_snapshot::ModelSnapshot;
-use crate::model_state::{ModelState, Parts};
+use crate::model_state::ModelState;
+use crate::parts::Parts;
 use crate::recovery::abandon_graph;
 
 /// What learns in a run, as far as a checkpoint saves it.
-pub(crate) trait Checkpointable: Sized {
+pub trait Checkpointable: Sized {
     /// The files of a checkpoint, which are read from the device while they are written.
     ///
     /// # Errors
@@ -28,7 +29,7 @@ pub(crate) trait Checkpointable: Sized {
     /// What the device says.
     fn snapshot(&self) -> Result<ModelSnapshot, String> {
         let mut snapshot = ModelSnapshot { numbers: self.numbers(), ..ModelSnapshot::default() };
-        for (name, part) in self.parts()? {
+        for (name, part) in self.parts()?.0 {
             let (tensors, counters) = crate::parts::to_host(part.as_ref())?;
             snapshot.files.insert(name, tensors);
             snapshot.counters.extend(counters);
@@ -59,7 +60,7 @@ impl<M: Module> Checkpointable for ModelState<M> {
     }
 
     fn restored(self, mut snapshot: ModelSnapshot, device: &Device) -> Result<Self, String> {
-        self.restore(snapshot.take("")?, device)
+        self.restore(&mut snapshot, "", device)
     }
 
     fn make_room(&self, device: &Device) {

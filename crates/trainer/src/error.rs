@@ -1,9 +1,10 @@
 //! What can end a run early.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use kindling_data::DataError;
-use kindling_memory::{Failure, classify};
+use kindling_memory::{Failure, classify, panic_message};
 use kindling_runs::RunError;
 
 /// An error of the trainer: one sentence each.
@@ -146,6 +147,16 @@ impl TrainError {
             Some(step) => Self::OutOfMemory { step, micro_batch, too_large, reason },
             None => Self::InferenceOutOfMemory { images: micro_batch, too_large, reason },
         }
+    }
+
+    /// What comes of work on a device, on at most `micro_batch` images at once. Where a runtime panics, the error is the one
+    /// that its text stands for.
+    ///
+    /// # Errors
+    /// The work's own, and as [`TrainError::of_device`].
+    pub fn caught<T>(step: Option<u64>, micro_batch: usize, work: impl FnOnce() -> Result<T, Self>) -> Result<T, Self> {
+        catch_unwind(AssertUnwindSafe(work))
+            .unwrap_or_else(|panic| Err(Self::of_device(step, micro_batch, &panic_message(panic.as_ref()))))
     }
 
     /// Whether the device's memory is lost with it.

@@ -1,12 +1,11 @@
 //! Inference over a split, without gradients.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::Device;
 use kindling_data::{BadSample, HostBatch, Loader, Task};
 use kindling_layers::{Classifier, Precision, host};
-use kindling_memory::{has_pages, panic_message, with_own_allocations};
+use kindling_memory::{has_pages, with_own_allocations};
 use kindling_metrics::{MultiLabel, Score};
 use kindling_nvtx::range;
 use kindling_ops as ops;
@@ -74,10 +73,10 @@ pub fn predict<M: Classifier>(
     let _range = range(|| "inference");
     let count = rows.len();
     let failed = |text: &str| TrainError::of_device(None, count, text);
-    let forward = || host::read(model.forward(precision.cast(upload(batch, rows, device))));
-    let data = catch_unwind(AssertUnwindSafe(forward))
-        .map_err(|panic| failed(&panic_message(panic.as_ref())))?
-        .map_err(|error| failed(&error))?;
+    let data = TrainError::caught(None, count, || {
+        let logits = model.forward(precision.cast(upload(batch, rows, device)));
+        host::read(logits).map_err(|error| failed(&error))
+    })?;
     let classes = data.shape().as_slice().last().copied().unwrap_or(1);
     let logits = data.convert::<f64>().try_to_vec::<f64>().map_err(|error| failed(&format!("{error:?}")))?;
     let probabilities = match task {
@@ -253,14 +252,12 @@ impl Chunks<'_> {
     ) -> Result<Vec<Vec<f64>>, TrainError> {
         let (count, piece) = (rows.len(), self.count);
         self.count += 1;
-        let failing = || {
+        TrainError::caught(None, count, || {
             if let Some((faults, step)) = self.inference.faults {
                 faults.at(step, Phase::Eval, piece);
             }
-        };
-        catch_unwind(AssertUnwindSafe(failing))
-            .map_err(|panic| TrainError::of_device(None, count, &panic_message(panic.as_ref())))?;
-        predict(model, batch, rows, self.inference.device, self.inference.precision, self.task)
+            predict(model, batch, rows, self.inference.device, self.inference.precision, self.task)
+        })
     }
 }
 

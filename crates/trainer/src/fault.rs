@@ -23,27 +23,39 @@ use std::str::FromStr;
 
 use wrong::Wrong;
 
-/// A place in a step where a device may fail. The second name of some is what earlier versions called them.
+/// A place in a step where a device may fail. The second name of some is what earlier versions called them. Where two networks
+/// are trained against each other, those without `Generator` are in the discriminator's half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
 #[strum(serialize_all = "kebab-case")]
-pub(crate) enum Phase {
+pub enum Phase {
+    /// A micro-batch goes to the device.
     Upload,
+    /// A forward pass begins.
     Forward,
+    /// A backward pass begins.
     Backward,
+    /// The loss and the norm of the gradients are read.
     #[strum(to_string = "finite-check", serialize = "gate")]
     FiniteCheck,
+    /// The optimizer makes new weights.
     Optimizer,
+    /// All is computed, and the step is about to be committed.
     Commit,
+    /// A checkpoint is saved.
     Checkpoint,
+    /// A part of the validation samples is scored.
     Eval,
     /// The fake images that a discriminator is taught with are being made.
     #[strum(to_string = "fake-images", serialize = "imagine")]
     FakeImages,
-    /// The generator's half of an iteration of two networks; the other names stand for the discriminator's.
+    /// As [`Phase::Forward`], in the generator's half.
     GeneratorForward,
+    /// As [`Phase::Backward`], in the generator's half.
     GeneratorBackward,
+    /// As [`Phase::FiniteCheck`], in the generator's half.
     #[strum(to_string = "generator-finite-check", serialize = "generator-gate")]
     GeneratorFiniteCheck,
+    /// As [`Phase::Optimizer`], in the generator's half.
     GeneratorOptimizer,
 }
 
@@ -112,7 +124,7 @@ impl Faults {
     ///
     /// # Panics
     /// If so.
-    pub(crate) fn at(&self, step: u64, phase: Phase, micro: usize) {
+    pub fn at(&self, step: u64, phase: Phase, micro: usize) {
         let here = |fault: &Fault| {
             fault.step == step && fault.phase == phase && fault.micro.is_none_or(|asked| asked == micro)
         };

@@ -8,7 +8,7 @@ use burn::tensor::{Gradients, Tensor};
 use kindling_ops::{self as ops, plain};
 
 /// The backward pass of a loss that is multiplied by `scale` for it.
-pub(crate) fn backward(loss: &Tensor<1>, scale: f64) -> Gradients {
+pub fn backward(loss: &Tensor<1>, scale: f64) -> Gradients {
     match scale {
         1.0 => loss.backward(),
         factor => loss.clone().mul_scalar(factor).backward(),

@@ -1,4 +1,4 @@
-//! The trainer: how a classifier, a data set and a configuration become a run.
+//! The trainer: how networks, a data set and a configuration become a run.
 //!
 //! ```text
 //! HostBatch -> split into micro-batches of whole normalisation groups, as the plan says
@@ -11,23 +11,27 @@
 //!
 //! State changes only in `TrainState::commit`. All device work happens on the thread that calls [`Trainer::fit`].
 //!
+//! The loop knows no network. What a step of one or of several is, and what a run does between steps, is a
+//! [`engine::Training`]: the classifier's is here, that of two networks against each other in `models/gan-training`.
+//!
 //! | module | holds |
 //! |---|---|
-//! | `fit`, `records`, `evaluate` | the run: epochs, validation, checkpoints, events |
-//! | `step`, `micro_batch`, `loss`, `gradients`, `optimizer`, `schedule` | one step, and what it is made of |
+//! | `fit`, `run`, `journal` | the loop of a run, what it writes down, and what it saves |
+//! | `training`, `classification`, `evaluate` | what differs between trainings, that of a classifier, and its validation |
+//! | `step`, `micro_batch`, `loss`, `schedule` | one step of a classifier, and what it is made of |
+//! | `update`, `gradients`, `optimizer`, `norm_momentum` | what becomes of one network in a step: sums, finite check, update |
 //! | `recovery`, `policy`, `activation_checkpointing` | the loop around an attempt, what it obeys, and gradients with fewer maps kept |
-//! | `state`, `model_state`, `norm_momentum`, `loss_scale` | everything that a step may change, with its commit |
+//! | `state`, `model_state`, `loss_scale` | everything that a step may change, with its commit |
 //! | `checkpoint`, `checkpointable`, `parts`, `model_snapshot`, `manifest` | how it is saved and read, tensor by tensor, with its sums |
 //! | `host_copy` | the copy of the state that outlives a device |
 //! | `fault` | failures and wrong results on demand, for tests |
 //! | `warm_up`, `steps` | a GPU chooses its kernels while it is empty; steps without a run, for measuring |
-//! | [`adversarial`] | what a second network adds, on the same loop, policy, checkpoints and failures |
 
 mod activation_checkpointing;
 mod adamw;
-pub mod adversarial;
 mod checkpoint;
 mod checkpointable;
+mod classification;
 mod config;
 mod error;
 mod evaluate;
@@ -35,6 +39,7 @@ mod fault;
 mod fit;
 mod gradients;
 mod host_copy;
+mod journal;
 mod loss;
 mod loss_scale;
 mod manifest;
@@ -45,8 +50,8 @@ mod norm_momentum;
 mod optimizer;
 mod parts;
 mod policy;
-mod records;
 mod recovery;
+mod run;
 mod schedule;
 mod state;
 mod step;
@@ -55,25 +60,50 @@ mod step_tests;
 mod steps;
 #[cfg(test)]
 mod testing;
+mod training;
+mod update;
 mod warm_up;
 
-/// The parts of the engine for training loops of one's own: the policy, the loop that obeys it, the sum of gradients.
+/// The parts of the engine. A training loop of one's own takes the policy, the loop that obeys it and the sum of gradients. A
+/// [`engine::Training`] of one's own, on the loop that is here, takes the rest as well.
 pub mod engine {
     pub use kindling_layers::Checkpointing;
     pub use kindling_memory::Plan;
 
-    pub use crate::gradients::GradientSum;
+    pub use crate::activation_checkpointing::Segments;
+    pub use crate::checkpointable::Checkpointable;
+    pub use crate::classification::Classification;
+    pub use crate::fault::Phase;
+    pub use crate::gradients::{GradientSum, backward};
+    pub use crate::model_snapshot::ModelSnapshot;
+    pub use crate::model_state::ModelState;
+    pub use crate::norm_momentum::NormMomentum;
+    pub use crate::parts::Parts;
     pub use crate::policy::{Decision, Happened, Limits, Policy};
     pub use crate::recovery::{Recovery, abandon_graph, carry_out, make_room};
+    pub use crate::run::Run;
+    pub use crate::state::TrainState;
+    pub use crate::step::{Losses, upload};
+    pub use crate::training::{Attempt, Committed, GoodStep, Moment, Training};
+    pub use crate::update::{Checked, Sums, Update};
+    pub use crate::warm_up::Warmed;
+}
+
+/// The ranges of values that configurations are checked against.
+pub mod ranges {
+    pub use crate::checkpoint::MOST_UPDATES;
+    pub use crate::config::{MOST_SAMPLES, MOST_SEED, MOST_TIMES, NORMS, RATES, holds_a_group};
 }
 
 pub use checkpoint::Checkpoints;
-pub use config::{MOST_SAMPLES, OptimizerConfig, TrainConfig};
+pub use config::{Extension, MOST_SAMPLES, OptimizerConfig, TrainConfig};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, predict, samples_at_once};
 pub use fault::Faults;
-pub use fit::{Ended, Journal, Observer, Setup, Trained, Trainer};
+pub use fit::{Ended, Trainer};
+pub use journal::{Journal, Observer, Trained};
 pub use micro_batch::{MicroBatch, micro_batches};
-pub use schedule::Schedule;
+pub use run::Setup;
+pub use schedule::{Length, Schedule};
 pub use state::{Best, Progress};
 pub use steps::{Stepped, Steps};

@@ -10,6 +10,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use kindling_files as files;
+use kindling_given::in_units;
 use kindling_layers::tensors::{self, Tensors};
 use kindling_runs::{NewFolder, RunError};
 use sha2::{Digest, Sha256};
@@ -125,7 +126,11 @@ pub(crate) fn read_bounded(folder: &Path, name: &str, most: u64) -> Result<Vec<u
     let file = files::open(&folder.join(name)).map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;
     if about.len() > most {
-        return Err(format!("{name} is damaged: it has {} bytes, and at most {most} are expected", about.len()));
+        return Err(format!(
+            "{name} is damaged: it has {}, and at most {} are expected",
+            in_units(about.len()),
+            in_units(most)
+        ));
     }
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).map_err(unreadable)?;

@@ -8,19 +8,17 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Tensor};
 use kindling_layers::parameters;
 use kindling_layers::pass::BatchStatistics;
-use kindling_layers::tensors::Tensors;
 use kindling_memory::MemorySize;
 use kindling_ops::{self as ops, plain, reserve};
 
 use crate::gradients::GradientSum;
+use crate::model_snapshot::ModelSnapshot;
 use crate::optimizer::{Counters, Optimizer};
-use crate::parts::{OfModule, Part};
+use crate::parts::{OfModule, Parts};
 
 /// A network, its optimizer, and the running mean of its weights.
 #[derive(Clone)]
-pub(crate) struct ModelState<M> {
-    /// What the part is called in checkpoints.
-    pub(crate) name: &'static str,
+pub struct ModelState<M> {
     /// On the training device, running statistics included.
     pub(crate) model: M,
     pub(crate) optimizer: Optimizer,
@@ -40,26 +38,26 @@ pub(crate) struct Move {
     pub(crate) decay: f64,
 }
 
-/// Files of a checkpoint by name.
-pub(crate) type Parts<'a> = BTreeMap<String, Box<dyn Part + 'a>>;
-
 pub(crate) const WEIGHTS: &str = "weights.safetensors";
 pub(crate) const OPTIMIZER: &str = "optimizer.safetensors";
 pub(crate) const AVERAGE: &str = "average.safetensors";
 
-/// A model state in host memory.
-pub(crate) struct Saved {
-    pub(crate) weights: Tensors,
-    pub(crate) moments: Tensors,
-    pub(crate) average: Option<Tensors>,
-    pub(crate) counters: Counters,
-}
-
 impl<M: Module> ModelState<M> {
     /// A model state at its start. `model` is on the plain device.
-    pub(crate) fn new(name: &'static str, model: M, optimizer: Optimizer, with_average: bool) -> Self {
+    pub(crate) fn new(model: M, optimizer: Optimizer, with_average: bool) -> Self {
         let average = with_average.then(|| model.valid());
-        Self { name, model: model.train(), optimizer, average }
+        Self { model: model.train(), optimizer, average }
+    }
+
+    /// A model state at its start, trained by Adam (Kingma and Ba 2015) without decay and with betas of one's own. `model` is on
+    /// the plain device; a moving average of its weights is kept if that is asked for.
+    pub fn with_adam(model: M, betas: [f64; 2], with_average: bool) -> Self {
+        Self::new(model, Optimizer::adam(betas), with_average)
+    }
+
+    /// The network, on the training device with gradients, running statistics included.
+    pub fn model(&self) -> &M {
+        &self.model
     }
 
     /// The model state after a step; this one stays as it is.
@@ -67,12 +65,12 @@ impl<M: Module> ModelState<M> {
         let (model, optimizer) = self.optimizer.update(self.model.clone(), gradients, by.rate, by.scale);
         let model = statistics.commit(model, by.momentum);
         let average = self.average.clone().map(|average| follow(average, &model.valid(), by.decay));
-        Self { name: self.name, model, optimizer, average }
+        Self { model, optimizer, average }
     }
 
     /// The sum of one element of each tensor of the network and its average, `[1]`: a number that cannot be read unless all
     /// of them are there, and the optimizer's moments that they were computed from.
-    pub(crate) fn witness(&self) -> Option<Tensor<1>> {
+    pub fn witness(&self) -> Option<Tensor<1>> {
         let mut all = Flat::default();
         self.model.visit(&mut all);
         if let Some(average) = &self.average {
@@ -82,7 +80,7 @@ impl<M: Module> ModelState<M> {
     }
 
     /// The network to judge and to keep: the average if there is one.
-    pub(crate) fn judged(&self) -> M {
+    pub fn judged(&self) -> M {
         self.average.clone().unwrap_or_else(|| self.model.valid())
     }
 
@@ -108,46 +106,38 @@ impl<M: Module> ModelState<M> {
     }
 
     /// What is to be saved, by the names of files and counters behind `prefix`.
-    pub(crate) fn parts<'a>(&'a self, prefix: &'a str) -> Parts<'a> {
-        let mut parts = Parts::new();
-        parts.insert(format!("{prefix}{WEIGHTS}"), Box::new(OfModule::of(&self.model)));
-        parts.insert(format!("{prefix}{OPTIMIZER}"), self.optimizer.part(prefix));
+    pub fn parts<'a>(&'a self, prefix: &'a str) -> Parts<'a> {
+        let mut parts = Parts::default();
+        parts.0.insert(format!("{prefix}{WEIGHTS}"), Box::new(OfModule::of(&self.model)));
+        parts.0.insert(format!("{prefix}{OPTIMIZER}"), self.optimizer.part(prefix));
         if let Some(average) = &self.average {
-            parts.insert(format!("{prefix}{AVERAGE}"), Box::new(OfModule::of(average)));
+            parts.0.insert(format!("{prefix}{AVERAGE}"), Box::new(OfModule::of(average)));
         }
         parts
     }
 
-    /// Reads everything to the host at once.
-    #[cfg(test)]
-    pub(crate) fn save(&self) -> Result<Saved, String> {
-        let read = |part: &dyn Part| crate::parts::to_host(part);
-        let (moments, counters) = read(self.optimizer.part("").as_ref())?;
-        let average = self.average.as_ref().map(|average| read(&OfModule::of(average))).transpose()?;
-        Ok(Saved {
-            weights: read(&OfModule::of(&self.model))?.0,
-            moments,
-            average: average.map(|(average, _)| average),
-            counters,
-        })
-    }
-
     /// This model state without its numbers, to be restored.
-    pub(crate) fn emptied(&self) -> Self {
+    pub fn emptied(&self) -> Self {
         Self {
-            name: self.name,
             model: parameters::emptied(self.model.clone()),
             optimizer: self.optimizer.emptied(),
             average: self.average.clone().map(parameters::emptied),
         }
     }
 
-    /// This model state with a saved state.
+    /// This model state with what [`ModelState::parts`] saved behind `prefix`, which is taken out of the snapshot.
     ///
     /// # Errors
-    /// A sentence about what does not fit.
-    pub(crate) fn restore(self, saved: Saved, device: &Device) -> Result<Self, String> {
-        let Saved { weights, moments, average, counters } = saved;
+    /// A sentence about what is missing or does not fit.
+    pub fn restore(self, snapshot: &mut ModelSnapshot, prefix: &str, device: &Device) -> Result<Self, String> {
+        let mut file = |name: &str| snapshot.files.remove(&format!("{prefix}{name}"));
+        let missing = |name: &str| format!("it has no {prefix}{name}");
+        let weights = file(WEIGHTS).ok_or_else(|| missing(WEIGHTS))?;
+        let moments = file(OPTIMIZER).ok_or_else(|| missing(OPTIMIZER))?;
+        let average = file(AVERAGE);
+        let counters = snapshot.counters.iter();
+        let counters = counters.filter_map(|(name, value)| Some((name.strip_prefix(prefix)?.to_string(), *value)));
+        let counters: Counters = counters.collect();
         let model = parameters::write(self.model, weights).map_err(|mismatch| mismatch.to_string())?;
         let names: Vec<String> = parameters::slots(&model).into_iter().map(|slot| slot.name).collect();
         let plain = device.clone().without_autodiff();
@@ -160,7 +150,7 @@ impl<M: Module> ModelState<M> {
             }
             _ => return Err("it was saved with another --ema".to_string()),
         };
-        Ok(Self { name: self.name, model, optimizer, average })
+        Ok(Self { model, optimizer, average })
     }
 }
 
@@ -190,24 +180,26 @@ fn follow<M: Module>(average: M, model: &M, decay: f64) -> M {
             self.0.insert(param.id, value.reshape([length]));
         }
     }
-    struct Follow {
-        to: BTreeMap<ParamId, Tensor<1>>,
-        decay: f64,
-    }
-    impl ModuleMapper for Follow {
+    struct Replace(BTreeMap<ParamId, Tensor<1>>);
+    impl ModuleMapper for Replace {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-            let Some(target) = self.to.remove(&param.id) else { return param };
-            param.map(|value| {
-                let shape = value.shape();
-                reserve::announce_like(&value, NEW_NUMBERS * shape.num_elements());
-                let way = target.reshape(shape) - value.clone();
-                value + way.mul_scalar(1.0 - self.decay)
-            })
+            let Some(moved) = self.0.remove(&param.id) else { return param };
+            param.map(|value| moved.reshape(value.shape()))
         }
     }
-    let mut targets = Collect(BTreeMap::new());
-    model.visit(&mut targets);
-    average.map(&mut Follow { to: targets.0, decay })
+    let [from, mut to] = [&average, model].map(|model| {
+        let mut tensors = Collect(BTreeMap::new());
+        model.visit(&mut tensors);
+        tensors.0
+    });
+    let (ids, pairs): (Vec<_>, Vec<_>) =
+        from.into_iter().filter_map(|(id, from)| Some((id, [from, to.remove(&id)?]))).unzip();
+    let one = |[from, to]: &[Tensor<1>; 2]| {
+        reserve::announce_like(from, NEW_NUMBERS * from.shape().num_elements());
+        from.clone() + (to.clone() - from.clone()).mul_scalar(1.0 - decay)
+    };
+    let moved = ops::lerp(&pairs, 1.0, 1.0 - decay).unwrap_or_else(|| pairs.iter().map(one).collect());
+    average.map(&mut Replace(ids.into_iter().zip(moved).collect()))
 }
 
 /// What the average keeps of itself at `step`: `decay`, but little in the first steps, so that the initial weights are

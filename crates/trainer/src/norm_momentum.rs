@@ -4,16 +4,18 @@
 //! three hundred steps ends with statistics that still remember the zeros and ones they began with, and evaluates at
 //! chance however well it has learned.
 
+use crate::schedule::Length;
+
 /// The least weight of a step's statistics in the running ones; a layer's own momentum applies where it is larger.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum NormMomentum {
+#[derive(Clone, Debug, PartialEq)]
+pub enum NormMomentum {
     /// The same in every step.
     Fixed(f64),
     /// Enough to forget: the first step replaces the initial statistics, early ones are averaged evenly (weight
     /// `1 / step`), and later ones over at most a twentieth of the run.
     Forgetting {
         /// Steps of the run.
-        total_steps: u64,
+        length: Length,
     },
 }
 
@@ -23,16 +25,17 @@ const MEMORY: f64 = 0.05;
 const USUAL: f64 = 0.1;
 
 impl NormMomentum {
-    pub(crate) fn new(fixed: Option<f64>, total_steps: u64) -> Self {
-        fixed.map_or(Self::Forgetting { total_steps }, Self::Fixed)
+    /// A momentum that is given, or else enough for a run of this length to forget.
+    pub fn new(fixed: Option<f64>, length: impl Into<Length>) -> Self {
+        fixed.map_or_else(|| Self::Forgetting { length: length.into() }, Self::Fixed)
     }
 
     /// The least weight in a step, counted from 1.
-    pub(crate) fn at(self, step: u64) -> f64 {
+    pub fn at(&self, step: u64) -> f64 {
         match self {
-            Self::Fixed(weight) => weight,
-            Self::Forgetting { total_steps } => {
-                let of_run = (1.0 / (MEMORY * total_steps.max(1) as f64)).min(USUAL);
+            Self::Fixed(weight) => *weight,
+            Self::Forgetting { length } => {
+                let of_run = (1.0 / (MEMORY * length.planned_at(step).max(1) as f64)).min(USUAL);
                 of_run.max(1.0 / step.max(1) as f64)
             }
         }

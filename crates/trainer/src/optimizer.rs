@@ -6,24 +6,60 @@
 
 use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleMapper, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::decay::WeightDecayConfig;
 use burn::optim::momentum::MomentumConfig;
-use burn::optim::{Optimizer as Rule, RecordState, Sgd, SgdConfig, StateSource};
+use burn::optim::{RecordState, Sgd, SgdConfig, StateSource};
 use burn::tensor::{Device, Tensor};
 use burn_pack::Scalar;
 use kindling_layers::parameters::ModulePath;
 use kindling_layers::tensors::Tensors;
-use kindling_ops::reserve;
+use kindling_ops::{plain, reserve};
 
 use crate::adamw::OnePassAdamW;
 use crate::config::OptimizerConfig;
 use crate::gradients::GradientSum;
 use crate::parts::{OfStates, Part};
 
-/// Numbers that an update makes for each weight beside the old ones: with AdamW the weight and two moments, with SGD
-/// the weight, its velocity and what will be subtracted.
+/// Numbers that an update of SGD makes for each weight beside the old ones: the weight, its velocity and what will be subtracted.
 const NEW_NUMBERS: usize = 3;
+
+/// An update rule of Burn that takes the parameters of a model together.
+pub(crate) trait Rule: burn::optim::Optimizer + Clone {
+    /// The new values and states of parameters after one update, whose gradients are multiplied by `scale` first.
+    fn update(&self, rate: f64, scale: f64, parameters: Vec<Parameter<Self>>) -> Vec<Updated<Self>>;
+}
+
+/// A parameter with its gradient and its state, `[n]` and not on a gradient graph.
+pub(crate) struct Parameter<R: Rule> {
+    pub(crate) weight: Tensor<1>,
+    pub(crate) gradient: Tensor<1>,
+    pub(crate) state: Option<R::State<1>>,
+}
+
+/// The new value and state of a parameter.
+pub(crate) type Updated<R> = (Tensor<1>, Option<<R as burn::optim::Optimizer>::State<1>>);
+
+/// [`Rule::update`] for a rule that updates one parameter at a time.
+pub(crate) fn one_after_the_other<R: Rule>(
+    rule: &R,
+    rate: f64,
+    scale: f64,
+    parameters: Vec<Parameter<R>>,
+) -> Vec<Updated<R>> {
+    let update = |Parameter { weight, gradient, state }: Parameter<R>| {
+        let gradient = if scale == 1.0 { gradient } else { gradient.mul_scalar(scale) };
+        reserve::announce_like(&weight, NEW_NUMBERS * weight.shape().num_elements());
+        rule.step(rate, weight, gradient, state)
+    };
+    parameters.into_iter().map(update).collect()
+}
+
+impl Rule for Sgd {
+    fn update(&self, rate: f64, scale: f64, parameters: Vec<Parameter<Self>>) -> Vec<Updated<Self>> {
+        one_after_the_other(self, rate, scale, parameters)
+    }
+}
 
 /// An optimizer and its state.
 #[derive(Clone)]
@@ -122,18 +158,31 @@ impl Optimizer {
     }
 }
 
-impl<R: Rule + Clone> Stateful<R> {
+impl<R: Rule> Stateful<R> {
     /// The same rules with other states.
     fn with(&self, states: BTreeMap<String, R::State<1>>) -> Self {
         Self { decayed: self.decayed.clone(), plain: self.plain.clone(), states }
     }
 
     fn update<M: Module>(&self, model: M, gradients: GradientSum, rate: f64, scale: f64) -> (M, Self) {
-        let mut update =
-            Update { rule: self, path: ModulePath::default(), gradients, rate, scale, states: self.states.clone() };
-        let model = model.map(&mut update);
-        let states = update.states;
-        (model, self.with(states))
+        let mut found = Found {
+            path: ModulePath::default(),
+            gradients,
+            states: self.states.clone(),
+            decayed: vec![],
+            plain: vec![],
+        };
+        model.visit(&mut found);
+        let Found { mut states, decayed, plain, .. } = found;
+        let mut weights = BTreeMap::new();
+        for (rule, found) in [(&self.decayed, decayed), (&self.plain, plain)] {
+            let (places, parameters): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+            for ((id, name), (weight, state)) in places.into_iter().zip(rule.update(rate, scale, parameters)) {
+                weights.insert(id, weight);
+                states.extend(state.map(|state| (name, state)));
+            }
+        }
+        (model.map(&mut Replace(weights)), self.with(states))
     }
 
     fn load(&self, names: &[String], tensors: Tensors, counters: &Counters, device: &Device) -> Option<Self> {
@@ -151,16 +200,17 @@ impl<R: Rule + Clone> Stateful<R> {
     }
 }
 
-struct Update<'a, R: Rule> {
-    rule: &'a Stateful<R>,
+/// The parameters of a model that have gradients, with their identities and names.
+struct Found<R: Rule> {
     path: ModulePath,
     gradients: GradientSum,
-    rate: f64,
-    scale: f64,
+    /// States of the parameters that were not visited yet.
     states: BTreeMap<String, R::State<1>>,
+    decayed: Vec<((ParamId, String), Parameter<R>)>,
+    plain: Vec<((ParamId, String), Parameter<R>)>,
 }
 
-impl<R: Rule> ModuleMapper for Update<'_, R> {
+impl<R: Rule> ModuleVisitor for Found<R> {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.path.enter(name, container);
     }
@@ -169,25 +219,25 @@ impl<R: Rule> ModuleMapper for Update<'_, R> {
         self.path.exit(container);
     }
 
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(gradient) = self.gradients.take(param.id) else { return param };
-        let gradient = if self.scale == 1.0 { gradient } else { gradient.mul_scalar(self.scale) };
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let Some(gradient) = self.gradients.take(param.id) else { return };
         let name = self.path.to_string();
-        // Scales, shifts and biases are vectors; only matrices and filters decay.
-        let rule = if D > 1 { &self.rule.decayed } else { &self.rule.plain };
         let state = self.states.remove(&name);
-        let mut new_state = None;
-        let param = param.map(|weight| {
-            let shape = weight.shape();
-            let flat = weight.inner().reshape([shape.num_elements()]);
-            reserve::announce_like(&flat, NEW_NUMBERS * shape.num_elements());
-            let (flat, state) = rule.step(self.rate, flat, gradient, state);
-            new_state = state;
-            Tensor::from_inner(flat.reshape(shape)).require_grad()
-        });
-        if let Some(state) = new_state {
-            self.states.insert(name, state);
-        }
-        param
+        let weight = plain(param.val());
+        let length = weight.shape().num_elements();
+        let parameter = Parameter { weight: weight.reshape([length]), gradient, state };
+        // Scales, shifts and biases are vectors; only matrices and filters decay.
+        let found = if D > 1 { &mut self.decayed } else { &mut self.plain };
+        found.push(((param.id, name), parameter));
+    }
+}
+
+/// Puts new weights, flattened, in the places of old ones.
+struct Replace(BTreeMap<ParamId, Tensor<1>>);
+
+impl ModuleMapper for Replace {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(weight) = self.0.remove(&param.id) else { return param };
+        param.map(|old| Tensor::from_inner(weight.reshape(old.shape())).require_grad())
     }
 }

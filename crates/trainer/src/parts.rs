@@ -16,6 +16,22 @@ use kindling_ops::reserve;
 
 use crate::optimizer::Counters;
 
+/// The files of a checkpoint by name, which are read from the device while they are written.
+#[derive(Default)]
+pub struct Parts<'a>(pub(crate) BTreeMap<String, Box<dyn Part + 'a>>);
+
+impl<'a> Parts<'a> {
+    /// Adds a file of tensors that are in host memory.
+    pub fn add(&mut self, name: &str, tensors: Cow<'a, Tensors>) {
+        self.0.insert(name.to_string(), Box::new(OfHost(tensors)));
+    }
+
+    /// Adds all files of others.
+    pub fn extend(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+}
+
 /// Why a document could not be written.
 #[derive(Debug)]
 pub(crate) enum Unwritten {
@@ -126,7 +142,7 @@ impl<R: Rule> Part for OfStates<'_, R> {
 }
 
 /// Tensors that are in host memory already.
-pub(crate) struct OfHost<'a>(pub(crate) Cow<'a, Tensors>);
+struct OfHost<'a>(Cow<'a, Tensors>);
 
 impl Part for OfHost<'_> {
     fn entries(&self) -> Result<Vec<Entry>, String> {

@@ -35,6 +35,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
+use kindling_layers::Checkpointing;
 use kindling_memory::Plan;
 use serde::{Deserialize, Serialize};
 
@@ -176,6 +177,24 @@ impl Policy {
             failed: Vec::new(),
             measured: Vec::new(),
         }
+    }
+
+    /// Starts at `start`, but for the micro-batch and the checkpointing that the user has fixed.
+    pub fn with_fixed(
+        mut limits: Limits,
+        micro_batch: Option<usize>,
+        checkpointing: Option<Checkpointing>,
+        start: Plan,
+    ) -> Self {
+        if let Some(most) = micro_batch {
+            limits = limits.with_largest(most);
+        }
+        if let Some(level) = checkpointing {
+            let level = limits.nearest(Plan { checkpointing: level, ..start }).checkpointing;
+            limits = limits.with_checkpointing(level, level);
+        }
+        let micro_batch = micro_batch.unwrap_or(start.micro_batch);
+        Self::new(limits, Plan { micro_batch, ..start })
     }
 
     /// Checks numbers that were read from a file.

@@ -1,17 +1,22 @@
 //! What a run is at one moment: everything a step may change.
 
 use burn::tensor::Device;
+use kindling_layers::Precision;
+use kindling_memory::Plan;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpointable::Checkpointable;
+use crate::error::TrainError;
 use crate::host_copy::Movable;
 use crate::loss_scale::LossScale;
 use crate::model_snapshot::ModelSnapshot;
 use crate::policy::Policy;
+use crate::recovery::{Recovery, carry_out};
+use crate::training::{Attempt, GoodStep};
 
 /// The state of a run between two steps. Nobody outside of this file can change it but by the functions below.
 #[derive(Clone)]
-pub(crate) struct TrainState<L> {
+pub struct TrainState<L> {
     /// What learns: a network with its optimizer, or two of them.
     model_state: L,
     /// How much is computed at once, and what is known about what fits. Without influence on the result.
@@ -22,12 +27,32 @@ pub(crate) struct TrainState<L> {
     progress: Progress,
 }
 
-/// What attempts at the next step begin with.
-pub(crate) struct NextStep<'a, L> {
-    /// What learns. Attempts read it only; it may move to other allocations.
-    pub(crate) model_state: Movable<'a, L>,
-    pub(crate) policy: &'a Policy,
-    pub(crate) loss_scale: LossScale,
+/// What came of the attempts at a step, before anything has changed for it.
+pub(crate) struct Tried<L, T> {
+    outcome: Result<(GoodStep<L, T>, Policy), TrainError>,
+    /// What it took to make it fit.
+    pub(crate) recoveries: Vec<Recovery>,
+    /// The plan of the last attempt.
+    pub(crate) used: Option<Plan>,
+}
+
+/// The state before a step, where it is on the host alone, and the error that this is.
+pub(crate) type Stranded = Box<(ModelSnapshot, TrainError)>;
+
+/// What became of a step.
+pub(crate) enum Settled<T> {
+    /// It was committed.
+    Good {
+        /// What it says of itself.
+        told: T,
+        /// The largest micro-batch that it was computed in.
+        micro_batch: usize,
+    },
+    /// Its gradients were not finite in a half format: the update was left out.
+    Skipped {
+        /// The loss scale from now on.
+        loss_scale: f64,
+    },
 }
 
 /// Where a run is. Data order, augmentation and dropout follow from it and the seed.
@@ -131,9 +156,9 @@ impl Best {
 }
 
 impl<L> TrainState<L> {
-    /// A run at its start.
-    pub(crate) fn new(model_state: L, policy: Policy, loss_scale: LossScale) -> Self {
-        Self { model_state, policy, loss_scale, progress: Progress::default() }
+    /// A run at its start, with feature maps of a format.
+    pub fn new(model_state: L, policy: Policy, precision: Precision) -> Self {
+        Self { model_state, policy, loss_scale: LossScale::new(precision), progress: Progress::default() }
     }
 
     /// What learns.
@@ -161,9 +186,33 @@ impl<L> TrainState<L> {
         self.progress
     }
 
+    /// Makes a good step's result the state of the run, `images` images and `seconds` further; or goes past one whose gradients
+    /// were not finite, if a smaller loss scale may help.
+    ///
+    /// # Errors
+    /// Why the step could not be computed. Nothing has changed then.
+    pub(crate) fn settle<T>(
+        &mut self,
+        tried: Tried<L, T>,
+        images: usize,
+        seconds: f64,
+    ) -> Result<Settled<T>, TrainError> {
+        match (tried.outcome, self.loss_scale.after_overflow()) {
+            (Ok((GoodStep { state, micro_batch, told }, policy)), _) => {
+                self.commit(state, policy, images, seconds);
+                Ok(Settled::Good { told, micro_batch })
+            }
+            (Err(TrainError::NotFinite { .. }), Some(next)) => {
+                self.skip(next, images, seconds);
+                Ok(Settled::Skipped { loss_scale: next.factor() })
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
     /// Makes a good step's result the state of the run: parameters, running statistics, optimizer and data position
     /// together. Nothing else changes them.
-    pub(crate) fn commit(&mut self, model_state: L, policy: Policy, images: usize, seconds: f64) {
+    fn commit(&mut self, model_state: L, policy: Policy, images: usize, seconds: f64) {
         let _range = kindling_nvtx::range(|| "commit");
         self.model_state = model_state;
         self.policy = policy;
@@ -172,7 +221,7 @@ impl<L> TrainState<L> {
     }
 
     /// Goes past a step whose gradients were not finite with this loss scale: nothing moves but the scale and the position.
-    pub(crate) fn skip(&mut self, loss_scale: LossScale, images: usize, seconds: f64) {
+    fn skip(&mut self, loss_scale: LossScale, images: usize, seconds: f64) {
         self.loss_scale = loss_scale;
         self.advance(images, seconds);
     }
@@ -214,13 +263,31 @@ impl<L> TrainState<L> {
 }
 
 impl<L: Checkpointable + Clone> TrainState<L> {
-    /// What attempts at the next step on `device` begin with.
-    pub(crate) fn next_step<'a>(&'a mut self, device: &'a Device) -> NextStep<'a, L> {
-        let (step, alone) = (self.progress.step + 1, self.policy.has_own_allocations());
-        NextStep {
-            model_state: Movable::new(&mut self.model_state, device, step, alone),
-            policy: &self.policy,
-            loss_scale: self.loss_scale,
+    /// Computes the next step on `device` until it fits. What learns is only read, and may move to other allocations.
+    ///
+    /// # Errors
+    /// The device does not take the state back.
+    pub(crate) fn try_step<T>(
+        &mut self,
+        device: &Device,
+        compute: impl Fn(&L, &Attempt) -> Result<GoodStep<L, T>, TrainError>,
+    ) -> Result<Tried<L, T>, Stranded> {
+        let (step, loss_scale) = (self.progress.step + 1, self.loss_scale.factor());
+        let movable = Movable::new(&mut self.model_state, device, step, self.policy.has_own_allocations());
+        let (mut recoveries, mut used) = (Vec::new(), None);
+        let outcome = carry_out(
+            &self.policy,
+            device,
+            || movable.make_room(),
+            |recovery| recoveries.push(recovery.clone()),
+            |plan| {
+                used = Some(*plan);
+                movable.attempt(|state| compute(state, &Attempt { step, plan: *plan, loss_scale }))
+            },
+        );
+        match movable.into_stranded() {
+            Some(stranded) => Err(Box::new(stranded)),
+            None => Ok(Tried { outcome, recoveries, used }),
         }
     }
 }

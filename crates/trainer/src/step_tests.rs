@@ -7,15 +7,19 @@ use kindling_layers::tensors::Tensors;
 use kindling_layers::{Checkpointing, Precision, parameters};
 use kindling_memory::Plan;
 
+use crate::checkpointable::Checkpointable;
 use crate::config::OptimizerConfig;
 use crate::error::TrainError;
 use crate::loss::{CrossEntropy, Loss};
-use crate::model_state::{ModelState, Saved};
+use crate::model_snapshot::ModelSnapshot;
+use crate::model_state::{AVERAGE, ModelState, OPTIMIZER, WEIGHTS};
 use crate::norm_momentum::NormMomentum;
-use crate::optimizer::{Counters, Optimizer};
+use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Policy};
-use crate::step::{GoodStep, StepEngine};
+use crate::step::{Losses, StepEngine};
 use crate::testing::{CLASSES, Toy, batch, distance};
+use crate::training::{Attempt, GoodStep};
+use crate::update::Update;
 use crate::warm_up::warm_up;
 
 const ADAMW: OptimizerConfig = OptimizerConfig::AdamW { weight_decay: 0.02 };
@@ -25,36 +29,40 @@ fn engine(faults: &str) -> StepEngine {
     StepEngine {
         device: Device::flex().autodiff(),
         loss: Loss::MultiClass(CrossEntropy::new(CLASSES, 0.1, Some(&[1.0, 2.0, 0.5]))),
-        clip_norm: Some(0.5),
         ghost_batch_size: 4,
-        norm_momentum: NormMomentum::Fixed(0.1),
-        ema: Some(0.9),
         seed: 4,
         precision: Precision::F32,
-        faults: faults.parse().unwrap(),
+        update: Update {
+            clip_norm: Some(0.5),
+            norm_momentum: NormMomentum::Fixed(0.1),
+            ema: Some(0.9),
+            faults: faults.parse().unwrap(),
+        },
     }
 }
 
-type Everything = (Tensors, Tensors, Option<Tensors>, Counters);
-
 /// Everything that is committed with a step, in host memory.
-fn everything(model_state: &ModelState<Toy>) -> Everything {
-    let Saved { weights, moments, average, counters } = model_state.save().unwrap();
-    (weights, moments, average, counters)
+fn everything(model_state: &ModelState<Toy>) -> ModelSnapshot {
+    model_state.snapshot().unwrap()
 }
 
-fn compute(model_state: &ModelState<Toy>, step: u64, micro: usize, faults: &str) -> Result<GoodStep<Toy>, TrainError> {
-    let plan = Plan { micro_batch: micro, checkpointing: Checkpointing::None };
-    engine(faults).compute(model_state, &batch(12, step as usize), &plan, step, 0.01, 1.0)
+type Good = GoodStep<ModelState<Toy>, Losses>;
+
+fn at(step: u64, micro_batch: usize) -> Attempt {
+    Attempt { step, plan: Plan { micro_batch, checkpointing: Checkpointing::None }, loss_scale: 1.0 }
+}
+
+fn compute(model_state: &ModelState<Toy>, step: u64, micro: usize, faults: &str) -> Result<Good, TrainError> {
+    engine(faults).compute(model_state, &batch(12, step as usize), &at(step, micro), 0.01)
 }
 
 fn start(config: OptimizerConfig) -> ModelState<Toy> {
-    ModelState::new("model", Toy::new(&Device::flex()), Optimizer::new(config), true)
+    ModelState::new(Toy::new(&Device::flex()), Optimizer::new(config), true)
 }
 
 /// Takes `steps` steps from the start.
 fn train(config: OptimizerConfig, steps: u64, micro: usize) -> ModelState<Toy> {
-    (1..=steps).fold(start(config), |model_state, step| compute(&model_state, step, micro, "").unwrap().model_state)
+    (1..=steps).fold(start(config), |model_state, step| compute(&model_state, step, micro, "").unwrap().state)
 }
 
 #[test]
@@ -62,8 +70,12 @@ fn the_micro_batch_changes_a_step_by_rounding_only() {
     let whole = everything(&train(SGD, 1, 12));
     for micro in [4, 8] {
         let parts = everything(&train(SGD, 1, micro));
-        assert!(distance(&whole.0, &parts.0) < 1e-5, "weights and running statistics, micro-batch {micro}");
-        assert!(distance(&whole.1, &parts.1) < 1e-5, "momentum (the gradients), micro-batch {micro}");
+        assert!(
+            distance(&whole.files[WEIGHTS], &parts.files[WEIGHTS]) < 1e-5,
+            "weights and running statistics, micro-batch {micro}"
+        );
+        let momentum = distance(&whole.files[OPTIMIZER], &parts.files[OPTIMIZER]);
+        assert!(momentum < 1e-5, "momentum (the gradients), micro-batch {micro}");
     }
 }
 
@@ -79,9 +91,9 @@ fn recomputing_activations_gives_the_same_bits() {
     for config in [ADAMW, SGD] {
         let plain = train(config, 3, 4);
         for checkpointing in [Checkpointing::Stages, Checkpointing::Blocks] {
-            let plan = Plan { micro_batch: 4, checkpointing };
             let again = (1..=3).fold(start(config), |model_state, step| {
-                engine("").compute(&model_state, &batch(12, step as usize), &plan, step, 0.01, 1.0).unwrap().model_state
+                let at = Attempt { plan: Plan { micro_batch: 4, checkpointing }, ..at(step, 4) };
+                engine("").compute(&model_state, &batch(12, step as usize), &at, 0.01).unwrap().state
             });
             assert_eq!(everything(&plain), everything(&again), "{checkpointing}");
         }
@@ -115,7 +127,7 @@ fn an_oom_at_any_place_changes_nothing_and_is_told_apart() {
     }
     // The same step, tried again after all these failures, is the step of a run that never failed.
     let good = compute(&model_state, 3, 4, "").unwrap();
-    assert_eq!(everything(&good.model_state), everything(&train(ADAMW, 3, 4)));
+    assert_eq!(everything(&good.state), everything(&train(ADAMW, 3, 4)));
 }
 
 #[test]
@@ -130,8 +142,7 @@ fn a_loss_that_is_not_a_number_stops_before_anything_changes() {
     let model_state = train(SGD, 1, 12);
     let mut poisoned = batch(12, 2);
     poisoned.images[7] = f32::NAN;
-    let plan = Plan { micro_batch: 12, checkpointing: Checkpointing::None };
-    let error = engine("").compute(&model_state, &poisoned, &plan, 2, 0.01, 1.0).err().expect("the loss is NaN");
+    let error = engine("").compute(&model_state, &poisoned, &at(2, 12), 0.01).err().expect("the loss is NaN");
     assert!(matches!(error, TrainError::NotFinite { step: 2, .. }), "{error}");
 }
 
@@ -139,11 +150,11 @@ fn a_loss_that_is_not_a_number_stops_before_anything_changes() {
 fn a_model_state_goes_on_from_its_saved_form() {
     for config in [ADAMW, SGD] {
         let model_state = train(config, 3, 12);
-        let saved = model_state.save().unwrap();
-        assert!(!saved.moments.is_empty());
-        let loaded = start(config).restore(saved, &Device::flex()).unwrap();
+        let saved = everything(&model_state);
+        assert!(!saved.files[OPTIMIZER].is_empty());
+        let loaded = start(config).restored(saved, &Device::flex()).unwrap();
         let (a, b) = (compute(&model_state, 4, 12, "").unwrap(), compute(&loaded, 4, 12, "").unwrap());
-        assert_eq!(everything(&a.model_state), everything(&b.model_state));
+        assert_eq!(everything(&a.state), everything(&b.state));
     }
 }
 
@@ -153,9 +164,9 @@ fn the_average_follows_the_weights() {
     let (first, second) = (train(SGD, 1, 12), train(SGD, 2, 12));
     let name = "classifier.weight";
     let values = |tensors: &Tensors| tensors[name].clone().convert::<f64>().try_to_vec::<f64>().unwrap();
-    let initial = values(&start(SGD).save().unwrap().weights);
-    let (one, two) = (values(&everything(&first).0), values(&everything(&second).0));
-    let found = values(&everything(&second).2.unwrap());
+    let [initial, one, two] =
+        [start(SGD), first, second.clone()].map(|state| values(&everything(&state).files[WEIGHTS]));
+    let found = values(&everything(&second).files[AVERAGE]);
     for index in 0..found.len() {
         let after_one = 2.0 / 11.0 * initial[index] + 9.0 / 11.0 * one[index];
         let expected = 0.25 * after_one + 0.75 * two[index];
@@ -225,12 +236,14 @@ fn warming_up_goes_from_the_smallest_micro_batch_to_the_plans_and_changes_nothin
 #[test]
 fn the_loss_scale_changes_no_bit_and_one_that_overflows_is_told() {
     let model_state = train(ADAMW, 1, 12);
-    let plan = Plan { micro_batch: 8, checkpointing: Checkpointing::None };
-    let step = |loss_scale| engine("").compute(&model_state, &batch(12, 2), &plan, 2, 0.01, loss_scale);
+    let step = |loss_scale| {
+        let at = Attempt { loss_scale, ..at(2, 8) };
+        engine("").compute(&model_state, &batch(12, 2), &at, 0.01)
+    };
     // A power of two moves the exponent alone, as long as nothing leaves float32's range.
     let (plain, scaled) = (step(1.0).unwrap(), step(1024.0).unwrap());
-    assert_eq!(everything(&plain.model_state), everything(&scaled.model_state));
-    assert_eq!((plain.loss, plain.gradient_norm), (scaled.loss, scaled.gradient_norm));
+    assert_eq!(everything(&plain.state), everything(&scaled.state));
+    assert_eq!(plain.told, scaled.told);
     let before = everything(&model_state);
     let error = step(2f64.powi(126)).err().expect("gradients above float32's range");
     assert!(matches!(error, TrainError::NotFinite { .. }), "{error}");

@@ -5,15 +5,13 @@ use kindling_data::{HostBatch, Task};
 use kindling_layers::Classifier;
 use kindling_memory::Plan;
 
+use crate::classification::beginning;
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::fault::Faults;
-use crate::fit::policy;
-use crate::loss_scale::LossScale;
 use crate::model_state::ModelState;
-use crate::optimizer::Optimizer;
-use crate::policy::Policy;
-use crate::recovery::{Recovery, abandon_graph, carry_out};
+use crate::recovery::Recovery;
+use crate::state::{Settled, TrainState};
 use crate::step::StepEngine;
 
 /// A network in training, one call a step. It is the engine of a run, recovery from a lack of memory included.
@@ -21,10 +19,7 @@ pub struct Steps<M: Classifier> {
     engine: StepEngine,
     device: Device,
     rate: f64,
-    step: u64,
-    model_state: ModelState<M>,
-    policy: Policy,
-    loss_scale: LossScale,
+    state: TrainState<ModelState<M>>,
 }
 
 /// What a step did.
@@ -51,21 +46,12 @@ impl<M: Classifier> Steps<M> {
         start: Plan,
     ) -> Result<Self, TrainError> {
         config.check(classes)?;
+        let total_steps = config.max_steps.unwrap_or(u64::MAX);
         Ok(Self {
-            engine: StepEngine::new(
-                config,
-                Task::MultiClass,
-                classes,
-                device,
-                config.max_steps.unwrap_or(u64::MAX),
-                Faults::default(),
-            ),
+            engine: StepEngine::new(config, Task::MultiClass, classes, device, total_steps, Faults::default()),
             device: device.clone(),
             rate: config.lr,
-            step: 0,
-            model_state: ModelState::new("model", model, Optimizer::new(config.optimizer), config.ema.is_some()),
-            policy: policy(config, start, device),
-            loss_scale: LossScale::new(config.precision),
+            state: beginning(model, config, start, device),
         })
     }
 
@@ -74,33 +60,24 @@ impl<M: Classifier> Steps<M> {
     /// # Errors
     /// What ends a run; the network is then that of the last good step.
     pub fn step(&mut self, batch: &HostBatch) -> Result<Stepped, TrainError> {
-        let step = self.step + 1;
-        let Self { engine, model_state, device, .. } = &*self;
-        let mut recoveries = Vec::new();
-        let outcome = carry_out(
-            &self.policy,
-            device,
-            || abandon_graph(&model_state.model, device),
-            |recovery| recoveries.push(recovery.clone()),
-            |plan| engine.compute(model_state, batch, plan, step, self.rate, self.loss_scale.factor()),
-        );
-        if let (Err(TrainError::NotFinite { .. }), Some(next)) = (&outcome, self.loss_scale.after_overflow()) {
-            (self.step, self.loss_scale) = (step, next);
-            return Ok(Stepped { loss: None, micro_batch: self.policy.plan().micro_batch, recoveries });
-        }
-        let (good, policy) = outcome?;
-        (self.step, self.policy, self.loss_scale) = (step, policy, self.loss_scale.after_good());
-        self.model_state = good.model_state;
-        Ok(Stepped { loss: Some(good.loss), micro_batch: good.micro_batch, recoveries })
+        let Self { engine, device, rate, state } = self;
+        let tried = state.try_step(device, |state, at| engine.compute(state, batch, at, *rate));
+        let mut tried = tried.map_err(|stranded| stranded.1)?;
+        let recoveries = std::mem::take(&mut tried.recoveries);
+        let (loss, micro_batch) = match state.settle(tried, batch.len(), 0.0)? {
+            Settled::Good { told, micro_batch } => (Some(told.loss), micro_batch),
+            Settled::Skipped { .. } => (None, state.policy().plan().micro_batch),
+        };
+        Ok(Stepped { loss, micro_batch, recoveries })
     }
 
     /// How much is computed at once now.
     pub fn plan(&self) -> Plan {
-        self.policy.plan()
+        self.state.policy().plan()
     }
 
     /// The network, on the device with gradients.
     pub fn model(&self) -> &M {
-        &self.model_state.model
+        self.state.model_state().model()
     }
 }

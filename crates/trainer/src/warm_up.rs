@@ -18,16 +18,18 @@ use crate::model_state::ModelState;
 use crate::policy::Policy;
 use crate::recovery::{abandon_graph, make_room};
 use crate::step::StepEngine;
+use crate::training::Attempt;
+use crate::update::Update;
 
 /// What was tried.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Warmed {
+pub struct Warmed {
     /// The micro-batches that fit, ascending.
-    pub(crate) micro_batches: Vec<usize>,
+    pub micro_batches: Vec<usize>,
     /// What did not fit, if something did not; larger ones were not tried.
-    pub(crate) too_large: Option<usize>,
+    pub too_large: Option<usize>,
     /// How long it took.
-    pub(crate) seconds: f64,
+    pub seconds: f64,
 }
 
 /// Computes and throws away a step of each micro-batch from one normalisation group up to the plan's, and then the
@@ -43,18 +45,20 @@ pub(crate) fn warm_up<M: Classifier>(
     device: &Device,
 ) -> Result<Warmed, TrainError> {
     let began = Instant::now();
-    let quiet = StepEngine { faults: Faults::default(), ..engine.clone() };
+    let update = Update { faults: Faults::default(), ..engine.update.clone() };
+    let quiet = StepEngine { update, ..engine.clone() };
     let plan = policy.plan();
     let sizes = policy.limits().sizes().into_iter().filter(|&size| size <= plan.micro_batch.min(batch.len()));
     let (mut micro_batches, mut too_large) = (Vec::new(), None);
     for micro_batch in sizes {
         let part = first_rows(batch, micro_batch);
-        match quiet.compute(model_state, &part, &Plan { micro_batch, ..plan }, 1, 0.0, 1.0) {
+        let at = Attempt { step: 1, plan: Plan { micro_batch, ..plan }, loss_scale: 1.0 };
+        match quiet.compute(model_state, &part, &at, 0.0) {
             // A loss that is not finite will be so in the first step too, and is told there.
             Ok(_) | Err(TrainError::NotFinite { .. }) => micro_batches.push(micro_batch),
             Err(TrainError::OutOfMemory { .. }) => {
                 too_large = Some(micro_batch);
-                abandon_graph(&model_state.model, device);
+                abandon_graph(model_state.model(), device);
                 break;
             }
             Err(other) => return Err(other),

@@ -1,7 +1,7 @@
 //! `fashion-mnist`: grey pictures of clothes, 28 x 28 pixels, ten classes.
 //!
-//! Where the files come from, what may be done with them and how they are split is in this folder's README.md;
-//! `scripts/fetch-fashion-mnist.sh` brings them.
+//! README.md in this folder describes the origin of the files, their licence and the splits; `scripts/fetch-fashion-mnist.sh` downloads
+//! them.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -15,11 +15,11 @@ use sha2::{Digest, Sha256};
 /// The classes, by label.
 pub const CLASSES: [&str; 10] =
     ["t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle-boot"];
-/// Of each class, the last pictures of the training files: they are `val`.
+/// The last pictures of each class in the training files are the validation split.
 const VAL_OF_EACH_CLASS: usize = 500;
-/// The sums that the fetch script checks too: one list for both.
+/// The list of checksums, which the fetch script uses too.
 const SUMS: &str = include_str!("../SHA256SUMS");
-/// Where Debian's package puts the files.
+/// The folder of Debian's package.
 const INSTALLED: &str = "/usr/share/datasets/fashion-mnist";
 
 const ABOUT: &str = "Fashion-MNIST (Xiao, Rasul and Vollgraf, 2017): grey pictures of clothes, 28 x 28 pixels, ten \
@@ -29,18 +29,18 @@ const ABOUT: &str = "Fashion-MNIST (Xiao, Rasul and Vollgraf, 2017): grey pictur
 /// An error while opening the data set.
 #[derive(Debug, thiserror::Error)]
 pub enum FashionMnistError {
-    /// A file is not there.
+    /// A file is missing.
     #[error(
         "fashion-mnist is not here ({missing} is missing): run scripts/fetch-fashion-mnist.sh (it downloads 31 MB into \
          {folder:?}), or install Debian's package dataset-fashion-mnist"
     )]
     NotFetched {
-        /// Where the files are looked for first.
+        /// The first folder in which the files are searched.
         folder: PathBuf,
         /// The first one that is missing.
         missing: String,
     },
-    /// A file is there, but is not what was published.
+    /// A file exists, but is not the published one.
     #[error("{path:?} is damaged ({reason}): run scripts/fetch-fashion-mnist.sh again, it replaces damaged files")]
     Damaged {
         /// The file.
@@ -48,13 +48,13 @@ pub enum FashionMnistError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The system does not let a file be read.
+    /// A file cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
 }
 
-/// Opens the data set in Kindling's cache folder (its sub-folder `fashion-mnist`) or, where that is missing, where
-/// Debian's package puts it. All pictures are read into memory, 55 MB, and checked.
+/// Opens the data set in the sub-folder `fashion-mnist` of Kindling's cache folder or, if that does not exist, in the folder of Debian's
+/// package. All pictures are read into memory, 55 MB, and checked.
 ///
 /// # Errors
 /// If the files were not fetched, are damaged, or cannot be read.
@@ -87,10 +87,10 @@ fn open(folder: &Path, checked: bool) -> Result<Dataset, FashionMnistError> {
     })
 }
 
-/// Places in a file with their classes.
+/// Positions in a file with their classes.
 type Places = Vec<(usize, Vec<usize>)>;
 
-/// Parts the last pictures of each class from the others; both stay in the order of the file.
+/// Separates the last pictures of each class from the others; both keep the order of the file.
 fn hold_back(labels: &[usize]) -> (Places, Places) {
     let mut left = [0; CLASSES.len()];
     labels.iter().for_each(|&label| left[label] += 1);
@@ -103,7 +103,7 @@ fn hold_back(labels: &[usize]) -> (Places, Places) {
     (train, val)
 }
 
-/// The images and the labels of a published part.
+/// Reads the images and the labels of a published part.
 fn part(folder: &Path, name: &str, checked: bool) -> Result<(Arc<ImageStack>, Vec<usize>), FashionMnistError> {
     let damaged = |file: &str, reason: String| FashionMnistError::Damaged { path: packed(folder, file), reason };
     let (image_file, label_file) = (format!("{name}-images-idx3-ubyte"), format!("{name}-labels-idx1-ubyte"));
@@ -142,7 +142,7 @@ fn load(folder: &Path, file: &str, checked: bool) -> Result<Idx, FashionMnistErr
     Ok(idx)
 }
 
-/// The SHA-256 of the unpacked file that holds an array: every release of Debian packs it anew.
+/// The SHA-256 of the unpacked file of an array, since every release of Debian compresses it anew.
 fn sum_of(idx: &Idx) -> String {
     let mut sum = Sha256::new();
     sum.update([0, 0, 8, idx.sizes.len() as u8]);

@@ -1,7 +1,7 @@
 //! `medmnist`: the twelve two-dimensional sets of MedMNIST v2, from the published `.npz` files.
 //!
-//! The files are not fetched: whoever has them puts them into Kindling's cache folder, or leaves them where the package
-//! `medmnist` puts them. Origin, licence, sums and splits are in this folder's README.md.
+//! The files are not downloaded: users put them into Kindling's cache folder, or leave them where the package `medmnist` stores them.
+//! README.md in this folder describes origin, licence, checksums and splits.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -23,22 +23,22 @@ use published::{PUBLISHED, Published, SIZES};
 /// An error while opening a set.
 #[derive(Debug, thiserror::Error)]
 pub enum MedMnistError {
-    /// No such set.
+    /// There is no such set.
     #[error(
         "there is no MedMNIST set {name:?}; say one of {known}, or with the side of the images as in pathmnist_128"
     )]
     Unknown {
-        /// The name given.
+        /// The unknown name.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: String,
     },
-    /// The file is not there.
+    /// The file is missing.
     #[error("{name} is not here: put the published {name}.npz into {folder:?} (MedMNIST v2, on Zenodo)")]
     NotThere {
-        /// The set and size.
+        /// Name of the set and its size.
         name: String,
-        /// Where it is looked for first.
+        /// The first folder in which it is searched.
         folder: PathBuf,
     },
     /// The file is not the published one.
@@ -61,7 +61,7 @@ pub enum MedMnistError {
         /// What is different.
         reason: String,
     },
-    /// The system does not let the file be read, or it is no archive.
+    /// The file cannot be read, or it is not an archive.
     #[error(transparent)]
     Data(#[from] DataError),
 }
@@ -76,7 +76,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     PUBLISHED.iter().map(|set| set.name)
 }
 
-/// The set of a name, and which of its sizes.
+/// The set of a name, and the index of its size.
 fn find(name: &str) -> Option<(&'static Published, usize)> {
     let (base, size) = match name.split_once('_') {
         None => (name, SIZES[0]),
@@ -86,12 +86,12 @@ fn find(name: &str) -> Option<(&'static Published, usize)> {
     Some((PUBLISHED.iter().find(|set| set.name == base)?, place))
 }
 
-/// Opens a set by its name: the file `medmnist/<name>.npz` in Kindling's cache folder, or in `~/.medmnist`, where the
-/// package `medmnist` puts it. The MD5 is computed once for a file and then remembered beside it. Images are read from the
-/// file when they are asked for, where it is not packed; packed ones are unpacked into memory.
+/// Opens a set by its name: the file `medmnist/<name>.npz` in Kindling's cache folder, or in `~/.medmnist`, where the package `medmnist`
+/// stores it. The MD5 is computed once for a file and then stored beside it. Images of an uncompressed file are read when they are needed;
+/// those of a compressed file are unpacked into memory.
 ///
 /// # Errors
-/// If there is no such set, its file is not there, or it is not the published one.
+/// If there is no such set, its file is missing, or the file is not the published one.
 pub fn dataset(name: &str, cache: &Path) -> Result<Dataset, MedMnistError> {
     let (set, place) = find(name).ok_or_else(|| MedMnistError::Unknown {
         name: name.to_owned(),
@@ -111,7 +111,7 @@ pub fn dataset(name: &str, cache: &Path) -> Result<Dataset, MedMnistError> {
     open(&path, set, SIZES[place], true)
 }
 
-/// Fails unless the file has the published sum. A sum that was right is remembered with size and time of the file.
+/// Fails unless the file has the published checksum. A correct checksum is stored with the size and modification time of the file.
 fn check_sum(path: &Path, wanted: &'static str) -> Result<(), MedMnistError> {
     let io = |cause| DataError::Io { path: path.to_owned(), cause };
     let meta = std::fs::metadata(path).map_err(io)?;
@@ -133,12 +133,12 @@ fn check_sum(path: &Path, wanted: &'static str) -> Result<(), MedMnistError> {
     if found != wanted {
         return Err(MedMnistError::Damaged { path: path.to_owned(), found, wanted });
     }
-    // Where it cannot be written, it is computed again next time.
+    // If it cannot be stored, it is computed again the next time.
     let _ = std::fs::write(seen, state);
     Ok(())
 }
 
-/// Opens a file of a set's layout. `whole` says that it has all the samples of the published one.
+/// Opens a file with the layout of a set. `whole` says that it must have all samples of the published one.
 fn open(path: &Path, set: &Published, size: usize, whole: bool) -> Result<Dataset, MedMnistError> {
     let mut npz = Npz::open(path)?;
     let mut sources = Vec::with_capacity(3);
@@ -190,7 +190,7 @@ fn read_part(
     Ok(Arc::new(StackSource { stack: Arc::new(stack), samples, name: format!("{}_{size}/{part}", set.name) }))
 }
 
-/// The classes that a row of labels names: a number, or a yes or no for each class.
+/// The classes of a row of labels, which is a number, or 0 or 1 for each class.
 fn labels_of(set: &Published, row: &[i64]) -> Result<Vec<usize>, String> {
     let classes = set.classes.len();
     match (set.task, row) {

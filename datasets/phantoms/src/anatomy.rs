@@ -1,5 +1,5 @@
-//! A head in cross-section, and what every class has in it. Written after axial T1 slices: bright scalp and marrow,
-//! dark skull and fluid, grey cortex in folds about brighter white matter.
+//! Draws a head in cross-section, and the distractors that every class has. It imitates axial T1 slices: bright scalp and marrow, dark
+//! skull and fluid, grey cortex in folds around brighter white matter.
 
 use std::f32::consts::PI;
 
@@ -10,10 +10,10 @@ use crate::canvas::{Canvas, Ellipse, Warp, count, draw as uniform, smooth};
 use crate::difficulty::*;
 use crate::field::Field;
 
-/// How far the outline of a head departs from an ellipse, in pixels.
+/// The largest deviation of the outline of a head from an ellipse, in pixels.
 const OUTLINE_BEND: f32 = 14.0;
 
-/// What later steps need to know.
+/// The results that later steps need.
 pub(crate) struct Head {
     /// The inside of the skull.
     pub(crate) brain: Ellipse,
@@ -23,7 +23,7 @@ pub(crate) struct Head {
     bias_strength: f32,
 }
 
-/// Draws the anatomy and the distractors; the head's first axis points from the back to the front.
+/// Draws the anatomy and the distractors. The first axis of the head points from the back to the front.
 pub(crate) fn draw(canvas: &mut Canvas, rng: &mut Rng) -> Head {
     let middle = SIZE as f32 / 2.0;
     let centre = [middle + uniform(rng, [-18.0, 18.0]), middle + uniform(rng, [-14.0, 14.0])];

@@ -1,4 +1,4 @@
-//! Soft-edged shapes on a plane, each drawn inside its own box.
+//! Draws shapes with soft edges on a plane, each inside its bounding box.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(crate) struct Ellipse {
     pub(crate) sin: f32,
 }
 
-/// Where each pixel is looked up: shapes drawn through a warp are bent by it.
+/// A displacement of each pixel, which bends the shapes that are drawn through it.
 pub(crate) struct Warp {
     x: Field,
     y: Field,
@@ -41,7 +41,7 @@ impl Ellipse {
         Self { centre, radii, cos: angle.cos(), sin: angle.sin() }
     }
 
-    /// An ellipse whose centre and direction are given in another's frame: `at` in shares of its half axes.
+    /// An ellipse whose centre and direction are given in the frame of another ellipse; `at` is in shares of the half axes.
     pub(crate) fn inside(outer: &Ellipse, at: [f32; 2], radii: [f32; 2], angle: f32) -> Self {
         let (cos, sin) = (angle.cos(), angle.sin());
         Self {
@@ -58,7 +58,7 @@ impl Ellipse {
         [self.centre[0] + self.cos * u - self.sin * v, self.centre[1] + self.sin * u + self.cos * v]
     }
 
-    /// The same, with both half axes changed by some pixels.
+    /// The same ellipse with both half axes changed by some pixels.
     pub(crate) fn grown(&self, pixels: f32) -> Self {
         Self { radii: self.radii.map(|radius| (radius + pixels).max(1.0)), ..*self }
     }
@@ -72,7 +72,7 @@ impl Ellipse {
         (u * u + v * v).sqrt()
     }
 
-    /// The columns of row `y` that it may touch.
+    /// The columns of row `y` that the ellipse may touch.
     pub(crate) fn chord(&self, y: usize) -> Range<usize> {
         // With u and v as in `radius_at`, u^2 + v^2 = 1 is a quadratic equation in dx.
         let dy = y as f32 - self.centre[1];
@@ -102,7 +102,7 @@ impl Canvas {
         self.pixels.as_chunks_mut().0.iter_mut()
     }
 
-    /// Paints an ellipse over what is there, bent by the warp.
+    /// Paints an ellipse, bent by the warp, over the existing pixels.
     pub(crate) fn paint(&mut self, shape: &Ellipse, warp: &Warp, edge: f32, value: f32) {
         let reached = shape.grown(warp.reach * 1.5 + edge);
         let (mut bend_x, mut bend_y) = ([0.0; SIZE], [0.0; SIZE]);
@@ -120,7 +120,7 @@ impl Canvas {
         }
     }
 
-    /// Adds an ellipse to what is there.
+    /// Adds an ellipse to the existing pixels.
     pub(crate) fn add(&mut self, shape: &Ellipse, edge: f32, value: f32) {
         let reach = shape.radii[0].max(shape.radii[1]) + edge;
         self.each(shape.centre, reach, |x, y, pixel| *pixel += value * shape.cover(x, y, edge));
@@ -132,7 +132,7 @@ impl Canvas {
         self.each(centre, radius, |x, y, pixel| *pixel += value * smooth(1.0 - shape.radius_at(x, y)));
     }
 
-    /// Raises what is there to at least `value` along a line that tapers from one width to another.
+    /// Raises the pixels along a line, which tapers from one width to another, to at least `value`.
     pub(crate) fn raise_line(&mut self, from: [f32; 2], to: [f32; 2], width: [f32; 2], value: f32) {
         let (dx, dy) = (to[0] - from[0], to[1] - from[1]);
         let squared = (dx * dx + dy * dy).max(1e-6);
@@ -147,7 +147,7 @@ impl Canvas {
         });
     }
 
-    /// Moves a box about a point towards `value`, by as much as the mask says.
+    /// Moves the pixels of a box around a point towards `value`, by the share that the mask gives.
     pub(crate) fn paint_mask(&mut self, mask: &Canvas, centre: [f32; 2], reach: f32, value: f32) {
         let columns = around(centre[0], reach);
         for y in around(centre[1], reach) {
@@ -158,7 +158,7 @@ impl Canvas {
         }
     }
 
-    /// The mean of a box about a point.
+    /// The mean of a box around a point.
     pub(crate) fn mean_about(&self, centre: [f32; 2], reach: f32) -> f32 {
         let (columns, rows) = (around(centre[0], reach), around(centre[1], reach));
         let line = |y: usize| &self.pixels[y * SIZE + columns.start..y * SIZE + columns.end];
@@ -166,7 +166,7 @@ impl Canvas {
         sum / (columns.len() * rows.len()).max(1) as f32
     }
 
-    /// Calls for each pixel in a box, with the coordinates of its centre.
+    /// Calls a function for each pixel in a box with the coordinates of its centre.
     #[inline(always)]
     fn each(&mut self, centre: [f32; 2], reach: f32, mut work: impl FnMut(f32, f32, &mut f32)) {
         let columns = around(centre[0], reach);
@@ -194,14 +194,14 @@ pub(crate) fn smooth(t: f32) -> f32 {
     t * t * (3.0 - 2.0 * t)
 }
 
-/// A uniform draw.
+/// Draws a uniform number.
 pub(crate) fn draw(rng: &mut Rng, [low, high]: [f32; 2]) -> f32 {
     low + rng.random::<f32>() * (high - low)
 }
 
-/// A uniform draw of a whole number, both ends included.
+/// Draws a uniform integer, including both ends.
 pub(crate) fn count(rng: &mut Rng, [low, high]: [u32; 2]) -> u32 {
-    // In floats, because integer ranges may be drawn differently by another release of `rand`.
+    // With floats, because another release of `rand` may draw integer ranges differently.
     let drawn = low + (rng.random::<f32>() * (high - low + 1) as f32) as u32;
     drawn.min(high)
 }

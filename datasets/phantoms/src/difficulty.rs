@@ -1,11 +1,11 @@
-//! How hard the task is. Lengths are pixels of the 512x512 image, intensities of values in `[0, 1]`; a pair is the
-//! range a uniform draw comes from.
+//! The difficulty of the task. Lengths are in pixels of the 512x512 image, intensities are of values in `[0, 1]`, and a pair is the range
+//! of a uniform draw.
 //!
 //! With these numbers a MobileNetV3-Small trained from scratch at 512x512 (Keras 3, AdamW at 0.003 with warm-up and
-//! cosine, batch 8, flips and shifts, 2 CPU cores) gets 57 % of the 150 test images after 100 steps (99 % with batch
-//! statistics: its running ones lag), 99 % after 300 and 100 % after 400. The border is steep: contrast 0.25 to 0.40,
-//! cores of 14 to 26, specks of up to 6 and 0.40 and a bias of 0.25 left the same run at 0.002 unable to tell round
-//! from none (67 % after 400 steps).
+//! cosine, batch 8, flips and shifts, 2 CPU cores) recognises 57 % of the 150 test images after 100 steps (99 % with batch
+//! statistics, because running statistics lag behind), 99 % after 300 and 100 % after 400. Slightly harder numbers make the task
+//! impossible: with contrast 0.25 to 0.40, cores of 14 to 26, specks of up to 6 and 0.40 and a bias of 0.25, the same run at 0.002
+//! could not distinguish round from none (67 % after 400 steps).
 
 /// Radius of a lesion's core.
 pub const CORE_RADIUS: [f32; 2] = [17.0, 28.0];

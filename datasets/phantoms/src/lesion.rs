@@ -1,4 +1,4 @@
-//! The lesion: the only thing that depends on the class.
+//! Draws the lesion, which is the only thing that depends on the class.
 
 use std::f32::consts::PI;
 
@@ -18,19 +18,19 @@ pub(crate) fn draw(canvas: &mut Canvas, label: usize, head: &Head, rng: &mut Rng
     let core = Ellipse::new(centre, [radius, radius * uniform(rng, CORE_ASPECT)], uniform(rng, [0.0, PI]));
     let contrast = uniform(rng, CONTRAST);
 
-    // A mask first: where spicules and core overlap, the brightness must not add up.
+    // Draw a mask first, so that brightness does not add up where spicules and core overlap.
     let mut mask = Canvas::new();
     mask.add(&core, CORE_EDGE, OPACITY);
     if label == 2 {
         spicules(&mut mask, centre, radius, rng);
     }
-    // A mass displaces what was there: over a dark ventricle it is as bright as over tissue.
+    // A mass displaces tissue: over a dark ventricle it is as bright as elsewhere.
     let level = canvas.mean_about(centre, radius).max(head.tissue) + contrast;
     let reach = radius * (1.0 + SPICULE_LENGTH[1]) + SPICULE_WIDTH[1] + CORE_EDGE;
     canvas.paint_mask(&mask, centre, reach, level);
 }
 
-/// Thin rays all around, irregular in direction and length.
+/// Draws thin rays in all directions, irregular in angle and length.
 fn spicules(mask: &mut Canvas, centre: [f32; 2], radius: f32, rng: &mut Rng) {
     let rays = count(rng, SPICULES);
     let start = uniform(rng, [0.0, 2.0 * PI]);

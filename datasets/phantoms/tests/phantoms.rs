@@ -1,4 +1,4 @@
-//! The promises of the synthetic scans.
+//! Tests of the promises of the synthetic scans.
 #![allow(clippy::unwrap_used)]
 
 use kindling_data::{Image, Normalisation, Preprocess, Source, Split};

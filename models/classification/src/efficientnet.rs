@@ -20,7 +20,7 @@ const PAPER: Paper = Paper {
     },
 };
 
-/// A member of the family, whose name both libraries share.
+/// A network whose name is the same in both libraries.
 macro_rules! b {
     ($scale:literal, $size:literal) => {
         PAPER.model(
@@ -40,7 +40,7 @@ macro_rules! b {
 pub const MODELS: &[ModelEntry] =
     &[b!(0, 224), b!(1, 240), b!(2, 260), b!(3, 300), b!(4, 380), b!(5, 456), b!(6, 528), b!(7, 600)];
 
-/// A row of the paper's table: expansion ratio, kernel, output channels, how many blocks, stride of the first.
+/// A row of the paper's table: expansion ratio, kernel, output channels, number of blocks, stride of the first block.
 type Row = (usize, usize, usize, usize, usize);
 
 /// B0 (table 1); B1 to B7 and the Lite models scale it.
@@ -104,7 +104,7 @@ pub fn efficientnet(scale: usize, library: Library) -> NetworkConfig {
     NetworkConfig { drop_path_rate: 0.2, ..details.network(stem, stages, head) }
 }
 
-/// In torchvision a stage is a sequence of blocks, which are sequences of layers.
+/// In torchvision, a stage is a sequence of blocks, which are sequences of layers.
 pub(crate) fn torchvision_names(network: &Network) -> Option<Names> {
     let mut names = Names::default();
     names.conv_norm("stem", "features.0.0", "features.0.1");
@@ -128,8 +128,8 @@ pub(crate) fn torchvision_names(network: &Network) -> Option<Names> {
     Some(names)
 }
 
-/// The names of `efficientnet_pytorch`, the port that the Lite weights come from: it numbers blocks through, and has no fused
-/// ones.
+/// The names of `efficientnet_pytorch`, the port that the Lite weights come from. It numbers blocks consecutively and has no fused
+/// blocks.
 pub(crate) fn efficientnet_pytorch_names(network: &Network) -> Option<Names> {
     let mut names = Names::default();
     names.conv_norm("stem", "_conv_stem", "_bn0");

@@ -1,8 +1,8 @@
 //! EfficientNet-Lite: EfficientNet without squeeze-excite and with ReLU6, for integer hardware; Liu 2020,
 //! <https://github.com/tensorflow/tpu/tree/master/models/official/efficientnet/lite>.
 //!
-//! The models as published have TensorFlow's padding and epsilon (`tf_efficientnet_lite0`); timm's own
-//! `efficientnet_lite0` is the same network with PyTorch's. torchvision does not have them.
+//! The published models have TensorFlow's padding and epsilon (`tf_efficientnet_lite0`). timm's `efficientnet_lite0` is the same
+//! network with PyTorch's padding and epsilon. torchvision does not have them.
 
 use kindling_layers::blocks::InvertedResidualConfig;
 use kindling_layers::names::Library;
@@ -43,7 +43,7 @@ const SCALES: [(f64, f64, f64); 5] = [
     (1.4, 1.8, 0.3), // Lite4
 ];
 
-/// EfficientNet-Lite0 to Lite4. Stem, last convolution, and the depth of the first and the last stage stay B0's.
+/// EfficientNet-Lite0 to Lite4. The stem, the last convolution, and the depth of the first and the last stage are those of B0.
 ///
 /// # Panics
 /// If `scale` is above 4.

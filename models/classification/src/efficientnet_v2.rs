@@ -39,7 +39,7 @@ pub const MODELS: &[ModelEntry] = &[
     ),
 ];
 
-/// A row of the tables: fused or not, expansion ratio, output channels, how many blocks, stride of the first.
+/// A row of the tables: fused or not, expansion ratio, output channels, number of blocks, stride of the first block.
 type Row = (bool, usize, usize, usize, usize);
 
 const FUSED: bool = true;

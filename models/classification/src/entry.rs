@@ -1,41 +1,41 @@
-//! What the registry lists of a network.
+//! Entries of the registry of networks.
 
 use kindling_layers::names::Library;
 
 use crate::names::LayerNames;
 use crate::network::NetworkConfig;
 
-/// Makes a model's configuration with a library's details.
+/// Returns the configuration of a model with the details of a library.
 pub type MakeConfig = fn(Library) -> NetworkConfig;
 
-/// What is known about a network before it is built.
+/// Metadata of a network.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelEntry {
-    /// Its names; the first is its own: torchvision's where torchvision has the network, timm's otherwise.
+    /// Its names. The first one is torchvision's if torchvision has the network, otherwise timm's.
     pub names: &'static [ModelName],
     /// Its family.
     pub family: &'static str,
-    /// Where it comes from.
+    /// Its paper.
     pub paper: &'static str,
-    /// Side of the images it was designed for, in pixels.
+    /// Side of the images that it was designed for, in pixels.
     pub native_size: usize,
-    /// What it is, in a few words.
+    /// A short description.
     pub about: &'static str,
-    /// What makes it.
+    /// Its configuration.
     pub config: MakeConfig,
-    /// What other libraries call its layers.
+    /// Names of its layers in other libraries.
     pub layer_names: LayerNames,
 }
 
 impl ModelEntry {
-    /// The network's own name.
+    /// The first name of the network.
     pub fn name(&self) -> &'static str {
         self.names[0].name
     }
 }
 
-/// A name of a network, and the library that calls it so. The name decides the details: epsilon and momentum of batch
-/// normalisation, padding.
+/// A name of a network in a library. The library determines details of the network: epsilon and momentum of batch normalisation, and
+/// padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelName {
     /// The name.
@@ -44,7 +44,7 @@ pub struct ModelName {
     pub library: Library,
 }
 
-/// What the models of a paper have in common.
+/// What the models of a paper share.
 pub(crate) struct Paper {
     pub(crate) family: &'static str,
     /// Authors, year and address.
@@ -53,7 +53,7 @@ pub(crate) struct Paper {
 }
 
 impl Paper {
-    /// One of its models; `about` in a few words.
+    /// A model of the paper; `about` is a short description.
     pub(crate) const fn model(
         &self,
         names: &'static [ModelName],

@@ -133,7 +133,7 @@ pub struct GhostBottleneck {
     drop_path: DropPath,
 }
 
-/// The shortcut where the shape changes.
+/// The shortcut of blocks that change the shape.
 #[derive(Module, Debug)]
 pub struct GhostShortcut {
     depthwise: ConvNorm,
@@ -197,8 +197,8 @@ impl Describe for GhostBottleneck {
     }
 }
 
-/// A pointwise convolution to half of the channels and a depthwise 3x3 convolution of those to the other half (section
-/// 3.1, ratio 2).
+/// A pointwise convolution to half of the channels, and a depthwise 3x3 convolution from those to the other half (section 3.1,
+/// ratio 2).
 #[derive(Module, Debug)]
 pub struct GhostModule {
     primary: ConvNorm,

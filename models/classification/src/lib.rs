@@ -1,8 +1,8 @@
-//! Every classifier of the zoo, a file a paper.
+//! All classifiers of the zoo, with a file for each paper.
 //!
-//! A file holds the paper's table, the functions named after its models, a block where the paper has one of its own, what
-//! torchvision and timm call the layers, and `MODELS`, what the registry lists. Functions that take a [`Library`] follow
-//! its details, so that this library's weights give its outputs.
+//! A file contains the table of the paper, functions named after its models, its own block if it has one, the names of layers in
+//! torchvision and timm, and `MODELS`, its entries in the registry. Functions that take a [`Library`] follow the details of that
+//! library, so that its weights give its outputs.
 
 pub mod efficientnet;
 pub mod efficientnet_lite;

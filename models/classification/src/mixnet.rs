@@ -4,7 +4,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::Activation::{self, Relu as RE, Silu as SW};
-use kindling_layers::blocks::{Block, BlockConfig, residual_add};
+use kindling_layers::blocks::{Block, BlockConfig, describe_inverted_residual, residual_add};
 use kindling_layers::names::{Library, Names, timm_inverted_residual};
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_layers::{
@@ -27,8 +27,8 @@ const PAPER: Paper = Paper {
 pub const MODELS: &[ModelEntry] =
     &[PAPER.model(&[timm("mixnet_s"), tf("tf_mixnet_s")], 224, "depthwise kernels of several sizes, SiLU", mixnet_s)];
 
-/// A row: depthwise kernels, parts of expansion and of projection, stride, expansion ratio, output channels,
-/// squeeze-excite's share of the input channels, activation.
+/// A row: depthwise kernels, parts of the expansion and of the projection, stride, expansion ratio, output channels, the bottleneck of
+/// squeeze-excite as a share of the input channels, activation.
 type Row = (&'static [usize], usize, usize, usize, usize, usize, f64, Activation);
 
 /// MixNet-S (the paper's figure 5a).
@@ -87,25 +87,25 @@ pub fn mixnet_s(library: Library) -> NetworkConfig {
 pub struct MixBlockConfig {
     /// Input channels.
     pub input: usize,
-    /// Channels of the depthwise convolutions; equal to `input` means there is no expansion.
+    /// Channels of the depthwise convolutions. If equal to `input`, there is no expansion.
     pub expanded: usize,
     /// Output channels.
     pub output: usize,
     /// Sides of the depthwise kernels.
     pub kernels: Vec<usize>,
-    /// Into how many parts the expansion is divided.
+    /// Number of parts that the expansion is divided into.
     pub expand_parts: usize,
-    /// Into how many parts the projection is divided.
+    /// Number of parts that the projection is divided into.
     pub project_parts: usize,
     /// Stride of the depthwise convolutions.
     pub stride: usize,
-    /// Channels of squeeze-excite's bottleneck, if there is one.
+    /// Channels of the bottleneck of squeeze-excite, if the block has it.
     pub squeezed: Option<usize>,
-    /// After expansion and depthwise convolutions, and inside squeeze-excite.
+    /// Activation after the expansion, after the depthwise convolutions, and inside squeeze-excite.
     pub activation: Activation,
     /// Normalisation of every convolution.
     pub norm: BatchNormConfig,
-    /// Zeros around the depthwise convolutions' input.
+    /// Padding of the depthwise convolutions.
     pub padding: Padding,
 }
 
@@ -201,16 +201,15 @@ impl Block for MixBlock {
 
 impl Describe for MixBlock {
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
-        let mut x = input;
-        if let Some(expand) = &self.expand {
-            x = trace.scope("expand", |trace| expand.describe(x, trace));
-        }
-        x = trace.scope("depthwise", |trace| self.depthwise.describe(x, trace));
-        if let Some(squeeze_excite) = &self.squeeze_excite {
-            x = trace.scope("squeeze_excite", |trace| squeeze_excite.describe(x, trace));
-        }
-        x = trace.scope("project", |trace| self.project.describe(x, trace));
-        if self.residual { trace.add(x, input) } else { x }
+        let Self { expand, depthwise, squeeze_excite, project, residual, .. } = self;
+        describe_inverted_residual(
+            [expand.as_ref(), Some(depthwise)],
+            squeeze_excite.as_ref(),
+            project,
+            *residual,
+            input,
+            trace,
+        )
     }
 }
 
@@ -225,13 +224,13 @@ pub struct MixConvConfig {
     pub kernels: Vec<usize>,
     /// Stride of every part.
     pub stride: usize,
-    /// One filter a channel instead of all of a part's channels to all.
+    /// Whether each channel has one filter of its own.
     pub depthwise: bool,
     /// Zeros around the input.
     pub padding: Padding,
-    /// Normalisation over all parts.
+    /// Normalisation of all parts together.
     pub norm: BatchNormConfig,
-    /// Applied last.
+    /// The activation after the normalisation.
     pub activation: Activation,
 }
 
@@ -253,14 +252,14 @@ impl MixConvConfig {
     }
 }
 
-/// `channels` in `parts` as even as possible, the first one with what is left over.
+/// Divides `channels` into `parts` as evenly as possible; the first part gets the remainder.
 fn split(channels: usize, parts: usize) -> Vec<usize> {
     let even = channels / parts;
     (0..parts).map(|part| if part == 0 { channels - even * (parts - 1) } else { even }).collect()
 }
 
-/// Convolutions of parts of the channels, each with a kernel of its own, one normalisation over all of them, and an
-/// activation (section 3.1: MDConv where depthwise).
+/// Convolutions of parts of the channels, each with a kernel of its own, followed by one normalisation of all channels and an
+/// activation (MDConv in section 3.1, if depthwise).
 #[derive(Module, Debug)]
 pub struct MixConv {
     /// The convolution of each part.
@@ -291,12 +290,12 @@ impl MixConv {
         self.norm.then(x, self.activation)
     }
 
-    /// Whether the input has to be whole, because parts are taken out of it.
+    /// Whether the input has to be whole, because its channels are divided.
     fn needs_whole(&self) -> bool {
         self.parts.len() > 1
     }
 
-    /// timm's names: parts are numbered if there are several.
+    /// Adds timm's names. Parts are numbered if there are several.
     fn timm_names(&self, own: &str, conv: &str, norm: &str, names: &mut Names) {
         for index in 0..self.parts.len() {
             let reference = if self.parts.len() == 1 { conv.to_string() } else { format!("{conv}.{index}") };

@@ -27,16 +27,17 @@ pub const MODELS: &[ModelEntry] = &[
     PAPER.model(&[torchvision("mnasnet1_0"), timm("mnasnet_100")], 224, "MNASNet-B1, ReLU", |library| {
         mnasnet_b1(1.0, library)
     }),
+    // timm itself has no `mnasnet_130`; the name stands for torchvision's network with timm's details.
     PAPER.model(&[torchvision("mnasnet1_3"), timm("mnasnet_130")], 224, "MNASNet-B1 at width 1.3, ReLU", |library| {
         mnasnet_b1(1.3, library)
     }),
     PAPER.model(&[timm("semnasnet_100")], 224, "MNASNet-A1: squeeze-excite, ReLU", mnasnet_a1),
 ];
 
-/// A row: expansion ratio, kernel, output channels, squeeze-excite, how many blocks, stride of the first.
+/// A row: expansion ratio, kernel, output channels, squeeze-excite, number of blocks, stride of the first block.
 type Row = (usize, usize, usize, bool, usize, usize);
 
-/// B1.
+/// MNASNet-B1.
 const B1: [Row; 7] = [
     // ratio, k, c, SE, n, s
     (1, 3, 16, false, 1, 1),
@@ -48,7 +49,7 @@ const B1: [Row; 7] = [
     (6, 3, 320, false, 1, 1),
 ];
 
-/// A1.
+/// MNASNet-A1.
 const A1: [Row; 7] = [
     (1, 3, 16, false, 1, 1),
     (6, 3, 24, false, 2, 2),
@@ -71,7 +72,7 @@ pub fn mnasnet_a1(library: Library) -> NetworkConfig {
 
 /// The last convolution keeps its 1280 channels at every width.
 fn from_table(table: &[Row], width: f64, library: Library) -> NetworkConfig {
-    // torchvision follows the paper's 0.9997.
+    // torchvision uses 0.9997, as in the paper.
     let details = Details::of(library, BatchNormConfig { epsilon: 1e-5, momentum: 1.0 - 0.9997 });
     let Details { norm, padding } = details;
     let activation = Activation::Relu;
@@ -98,8 +99,8 @@ fn from_table(table: &[Row], width: f64, library: Library) -> NetworkConfig {
     details.network(stem, stages, plain_head(1280, activation, 0.2))
 }
 
-/// torchvision counts activations too: convolution, normalisation and activation are three steps of a sequence. Stem and
-/// first block lie directly in it, the other stages are its elements 8 to 13. It has B1 only.
+/// In torchvision, convolution, normalisation and activation are three steps of a sequence. The stem and the first block are directly in
+/// that sequence, and the other stages are its elements 8 to 13. torchvision has only B1.
 fn torchvision_names(network: &Network) -> Option<Names> {
     let mut names = Names::default();
     names.conv_norm("stem", "layers.0", "layers.1");

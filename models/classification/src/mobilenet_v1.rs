@@ -20,7 +20,7 @@ pub const MODELS: &[ModelEntry] =
     &[PAPER
         .model(&[timm("mobilenetv1_100")], 224, "depthwise separable convolutions, nothing else", |_| mobilenet_v1())];
 
-/// The paper's table 1: output channels, how many depthwise separable convolutions, stride of the first.
+/// The paper's table 1: output channels, number of depthwise separable convolutions, stride of the first one.
 const TABLE: [(usize, usize, usize); 5] = [
     // c, n, s
     (64, 1, 1),
@@ -30,7 +30,7 @@ const TABLE: [(usize, usize, usize); 5] = [
     (1024, 2, 2),
 ];
 
-/// MobileNet at width 1, as timm builds it: ReLU6 after every convolution, the projection included, and no shortcuts.
+/// MobileNet at width 1, as timm builds it: ReLU6 after every convolution, including the projection, and no shortcuts.
 pub fn mobilenet_v1() -> NetworkConfig {
     let activation = Activation::Relu6;
     let mut input = 32;

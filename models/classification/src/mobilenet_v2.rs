@@ -31,7 +31,7 @@ pub const MODELS: &[ModelEntry] = &[
 
 /// The paper's table 2, between the stem and the last 1x1 convolution.
 ///
-/// `t`: expansion ratio; `c`: output channels; `n`: how many blocks; `s`: stride of the first of them.
+/// `t`: expansion ratio; `c`: output channels; `n`: number of blocks; `s`: stride of the first block.
 const TABLE: [(usize, usize, usize, usize); 7] = [
     // t, c, n, s
     (1, 16, 1, 1),
@@ -43,8 +43,8 @@ const TABLE: [(usize, usize, usize, usize); 7] = [
     (6, 320, 1, 1),
 ];
 
-/// MobileNetV2 with its channels scaled by `width`, as torchvision and timm both build it: the last convolution keeps
-/// its 1280 channels when `width` is below 1.
+/// MobileNetV2 with its channels scaled by `width`, as torchvision and timm both build it: if `width` is below 1, the last convolution
+/// keeps its 1280 channels.
 pub fn mobilenet_v2(width: f64) -> NetworkConfig {
     let activation = Activation::Relu6;
     let mut input = scaled(32, width);
@@ -64,8 +64,8 @@ pub fn mobilenet_v2(width: f64) -> NetworkConfig {
     Details::default().network(stem, stages, plain_head(features, activation, 0.2))
 }
 
-/// torchvision numbers the blocks through. In a block expansion and depthwise convolution are sequences of their own, the
-/// projection's convolution and normalisation lie directly in the block's.
+/// torchvision numbers the blocks consecutively. In a block, expansion and depthwise convolution are sequences of their own, while the
+/// convolution and the normalisation of the projection are directly in the sequence of the block.
 fn torchvision_names(network: &Network) -> Option<Names> {
     let mut names = Names::default();
     names.conv_norm("stem", "features.0.0", "features.0.1");

@@ -35,7 +35,7 @@ pub const MODELS: &[ModelEntry] = &[
 /// A row of the paper's tables 1 and 2: kernel, expansion size, output channels, squeeze-excite, non-linearity, stride.
 type Row = (usize, usize, usize, bool, Activation, usize);
 
-/// The paper's table 1 (large), between the stem and the last 1x1 convolution; a list for each group of equal rows.
+/// The paper's table 1 (large), between the stem and the last 1x1 convolution, with a list for each group of equal rows.
 const LARGE: &[&[Row]] = &[
     // kernel, expanded, output, SE, NL, s
     &[(3, 16, 16, false, RE, 1)],
@@ -66,8 +66,8 @@ pub fn mobilenet_v3_small(library: Library) -> NetworkConfig {
     from_table(SMALL, 1024, library)
 }
 
-/// The stem has 16 channels, the last convolution six times the last block's, and both use hard-swish. The first block,
-/// whose expansion keeps its 16 channels, has no expansion convolution in either library.
+/// The stem has 16 channels, and the last convolution has six times the channels of the last block; both use hard-swish. In both
+/// libraries, the first block has no expansion, because it would keep the 16 channels.
 fn from_table(table: &[&[Row]], hidden: usize, library: Library) -> NetworkConfig {
     let details = Details::of(library, BatchNormConfig { epsilon: 1e-3, momentum: 0.01 });
     let Details { norm, padding } = details;
@@ -95,7 +95,7 @@ fn from_table(table: &[&[Row]], hidden: usize, library: Library) -> NetworkConfi
     details.network(stem, stages, head)
 }
 
-/// torchvision numbers the blocks through, and within a block its layers.
+/// torchvision numbers the blocks consecutively, and the layers within each block.
 fn torchvision_names(network: &Network) -> Option<Names> {
     let mut names = Names::default();
     names.conv_norm("stem", "features.0.0", "features.0.1");

@@ -148,7 +148,7 @@ pub fn mobilenet_v4_conv_large() -> NetworkConfig {
     from_table(LARGE, 24)
 }
 
-/// As timm builds it: ReLU, a last convolution to 960 channels, and a layer with normalisation to 1280 after pooling.
+/// The network as timm builds it: ReLU, a last convolution to 960 channels, and after pooling a layer with normalisation to 1280.
 fn from_table(table: &[&[Row]], stem: usize) -> NetworkConfig {
     let activation = Activation::Relu;
     let details = Details::default();
@@ -210,9 +210,9 @@ pub struct UniversalInvertedBottleneckConfig {
     pub start_kernel: Option<usize>,
     /// Side of the depthwise kernel between expansion and projection, if there is one.
     pub middle_kernel: Option<usize>,
-    /// Stride: of the middle depthwise convolution, or of the first where there is no middle one.
+    /// Stride of the middle depthwise convolution, or of the first one if there is no middle one.
     pub stride: usize,
-    /// After expansion and middle convolution.
+    /// Activation after the expansion and after the middle convolution.
     pub activation: Activation,
     /// Normalisation of every convolution.
     pub norm: BatchNormConfig,
@@ -245,17 +245,17 @@ impl BlockConfig for UniversalInvertedBottleneckConfig {
     }
 }
 
-/// An inverted bottleneck with up to two depthwise convolutions (figure 4): with the middle one the
-/// inverted residual, with the first one like ConvNext, with both "extra depthwise", with none a feed-forward block.
+/// An inverted bottleneck with up to two depthwise convolutions (figure 4). With only the middle one it is an inverted residual, with
+/// only the first one it is like ConvNext, with both it is "extra depthwise", and with none a feed-forward block.
 #[derive(Module, Debug)]
 pub struct UniversalInvertedBottleneck {
-    /// In space, before the expansion.
+    /// The depthwise convolution before the expansion.
     pub start: Option<ConvNorm>,
-    /// To more channels.
+    /// The 1x1 convolution to more channels.
     pub expand: ConvNorm,
-    /// In space, after the expansion.
+    /// The depthwise convolution after the expansion.
     pub middle: Option<ConvNorm>,
-    /// To fewer channels.
+    /// The 1x1 convolution to fewer channels.
     pub project: ConvNorm,
     residual: bool,
     #[module(skip)]

@@ -1,4 +1,4 @@
-//! What other libraries call layers, as far as papers share it.
+//! Names of layers in other libraries, as far as several papers share them.
 
 use kindling_layers::blocks::InvertedResidual;
 use kindling_layers::names::{KeyStyle, Names};
@@ -8,7 +8,7 @@ use crate::network::Network;
 /// Names the layers of a network; `None` if the library has the family, but not this member.
 pub type Naming = fn(&Network) -> Option<Names>;
 
-/// What libraries call the layers of a family's networks.
+/// Names of the layers of a family's networks in each library.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerNames {
     /// timm, which has every classifier of the zoo.
@@ -20,11 +20,11 @@ pub struct LayerNames {
 }
 
 impl LayerNames {
-    /// A family that only timm has, in its `EfficientNet`, `MobileNetV3` or a class that names layers alike.
+    /// For a family that only timm has, in its `EfficientNet`, `MobileNetV3` or a class with the same names of layers.
     pub(crate) const TIMM: Self =
         Self { timm: |network| Some(network.timm_names()), torchvision: None, efficientnet_pytorch: None };
 
-    /// The names of a network's layers in a style, if the library has this network.
+    /// The names of a network's layers in a library, if it has this network.
     pub fn of(&self, network: &Network, style: KeyStyle) -> Option<Names> {
         let naming = match style {
             KeyStyle::Timm => Some(self.timm),
@@ -44,12 +44,12 @@ pub(crate) struct Sequence<'a> {
 }
 
 impl<'a> Sequence<'a> {
-    /// The part `own` here, which is the sequence `reference` there.
+    /// The part with the path `own` here, which is the sequence `reference` in the library.
     pub(crate) fn new(names: &'a mut Names, own: String, reference: String) -> Self {
         Self { names, own, reference, step: 0 }
     }
 
-    /// The same sequence after some steps that are not of this part.
+    /// The same sequence, beginning at a later step.
     pub(crate) fn starting_at(self, step: usize) -> Self {
         Self { step, ..self }
     }
@@ -59,31 +59,31 @@ impl<'a> Sequence<'a> {
         format!("{}.{}", self.reference, self.step - 1)
     }
 
-    /// Convolution, normalisation and activation as one step, a sequence itself.
+    /// Adds convolution, normalisation and activation that are one step, which is a sequence itself.
     pub(crate) fn layer(&mut self, part: &str) {
         let step = self.next();
         self.names.conv_norm(&format!("{}.{part}", self.own), &format!("{step}.0"), &format!("{step}.1"));
     }
 
-    /// Convolution and normalisation as a step each.
+    /// Adds convolution and normalisation that are separate steps.
     pub(crate) fn two_steps(&mut self, part: &str) {
         let (conv, norm) = (self.next(), self.next());
         self.names.conv_norm(&format!("{}.{part}", self.own), &conv, &norm);
     }
 
-    /// Convolution, normalisation and activation as a step each; an activation holds no tensors.
+    /// Adds convolution and normalisation, and skips an activation, that are separate steps.
     pub(crate) fn three_steps(&mut self, part: &str) {
         self.two_steps(part);
         self.step += 1;
     }
 
-    /// Squeeze-excite as one step.
+    /// Adds a squeeze-excite block that is one step.
     pub(crate) fn squeeze_excite(&mut self, part: &str) {
         let step = self.next();
         self.names.torchvision_squeeze_excite(&format!("{}.{part}", self.own), &step);
     }
 
-    /// The layers of an inverted residual block as torchvision has had them since MobileNetV3.
+    /// Adds the layers of an inverted residual block in the order that torchvision uses since MobileNetV3.
     pub(crate) fn inverted_residual(&mut self, block: &InvertedResidual) {
         if block.expand.is_some() {
             self.layer("expand");

@@ -1,9 +1,8 @@
-//! One type for every classifier of the zoo.
+//! One type for all classifiers of the zoo.
 //!
-//! All of them are [`Staged`]; they differ in their blocks. A block is one of an enum's variants rather than a trait object
-//! because Burn's modules are cloned, visited and mapped by type. The enum and all that is asked of it are written by one
-//! macro, so that a new block is one line of the list at its end. Variants leave no trace in the names of tensors
-//! ([`kindling_layers::parameters::ModulePath`]).
+//! All of them are [`Staged`] and differ only in their blocks. A block is a variant of an enum and not a trait object, because Burn's
+//! modules are cloned, visited and mapped by type. A macro writes the enum and its implementations, so a new block takes one line in
+//! the list at the end of this file. Names of tensors do not contain the variant ([`kindling_layers::parameters::ModulePath`]).
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -22,12 +21,12 @@ use crate::resnet::{ResidualBlock, ResidualBlockConfig};
 /// A classifier: images `[batch, in_channels, height, width]` to logits `[batch, classes]`.
 pub type Network = Staged<AnyBlock>;
 
-/// What makes a [`Network`].
+/// The configuration of a [`Network`].
 pub type NetworkConfig = StagedConfig<AnyBlockConfig>;
 
 macro_rules! blocks {
     ($($(#[$doc:meta])+ $block:ident of $config:ident,)+) => {
-        /// What makes an [`AnyBlock`].
+        /// The configuration of an [`AnyBlock`].
         #[derive(Clone, Debug, PartialEq)]
         pub enum AnyBlockConfig {
             $($(#[$doc])+ $block($config),)+

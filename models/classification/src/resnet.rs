@@ -1,6 +1,6 @@
 //! ResNet: "Deep Residual Learning for Image Recognition", He et al. 2015, <https://arxiv.org/abs/1512.03385>.
 //!
-//! The heavy baselines that the light models are swapped in for.
+//! These are the heavy baselines that lighter models replace.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -76,7 +76,7 @@ fn from_table(repeats: [usize; 4], bottleneck: bool) -> NetworkConfig {
     details.network(stem, stages, HeadConfig { features: None, hidden: None, drop_rate: 0.0 })
 }
 
-/// torchvision and timm call the layers the same.
+/// Names of layers, which are the same in torchvision and timm.
 fn layer_names(network: &Network) -> Option<Names> {
     let mut names = Names::default();
     names.conv_norm("stem", "conv1", "bn1");
@@ -95,9 +95,9 @@ pub struct ResidualBlockConfig {
     pub input: usize,
     /// Channels of the 3x3 convolutions.
     pub width: usize,
-    /// Whether 1x1 convolutions before and after make it a bottleneck of four times the width.
+    /// Whether 1x1 convolutions before and after make it a bottleneck with four times the width.
     pub bottleneck: bool,
-    /// Stride of the first 3x3 convolution, as torchvision and timm have it.
+    /// Stride of the first 3x3 convolution, as in torchvision and timm.
     pub stride: usize,
     /// Normalisation of every convolution.
     pub norm: BatchNormConfig,
@@ -141,14 +141,15 @@ impl BlockConfig for ResidualBlockConfig {
 pub struct ResidualBlock {
     /// The convolutions in order.
     pub convs: Vec<ConvNorm>,
-    /// The shortcut where the shape changes.
+    /// The shortcut, if the block changes the shape.
     pub downsample: Option<ConvNorm>,
     #[module(skip)]
     drop_path: DropPath,
 }
 
 impl ResidualBlock {
-    /// Whether the last convolution is a bottleneck's 1x1: making its output again costs less than the memory it takes.
+    /// Whether the last convolution is the 1x1 convolution of a bottleneck, which is cheap to recompute compared to the memory of its
+    /// output.
     fn ends_cheaply(&self) -> bool {
         self.convs.len() == 3
     }
@@ -160,15 +161,15 @@ impl Block for ResidualBlock {
     fn forward(&self, input: Tensor<4>) -> Tensor<4> {
         let (last, first) = self.convs.split_last().expect("a block has convolutions");
         let x = first.iter().fold(Map::from(input.clone()), |x, conv| conv.pass(x));
-        let x = if self.ends_cheaply() { last.pass_again(x) } else { last.pass(x) };
+        let x = if self.ends_cheaply() { last.pass_rebuilt(x) } else { last.pass(x) };
         let shortcut = match &self.downsample {
-            Some(downsample) => downsample.pass_again(input.into()).whole(),
+            Some(downsample) => downsample.pass_rebuilt(input.into()).whole(),
             None => input,
         };
         residual_add(Some(shortcut), x, self.drop_path, Activation::Relu)
     }
 
-    /// torchvision's names too.
+    /// These are torchvision's names as well.
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
         for index in 0..self.convs.len() {
             let (conv, norm) = (format!("{reference}.conv{}", index + 1), format!("{reference}.bn{}", index + 1));
@@ -187,12 +188,12 @@ impl Describe for ResidualBlock {
         for (index, conv) in self.convs.iter().enumerate() {
             let again = self.ends_cheaply() && index + 1 == self.convs.len();
             x = trace.scope(format!("convs.{index}"), |trace| match again {
-                true => conv.describe_again(x, trace),
+                true => conv.describe_rebuilt(x, trace),
                 false => conv.describe(x, trace),
             });
         }
         let shortcut = match &self.downsample {
-            Some(downsample) => trace.scope("downsample", |trace| downsample.describe_again(input, trace)),
+            Some(downsample) => trace.scope("downsample", |trace| downsample.describe_rebuilt(input, trace)),
             None => input,
         };
         let sum = trace.add(x, shortcut);

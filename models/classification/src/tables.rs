@@ -1,4 +1,4 @@
-//! What the papers' tables share on the way to a network.
+//! Helpers that turn the tables of papers into networks.
 
 use kindling_layers::names::Library;
 use kindling_layers::{
@@ -7,7 +7,7 @@ use kindling_layers::{
 
 use crate::network::{AnyBlockConfig, NetworkConfig};
 
-/// What one library builds otherwise than another.
+/// The details in which libraries differ.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Details {
     pub(crate) norm: BatchNormConfig,
@@ -15,8 +15,8 @@ pub(crate) struct Details {
 }
 
 impl Details {
-    /// A library's: TensorFlow's epsilon and padding for timm's `tf_` names, PyTorch's otherwise, but for the normalisation
-    /// of torchvision's network, which differs from paper to paper.
+    /// The details of a library: TensorFlow's epsilon and padding for timm's `tf_` names, otherwise PyTorch's. The normalisation of
+    /// torchvision's networks differs from paper to paper, so it is given.
     pub(crate) fn of(library: Library, torchvision: BatchNormConfig) -> Self {
         match library {
             Library::Torchvision => Self { norm: torchvision, padding: Padding::Symmetric },
@@ -31,7 +31,7 @@ impl Details {
     }
 }
 
-/// A row of a table that stands for several blocks, of which the first has the row's stride and the others 1.
+/// The blocks of a row of a table. The first one has the stride of the row, and the others have stride 1.
 pub(crate) fn repeated(
     blocks: usize,
     stride: usize,
@@ -40,18 +40,17 @@ pub(crate) fn repeated(
     (0..blocks).map(|index| block(if index == 0 { stride } else { 1 })).collect()
 }
 
-/// Channels scaled by a width, to a multiple of 8.
+/// A channel count scaled by a width, rounded to a multiple of 8.
 pub(crate) fn scaled(channels: usize, width: f64) -> usize {
     make_divisible(channels as f64 * width, 8)
 }
 
-/// Squeeze-excite of MBConv: its bottleneck is a quarter of the block's input, not of the map it gates.
+/// The squeeze-excite of MBConv, whose bottleneck is a quarter of the input of the block and not of the gated map.
 pub(crate) fn mbconv_squeeze_excite(input: usize, expanded: usize, activation: Activation) -> SqueezeExciteConfig {
     SqueezeExciteConfig { channels: expanded, squeezed: input / 4, activation, gate: Activation::Sigmoid }
 }
 
-/// A head without hidden layer, as most networks have it: the last convolution to `features` channels, pooling, dropout,
-/// classifier.
+/// The head of most networks, without a hidden layer: the last convolution to `features` channels, pooling, dropout, classifier.
 pub(crate) fn plain_head(features: usize, activation: Activation, drop_rate: f64) -> HeadConfig {
     HeadConfig { features: Some((features, activation)), hidden: None, drop_rate }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between a name or a file and a model.
+//! Errors of the zoo.
 
 use std::path::PathBuf;
 
@@ -7,19 +7,19 @@ use kindling_layers::parameters::Mismatch;
 
 use crate::registry::{MAX_CHANNELS, MAX_CLASSES};
 
-/// An error of the zoo: one sentence each.
+/// An error of the zoo; each displays as one sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum ZooError {
     /// No model has this name.
     #[error("there is no model `{name}`{}", did_you_mean(.near))]
     UnknownModel {
-        /// The name asked for.
+        /// The unknown name.
         name: String,
         /// Names close to it, nearest first.
         near: Vec<String>,
     },
     /// The model has no classes.
-    #[error("{0} makes images and gives no classes; `kindling models show {0}` describes it")]
+    #[error("{0} generates images and is not a classifier; `kindling models show {0}` describes it")]
     Generator(&'static str),
     /// The model cannot take images of this size.
     #[error("{model} takes images of {min} to {max} pixels a side, not {size}")]

@@ -1,4 +1,4 @@
-//! The generators with their discriminators.
+//! The GANs of the zoo: generators with their discriminators.
 
 use burn::tensor::Device;
 use kindling_gan::{DcganConfig, FastGanConfig, SelfSupervisedDiscriminator, Upsampling};
@@ -12,34 +12,34 @@ use crate::adversaries::{GanDiscriminator, GanGenerator};
 pub struct GanEntry {
     /// Its name.
     pub name: &'static str,
-    /// Where it comes from.
+    /// Its paper.
     pub paper: &'static str,
-    /// The implementation its numbers are compared with.
+    /// The implementation that its numbers are compared with.
     pub reference: &'static str,
-    /// What it is, in a few words.
+    /// A short description.
     pub about: &'static str,
-    /// Side of the images it makes.
+    /// Side of the generated images, in pixels.
     pub image_size: usize,
-    /// Numbers of a latent vector.
+    /// Length of a latent vector.
     pub latent: usize,
     kind: Kind,
 }
 
-/// What is chosen about a GAN besides its name.
+/// Options of a GAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GanOptions {
     /// Channels of the images: 1 for scans, 3 for colour.
     pub channels: usize,
-    /// What every layer's width is a multiple of; 64 in both papers.
+    /// The base width: the width of every layer is a multiple of it. 64 in both papers.
     pub features: usize,
-    /// How DCGAN's generator doubles its maps; FastGAN always resizes.
+    /// How DCGAN's generator upsamples; FastGAN always resizes.
     pub upsampling: Upsampling,
-    /// Decides the initial weights.
+    /// Seed of the initial weights.
     pub seed: u64,
 }
 
 impl GanOptions {
-    /// The papers' width and upsampling.
+    /// The width and the upsampling of the papers.
     pub fn new(channels: usize, seed: u64) -> Self {
         Self { channels, features: 64, upsampling: Upsampling::Transposed, seed }
     }
@@ -76,7 +76,7 @@ pub const GANS: &[GanEntry] = &[
 /// A GAN by its name.
 ///
 /// # Errors
-/// A sentence that names those there are.
+/// A sentence that lists the GANs of the zoo.
 pub fn find_gan(name: &str) -> Result<&'static GanEntry, String> {
     GANS.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let known: Vec<&str> = GANS.iter().map(|entry| entry.name).collect();
@@ -97,7 +97,7 @@ impl GanEntry {
     /// The generator with the initial weights of the options' seed.
     ///
     /// # Panics
-    /// If a FastGAN's features are no multiple of 4.
+    /// If the features of a FastGAN are not a multiple of 4.
     pub fn generator(&self, options: &GanOptions, device: &Device) -> GanGenerator {
         let network = match self.kind {
             Kind::Dcgan => GanGenerator::Dcgan(self.dcgan(options).generator(device)),

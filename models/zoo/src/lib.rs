@@ -1,4 +1,4 @@
-//! The zoo: the models of Kindling by name, with their metadata, their trace and their weights.
+//! The zoo: Kindling's models by name, with their metadata, traces and weights.
 
 mod adversaries;
 mod catalogue;

@@ -1,42 +1,42 @@
-//! Pretrained weights that can be had, with what has to be known to use them.
+//! The available pretrained weights, and what is needed to use them.
 
 use kindling_classification::ModelEntry;
 use kindling_layers::names::Library;
 
 use crate::registry::Model;
 
-/// A weights file somewhere, and how images are prepared for it: what timm calls a `PretrainedCfg`.
+/// A published weights file and the preprocessing of its images, like timm's `PretrainedCfg`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pretrained {
-    /// The name of the model whose details the weights belong to.
+    /// The name of the model that the weights belong to.
     pub model: &'static str,
-    /// Whose details those are.
+    /// The library whose details the model has.
     pub library: Library,
-    /// What it was trained on.
+    /// The data that it was trained on.
     pub data: &'static str,
-    /// The file, in the folder `weights` of the cache; `scripts/fetch-weights.sh` brings it there.
+    /// Name of the file in the folder `weights` of the cache, to which `scripts/fetch-weights.sh` downloads it.
     pub file: &'static str,
     /// Its SHA-256.
     pub sha256: &'static str,
-    /// Under what licence it is.
+    /// Licence of the weights.
     pub licence: &'static str,
-    /// Where it comes from.
+    /// Origin of the file.
     pub origin: &'static str,
     /// Classes of its head.
     pub classes: usize,
-    /// Side of the images it was made for.
+    /// Side of the images that it was trained for, in pixels.
     pub input_size: usize,
-    /// To what the shorter side is scaled before the middle is cut out.
+    /// Length to which the shorter side is scaled before the centre is cropped.
     pub resize: usize,
-    /// How it is scaled.
+    /// The filter for scaling.
     pub interpolation: Filter,
     /// Subtracted from each channel of an image in `[0, 1]`.
     pub mean: [f32; 3],
-    /// Each channel is divided by it then.
+    /// Divisor of each channel, after the subtraction.
     pub std: [f32; 3],
 }
 
-/// How an image is scaled, with antialiasing.
+/// The filter with which an image is scaled, with antialiasing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum Filter {
@@ -48,7 +48,7 @@ pub enum Filter {
 
 const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
-/// `(x - 127) / 128` on bytes, as TensorFlow's implementation of EfficientNet-Lite has it.
+/// `(x - 127) / 128` on bytes, as in TensorFlow's implementation of EfficientNet-Lite.
 const LITE_MEAN: [f32; 3] = [127.0 / 255.0; 3];
 const LITE_STD: [f32; 3] = [128.0 / 255.0; 3];
 
@@ -77,7 +77,7 @@ const fn lite(
     }
 }
 
-/// Every file the zoo knows.
+/// All pretrained weights of the zoo.
 pub const PRETRAINED: &[Pretrained] = &[
     Pretrained {
         model: "mobilenet_v2",
@@ -120,11 +120,11 @@ pub const PRETRAINED: &[Pretrained] = &[
     ),
 ];
 
-/// The classes of ImageNet-1k in the order all these weights have them, by torchvision's names.
+/// The classes of ImageNet-1k by torchvision's names, in the order of all these weights.
 const IMAGENET_CLASSES: &str = include_str!("imagenet_classes.txt");
 
 impl Pretrained {
-    /// What the classes are called, in their order.
+    /// Names of the classes, in order.
     pub fn class_names(&self) -> Vec<String> {
         IMAGENET_CLASSES.lines().map(str::to_string).collect()
     }
@@ -136,8 +136,8 @@ pub fn pretrained_for(entry: &'static ModelEntry) -> impl Iterator<Item = &'stat
 }
 
 impl Model {
-    /// Pretrained weights for this network with the details of this name: the same name, or another one of a library
-    /// that builds the very same network.
+    /// Pretrained weights for this network with the details of this name: those of the same name, or of another name under which a
+    /// library builds exactly the same network.
     pub fn pretrained(&self) -> Option<&'static Pretrained> {
         let own = self.name.library;
         let config = self.entry.config;
@@ -159,7 +159,7 @@ mod tests {
         }
         let file = |name: &str| find(name).expect("a listed model").pretrained().map(|known| known.file);
         assert_eq!(file("mobilenetv2_100"), file("mobilenet_v2"));
-        // timm's network of this name pads otherwise: the weights would give other outputs.
+        // timm's network of this name has another padding, so the weights would give other outputs.
         assert_eq!(file("efficientnet_lite0"), None);
         assert_eq!(file("resnet50"), None);
     }

@@ -1,4 +1,4 @@
-//! From a name to a model.
+//! Finds models by name.
 
 use burn::tensor::Device;
 use kindling_classification::{ModelEntry, ModelName, Network, NetworkConfig};
@@ -16,13 +16,13 @@ use crate::weights::HEAD;
 pub struct Model {
     /// The network.
     pub entry: &'static ModelEntry,
-    /// The name it was asked for by.
+    /// The name under which it was requested.
     pub name: ModelName,
 }
 
-/// The largest image side the zoo builds for; beyond it a single feature map passes four gigabytes.
+/// The largest image side. With larger images, a single feature map exceeds four gigabytes.
 const MAX_IMAGE_SIZE: usize = 8192;
-/// The most channels of images; each is a plane of every image in memory.
+/// The most channels of images.
 pub(crate) const MAX_CHANNELS: usize = 1024;
 /// The most classes of a head; the largest published set has 21,841.
 pub(crate) const MAX_CLASSES: usize = 100_000;
@@ -32,11 +32,11 @@ pub fn models() -> impl Iterator<Item = &'static ModelEntry> {
     MODELS.iter().copied().flatten()
 }
 
-/// The model of this name, in any case. Where two libraries share a name the first in [`ModelEntry::names`] is meant;
-/// `timm.efficientnet_b5` and `torchvision.efficientnet_b5` say which.
+/// Finds the model of a name, in upper or lower case. If two libraries share a name, it means the first one in [`ModelEntry::names`];
+/// `timm.efficientnet_b5` and `torchvision.efficientnet_b5` are unambiguous.
 ///
 /// # Errors
-/// [`ZooError::UnknownModel`] with the nearest names, [`ZooError::Generator`] for the name of a GAN.
+/// [`ZooError::UnknownModel`] with the most similar names, or [`ZooError::Generator`] for the name of a GAN.
 pub fn find(name: &str) -> Result<Model, ZooError> {
     let asked = name.to_lowercase();
     let (library, plain) = match asked.split_once('.') {
@@ -52,7 +52,7 @@ pub fn find(name: &str) -> Result<Model, ZooError> {
     )
 }
 
-/// Up to three names that look like `asked`, nearest first; of one network only the nearest.
+/// Up to three names that are similar to `asked`, most similar first, and at most one for each network.
 fn nearest(asked: &str) -> Vec<String> {
     let plain = |name: &str| name.replace(['_', '-', '.'], "");
     let asked = plain(asked);
@@ -67,7 +67,7 @@ fn nearest(asked: &str) -> Vec<String> {
     scored.into_iter().take(3).map(|(_, name)| name.to_string()).collect()
 }
 
-/// Whether one of a network's names [`matches()`] a pattern, alone or with its library's before it.
+/// Whether one of a network's names [`matches()`] a pattern, with or without the name of its library before it.
 pub fn is_called(entry: &'static ModelEntry, pattern: &str) -> bool {
     let of = |&name: &ModelName| Model { entry, name };
     entry.names.iter().any(|name| matches(pattern, name.name) || matches(pattern, &of(name).reference()))
@@ -79,7 +79,7 @@ impl From<&'static ModelEntry> for Model {
     }
 }
 
-/// What a user chooses about a model.
+/// Options of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelOptions {
     /// Channels of the images, 1 to 1024: 1 for scans, 3 for colour.
@@ -95,7 +95,7 @@ pub struct ModelOptions {
 }
 
 impl ModelOptions {
-    /// The reference implementations' defaults: 3 channels, 1000 classes.
+    /// The defaults of the reference implementations: 3 channels, 1000 classes.
     pub fn imagenet() -> Self {
         Self { in_channels: 3, classes: 1000, drop_rate: None, drop_path_rate: None, seed: 0 }
     }
@@ -116,7 +116,7 @@ impl ModelOptions {
 }
 
 impl Model {
-    /// A name that [`find`] takes back to this very model: with the library's where two share it.
+    /// A name with which [`find`] returns this model: the plain name, or, if two libraries share it, the name with the library.
     pub fn key(&self) -> String {
         match find(self.name.name) {
             Ok(first) if first.name == self.name => self.name.name.to_string(),
@@ -124,26 +124,26 @@ impl Model {
         }
     }
 
-    /// What a library calls the layers of this model's network, if it has the network.
+    /// The names of the network's layers in a library, if the library has the network.
     pub fn layer_names(&self, network: &Network, style: KeyStyle) -> Option<Names> {
         self.entry.layer_names.of(network, style)
     }
 
-    /// The implementation that its numbers are compared with: `torchvision.mobilenet_v2`.
+    /// The name with its library, as in `torchvision.mobilenet_v2`: the implementation that its numbers are compared with.
     pub fn reference(&self) -> String {
         format!("{}.{}", self.name.library, self.name.name)
     }
 
-    /// Builds the network with initial weights from the seed, the same on every device.
+    /// Builds the network with initial weights from the seed, which are the same on every device.
     ///
     /// # Errors
-    /// [`ZooError::Classes`], [`ZooError::Channels`] or [`ZooError::Rate`] for what [`ModelOptions`] does not allow.
+    /// [`ZooError::Classes`], [`ZooError::Channels`] or [`ZooError::Rate`] if an option is out of range.
     pub fn build(&self, options: &ModelOptions, device: &Device) -> Result<Network, ZooError> {
         Ok(init::initialise(self.outline(options, device)?, options.seed))
     }
 
-    /// Builds the network to be filled with weights of a file: only the head has initial weights, those of [`Model::build`], for a
-    /// file may have a head of other classes. The rest are zeros, which are not made unless somebody looks at them.
+    /// Builds the network to be filled with the weights of a file. Only the head has initial weights, those of [`Model::build`], because
+    /// the head of the file may have other classes. All other weights are zeros, which are not allocated before they are read.
     ///
     /// # Errors
     /// As [`Model::build`].
@@ -151,7 +151,7 @@ impl Model {
         Ok(init::initialise_only(self.outline(options, device)?, options.seed, |name| HEAD.contains(&name)))
     }
 
-    /// The layers of the network for one square image, without making its weights: what a plan needs.
+    /// The trace of the network for a square image, without allocating weights.
     ///
     /// # Errors
     /// As [`Model::build`].
@@ -159,7 +159,7 @@ impl Model {
         Ok(self.outline(options, &Device::flex())?.trace(options.in_channels, image_size))
     }
 
-    /// The network with weights that are not there until somebody looks at them.
+    /// The network with weights that are not allocated before they are read.
     fn outline(&self, options: &ModelOptions, device: &Device) -> Result<Network, ZooError> {
         options.check()?;
         let mut config = self.config();
@@ -180,12 +180,12 @@ impl Model {
         (self.entry.config)(self.name.library)
     }
 
-    /// The smallest image side it takes: its total stride.
+    /// The smallest side of images: the total stride of the network.
     pub fn min_image_size(&self) -> usize {
         self.config().total_stride()
     }
 
-    /// Checks that the network can take square images of this size.
+    /// Checks that the network takes square images of this size.
     ///
     /// # Errors
     /// [`ZooError::ImageSize`].

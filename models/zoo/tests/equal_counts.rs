@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::tensor::Device;
 use kindling_layers::parameters;
-use kindling_zoo::{Model, ModelOptions, find};
+use kindling_zoo::{Model, ModelOptions, find, models};
 use serde_json::Value;
 
 /// Integers counted independently of any implementation of the zoo, for 3 channels and 1000 classes.
@@ -31,6 +31,25 @@ fn traces_count_what_the_reference_counts() {
             assert_eq!(Some(trace.activations()), row["activations"][&size].as_u64(), "{name} activations at {size}");
         }
     }
+}
+
+/// Every name of the zoo, including those that the reference counts of this file do not have.
+#[test]
+fn the_trace_of_every_name_counts_the_parameters_of_its_network() {
+    let options = ModelOptions { in_channels: 1, classes: 7, ..ModelOptions::imagenet() };
+    let mut names = 0;
+    for entry in models() {
+        for &name in entry.names {
+            let model = Model { entry, name };
+            // Weights are not made before they are read, and counting reads none.
+            let network = model.build_to_fill(&options, &Device::flex()).expect("buildable");
+            let trace = network.trace(1, model.entry.native_size);
+            assert_eq!(trace.params(), parameters::count(&network), "{}", model.reference());
+            assert_eq!(trace.layers.last().map(|layer| layer.output.channels), Some(7), "{}", model.reference());
+            names += 1;
+        }
+    }
+    assert!(names > 60, "{names} names");
 }
 
 /// The facts measured in PyTorch: parameters, and billions of multiply-adds to four digits.

@@ -1,7 +1,7 @@
-//! The zoo in float32, as it runs: within rounding of the reference.
+//! Compares networks of the zoo with their references in float32, in which they run, up to rounding.
 //!
-//! Gradients have more room than outputs: rounding flips the mask of a few ReLU6 inputs near 0 and 6, which moves a
-//! gradient by more than its rounding. `equal_in_float64` shows that nothing else is behind the difference.
+//! The tolerance of gradients is larger than that of outputs: rounding flips the mask of a few inputs of ReLU6 near 0 and 6, which
+//! changes a gradient by more than its own rounding. `equal_in_float64` shows that nothing else is behind the difference.
 
 #[allow(dead_code)] // shared with the other precision
 mod reference;

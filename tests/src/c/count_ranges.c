@@ -1,5 +1,6 @@
-/* A profiler's library as small as can be: it counts the ranges of the program it is injected into, by name and depth, and
- * writes "depth count name" lines to the file in COUNT_RANGES at the end. The declarations are NVTX 3's (nvtxTypes.h). */
+/* A minimal profiler's library. It counts the ranges of the program that it is injected into, by name and depth, and the
+ * threads that open ranges. At the end it writes "depth count name" lines to the file in COUNT_RANGES. The declarations are
+ * NVTX 3's (nvtxTypes.h). */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,11 +13,15 @@ typedef struct { size_t size; uint32_t version, reserved; void (*set_tool_versio
 
 enum { MOST = 4096, CORE = 1, PUSH_A = 9, POP = 11 };
 static struct { char name[96]; int depth, count; } seen[MOST];
-static int kinds;
-static __thread int depth;
+static int kinds, threads;
+static __thread int depth, met;
 
 static int push(const char *name) {
     int at = 0;
+    if (!met) {
+        met = 1;
+        __atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED);
+    }
     while (at < kinds && (seen[at].depth != depth || strcmp(seen[at].name, name) != 0)) at++;
     if (at == kinds && kinds < MOST) {
         snprintf(seen[at].name, sizeof seen[at].name, "%s", name);
@@ -33,6 +38,7 @@ static void report(void) {
     FILE *file = fopen(getenv("COUNT_RANGES"), "w");
     if (!file) return;
     fprintf(file, "%d 0 open at the end\n", depth);
+    fprintf(file, "0 %d threads\n", threads);
     for (int at = 0; at < kinds; at++) fprintf(file, "%d %d %s\n", seen[at].depth, seen[at].count, seen[at].name);
     fclose(file);
 }

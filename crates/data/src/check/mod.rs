@@ -1,5 +1,5 @@
 //! What can be found wrong with a data set before a night is spent on it: files that cannot be read, images that are
-//! there twice, groups and images on two sides of a split.
+//! there twice, groups and images on two sides of a split, classes that a split lacks.
 
 pub mod sheet;
 
@@ -43,6 +43,8 @@ pub struct Report {
     pub unreadable: Vec<String>,
     /// Groups on two sides, one sentence each.
     pub leaks: Vec<String>,
+    /// Classes that a split lacks, one sentence each.
+    pub lacking: Vec<String>,
     /// Images that are there more than once.
     pub duplicates: Vec<Duplicate>,
 }
@@ -63,6 +65,7 @@ impl Report {
     pub fn is_sound(&self) -> bool {
         self.unreadable.is_empty()
             && self.leaks.is_empty()
+            && self.lacking.is_empty()
             && self.duplicates.iter().all(|duplicate| !duplicate.across_splits && !duplicate.contradicting)
     }
 }
@@ -141,6 +144,7 @@ pub fn check(dataset: &Dataset, problems: &[DataError], progress: impl Fn() + Sy
         mean,
         unreadable,
         leaks,
+        lacking: dataset.lacking(),
         duplicates,
     }
 }

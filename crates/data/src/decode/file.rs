@@ -4,20 +4,26 @@ use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
 use image::error::LimitErrorKind;
+use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 use kindling_files as files;
 
 use super::limits::{
-    Input, MAX_DECODER_BYTES, MAX_FILE_BYTES, MAX_PIXELS, MAX_PNG_EXTRAS, MAX_SIDE, too_much_memory, unreadable,
+    Input, MAX_DECODER_BYTES, MAX_FILE_BYTES, MAX_PNG_EXTRAS, check_size, too_much_memory, unreadable,
 };
 use super::png_rows::{self, PngRows};
 use super::reserve::reserve;
 use super::samples::{STRIP, Samples};
-use super::{Image, Preprocess};
+use super::{Image, Preprocess, frames, tiff};
 use crate::error::DataError;
 
 /// What the decoder of TIFF works with besides, in bytes.
 const DECODER_WORK: u64 = 64 << 10;
+/// What is read.
+const READ: [ImageFormat; 6] =
+    [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Tiff, ImageFormat::Gif, ImageFormat::Bmp, ImageFormat::WebP];
+/// How much of a file is read to find whether it has several pages.
+const PAGES_BYTES: u64 = 4 << 10;
 /// How much of a file is read to find its header, before the whole file is tried.
 const HEADER_BYTES: u64 = 64 << 10;
 
@@ -32,13 +38,15 @@ pub struct Header {
     pub channels: usize,
 }
 
-/// Reads a PNG, JPEG or TIFF of 8 or 16 bits, grey or RGB; alpha is dropped. The format is recognised by content.
+/// Reads a PNG, JPEG, TIFF, GIF, BMP or WebP of 8 or 16 bits, grey or RGB; alpha is dropped. The format is recognised by content.
+/// Of several pages or frames the first is read.
 ///
-/// Orientation tags are not applied. Values are divided by the largest of their depth (255 or 65 535); floating point
-/// TIFFs must hold `[0, 1]` already.
+/// The image is turned and mirrored as its orientation tag (Exif) says. Values are divided by the largest of their depth (255
+/// or 65 535); floating point TIFFs must hold `[0, 1]` already.
 ///
 /// # Errors
-/// [`DataError::Io`], [`DataError::TooLarge`] (beyond [`MAX_SIDE`], [`MAX_PIXELS`] or [`MAX_FILE_BYTES`]) and
+/// [`DataError::Io`], [`DataError::TooLarge`] (beyond [`MAX_SIDE`](super::MAX_SIDE), [`MAX_PIXELS`](super::MAX_PIXELS) or
+/// [`MAX_FILE_BYTES`]) and
 /// [`DataError::Unreadable`] (unknown format, damaged or truncated), each with the path.
 pub fn read_image(path: &Path) -> Result<Image, DataError> {
     read_as(path, None, |samples| samples.into_image())
@@ -67,6 +75,74 @@ fn read_as(
         return make(samples(path, &read_bytes(path, MAX_FILE_BYTES)?)?);
     }
     make(samples_from(path, &start, open(path)?)?)
+}
+
+/// As [`read_image`], of page or frame `page` of a file that [`count_pages`] has found several in; fitted where `preprocess` is
+/// given.
+///
+/// # Errors
+/// As [`read_image`], and [`DataError::Unreadable`] if there is no such page.
+pub(crate) fn read_page(path: &Path, page: usize, preprocess: Option<&Preprocess>) -> Result<Image, DataError> {
+    let start = read_bytes(path, HEADER_BYTES)?;
+    let contents = look_at_page(path, &start, page)?;
+    let header = contents.header;
+    let samples = if is_tiff(&start) {
+        let _held = reserve(path, contents.bytes_to_read(preprocess))?;
+        decode_from(path, &start, open_page(path, page)?)?
+    } else {
+        // Frames are drawn onto each other, with alpha.
+        let drawn = 4 * header.width as u64 * header.height as u64;
+        let _held = reserve(path, contents.bytes_to_read(preprocess) + 3 * drawn)?;
+        let frame = frames::read(path, &start, page, open(path)?)?;
+        Samples::of(path, if header.channels == 1 { frame.into_luma8().into() } else { frame })?
+    };
+    match preprocess {
+        None => samples.into_image(),
+        Some(preprocess) => preprocess.fit_samples(samples),
+    }
+}
+
+/// How many pages or frames a file has: one where its structure does not tell.
+///
+/// # Errors
+/// [`DataError::Io`].
+pub(crate) fn count_pages(path: &Path) -> Result<usize, DataError> {
+    let start = read_bytes(path, PAGES_BYTES)?;
+    Ok(frames::count(&start, &mut open(path)?))
+}
+
+/// What the header of each page or frame says.
+///
+/// # Errors
+/// As [`read_header`].
+pub(crate) fn headers_of_pages(path: &Path) -> Result<Vec<Header>, DataError> {
+    let start = read_bytes(path, HEADER_BYTES)?;
+    let count = frames::count(&start, &mut open(path)?);
+    if !is_tiff(&start) || count == 1 {
+        return Ok(vec![look(path, &start)?.header; count]);
+    }
+    (0..count).map(|page| Ok(look_at_page(path, &start, page)?.header)).collect()
+}
+
+/// What the header of a page says, and what that takes to be read.
+fn look_at_page(path: &Path, start: &[u8], page: usize) -> Result<Contents, DataError> {
+    if is_tiff(start) {
+        return Contents::of(path, start, open_page(path, page)?, file_bytes(path)?);
+    }
+    look(path, start)
+}
+
+/// A TIFF that begins with this page.
+fn open_page(path: &Path, page: usize) -> Result<impl Input + use<>, DataError> {
+    let io = |cause| DataError::Io { path: path.to_owned(), cause };
+    let mut file = open(path)?;
+    let pages = tiff::pages(&mut file).map_err(io)?;
+    let place = pages.get(page).ok_or_else(|| unreadable(path, &format!("it has no page {page}")))?;
+    tiff::beginning_with(*place, file).map_err(io)
+}
+
+fn is_tiff(start: &[u8]) -> bool {
+    image::guess_format(start).ok() == Some(ImageFormat::Tiff)
 }
 
 /// As [`read_image`], from bytes that are called `path` in errors.
@@ -102,12 +178,27 @@ struct Contents {
 
 impl Contents {
     /// Of a file that starts so, and of which `size` bytes are held.
-    fn of(path: &Path, start: &[u8], file: impl Input, size: u64) -> Result<Self, DataError> {
-        let decoder = decoder_for(path, start, file)?;
+    fn of(path: &Path, start: &[u8], mut file: impl Input, size: u64) -> Result<Self, DataError> {
+        if let Some((width, height)) = float_size(path, start, &mut file)? {
+            let header = Header { width: width as usize, height: height as usize, channels: 1 };
+            let all = u64::from(width) * u64::from(height) * size_of::<f32>() as u64;
+            return Ok(Self {
+                header,
+                file: size.min(HEADER_BYTES),
+                samples: all,
+                strip: 0,
+                decoder: all + DECODER_WORK,
+            });
+        }
+        let mut decoder = decoder_for(path, start, file)?;
         let (width, height) = decoder.dimensions();
         let channels = if decoder.color_type().has_color() { 3 } else { 1 };
-        let header = Header { width: width as usize, height: height as usize, channels };
         let all = decoder.total_bytes();
+        let turned = orientation_of(&mut decoder);
+        let (columns, rows) = if swaps_sides(turned) { (height, width) } else { (width, height) };
+        let header = Header { width: columns as usize, height: rows as usize, channels };
+        // An image that is turned lies there twice.
+        let copy = if turned == Orientation::NoTransforms { 0 } else { all };
         if png_rows::has_rows_in_order(start) {
             return Ok(Self::in_rows(header, size.min(HEADER_BYTES), all / u64::from(height)));
         }
@@ -117,11 +208,14 @@ impl Contents {
             let blocks = u64::from(rows) * u64::from(width.next_multiple_of(16));
             let numbers = 2 * blocks * u64::from(decoder.original_color_type().channel_count());
             let started = if size > HEADER_BYTES { HEADER_BYTES } else { 0 };
-            return Ok(Self { header, file: size + started, samples: all, strip: 0, decoder: size + numbers });
+            let decoder = (size + numbers).max(copy);
+            return Ok(Self { header, file: size + started, samples: all, strip: 0, decoder });
         }
         // The decoder makes all of it in a buffer of its own before it hands it over.
         let raw = u64::from(width) * u64::from(height) * u64::from(decoder.original_color_type().bits_per_pixel());
-        Ok(Self { header, file: size.min(HEADER_BYTES), samples: all, strip: 0, decoder: raw / 8 + DECODER_WORK })
+        let whole = if is_tiff(start) || is_png(start) { raw / 8 } else { 2 * (raw / 8) + size };
+        let decoder = (whole + DECODER_WORK).max(copy);
+        Ok(Self { header, file: size.min(HEADER_BYTES), samples: all, strip: 0, decoder })
     }
 
     /// Of a PNG whose rows of `row` bytes are read one after another.
@@ -203,8 +297,39 @@ fn samples_from<'a>(path: &'a Path, start: &[u8], file: impl Input + 'a) -> Resu
 }
 
 fn decode_from(path: &Path, start: &[u8], file: impl Input) -> Result<Samples<'static>, DataError> {
-    let decoder = decoder_for(path, start, file)?;
-    Samples::of(path, DynamicImage::from_decoder(decoder).map_err(|error| name_error(path, error))?)
+    let mut file = file;
+    if let Some((width, height)) = float_size(path, start, &mut file)? {
+        return Samples::of_floats(path, width, height, tiff::read_grey_float(path, file)?);
+    }
+    let mut decoder = decoder_for(path, start, file)?;
+    let turned = orientation_of(&mut decoder);
+    let mut image = DynamicImage::from_decoder(decoder).map_err(|error| name_error(path, error))?;
+    image.apply_orientation(turned);
+    Samples::of(path, image)
+}
+
+/// The size of a grey TIFF in floating point, and the file at its start again.
+fn float_size(path: &Path, start: &[u8], file: &mut impl Input) -> Result<Option<(u32, u32)>, DataError> {
+    if !is_tiff(start) {
+        return Ok(None);
+    }
+    let size = tiff::grey_float(path, &mut *file)?;
+    file.rewind().map_err(|cause| DataError::Io { path: path.to_owned(), cause })?;
+    Ok(size)
+}
+
+/// How an image has to be turned and mirrored to be seen as it was meant. A tag that cannot be read turns nothing.
+fn orientation_of(decoder: &mut impl ImageDecoder) -> Orientation {
+    decoder.orientation().unwrap_or(Orientation::NoTransforms)
+}
+
+fn swaps_sides(turned: Orientation) -> bool {
+    use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
+    matches!(turned, Rotate90 | Rotate90FlipH | Rotate270 | Rotate270FlipH)
+}
+
+fn is_png(start: &[u8]) -> bool {
+    image::guess_format(start).ok() == Some(ImageFormat::Png)
 }
 
 /// The decoder of JPEG fills what is missing with grey and says nothing.
@@ -266,9 +391,9 @@ fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
 /// A decoder that has read the header and accepted its size. The first bytes of the file tell its format.
 fn decoder_for<'a>(path: &Path, start: &[u8], file: impl Input + 'a) -> Result<impl ImageDecoder + 'a, DataError> {
     let format = match image::guess_format(start) {
-        Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Tiff)) => format,
+        Ok(format) if READ.contains(&format) => format,
         _ if start.is_empty() => return Err(unreadable(path, "the file is empty")),
-        _ => return Err(unreadable(path, "it is not a PNG, JPEG or TIFF")),
+        _ => return Err(unreadable(path, "it is not a PNG, JPEG, TIFF, GIF, BMP or WebP")),
     };
     let mut limits = Limits::default();
     // For PNG this is what its decoder allocates besides the image, whose size is checked below.
@@ -278,22 +403,7 @@ fn decoder_for<'a>(path: &Path, start: &[u8], file: impl Input + 'a) -> Result<i
     let decoder = reader.into_decoder().map_err(|error| name_error(path, error))?;
 
     let (width, height) = decoder.dimensions();
-    if width == 0 || height == 0 {
-        return Err(unreadable(path, "it has no pixels"));
-    }
-    let too_large = |limit| {
-        let what = format!("{width} x {height} pixels");
-        Err(DataError::TooLarge { path: path.to_owned(), what, limit })
-    };
-    if width.max(height) > MAX_SIDE {
-        return too_large(format!("{MAX_SIDE} a side"));
-    }
-    if u64::from(width) * u64::from(height) > MAX_PIXELS {
-        return too_large(format!("{MAX_PIXELS} pixels"));
-    }
-    if decoder.total_bytes() > MAX_DECODER_BYTES {
-        return too_large(format!("{} MiB decoded", MAX_DECODER_BYTES >> 20));
-    }
+    check_size(path, width, height, decoder.total_bytes())?;
     Ok(decoder)
 }
 
@@ -325,6 +435,10 @@ fn jpeg_is_complete(bytes: &[u8]) -> bool {
 fn name_error(path: &Path, error: ImageError) -> DataError {
     match error {
         ImageError::Limits(limit) if limit.kind() == LimitErrorKind::InsufficientMemory => too_much_memory(path),
+        ImageError::Unsupported(_) => unreadable(
+            path,
+            "its kind of pixels is not read; save it with 8 or 16 bits a channel, or as floating point from 0 to 1",
+        ),
         other => unreadable(path, &other.to_string()),
     }
 }

@@ -21,6 +21,30 @@ pub(crate) trait Input: BufRead + Seek {}
 
 impl<T: BufRead + Seek> Input for T {}
 
+/// Fails if an image of this many pixels, and decoded of this many bytes, is too large.
+///
+/// # Errors
+/// [`DataError::TooLarge`], and [`DataError::Unreadable`] for an image without pixels.
+pub(super) fn check_size(path: &Path, width: u32, height: u32, bytes: u64) -> Result<(), DataError> {
+    if width == 0 || height == 0 {
+        return Err(unreadable(path, "it has no pixels"));
+    }
+    let too_large = |limit| {
+        let what = format!("{width} x {height} pixels");
+        Err(DataError::TooLarge { path: path.to_owned(), what, limit })
+    };
+    if width.max(height) > MAX_SIDE {
+        return too_large(format!("{MAX_SIDE} a side"));
+    }
+    if u64::from(width) * u64::from(height) > MAX_PIXELS {
+        return too_large(format!("{MAX_PIXELS} pixels"));
+    }
+    if bytes > MAX_DECODER_BYTES {
+        return too_large(format!("{} MiB decoded", MAX_DECODER_BYTES >> 20));
+    }
+    Ok(())
+}
+
 /// A file that is no image, or not a whole one.
 pub(super) fn unreadable(path: &Path, reason: &str) -> DataError {
     DataError::Unreadable { path: path.to_owned(), reason: reason.to_owned() }

@@ -1,6 +1,7 @@
 //! From files to [`Image`]s within limits, and from images to what a model is fed.
 
 mod file;
+mod frames;
 mod image;
 mod limits;
 mod normalisation;
@@ -9,9 +10,12 @@ mod png_rows;
 mod preprocess;
 mod reserve;
 mod samples;
+mod tiff;
 
 pub use self::file::{Header, decode_image, decoding_bytes, read_header, read_image};
-pub(crate) use self::file::{bytes_to_read, decode, decode_fitted, header_of, read_fitted};
+pub(crate) use self::file::{
+    bytes_to_read, count_pages, decode, decode_fitted, header_of, headers_of_pages, read_fitted, read_page,
+};
 pub use self::image::{Depth, Image, depth_of};
 pub use self::limits::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
 pub use self::normalisation::Normalisation;

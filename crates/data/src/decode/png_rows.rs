@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use image::metadata::Orientation;
 use image::{DynamicImage, ImageBuffer};
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Reader, Transformations};
 
@@ -14,9 +15,28 @@ const WORK: u64 = 288 << 10;
 /// Where the header says whether the rows are interlaced, counted from the start of the file (PNG, 5.2, 5.3 and 11.2.1).
 const INTERLACE_AT: usize = 28;
 
-/// Whether a file that starts like this is a PNG whose rows lie one after another.
+/// Whether a file that starts like this is a PNG whose rows lie one after another, as they are to be seen.
 pub(crate) fn has_rows_in_order(start: &[u8]) -> bool {
-    start.starts_with(b"\x89PNG\r\n\x1a\n") && start.get(INTERLACE_AT) == Some(&0)
+    start.starts_with(b"\x89PNG\r\n\x1a\n") && start.get(INTERLACE_AT) == Some(&0) && !is_turned(start)
+}
+
+/// Whether an Exif chunk before the pixels (PNG 3, 11.3.4.5) says that the image is to be turned or mirrored.
+fn is_turned(start: &[u8]) -> bool {
+    let mut at = 8;
+    // Length, name, contents, checksum.
+    while let Some(&[a, b, c, d, ref name @ ..]) = start.get(at..at + 8) {
+        let length = u32::from_be_bytes([a, b, c, d]) as usize;
+        match name {
+            b"IDAT" => return false,
+            b"eXIf" => {
+                let exif = start.get(at + 8..(at + 8).saturating_add(length)).unwrap_or_default();
+                let told = Orientation::from_exif_chunk(exif).unwrap_or(Orientation::NoTransforms);
+                return told != Orientation::NoTransforms;
+            }
+            _ => at = at.saturating_add(length).saturating_add(12),
+        }
+    }
+    false
 }
 
 /// What is held besides the rows that are asked for, of `row` bytes each, in bytes.

@@ -25,14 +25,14 @@ pub struct Preprocess {
     /// Applied last, by channel.
     pub normalisation: Normalisation,
     /// How a rectangle becomes a square.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub fit: Fit,
     /// How pixels between pixels are computed.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub interpolation: Interpolation,
     /// If given, the values of each image are stretched so that these shares of its pixels lie below 0 and 1, and what lies
     /// beyond is clamped: for scanners whose numbers mean something else in every scan. Padding does not count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::none")]
     pub percentiles: Option<[f32; 2]>,
 }
 
@@ -57,10 +57,6 @@ pub enum Interpolation {
     Bilinear,
     /// Cubic filter with `a` = -0.5, as Pillow has it.
     Bicubic,
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl Preprocess {

@@ -14,6 +14,14 @@ use crate::error::DataError;
 /// same bits.
 pub(crate) const STRIP: usize = 64;
 
+/// What is said of floating point that is no share.
+const OUTSIDE: &str = "its floating point values lie outside 0 to 1, which is what is read; divide them by the largest there can be, \
+                       or save them as whole numbers of 16 bits";
+
+fn outside(values: &[f32]) -> bool {
+    !values.iter().all(|value| (0.0..=1.0).contains(value))
+}
+
 /// An image whose samples have the depth that its file gives them. Floats of all of it would take four times the bytes of
 /// 8-bit samples; [`Samples::next_rows`] makes them of a few rows at a time.
 pub(crate) struct Samples<'a> {
@@ -30,6 +38,8 @@ pub(crate) struct Samples<'a> {
 enum Rows<'a> {
     /// The whole image is here already, and so many rows of it were given out.
     Decoded(DynamicImage, usize),
+    /// Grey floating point, which images have no type for.
+    Floats(Vec<f32>, usize),
     /// They are decoded when they are asked for.
     Png(Box<PngRows<'a>>),
 }
@@ -41,7 +51,6 @@ impl<'a> Samples<'a> {
     /// [`DataError::Unreadable`] for a type of pixels that is not supported, and floats outside 0 to 1.
     pub(crate) fn of(path: &Path, decoded: DynamicImage) -> Result<Self, DataError> {
         use DynamicImage as Of;
-        let outside = |values: &[f32]| !values.iter().all(|value| (0.0..=1.0).contains(value));
         let (channels, wrong) = match &decoded {
             Of::ImageLuma8(_) | Of::ImageLumaA8(_) | Of::ImageLuma16(_) | Of::ImageLumaA16(_) => (1, false),
             Of::ImageRgb8(_) | Of::ImageRgba8(_) | Of::ImageRgb16(_) | Of::ImageRgba16(_) => (3, false),
@@ -50,10 +59,25 @@ impl<'a> Samples<'a> {
             other => return Err(unreadable(path, &format!("pixels of type {:?} are not supported", other.color()))),
         };
         if wrong {
-            return Err(unreadable(path, "its floating point values lie outside 0 to 1"));
+            return Err(unreadable(path, OUTSIDE));
         }
         let (width, height) = (decoded.width() as usize, decoded.height() as usize);
         Ok(Self { width, height, channels, rows: Rows::Decoded(decoded, 0) })
+    }
+
+    /// Grey values in floating point.
+    ///
+    /// # Errors
+    /// [`DataError::Unreadable`] for values outside 0 to 1.
+    pub(crate) fn of_floats(path: &Path, width: u32, height: u32, values: Vec<f32>) -> Result<Self, DataError> {
+        let (width, height) = (width as usize, height as usize);
+        if values.len() != width * height {
+            return Err(unreadable(path, "it has another number of values than its header says"));
+        }
+        if outside(&values) {
+            return Err(unreadable(path, OUTSIDE));
+        }
+        Ok(Self { width, height, channels: 1, rows: Rows::Floats(values, 0) })
     }
 
     /// What a PNG will give.
@@ -78,6 +102,11 @@ impl<'a> Samples<'a> {
                 let from = *given;
                 *given = self.height.min(from + STRIP);
                 (*given - from, floats(image, from * width..*given * width))
+            }
+            Rows::Floats(values, given) => {
+                let from = *given;
+                *given = self.height.min(from + STRIP);
+                (*given - from, values[from * width..*given * width].to_vec())
             }
             Rows::Png(rows) => {
                 let strip = rows.next(STRIP)?;

@@ -6,11 +6,16 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::{Dataset, Format, OnBadSample, Opened, Opening, Part, Source, Task, caught};
+use super::{
+    Dataset, Fingerprint, Format, OnBadSample, Opened, Opening, Part, PassedOver, Purpose, Source, Task, caught,
+};
 use crate::augment::Augment;
 use crate::decode::{Image, Preprocess};
 use crate::error::DataError;
-use crate::split::{Member, Split, SplitBy, TooHighUp, stratified_group_split, stratified_split};
+use crate::split::{
+    Member, Split, SplitBy, SplitRule, TooHighUp, group_key, keyed_group_split, keyed_split, sample_key,
+    shuffled_group_split, shuffled_split,
+};
 
 /// An image with what is said about it.
 pub(crate) struct Entry {
@@ -24,16 +29,34 @@ pub(crate) struct Entry {
     pub(crate) split: Option<Split>,
 }
 
+impl Entry {
+    /// What it is called within its data set: its path from there with `/` between folders and, of several images in a file, the
+    /// number, or in a shard the key. The same wherever the data set lies.
+    fn name_within(&self, root: &Path) -> String {
+        let path = self.part.path.strip_prefix(root).unwrap_or(&self.part.path);
+        let parts: Vec<_> = path.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+        let path = parts.join("/");
+        match self.part.frame {
+            None => path,
+            Some(_) if self.format.is_sequential() => format!("{path}#{}", self.below.display()),
+            Some(frame) => format!("{path}#{frame}"),
+        }
+    }
+}
+
 /// Everything about a data set but its splits.
 pub(crate) struct Listed {
     /// What the user gave.
     pub(crate) path: PathBuf,
+    /// The folder that names of samples begin in.
+    pub(crate) root: PathBuf,
     /// What it is, in words that end without a full stop.
     pub(crate) about: String,
     pub(crate) classes: Vec<String>,
     pub(crate) task: Task,
     pub(crate) entries: Vec<Entry>,
     pub(crate) problems: Vec<DataError>,
+    pub(crate) passed_over: PassedOver,
 }
 
 /// A file that is to be listed, with what is said about all its images.
@@ -47,19 +70,27 @@ pub(crate) struct Named {
     pub(crate) split: Option<Split>,
 }
 
-/// Lists the images of many files, on all cores. In the order of the files; problems too.
+/// Lists the images of many files, on all cores. In the order of the files; problems too. Images that are passed over are added.
 pub(crate) fn list_all(
     files: Vec<Named>,
     opening: &Opening,
+    passed_over: &mut PassedOver,
     name_error: impl Fn(usize, DataError) -> DataError,
 ) -> Result<(Vec<Entry>, Vec<DataError>), DataError> {
     let lists: Vec<_> = files
         .par_iter()
-        .map(|file| caught(|| file.path.display().to_string(), || file.format.list(&file.path)))
+        .map(|file| {
+            let list = || Ok((file.format.list(&file.path)?, file.format.passed_over(&file.path)));
+            caught(|| file.path.display().to_string(), list)
+        })
         .collect();
     let (mut entries, mut problems) = (Vec::with_capacity(files.len()), Vec::new());
     for (index, (file, list)) in files.into_iter().zip(lists).enumerate() {
         let unread = || Part { path: file.path.clone(), frame: None, channels: 1, group: None };
+        let list = list.map(|(parts, images)| {
+            passed_over.images(images);
+            parts
+        });
         let list = match opening.on_bad {
             OnBadSample::Skip if !opening.keep_going => list.or_else(|_| Ok(vec![unread()])),
             _ => list,
@@ -97,12 +128,21 @@ pub(crate) fn assemble(mut listed: Listed, opening: &Opening) -> Result<Opened, 
             .group_of(&entry.below, entry.part.group.as_deref())
             .map_err(|TooHighUp| DataError::NoGroup { name: entry.below.display().to_string(), split_by })?;
     }
-    let missing: Vec<Split> = [Split::Val, Split::Test].into_iter().filter(|split| !given.contains(split)).collect();
+    let mut missing: Vec<Split> =
+        [Split::Val, Split::Test].into_iter().filter(|split| !given.contains(split)).collect();
+    let scored = opening.purpose != Purpose::Learn;
+    match opening.purpose {
+        Purpose::ScoreAll => missing.clear(),
+        Purpose::ScoreSplit if !given.is_empty() => missing.clear(),
+        _ => {}
+    }
     if !missing.is_empty() {
         divide(&mut listed, &missing, split_by, opening)?;
     }
-    check_train(&listed)?;
-    let leaks = if split_by == SplitBy::None { vec![] } else { leaks_of(&listed.entries) };
+    if !scored {
+        check_train(&listed)?;
+    }
+    let leaks = if split_by == SplitBy::None || scored { vec![] } else { leaks_of(&listed.entries) };
     for leak in leaks {
         match opening.keep_going {
             true => listed.problems.push(leak),
@@ -112,11 +152,16 @@ pub(crate) fn assemble(mut listed: Listed, opening: &Opening) -> Result<Opened, 
 
     let channels = listed.entries.iter().map(|entry| entry.part.channels).max().unwrap_or(1);
     let mut parts: [Vec<Entry>; 3] = Default::default();
+    let otherwise = if opening.purpose == Purpose::ScoreAll { Split::Test } else { Split::Train };
     for entry in listed.entries {
-        parts[entry.split.unwrap_or(Split::Train) as usize].push(entry);
+        parts[entry.split.unwrap_or(otherwise) as usize].push(entry);
     }
-    let [train, val, test] = parts.map(|entries| Arc::new(Files { entries }) as Arc<dyn Source>);
-    let about = format!("{}; {}.", listed.about, told(&missing, split_by, opening.seed));
+    let root: Arc<Path> = listed.root.into();
+    let [train, val, test] = parts.map(|entries| Arc::new(Files { entries, root: root.clone() }) as Arc<dyn Source>);
+    let about = match (missing.is_empty(), given.is_empty()) {
+        (true, true) => format!("{}; not split.", listed.about),
+        _ => format!("{}; {}.", listed.about, told(&missing, split_by, opening.seed)),
+    };
     let dataset = Dataset {
         name: name_of(&listed.path),
         about,
@@ -129,51 +174,113 @@ pub(crate) fn assemble(mut listed: Listed, opening: &Opening) -> Result<Opened, 
         normalisation: None,
         augment: Augment::Light,
     };
-    let split_by = (!missing.is_empty() || opening.split_by.is_some()).then_some(split_by);
-    Ok(Opened { dataset, split_by, problems: listed.problems })
+    let split_here = !missing.is_empty();
+    let split_by = (split_here || opening.split_by.is_some()).then_some(split_by);
+    Ok(Opened { dataset, split_by, split_here, problems: listed.problems, passed_over: listed.passed_over })
 }
 
-/// Gives the samples of train, or all samples where none has a split, to train and the splits that are missing.
+/// Gives the samples of train, or all samples where none has a split, to train and the splits that are missing. Those whose
+/// sides are recorded keep them.
 fn divide(listed: &mut Listed, missing: &[Split], split_by: SplitBy, opening: &Opening) -> Result<(), DataError> {
     let open: Vec<usize> = (0..listed.entries.len())
         .filter(|&index| matches!(listed.entries[index].split, None | Some(Split::Train)))
         .collect();
-    if split_by == SplitBy::None && listed.task == Task::MultiClass {
-        let mut by_class: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for index in open {
-            by_class.entry(listed.entries[index].labels[0]).or_default().push(index);
-        }
-        for (label, samples) in by_class {
-            let (found, needed) = (samples.len(), 1 + missing.len());
-            if found < needed {
-                let class = listed.classes[label].clone();
-                let few = DataError::TooFewSamples { class, dir: listed.path.clone(), found, needed };
-                match opening.keep_going {
-                    true => listed.problems.push(few),
-                    false => return Err(few),
-                }
-                continue;
-            }
-            for (split, samples) in stratified_split(samples, missing, opening.seed, label as u64) {
-                samples.into_iter().for_each(|index| listed.entries[index].split = Some(split));
-            }
-        }
-        return Ok(());
+    let parted = split_by == SplitBy::None;
+    let group_of = |entry: &'_ Entry| entry.part.group.clone().filter(|_| !parted);
+    let by_name = opening.rule == SplitRule::Keyed || opening.recorded.is_some();
+    let (mut keys, mut kept) = (vec![0; listed.entries.len()], vec![None; listed.entries.len()]);
+    if by_name {
+        let named: Vec<(u128, Option<Split>)> = open
+            .par_iter()
+            .map(|&index| {
+                let entry = &listed.entries[index];
+                let (name, group) = (entry.name_within(&listed.root), group_of(entry));
+                let kept = opening.recorded.as_ref().and_then(|recorded| recorded.side_of(&name, group.as_deref()));
+                let key = match &group {
+                    Some(group) => group_key(opening.seed, group),
+                    None => sample_key(opening.seed, &name),
+                };
+                (key, kept)
+            })
+            .collect();
+        open.iter().zip(named).for_each(|(&index, named)| (keys[index], kept[index]) = named);
     }
+    if parted && listed.task == Task::MultiClass {
+        divide_classes(listed, missing, &open, &keys, opening)?;
+    } else {
+        divide_groups(listed, missing, &open, &keys, split_by, opening)?;
+    }
+    for index in open {
+        let entry = &mut listed.entries[index];
+        entry.split = kept[index].or(entry.split);
+    }
+    Ok(())
+}
+
+/// [`divide`] class by class, every sample alone.
+fn divide_classes(
+    listed: &mut Listed,
+    missing: &[Split],
+    open: &[usize],
+    keys: &[u128],
+    opening: &Opening,
+) -> Result<(), DataError> {
+    let mut by_class: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for &index in open {
+        by_class.entry(listed.entries[index].labels[0]).or_default().push(index);
+    }
+    for (label, samples) in by_class {
+        let (found, needed) = (samples.len(), 1 + missing.len());
+        if found < needed {
+            let class = listed.classes[label].clone();
+            let few = DataError::TooFewSamples { class, dir: listed.path.clone(), found, needed };
+            match (opening.keep_going, &opening.recorded) {
+                (true, _) => listed.problems.push(few),
+                // Most of them, or all, have their sides.
+                (false, Some(_)) => {}
+                (false, None) => return Err(few),
+            }
+            continue;
+        }
+        let given: Vec<(usize, Split)> = match opening.rule {
+            SplitRule::Keyed => keyed_split(samples.iter().map(|&index| (keys[index], index)).collect(), missing),
+            SplitRule::Shuffled => shuffled_split(samples, missing, opening.seed, label as u64)
+                .into_iter()
+                .flat_map(|(split, samples)| samples.into_iter().map(move |index| (index, split)))
+                .collect(),
+        };
+        given.into_iter().for_each(|(index, split)| listed.entries[index].split = Some(split));
+    }
+    Ok(())
+}
+
+/// [`divide`] group by group, and where samples have several classes.
+fn divide_groups(
+    listed: &mut Listed,
+    missing: &[Split],
+    open: &[usize],
+    keys: &[u128],
+    split_by: SplitBy,
+    opening: &Opening,
+) -> Result<(), DataError> {
     let members: Vec<Member> = open
         .iter()
         .map(|&index| {
             let entry = &listed.entries[index];
             let group = if split_by == SplitBy::None { None } else { entry.part.group.as_deref() };
-            Member { labels: &entry.labels, group }
+            Member { labels: &entry.labels, group, key: keys[index] }
         })
         .collect();
-    let given = stratified_group_split(&members, listed.classes.len(), missing, opening.seed);
-    match given {
+    let draw = match opening.rule {
+        SplitRule::Keyed => keyed_group_split,
+        SplitRule::Shuffled => shuffled_group_split,
+    };
+    match draw(&members, listed.classes.len(), missing, opening.seed) {
         Some(given) => {
-            open.into_iter().zip(given).for_each(|(index, split)| listed.entries[index].split = Some(split));
+            open.iter().zip(given).for_each(|(&index, split)| listed.entries[index].split = Some(split));
             Ok(())
         }
+        None if opening.recorded.is_some() => Ok(()),
         None => Err(DataError::TooFewGroups { path: listed.path.clone(), needed: 1 + missing.len(), split_by }),
     }
 }
@@ -232,6 +339,7 @@ fn name_of(path: &Path) -> String {
 /// Images in files, with their labels.
 struct Files {
     entries: Vec<Entry>,
+    root: Arc<Path>,
 }
 
 impl Files {
@@ -273,6 +381,15 @@ impl Source for Files {
 
     fn name_of(&self, index: usize) -> String {
         self.entries[index].part.name()
+    }
+
+    fn name_within(&self, index: usize) -> Option<String> {
+        Some(self.entries[index].name_within(&self.root))
+    }
+
+    fn fingerprint(&self, index: usize) -> Option<Fingerprint> {
+        let entry = &self.entries[index];
+        entry.format.fingerprint(&entry.part).ok()
     }
 
     fn stretches(&self) -> Vec<usize> {

@@ -1,14 +1,16 @@
 //! A data set: classes, three sources, and what is known about them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::Source;
+use super::views::{Joined, Renumbered};
 use crate::augment::Augment;
 use crate::decode::{Normalisation, Preprocess, bytes_to_read};
+use crate::error::DataError;
 use crate::split::Split;
 
 /// What is asked about a sample. Written `one-of` and `any-of`.
@@ -70,16 +72,93 @@ impl Dataset {
         counts
     }
 
+    /// The samples of all splits as one source: train's, then val's, then test's.
+    pub fn joined(&self) -> Arc<dyn Source> {
+        Arc::new(Joined { parts: Split::ALL.map(|split| self.source(split).clone()) })
+    }
+
+    /// The same samples under the classes of a model, whatever order the two list them in.
+    ///
+    /// # Errors
+    /// [`DataError::ForeignClasses`] if samples are of classes that the model does not know, [`DataError::SeveralClasses`] if they
+    /// may have several and the model gives one.
+    pub fn under_classes(&self, classes: &[String], task: Task) -> Result<Self, DataError> {
+        let counts = Split::ALL.map(|split| self.class_counts(split));
+        let has_samples = |class: &usize| counts.iter().any(|counts| counts[*class] > 0);
+        let found: Vec<Option<usize>> =
+            self.classes.iter().map(|class| classes.iter().position(|known| known == class)).collect();
+        let foreign: Vec<String> = (0..self.classes.len())
+            .filter(|class| found[*class].is_none() && has_samples(class))
+            .map(|class| self.classes[class].clone())
+            .collect();
+        if !foreign.is_empty() {
+            let (data, known) = (self.name.clone(), classes.to_vec());
+            return Err(DataError::ForeignClasses { data, foreign, known });
+        }
+        if self.task == Task::MultiLabel && task == Task::MultiClass {
+            return Err(DataError::SeveralClasses { data: self.name.clone() });
+        }
+        let numbers: Vec<usize> = found.into_iter().map(|number| number.unwrap_or(0)).collect();
+        let renumbered = |source: &Arc<dyn Source>| -> Arc<dyn Source> {
+            Arc::new(Renumbered { inner: source.clone(), numbers: numbers.clone() })
+        };
+        Ok(Self {
+            classes: classes.to_vec(),
+            task,
+            train: renumbered(&self.train),
+            val: renumbered(&self.val),
+            test: renumbered(&self.test),
+            ..self.clone()
+        })
+    }
+
+    /// The classes that a split lacks though the data set has samples of them, as one sentence each.
+    pub fn lacking(&self) -> Vec<String> {
+        let counts = Split::ALL.map(|split| self.class_counts(split));
+        let is_lacking = |class: usize| {
+            let of_class = counts.each_ref().map(|counts| counts[class]);
+            of_class.contains(&0) && of_class.iter().any(|count| *count > 0)
+        };
+        if !(0..self.classes.len()).any(is_lacking) {
+            return Vec::new();
+        }
+        let mut groups: Vec<BTreeSet<String>> = vec![BTreeSet::new(); self.classes.len()];
+        for source in Split::ALL.map(|split| self.source(split)) {
+            for index in 0..source.len() {
+                let Some(group) = source.group(index) else { continue };
+                source.labels(index).into_iter().for_each(|class| groups[class].extend([group.clone()]));
+            }
+        }
+        let mut lacking = Vec::new();
+        for (class, name) in self.classes.iter().enumerate() {
+            let all: usize = counts.iter().map(|counts| counts[class]).sum();
+            let empty: Vec<&str> =
+                Split::ALL.into_iter().filter(|split| counts[*split as usize][class] == 0).map(Split::name).collect();
+            if is_lacking(class) {
+                let of = match groups[class].len() {
+                    0 => format!("{all} samples"),
+                    count => format!("{all} samples, of {count} groups"),
+                };
+                lacking.push(format!("the class {name:?} has {of}, but none in {}", empty.join(" and ")));
+            }
+        }
+        lacking
+    }
+
     /// The accuracy of always giving the same answer, the most frequent one of a split, in `[0, 1]`; 0 for an empty split. Of
     /// samples with several labels an answer is the whole set.
     pub fn majority_baseline(&self, split: Split) -> f64 {
-        let source = self.source(split);
-        let mut counts: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
-        for index in 0..source.len() {
-            *counts.entry(source.labels(index)).or_default() += 1;
-        }
-        counts.values().max().map_or(0.0, |largest| *largest as f64 / source.len() as f64)
+        majority_baseline(self.source(split).as_ref())
     }
+}
+
+/// As [`Dataset::majority_baseline`], of any samples.
+pub fn majority_baseline(source: &dyn Source) -> f64 {
+    let mut counts: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+    for index in 0..source.len() {
+        *counts.entry(source.labels(index)).or_default() += 1;
+    }
+    counts.values().max().map_or(0.0, |largest| *largest as f64 / source.len() as f64)
 }
 
 impl fmt::Debug for Dataset {

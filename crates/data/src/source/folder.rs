@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::assemble::{Listed, Named, assemble, list_all};
-use super::{Dataset, Format, Opened, Opening, Task};
+use super::{Dataset, Format, Opened, Opening, PassedOver, Purpose, Task};
 use crate::error::DataError;
 use crate::split::Split;
 
@@ -29,12 +29,13 @@ impl Found {
 /// Files by class, sorted.
 type Classes = BTreeMap<String, Vec<Found>>;
 
-/// Opens an image folder: PNG, JPEG and TIFF of 8 or 16 bits, grey or RGB, in one sub-folder a class; folders inside
+/// Opens an image folder: PNG, JPEG, TIFF, GIF, BMP and WebP of 8 or 16 bits, grey or RGB, in one sub-folder a class; folders inside
 /// a class belong to it.
 ///
 /// With `train/` on top, `val/` and `test/` are taken as they are; one that is missing is split off from `train/`.
-/// Without, the images are split 70/15/15. Both are done class by class, from the seed and the sorted names. Every
-/// header is read, so that a file that is no image is found before the run and not in its middle.
+/// Without, the images are split 70/15/15. Both are done class by class, from the seed and the names of the files
+/// ([`SplitRule`](crate::SplitRule)). Every header is read, so that a file that is no image is found before the run and not in
+/// its middle.
 ///
 /// # Errors
 /// Any [`DataError`] of folders and files, with the path.
@@ -54,38 +55,47 @@ pub fn open_folder_with(dir: &Path, opening: &Opening) -> Result<Opened, DataErr
     if folders.is_empty() {
         return Err(DataError::NoClasses { dir: dir.to_owned() });
     }
-    let given = given_splits(dir, &folders)?;
-    let train_dir = if given.is_empty() { dir.to_owned() } else { dir.join(Split::Train.name()) };
-    let train = list_classes(&train_dir, opening)?;
-    let classes: Vec<String> = train.keys().cloned().collect();
-    if let [class] = classes.as_slice() {
-        return Err(DataError::OneClass { dir: train_dir, class: class.clone() });
+    let given = given_splits(dir, &folders, opening)?;
+    let mut listed: Vec<(Option<Split>, PathBuf, Classes)> = Vec::new();
+    let mut passed_over = PassedOver::default();
+    match given.as_slice() {
+        [] => listed.push((None, dir.to_owned(), list_classes(dir, opening, &mut passed_over)?)),
+        given => {
+            for &split in given {
+                let split_dir = dir.join(split.name());
+                let classes = list_classes(&split_dir, opening, &mut passed_over)?;
+                listed.push((Some(split), split_dir, classes));
+            }
+        }
     }
-
+    // What is not in train cannot be learnt; whoever only scores says elsewhere which classes there may be.
+    let learnt = if opening.purpose == Purpose::Learn { 1 } else { listed.len() };
+    let mut classes: Vec<String> =
+        listed.iter().take(learnt).flat_map(|(.., classes)| classes.keys().cloned()).collect();
+    classes.sort();
+    classes.dedup();
+    if let ([class], Purpose::Learn) = (classes.as_slice(), opening.purpose) {
+        return Err(DataError::OneClass { dir: listed.swap_remove(0).1, class: class.clone() });
+    }
     let mut files = Vec::new();
-    let split_of = |split| (!given.is_empty()).then_some(split);
-    for (label, (class, paths)) in train.into_iter().enumerate() {
-        let class_dir = train_dir.join(class);
-        files.extend(paths.into_iter().map(|found| found.named(&class_dir, label, split_of(Split::Train))));
-    }
-    for &split in given.iter().filter(|&&split| split != Split::Train) {
-        let split_dir = dir.join(split.name());
-        for (class, paths) in list_classes(&split_dir, opening)? {
+    for (split, split_dir, found) in listed {
+        for (class, paths) in found {
             let Ok(label) = classes.binary_search(&class) else {
                 return Err(DataError::UnknownClass { class, dir: split_dir });
             };
             let class_dir = split_dir.join(class);
-            files.extend(paths.into_iter().map(|found| found.named(&class_dir, label, split_of(split))));
+            files.extend(paths.into_iter().map(|found| found.named(&class_dir, label, split)));
         }
     }
-    let (entries, problems) = list_all(files, opening, |_, error| error)?;
+    let (entries, problems) = list_all(files, opening, &mut passed_over, |_, error| error)?;
     let about = format!("Images in {}, one sub-folder a class", dir.display());
-    let listed = Listed { path: dir.to_owned(), about, classes, task: Task::MultiClass, entries, problems };
+    let (path, root) = (dir.to_owned(), dir.to_owned());
+    let listed = Listed { path, root, about, classes, task: Task::MultiClass, entries, problems, passed_over };
     assemble(listed, opening)
 }
 
 /// The splits the folder has on top: empty if its sub-folders are classes.
-fn given_splits(dir: &Path, folders: &[PathBuf]) -> Result<Vec<Split>, DataError> {
+fn given_splits(dir: &Path, folders: &[PathBuf], opening: &Opening) -> Result<Vec<Split>, DataError> {
     let mut given = Vec::new();
     for split in Split::ALL {
         let path = dir.join(split.name());
@@ -97,7 +107,7 @@ fn given_splits(dir: &Path, folders: &[PathBuf]) -> Result<Vec<Split>, DataError
     if given.is_empty() {
         return Ok(given);
     }
-    if !given.contains(&Split::Train) {
+    if !given.contains(&Split::Train) && opening.purpose == Purpose::Learn {
         return Err(DataError::NoTrain { dir: dir.to_owned() });
     }
     match folders.iter().find(|path| !Split::ALL.iter().any(|split| path.ends_with(split.name()))) {
@@ -107,12 +117,12 @@ fn given_splits(dir: &Path, folders: &[PathBuf]) -> Result<Vec<Split>, DataError
 }
 
 /// The classes of a folder, by name, with their files.
-fn list_classes(dir: &Path, opening: &Opening) -> Result<Classes, DataError> {
+fn list_classes(dir: &Path, opening: &Opening, passed_over: &mut PassedOver) -> Result<Classes, DataError> {
     let mut classes = Classes::new();
     for folder in sub_folders(dir)? {
         let class = name_of(&folder);
         let mut files = Vec::new();
-        collect_images(&folder, opening, &mut files)?;
+        collect_images(&folder, opening, &mut files, passed_over)?;
         if files.is_empty() {
             return Err(DataError::EmptyClass { class, dir: folder });
         }
@@ -125,8 +135,28 @@ fn list_classes(dir: &Path, opening: &Opening) -> Result<Classes, DataError> {
     Ok(classes)
 }
 
+/// The files in a folder and in the folders in it that hold images, sorted.
+///
+/// # Errors
+/// [`DataError::NoImages`] if there is none, and those of folders, with the path.
+pub fn images_in(dir: &Path, opening: &Opening) -> Result<Vec<PathBuf>, DataError> {
+    let mut files = Vec::new();
+    collect_images(dir, opening, &mut files, &mut PassedOver::default())?;
+    if files.is_empty() {
+        return Err(DataError::NoImages { dir: dir.to_owned() });
+    }
+    let mut paths: Vec<PathBuf> = files.into_iter().map(|found| found.path).collect();
+    paths.sort();
+    Ok(paths)
+}
+
 /// The images of a folder and of the folders in it. Links to folders are not followed: they may lead in a circle.
-pub(crate) fn collect_images(dir: &Path, opening: &Opening, files: &mut Vec<Found>) -> Result<(), DataError> {
+pub(crate) fn collect_images(
+    dir: &Path,
+    opening: &Opening,
+    files: &mut Vec<Found>,
+    passed_over: &mut PassedOver,
+) -> Result<(), DataError> {
     let index = dir.join(INDEX);
     if index.is_file()
         && let Some(format) = opening.format_of(&index)
@@ -138,11 +168,12 @@ pub(crate) fn collect_images(dir: &Path, opening: &Opening, files: &mut Vec<Foun
         let path = entry.path();
         let kind = entry.file_type().map_err(|cause| DataError::Io { path: path.clone(), cause })?;
         if kind.is_dir() {
-            collect_images(&path, opening, files)?;
-        } else if !path.is_dir()
-            && let Some(format) = opening.format_of(&path)
-        {
-            files.push(Found { path, format });
+            collect_images(&path, opening, files, passed_over)?;
+        } else if !path.is_dir() {
+            match opening.format_of(&path) {
+                Some(format) => files.push(Found { path, format }),
+                None => passed_over.file(&path),
+            }
         }
     }
     Ok(())

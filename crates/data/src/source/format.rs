@@ -5,11 +5,16 @@ use std::path::{Path, PathBuf};
 
 use kindling_files as files;
 
-use crate::decode::{Image, Preprocess, read_fitted, read_header, read_image};
+use super::Fingerprint;
+use crate::decode::{
+    Image, Preprocess, count_pages, headers_of_pages, read_fitted, read_header, read_image, read_page,
+};
 use crate::error::DataError;
 
 /// What counts as a picture, by name.
-const EXTENSIONS: [&str; 5] = ["png", "jpg", "jpeg", "tif", "tiff"];
+const EXTENSIONS: [&str; 8] = ["png", "jpg", "jpeg", "tif", "tiff", "gif", "bmp", "webp"];
+/// What may hold several.
+const SEVERAL: [&str; 5] = ["tif", "tiff", "gif", "png", "webp"];
 
 /// A kind of file that holds images.
 pub trait Format: Send + Sync {
@@ -35,6 +40,20 @@ pub trait Format: Send + Sync {
     /// Any [`DataError`] of files, with the path.
     fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {
         Ok(preprocess.fit_owned(self.read(part)?))
+    }
+
+    /// What tells the file of an image that [`Format::list`] gave from another version of it.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn fingerprint(&self, part: &Part) -> std::io::Result<Fingerprint> {
+        Fingerprint::of_file(&part.path)
+    }
+
+    /// How many images of a file [`Format::list`] passes over.
+    fn passed_over(&self, path: &Path) -> usize {
+        let _ = path;
+        0
     }
 
     /// Whether the images of a file are best read one after another.
@@ -66,13 +85,13 @@ impl Part {
     }
 }
 
-/// PNG, JPEG and TIFF, by name.
+/// PNG, JPEG, TIFF, GIF, BMP and WebP, by name. Of several pages or frames the first counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pictures;
 
 impl Format for Pictures {
     fn claims(&self, path: &Path) -> bool {
-        path.extension().is_some_and(|have| EXTENSIONS.iter().any(|known| have.eq_ignore_ascii_case(known)))
+        ends_with(path, &EXTENSIONS)
     }
 
     fn list(&self, path: &Path) -> Result<Vec<Part>, DataError> {
@@ -87,6 +106,51 @@ impl Format for Pictures {
     fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {
         read_fitted(&part.path, preprocess)
     }
+
+    fn passed_over(&self, path: &Path) -> usize {
+        let several = if ends_with(path, &SEVERAL) { count_pages(path).ok() } else { None };
+        several.map_or(0, |pages| pages.saturating_sub(1))
+    }
+}
+
+/// The same files, each page of a TIFF and each frame of an animation an image of its own. Those of a file stay on one side of
+/// a split.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pages;
+
+impl Format for Pages {
+    fn claims(&self, path: &Path) -> bool {
+        Pictures.claims(path)
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<Part>, DataError> {
+        let headers = headers_of_pages(path)?;
+        if headers.len() == 1 {
+            return Pictures.list(path);
+        }
+        let group = Some(path.display().to_string());
+        let part =
+            |(frame, channels)| Part { path: path.to_owned(), frame: Some(frame), channels, group: group.clone() };
+        Ok(headers.iter().map(|header| header.channels).enumerate().map(part).collect())
+    }
+
+    fn read(&self, part: &Part) -> Result<Image, DataError> {
+        match part.frame {
+            None => Pictures.read(part),
+            Some(page) => read_page(&part.path, page, None),
+        }
+    }
+
+    fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {
+        match part.frame {
+            None => Pictures.read_fitted(part, preprocess),
+            Some(page) => read_page(&part.path, page, Some(preprocess)),
+        }
+    }
+}
+
+fn ends_with(path: &Path, endings: &[&str]) -> bool {
+    path.extension().is_some_and(|have| endings.iter().any(|known| have.eq_ignore_ascii_case(known)))
 }
 
 /// The first bytes of a regular file, at most as many as asked for; none if it cannot be read.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::folder::{Found, collect_images};
-use super::{Dataset, Format, Opening, Part, Source, Task};
+use super::{Dataset, Format, Opening, Part, PassedOver, Source, Task};
 use crate::augment::Augment;
 use crate::decode::{Image, Preprocess};
 use crate::error::DataError;
@@ -23,7 +23,7 @@ pub fn open_images(dir: &Path, opening: &Opening) -> Result<Dataset, DataError> 
     let mut channels = 1;
     let mut of = |dir: &Path| -> Result<Arc<dyn Source>, DataError> {
         let mut files = Vec::new();
-        collect_images(dir, opening, &mut files)?;
+        collect_images(dir, opening, &mut files, &mut PassedOver::default())?;
         files.sort_by(|one, other| one.path.cmp(&other.path));
         let mut parts = Vec::new();
         for Found { path, format } in files {

@@ -11,10 +11,10 @@ use kindling_files as files;
 use serde_json::Value;
 
 use super::assemble::{Listed, Named, assemble, list_all};
-use super::{Opened, Opening, Task};
+use super::{Opened, Opening, PassedOver, Purpose, Task};
 use crate::error::DataError;
 use crate::split::Split;
-use kindling_given::UnknownName;
+use kindling_given::{UnknownName, in_units};
 
 /// The largest manifest that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
@@ -84,7 +84,7 @@ pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError
     if rows.is_empty() {
         return Err(at((1, "there are no samples".to_owned())));
     }
-    if classes.len() < 2 && task == Task::MultiClass {
+    if classes.len() < 2 && task == Task::MultiClass && opening.purpose == Purpose::Learn {
         return Err(DataError::OneClass {
             dir: path.to_owned(),
             class: classes.into_iter().next().unwrap_or_default(),
@@ -124,14 +124,17 @@ pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError
             split: row.split,
         });
     }
-    let (entries, unreadable) = list_all(files, opening, |index, error| at((lines[index], error.to_string())))?;
+    let mut passed_over = PassedOver::default();
+    let (entries, unreadable) =
+        list_all(files, opening, &mut passed_over, |index, error| at((lines[index], error.to_string())))?;
     problems.extend(unreadable);
     let mut about = format!("Images listed in {}", path.display());
     if !strangers.is_empty() {
         let names: Vec<&str> = strangers.iter().map(String::as_str).collect();
         about.push_str(&format!(" (not used: {})", names.join(", ")));
     }
-    assemble(Listed { path: path.to_owned(), about, classes, task, entries, problems }, opening)
+    let (path, root) = (path.to_owned(), folder.to_owned());
+    assemble(Listed { path, root, about, classes, task, entries, problems, passed_over }, opening)
 }
 
 /// The names of all classes: in the order of numbers where all are numbers, otherwise of the alphabet.
@@ -164,7 +167,8 @@ fn csv_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
     for (name, column) in COLUMNS.iter().zip(&columns).take(2) {
         if column.is_none() {
             let known = COLUMNS.join(",");
-            return Err((1, format!("the first line names no column `{name}`; it reads like this: {known}")));
+            let hint = hint(name, &header);
+            return Err((1, format!("the first line names no column `{name}`{hint}; it reads like this: {known}")));
         }
     }
     let mut rows = Vec::new();
@@ -197,15 +201,38 @@ fn text_of(bytes: &[u8], line: u64) -> Result<&str, (u64, String)> {
     Ok(text.trim())
 }
 
+/// What people call the columns `path` and `label` elsewhere, in lower case.
+const OTHER_NAMES: [(&str, &[&str]); 2] = [
+    ("path", &["path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img", "name"]),
+    ("label", &["label", "labels", "class", "target", "category", "diagnosis", "y"]),
+];
+
+/// What may be meant where the first line lacks a column, with a semicolon before it.
+fn hint(lacking: &str, header: &[Vec<u8>]) -> String {
+    let names: Vec<String> = header.iter().map(|name| String::from_utf8_lossy(name).trim().to_owned()).collect();
+    if let [one] = names.as_slice() {
+        for (separator, called) in [(';', "`;`"), ('\t', "tabs"), ('|', "`|`")] {
+            if one.contains(separator) {
+                return format!("; its values seem to be separated by {called}, and commas are what is read");
+            }
+        }
+    }
+    let others = OTHER_NAMES.iter().find(|(column, _)| *column == lacking).map_or(&[] as &[&str], |(_, others)| others);
+    match names.iter().find(|name| others.contains(&name.to_lowercase().as_str())) {
+        Some(meant) => format!("; rename `{}` to `{lacking}`", meant.escape_debug()),
+        None => String::new(),
+    }
+}
+
 /// The records of a table, each with the line it starts on. Empty lines are none.
-struct Records<'a> {
+pub(super) struct Records<'a> {
     reader: csv_core::Reader,
     rest: &'a [u8],
     line: u64,
 }
 
 impl<'a> Records<'a> {
-    fn of(text: &'a [u8]) -> Self {
+    pub(super) fn of(text: &'a [u8]) -> Self {
         Self { reader: csv_core::Reader::new(), rest: text, line: 1 }
     }
 }
@@ -233,7 +260,7 @@ impl Iterator for Records<'_> {
                 self.rest = &[];
                 return Some(Err((
                     line,
-                    format!("a value is longer than {MAX_VALUE} bytes (is a quotation mark missing?)"),
+                    format!("a value is longer than {} (is a quotation mark missing?)", in_units(MAX_VALUE as u64)),
                 )));
             }
             match result {
@@ -259,7 +286,7 @@ fn json_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
         }
         let wrong = |reason: String| (line, reason);
         if bytes.len() > MAX_LINE {
-            return Err(wrong(format!("it is longer than {MAX_LINE} bytes")));
+            return Err(wrong(format!("it is longer than {}", in_units(MAX_LINE as u64))));
         }
         let mut object: serde_json::Map<String, Value> =
             serde_json::from_slice(bytes).map_err(|error| wrong(format!("it is not a JSON object: {error}")))?;

@@ -4,13 +4,18 @@ mod arrays;
 mod assemble;
 mod bad;
 mod dataset;
+mod file_list;
+mod fingerprint;
 mod folder;
 mod format;
 mod images;
 mod manifest;
+mod manifest_out;
 mod measure;
 mod opening;
+mod passed_over;
 pub mod shards;
+mod views;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -20,12 +25,16 @@ use crate::error::DataError;
 
 pub use arrays::{Idx, ImageStack, MAX_IDX_BYTES, NpyHeader, Npz, StackSource, parse_idx, read_idx};
 pub use bad::{BadSample, MaxBad, OnBadSample};
-pub use dataset::{Dataset, Task, largest_decoding_bytes};
-pub use folder::{open_folder, open_folder_with};
-pub use format::{Format, Part, Pictures, first_bytes};
+pub use dataset::{Dataset, Task, largest_decoding_bytes, majority_baseline};
+pub use file_list::{Changes, FileList, ListedSample, Recorded};
+pub use fingerprint::Fingerprint;
+pub use folder::{images_in, open_folder, open_folder_with};
+pub use format::{Format, Pages, Part, Pictures, first_bytes};
 pub use images::open_images;
 pub use manifest::{Row, open_manifest, parse_manifest};
-pub use opening::{Opened, Opening};
+pub use manifest_out::manifest_of;
+pub use opening::{Opened, Opening, Purpose};
+pub use passed_over::PassedOver;
 
 /// Labelled images by index. Reading is independent of order and may happen on several threads at once.
 pub trait Source: Send + Sync {
@@ -55,6 +64,19 @@ pub trait Source: Send + Sync {
 
     /// The file that holds this sample and nothing else, where there is one.
     fn file(&self, index: usize) -> Option<&Path> {
+        let _ = index;
+        None
+    }
+
+    /// What the sample is called within its data set, the same wherever that lies: a path from its folder, usually. `None` where
+    /// samples are no files.
+    fn name_within(&self, index: usize) -> Option<String> {
+        let _ = index;
+        None
+    }
+
+    /// What tells the sample's file from another version of it. `None` where it is no file or cannot be read.
+    fn fingerprint(&self, index: usize) -> Option<Fingerprint> {
         let _ = index;
         None
     }

@@ -3,9 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Dataset, Format, OnBadSample, Pictures};
+use super::{Dataset, Format, OnBadSample, PassedOver, Pictures, Recorded};
 use crate::error::DataError;
-use crate::split::SplitBy;
+use crate::split::{SplitBy, SplitRule};
+
+/// What a data set is opened for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// To learn from it: every class can be learnt and no group is on two sides.
+    #[default]
+    Learn,
+    /// To score a model that has learnt from it. It is split as it was to learn from it; but one class is enough, none needs a
+    /// training sample, and a group on two sides does no harm.
+    ScoreAgain,
+    /// To score a model on a split of other data: what brings no splits is split, and what brings some is not split further.
+    ScoreSplit,
+    /// To score a model on all samples: nothing is split, and what brings no splits is all in `test`.
+    ScoreAll,
+}
 
 /// How a folder, a manifest or shards are opened.
 #[derive(Clone)]
@@ -14,6 +29,12 @@ pub struct Opening {
     pub seed: u64,
     /// What stays together; if absent, what the data says ([`SplitBy::Group`]) or else nothing.
     pub split_by: Option<SplitBy>,
+    /// How what is not split yet is split.
+    pub rule: SplitRule,
+    /// The sides that samples were given before, which they keep.
+    pub recorded: Option<Arc<Recorded>>,
+    /// What it is opened for.
+    pub purpose: Purpose,
     /// Kinds of files that are understood besides [`Pictures`], asked in order.
     pub formats: Vec<Arc<dyn Format>>,
     /// Go on after a file that cannot be read or a group on two sides, and list it in [`Opened::problems`].
@@ -26,9 +47,19 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Pictures, split by what the data says; the first problem is an error.
+    /// Pictures, split by name and by what the data says; the first problem is an error.
     pub fn new(seed: u64) -> Self {
-        Self { seed, split_by: None, formats: Vec::new(), keep_going: false, on_bad: OnBadSample::Fail, cache: None }
+        Self {
+            seed,
+            split_by: None,
+            rule: SplitRule::Keyed,
+            recorded: None,
+            purpose: Purpose::Learn,
+            formats: Vec::new(),
+            keep_going: false,
+            on_bad: OnBadSample::Fail,
+            cache: None,
+        }
     }
 
     /// The format of a file: the first that claims it. `None` if nobody does.
@@ -44,6 +75,10 @@ pub struct Opened {
     pub dataset: Dataset,
     /// What stayed together; `None` where the data set brings its splits.
     pub split_by: Option<SplitBy>,
+    /// Whether there were splits that had to be made here, so that [`Opening::rule`] mattered.
+    pub split_here: bool,
     /// What was wrong; empty unless [`Opening::keep_going`].
     pub problems: Vec<DataError>,
+    /// What lies there and is no sample.
+    pub passed_over: PassedOver,
 }

@@ -1,7 +1,9 @@
 //! The three parts of a data set, and who gets into which: by seed, stratified by class, and never through a group. Knows
-//! labels and groups, and nothing of files or images.
+//! labels, groups and names, and nothing of files or images.
 
-mod stratified;
+mod keyed;
+mod mend;
+mod shuffled;
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -12,7 +14,33 @@ use serde::{Deserialize, Serialize};
 
 use kindling_given::{Named, UnknownName, all};
 
-pub(crate) use stratified::{Member, stratified_group_split, stratified_split};
+pub(crate) use keyed::{group_key, keyed_group_split, keyed_split, sample_key};
+pub(crate) use shuffled::{shuffled_group_split, shuffled_split};
+
+/// The share of the samples that goes to each split that is split off.
+const HELD_OUT: f64 = 0.15;
+
+/// What a split needs to know of a sample.
+pub(crate) struct Member<'a> {
+    /// Its classes.
+    pub(crate) labels: &'a [usize],
+    /// What it must not be parted from; a sample without is alone.
+    pub(crate) group: Option<&'a str>,
+    /// Its place in the order of the seed: that of its group, or its own. The shuffled rule has no use for it.
+    pub(crate) key: u128,
+}
+
+/// How samples that bring no split are given one. Written `keyed` and `shuffled`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SplitRule {
+    /// That of earlier versions, and of configurations that say nothing: drawn by seed and number, so that one more sample
+    /// draws all anew.
+    #[default]
+    Shuffled,
+    /// By seed and name: one more sample moves hardly any other.
+    Keyed,
+}
 
 /// A part of a data set. Written `train`, `val` and `test`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

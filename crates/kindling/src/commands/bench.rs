@@ -21,9 +21,9 @@ use kindling_runs::bench::{Configuration, Protocol, Row, Rows, What, csv, markdo
 use kindling_runs::write_atomically;
 
 use crate::Done;
-use crate::commands::Format;
+use crate::commands::{DEFAULT_MODEL, Format};
 use crate::device::DeviceChoice;
-use crate::memory::Choice;
+use crate::memory::{Choice, MemoryBudget};
 use crate::output::{self, note, out};
 use crate::ranges;
 
@@ -57,7 +57,7 @@ struct Measure {
     #[arg(value_name = "WHAT")]
     what: Vec<What>,
     /// Models of the zoo
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "mobilenet_v3_small")]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = DEFAULT_MODEL)]
     models: Vec<String>,
     /// Sides of the square images, at most 8192
     #[arg(long, value_name = "PIXELS", value_delimiter = ',', default_value = "512")]
@@ -96,9 +96,9 @@ struct Measure {
     /// Seed of weights and images, 0 to 9223372036854775807
     #[arg(long, value_name = "N", value_parser = ranges::seed(), default_value_t = 0)]
     seed: u64,
-    /// The most memory to use, e.g. 2GiB
-    #[arg(long, value_name = "SIZE")]
-    memory_budget: Option<MemorySize>,
+    /// The most memory to use: 8GiB, 500MiB, or a share of the device's: 80%
+    #[arg(long, value_name = "SIZE|SHARE")]
+    memory_budget: Option<MemoryBudget>,
     /// auto, cpu, cuda[:N] or wgpu
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,

@@ -4,23 +4,25 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Subcommand;
-use kindling_data::{Dataset, Loader, LoaderConfig, OnBadSample, Split, sheet};
+use kindling_data::{Dataset, Loader, LoaderConfig, OnBadSample, Split, Task, sheet};
+use kindling_runs::Table;
 use serde_json::json;
 
 use crate::Done;
-use crate::commands::train;
+use crate::commands::{Format, train};
 use crate::config;
 use crate::dataset::{self, HowToOpen, NAMED};
-use crate::output::out;
+use crate::output::{self, out};
 use crate::ranges;
 
 mod check;
 mod pack;
+mod split;
 
 /// Images are augmented at the side that training has by default, and then scaled down.
 const SHEET_SIZE: usize = 512;
 
-/// List data sets, describe or check one, draw a sheet of its samples, or pack it into shards
+/// List data sets, describe, check or split one, draw a sheet of its samples, or pack it into shards
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -30,7 +32,11 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Command {
     /// List the data sets that have a name
-    List,
+    List {
+        /// How the list is printed
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+    },
     /// Classes, splits and sizes of a data set or image folder
     Describe {
         /// A name from `data list`, a folder, a manifest or shards
@@ -40,11 +46,15 @@ enum Command {
         seed: u64,
         #[command(flatten)]
         opening: HowToOpen,
-        /// One JSON object
-        #[arg(long)]
+        /// How it is printed
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+        /// What `--format json` was called
+        #[arg(long, hide = true, conflicts_with = "format")]
         json: bool,
     },
     Check(check::Args),
+    Split(split::Args),
     Pack(pack::Args),
     /// Draw samples of every class into one PNG
     Sheet {
@@ -77,18 +87,12 @@ enum Command {
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
         match self.command {
-            Command::List => {
-                out!("{:<14} {:<38} about", "name", "needs");
-                for set in NAMED {
-                    out!("{:<14} {:<38} {}", set.name, set.needs, set.about);
-                }
-                out!(
-                    "\nAny folder of images works too: --data DIR, with one sub-folder a class. So do manifests (.csv, .jsonl) and"
-                );
-                out!("shards (.tar). Images are PNG, JPEG, TIFF, DICOM (with DICOMDIR) and NIfTI.");
+            Command::List { format } => list(format),
+            Command::Describe { data, seed, opening, format, json } => {
+                describe(&data, seed, &opening, json || format == Format::Json)?;
             }
-            Command::Describe { data, seed, opening, json } => describe(&data, seed, &opening, json)?,
             Command::Check(args) => return args.run(),
+            Command::Split(args) => return args.run(),
             Command::Pack(args) => return args.run(),
             Command::Sheet { data, out, split, per_class, side, augmented, seed, opening } => {
                 let dataset = dataset::open_with(&data, seed, &opening)?.dataset;
@@ -103,6 +107,23 @@ impl Args {
         }
         Ok(Done::Complete)
     }
+}
+
+fn list(format: Format) {
+    if format == Format::Json {
+        for set in NAMED {
+            out!("{}", json!({ "name": set.name, "needs": set.needs, "about": set.about }));
+        }
+        return;
+    }
+    let mut table = Table::new(&["<name", "<needs", "<about"]);
+    for set in NAMED {
+        table.row([set.name, set.needs, set.about]);
+    }
+    output::text_of_product(&table.to_string());
+    out!("\nAny folder of images works too: --data DIR, with one sub-folder a class. So do");
+    out!("manifests (.csv, .jsonl) and shards (.tar). Images are PNG, JPEG, TIFF, GIF,");
+    out!("BMP, WebP, DICOM (with DICOMDIR) and NIfTI.");
 }
 
 /// Samples as the loader of a run makes them, in this many epochs.
@@ -130,24 +151,33 @@ fn augmented_groups(
 fn describe(data: &str, seed: u64, opening: &HowToOpen, as_json: bool) -> Result<()> {
     let dataset = dataset::open_with(data, seed, opening)?.dataset;
     let counts = Split::ALL.map(|split| dataset.class_counts(split));
+    // A sample may have several labels, or none.
+    let totals = Split::ALL.map(|split| dataset.source(split).len());
     if as_json {
         let splits: serde_json::Map<_, _> =
             Split::ALL.iter().zip(&counts).map(|(split, counts)| (split.to_string(), json!(counts))).collect();
+        let images: serde_json::Map<_, _> =
+            Split::ALL.iter().zip(totals).map(|(split, total)| (split.to_string(), json!(total))).collect();
         out!(
             "{}",
             json!({ "name": dataset.name, "about": dataset.about, "classes": dataset.classes,
-                    "channels": dataset.channels, "augment": dataset.augment, "samples": splits })
+                    "channels": dataset.channels, "augment": dataset.augment, "samples": splits,
+                    "images": images })
         );
         return Ok(());
     }
     out!("{}\n{}\n", dataset.name, dataset.about);
-    let width = dataset.classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max(12);
-    out!("{:width$}  {:>7} {:>7} {:>7}", "class", "train", "val", "test");
+    let heading = if dataset.task == Task::MultiLabel { "<label" } else { "<class" };
+    let mut table = Table::new(&[heading, "train", "val", "test"]);
     for (index, class) in dataset.classes.iter().enumerate() {
-        out!("{class:width$}  {:>7} {:>7} {:>7}", counts[0][index], counts[1][index], counts[2][index]);
+        let counts = counts.each_ref().map(|counts| counts[index].to_string());
+        table.row([class.clone()].into_iter().chain(counts));
     }
-    let totals = counts.each_ref().map(|counts| counts.iter().sum::<usize>());
-    out!("{:width$}  {:>7} {:>7} {:>7}", "all", totals[0], totals[1], totals[2]);
+    table.row(["samples".to_string()].into_iter().chain(totals.map(|total| total.to_string())));
+    output::text_of_product(&table.to_string());
+    for lacking in dataset.lacking() {
+        out!("warning: {lacking}");
+    }
     out!("\nmost frequent answer of test: {:.1} %", dataset.majority_baseline(Split::Test) * 100.0);
     Ok(())
 }

@@ -2,43 +2,56 @@
 
 use anyhow::Result;
 use kindling_memory::MemorySize;
+use kindling_runs::Table;
 use serde_json::json;
 
 use crate::Done;
+use crate::commands::Format;
 use crate::device::{DeviceChoice, cuda};
 use crate::memory::default_budget;
-use crate::output::out;
+use crate::output::{self, out};
 
 /// Show the devices of this machine, and what is missing for those that cannot be used
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// One JSON object a line
-    #[arg(long)]
+    /// json: one object a line
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// What `--format json` was called
+    #[arg(long, hide = true, conflicts_with = "format")]
     json: bool,
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        self.print("cpu", Ok(describe_cpu()));
+        let mut table = Table::new(&["<device", "<", "<about"]);
+        self.tell(&mut table, "cpu", Ok(describe_cpu()));
         for index in 0..cuda::count().max(1) {
             let choice = DeviceChoice::Cuda(index);
             let answer = match cuda::missing(index) {
                 Some(missing) => Err(missing),
                 None => choice.open().map(|chosen| describe_cuda(&chosen.facts.device)).map_err(|e| format!("{e:#}")),
             };
-            self.print(&choice.to_string(), answer);
+            self.tell(&mut table, &choice.to_string(), answer);
         }
         let wgpu = DeviceChoice::Wgpu.open();
-        self.print("wgpu", wgpu.map(|chosen| chosen.facts.device).map_err(|error| format!("{error:#}")));
+        self.tell(&mut table, "wgpu", wgpu.map(|chosen| chosen.facts.device).map_err(|error| format!("{error:#}")));
+        if !self.is_json() {
+            output::text_of_product(&table.to_string());
+        }
         Ok(Done::Complete)
     }
 
-    fn print(&self, name: &str, answer: Result<String, String>) {
-        match (self.json, answer) {
+    fn is_json(&self) -> bool {
+        self.json || self.format == Format::Json
+    }
+
+    fn tell(&self, table: &mut Table, name: &str, answer: Result<String, String>) {
+        match (self.is_json(), answer) {
             (true, Ok(about)) => out!("{}", json!({ "device": name, "usable": true, "about": about })),
             (true, Err(why)) => out!("{}", json!({ "device": name, "usable": false, "why": why })),
-            (false, Ok(about)) => out!("{name:8} usable    {about}"),
-            (false, Err(why)) => out!("{name:8} unusable  {why}"),
+            (false, Ok(about)) => table.row([name, "usable", &about]),
+            (false, Err(why)) => table.row([name, "unusable", &why]),
         }
     }
 }

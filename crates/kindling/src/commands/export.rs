@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
+use kindling_data::{Fit, Preprocess, Task};
 use kindling_layers::names::KeyStyle;
 use kindling_layers::parameters;
 use kindling_layers::tensors;
+use kindling_memory::MemorySize;
 use kindling_runs::RunDir;
 use kindling_zoo::weights::{self, Adapt};
-use kindling_zoo::{Model, ModelOptions, Network, find};
+use kindling_zoo::{Model, ModelOptions, Network, Pretrained, find};
 use serde_json::json;
 
 use crate::Done;
+use crate::commands::ExportFormat;
 use crate::config::RunConfig;
 use crate::output::note;
 use crate::pretrained;
@@ -31,8 +34,8 @@ pub(crate) struct Args {
     /// Model of the zoo, instead of a run
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Its weights: a safetensors or PyTorch file
-    #[arg(long, value_name = "FILE", requires = "model", conflicts_with = "pretrained")]
+    /// Its weights: a safetensors or PyTorch file, or a run, for its best
+    #[arg(long, value_name = "FILE|RUN", requires = "model", conflicts_with = "pretrained")]
     weights: Option<PathBuf>,
     /// Its pretrained weights, from scripts/fetch-weights.sh
     #[arg(long, requires = "model")]
@@ -40,9 +43,9 @@ pub(crate) struct Args {
     /// Use the run's last weights instead of the best
     #[arg(long, conflicts_with = "model")]
     last: bool,
-    /// What is written
-    #[arg(long, value_enum, default_value_t = Format::Safetensors)]
-    format: Format,
+    /// What is written [default: what the file's ending says, otherwise safetensors]
+    #[arg(long, value_enum)]
+    format: Option<ExportFormat>,
     /// Whose keys a safetensors file has [default: those of the library the model's name is from]
     #[arg(long, value_enum)]
     keys: Option<Keys>,
@@ -53,16 +56,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "run")]
     channels: usize,
     /// The file to write
-    #[arg(long, value_name = "FILE")]
-    output: PathBuf,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Tensors by name
-    Safetensors,
-    /// The network with its weights
-    Onnx,
+    #[arg(long, alias = "output", value_name = "FILE")]
+    out: PathBuf,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -84,7 +79,8 @@ struct Source {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        refuse_files_of_runs(&self.output)?;
+        refuse_files_of_runs(&self.out)?;
+        let format = ExportFormat::of(self.format, &self.out)?;
         // Nothing is computed here: the CPU device holds the tensors.
         let device = Device::flex();
         let source = match (&self.run, &self.model) {
@@ -92,13 +88,13 @@ impl Args {
             (None, Some(name)) => self.of_model(name, &device)?,
             (None, None) => bail!("give a run's folder, or --model with --weights or --pretrained"),
         };
-        let bytes = match self.format {
-            Format::Safetensors => self.safetensors(&source)?,
-            Format::Onnx => onnx(&source)?,
+        let bytes = match format {
+            ExportFormat::Safetensors => self.safetensors(&source)?,
+            ExportFormat::Onnx => onnx(&source)?,
         };
-        let megabytes = bytes.len() as f64 / 1e6;
-        std::fs::write(&self.output, bytes).with_context(|| format!("writing {}", self.output.display()))?;
-        note!("{} ({megabytes:.1} MB)", self.output.display());
+        let size = MemorySize(bytes.len() as u64);
+        std::fs::write(&self.out, bytes).with_context(|| format!("writing {}", self.out.display()))?;
+        note!("{} ({size})", self.out.display());
         Ok(Done::Complete)
     }
 
@@ -110,12 +106,8 @@ impl Args {
         let image_size = self.image_size.unwrap_or(preprocess.size);
         model.check_image_size(image_size)?;
         let network = config.trained(&run, self.last, device)?;
-        let constants = |values: &[f32]| values.iter().map(f32::to_string).collect::<Vec<_>>().join(",");
-        let notes = BTreeMap::from([
-            ("classes".to_string(), config.data.classes.join(",")),
-            ("mean".to_string(), constants(&preprocess.normalisation.mean)),
-            ("std".to_string(), constants(&preprocess.normalisation.std)),
-        ]);
+        let fed = Preprocess { size: image_size, ..preprocess.clone() };
+        let notes = notes(&fed, &config.data.classes, config.data.task)?;
         Ok(Source { model, network, channels: preprocess.channels, image_size, notes })
     }
 
@@ -124,7 +116,7 @@ impl Args {
         let image_size = self.image_size.unwrap_or(model.entry.native_size);
         model.check_image_size(image_size)?;
         let path = match (&self.weights, self.pretrained) {
-            (Some(path), _) => path.clone(),
+            (Some(path), _) => pretrained::file_of(path)?,
             (None, true) => pretrained::find(&model)?.1,
             (None, false) => bail!("--model needs --weights or --pretrained: what should be written?"),
         };
@@ -138,7 +130,12 @@ impl Args {
         }
         let (network, import) = weights::fill(network, &model, &path, tensors, Adapt::Stem)?;
         note!("{}: {import}", path.display());
-        Ok(Source { model, network, channels: self.channels, image_size, notes: BTreeMap::new() })
+        let fed = |known: &Pretrained| (image_size, self.channels) == (known.input_size, 3);
+        let notes = match model.pretrained().filter(|known| self.pretrained && fed(known)) {
+            Some(known) => notes(&pretrained::preprocess(known), &known.class_names(), Task::MultiClass)?,
+            None => BTreeMap::new(),
+        };
+        Ok(Source { model, network, channels: self.channels, image_size, notes })
     }
 
     fn safetensors(&self, source: &Source) -> Result<Vec<u8>> {
@@ -167,4 +164,29 @@ fn onnx(source: &Source) -> Result<Vec<u8>> {
     export.metadata.extend([("model".to_string(), name.clone()), ("image_size".to_string(), image_size.to_string())]);
     export.metadata.extend(notes.clone());
     Ok(kindling_onnx::encode(&trace, &tensors, &export)?)
+}
+
+/// What whoever uses a network without Kindling has to know. docs/how-to/inference-and-export.md has the formulas.
+fn notes(preprocess: &Preprocess, classes: &[String], task: Task) -> Result<BTreeMap<String, String>> {
+    let Preprocess { size, channels, normalisation, fit, interpolation, percentiles } = preprocess;
+    let (fit, side) = match fit {
+        Fit::Pad => ("pad", *size),
+        Fit::Crop(shorter) => ("crop", (*shorter).max(*size)),
+    };
+    let how = json!({
+        "channels": channels, "size": size, "fit": fit, "side": side, "interpolation": interpolation,
+        "percentiles": percentiles.map_or_else(|| json!("none"), |shares| json!(shares)),
+        "mean": normalisation.mean, "std": normalisation.std,
+    });
+    let constants = |values: &[f32]| values.iter().map(f32::to_string).collect::<Vec<_>>().join(",");
+    let task = serde_json::to_value(task)?;
+    let notes = [
+        ("preprocess", how.to_string()),
+        ("class_names", json!(classes).to_string()),
+        ("task", task.as_str().unwrap_or_default().to_string()),
+        ("classes", classes.join(",")),
+        ("mean", constants(&normalisation.mean)),
+        ("std", constants(&normalisation.std)),
+    ];
+    Ok(notes.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
 }

@@ -12,6 +12,7 @@ use kindling_zoo::weights::{self, Adapt};
 use kindling_zoo::{ModelOptions, find};
 
 use crate::Done;
+use crate::commands::DEFAULT_MODEL;
 use crate::device::DeviceChoice;
 use crate::output::note;
 use crate::pretrained;
@@ -25,10 +26,11 @@ use crate::targets::refuse_files_of_runs;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Model of the zoo, whose name decides the details; `timm.NAME` and `torchvision.NAME` say which library's
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_MODEL)]
     model: String,
-    /// safetensors or PyTorch file, with torchvision's, timm's or Kindling's keys [default: initial weights of --seed]
-    #[arg(long, value_name = "FILE", conflicts_with = "pretrained")]
+    /// safetensors or PyTorch file, with torchvision's, timm's or Kindling's keys, or a run, for its best [default: initial
+    /// weights of --seed]
+    #[arg(long, value_name = "FILE|RUN", conflicts_with = "pretrained")]
     weights: Option<PathBuf>,
     /// Use the pretrained weights that scripts/fetch-weights.sh brings
     #[arg(long)]
@@ -37,8 +39,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
     /// safetensors file to write, with a tensor `logits` (and `features.N` with --features)
-    #[arg(long, value_name = "FILE")]
-    output: PathBuf,
+    #[arg(long, alias = "output", value_name = "FILE")]
+    out: PathBuf,
     /// Batch statistics instead of running ones, as in a training step; without dropout and drop-path
     #[arg(long)]
     train_mode: bool,
@@ -55,10 +57,10 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        refuse_files_of_runs(&self.output)?;
+        refuse_files_of_runs(&self.out)?;
         let model = find(&self.model)?;
         let weights = match (&self.weights, self.pretrained) {
-            (Some(path), _) => Some(path.clone()),
+            (Some(path), _) => Some(pretrained::file_of(path)?),
             (None, true) => Some(pretrained::find(&model)?.1),
             (None, false) => None,
         };
@@ -106,7 +108,7 @@ impl Args {
             }
         }
         let bytes = tensors::to_bytes(&outputs, None).map_err(anyhow::Error::msg)?;
-        std::fs::write(&self.output, bytes).with_context(|| format!("writing {}", self.output.display()))?;
+        std::fs::write(&self.out, bytes).with_context(|| format!("writing {}", self.out.display()))?;
         Ok(Done::Complete)
     }
 

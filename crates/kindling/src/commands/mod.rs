@@ -1,5 +1,8 @@
 //! One file per subcommand, and what several of them take.
 
+use std::path::Path;
+
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 pub(crate) mod bench;
@@ -17,9 +20,46 @@ pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod train;
 
+/// The model that is meant where none is named.
+pub(crate) const DEFAULT_MODEL: &str = "mobilenet_v3_small";
+
 /// How a result is printed: for people or for programs.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     Table,
     Json,
+}
+
+/// What is written for other programs.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// Tensors by name
+    Safetensors,
+    /// The network with its weights
+    Onnx,
+}
+
+impl ExportFormat {
+    /// The format of a file: what is asked for, or what its name ends with; safetensors where that says nothing.
+    ///
+    /// # Errors
+    /// A sentence, if the two disagree: a file that is not what it is called is found out by whoever opens it.
+    pub(crate) fn of(asked: Option<Self>, path: &Path) -> Result<Self> {
+        let ends_with = |suffix: &str| path.extension().is_some_and(|have| have.eq_ignore_ascii_case(suffix));
+        let named = match (ends_with("onnx"), ends_with("safetensors")) {
+            (true, _) => Some(Self::Onnx),
+            (_, true) => Some(Self::Safetensors),
+            _ => None,
+        };
+        match (asked, named) {
+            (Some(asked), Some(named)) if asked != named => {
+                bail!(
+                    "{} ends like another format than --format asks for; leave --format out, or give the file another \
+                     ending",
+                    path.display()
+                )
+            }
+            (asked, named) => Ok(asked.or(named).unwrap_or(Self::Safetensors)),
+        }
+    }
 }

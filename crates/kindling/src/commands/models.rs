@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use kindling_layers::trace::{FeatureMap, LayerTrace, Trace};
+use kindling_runs::Table;
 use kindling_zoo::{
     GANS, GanEntry, GanTraces, Model, ModelEntry, ModelOptions, Pretrained, find, is_called, matches, models,
     pretrained_for,
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::Done;
 use crate::commands::Format;
-use crate::output::out;
+use crate::output::{self, out};
 
 /// List the models, or show one
 #[derive(clap::Args)]
@@ -96,15 +97,15 @@ fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
             ),
         }
     }
-    if format == Format::Table {
-        out!("{:<24} {:>12} {:>12}  about", "model", "parameters", "GMAC at 512");
-    }
+    let mut classifiers = Table::new(&["<model", "million", "GMAC", "<weights", "<about"]);
+    let some = !chosen.is_empty();
     for entry in chosen {
         let trace = trace(&entry.into(), 3, 1000, 512)?;
         match format {
             Format::Table => {
-                let giga = trace.macs() as f64 / 1e9;
-                out!("{:<24} {:>12} {giga:>12.3}  {}", entry.name(), trace.params(), entry.about);
+                let weights = if pretrained_for(entry).next().is_some() { "yes" } else { "" };
+                let [params, macs] = in_short(trace.params(), trace.macs());
+                classifiers.row([entry.name(), &params, &macs, weights, entry.about]);
             }
             Format::Json => out!(
                 "{}",
@@ -114,12 +115,20 @@ fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
             ),
         }
     }
+    if some && format == Format::Table {
+        output::text_of_product(&classifiers.to_string());
+        out!("\nmillion: parameters with 1000 classes. GMAC: 10^9 multiply-adds at 512x512.");
+        out!("weights: pretrained ones are known; scripts/fetch-weights.sh brings them.");
+    }
+    let mut table = Table::new(&["<GAN", "million", "GMAC", "<about"]);
+    let some_gans = !gans.is_empty();
     for entry in gans {
         let GanTraces { generator, discriminator } = entry.traces(3);
         let (params, macs) = (generator.params() + discriminator.params(), generator.macs() + discriminator.macs());
         match format {
             Format::Table => {
-                out!("{:<24} {params:>12} {:>12.3}  {}", entry.name, macs as f64 / 1e9, entry.about);
+                let [params, macs] = in_short(params, macs);
+                table.row([entry.name, &params, &macs, entry.about]);
             }
             Format::Json => out!(
                 "{}",
@@ -128,7 +137,17 @@ fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
             ),
         }
     }
+    if some_gans && format == Format::Table {
+        let gap = if some { "\n" } else { "" };
+        output::text_of_product(&format!("{gap}{table}"));
+        out!("\nFor `kindling gan train`. Both networks count, at their own size of images.");
+    }
     Ok(())
+}
+
+/// Parameters in millions and multiply-adds in billions.
+fn in_short(params: u64, macs: u64) -> [String; 2] {
+    [format!("{:.2}", params as f64 / 1e6), format!("{:.3}", macs as f64 / 1e9)]
 }
 
 fn gan(name: &str) -> Option<&'static GanEntry> {
@@ -156,12 +175,18 @@ fn show_gan(entry: &GanEntry, channels: usize, layers: bool, format: Format) {
         out!("{object}");
         return;
     }
-    out!("{} (GAN): {}", entry.name, entry.about);
-    out!("  paper          {}\n  reference      {}", entry.paper, entry.reference);
-    for (part, trace) in parts {
-        out!("  {part:<14} {} parameters, {} multiply-adds", trace.params(), trace.macs());
-        if layers {
-            out!();
+    out!("{} (GAN)", entry.name);
+    let mut table = Table::new(&["<", "<"]);
+    table.row(["about", entry.about]);
+    table.row(["paper", entry.paper]);
+    table.row(["reference", entry.reference]);
+    for (part, trace) in &parts {
+        table.row([*part, &format!("{} parameters, {} multiply-adds", trace.params(), trace.macs())]);
+    }
+    output::text_of_product(&table.to_string());
+    if layers {
+        for (part, trace) in parts {
+            out!("\n{part}");
             print_layers(trace);
         }
     }
@@ -223,30 +248,27 @@ fn reduction(trace: &Trace, map: FeatureMap) -> usize {
 
 fn show(model: &Model, trace: &Trace, layers: bool) {
     let entry = model.entry;
-    out!("{} ({}): {}", entry.name(), entry.family, entry.about);
-    out!("  paper          {}", entry.paper);
-    out!("  details of     {}", model.reference());
+    out!("{} ({})", entry.name(), entry.family);
     let others: Vec<String> = entry.names.iter().map(|&name| Model { entry, name }.key()).collect();
-    out!("  names          {}", others.join(", "));
-    out!("  input          {} x {} x {}", trace.input.channels, trace.input.height, trace.input.width);
-    out!("  parameters     {}", trace.params());
-    out!("  multiply-adds  {}", trace.macs());
-    out!("  activations    {}", trace.activations());
     let of_stage =
         |map: FeatureMap| format!("{}x{}x{} (/{})", map.channels, map.height, map.width, reduction(trace, map));
     let stages: Vec<String> = trace.stages.iter().map(|stage| of_stage(stage.value.map)).collect();
-    out!("  feature maps   {}", stages.join(", "));
+    let mut table = Table::new(&["<", "<"]);
+    let mut row = |what: &str, text: String| table.row([what.to_string(), text]);
+    row("about", entry.about.to_string());
+    row("paper", entry.paper.to_string());
+    row("details of", model.reference());
+    row("names", others.join(", "));
+    row("input", format!("{} x {} x {}", trace.input.channels, trace.input.height, trace.input.width));
+    row("parameters", trace.params().to_string());
+    row("multiply-adds", trace.macs().to_string());
+    row("activations", trace.activations().to_string());
+    row("feature maps", stages.join(", "));
     for known in pretrained_for(entry) {
-        out!(
-            "  pretrained     {} for {}: {}, {} classes, {} pixels, {}",
-            known.file,
-            known.model,
-            known.data,
-            known.classes,
-            known.input_size,
-            known.licence
-        );
+        let Pretrained { file, model, data, classes, input_size, licence, .. } = known;
+        row("pretrained", format!("{file} for {model}: {data}, {classes} classes, {input_size} pixels, {licence}"));
     }
+    output::text_of_product(&table.to_string());
     if layers {
         out!();
         print_layers(trace);
@@ -254,11 +276,11 @@ fn show(model: &Model, trace: &Trace, layers: bool) {
 }
 
 fn print_layers(trace: &Trace) {
-    let width = trace.layers.iter().map(|layer| layer.name.len()).max().unwrap_or(0);
-    out!("{:width$}  {:16} {:>16} {:>10} {:>12}", "layer", "kind", "output", "params", "macs");
+    let mut table = Table::new(&["<layer", "<kind", "output", "params", "macs"]);
     for layer in &trace.layers {
         let map = format!("{}x{}x{}", layer.output.channels, layer.output.height, layer.output.width);
-        let kind = layer.op.to_string();
-        out!("{:width$}  {kind:16} {map:>16} {:>10} {:>12}", layer.name, layer.params, layer.macs);
+        let (params, macs) = (layer.params.to_string(), layer.macs.to_string());
+        table.row([layer.name.clone(), layer.op.to_string(), map, params, macs]);
     }
+    output::text_of_product(&table.to_string());
 }

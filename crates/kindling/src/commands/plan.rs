@@ -5,21 +5,22 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use kindling_data::{Header, Normalisation, Preprocess, decoding_bytes};
+use kindling_data::{Header, Normalisation, Preprocess, counted, decoding_bytes};
 use kindling_layers::trace::Trace;
 use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_memory::planner::{
     self, OptimizerKind, Prediction, Situation, Target, largest_batch, largest_micro_batch,
 };
 use kindling_memory::{MemorySize, counted_room, resident_of};
-use kindling_runs::write_atomically;
+use kindling_runs::{Table, write_atomically};
 use kindling_zoo::{Model, ModelOptions, find, models};
 use serde_json::{Value, json};
 
 use crate::Done;
-use crate::commands::Format;
-use crate::device::DeviceChoice;
-use crate::output::{note, out};
+use crate::commands::{DEFAULT_MODEL, Format};
+use crate::device::{DeviceChoice, cuda};
+use crate::memory::default_budget;
+use crate::output::{self, note, out};
 use crate::ranges;
 
 /// Global batch of `kindling train` where nothing else is asked for.
@@ -27,23 +28,24 @@ const DEFAULT_BATCH: usize = 8;
 
 /// Say what fits into a given memory, and what it costs
 ///
-/// Works from the network's description alone: no GPU, no weights, no data. Predictions for the CPU are measured
-/// against real runs (benchmarks/); those for CUDA are not yet. A multiply-add in backward counts twice;
-/// activation checkpointing adds one more forward pass of what is computed again.
+/// Without any flag: what this machine can train. It works from the network's description alone, so the device need not be there:
+/// `--device cuda --memory 8GiB` plans for a GPU of that memory. Predictions for the CPU are measured against real runs
+/// (benchmarks/); those for CUDA are not yet. A multiply-add in backward counts twice; activation checkpointing adds one more
+/// forward pass of what is computed again.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Model of the zoo; `kindling models` lists them
-    #[arg(long, value_name = "NAME", required_unless_present = "all")]
-    model: Option<String>,
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_MODEL)]
+    model: String,
     /// All models, those with room for the most images first
     #[arg(long, conflicts_with_all = ["model", "out"])]
     all: bool,
     /// Side of the square images, at most 8192
     #[arg(long, value_name = "PIXELS", default_value_t = 512)]
     image_size: usize,
-    /// The memory there is, like 8GiB, 500MiB or 6GB; on the CPU that of the process
+    /// The memory there is, like 8GiB, 500MiB or 6GB; on the CPU that of the process [default: what this machine has]
     #[arg(long, value_name = "SIZE")]
-    memory: MemorySize,
+    memory: Option<MemorySize>,
     /// Samples of an optimizer step, 1 to 1048576, which micro-batches divide by whole ghost batches [default: as many as fit
     /// at once; 8 for --out]
     #[arg(long, value_name = "N", value_parser = ranges::samples())]
@@ -66,8 +68,8 @@ pub(crate) struct Args {
     /// What does not train: none, backbone, or the stem and this many stages
     #[arg(long, value_name = "WHAT", default_value_t = Freeze::None)]
     freeze: Freeze,
-    /// cpu or cuda[:N]; it need not be there
-    #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
+    /// auto, cpu or cuda[:N]; it need not be there. auto is CUDA where it is, otherwise the CPU
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,
     /// Loader threads, 0 to 1024, which hold batches in the memory of a CPU run
     #[arg(long, value_name = "N", value_parser = ranges::workers(), default_value_t = 1)]
@@ -115,19 +117,32 @@ struct Row {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Done> {
+    pub(crate) fn run(mut self) -> Result<Done> {
         if self.batch_size == Some(0) || self.ghost_batch_size == 0 || self.image_size == 0 {
             bail!("--batch-size, --ghost-batch-size and --image-size are at least 1");
         }
         if self.classes < 2 || self.channels == 0 {
             bail!("a network needs at least 2 --classes and 1 of --channels");
         }
+        if self.device == DeviceChoice::Auto {
+            self.device = if self.device.is_cpu() { DeviceChoice::Cpu } else { DeviceChoice::Cuda(0) };
+        }
         self.target()?;
-        match &self.model {
-            Some(name) => self.one(&find(name)?)?,
+        let model = if self.all { None } else { Some(find(&self.model)?) };
+        if self.memory.is_none() {
+            self.memory = Some(memory_here(self.device)?);
+            note!("{} is what a run may use of {} here; --memory plans for another amount", self.memory(), self.device);
+        }
+        match model {
+            Some(model) => self.one(&model)?,
             None => self.zoo()?,
         }
         Ok(Done::Complete)
+    }
+
+    /// What was given, or found.
+    fn memory(&self) -> MemorySize {
+        self.memory.unwrap_or_default()
     }
 
     fn target(&self) -> Result<Target> {
@@ -166,8 +181,8 @@ impl Args {
     fn row(&self, trace: &Trace, precision: Precision, checkpointing: Checkpointing) -> Result<Row> {
         let situation = self.situation(precision, checkpointing)?;
         let fits = match self.batch_size {
-            Some(_) => largest_micro_batch(trace, &situation, self.memory.0),
-            None => largest_batch(trace, &situation, self.memory.0),
+            Some(_) => largest_micro_batch(trace, &situation, self.memory().0),
+            None => largest_batch(trace, &situation, self.memory().0),
         };
         let cost = planner::relative_cost(trace, checkpointing, self.freeze);
         Ok(Row { precision, checkpointing, fits, cost })
@@ -196,57 +211,50 @@ impl Args {
     fn print(&self, model: &Model, trace: &Trace, rows: &[Row]) {
         let batch = self.batch_size.map_or("as large as fits".to_string(), |batch| batch.to_string());
         out!(
-            "{} at {}x{}, {} channels, {} classes, on {} with {}: batch {batch}, ghost batches of at most {}",
+            "{} at {}x{}, {}, {} classes, on {} with {}:\nbatch {batch}, ghost batches of at most {}",
             model.key(),
             self.image_size,
             self.image_size,
-            self.channels,
+            counted(self.channels, "channel"),
             self.classes,
             self.device,
-            self.memory,
+            self.memory(),
             self.ghost_batch_size
         );
         out!("{:.3} GMAC an image forward, three times that a training step\n", trace.macs() as f64 / 1e9);
-        out!(
-            "{:9} {:13} {:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6}",
-            "precision",
-            "checkpointing",
-            "micro-batch",
-            "peak",
-            "weights",
-            "gradients",
-            "optimizer",
-            "activations",
-            "workspace",
-            "overhead",
-            "cost"
-        );
-        for row in rows {
-            match &row.fits {
-                None => out!("{:9} {:13} {:>11}", row.precision, row.checkpointing, "none fits"),
-                Some((micro_batch, p)) => out!(
-                    "{:9} {:13} {micro_batch:>11} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>6.2}",
-                    row.precision,
-                    row.checkpointing,
-                    size(p.peak),
-                    size(p.weights),
-                    size(p.gradients),
-                    size(p.optimizer),
-                    size(p.activations),
-                    size(p.workspace),
-                    size(p.overhead),
-                    row.cost
-                ),
-            }
+        let headings = ["<format", "<checkpointing", "images", "peak", "activations", "workspace", "rest", "cost"];
+        let mut table = Table::new(&headings);
+        for Row { precision, checkpointing, fits, cost } in rows {
+            let what = [precision.to_string(), checkpointing.to_string()];
+            let Some((micro_batch, p)) = fits else {
+                table.row(what.into_iter().chain(["none fits".to_string()]));
+                continue;
+            };
+            let sizes = [p.peak, p.activations, p.workspace, rest(p)].map(short_size);
+            let figures = [micro_batch.to_string()].into_iter().chain(sizes).chain([format!("{cost:.2}")]);
+            table.row(what.into_iter().chain(figures));
+        }
+        output::text_of_product(&table.to_string());
+        out!();
+        if let Some((_, p)) = rows.iter().find_map(|row| row.fits.as_ref()) {
+            out!(
+                "images: at once, at most. cost: work of a step, 1 without checkpointing.\n\
+                 rest of the first row: weights {}, gradients {}, optimizer {},\n\
+                 overhead {}; --format json has the parts of all rows.",
+                size(p.weights),
+                size(p.gradients),
+                size(p.optimizer),
+                size(p.overhead)
+            );
         }
         if self.target().is_ok_and(|target| target != Target::Cuda) {
             out!(
-                "\nOf {}, {} are for what is counted here; the process itself takes the rest.",
-                self.memory,
-                size(counted_room(self.memory.0))
+                "Of {}, {} are for what is counted here; the process itself takes the rest.",
+                self.memory(),
+                size(counted_room(self.memory().0))
             );
         } else {
-            out!("\nFigures for CUDA are computed from the sources of Burn and have not been measured yet.");
+            out!("Figures for CUDA are computed from the sources of Burn and have not been measured yet.");
         }
     }
 
@@ -265,7 +273,7 @@ impl Args {
             .collect();
         json!({
             "model": model.key(), "image_size": self.image_size, "channels": self.channels, "classes": self.classes,
-            "device": self.device.to_string(), "memory": self.memory.0, "batch_size": self.batch_size,
+            "device": self.device.to_string(), "memory": self.memory().0, "batch_size": self.batch_size,
             "norm_group": self.ghost_batch_size, "macs": trace.macs(), "rows": rows,
         })
     }
@@ -275,7 +283,7 @@ impl Args {
         let batch = self.batch_size.unwrap_or(DEFAULT_BATCH);
         for checkpointing in Checkpointing::ALL {
             let situation = Situation { batch, ..self.situation(self.precision, checkpointing)? };
-            if let Some((micro_batch, prediction)) = largest_micro_batch(trace, &situation, self.memory.0) {
+            if let Some((micro_batch, prediction)) = largest_micro_batch(trace, &situation, self.memory().0) {
                 return Ok(self.plan_file(model, batch, micro_batch, checkpointing, &prediction));
             }
         }
@@ -283,7 +291,7 @@ impl Args {
             "{} with batches of {batch} does not fit into {}, even block by block; \
              try a smaller --ghost-batch-size, smaller images or a lighter model (kindling plan --all)",
             model.key(),
-            self.memory
+            self.memory()
         )
     }
 
@@ -300,7 +308,7 @@ impl Args {
              # micro_batch and activation_checkpointing change memory and time, never the result; batch_size does.\n",
             env!("CARGO_PKG_VERSION"),
             self.device,
-            self.memory
+            self.memory()
         );
         let values: [(&str, toml::Value); 8] = [
             ("model", model.key().into()),
@@ -309,7 +317,7 @@ impl Args {
             ("micro_batch", (micro_batch as i64).into()),
             ("activation_checkpointing", checkpointing.to_string().into()),
             ("precision", self.precision.to_string().into()),
-            ("memory_budget", (self.memory.0 as i64).into()),
+            ("memory_budget", (self.memory().0 as i64).into()),
             ("predicted_peak", (prediction.peak as i64).into()),
         ];
         for (key, value) in values {
@@ -334,43 +342,64 @@ impl Args {
         found.sort_by_key(|(_, trace, rows)| {
             std::cmp::Reverse((images(&rows[0]), images(&rows[1]).max(images(&rows[2])), trace.macs()))
         });
-        if self.format == Format::Table {
-            out!(
-                "Images of {}x{} that fit at once into {} on {}, {}; most first\n",
-                self.image_size,
-                self.image_size,
-                self.memory,
-                self.device,
-                self.precision
-            );
-            out!(
-                "{:<24} {:>10} {:>10} {:>10} {:>13} {:>10}",
-                "model",
-                "all kept",
-                "by stage",
-                "by block",
-                "GMAC an image",
-                "cost"
-            );
-        }
-        for (model, trace, rows) in &found {
-            match self.format {
-                Format::Json => out!("{}", self.as_json(model, trace, rows)),
-                Format::Table => {
-                    let cell = |row: &Row| row.fits.map_or("-".to_string(), |(micro_batch, _)| micro_batch.to_string());
-                    out!(
-                        "{:<24} {:>10} {:>10} {:>10} {:>13.3} {:>10.2}",
-                        model.key(),
-                        cell(&rows[0]),
-                        cell(&rows[1]),
-                        cell(&rows[2]),
-                        trace.macs() as f64 / 1e9,
-                        rows[2].cost
-                    );
-                }
+        if self.format == Format::Json {
+            for (model, trace, rows) in &found {
+                out!("{}", self.as_json(model, trace, rows));
             }
+            return Ok(());
         }
+        let memory = self.memory();
+        out!(
+            "Images of {0}x{0} that fit at once into {memory} on {1}, {2}; most first\n",
+            self.image_size,
+            self.device,
+            self.precision
+        );
+        let mut table = Table::new(&["<model", "all kept", "by stage", "by block", "cost", "GMAC"]);
+        for (model, trace, rows) in &found {
+            let [kept, by_stage, by_block] =
+                rows.each_ref().map(|row| row.fits.map_or("-".to_string(), |(micro_batch, _)| micro_batch.to_string()));
+            let (cost, macs) = (format!("{:.2}", rows[2].cost), format!("{:.3}", trace.macs() as f64 / 1e9));
+            table.row([model.key(), kept, by_stage, by_block, cost, macs]);
+        }
+        output::text_of_product(&table.to_string());
+        out!(
+            "\nall kept: all feature maps are kept for backward (--activation-checkpointing none).\n\
+             by stage, by block: they are computed again, a stage or a block at a time (stages, blocks).\n\
+             cost: work of a training step by block; 1 is that with all kept.\n\
+             GMAC: billions of multiply-adds for an image, forward."
+        );
         Ok(())
+    }
+}
+
+/// What this machine has of a device's memory.
+fn memory_here(device: DeviceChoice) -> Result<MemorySize> {
+    let found = match device {
+        DeviceChoice::Cuda(index) => cuda::free(index),
+        _ => default_budget().map(|(share, _)| share),
+    };
+    match found {
+        Some(bytes) => Ok(MemorySize(bytes)),
+        None => bail!("how much memory {device} has is not known here; give it, as in --memory 8GiB"),
+    }
+}
+
+/// What a prediction holds besides activations and workspace.
+fn rest(prediction: &Prediction) -> u64 {
+    let Prediction { weights, gradients, optimizer, overhead, .. } = prediction;
+    weights + gradients + optimizer + overhead
+}
+
+/// Bytes in at most eight characters.
+fn short_size(bytes: u64) -> String {
+    let text = size(bytes);
+    match text.split_once('.') {
+        Some((whole, rest)) if text.len() > 8 => {
+            let unit = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+            format!("{whole}{unit}")
+        }
+        _ => text,
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
-use kindling_data::{HostBatch, Part, Pictures, Preprocess, Task};
+use kindling_data::{HostBatch, Opening, Part, Pictures, Preprocess, Task, images_in};
 use kindling_layers::Precision;
 use kindling_runs::RunDir;
 use kindling_trainer::{most_probable, predict};
@@ -27,12 +27,14 @@ use crate::targets::refuse_files_of_runs;
 
 /// Give class probabilities for image files, with a run or with pretrained weights
 ///
-/// Images are prepared exactly as the run's own were, or as the pretrained weights were measured. A file that cannot be read is named on standard error, the
-/// others are predicted all the same, and the exit code is 1.
+/// Images are prepared exactly as the run's own were, or as the pretrained weights were measured. Where an image may have several
+/// labels, those of probability 0.5 or more are named. A file that cannot be read is named on standard error, the others are
+/// predicted all the same, and the exit code is 1.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The run's folder (not with --model), then PNG, JPEG, TIFF, DICOM or NIfTI files
-    #[arg(required = true, value_name = "RUN|IMAGE")]
+    /// The run's folder (not with --model), then image files: PNG, JPEG, TIFF, GIF, BMP, WebP, DICOM or NIfTI; of a folder all
+    /// of its images
+    #[arg(required = true, value_name = "RUN|IMAGE|FOLDER")]
     paths: Vec<PathBuf>,
     /// Use the pretrained weights of this model instead of a run; scripts/fetch-weights.sh brings them
     #[arg(long, value_name = "NAME")]
@@ -86,10 +88,11 @@ impl Args {
             None => Box::new(output::product()),
         };
         if self.format == Format::Csv {
-            writeln!(out, "{}", self.header(&predictor.classes))?;
+            writeln!(out, "{}", self.header(&predictor))?;
         }
         let mut done = Done::Complete;
-        for path in images {
+        for path in predictor.files(images)? {
+            let path = path.as_path();
             let format = predictor.format_of(path);
             let parts: Vec<Result<Part>> = match format.list(path) {
                 Ok(parts) => parts.into_iter().map(Ok).collect(),
@@ -98,7 +101,7 @@ impl Args {
             for part in parts {
                 let named = part.map(|part| (part.name(), part));
                 match named.and_then(|(name, part)| Ok((name, predictor.probabilities(format.as_ref(), &part)?))) {
-                    Ok((name, probabilities)) => self.write(out.as_mut(), &name, &predictor.classes, &probabilities)?,
+                    Ok((name, probabilities)) => self.write(out.as_mut(), &name, &predictor, &probabilities)?,
                     Err(error) => {
                         note!("error: {error:#}");
                         done = Done::SomeFailed;
@@ -110,19 +113,30 @@ impl Args {
         Ok(done)
     }
 
-    fn header(&self, classes: &[String]) -> String {
+    fn header(&self, predictor: &Predictor) -> String {
         if self.top.is_some() {
             return "file,class,probability".to_string();
         }
-        let names = classes.iter().map(|class| field(class));
-        ["file", "class"].into_iter().map(str::to_string).chain(names).collect::<Vec<_>>().join(",")
+        let names = predictor.classes.iter().map(|class| field(class));
+        ["file", predictor.answer_is_called()]
+            .into_iter()
+            .map(str::to_string)
+            .chain(names)
+            .collect::<Vec<_>>()
+            .join(",")
     }
 
-    fn write(&self, out: &mut dyn Write, file: &str, classes: &[String], probabilities: &[f64]) -> std::io::Result<()> {
+    fn write(
+        &self,
+        out: &mut dyn Write,
+        file: &str,
+        predictor: &Predictor,
+        probabilities: &[f64],
+    ) -> std::io::Result<()> {
         let Some(top) = self.top else {
-            return write_row(out, self.format, file, classes, probabilities);
+            return predictor.write_row(out, self.format, file, probabilities);
         };
-        let mut ranked: Vec<(&String, f64)> = classes.iter().zip(probabilities.iter().copied()).collect();
+        let mut ranked: Vec<(&String, f64)> = predictor.classes.iter().zip(probabilities.iter().copied()).collect();
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
         ranked.truncate(top);
         match self.format {
@@ -153,7 +167,7 @@ impl Predictor {
         let (known, path) = pretrained::find(&model)?;
         let options = ModelOptions { classes: known.classes, ..ModelOptions::imagenet() };
         let network = model.build_to_fill(&options, &device)?;
-        let (network, _) = weights::load(network, &model, &path, Adapt::Exactly)?;
+        let (network, _) = weights::load(network, &model, &path, Adapt::Strict)?;
         Ok(Self {
             network,
             classes: known.class_names(),
@@ -178,25 +192,55 @@ impl Predictor {
         let found = predict(&self.network, &batch, 0..1, &self.device, self.precision, self.task)?.pop();
         Ok(found.unwrap_or_default())
     }
-}
 
-fn write_row(
-    out: &mut dyn Write,
-    format: Format,
-    file: &str,
-    classes: &[String],
-    probabilities: &[f64],
-) -> std::io::Result<()> {
-    let class = &classes[most_probable(probabilities)];
-    match format {
-        Format::Csv => {
-            let numbers: Vec<String> = probabilities.iter().map(|p| format!("{p:.6}")).collect();
-            writeln!(out, "{},{},{}", field(file), field(class), numbers.join(","))
+    /// The files given, and in place of folders what is in them.
+    fn files(&self, given: &[PathBuf]) -> Result<Vec<PathBuf>> {
+        let opening = Opening { formats: self.opening.formats(), ..Opening::new(0) };
+        let of = |path: &PathBuf| match path.is_dir() {
+            true => Ok(images_in(path, &opening)?),
+            false => Ok(vec![path.clone()]),
+        };
+        Ok(given.iter().map(of).collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    fn answer_is_called(&self) -> &'static str {
+        match self.task {
+            Task::MultiClass => "class",
+            Task::MultiLabel => "labels",
         }
-        Format::Json => {
-            let by_class: Map<String, Value> =
-                classes.iter().cloned().zip(probabilities.iter().map(|p| json!(p))).collect();
-            writeln!(out, "{}", json!({ "file": file, "class": class, "probabilities": by_class }))
+    }
+
+    /// The classes that are said to be there: one, or every label that is likelier than not.
+    fn answers(&self, probabilities: &[f64]) -> Vec<&String> {
+        match self.task {
+            Task::MultiClass => vec![&self.classes[most_probable(probabilities)]],
+            Task::MultiLabel => {
+                self.classes.iter().zip(probabilities).filter(|(_, p)| **p >= 0.5).map(|(class, _)| class).collect()
+            }
+        }
+    }
+
+    fn write_row(&self, out: &mut dyn Write, format: Format, file: &str, probabilities: &[f64]) -> std::io::Result<()> {
+        let answers = self.answers(probabilities);
+        match format {
+            Format::Csv => {
+                let numbers: Vec<String> = probabilities.iter().map(|p| format!("{p:.6}")).collect();
+                // As in a manifest: `a;b` is both, `;` is neither.
+                let answer = match answers.as_slice() {
+                    [] => ";".to_string(),
+                    some => some.iter().map(|class| class.as_str()).collect::<Vec<_>>().join(";"),
+                };
+                writeln!(out, "{},{},{}", field(file), field(&answer), numbers.join(","))
+            }
+            Format::Json => {
+                let by_class: Map<String, Value> =
+                    self.classes.iter().cloned().zip(probabilities.iter().map(|p| json!(p))).collect();
+                let answer = match self.task {
+                    Task::MultiClass => json!(answers.first()),
+                    Task::MultiLabel => json!(answers),
+                };
+                writeln!(out, "{}", json!({ "file": file, self.answer_is_called(): answer, "probabilities": by_class }))
+            }
         }
     }
 }

@@ -10,15 +10,15 @@ use burn::tensor::Device;
 use kindling_layers::trace::Trace;
 use kindling_layers::{Checkpointing, Precision};
 use kindling_memory::planner::{LayerMemory, Prediction, Situation, Target, by_layer, predict};
-use kindling_runs::write_atomically;
+use kindling_runs::{Table, write_atomically};
 use kindling_zoo::{Model, ModelOptions, find};
 use serde_json::{Value, json};
 
 use crate::Done;
-use crate::commands::Format;
 use crate::commands::plan::{prediction_json, size, target};
+use crate::commands::{DEFAULT_MODEL, Format};
 use crate::device::DeviceChoice;
-use crate::output::out;
+use crate::output::{self, out};
 use crate::ranges;
 use measure::{Measured, SegmentTime};
 
@@ -33,7 +33,7 @@ const LARGEST: usize = 10;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Model of the zoo; `kindling models` lists them
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_MODEL)]
     model: String,
     /// Side of the square images, at most 8192
     #[arg(long, value_name = "PIXELS", default_value_t = 512)]
@@ -137,7 +137,7 @@ impl Args {
         let layers = by_layer(&trace, &situation);
         let segments = segments(times, &layers, &trace);
         let title = format!(
-            "{} at {}x{}, batch {} in micro-batches of {}, {}, activation checkpointing {}, on the CPU",
+            "{} at {}x{}, batch {} in micro-batches of {}, {}, checkpointing {}, on the CPU",
             model.key(),
             self.image_size,
             self.image_size,
@@ -202,18 +202,18 @@ impl Profile {
     fn print(&self) {
         out!("{}\n", self.title);
         let total: f64 = self.segments.iter().map(|segment| segment.time.total()).sum();
-        out!("{:16} {:>11} {:>11} {:>7} {:>12} {:>8}", "part", "forward ms", "backward ms", "time", "kept", "GMAC");
+        let mut table = Table::new(&["<part", "forward ms", "backward ms", "time", "kept", "GMAC"]);
         for Segment { time, kept, macs } in &self.segments {
-            out!(
-                "{:16} {:>11.1} {:>11.1} {:>6.1}% {:>12} {:>8.3}",
-                time.name,
-                time.forward * 1e3,
-                time.backward * 1e3,
-                100.0 * time.total() / total.max(f64::MIN_POSITIVE),
+            table.row([
+                time.name.clone(),
+                format!("{:.1}", time.forward * 1e3),
+                format!("{:.1}", time.backward * 1e3),
+                format!("{:.1} %", 100.0 * time.total() / total.max(f64::MIN_POSITIVE)),
                 size(*kept),
-                *macs as f64 / 1e9
-            );
+                format!("{:.3}", *macs as f64 / 1e9),
+            ]);
         }
+        output::text_of_product(&table.to_string());
         out!("\nwhat the largest layers keep for backward (planned)");
         let mut largest: Vec<&LayerMemory> = self.layers.iter().collect();
         largest.sort_by_key(|layer| std::cmp::Reverse(layer.kept));
@@ -221,28 +221,32 @@ impl Profile {
             out!("  {:>12}  {} ({})", size(layer.kept), layer.name, layer.kind);
         }
         out!();
-        for line in self.summary() {
-            out!("{line}");
-        }
+        let mut table = Table::new(&["<", "<"]);
+        self.summary().into_iter().for_each(|line| table.row(line));
+        output::text_of_product(&table.to_string());
     }
 
-    /// Measured beside predicted.
-    fn summary(&self) -> Vec<String> {
+    /// Measured beside predicted: what, and how much.
+    fn summary(&self) -> Vec<[String; 2]> {
         let p = &self.prediction;
         let error = 100.0 * (p.peak as f64 / self.measured.run_peak.max(1) as f64 - 1.0);
+        let line = |what: &str, text: String| [what.to_string(), text];
         vec![
-            format!("a step takes          {:.3} s (measured, median)", self.measured.step_seconds),
-            format!("peak of the steps     {} (measured)", size(self.measured.steps_peak)),
-            format!("peak of the run       {} (measured, with its checkpoint)", size(self.measured.run_peak)),
-            format!("predicted             {} ({error:+.1} %), in the {}", size(p.peak), p.phase),
-            format!(
-                "                      weights {}, gradients {}, optimizer {}, activations {}, workspace {}, overhead {}",
-                size(p.weights),
-                size(p.gradients),
-                size(p.optimizer),
-                size(p.activations),
-                size(p.workspace),
-                size(p.overhead)
+            line("a step takes", format!("{:.3} s (measured, median)", self.measured.step_seconds)),
+            line("peak of the steps", format!("{} (measured)", size(self.measured.steps_peak))),
+            line("peak of the run", format!("{} (measured, with its checkpoint)", size(self.measured.run_peak))),
+            line("predicted", format!("{} ({error:+.1} %), in the {}", size(p.peak), p.phase)),
+            line(
+                "of that",
+                format!(
+                    "weights {}, gradients {}, optimizer {}, activations {}, workspace {}, overhead {}",
+                    size(p.weights),
+                    size(p.gradients),
+                    size(p.optimizer),
+                    size(p.activations),
+                    size(p.workspace),
+                    size(p.overhead)
+                ),
             ),
         ]
     }

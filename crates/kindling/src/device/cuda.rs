@@ -102,6 +102,17 @@ pub(crate) fn free(_: usize) -> Option<u64> {
     None
 }
 
+/// All bytes of GPU `index`.
+#[cfg(feature = "cuda")]
+pub(crate) fn total(index: usize) -> Option<u64> {
+    super::driver::free_and_total(index).map(|(_, total)| total)
+}
+
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn total(_: usize) -> Option<u64> {
+    None
+}
+
 /// The kernel driver's version, where the system tells it.
 pub(crate) fn driver() -> Option<String> {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;

@@ -13,7 +13,7 @@ use crate::{Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig,
 pub struct FusedInvertedResidualConfig {
     /// Input channels.
     pub input: usize,
-    /// Channels between the two convolutions; equal to `input` means there is one convolution, to `output`.
+    /// Channels between the two convolutions. If equal to `input`, there is only one convolution, straight to `output`.
     pub expanded: usize,
     /// Output channels.
     pub output: usize,
@@ -21,13 +21,13 @@ pub struct FusedInvertedResidualConfig {
     pub kernel: usize,
     /// Stride of the first convolution.
     pub stride: usize,
-    /// After the first convolution.
+    /// Activation after the first convolution.
     pub activation: Activation,
-    /// Whether input and output are added where their shapes agree; not so in MobileNetV4's single convolutions.
+    /// Whether the input is added to the output if their shapes agree. It is not in MobileNetV4's single convolutions.
     pub shortcut: bool,
     /// Normalisation of every convolution.
     pub norm: BatchNormConfig,
-    /// Zeros around the first convolution's input.
+    /// Padding of the first convolution.
     pub padding: Padding,
 }
 
@@ -57,13 +57,13 @@ impl BlockConfig for FusedInvertedResidualConfig {
     }
 }
 
-/// Convolution (3x3) to more channels, linear projection (1x1), and a shortcut where the shape stays: Fused-MBConv in
-/// "EfficientNetV2", figure 2, and FusedIB in "MobileNetV4". Without expansion it is the one convolution.
+/// Convolution (3x3) to more channels, linear projection (1x1), and a shortcut if the shape stays the same: Fused-MBConv in
+/// "EfficientNetV2", figure 2, and FusedIB in "MobileNetV4". Without expansion it is a single convolution.
 #[derive(Module, Debug)]
 pub struct FusedInvertedResidual {
-    /// In space, to more channels.
+    /// The convolution over pixels, to more channels.
     pub expand: ConvNorm,
-    /// To fewer channels.
+    /// The 1x1 convolution to fewer channels.
     pub project: Option<ConvNorm>,
     residual: bool,
     #[module(skip)]

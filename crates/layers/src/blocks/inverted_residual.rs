@@ -17,7 +17,7 @@ use crate::{
 pub struct InvertedResidualConfig {
     /// Input channels.
     pub input: usize,
-    /// Channels of the depthwise convolution; equal to `input` means there is no expansion.
+    /// Channels of the depthwise convolution. If equal to `input`, there is no expansion.
     pub expanded: usize,
     /// Output channels.
     pub output: usize,
@@ -27,20 +27,20 @@ pub struct InvertedResidualConfig {
     pub stride: usize,
     /// Squeeze-excite after the depthwise convolution.
     pub squeeze_excite: Option<SqueezeExciteConfig>,
-    /// After expansion and depthwise convolution.
+    /// Activation after the expansion and after the depthwise convolution.
     pub activation: Activation,
-    /// After the projection: none but in MobileNetV1.
+    /// Activation after the projection: the identity, except in MobileNetV1.
     pub project_activation: Activation,
-    /// Whether input and output are added where their shapes agree; not so in MobileNetV1.
+    /// Whether the input is added to the output if their shapes agree. It is not in MobileNetV1.
     pub shortcut: bool,
     /// Normalisation of every convolution.
     pub norm: BatchNormConfig,
-    /// Zeros around the depthwise convolution's input.
+    /// Padding of the depthwise convolution.
     pub padding: Padding,
 }
 
 impl InvertedResidualConfig {
-    /// MobileNetV2's block: a linear projection, a shortcut where the shape stays, no squeeze-excite; PyTorch's batch
+    /// MobileNetV2's block: a linear projection, a shortcut if the shape stays the same, no squeeze-excite, and PyTorch's batch
     /// normalisation and padding.
     pub fn new(
         input: usize,
@@ -93,18 +93,18 @@ impl BlockConfig for InvertedResidualConfig {
     }
 }
 
-/// Expansion (1x1), depthwise convolution, squeeze-excite, projection (1x1), and a shortcut where the shape stays
+/// Expansion (1x1), depthwise convolution, squeeze-excite, projection (1x1), and a shortcut if the shape stays the same
 /// ("MobileNetV2: Inverted Residuals and Linear Bottlenecks", table 1; with squeeze-excite "Searching for MobileNetV3",
 /// figure 4; as MBConv in "EfficientNet").
 #[derive(Module, Debug)]
 pub struct InvertedResidual {
-    /// To more channels.
+    /// The 1x1 convolution to more channels.
     pub expand: Option<ConvNorm>,
-    /// In space.
+    /// The convolution over pixels.
     pub depthwise: ConvNorm,
     /// A gate for each channel.
     pub squeeze_excite: Option<SqueezeExcite>,
-    /// To fewer channels.
+    /// The 1x1 convolution to fewer channels.
     pub project: ConvNorm,
     residual: bool,
     #[module(skip)]
@@ -140,17 +140,39 @@ impl Block for InvertedResidual {
     }
 }
 
+/// Describes an inverted residual block, whatever its convolutions are: expansion and depthwise convolution as `[expand, depthwise]`,
+/// squeeze-excite, projection, and a shortcut if `residual`.
+pub fn describe_inverted_residual<C: Describe>(
+    convolutions: [Option<&C>; 2],
+    squeeze_excite: Option<&SqueezeExcite>,
+    project: &C,
+    residual: bool,
+    input: Value,
+    trace: &mut Trace,
+) -> Value {
+    let mut x = input;
+    for (name, convolution) in ["expand", "depthwise"].into_iter().zip(convolutions) {
+        if let Some(convolution) = convolution {
+            x = trace.scope(name, |trace| convolution.describe(x, trace));
+        }
+    }
+    if let Some(squeeze_excite) = squeeze_excite {
+        x = trace.scope("squeeze_excite", |trace| squeeze_excite.describe(x, trace));
+    }
+    x = trace.scope("project", |trace| project.describe(x, trace));
+    if residual { trace.add(x, input) } else { x }
+}
+
 impl Describe for InvertedResidual {
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
-        let mut x = input;
-        if let Some(expand) = &self.expand {
-            x = trace.scope("expand", |trace| expand.describe(x, trace));
-        }
-        x = trace.scope("depthwise", |trace| self.depthwise.describe(x, trace));
-        if let Some(squeeze_excite) = &self.squeeze_excite {
-            x = trace.scope("squeeze_excite", |trace| squeeze_excite.describe(x, trace));
-        }
-        x = trace.scope("project", |trace| self.project.describe(x, trace));
-        if self.residual { trace.add(x, input) } else { x }
+        let Self { expand, depthwise, squeeze_excite, project, residual, .. } = self;
+        describe_inverted_residual(
+            [expand.as_ref(), Some(depthwise)],
+            squeeze_excite.as_ref(),
+            project,
+            *residual,
+            input,
+            trace,
+        )
     }
 }

@@ -1,4 +1,4 @@
-//! The blocks that several papers share, and what any block can do. A block of one paper lies beside that paper's table.
+//! The blocks that several papers share, and the trait of all blocks. A block of a single paper is in that paper's file.
 
 mod fused_inverted_residual;
 mod inverted_residual;
@@ -10,40 +10,40 @@ use crate::drop_path::DropPath;
 use crate::map::{Content, Map};
 use crate::names::Names;
 use crate::trace::Describe;
-use kindling_ops::{Activation, Deferred, join_serves, reserve};
+use kindling_ops::{Activation, Deferred, reserve, supports_residual_add};
 
 pub use fused_inverted_residual::{FusedInvertedResidual, FusedInvertedResidualConfig};
-pub use inverted_residual::{InvertedResidual, InvertedResidualConfig};
+pub use inverted_residual::{InvertedResidual, InvertedResidualConfig, describe_inverted_residual};
 
 /// A block of a [`crate::Staged`] network.
 pub trait Block: Module + ModuleDisplay + Describe {
-    /// What makes one.
+    /// The configuration of such a block.
     type Config: BlockConfig<Block = Self>;
 
     /// `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`.
     fn forward(&self, x: Tensor<4>) -> Tensor<4>;
 
-    /// Adds timm's names of the block's layers, where this block is `own` here and `reference` there.
+    /// Adds timm's names of the block's layers. The block's path is `own` here and `reference` in timm.
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names);
 }
 
-/// What makes a [`Block`].
+/// The configuration of a [`Block`].
 pub trait BlockConfig: Clone {
-    /// What is made.
+    /// The configured block.
     type Block;
 
-    /// A block on `device` whose residual branch, if it has one, is dropped as `drop_path` says.
+    /// A block on `device`. `drop_path` applies to its residual branch, if it has one.
     fn init(&self, drop_path: DropPath, device: &Device) -> Self::Block;
 
-    /// Channels that come out.
+    /// Output channels.
     fn output(&self) -> usize;
 
-    /// By what the block divides height and width.
+    /// The factor by which the block divides height and width.
     fn stride(&self) -> usize;
 }
 
-/// The end of a residual block: an activation of a branch, dropped as `drop_path` says, plus a shortcut; of the branch alone
-/// where there is none.
+/// The end of a residual block: the activation of the sum of shortcut and branch, to which `drop_path` applies; without a shortcut, the
+/// activation of the branch.
 pub fn residual_add(
     shortcut: Option<Tensor<4>>,
     branch: Map,
@@ -52,14 +52,14 @@ pub fn residual_add(
 ) -> Tensor<4> {
     let Some(shortcut) = shortcut else { return activation.forward(branch.whole()) };
     match branch.0 {
-        Content::Deferred(map) if map.gate.is_none() && join_serves(activation) => {
+        Content::Deferred(map) if map.gate.is_none() && supports_residual_add(activation) => {
             reserve::announce_like(&map.x, map.x.shape().num_elements());
             let [batch, channels, ..] = map.x.dims();
             let gate = drop_path.factors(batch).map(|factors| {
                 let factors = TensorData::new(factors, [batch, 1]);
                 Tensor::<2>::from_data(factors, &map.statistics.device()).expand([batch, channels])
             });
-            Deferred { gate, ..*map }.added_to(shortcut, activation)
+            Deferred { gate, ..*map }.residual_add(shortcut, activation)
         }
         branch => {
             let branch = Map(branch).whole();

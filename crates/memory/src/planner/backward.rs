@@ -1,4 +1,4 @@
-//! What an operation makes and frees on its way backward.
+//! What an operation allocates and frees in the backward pass.
 
 use kindling_layers::Activation;
 
@@ -9,7 +9,7 @@ use super::pass::{Held, Pass};
 use super::update::WEIGHT_BYTES;
 
 impl Pass<'_> {
-    /// Takes the gradient of an operation's output to its inputs and weights, and lets go of what it kept.
+    /// Simulates the backward pass of an operation, and releases what it kept.
     pub(super) fn backward(&mut self, index: usize) {
         let graph = self.graph;
         let node = &graph.nodes[index];
@@ -59,7 +59,7 @@ impl Pass<'_> {
                 }
             }
             Kind::Mean => {
-                // One number a plane, spread out when it is read.
+                // One number for each plane, which is broadcast when it is read.
                 let made = self.make(self.map_bytes(node.output));
                 self.give(input, made, true);
             }
@@ -79,7 +79,7 @@ impl Pass<'_> {
         kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));
     }
 
-    /// An operation that read its input through a normalisation: the gradients of both at once.
+    /// The backward pass of an operation that read its input through a normalisation: it computes the gradients of both together.
     fn read_backward(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
         let node = &self.graph.nodes[index];
         let input = node.inputs[0];
@@ -101,17 +101,17 @@ impl Pass<'_> {
         kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));
     }
 
-    /// The filters' gradient first, for which a dense convolution makes what it read once more; then the gradient of what
-    /// was read, over which that of the map is written, which is returned.
+    /// First the gradient of the filters, for which a dense convolution computes the normalised map once more. Then the gradient of the
+    /// normalised map, which is overwritten with the gradient of its input and returned.
     fn read_backward_on_cuda(&mut self, index: usize) -> BufferId {
         let node = &self.graph.nodes[index];
         let input = node.inputs[0];
         let [read, written] = self.swapped(index);
         self.ledger.burst_of(&[self.read(index), self.parts(index), read, written]);
         let of_read = match node.kind {
-            // The map, and which of its pixels were the largest.
+            // The map, and the positions of its maxima.
             Kind::MaxPool => self.map_bytes(input) + 3 * self.map_bytes(node.output),
-            // Of a mean a number for each plane, spread out while it is read.
+            // The gradient of a mean is a number for each plane, which is broadcast when it is read.
             _ => 0,
         };
         let of_read = self.scratch(of_read);
@@ -121,7 +121,7 @@ impl Pass<'_> {
         made
     }
 
-    /// A sum of a branch, normalised while it is read, and a shortcut.
+    /// The backward pass of the sum of a shortcut and a branch that was normalised while it was read.
     fn add_backward(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
         let graph = self.graph;
         let node = &graph.nodes[index];
@@ -141,8 +141,8 @@ impl Pass<'_> {
         kept.into_iter().chain([of_sum]).for_each(|held| self.ledger.release(held.buffer));
     }
 
-    /// The gradient of what a normalisation reads, written over that of its output if nobody else has it and it lies in one
-    /// piece. On the CPU maps of a half format are computed in float32.
+    /// The gradient of the input of a normalisation. It overwrites the gradient of the output if nothing else refers to that and it is
+    /// contiguous. On the CPU, maps of a half format are computed in float32.
     fn normalisation(&mut self, index: usize, gradient: Held, value: usize) -> BufferId {
         let again = self.made_again(index);
         let made = if self.on_cuda() || self.widened(&[value]) == 0 {
@@ -162,7 +162,7 @@ impl Pass<'_> {
         made
     }
 
-    /// The bytes of an operation's input that is made again, and of what making it takes.
+    /// The bytes of an operation's input that is recomputed, and of the memory that this takes.
     fn made_again(&self, index: usize) -> u64 {
         let input = self.graph.nodes[index].inputs[0];
         self.maker(index)
@@ -216,7 +216,7 @@ impl Pass<'_> {
     fn activation(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
         let node = &self.graph.nodes[index];
         let input = node.inputs[0];
-        // The derivative is written over what was kept, or over the gradient, if nobody else needs it.
+        // The derivative overwrites what was kept, or the gradient, if nothing else refers to it.
         let free = kept.iter().chain([&gradient]).find(|held| !held.view && self.ledger.unique(held.buffer));
         let result = match free.map(|held| held.buffer) {
             Some(buffer) => self.ledger.retain(buffer),
@@ -236,21 +236,21 @@ impl Pass<'_> {
         }
     }
 
-    /// Input and output's gradient of a convolution by Burn's kernels on CUDA, in another layout.
+    /// Copies of the input and of the output's gradient in another layout, which Burn's convolutions make on CUDA.
     fn swapped(&self, index: usize) -> [u64; 2] {
         let node = &self.graph.nodes[index];
         let burns = self.on_cuda() && matches!(node.kind, Kind::Dense { .. });
         if burns { [node.inputs[0], node.output].map(|value| self.map_bytes(value)) } else { [0; 2] }
     }
 
-    /// What the filters' gradient is added up from on CUDA.
+    /// The partial sums of the gradient of the filters on CUDA.
     fn parts(&self, index: usize) -> u64 {
         let node = &self.graph.nodes[index];
         let own = self.on_cuda() && matches!(node.kind, Kind::Pointwise | Kind::Depthwise);
         if own { node.params.first().map_or(0, |weights| cuda::parts(*weights)) } else { 0 }
     }
 
-    /// What a normalisation's gradients, or a gate's, are made from on CUDA.
+    /// The partial sums for the gradients of a normalisation or a gate on CUDA.
     fn sums(&self, value: usize) -> u64 {
         if !self.on_cuda() {
             return 0;
@@ -258,7 +258,7 @@ impl Pass<'_> {
         cuda::sums(self.graph.maps[value], self.situation.micro_batch as u64)
     }
 
-    /// Adds a gradient to a value's, over whichever of the two nobody else needs.
+    /// Adds a gradient to that of a value, overwriting whichever of the two nothing else refers to.
     fn give(&mut self, value: usize, buffer: BufferId, view: bool) {
         let given = Held { buffer, view };
         let sum = match self.gradients[value].take() {

@@ -1,9 +1,10 @@
-//! What is different on CUDA, read from the sources of Burn 0.22.1, CubeCL 0.11.3 and `crates/layers/src/cube/` and not yet
-//! measured: meant to be an upper bound.
+//! What is different on CUDA. This follows the sources of Burn 0.22.1, CubeCL 0.11.3 and `crates/ops`, and has not been measured yet. It
+//! is meant to be an upper bound.
 //!
-//! Maps lie with channels last, and the innermost row of what Burn's kernels make is padded (`cubecl-runtime`'s
-//! `src/memory_management/handle.rs`); own operations leave nothing between the rows. Dense convolutions read whole maps: one that
-//! is only read is made for them and freed behind them. Not counted: the driver's context, and the kernels that autotuning tries when there is room for them.
+//! Maps have channels last, and Burn's kernels pad the innermost rows of their outputs (`cubecl-runtime`'s
+//! `src/memory_management/handle.rs`), while our operations do not. Dense convolutions need whole maps, so a map whose normalisation
+//! is deferred is computed for them and freed after them. The driver's context is not counted, nor are the kernels that autotuning
+//! tries when there is room for them.
 
 use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;
@@ -18,24 +19,24 @@ pub(super) fn map_bytes(map: FeatureMap, batch: u64, element_bytes: u64, padded:
     row * batch * (map.height * map.width) as u64
 }
 
-/// Bytes of the innermost row of what Burn's kernels make.
+/// Bytes of the innermost row of an output of Burn's kernels.
 fn padded_row(row: u64) -> u64 {
     row.next_multiple_of(row.next_power_of_two().clamp(16, 512))
 }
 
-/// Bytes of what a dense convolution multiplies its filters with where there are no tensor cores: for each pixel of its output
-/// all that the filter reads, in rows of a multiple of 32 numbers.
+/// Bytes of the columns that a dense convolution multiplies with its filters on devices without tensor cores: for each pixel of the
+/// output, everything under the filter, in rows of a multiple of 32 numbers.
 pub(super) fn columns(input: FeatureMap, output: FeatureMap, kernel: usize, batch: u64, element_bytes: u64) -> u64 {
     let row = (kernel * kernel * input.channels).next_multiple_of(32) as u64;
     row * batch * (output.height * output.width) as u64 * element_bytes
 }
 
-/// Elements of the gradient of dense filters of this side, and of each moment: Burn's kernels write them with padded rows.
+/// Elements of the gradient of dense filters of this side, and of each moment: Burn's kernels pad their rows.
 pub(super) fn padded_filters(elements: u64, kernel: usize) -> u64 {
     elements / kernel as u64 * padded_row(kernel as u64 * WEIGHT_BYTES) / WEIGHT_BYTES
 }
 
-/// For each value, whether its map or the map's gradient is made by one of Burn's kernels, and therefore padded.
+/// For each value, whether one of Burn's kernels writes its map or the gradient of it, so that rows are padded.
 pub(super) fn padded(graph: &Graph) -> Vec<bool> {
     let mut padded = vec![false; graph.maps.len()];
     padded[0] = true; // the images
@@ -49,7 +50,7 @@ pub(super) fn padded(graph: &Graph) -> Vec<bool> {
     padded
 }
 
-/// Maps that an activation of its own keeps between forward and backward, its input included.
+/// Number of maps that an activation, as an operation of its own, keeps for the backward pass, including its input.
 pub(super) fn kept_by(activation: Activation) -> u64 {
     match activation {
         Activation::Identity => 0,
@@ -59,23 +60,22 @@ pub(super) fn kept_by(activation: Activation) -> u64 {
     }
 }
 
-/// Bytes of the sums over blocks of a map's pixels, from which a normalisation's gradients are made: three float32 numbers
-/// for 128 pixels of a channel, and three for each plane.
+/// Bytes of the sums over blocks of pixels that the gradients of a normalisation need: three float32 numbers for 128 pixels of a
+/// channel, and three for each plane.
 pub(super) fn sums(map: FeatureMap, batch: u64) -> u64 {
     let blocks = ((map.height * map.width) as u64).div_ceil(128) + 1;
     3 * 4 * blocks * map.channels as u64 * batch
 }
 
-/// Bytes of the parts that a filter's gradient is added up from, at most 64 of them and 256 tiles of a matrix product.
+/// Bytes of the partial sums of the gradient of filters: at most 64 parts, and 256 tiles of a matrix product.
 pub(super) fn parts(weights: u64) -> u64 {
     const TILE: u64 = 64 * 64;
     4 * weights * (256 / weights.div_ceil(TILE).max(1)).clamp(1, 64)
 }
 
-/// What the pools hold beyond what is asked for, when `live` bytes are in use and the largest piece is `largest`: small pieces
-/// have pages of their own, and everything else lies in pages that have room for the largest piece (CubeCL's
-/// `memory_management/dynamic/arena.rs`). Pieces do not fill them to the end: 3 % stay empty, and with maps, which are large, as
-/// much as a page (`benchmarks/README.md`, the plan for CUDA).
+/// What the pools hold beyond the `live` bytes in use, if the largest allocation is `largest`. Small tensors have pages of their own, and
+/// all others are in pages as large as the largest tensor (CubeCL's `memory_management/dynamic/arena.rs`). Tensors do not fill pages
+/// completely: 3 % stay empty, and with maps, which are large, up to a page (`benchmarks/README.md`, the plan for CUDA).
 pub(super) fn overhead(live: u64, largest: u64, of_maps: bool) -> u64 {
     const SMALL_PAGE: u64 = 8 << 20;
     const MEBIBYTE: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! What an operation makes and keeps on its way forward.
+//! What an operation allocates and keeps in the forward pass.
 
 use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;
@@ -11,14 +11,14 @@ use super::ledger::{BufferId, Part};
 use super::pass::{Held, Pass};
 
 impl Pass<'_> {
-    /// Runs an operation; `tracked` says whether there will be a backward pass.
+    /// Simulates the forward pass of an operation; `tracked` says whether a backward pass will follow.
     pub(super) fn forward(&mut self, index: usize, tracked: bool) {
         let graph = self.graph;
         let node = &graph.nodes[index];
         let tracked = tracked && !node.frozen;
         let inputs: Vec<Held> = node.inputs.iter().filter_map(|input| self.values[*input]).collect();
         if inputs.len() != node.inputs.len() {
-            return; // a trace that reads what nothing made
+            return; // the trace reads a value that no layer has computed
         }
         let Some(&first) = inputs.first() else { return };
         let bytes = self.map_bytes(node.output);
@@ -93,7 +93,7 @@ impl Pass<'_> {
             }
             Kind::MaxPool => {
                 let output = self.make(bytes);
-                // The places the maxima came from.
+                // The positions of the maxima.
                 let places = self.make(bytes / self.situation.element_bytes as u64 * INDEX_BYTES);
                 keep.extend([self.retained(first), Held { buffer: places, view: false }]);
                 output
@@ -121,8 +121,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Makes a map from others, with scratch memory beside. Of maps of a half format the CPU's own operations read and make
-    /// float32 copies; the copies of what was read are gone when the result is rounded.
+    /// Computes a map from others, with scratch memory. For maps of a half format, the CPU's operations make float32 copies of inputs and
+    /// result; the copies of the inputs are freed before the result is rounded.
     pub(super) fn computed(&mut self, read: &[usize], made: usize, scratch: u64) -> BufferId {
         let bytes = self.map_bytes(made);
         let wide = self.widened(&[made]);
@@ -138,38 +138,38 @@ impl Pass<'_> {
         output
     }
 
-    /// What a normalisation keeps: its input, unless that is made again.
+    /// What a normalisation keeps: its input, unless that is recomputed.
     fn kept_raw(&mut self, index: usize, input: Held) -> Option<Held> {
         self.maker(index).is_none().then(|| self.retained(input))
     }
 
-    /// The operation that makes the input of another again in the backward pass.
+    /// The operation that recomputes the input of another one in the backward pass.
     pub(super) fn maker(&self, index: usize) -> Option<usize> {
         let nodes = &self.graph.nodes;
         let input = nodes[index].inputs[0];
-        (0..nodes.len()).find(|maker| nodes[*maker].again && nodes[*maker].output == input)
+        (0..nodes.len()).find(|maker| nodes[*maker].rebuilt && nodes[*maker].output == input)
     }
 
     fn retained(&mut self, held: Held) -> Held {
         Held { buffer: self.ledger.retain(held.buffer), ..held }
     }
 
-    /// A map that is only kept.
+    /// A map that is kept and not passed on.
     fn scratch_map(&mut self, bytes: u64) -> Held {
         Held { buffer: self.ledger.make(Part::Activations, bytes), view: false }
     }
 
-    /// Whether nobody else refers to a value and nobody will read it again: then results are written over it.
+    /// Whether a value can be overwritten with a result: nothing else refers to it, and it will not be read again.
     fn free_to_overwrite(&self, value: usize, held: Held) -> bool {
         !held.view && self.reads[value] == 1 && self.ledger.unique(held.buffer)
     }
 
-    /// The bytes of the copy that an operation makes of an input that does not lie in one piece.
+    /// The bytes of the copy that an operation makes of an input that is not contiguous.
     pub(super) fn copy_of_view(&self, held: Held, value: usize) -> u64 {
         if held.view { self.map_bytes(value) } else { 0 }
     }
 
-    /// Bytes of float32 copies of maps of a half format, which the CPU's own operations compute with.
+    /// Bytes of the float32 copies of maps of a half format, which the CPU's operations compute with.
     pub(super) fn widened(&self, values: &[usize]) -> u64 {
         if self.on_cuda() || self.situation.element_bytes >= size_of::<f32>() {
             return 0;
@@ -177,7 +177,7 @@ impl Pass<'_> {
         values.iter().map(|value| 2 * self.map_bytes(*value)).sum()
     }
 
-    /// Bytes of the pieces of a map that an operation reads through a normalisation; on CUDA of all of it, where it is made.
+    /// Bytes of the pieces of a map that an operation normalises at a time; on CUDA, of the whole map if it needs all of it.
     pub(super) fn read(&self, index: usize) -> u64 {
         let node = &self.graph.nodes[index];
         match node.kind {
@@ -189,7 +189,7 @@ impl Pass<'_> {
         }
     }
 
-    /// What a depthwise convolution or a mean reads at a time: a plane for each thread.
+    /// What a depthwise convolution or a global average pool normalises at a time: a plane for each thread.
     pub(super) fn planes(&self, index: usize) -> u64 {
         let FeatureMap { height, width, .. } = self.graph.maps[self.graph.nodes[index].inputs[0]];
         (self.threads() * height * width * size_of::<f32>()) as u64
@@ -234,5 +234,5 @@ impl Pass<'_> {
     }
 }
 
-/// Bytes of a place in a map: both backends count in 32 bits unless told otherwise.
+/// Bytes of a position in a map: both backends use 32-bit integers by default.
 const INDEX_BYTES: u64 = 4;

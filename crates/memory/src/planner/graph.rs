@@ -1,5 +1,5 @@
-//! The trace as the operations that really run: normalisation and the activation behind it are one, and each operation
-//! knows where Burn's backward pass comes to it.
+//! The trace as the operations that actually run: a normalisation and the activation after it are one operation, and each operation
+//! knows its place in the order of Burn's backward pass.
 
 use kindling_layers::trace::{FeatureMap, LayerTrace, Op, Trace};
 use kindling_layers::{Activation, Freeze};
@@ -23,7 +23,7 @@ pub(super) enum Kind {
     /// Normalisation and activation.
     NormAct(Activation),
     Activation(Activation),
-    /// A sum, with the activation behind it where that runs inside.
+    /// A sum, with the activation after it if that is part of the operation.
     Add(Activation),
     Multiply,
     Mean,
@@ -31,13 +31,13 @@ pub(super) enum Kind {
     MaxPool,
     Slice,
     Concat,
-    /// Nothing: those behind it do it while they read.
+    /// Does nothing: the operations after it apply it while they read.
     Deferred,
-    /// Anything else: keeps what it reads and makes a map.
+    /// Anything else: keeps its input and computes a map.
     Other,
 }
 
-/// Where in a network an operation is.
+/// The part of a network that an operation belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// The first convolution, with its pooling.
@@ -46,29 +46,29 @@ pub(super) enum Place {
     Block(usize, usize),
     /// The last convolution.
     Features,
-    /// Everything behind it: never computed again.
+    /// Everything after it, which is never recomputed.
     Tail,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) kind: Kind,
-    /// The layer it is shown as.
+    /// Number of the layer that it is shown as.
     pub(super) layer: usize,
     pub(super) inputs: Vec<usize>,
     pub(super) output: usize,
-    /// Elements of its parameters' gradients, one entry a tensor; none if frozen.
+    /// Elements of the gradient of each parameter tensor; empty if frozen.
     pub(super) params: Vec<u64>,
-    /// How many of the first one's only fill up rows.
+    /// How many elements of the first one are padding.
     pub(super) padding: u64,
-    /// Burn's backward pass takes operations by falling level, and of one level the last first.
+    /// Burn's backward pass visits operations by decreasing level, and within a level the last one first.
     pub(super) level: usize,
     pub(super) place: Place,
     pub(super) frozen: bool,
     /// Whether it normalises its (first) input while it reads it.
     pub(super) reads: bool,
-    /// Whether its output is made again where backward needs it.
-    pub(super) again: bool,
+    /// Whether its output is recomputed where the backward pass needs it.
+    pub(super) rebuilt: bool,
 }
 
 /// The operations in the order they run forward.
@@ -77,7 +77,7 @@ pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
     /// The shape of each value.
     pub(super) maps: Vec<FeatureMap>,
-    /// Whether backward wants a value's gradient.
+    /// Whether the backward pass needs the gradient of each value.
     pub(super) wants_gradient: Vec<bool>,
     /// Elements of the network's tensors, running statistics included.
     pub(super) weights: u64,
@@ -92,9 +92,9 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// The operations as they run, on every device that a plan can be made for.
+    /// The operations that run, on every device that can be planned for.
     pub(super) fn of_run(trace: &Trace, freeze: Freeze) -> Self {
-        Self::of(trace, freeze).with_unread_maps()
+        Self::of(trace, freeze).with_deferred_maps()
     }
 
     pub(super) fn of(trace: &Trace, freeze: Freeze) -> Self {
@@ -113,7 +113,7 @@ impl Graph {
             largest = tensors.iter().copied().fold(largest, u64::max);
             count += tensors.len() as u64;
             if matches!(described.op, Op::BatchNorm { .. }) {
-                weights += described.params; // mean and variance beside scale and shift
+                weights += described.params; // mean and variance in addition to scale and shift
                 count += 2;
                 statistics += if frozen { 0 } else { described.params };
             }
@@ -146,15 +146,15 @@ impl Graph {
                 place,
                 frozen,
                 reads: false,
-                again: described.again,
+                rebuilt: described.rebuilt,
             });
         }
         Self { nodes, maps, wants_gradient, weights, statistics, largest, tensors: count, product }
     }
 
-    /// The same as own operations run it: maps that are only read are not made.
-    fn with_unread_maps(mut self) -> Self {
-        reading::without_unread_maps(&mut self.nodes);
+    /// The same graph with deferred normalisation: normalised maps that are only read are not computed.
+    fn with_deferred_maps(mut self) -> Self {
+        reading::defer_maps(&mut self.nodes);
         let mut levels = vec![0; self.maps.len()];
         for node in self.nodes.iter_mut().filter(|node| node.kind != Kind::Deferred) {
             node.level = 1 + node.inputs.iter().map(|input| levels[*input]).max().unwrap_or(0);
@@ -163,7 +163,7 @@ impl Graph {
         self
     }
 
-    /// The same with the gradients of dense filters as they lie on CUDA.
+    /// The same graph with the gradients of dense filters padded as on CUDA.
     pub(super) fn with_padded_filters(mut self) -> Self {
         for node in &mut self.nodes {
             if let (Kind::Dense { kernel, .. }, Some(filters)) = (node.kind, node.params.first_mut()) {
@@ -176,7 +176,7 @@ impl Graph {
         self
     }
 
-    /// Elements of the tensors that train, in the order of the network, and of the gradient and each moment of each.
+    /// For each tensor that trains, in the order of the network: its elements, and those of its gradient and of each moment.
     pub(super) fn trained(&self) -> impl Iterator<Item = (u64, u64)> {
         let of = |node: &Node| {
             let padding = node.padding;
@@ -187,7 +187,7 @@ impl Graph {
     }
 }
 
-/// The activation that a layer is, if it runs inside the normalisation before it.
+/// The activation of a layer, if it is computed as part of the normalisation before it.
 fn fused(last: &Node, layer: &LayerTrace) -> Option<Activation> {
     match (last.kind, layer.op) {
         (Kind::NormAct(Activation::Identity), Op::Activation(activation)) if layer.inputs == [last.output] => {

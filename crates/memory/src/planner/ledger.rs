@@ -1,8 +1,8 @@
-//! Live bytes by what they are for, and their peak.
+//! Live bytes by purpose, and their peak.
 
 use super::Phase;
 
-/// What bytes are for.
+/// The purpose of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Weights,
@@ -15,7 +15,7 @@ pub(super) enum Part {
 
 const PARTS: usize = 6;
 
-/// The fullest moment so far.
+/// The state of the ledger at the peak so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Peak {
     pub(super) parts: [u64; PARTS],
@@ -30,7 +30,7 @@ impl Peak {
     }
 }
 
-/// A buffer; freed when nobody refers to it any more.
+/// A buffer, which is freed when its last reference is released.
 pub(super) type BufferId = usize;
 
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +59,12 @@ impl Ledger {
         self.buffers.len() - 1
     }
 
-    /// Allocates for good.
+    /// Allocates permanently.
     pub(super) fn add(&mut self, part: Part, bytes: u64) {
         self.add_pieces(part, bytes, bytes);
     }
 
-    /// Allocates many pieces for good, none larger than `largest`.
+    /// Allocates many tensors permanently, none larger than `largest`.
     pub(super) fn add_pieces(&mut self, part: Part, bytes: u64, largest: u64) {
         self.live[part as usize] += bytes;
         self.scratch = self.scratch.max(self.live[Part::Workspace as usize]);
@@ -85,19 +85,19 @@ impl Ledger {
         self.burst_of(&[bytes]);
     }
 
-    /// Allocates pieces that are there together, and frees them at once.
+    /// Allocates tensors that exist at the same time, and frees them.
     pub(super) fn burst_of(&mut self, pieces: &[u64]) {
         pieces.iter().for_each(|bytes| self.add(Part::Workspace, *bytes));
         pieces.iter().for_each(|bytes| self.remove(Part::Workspace, *bytes));
     }
 
-    /// One more reference.
+    /// Adds a reference.
     pub(super) fn retain(&mut self, buffer: BufferId) -> BufferId {
         self.buffers[buffer].references += 1;
         buffer
     }
 
-    /// One reference less; the last one frees.
+    /// Removes a reference. The last one frees the buffer.
     pub(super) fn release(&mut self, buffer: BufferId) {
         let Buffer { bytes, part, references } = &mut self.buffers[buffer];
         *references -= 1;
@@ -107,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// Whether there is one reference only: then Burn writes results into the buffer itself.
+    /// Whether there is only one reference, so that Burn writes results into the buffer itself.
     pub(super) fn unique(&self, buffer: BufferId) -> bool {
         self.buffers[buffer].references == 1
     }
@@ -128,7 +128,7 @@ impl Ledger {
         self.peak
     }
 
-    /// What is live of a part.
+    /// Live bytes of a purpose.
     pub(super) fn live(&self, part: Part) -> u64 {
         self.live[part as usize]
     }

@@ -1,11 +1,12 @@
-//! What a training step will need, from the trace alone.
+//! Predicts the memory of a training step from the trace alone.
 //!
-//! A step is played through on paper: the forward pass makes and frees the tensors that the layers make and free, the
+//! The planner simulates a step: the forward pass allocates and frees the tensors that the layers allocate and free, the
 //! backward pass walks Burn's gradient graph in Burn's order, then come the optimizer's update (old and new weights and
-//! moments side by side, as a step that fails must change nothing) and, on the CPU, the tensor that a checkpoint is writing and
-//! the images that loader threads read meanwhile. What comes before and after the steps takes less: weights of a file are read into a
-//! network that has none of its own, and the best weights are judged when the state is gone. What each operation holds is read from its source, Burn 0.22.1 and
-//! [`kindling_layers`]; only what a tensor takes beside its numbers was measured, over the registry. `benchmarks/` says how close that comes. For CUDA no measurement stands behind it yet.
+//! moments side by side, because a step that fails must change nothing) and, on the CPU, the tensor that a checkpoint is writing
+//! and the images that loader threads read meanwhile. The phases before and after the steps need less: weights of a file are read
+//! into a network that has none of its own, and the best weights are evaluated after the state is freed. What each operation
+//! allocates follows its source, Burn 0.22.1 and [`kindling_layers`]; only the overhead of a tensor was measured, over the registry.
+//! `benchmarks/` says how accurate the predictions are. For CUDA they have not been measured yet.
 
 mod backward;
 mod cuda;
@@ -25,14 +26,14 @@ use kindling_layers::{Checkpointing, Freeze};
 use graph::Graph;
 use ledger::{Ledger, Part};
 
-/// An update rule, by what it remembers of each weight.
+/// An update rule, as far as it matters for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptimizerKind {
-    /// Two moments.
+    /// Keeps two moments of each weight.
     AdamW,
-    /// Its velocity, if there is momentum.
+    /// Keeps the velocity of each weight, if there is momentum.
     Sgd {
-        /// Whether there is.
+        /// Whether there is momentum.
         momentum: bool,
     },
 }
@@ -50,16 +51,16 @@ impl OptimizerKind {
 /// Where a step runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Burn's CPU backend with Kindling's own operations; counted is everything the process holds.
+    /// Burn's CPU backend with Kindling's operations. All live allocations of the process are counted.
     Cpu {
-        /// Threads that compute: each has its own scratch memory.
+        /// Threads that compute, each of which has scratch memory.
         threads: usize,
     },
-    /// Burn's CUDA backend; counted is what its pools hold on the device.
+    /// Burn's CUDA backend. What its pools hold on the device is counted.
     Cuda,
 }
 
-/// Everything besides the network that decides how much memory a step needs.
+/// Everything besides the network that determines how much memory a step needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Situation {
     /// Samples computed at once.
@@ -68,17 +69,17 @@ pub struct Situation {
     pub batch: usize,
     /// The most samples whose statistics batch norm takes together.
     pub ghost_batch_size: usize,
-    /// Which activations are kept for backward, and which are computed again.
+    /// Which activations are kept for the backward pass, and which are recomputed.
     pub checkpointing: Checkpointing,
     /// The update rule.
     pub optimizer: OptimizerKind,
     /// Whether a moving average of the weights is kept.
     pub ema: bool,
-    /// What does not train.
+    /// Parts of the network that do not train.
     pub freeze: Freeze,
     /// Loader threads; each holds up to two global batches in host memory.
     pub workers: usize,
-    /// Bytes that a loader thread takes to read an image on disk, which it does beside the step.
+    /// Bytes that a loader thread needs to decode an image, which it does during the step.
     pub decoding: u64,
     /// Where the step runs.
     pub target: Target,
@@ -87,7 +88,7 @@ pub struct Situation {
 }
 
 impl Situation {
-    /// A float32 step of `batch` samples at once with AdamW, nothing frozen, one loader thread.
+    /// A float32 step that computes `batch` samples at once, with AdamW, nothing frozen and one loader thread.
     pub fn whole_batch(batch: usize, target: Target) -> Self {
         Self {
             micro_batch: batch,
@@ -116,41 +117,41 @@ pub enum Phase {
     Backward,
     /// The optimizer's update.
     Update,
-    /// A tensor's copy on its way into a checkpoint (CPU only: there host and device are one).
+    /// Copying a tensor for a checkpoint. On the CPU only, where the copy is in the same memory as the tensors.
     Checkpoint,
 }
 
-/// Memory at the fullest moment of a run, in bytes. The parts add up to the peak.
+/// Memory at the peak of a run, in bytes. The parts add up to the peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prediction {
     /// The network, its running statistics, and their moving average.
     pub weights: u64,
     /// Gradients of the weights.
     pub gradients: u64,
-    /// What the optimizer remembers.
+    /// State of the optimizer.
     pub optimizer: u64,
-    /// Feature maps kept for backward or passed on, and their gradients.
+    /// Feature maps that are kept for the backward pass or passed on, and their gradients.
     pub activations: u64,
-    /// What an operation, the update or a checkpoint needs only while it runs.
+    /// Memory that an operation, the update or a checkpoint needs only while it runs.
     pub workspace: u64,
     /// Images in host memory and the process itself (CPU); rounding to pages (CUDA).
     pub overhead: u64,
-    /// All of them together.
+    /// The sum of all parts.
     pub peak: u64,
-    /// When that is.
+    /// The phase of the step in which the peak occurs.
     pub phase: Phase,
 }
 
-/// What one layer keeps.
+/// The memory of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerMemory {
     /// The layer's name in the trace.
     pub name: String,
-    /// What it is.
+    /// The kind of the layer.
     pub kind: String,
-    /// Bytes it keeps from forward to backward that no layer before it keeps already.
+    /// Bytes that it keeps for the backward pass and that no earlier layer keeps already.
     pub kept: u64,
-    /// Bytes it needs only while it runs, in either pass.
+    /// Bytes that it needs only while it runs, in either pass.
     pub workspace: u64,
 }
 
@@ -187,8 +188,9 @@ pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
     prediction
 }
 
-/// The largest micro-batch of whole normalisation groups of `situation.batch` whose step fits into `memory` bytes (on the CPU:
-/// of a process, as `--memory-budget` counts them), with what it needs; `None` if not even one group fits. `situation.micro_batch` is not looked at.
+/// The largest micro-batch of whole normalisation groups of `situation.batch` whose step fits into `memory` bytes, and the memory that
+/// it needs; `None` if not even one group fits. On the CPU, `memory` is that of the process, as for `--memory-budget`.
+/// `situation.micro_batch` is ignored.
 pub fn largest_micro_batch(trace: &Trace, situation: &Situation, memory: u64) -> Option<(usize, Prediction)> {
     let groups = normalisation_groups(situation.batch, situation.ghost_batch_size);
     let sizes: Vec<usize> = groups
@@ -212,7 +214,8 @@ pub fn largest_batch(trace: &Trace, situation: &Situation, memory: u64) -> Optio
     last_that_fits(LARGEST_BATCH, room(situation, memory), predicted).map(|(index, prediction)| (index + 1, prediction))
 }
 
-/// What of a memory is left for what is predicted: on the CPU what a run with this budget leaves for counted bytes.
+/// The part of a memory that predictions are compared with: on the CPU, the bytes that a budget of this size leaves for counted
+/// memory.
 fn room(situation: &Situation, memory: u64) -> u64 {
     match situation.target {
         Target::Cpu { .. } => crate::counted_room(memory),
@@ -220,15 +223,15 @@ fn room(situation: &Situation, memory: u64) -> u64 {
     }
 }
 
-/// Beyond this nobody trains an image model.
+/// Nobody trains an image model with more samples in a step.
 const LARGEST_BATCH: usize = 65_536;
 
-/// The last of `count` situations that fits, where each needs at least what those before it need; on CUDA one of the last, within
-/// a page of memory.
+/// The last of `count` situations that fits, if each needs at least as much as those before it. On CUDA that is only true up to a page
+/// of memory, so it may be one of the last.
 fn last_that_fits(count: usize, memory: u64, predicted: impl Fn(usize) -> Prediction) -> Option<(usize, Prediction)> {
     let fits = |index: usize| Some(predicted(index)).filter(|prediction| prediction.peak <= memory);
     let mut best = (0, fits(0)?);
-    // Doubling, then halving the gap.
+    // Double the step, then halve the interval.
     let mut step = 1;
     while let Some(index) = Some(best.0 + step).filter(|index| *index < count) {
         match fits(index) {
@@ -249,7 +252,7 @@ fn last_that_fits(count: usize, memory: u64, predicted: impl Fn(usize) -> Predic
     Some(best)
 }
 
-/// What each layer keeps for backward when nothing is computed again, in the order they run.
+/// What each layer keeps for the backward pass if nothing is recomputed, in the order in which layers run.
 pub fn by_layer(trace: &Trace, situation: &Situation) -> Vec<LayerMemory> {
     let graph = graph_of(trace, situation);
     let situation = Situation { checkpointing: Checkpointing::None, ..*situation };
@@ -261,8 +264,8 @@ pub fn by_layer(trace: &Trace, situation: &Situation) -> Vec<LayerMemory> {
     of_layers.into_iter().map(describe).collect()
 }
 
-/// Multiply-adds of a step with activation checkpointing relative to one without: backward costs two forwards, and the
-/// segments that are computed again run forward once more.
+/// Multiply-adds of a step with activation checkpointing, relative to one without. The backward pass costs as much as two forward
+/// passes, and segments that are recomputed run forward once more.
 pub fn relative_cost(trace: &Trace, checkpointing: Checkpointing, freeze: Freeze) -> f64 {
     if checkpointing == Checkpointing::None {
         return 1.0;

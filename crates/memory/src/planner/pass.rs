@@ -1,4 +1,4 @@
-//! One micro-batch forward and backward.
+//! The forward and backward pass of one micro-batch.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::graph::{Graph, Node, Place};
 use super::ledger::{BufferId, Ledger, Part};
 use super::{Checkpointing, Phase, Situation, Target, cuda, update};
 
-/// A tensor: a buffer, or a part of one that does not lie in one piece.
+/// A tensor: a buffer, or a view of one that is not contiguous.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) buffer: BufferId,
@@ -18,24 +18,24 @@ pub(super) struct Pass<'a> {
     pub(super) graph: &'a Graph,
     pub(super) situation: &'a Situation,
     pub(super) ledger: &'a mut Ledger,
-    /// The values that layers still have to read.
+    /// The values that later layers will read.
     pub(super) values: Vec<Option<Held>>,
-    /// How often each will be read.
+    /// How often each value will still be read.
     pub(super) reads: Vec<usize>,
-    /// What each operation keeps for backward.
+    /// What each operation keeps for the backward pass.
     pub(super) kept: Vec<Vec<Held>>,
     /// Gradients of values.
     pub(super) gradients: Vec<Option<Held>>,
-    /// Gradients of weights that this pass made, before they are added up.
+    /// Gradients of weights of this pass, before they are added to those of other passes.
     new_gradients: u64,
     /// The values whose rows are padded on CUDA.
     padded: Vec<bool>,
 }
 
-/// Plays a micro-batch through, on top of what the ledger already holds. Its gradients stay.
+/// Simulates a micro-batch on top of what the ledger already holds. Its gradients stay allocated.
 pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     if situation.batch > situation.micro_batch {
-        // Those of the micro-batches before it.
+        // The gradients of earlier micro-batches.
         ledger.add_pieces(Part::Gradients, update::gradients(graph), graph.largest * update::WEIGHT_BYTES);
     }
     let mut pass = Pass::new(graph, situation, ledger);
@@ -98,7 +98,7 @@ impl<'a> Pass<'a> {
         pass
     }
 
-    /// Everything kept: one pass forward, one backward.
+    /// Without activation checkpointing: one forward pass, then one backward pass.
     fn whole(&mut self, images: BufferId) {
         self.ledger.phase = Phase::Forward;
         self.enter(0, images);
@@ -109,7 +109,8 @@ impl<'a> Pass<'a> {
         self.back(|_| true);
     }
 
-    /// The segments forward with their inputs kept, the tail in both directions, then each segment again.
+    /// With activation checkpointing: the segments forward, keeping only their inputs; the tail forward and backward; then each segment
+    /// forward again and backward.
     fn in_segments(&mut self, images: BufferId) {
         let segments = self.segments();
         self.ledger.phase = Phase::Forward;
@@ -157,7 +158,7 @@ impl<'a> Pass<'a> {
         self.ledger.release(last);
     }
 
-    /// What is computed again at a time.
+    /// The segments that are recomputed one at a time.
     fn segments(&self) -> Vec<Segment> {
         let mut found: Vec<Segment> = Vec::new();
         for node in self.graph.nodes.iter().filter(|node| node.place != Place::Tail) {
@@ -178,13 +179,13 @@ impl<'a> Pass<'a> {
         self.values[value] = Some(Held { buffer, view: false });
     }
 
-    /// Takes a segment's output out, for whoever reads it next.
+    /// Takes the output of a segment for its next reader.
     fn leave(&mut self, value: usize) -> Option<Held> {
         self.values[value].take()
     }
 
     fn run(&mut self, wanted: impl Fn(&Node) -> bool, tracked: bool) {
-        // Only reads inside of what runs count: beyond it, the output is handed on.
+        // Only reads inside the segment count; its output is passed on.
         let mut reads = vec![0; self.reads.len()];
         for node in self.graph.nodes.iter().filter(|node| wanted(node)) {
             node.inputs.iter().for_each(|input| reads[*input] += 1);
@@ -223,15 +224,15 @@ impl<'a> Pass<'a> {
         self.ledger.make(Part::Activations, bytes)
     }
 
-    /// The result of a matrix product. `burn-flex` 0.22.1 makes zeros of alignment 1 for it and copies them to where
-    /// they are aligned (`FlexTensor::empty` through `Bytes::from_bytes_vec`): for a moment there are two.
+    /// The result of a matrix product. `burn-flex` 0.22.1 allocates zeros of alignment 1 for it and then copies them to aligned memory
+    /// (`FlexTensor::empty` through `Bytes::from_bytes_vec`), so for a moment there are two.
     pub(super) fn make_product(&mut self, bytes: u64) -> BufferId {
         let buffer = self.make(bytes);
         self.ledger.burst(self.zeros(bytes));
         buffer
     }
 
-    /// Scratch memory of making zeros: see [`Pass::make_product`].
+    /// Scratch memory for allocating zeros; see [`Pass::make_product`].
     pub(super) fn zeros(&self, bytes: u64) -> u64 {
         if self.on_cuda() { 0 } else { bytes }
     }
@@ -257,7 +258,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Operations that are computed again together.
+/// Operations that are recomputed together.
 struct Segment {
     place: Place,
     /// All blocks of the stage.

@@ -1,15 +1,15 @@
-//! Maps that own operations never keep: a convolution behind a normalisation reads what the normalisation was given
+//! Deferred normalisation: normalised maps that are never stored, because the next operation normalises while it reads
 //! (`crates/layers/src/map.rs`).
 //!
-//! A map between two blocks is always made, because blocks are what can be computed again.
+//! A map between two blocks is always stored, because blocks are the units that can be recomputed.
 
 use kindling_layers::Activation;
 
 use super::graph::{Kind, Node};
 
-/// Takes the maps out that are only read inside the same block: by convolutions, by the mean and the gate in front of one, by
-/// the sum with a shortcut, by a pooling.
-pub(super) fn without_unread_maps(nodes: &mut [Node]) {
+/// Removes the maps that are only read inside their block by operations that can normalise: convolutions, the average pool and the gate
+/// before a convolution, the sum with a shortcut, max pooling.
+pub(super) fn defer_maps(nodes: &mut [Node]) {
     for index in 0..nodes.len() {
         if matches!(nodes[index].kind, Kind::NormAct(_))
             && let Some(readers) = readers(nodes, index)
@@ -19,7 +19,7 @@ pub(super) fn without_unread_maps(nodes: &mut [Node]) {
     }
 }
 
-/// Who reads what a normalisation makes, if none of them needs it whole.
+/// The operations that read the output of a normalisation, if none of them needs it as a whole.
 fn readers(nodes: &[Node], index: usize) -> Option<Vec<usize>> {
     let (made, place) = (nodes[index].output, nodes[index].place);
     let direct = readers_of(nodes, made);
@@ -54,7 +54,7 @@ fn convolves(node: &Node) -> bool {
     matches!(node.kind, Kind::Dense { .. } | Kind::Depthwise | Kind::Pointwise)
 }
 
-/// Gives the normalisation's input, gate and parameters to those who read its output.
+/// Moves the normalisation's input, gate and parameters to the readers of its output.
 fn skip(nodes: &mut [Node], index: usize, readers: &[usize]) {
     let (raw, made) = (nodes[index].inputs[0], nodes[index].output);
     let mut gates: Vec<(usize, usize)> = Vec::new();
@@ -73,14 +73,14 @@ fn skip(nodes: &mut [Node], index: usize, readers: &[usize]) {
         node.reads = true;
     }
     let params = leave_out(&mut nodes[index]);
-    // Of several readers the last: the first whose gradient comes.
+    // Of several readers, the last one: its gradient is computed first.
     if let Some(last) = readers.last() {
         nodes[*last].params.extend(params);
         activate(nodes, *last);
     }
 }
 
-/// Lets a sum apply the activation that is all that reads it.
+/// Makes a sum apply the activation that is its only reader.
 fn activate(nodes: &mut [Node], sum: usize) {
     let readers = readers_of(nodes, nodes[sum].output);
     if let (Kind::Add(_), [only]) = (nodes[sum].kind, &readers[..])
@@ -93,7 +93,7 @@ fn activate(nodes: &mut [Node], sum: usize) {
     }
 }
 
-/// Leaves an operation without anything to do. Returns its parameters.
+/// Turns an operation into one that does nothing, and returns its parameters.
 fn leave_out(node: &mut Node) -> Vec<u64> {
     node.kind = Kind::Deferred;
     node.inputs.clear();

@@ -1,4 +1,4 @@
-//! What lives besides the passes: the network, the optimizer and the images; the update, and what a checkpoint copies.
+//! Memory outside the passes: the network, the optimizer and the images; the update, and the copies of a checkpoint.
 
 use kindling_ops::{packing_bytes, small_product};
 
@@ -9,16 +9,19 @@ use super::{OptimizerKind, Phase, Situation, Target};
 /// Weights, gradients and moments are float32.
 pub(super) const WEIGHT_BYTES: u64 = 4;
 
-/// What the command holds on the CPU besides tensors and images: Burn's graph and tables, the log, names.
+/// Tensors that AdamW updates in one launch on a GPU (`kindling_ops::adamw`).
+const UPDATED_AT_ONCE: usize = 8;
+
+/// Bytes that the command holds on the CPU besides tensors and images: Burn's graph and tables, the log, names.
 const PROCESS: u64 = 1 << 19;
 
-/// What a tensor takes beside its numbers: shape, strides, places that count who refers to it.
+/// Bytes of a tensor besides its numbers: shape, strides, reference counts.
 const TENSOR: u64 = 512;
 
-/// What a network's tensor takes beyond that: the parameter around it, and its node in the gradient graph.
+/// Further bytes of a tensor of the network: the parameter around it, and its node in the gradient graph.
 const PARAMETER: u64 = 1024;
 
-/// What all tensors of a network, its average and its optimizer take beside their numbers (CPU).
+/// Bytes of all tensors of a network, its average and its optimizer besides their numbers (CPU).
 fn around(graph: &Graph, situation: &Situation) -> u64 {
     let networks = if situation.ema { 2 } else { 1 };
     let moments = graph.trained().count() as u64 * situation.optimizer.moments();
@@ -43,38 +46,40 @@ fn host_batch(graph: &Graph, situation: &Situation) -> u64 {
     graph.maps[0].elements() * situation.batch as u64 * 4
 }
 
-/// What is there before and after every pass.
+/// Allocates what exists before and after every pass.
 pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     let largest = graph.largest * WEIGHT_BYTES;
     ledger.add_pieces(Part::Weights, weights(graph, situation), largest);
     ledger.add_pieces(Part::Optimizer, moments(graph, situation), largest);
     if let Target::Cpu { threads } = situation.target {
-        // The batch in use, and of each loader thread one that waits and one that it just made.
+        // The batch in use, and for each loader thread one that waits and one that it has just finished.
         let loaders = situation.workers.max(1) as u64;
         let of_loaders = (1 + 2 * loaders) * host_batch(graph, situation) + loaders * situation.decoding;
-        // The trainer's own thread multiplies as well. All products of a few small images are its own.
+        // The trainer's own thread multiplies as well; the products of few small images run on it alone.
         let alone = situation.micro_batch < threads && graph.product <= small_product();
         let packers = if alone { 1 } else { threads as u64 + 1 };
         ledger.add(Part::Overhead, PROCESS + around(graph, situation) + packing_bytes() * packers + of_loaders);
     }
 }
 
-/// The optimizer's update beside the old state, and then what a checkpoint copies at a time.
+/// The optimizer's update, while the old state still exists, and then the copy of one tensor at a time for a checkpoint.
 pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     ledger.phase = Phase::Update;
-    // New numbers for each weight: itself and its moments. Its gradient goes away with it. In between Burn's AdamW holds
-    // both corrected moments and SGD what it will subtract; on the CPU AdamW goes over the weights once, and the gradient is
-    // there to the end.
-    let scratch = match situation.optimizer {
-        OptimizerKind::AdamW if matches!(situation.target, Target::Cuda) => 2,
-        OptimizerKind::AdamW | OptimizerKind::Sgd { .. } => 1,
+    // Each weight and its moments get new tensors. AdamW keeps the gradients to the end of a pass: on the CPU a pass is one tensor, on
+    // CUDA eight. SGD frees the gradient and holds what it will subtract.
+    let at_once = match (situation.optimizer, situation.target) {
+        (OptimizerKind::AdamW, Target::Cuda) => UPDATED_AT_ONCE,
+        _ => 1,
     };
     let moments = situation.optimizer.moments();
-    for (weight, gradient) in graph.trained().map(|(a, b)| (a * WEIGHT_BYTES, b * WEIGHT_BYTES)) {
-        ledger.add_pieces(Part::Workspace, (moments + scratch) * gradient, gradient);
-        ledger.remove(Part::Gradients, gradient);
-        ledger.add(Part::Workspace, weight);
-        ledger.remove(Part::Workspace, scratch * gradient);
+    let trained: Vec<(u64, u64)> = graph.trained().map(|(a, b)| (a * WEIGHT_BYTES, b * WEIGHT_BYTES)).collect();
+    for some in trained.chunks(at_once) {
+        for (weight, gradient) in some {
+            ledger.add_pieces(Part::Workspace, (moments + 1) * gradient, *gradient);
+            ledger.remove(Part::Gradients, *gradient);
+            ledger.add(Part::Workspace, *weight);
+        }
+        some.iter().for_each(|(_, gradient)| ledger.remove(Part::Workspace, *gradient));
     }
     // The new running statistics and the new average.
     let average = if situation.ema { graph.weights } else { 0 };
@@ -87,8 +92,8 @@ pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut L
 
     if matches!(situation.target, Target::Cpu { .. }) {
         ledger.phase = Phase::Checkpoint;
-        // The batch that was trained on is gone. One tensor after the other is read and written, frozen ones as well: of a
-        // parameter all moments. Burn copies what it reads, and then to where numbers are aligned.
+        // The batch of the step has been freed. Tensors are read and written one after the other, including frozen ones; for a parameter,
+        // all its moments together. Burn copies what it reads, and copies it once more to align it.
         ledger.remove(Part::Overhead, host_batch(graph, situation));
         let moments = situation.optimizer.moments();
         let trained = graph.trained().map(|(weight, _)| weight).max().unwrap_or(0);

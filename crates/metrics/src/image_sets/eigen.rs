@@ -2,8 +2,8 @@
 
 use nalgebra::DMatrix;
 
-/// The eigenvalues of a symmetric matrix, `[size, size]`, ascending: found to rounding of the largest one, which is what
-/// square roots of covariances need.
+/// The eigenvalues of a symmetric matrix `[size, size]`, in ascending order. They are accurate to the rounding of the largest one, which
+/// is sufficient for square roots of covariances.
 pub(crate) fn eigenvalues(matrix: Vec<f64>, size: usize) -> Vec<f64> {
     let mut values = DMatrix::from_vec(size, size, matrix).symmetric_eigenvalues().as_slice().to_vec();
     values.sort_by(f64::total_cmp);
@@ -37,8 +37,8 @@ mod tests {
         assert_eq!(eigenvalues(vec![0.0; 4], 2), [0.0; 2]);
     }
 
-    /// Of a product with its transpose the sum of eigenvalues is the sum of squares, and their squares' that of the
-    /// product's squares.
+    /// For the product of a matrix with its transpose, the sum of the eigenvalues is the sum of squares of the matrix, and the sum of their
+    /// squares is the sum of squares of the product.
     #[test]
     fn sums_of_powers_are_those_of_a_full_matrix() {
         let size = 40;
@@ -56,7 +56,7 @@ mod tests {
         assert!((values.iter().map(|value| value * value).sum::<f64>() - squares).abs() < 1e-9 * squares);
     }
 
-    /// Values that overflowed on the way have none, and looking for them must come to an end all the same.
+    /// A matrix with overflowed values has no eigenvalues, and the search for them must end nevertheless.
     #[test]
     fn what_is_not_finite_ends_too() {
         for strange in [f64::NAN, f64::INFINITY, f64::MAX] {

@@ -1,4 +1,4 @@
-//! A set of features: a row for each image.
+//! The features of a set of images: a row for each image.
 
 use rayon::prelude::*;
 
@@ -31,12 +31,15 @@ impl Features {
         self.values.len() / self.width
     }
 
-    /// Numbers of an image.
+    /// Numbers in the features of an image.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The features of one image. Panics beyond the last.
+    /// The features of one image.
+    ///
+    /// # Panics
+    /// If there is no such image.
     pub fn row(&self, index: usize) -> &[f64] {
         &self.values[index * self.width..(index + 1) * self.width]
     }
@@ -45,7 +48,7 @@ impl Features {
         self.values.chunks_exact(self.width)
     }
 
-    /// The mean of every number.
+    /// The mean of each number over all images.
     pub(crate) fn mean(&self) -> Vec<f64> {
         let mut mean = vec![0.0; self.width];
         for row in self.rows() {
@@ -55,7 +58,7 @@ impl Features {
         mean
     }
 
-    /// The rows less a vector, times a factor.
+    /// The rows minus a vector, times a factor.
     pub(crate) fn less(&self, vector: &[f64], factor: f64) -> Self {
         let values = self.rows().flat_map(|row| row.iter().zip(vector).map(|(value, less)| factor * (value - less)));
         Self { values: values.collect(), width: self.width }
@@ -95,7 +98,7 @@ impl Features {
     }
 }
 
-/// Four sums side by side, which the compiler computes at once.
+/// A sum of products in four partial sums, which the compiler vectorises.
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     lanes(a, b, |a, b| a * b)
 }

@@ -1,6 +1,6 @@
-//! The Frechet distance between two normal distributions with the sets' means and covariances ("GANs Trained by a Two
-//! Time-Scale Update Rule Converge to a Local Nash Equilibrium", Heusel et al. 2017, formula 6; there the features are
-//! Inception's and the number is called FID. With other features it is another number).
+//! The Frechet distance between two normal distributions with the means and covariances of two sets ("GANs Trained by a Two
+//! Time-Scale Update Rule Converge to a Local Nash Equilibrium", Heusel et al. 2017, formula 6). With Inception's features it is called
+//! FID; with other features it is a different number.
 
 use super::eigen::eigenvalues;
 use super::error::MetricError;
@@ -8,8 +8,8 @@ use super::features::Features;
 
 /// `|m1 - m2|^2 + tr(C1 + C2 - 2 (C1 C2)^(1/2))`, covariances with `n - 1`.
 ///
-/// The trace of the root is the sum of the singular values of `A1 A2'`, where `C = A' A`: for few images `A` is their
-/// centred features themselves, so that no covariance is formed at all.
+/// The trace of the square root is the sum of the singular values of `A1 A2'`, where `C = A' A`. For few images, `A` consists of their
+/// centred features, so that no covariance matrix is computed.
 ///
 /// # Errors
 /// [`MetricError::TooFew`] for less than two images, [`MetricError::Widths`].
@@ -24,14 +24,14 @@ pub fn frechet_distance(first: &Features, second: &Features) -> Result<f64, Metr
     let products = Features::new(small.products(large), large.count())?;
     let gram = products.products(&products);
     let values = eigenvalues(gram, size);
-    // Below rounding of the largest one, an eigenvalue is none; its root would be far from nothing.
+    // An eigenvalue below the rounding of the largest one counts as zero; its square root would be far from zero.
     let noise = values.last().copied().unwrap_or(0.0) * f64::EPSILON * size as f64;
     let roots: f64 = values.iter().filter(|value| **value > noise).map(|value| value.sqrt()).sum();
-    // Rounding may leave a little less than nothing of equal sets.
+    // For equal sets, rounding may give a small negative number.
     Ok((means + trace(&first) + trace(&second) - 2.0 * roots).max(0.0))
 }
 
-/// Rows `A` with `A' A` the covariance: as few as there are images or numbers.
+/// A matrix `A` for which `A' A` is the covariance, with as many rows as there are images or numbers, whichever is less.
 fn factor(features: &Features, mean: &[f64]) -> Features {
     let (count, width) = (features.count(), features.width());
     let centred = features.less(mean, 1.0 / ((count - 1) as f64).sqrt());
@@ -46,8 +46,8 @@ fn covariance(centred: &Features) -> Vec<f64> {
     columns.products(&columns)
 }
 
-/// Rows `R` with `R' R` a positive semidefinite matrix: Cholesky's, the largest remaining diagonal first, until nothing
-/// is left but rounding.
+/// A matrix `R` for which `R' R` is a positive semidefinite matrix: the pivoted Cholesky decomposition, which takes the largest remaining
+/// diagonal element first and stops when only rounding is left.
 fn cholesky(mut matrix: Vec<f64>, size: usize) -> Features {
     let largest = |matrix: &[f64]| {
         let diagonal = (0..size).map(|index| (index, matrix[index * size + index]));

@@ -1,11 +1,11 @@
-//! The squared maximum mean discrepancy with a cubic kernel ("Demystifying MMD GANs", Binkowski et al. 2018; there the
-//! features are Inception's and the number is called KID).
+//! The squared maximum mean discrepancy with a cubic kernel ("Demystifying MMD GANs", Binkowski et al. 2018). With Inception's features it
+//! is called KID.
 
 use super::error::MetricError;
 use super::features::Features;
 
-/// The unbiased estimate with the kernel `(x . y / width + 1)^3`, over all images at once. Around 0 for sets of the same
-/// distribution, and then as likely below as above.
+/// The unbiased estimate with the kernel `(x . y / width + 1)^3`, over all images. For sets of the same distribution it is close to 0, and
+/// as likely to be negative as positive.
 ///
 /// # Errors
 /// [`MetricError::TooFew`] for less than two images, [`MetricError::Widths`].

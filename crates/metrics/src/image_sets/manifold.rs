@@ -1,19 +1,19 @@
-//! Precision and recall of what was made ("Improved Precision and Recall Metric for Assessing Generative Models",
-//! Kynkaanniemi et al. 2019).
+//! Precision and recall of generated images ("Improved Precision and Recall Metric for Assessing Generative Models", Kynkaanniemi et al.
+//! 2019).
 
 use super::error::MetricError;
 use super::features::Features;
 
-/// How much of what was made could be real, and how much of what is real could have been made.
+/// Precision says how many of the fake images look real, and recall how much of the variety of real images the fake ones cover.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrecisionRecall {
-    /// Share of fake images that lie within reach of a real one.
+    /// Share of fake images that are within reach of a real one.
     pub precision: f64,
-    /// Share of real images that lie within reach of a fake one.
+    /// Share of real images that are within reach of a fake one.
     pub recall: f64,
 }
 
-/// A set reaches as far around each of its images as that one's `neighbours`-th nearest other one; the paper takes 3.
+/// Computes both. The reach of an image is the distance to the `neighbours`-th nearest other image of its set; the paper uses 3.
 ///
 /// # Errors
 /// [`MetricError::TooFew`] for less than `neighbours` + 1 images, [`MetricError::Widths`].
@@ -22,7 +22,7 @@ pub fn precision_recall(real: &Features, fake: &Features, neighbours: usize) -> 
     Ok(PrecisionRecall { precision: within(fake, real, neighbours), recall: within(real, fake, neighbours) })
 }
 
-/// The share of `these` that lie within reach of any of `those`.
+/// The share of `these` that are within reach of any of `those`.
 fn within(these: &Features, those: &Features, neighbours: usize) -> f64 {
     let count = those.count();
     let reach: Vec<f64> = those

@@ -1,8 +1,7 @@
-//! How alike two sets of images are, by features of each image. Where features come from is the caller's business; a distance
-//! says as much as they do.
+//! Distances between two sets of images, in the space of features of each image. The caller provides the features, and a distance is only
+//! as meaningful as they are.
 //!
-//! All of these are biased by the number of images and by what makes the features: compare only what was measured with
-//! the same of both.
+//! All of these measures depend on the number of images and on the features: compare only figures with the same of both.
 
 mod eigen;
 mod error;

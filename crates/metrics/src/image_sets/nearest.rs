@@ -1,4 +1,4 @@
-//! The nearest of a set.
+//! The nearest images of a set.
 
 use rayon::prelude::*;
 
@@ -8,16 +8,16 @@ use super::features::{Features, squared_distance};
 /// A nearest image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Neighbour {
-    /// Its number in the set.
+    /// Index of the image in the set.
     pub index: usize,
-    /// Its distance, Euclidean.
+    /// Euclidean distance of the features.
     pub distance: f64,
 }
 
-/// The `count` nearest of `among` for each of `these`, nearest first; of equals the first.
+/// For each of `these`, the `count` nearest of `among`, nearest first. Of equally near ones, the first is taken.
 ///
 /// # Errors
-/// [`MetricError::TooFew`] for none to choose from, [`MetricError::Widths`].
+/// [`MetricError::TooFew`] if `among` is empty, [`MetricError::Widths`].
 pub fn nearest(these: &Features, among: &Features, count: usize) -> Result<Vec<Vec<Neighbour>>, MetricError> {
     if these.count() > 0 {
         these.comparable(among, 1)?;

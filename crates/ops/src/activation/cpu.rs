@@ -1,9 +1,9 @@
-//! Activations and their derivatives as types, so that loops are compiled for each.
+//! Activations and their derivatives as types, so that the compiler specialises and vectorises each loop for each activation.
 
 use crate::activation::{Activation, LEAKY_SLOPE};
 use crate::cpu::real::Real;
 
-/// A function of one number and its derivative. At its corners the derivative is PyTorch's.
+/// A function of one number and its derivative. Where a function has a corner, the derivative is the one that PyTorch uses.
 pub(crate) trait Function: Copy + Send + Sync {
     fn value<T: Real>(x: T) -> T;
     fn derivative<T: Real>(x: T) -> T;
@@ -133,13 +133,13 @@ impl Function for Tanh {
     }
 }
 
-/// Work that is compiled once for each activation.
+/// A computation that is compiled once for each activation.
 pub(crate) trait ForActivation {
     type Output;
     fn run<F: Function>(self, function: F) -> Self::Output;
 }
 
-/// Runs the version of `work` for an activation.
+/// Runs `work` in its version for `activation`.
 pub(crate) fn dispatch<W: ForActivation>(activation: Activation, work: W) -> W::Output {
     match activation {
         Activation::Identity => work.run(Identity),

@@ -1,11 +1,15 @@
-//! Activations and their derivatives in kernels. At its corners a derivative is PyTorch's.
+//! Activations and their derivatives inside kernels.
+//!
+//! The activation is a compile-time parameter, so a kernel contains the code of one activation only. Both sides of a condition are
+//! computed and one is selected, which keeps all lanes of a vector together. Where a function has a corner, the derivative is the
+//! one that PyTorch uses.
 
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
 use crate::activation::{Activation, LEAKY_SLOPE};
 
-/// The activation of four channels.
+/// The activation, for `N` neighbouring channels.
 #[cube]
 pub(crate) fn value<N: Size>(z: Vector<f32, N>, #[comptime] activation: Activation) -> Vector<f32, N> {
     let zero = Vector::<f32, N>::new(0.0);
@@ -22,7 +26,7 @@ pub(crate) fn value<N: Size>(z: Vector<f32, N>, #[comptime] activation: Activati
     }
 }
 
-/// Its derivative.
+/// The derivative of the activation at `z`.
 #[cube]
 pub(crate) fn derivative<N: Size>(z: Vector<f32, N>, #[comptime] activation: Activation) -> Vector<f32, N> {
     let (zero, one) = (Vector::<f32, N>::new(0.0), Vector::<f32, N>::new(1.0));
@@ -52,14 +56,14 @@ pub(crate) fn derivative<N: Size>(z: Vector<f32, N>, #[comptime] activation: Act
     }
 }
 
-/// At least zero, at most `high`.
+/// `z` clamped to 0 and `high`.
 #[cube]
 fn between<N: Size>(z: Vector<f32, N>, #[comptime] high: f32) -> Vector<f32, N> {
     let (zero, high) = (Vector::<f32, N>::new(0.0), Vector::<f32, N>::new(high));
     select_many(z.less_than(&zero), zero, select_many(z.greater_than(&high), high, z))
 }
 
-/// A number between two others, zero outside.
+/// `number` where `z` lies strictly between `low` and `high`, and zero elsewhere.
 #[cube]
 fn inside<N: Size>(
     z: Vector<f32, N>,

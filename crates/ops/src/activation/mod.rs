@@ -1,4 +1,4 @@
-//! Activation functions: as Burn's operations, and as loops and kernels of others have them.
+//! Activation functions: as Burn's operations, and for use inside the CPU's loops (`cpu`) and CubeCL's kernels (`cube`).
 
 pub(crate) mod cpu;
 #[cfg(feature = "cube")]
@@ -26,10 +26,10 @@ pub enum Activation {
     Sigmoid,
     /// `x * sigmoid(x)`, also called swish (EfficientNet).
     Silu,
-    /// `x` above zero, `0.2 x` below (the discriminators).
+    /// `x` above zero, `0.2 x` below (the discriminators of GANs).
     #[strum(to_string = "leaky relu")]
     LeakyRelu,
-    /// Hyperbolic tangent (the generators' last).
+    /// Hyperbolic tangent (the last activation of generators).
     Tanh,
 }
 

@@ -24,7 +24,7 @@ impl<B: Convolutions + ConvolutionGradients, C: CheckpointStrategy> Convolutions
     }
 }
 
-/// What is kept of a convolution: map, filters, and where they meet.
+/// What a convolution keeps for its backward pass.
 type Kept<B> = (FloatTensor<B>, FloatTensor<B>, Places);
 
 #[derive(Debug)]

@@ -1,16 +1,16 @@
-//! Convolutions of whole maps: of all channels to all (dense), of each channel by itself (depthwise), and transposed.
+//! Convolutions of whole maps: dense (from all channels to all), depthwise (each channel by itself) and transposed.
 //!
-//! With `x` `[n, c, h, w]`, `s` the stride, `d` the dilation and `b` the zeros before, a dense convolution with filters
-//! `[output, c, k, k]` is
+//! With `x` `[n, c, h, w]`, stride `s`, dilation `d` and `b` zeros of padding above and to the left, a dense convolution with
+//! filters `[output, c, k, k]` is
 //!
 //! `y[n, o, i, j] = sum over c, u, v of x[n, c, s i + d u - b0, s j + d v - b1] weight[o, c, u, v]`,
 //!
-//! where outside the map there are zeros; a depthwise one has filters `[c, 1, k, k]` and no sum over `c`; a transposed one is the
-//! gradient of a dense one's input. `y` has the format of `x`; weights are float32, and so are their gradients.
+//! where `x` is zero outside the map. A depthwise convolution has filters `[c, 1, k, k]` and no sum over `c`. A transposed
+//! convolution is the gradient of a dense one's input. `y` has the format of `x`; weights and their gradients are float32.
 //!
-//! On the CPU dense convolutions are matrix products ([`cpu::dense`]), 3x3 ones by Winograd's transforms (`cpu::winograd`), and
-//! depthwise ones sums over few places of a plane ([`cpu::depthwise`]). On the devices of CubeCL dense convolutions are Burn's,
-//! and 1x1 ones matrix products ([`cube::dense`]); depthwise ones have kernels of their own ([`cube::depthwise`]).
+//! On the CPU, dense convolutions are matrix products ([`cpu::dense`]), 3x3 ones after Winograd's transforms (`cpu::winograd`), and
+//! depthwise convolutions are sums of shifted planes ([`cpu::depthwise`]). On the devices of CubeCL, 1x1 convolutions are matrix
+//! products, other dense ones are Burn's ([`cube::dense`]), and depthwise ones have kernels of their own ([`cube::depthwise`]).
 
 pub(crate) mod cpu;
 #[cfg(feature = "cube")]
@@ -27,7 +27,7 @@ use crate::graph::Gradient;
 #[cfg(feature = "cube")]
 use crate::graph::GradientMetadata;
 
-/// Which convolution.
+/// A kind of convolution and its geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Convolution {
     /// See [`depthwise`].
@@ -37,7 +37,7 @@ pub enum Convolution {
 }
 
 impl Convolution {
-    /// The output's shape, for a map of this shape and so many filters.
+    /// The shape of the output, for a map of this shape and this number of filters.
     #[cfg(feature = "cube")]
     pub(crate) fn output(self, [batch, channels, ..]: [usize; 4], filters: usize) -> [usize; 4] {
         match self {
@@ -47,35 +47,35 @@ impl Convolution {
     }
 }
 
-/// Where the kernel of a convolution is put.
+/// The places at which the kernel of a convolution is put on the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// Steps between places.
+    /// Pixels from one place to the next, 1 or more.
     pub stride: usize,
-    /// Steps between the pixels under the kernel; 1 where they are neighbours.
+    /// Pixels from one tap of the kernel to the next; 1 where they are neighbours.
     pub dilation: usize,
-    /// Zeros above and to the left.
+    /// Rows of zeros above the map, and columns of zeros to its left.
     pub before: [usize; 2],
-    /// Places below each other and beside each other.
+    /// Rows and columns of places: height and width of the output.
     pub out: [usize; 2],
 }
 
-/// Depthwise convolution to `out` rows and columns; `x` `[n, c, h, w]`, `weight` `[c, 1, k, k]` float32, `before` zeros above and
-/// to the left, and as many below and to the right as needed.
+/// Depthwise convolution of `x` `[n, c, h, w]` with `weight` `[c, 1, k, k]` float32. Below and to the right there are as many zeros
+/// as the output needs.
 ///
-/// The caller has asked [`crate::serves`] and [`depthwise_kernel`].
+/// The caller must have checked [`crate::serves`] and [`depthwise_kernel`].
 pub fn depthwise(x: Tensor<4>, weight: Tensor<4>, places: Places) -> Tensor<4> {
     Tensor::from_dispatch(<Dispatch as Convolutions>::depthwise(x.into_dispatch(), weight.into_dispatch(), places))
 }
 
-/// Convolution of all channels to all; `x` `[n, c, h, w]`, `weight` `[output, c, k, k]` float32.
+/// Dense convolution of `x` `[n, c, h, w]` with `weight` `[output, c, k, k]` float32.
 ///
-/// The caller has asked [`crate::serves`].
+/// The caller must have checked [`crate::serves`].
 pub fn dense(x: Tensor<4>, weight: Tensor<4>, places: Places) -> Tensor<4> {
     Tensor::from_dispatch(<Dispatch as Convolutions>::dense(x.into_dispatch(), weight.into_dispatch(), places))
 }
 
-/// Either of the two.
+/// [`depthwise`] or [`dense`].
 pub fn conv(x: Tensor<4>, weight: Tensor<4>, convolution: Convolution) -> Tensor<4> {
     match convolution {
         Convolution::Depthwise(places) => depthwise(x, weight, places),
@@ -83,20 +83,21 @@ pub fn conv(x: Tensor<4>, weight: Tensor<4>, convolution: Convolution) -> Tensor
     }
 }
 
-/// Whether there is a depthwise operation for kernels of this side.
+/// Whether [`depthwise`] supports kernels of this side.
 pub fn depthwise_kernel(kernel: usize) -> bool {
     matches!(kernel, 3 | 5 | 7 | 9 | 11)
 }
 
-/// The dense convolution backwards: from maps of `out` rows and columns to larger ones of `size`; `weight` `[c, output, k, k]`.
+/// Transposed convolution: from a map of `places.out` rows and columns to one of `size`, with `weight` `[c, output, k, k]`. `places`
+/// belong to the convolution whose input gradient this is, from `size` to `places.out`.
 ///
-/// The caller has asked [`crate::serves_on_cpu`].
+/// The caller must have checked [`crate::serves_on_cpu`].
 pub fn transposed(x: Tensor<4>, weight: Tensor<4>, places: Places, size: [usize; 2]) -> Tensor<4> {
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
     Tensor::from_dispatch(<Dispatch as TransposedConvolution>::transposed(x, weight, places, size))
 }
 
-/// Convolutions of a backend.
+/// The convolutions that every backend implements.
 #[backend_extension(Autodiff, Flex, Cube: cfg(feature = "cube"), Fusion: cfg(feature = "cube"))]
 pub(crate) trait Convolutions: Backend {
     /// See [`depthwise`].
@@ -108,7 +109,7 @@ pub(crate) trait Convolutions: Backend {
     fn dense(x: FloatTensor<Self>, weight: FloatTensor<Self>, places: Places) -> FloatTensor<Self>;
 }
 
-/// What only the CPU has.
+/// The convolution that only the CPU implements.
 #[backend_extension(Autodiff, Flex)]
 pub(crate) trait TransposedConvolution: Backend {
     /// See [`transposed`].
@@ -120,7 +121,7 @@ pub(crate) trait TransposedConvolution: Backend {
     ) -> FloatTensor<Self>;
 }
 
-/// The gradients of a convolution's map and filters.
+/// The gradients of the map and the filters of a convolution.
 #[derive(ExtensionType)]
 #[extension_type(fusion: cfg(feature = "cube"))]
 pub(crate) struct OfConvolution<B: Backend> {
@@ -130,14 +131,14 @@ pub(crate) struct OfConvolution<B: Backend> {
     pub(crate) weight: Gradient<B>,
 }
 
-/// Which of them are wanted.
+/// Which of these gradients are wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) x: bool,
     pub(crate) weight: bool,
 }
 
-/// The gradients of [`Convolutions`] for the gradient `dy` of the output.
+/// Backward passes of [`Convolutions`], for the gradient `dy` of the output.
 #[backend_extension(Flex, Cube: cfg(feature = "cube"), Fusion: cfg(feature = "cube"))]
 pub(crate) trait ConvolutionGradients: Backend {
     #[fusion(meta = gradients_of)]
@@ -159,7 +160,7 @@ pub(crate) trait ConvolutionGradients: Backend {
     ) -> OfConvolution<Self>;
 }
 
-/// What they look like.
+/// Shapes and formats of the gradients, for Burn's fusion.
 #[cfg(feature = "cube")]
 fn gradients_of(
     x: &TensorSpec,

@@ -1,4 +1,5 @@
-//! Matrix products on slices, written where they belong: Burn's make a matrix and copy it.
+//! Matrix products on slices that write, or add, straight into their target. Burn's products allocate a matrix, which then has to be
+//! copied.
 
 use gemm::Parallelism;
 
@@ -13,12 +14,12 @@ pub(crate) struct Matrix<'a, T> {
 }
 
 impl<'a, T> Matrix<'a, T> {
-    /// Rows one behind the other.
+    /// A matrix whose rows follow each other.
     pub(crate) fn of(values: &'a [T], rows: usize, columns: usize) -> Self {
         Self::of_rows(values, rows, columns, columns)
     }
 
-    /// Rows that begin `stride` elements apart.
+    /// A matrix whose rows begin `stride` elements apart.
     pub(crate) fn of_rows(values: &'a [T], rows: usize, columns: usize, stride: usize) -> Self {
         Self { values, shape: [rows, columns], strides: [stride, 1] }
     }
@@ -29,25 +30,25 @@ impl<'a, T> Matrix<'a, T> {
     }
 }
 
-/// Whether a product may use all threads; otherwise it uses the caller's.
+/// The threads that a product runs on: all of the pool, or only the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
     All,
     One,
 }
 
-/// What becomes of the target of a product.
+/// Whether a product replaces its target or is added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Replace,
     Add,
 }
 
-/// Writes `left * right` to a matrix whose rows begin `stride` elements apart in `target`, or adds it. The sum over the
+/// Writes or adds `left * right` to the matrix whose rows begin `stride` elements apart in `target`. The order of the sum over the
 /// inner dimension does not depend on the number of threads.
 ///
 /// # Panics
-/// If shapes do not agree or a matrix does not lie in its slice.
+/// If the shapes do not match, or a matrix does not lie in its slice.
 pub(crate) fn multiply<T: Real>(
     target: &mut [T],
     stride: usize,
@@ -74,13 +75,13 @@ pub(crate) fn multiply<T: Real>(
     product(target, stride, mode, left, right, parallelism);
 }
 
-/// What each thread that multiplies matrices keeps to pack its factors into, in bytes: as much as the machine's second level of
-/// cache holds, by the source of `gemm-common` 0.19.0.
+/// Bytes of the buffer that each thread keeps to pack the factors of matrix products: the size of the second-level cache, according
+/// to the source of `gemm-common` 0.19.0.
 pub fn packing_bytes() -> u64 {
     gemm_common::cache::CACHE_INFO[1].cache_bytes as u64
 }
 
-/// The most multiply-adds of a product that one thread computes alone.
+/// The most multiply-adds of a product that runs on one thread even if it may use all.
 pub fn small_product() -> u64 {
     gemm_common::gemm::get_threading_threshold() as u64
 }
@@ -136,7 +137,7 @@ mod tests {
         (0..count).map(|_| rng.random::<f32>() - 0.5).collect()
     }
 
-    /// All shapes around the sides of the kernels' tiles, either factor transposed, rows apart, replaced and added.
+    /// Shapes around the sides of the kernels' tiles, with either factor transposed, gaps between rows, and both modes.
     #[test]
     fn products_equal_the_naive_sums_and_touch_nothing_else() {
         let sides = [1, 2, 3, 7, 16, 17, 33];

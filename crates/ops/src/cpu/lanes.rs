@@ -1,18 +1,21 @@
-//! Loops the compiler turns into vector instructions, for the instruction set found at run time.
+//! Loops that the compiler turns into vector instructions, for the instruction set that is found at run time.
+//!
+//! Sums are kept in [`LANES`] partial sums, one for each position in a chunk, because a compiler may not reorder additions of floats by
+//! itself. The number of partial sums is fixed, so the result does not depend on the instruction set's width.
 
 use super::real::Real;
 
-/// Elements a loop handles together.
+/// Elements that a loop handles together.
 pub(crate) const LANES: usize = 16;
 
-/// Runs a closure compiled for the widest vector instructions of this processor. The closure and what it calls must be
-/// inlined into it, or they keep the instructions of the build.
+/// Runs a closure that is compiled for the widest vector instructions of this processor. The closure and everything it calls must be
+/// inlined (`#[inline(always)]`); a call that is not inlined is compiled for the baseline instruction set.
 #[inline(always)]
 pub(crate) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(work)
 }
 
-/// The elements in turn to one slice and to the other, as far as there is room.
+/// Distributes the elements to two slices in turn, as far as there is room: even places to `first`, odd ones to `second`.
 pub(crate) fn deal<T: Real>(values: &[T], first: &mut [T], second: &mut [T]) {
     vectorised(
         #[inline(always)]
@@ -28,7 +31,7 @@ pub(crate) fn deal<T: Real>(values: &[T], first: &mut [T], second: &mut [T]) {
     );
 }
 
-/// The elements of one slice and of the other in turn: what [`deal`] undoes. What has no room is left out.
+/// Takes elements from two slices in turn: the inverse of [`deal`]. Elements for which there is no room are left out.
 pub(crate) fn interleave<T: Real>(first: &[T], second: &[T], values: &mut [T]) {
     vectorised(
         #[inline(always)]
@@ -44,7 +47,7 @@ pub(crate) fn interleave<T: Real>(first: &[T], second: &[T], values: &mut [T]) {
     );
 }
 
-/// Adds up a function of each element: in its own format within blocks, in float64 between them.
+/// Adds up a function of each element, in its own format within blocks of 1024 elements and in float64 between them.
 #[inline(always)]
 pub(crate) fn sum<T: Real>(values: &[T], term: impl Fn(T) -> T) -> f64 {
     const BLOCK: usize = 64 * LANES;
@@ -63,7 +66,7 @@ pub(crate) fn sum<T: Real>(values: &[T], term: impl Fn(T) -> T) -> f64 {
     total
 }
 
-/// Adds up two functions of pairs of elements, as [`sum`] does.
+/// Adds up two functions of pairs of elements in the way of [`sum`].
 #[inline(always)]
 pub(crate) fn sum_pairs<T: Real>(a: &[T], b: &[T], terms: impl Fn(T, T) -> (T, T)) -> (f64, f64) {
     const BLOCK: usize = 64 * LANES;
@@ -89,7 +92,8 @@ pub(crate) fn sum_pairs<T: Real>(a: &[T], b: &[T], terms: impl Fn(T, T) -> (T, T
     totals
 }
 
-/// Replaces each element of `b` by a function of it and its neighbour in `a`, and adds up three more, as [`sum`] does.
+/// Replaces each element of `b` by a function of it and of the element of `a` at the same place, and adds up three more functions of
+/// the two in the way of [`sum`].
 #[inline(always)]
 pub(crate) fn replace_and_sum<T: Real>(a: &[T], b: &mut [T], terms: impl Fn(T, T) -> (T, [T; 3])) -> [f64; 3] {
     const BLOCK: usize = 64 * LANES;

@@ -1,13 +1,13 @@
-//! What the operations share on the CPU: numbers, vector loops, matrix products, tensors as slices.
+//! What the operations share on the CPU: number types, vector loops, matrix products, tensors as slices.
 //!
-//! Burn's depthwise weight gradient loops over channels, its batch norm is a chain of whole-tensor operations, its matrix
-//! products are made twice and its convolutions go through other layouts; on a CPU these were most of a step. The operations
-//! here are plain loops over planes and matrix products on the maps as they lie, spread over the cores, compiled for
-//! the instruction set that is found at run time. They serve the float formats on Burn's `Flex` device; everything else takes
-//! the path through Burn's own operations, which the tests compare them with.
+//! Burn's gradient of depthwise weights loops over channels, its batch norm is a chain of operations on whole tensors, its matrix
+//! products are copied once more, and its convolutions go through other layouts. On a CPU, these were most of a training step. The
+//! operations here are plain loops over planes, and matrix products on maps as they are in memory. They are spread over the cores and
+//! compiled for the instruction set that is found at run time. They support the float formats on Burn's `Flex` device; everything
+//! else goes through Burn's own operations, which the tests compare them with.
 //!
-//! Weights are float32, sums are made in float32 or wider, and a map's format is that of the output. For maps of float64 all of
-//! it is float64 ([`real`]). Results do not depend on the number of threads: a plane is computed by one thread, and sums over
+//! Weights are float32, sums are computed in float32 or wider, and an output has the format of its input. For maps of float64,
+//! everything is float64 ([`real`]). Results do not depend on the number of threads: a plane is computed by one thread, and sums over
 //! planes are added in order.
 
 pub(crate) mod gemm;
@@ -21,17 +21,17 @@ use burn_flex::FlexTensor;
 
 use crate::reserve;
 
-/// Says that a map of so many elements is about to be made.
+/// Announces the allocation of a map of `elements` numbers.
 pub(crate) fn announce(elements: usize, dtype: DType) {
     reserve::announce(dtype.size() * elements);
 }
 
-/// Says that a map, or a gradient, of this one's shape is about to be made.
+/// Announces the allocation of a tensor of the shape and format of `x`.
 pub(crate) fn announce_like(x: &FlexTensor) {
     announce(x.shape().num_elements(), x.dtype());
 }
 
-/// A gradient is written over one that nobody else has; otherwise there will be another map.
+/// Announces the allocation of a gradient like `dy`, unless it will overwrite `dy`, which nothing else refers to.
 pub(crate) fn announce_unless_free(dy: &FlexTensor) {
     if !(dy.is_unique() && matches!(dy.dtype(), DType::F32 | DType::F64)) {
         announce_like(dy);

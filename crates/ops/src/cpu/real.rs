@@ -1,7 +1,7 @@
-//! The numbers that kernels compute with.
+//! The number types that the CPU's kernels compute with.
 //!
-//! Float32 for maps of float32 and of the half formats; float64 for maps of float64, which nobody trains with: so the strict tests
-//! of gradients go through the very kernels that users run.
+//! Kernels compute in float32 for maps of float32 and of the half formats, and in float64 for maps of float64. Nobody trains in
+//! float64: it is there so that the strict tests of gradients run the very kernels that users run.
 
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
@@ -9,7 +9,7 @@ use burn::tensor::{DType, Element};
 use bytemuck::Pod;
 use pulp::Simd;
 
-/// A number, and the registers that hold several.
+/// A number type, and the vector registers that hold several of its numbers.
 pub(crate) trait Real:
     Element
     + Pod
@@ -24,7 +24,7 @@ pub(crate) trait Real:
     /// The format of weights, statistics and sums over maps.
     const DTYPE: DType;
 
-    /// The nearest number.
+    /// The number nearest to `value`.
     fn of(value: f64) -> Self;
     fn wide(self) -> f64;
     fn is_nan(self) -> bool;
@@ -34,14 +34,14 @@ pub(crate) trait Real:
     fn tanh(self) -> Self;
 
     type Register<S: Simd>: Copy;
-    /// Numbers in a register.
+    /// How many numbers a register holds.
     fn lanes<S: Simd>() -> usize;
     fn splat<S: Simd>(self, simd: S) -> Self::Register<S>;
-    /// The first [`Real::lanes`] numbers; there must be as many.
+    /// Loads the first [`Real::lanes`] numbers of `from`.
     fn load<S: Simd>(simd: S, from: &[Self]) -> Self::Register<S>;
-    /// Fewer than [`Real::lanes`] numbers, and zeros behind them.
+    /// Loads fewer than [`Real::lanes`] numbers and fills the rest of the register with zeros.
     fn load_part<S: Simd>(simd: S, from: &[Self]) -> Self::Register<S>;
-    /// Writes as many as there is room for.
+    /// Writes as many numbers as `to` has room for.
     fn store<S: Simd>(simd: S, to: &mut [Self], register: Self::Register<S>);
     fn sum<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
     fn difference<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
@@ -54,7 +54,7 @@ pub(crate) trait Real:
     fn sum_of<S: Simd>(simd: S, a: Self::Register<S>) -> Self;
 }
 
-/// What both types have under names of their own in [`Simd`].
+/// Implements the functions on registers for a type. [`Simd`] has them under a different name for each type.
 macro_rules! registers {
     ($number:ident, $register:ident, $lanes:ident, $splat:ident, $from:ident, $from_mut:ident, $load:ident, $store:ident,
      $add:ident, $sub:ident, $mul:ident, $mul_add:ident, $neg:ident, $sum:ident) => {
@@ -135,7 +135,8 @@ impl Real for f32 {
     }
     #[inline(always)]
     fn tanh(self) -> Self {
-        // 2 sigmoid(2x) - 1 loses the small ones; tanh(x) = (1 - e) / (1 + e) with e = exp(-2 |x|) does not above 0.1.
+        // 2 sigmoid(2x) - 1 cancels for small x. (1 - e) / (1 + e) with e = exp(-2 |x|) is accurate above 0.1, and below that the
+        // Taylor polynomial is.
         let e = exp(-2.0 * self.abs());
         let large = (1.0 - e) / (1.0 + e);
         let square = self * self;
@@ -207,7 +208,7 @@ impl Real for f64 {
     );
 }
 
-/// The exponential function to two units in the last place, in arithmetic that compiles to vectors.
+/// The exponential function, accurate to two units in the last place, in arithmetic that compiles to vector instructions.
 ///
 /// `exp(x) = 2^n exp(r)` with `n` the nearest integer to `x / ln 2`; `exp(r)` is its Taylor polynomial, whose next term
 /// is below 1e-8 for `|r| <= ln 2 / 2`. Beyond +-87 the result stays finite and positive.
@@ -217,8 +218,8 @@ fn exp(x: f32) -> f32 {
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
     let x = x.clamp(-87.0, 87.0);
-    // A float32 of this size has no places behind the point, so adding rounds; and its last digits are n + 127, the exponent of
-    // 2^n. Converting to an integer would be done lane by lane.
+    // Adding 1.5 * 2^23 rounds to an integer, because floats of this size have no fractional bits. The lowest bits of the sum are then
+    // n + 127, the exponent field of 2^n, ready to be shifted into place. A conversion to an integer type would not be vectorised.
     const ROUNDING: f32 = 12_582_912.0 + 127.0;
     let rounded = x * std::f32::consts::LOG2_E + ROUNDING;
     let n = rounded - ROUNDING;

@@ -1,8 +1,9 @@
 //! Tensors as slices of numbers, and back.
 //!
-//! Operations compute in float32 whatever the format of a map, but for maps of float64 ([`super::real`]). A map of a half format is widened when it is read and the
-//! result is rounded once, to nearest even, when it is written. By then the copies of what was read are gone: a result is
-//! bound to a name before [`tensor`] takes it, because what a call borrows lives to the end of its statement.
+//! Operations compute in float32 whatever the format of a map, except for maps of float64 ([`super::real`]). A map of a half format
+//! is widened when it is read, and the result is rounded once, to nearest even, when it is written. The widened copies should be
+//! freed before the rounded copy is allocated. So callers bind a result to a name before they give it to [`tensor`]: a temporary in the
+//! same statement would live to the end of that statement.
 
 use burn::backend::TensorMetadata;
 use burn::tensor::{DType, TensorData, bf16, f16};
@@ -16,7 +17,7 @@ use super::real::Real;
 /// Elements that one thread converts at a time.
 const PIECE: usize = 1 << 15;
 
-/// The elements of a tensor in row-major order: the tensor's own where they are such numbers and lie so.
+/// The elements of a tensor in row-major order: borrowed from the tensor if they are stored in that type and order, else a copy.
 pub(crate) enum Values<T> {
     Own(FlexTensor),
     Made(Vec<T>),
@@ -27,18 +28,18 @@ impl<T: Real> std::ops::Deref for Values<T> {
 
     fn deref(&self) -> &[T] {
         match self {
-            // `values` made it contiguous, and a contiguous tensor has a slice.
+            // `values` made the tensor contiguous, and a contiguous tensor has a slice.
             Self::Own(tensor) => tensor.as_slice().unwrap_or(&[]),
             Self::Made(values) => values,
         }
     }
 }
 
-/// Numbers that tensors of several formats are read as and rounded to.
+/// A number type that tensors of several formats are widened to, and rounded from.
 pub(crate) trait Stored: Real {
-    /// The elements of a contiguous tensor of another format.
+    /// Widens the elements of a contiguous tensor of another format.
     fn read(tensor: &FlexTensor) -> Vec<Self>;
-    /// The data of a tensor of a format.
+    /// Rounds numbers to a format.
     fn round<const D: usize>(values: Vec<Self>, shape: [usize; D], dtype: DType) -> TensorData;
 }
 
@@ -47,7 +48,7 @@ impl Stored for f32 {
         match (tensor.as_slice::<bf16>(), tensor.as_slice::<f16>()) {
             (Some(halves), _) => convert(halves, widen_bf16),
             (_, Some(halves)) => convert(halves, |from, to| from.convert_to_f32_slice(to)),
-            // Not a format that these operations serve.
+            // Not a format that these operations support.
             _ => Vec::new(),
         }
     }
@@ -64,7 +65,7 @@ impl Stored for f32 {
 }
 
 impl Stored for f64 {
-    /// Of weights and statistics in float32 beside a map of float64.
+    /// Widens float32 weights and statistics that are used with a map of float64.
     fn read(tensor: &FlexTensor) -> Vec<Self> {
         tensor.as_slice::<f32>().unwrap_or(&[]).iter().map(|value| Self::from(*value)).collect()
     }
@@ -74,7 +75,7 @@ impl Stored for f64 {
     }
 }
 
-/// Computes with the numbers that a format asks for: `computed_in!(T = x.dtype(); ...)`, where `T` is their type.
+/// Compiles and runs an expression for the number type of a format: in `computed_in!(T = x.dtype(); ...)`, `T` is that type.
 macro_rules! computed_in {
     ($number:ident = $dtype:expr; $work:expr) => {
         if $dtype == burn::tensor::DType::F64 {
@@ -88,16 +89,16 @@ macro_rules! computed_in {
 }
 pub(crate) use computed_in;
 
-/// The elements of a tensor that [`crate::serves`].
+/// The elements of a tensor of which [`crate::serves`] is true.
 pub(crate) fn values<T: Stored>(tensor: &FlexTensor) -> Values<T> {
     let tensor = if is_slice(tensor) { tensor.clone() } else { tensor.to_contiguous() };
     if tensor.dtype() == T::DTYPE { Values::Own(tensor) } else { Values::Made(T::read(&tensor)) }
 }
 
-/// The same to write to: the tensor's own memory if nobody else refers to it.
+/// The elements as a vector that can be written to: the tensor's own memory if nothing else refers to it.
 pub(crate) fn owned<T: Stored>(tensor: FlexTensor) -> Vec<T> {
     if tensor.dtype() == T::DTYPE {
-        // Data of a format is a vector of its numbers.
+        // The data has this type, so the conversion cannot fail.
         tensor.into_data().try_into_vec().unwrap_or_default()
     } else {
         values(&tensor).to_vec()
@@ -113,7 +114,7 @@ fn is_slice(tensor: &FlexTensor) -> bool {
     }
 }
 
-/// A tensor of a format and a shape.
+/// A tensor of this shape and format.
 pub(crate) fn tensor<T: Stored, const D: usize>(values: Vec<T>, shape: [usize; D], dtype: DType) -> FlexTensor {
     FlexTensor::from_data(T::round(values, shape, dtype))
 }
@@ -146,7 +147,7 @@ fn round_bf16(from: &[f32], to: &mut [bf16]) {
     for (to, from) in to.iter_mut().zip(from) {
         let bits = from.to_bits();
         let rounded = (bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16) as u16;
-        // Rounding would carry some NaNs into infinity.
+        // Rounding would turn some NaNs into infinity.
         let quiet = (bits >> 16) as u16 | 0x40;
         *to = bf16::from_bits(if from.is_nan() { quiet } else { rounded });
     }

@@ -1,4 +1,6 @@
-//! Sums that the cubes of a device have made of blocks, added up in their order.
+//! The second step of sums over pixels: the partial sums that the cubes of a first kernel have written are added up in order.
+//!
+//! With atomic additions, one kernel would be enough, but the order of the sum, and so its rounding, would differ from run to run.
 
 use std::ops::Range;
 
@@ -9,7 +11,8 @@ use cubecl::prelude::*;
 use super::layout::{Spread, addresses};
 use super::read::over_rows;
 
-/// Adds up blocks, the second of three axes, times a factor, for some places of the first axis.
+/// Adds up the second axis of `sums` `[places, blocks, channels]` and multiplies by a factor, for a range of the first axis. `out` is
+/// `[places.len(), channels]`.
 pub(crate) fn over_blocks(
     sums: &CubeTensor,
     out: &CubeTensor,
@@ -31,7 +34,8 @@ pub(crate) fn over_blocks(
     );
 }
 
-/// Adds up the second of three axes, times a factor, from the place `first` of the first axis on.
+/// `CUBE_POS_Z` is the place, counted from `first`. The rows of a cube share the blocks, each adding up every `CUBE_DIM_Y`-th, and are
+/// then added up in shared memory.
 #[cube(launch, address_type = "dynamic")]
 fn blocks<N: Size>(sums: &Tensor<Vector<f32, N>>, out: &mut Tensor<Vector<f32, N>>, first: u32, factor: f32) {
     let vectors = sums.shape(2) / N::value();

@@ -1,10 +1,9 @@
-//! How maps lie in memory, and how work on them is spread over a device.
+//! The memory layout of maps, and how work on them is distributed over a device.
 //!
-//! Burn's convolutions leave maps with channels last: neighbouring channels of a pixel lie beside each other. There a unit
-//! takes four channels at a time. A map that lies plane by plane is read through its strides, one channel at a time.
-//! CUDA pads rows and slices leave gaps, so a map's strides do not follow from its shape. Memory and the strides that
-//! describe it stay together: only [`relaid`] and [`whole_planes`] set strides, and they take the tensor whose memory they
-//! describe.
+//! Burn's convolutions write maps with channels last: the channels of a pixel are neighbours in memory. A unit then reads four
+//! channels at once. A map that is stored plane by plane is read through its strides, one channel at a time. Strides do not follow
+//! from the shape, because CUDA pads rows and slices leave gaps. To keep memory and its description together, only [`relaid`] and
+//! [`whole_planes`] set strides, and both take the tensor whose memory they describe.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::{DType, FloatDType, Shape};
@@ -22,10 +21,10 @@ use super::read::GroupSizesLaunch;
 
 /// Units of a cube.
 pub(crate) const UNITS: u32 = 256;
-/// Channels that a unit takes at a time, at most.
+/// The most channels that a unit takes at a time.
 const WIDTH: usize = 4;
 
-/// The element type of a format that [`crate::serves`].
+/// The element type of a supported format.
 pub(crate) fn element(dtype: DType) -> ElemType {
     match dtype {
         DType::F16 => half::f16::elem_type_native(),
@@ -34,17 +33,17 @@ pub(crate) fn element(dtype: DType) -> ElemType {
     }
 }
 
-/// A new map with channels last and nothing between the pixels.
+/// A new map with channels last, without padding.
 pub(crate) fn empty_map(like: &CubeTensor, [batch, channels, height, width]: [usize; 4], dtype: DType) -> CubeTensor {
     whole_planes(permute_nhwc_to_nchw(empty(like, [batch, height, width, channels], dtype)))
 }
 
-/// The same map or filters, `[n, c, h, w]`; where there is one channel, a plane lies between it and the next, which there is not.
+/// The same map or filters, `[n, c, h, w]`; if there is one channel, the stride of that axis becomes the size of a plane.
 ///
-/// A stride over an axis of length one means nothing, but Burn's fusion (burn-cubecl-fusion 0.22.1, `vectorization_input`) takes
-/// the 1 that a map with channels last has there for the distance of neighbours, and reads the map number by number. If the
-/// map's memory becomes the output's, and another map of the same operation is read four numbers at a time, the places of all
-/// maps are counted in fours and in ones at once, and the results are wrong.
+/// This works around a bug. The stride of an axis of length one has no meaning, but Burn's fusion (burn-cubecl-fusion 0.22.1,
+/// `vectorization_input`) takes the 1 that a map with channels last has there for the distance of neighbours, and reads the map one
+/// number at a time. If the memory of the map is reused for the output, and another map of the same operation is read four numbers
+/// at a time, positions are counted in ones and in fours at once, and the results are wrong.
 pub(crate) fn whole_planes(mut x: CubeTensor) -> CubeTensor {
     let [batch, channels, height, width] = dims(&x);
     if channels == 1 {
@@ -60,7 +59,7 @@ pub(crate) fn empty<const D: usize>(like: &CubeTensor, shape: [usize; D], dtype:
     empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), Shape::new(shape), dtype)
 }
 
-/// A tensor in another format.
+/// Converts a tensor to another format.
 pub(crate) fn cast(x: CubeTensor, dtype: DType) -> CubeTensor {
     let format = match dtype {
         DType::F16 => FloatDType::F16,
@@ -70,10 +69,10 @@ pub(crate) fn cast(x: CubeTensor, dtype: DType) -> CubeTensor {
     if x.dtype == dtype { x } else { CubeBackend::float_cast(x, format) }
 }
 
-/// The same memory under another shape and other strides, in elements.
+/// The same memory with another shape and other strides, in elements.
 ///
 /// # Panics
-/// If that reaches beyond what the tensor may read.
+/// If they reach beyond the memory of the tensor.
 pub(crate) fn relaid<const D: usize>(mut tensor: CubeTensor, shape: [usize; D], strides: [usize; D]) -> CubeTensor {
     let last: usize = shape.iter().zip(&strides).map(|(size, stride)| size.saturating_sub(1) * stride).sum();
     let elements = if shape.contains(&0) { 0 } else { last + 1 };
@@ -92,7 +91,7 @@ pub(crate) fn dims(x: &CubeTensor) -> [usize; 4] {
     x.meta.shape().dims()
 }
 
-/// A map with its pixels in one row: `[samples, channels, pixels]`.
+/// A map whose pixels are one axis: `[samples, channels, pixels]`.
 #[derive(Clone)]
 pub(crate) struct Flat {
     pub(crate) tensor: CubeTensor,
@@ -103,7 +102,7 @@ pub(crate) struct Flat {
 }
 
 impl Flat {
-    /// The map as it lies, or a copy with channels last where the pixels of its rows are not one row.
+    /// The map as it is in memory, or a copy with channels last if its rows are not equally spaced pixels.
     pub(crate) fn of(x: CubeTensor) -> Self {
         let [samples, channels, height, width] = dims(&x);
         let strides = x.meta.strides();
@@ -112,7 +111,7 @@ impl Flat {
         if !one_row {
             return Self::of(turned(x));
         }
-        // The stride of an axis of length one means nothing.
+        // The stride of an axis of length one has no meaning.
         let strides = [
             if samples > 1 { of_sample } else { 0 },
             if channels > 1 { of_channel } else { 1 },
@@ -127,13 +126,13 @@ impl Flat {
         Self { tensor: x, samples, channels, pixels: height * width, strides }
     }
 
-    /// Whether so many channels can be read at once.
+    /// Whether `width` channels can be read at once.
     fn takes(&self, width: usize) -> bool {
         let [of_sample, of_channel, of_pixel] = self.strides;
         takes(&self.tensor, width, of_channel, [of_sample, of_pixel])
     }
 
-    /// As a matrix with a row for each pixel: the map as it lies, or a copy where its pixels are not the rows of one.
+    /// The map as a matrix with a row for each pixel: as it is in memory, or a copy if its pixels are not the rows of a matrix.
     pub(crate) fn into_matrix(self) -> CubeTensor {
         let flat = if self.is_matrix() { self } else { Self::of(turned(self.tensor)) };
         let (rows, row) = (flat.samples * flat.pixels, flat.row());
@@ -144,11 +143,11 @@ impl Flat {
     fn is_matrix(&self) -> bool {
         let [of_sample, of_channel, of_pixel] = self.strides;
         let rows = self.samples == 1 || self.pixels == 1 || of_sample == self.pixels * of_pixel;
-        // A stride of zero is a number for a plane, written once.
+        // The strides of a broadcast map are zero, which `row` must not be.
         of_channel == 1 && rows && self.row() >= self.channels
     }
 
-    /// What lies between two rows of that matrix.
+    /// The distance between two rows of that matrix.
     fn row(&self) -> usize {
         match self.strides {
             [_, _, of_pixel] if self.pixels > 1 => of_pixel,
@@ -157,17 +156,18 @@ impl Flat {
         }
     }
 
-    /// As a kernel's argument of three axes.
+    /// The map as an argument of a kernel, with three axes.
     pub(crate) fn arg(&self) -> TensorArg {
         self.binding().into_tensor_arg()
     }
 
-    /// The same to write over what is read as the argument at this place: each unit writes what it alone has read.
+    /// The map as the output of a kernel that reads it as its argument number `place`. This is sound if each element is read by no other
+    /// unit than the one that writes it.
     pub(crate) fn written_over(&self, place: usize) -> TensorArg {
         self.binding().into_alias(place)
     }
 
-    /// Whether nobody else refers to the map, and each of its elements has a place of its own.
+    /// Whether the map may be overwritten: nothing else refers to it, and no two elements share memory.
     pub(crate) fn is_free(&self) -> bool {
         self.tensor.can_mut() && self.tensor.is_nonoverlapping()
     }
@@ -180,7 +180,7 @@ impl Flat {
     }
 }
 
-/// How many channels a unit takes at a time, for maps of the same channels.
+/// How many channels a unit takes at a time: the most that all of these maps allow.
 pub(crate) fn width_of(maps: &[&Flat]) -> usize {
     let mut width = WIDTH;
     while width > 1 && !maps.iter().all(|map| map.takes(width)) {
@@ -189,7 +189,7 @@ pub(crate) fn width_of(maps: &[&Flat]) -> usize {
     width
 }
 
-/// The same for maps with rows and columns.
+/// As [`width_of`], for maps with rows and columns.
 pub(crate) fn width_of_maps(maps: &[&CubeTensor]) -> usize {
     let takes = |map: &CubeTensor, width: usize| {
         let strides = map.meta.strides();
@@ -202,7 +202,7 @@ pub(crate) fn width_of_maps(maps: &[&CubeTensor]) -> usize {
     width
 }
 
-/// Whether so many channels of a map can be read at once, for its strides between channels and otherwise.
+/// Whether `width` channels of a map can be read at once: they must be neighbours, and every read must be aligned.
 fn takes<const D: usize>(map: &CubeTensor, width: usize, of_channel: usize, others: [usize; D]) -> bool {
     let [_, channels, ..] = dims(map);
     let bytes = (width * map.elem_size()) as u64;
@@ -213,8 +213,8 @@ fn takes<const D: usize>(map: &CubeTensor, width: usize, of_channel: usize, othe
         && others.iter().all(|stride| stride.is_multiple_of(width))
 }
 
-/// A map to be read together with `x`: as it lies, or a copy with channels last where `x` lies so and this one plane by
-/// plane, which Burn's fused operations may make. Reading it across would cost more than the copy.
+/// A map that is to be read together with `x`: as it is in memory, or a copy with channels last if `x` has channels last and this map
+/// does not, which Burn's fused operations can cause. Reading it with large strides would cost more than the copy.
 pub(crate) fn alongside(map: CubeTensor, x: &CubeTensor) -> CubeTensor {
     let [.., height, width] = dims(&map);
     let strides = map.meta.strides();
@@ -227,30 +227,32 @@ fn turned(map: CubeTensor) -> CubeTensor {
     permute_nhwc_to_nchw(into_contiguous(permute_nchw_to_nhwc(map)))
 }
 
-/// The address type for these tensors.
+/// The address type that a kernel needs for these tensors: 32 or 64 bits.
 pub(crate) fn addresses(tensors: &[&CubeTensor]) -> AddressType {
     tensors.iter().map(|tensor| tensor.required_address_type()).max().unwrap_or_default()
 }
 
-/// How the channels and pixels of a map are spread: a cube has some lanes of channels and rows of pixels, and each of its
-/// units takes `each` pixels, a cube's rows apart.
+/// How the channels and pixels of a map are distributed over units.
+///
+/// The units of a cube are a grid of `lanes` by `rows`: the lanes take neighbouring vectors of channels, so that they read consecutive
+/// memory, and the rows take pixels. Each unit takes `each` pixels, which are `rows` apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     lanes: u32,
     rows: u32,
-    /// Pixels of a unit.
+    /// Pixels that a unit takes.
     pub(crate) each: u32,
-    /// Cubes beside each other over the channels.
+    /// Cubes that the channels are divided into.
     pub(crate) over_channels: u32,
-    /// Cubes over the pixels.
+    /// Cubes that the pixels are divided into.
     pub(crate) over_pixels: u32,
 }
 
 impl Spread {
-    /// For `channels` taken `width` at a time, and at most `each` pixels a unit.
+    /// Distributes `channels`, `width` at a time, and `pixels`, at most `each` for a unit.
     pub(crate) fn of(channels: usize, width: usize, pixels: usize, each: usize) -> Self {
         let vectors = (channels / width) as u32;
-        // Few sizes of cubes, since each is compiled by itself: the widest that leaves few lanes without work.
+        // Each size of a cube is compiled separately, so there are few. Take the widest that leaves at most an eighth of lanes idle.
         let idle = |lanes: u32| vectors.next_multiple_of(lanes) - vectors;
         let lanes = match vectors {
             0..8 => vectors.next_power_of_two().max(1),
@@ -266,32 +268,32 @@ impl Spread {
         CubeDim::new_2d(self.lanes, self.rows)
     }
 
-    /// The cubes for so many samples.
+    /// The grid of cubes for `samples` samples.
     pub(crate) fn count(&self, samples: usize) -> CubeCount {
         CubeCount::Static(self.over_channels, self.over_pixels, samples as u32)
     }
 }
 
-/// Normalisation groups, even ones with the larger first.
+/// Normalisation groups whose sizes differ by at most one, the larger ones first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Groups {
-    /// How many there are.
+    /// Number of groups.
     pub(crate) count: usize,
-    /// Samples of a smaller one.
+    /// Samples of a smaller group.
     size: u32,
-    /// How many have one sample more.
+    /// Number of groups that have one sample more.
     larger: u32,
 }
 
 impl Groups {
-    /// The caller has asked [`crate::serves_groups`].
+    /// The caller must have checked [`crate::serves_groups`].
     pub(crate) fn of(sizes: &[usize]) -> Self {
         let size = sizes.last().copied().unwrap_or(1);
         let larger = sizes.iter().filter(|of| **of > size).count();
         Self { count: sizes.len(), size: size as u32, larger: larger as u32 }
     }
 
-    /// The same as an argument of a kernel.
+    /// The groups as an argument of a kernel.
     pub(crate) fn sizes(&self) -> GroupSizesLaunch {
         GroupSizesLaunch::new(self.size, self.larger)
     }

@@ -1,13 +1,14 @@
-//! What the operations share on CUDA, Vulkan and the other devices of CubeCL: how maps lie, and how kernels read them.
+//! What the operations share on CUDA, Vulkan and the other devices of CubeCL: the memory layout of maps, and how kernels read them.
 //!
-//! Burn's normalisation, activation, gate and shortcut are operations of their own on these devices, each of which keeps
-//! maps for backward, and its depthwise weight gradient has one thread for each number of a filter. Here a convolution's output is all that is
-//! kept, as on the CPU. Depthwise convolutions, means and sums apply what comes before them while they read; dense
-//! convolutions are Burn's ([`crate::convolution::cube::dense`]), and read a map that is made for them, freed behind them, and made
-//! once more for backward.
+//! In Burn, normalisation, activation, gate and shortcut are separate operations, and each keeps maps for the backward pass; the
+//! gradient of depthwise weights runs one thread for each weight. Here only the output of each convolution is kept, as on the CPU.
+//! Depthwise convolutions, pools and residual additions apply the normalisation before them while they read. Dense convolutions are
+//! Burn's ([`crate::convolution::cube::dense`]); the normalised map that they read is computed for them, freed after them, and
+//! computed once more for the backward pass.
 //!
-//! Sums are made in float32, in an order that depends on shapes alone. No kernel has yet been run on a GPU of NVIDIA: tests run on
-//! Vulkan in software and on a stand-in for CUDA, which executes CUDA's text on the CPU.
+//! In CubeCL's terms, a kernel is launched as a grid of cubes (CUDA's blocks), each of which has units (CUDA's threads). Sums are
+//! computed in float32, in an order that depends on shapes alone. No kernel has been run on an NVIDIA GPU yet: tests run on Vulkan in
+//! software, and on a stand-in for CUDA that executes CUDA's source text on the CPU.
 
 pub(crate) mod blocks;
 pub(crate) mod layout;

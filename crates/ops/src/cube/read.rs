@@ -1,4 +1,4 @@
-//! What kernels share that read a map through its normalisation, activation and gate.
+//! Functions that kernels call to read a map through its normalisation, activation and gate, and to add up over a cube.
 
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
@@ -10,31 +10,31 @@ use crate::activation::cube::{derivative, value};
 /// What is applied to a map while it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Read {
-    /// Normalisation, scale and shift; nothing of them for a whole map.
+    /// Whether the map is normalised, scaled and shifted.
     pub(crate) norm: bool,
     pub(crate) activation: Activation,
-    /// A factor for each plane.
+    /// Whether each plane is multiplied by a factor.
     pub(crate) gated: bool,
 }
 
 impl Read {
-    /// A map as it is.
+    /// Reads the map as it is.
     pub(crate) const WHOLE: Self = Self { norm: false, activation: Activation::Identity, gated: false };
 }
 
-/// The numbers of some channels of a sample.
+/// What is applied to `N` neighbouring channels of a sample, which a unit keeps in registers for all its pixels.
 #[derive(CubeType, Clone, Copy)]
 pub(crate) struct Numbers<N: Size> {
     pub(crate) mean: Vector<f32, N>,
-    /// One over the standard deviation.
+    /// One divided by the standard deviation.
     pub(crate) inverse: Vector<f32, N>,
-    /// The same times the normalisation's scale.
+    /// `inverse` times the scale of the normalisation.
     pub(crate) scale: Vector<f32, N>,
     shift: Vector<f32, N>,
     gate: Vector<f32, N>,
 }
 
-/// Where the numbers of a map are. A kernel that needs none of some is given any tensor in their place and does not look at it.
+/// The tensors that a map is normalised with. A kernel that does not need one of them is given an arbitrary tensor in its place.
 #[derive(CubeType, CubeLaunch)]
 pub(crate) struct Applied<N: Size> {
     /// A scale and a shift for each channel.
@@ -42,20 +42,20 @@ pub(crate) struct Applied<N: Size> {
     bias: OwnedTensor<Vector<f32, N>>,
     /// Means and variances `[2, groups, channels]`.
     statistics: OwnedTensor<Vector<f32, N>>,
-    /// A factor for each plane.
+    /// A factor for each plane, `[samples, channels]`.
     gate: OwnedTensor<Vector<f32, N>>,
     epsilon: f32,
     pub(crate) groups: GroupSizes,
 }
 
-/// Even normalisation groups: the first `larger` have `size + 1` samples and the others `size`.
+/// Normalisation groups: the first `larger` groups have `size + 1` samples and the others `size`.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 pub(crate) struct GroupSizes {
     size: u32,
     larger: u32,
 }
 
-/// The numbers of some channels of a sample.
+/// Loads what is applied to vector number `vector` of the `vectors` vectors of channels of a sample.
 #[cube]
 pub(crate) fn numbers<N: Size>(
     applied: &Applied<N>,
@@ -87,14 +87,14 @@ pub(crate) fn normal<N: Size>(x: Vector<f32, N>, of: &Numbers<N>, #[comptime] re
     if comptime!(read.norm) { (x - of.mean) * of.scale + of.shift } else { x }
 }
 
-/// What is read of `x`.
+/// The value that is read for `x`: normalised, activated and gated.
 #[cube]
 pub(crate) fn reading<N: Size>(x: Vector<f32, N>, of: &Numbers<N>, #[comptime] read: Read) -> Vector<f32, N> {
     let y = value::<N>(normal::<N>(x, of, read), comptime!(read.activation));
     if comptime!(read.gated) { y * of.gate } else { y }
 }
 
-/// The gradient of the normalised value, from that of what was read.
+/// The gradient of the normalised value, from the gradient `dy` of the value that was read.
 #[cube]
 pub(crate) fn of_normal<N: Size>(
     x: Vector<f32, N>,
@@ -137,14 +137,15 @@ pub(crate) fn first_of(group: u32, groups: &GroupSizes) -> u32 {
     first
 }
 
-/// The sum of what the rows of a cube have, the same for all units of a lane. All units must come here.
+/// The sum of `mine` over the rows of a cube. All units of a lane get the same sum. All units of the cube must call this, since it
+/// synchronises.
 #[cube]
 pub(crate) fn over_rows<N: Size>(mine: Vector<f32, N>) -> Vector<f32, N> {
     let mut shared = Shared::<[Vector<f32, N>]>::new_slice(comptime!(UNITS as usize));
     over_rows_in::<N>(&mut shared, mine)
 }
 
-/// The same in memory that may have been used before.
+/// As [`over_rows()`], in shared memory that the caller may have used before.
 #[cube]
 pub(crate) fn over_rows_in<N: Size>(shared: &mut Shared<[Vector<f32, N>]>, mine: Vector<f32, N>) -> Vector<f32, N> {
     let at = UNIT_POS as usize;
@@ -153,7 +154,7 @@ pub(crate) fn over_rows_in<N: Size>(shared: &mut Shared<[Vector<f32, N>]>, mine:
     sync_cube();
     let mut rows = CUBE_DIM_Y;
     while rows > 1 {
-        // The upper half is added to the lower; a row in the middle waits.
+        // The upper half of the rows is added to the lower half. If their number is odd, the middle row waits for the next round.
         let half = rows.div_ceil(2);
         if UNIT_POS_Y + half < rows {
             let other = shared[at + (half * CUBE_DIM_X) as usize];

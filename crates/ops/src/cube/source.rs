@@ -1,4 +1,4 @@
-//! A map and what is applied to it while it is read, as the arguments of a kernel.
+//! A map, and what is applied to it while it is read, as arguments of kernels.
 
 use burn::tensor::DType;
 use burn_cubecl::cubecl;
@@ -9,7 +9,7 @@ use cubecl::prelude::*;
 use super::layout::{Groups, dims, empty};
 use super::read::{AppliedLaunch, Read};
 
-/// A map that is read through its normalisation, or as it is.
+/// A map that kernels read through its normalisation, or as it is.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) x: CubeTensor,
@@ -23,10 +23,10 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// A map as it is, each plane times its number in `gate` if there is one.
+    /// A map that is not normalised. If there is a `gate`, each plane is multiplied by its factor.
     pub(crate) fn whole(x: CubeTensor, gate: Option<CubeTensor>) -> Self {
         let gated = gate.is_some();
-        // Kernels want something in every place.
+        // A kernel needs a tensor for every parameter, even those that it does not read.
         let gate = into_contiguous(gate.unwrap_or_else(|| empty(&x, [dims(&x)[1]], DType::F32)));
         Self {
             x,

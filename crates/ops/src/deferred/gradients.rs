@@ -1,4 +1,4 @@
-//! The gradients of what reads a map through its normalisation, for the gradient `dy` of the output.
+//! Backward passes of the operations that read a map through its normalisation, for the gradient `dy` of the output.
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
@@ -25,7 +25,7 @@ pub(crate) struct OfMap<B: Backend> {
     pub(crate) gate: Gradient<B>,
 }
 
-/// The same, and that of the filters of a convolution.
+/// The gradients of a convolution: of the map's tensors, and of the filters.
 #[derive(ExtensionType)]
 #[extension_type(fusion: cfg(feature = "cube"))]
 pub(crate) struct OfConvolved<B: Backend> {
@@ -44,14 +44,14 @@ pub(crate) struct Wanted {
     pub(crate) gate: bool,
 }
 
-/// See the module.
+/// Backward passes; see the module.
 #[backend_extension(Flex, Cube: cfg(feature = "cube"), Fusion: cfg(feature = "cube"))]
 pub(crate) trait DeferredGradients: Backend {
-    /// Of [`super::DeferredOps::apply`].
+    /// The gradients of [`super::DeferredOps::apply`].
     #[fusion(meta = |map, _, wanted| of_map(map, wanted))]
     fn apply_backward(#[extension_type] map: DeferredMap<Self>, dy: FloatTensor<Self>, wanted: Wanted) -> OfMap<Self>;
 
-    /// Of [`super::DeferredOps::convolve`].
+    /// The gradients of [`super::DeferredOps::convolve`].
     #[fusion(meta = |map, filters, _, _, wanted, filters_wanted| OfConvolvedMetadata {
         map: of_map(map, wanted),
         filters: GradientMetadata::of_weight(filters, *filters_wanted),
@@ -65,12 +65,12 @@ pub(crate) trait DeferredGradients: Backend {
         filters_wanted: bool,
     ) -> OfConvolved<Self>;
 
-    /// Of [`super::DeferredOps::average`].
+    /// The gradients of [`super::DeferredOps::average`].
     #[fusion(meta = |map, _, wanted| of_map(map, wanted))]
     fn average_backward(#[extension_type] map: DeferredMap<Self>, dy: FloatTensor<Self>, wanted: Wanted)
     -> OfMap<Self>;
 
-    /// Of [`super::DeferredOps::max_pool`].
+    /// The gradients of [`super::DeferredOps::max_pool`].
     #[fusion(meta = |map, _, _, wanted| of_map(map, wanted))]
     fn max_pool_backward(
         #[extension_type] map: DeferredMap<Self>,
@@ -79,7 +79,7 @@ pub(crate) trait DeferredGradients: Backend {
         wanted: Wanted,
     ) -> OfMap<Self>;
 
-    /// Of the sum behind a ReLU, from the output `y` and its gradient.
+    /// The gradient of the sum in [`super::DeferredOps::add`] with ReLU, from the output `y` and its gradient.
     #[fusion(dtype = y, shape = y)]
     fn sum_backward(y: FloatTensor<Self>, dy: FloatTensor<Self>) -> FloatTensor<Self>;
 }

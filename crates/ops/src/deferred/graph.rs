@@ -10,14 +10,14 @@ use burn::backend::{Autodiff, Backend, TensorMetadata};
 use burn::tensor::DType;
 
 use super::{
-    Again, DeferredGradients, DeferredMap, DeferredOps, Gate, Normalisation, OfConvolved, OfMap, Pooling, Wanted,
+    DeferredGradients, DeferredMap, DeferredOps, Gate, Normalisation, OfConvolved, OfMap, Pooling, Rebuild, Wanted,
 };
 use crate::activation::Activation;
 use crate::convolution::Convolution;
 use crate::graph::{Primitive, Tracked, on_graph, parents};
 
-/// What is kept of a map between forward and backward: the map before its normalisation, or nothing of it if it is made
-/// again, and numbers for each channel.
+/// What is kept of a map for the backward pass: the map before its normalisation, unless it is recomputed, and small tensors of
+/// its channels.
 #[derive(Clone, Debug)]
 struct Kept<B: Backend> {
     x: KeptInput<B>,
@@ -31,25 +31,25 @@ struct Kept<B: Backend> {
 #[derive(Clone, Debug)]
 enum KeptInput<B: Backend> {
     Kept(FloatTensor<B>),
-    Again { make: Again, elements: usize, dtype: DType },
+    Rebuild { make: Rebuild, elements: usize, dtype: DType },
 }
 
 impl<B: Primitive> Kept<B> {
-    fn of(map: &DeferredMap<B>, again: Option<Again>) -> Self {
+    fn of(map: &DeferredMap<B>, rebuild: Option<Rebuild>) -> Self {
         let DeferredMap { x, weight, bias, statistics, gate, how } = map.clone();
-        let x = match again {
-            Some(make) => KeptInput::Again { make, elements: x.shape().num_elements(), dtype: x.dtype() },
+        let x = match rebuild {
+            Some(make) => KeptInput::Rebuild { make, elements: x.shape().num_elements(), dtype: x.dtype() },
             None => KeptInput::Kept(x),
         };
         Self { x, weight, bias, statistics, gate, how }
     }
 
-    /// The map, kept or made again.
+    /// The map, recomputed if it was not kept.
     fn into_map(self) -> DeferredMap<B> {
         let Self { x, weight, bias, statistics, gate, how } = self;
         let x = match x {
             KeptInput::Kept(x) => x,
-            KeptInput::Again { make, elements, dtype } => {
+            KeptInput::Rebuild { make, elements, dtype } => {
                 B::announce(elements, dtype);
                 B::of(make.0())
             }
@@ -58,14 +58,14 @@ impl<B: Primitive> Kept<B> {
     }
 }
 
-/// A map off the graph, how its input is made again, and the nodes of map, scale, shift and gate.
-type Parts<B> = (DeferredMap<B>, Option<Again>, [NodeGuard; 4]);
+/// A map taken off the graph, how it can be recomputed, and the graph's nodes of map, scale, shift and gate.
+type Parts<B> = (DeferredMap<B>, Option<Rebuild>, [NodeGuard; 4]);
 
 fn parts<B: Backend, C: CheckpointStrategy>(map: DeferredMap<Autodiff<B, C>>) -> Parts<B> {
     let DeferredMap { x, weight, bias, statistics, gate, how } = map;
     let ((x, x_node), (weight, weight_node), (bias, bias_node)) =
         (x.into_parts(), weight.into_parts(), bias.into_parts());
-    // Statistics have no gradient: their node stands for a gate that is not there.
+    // Statistics have no gradient, so their node can stand for the gate where there is none.
     let (statistics, none) = statistics.into_parts();
     let (gate, gate_node) = match gate {
         Gate::Of(gate) => {
@@ -74,49 +74,49 @@ fn parts<B: Backend, C: CheckpointStrategy>(map: DeferredMap<Autodiff<B, C>>) ->
         }
         Gate::Open => (Gate::Open, none),
     };
-    let (how, again) = how.split();
-    (DeferredMap { x, weight, bias, statistics, gate, how }, again, [x_node, weight_node, bias_node, gate_node])
+    let (how, rebuild) = how.split();
+    (DeferredMap { x, weight, bias, statistics, gate, how }, rebuild, [x_node, weight_node, bias_node, gate_node])
 }
 
 impl<B: DeferredOps + DeferredGradients + Primitive, C: CheckpointStrategy> DeferredOps for Autodiff<B, C> {
     fn apply(map: DeferredMap<Self>) -> Tracked<B, C> {
-        let (map, again, nodes) = parts(map);
-        let kept = Kept::of(&map, again);
+        let (map, rebuild, nodes) = parts(map);
+        let kept = Kept::of(&map, rebuild);
         on_graph!(C, ApplyBackward, nodes, kept, B::apply(map))
     }
 
     fn convolve(map: DeferredMap<Self>, filters: Tracked<B, C>, convolution: Convolution) -> Tracked<B, C> {
-        let (map, again, [x_node, weight_node, bias_node, gate_node]) = parts(map);
+        let (map, rebuild, [x_node, weight_node, bias_node, gate_node]) = parts(map);
         let (filters, filters_node) = filters.into_parts();
         let nodes = [x_node, weight_node, bias_node, gate_node, filters_node];
-        let state = (Kept::of(&map, again), filters.clone(), convolution);
+        let state = (Kept::of(&map, rebuild), filters.clone(), convolution);
         on_graph!(C, ConvolveBackward, nodes, state, B::convolve(map, filters, convolution))
     }
 
     fn average(map: DeferredMap<Self>) -> Tracked<B, C> {
-        let (map, again, nodes) = parts(map);
-        let kept = Kept::of(&map, again);
+        let (map, rebuild, nodes) = parts(map);
+        let kept = Kept::of(&map, rebuild);
         on_graph!(C, AverageBackward, nodes, kept, B::average(map))
     }
 
     fn max_pool(map: DeferredMap<Self>, pooling: Pooling) -> Tracked<B, C> {
-        let (map, again, nodes) = parts(map);
-        let state = (Kept::of(&map, again), pooling);
+        let (map, rebuild, nodes) = parts(map);
+        let state = (Kept::of(&map, rebuild), pooling);
         on_graph!(C, MaxPoolBackward, nodes, state, B::max_pool(map, pooling))
     }
 
     fn add(map: DeferredMap<Self>, shortcut: Tracked<B, C>, activation: Activation) -> Tracked<B, C> {
-        let (map, again, [x_node, weight_node, bias_node, gate_node]) = parts(map);
+        let (map, rebuild, [x_node, weight_node, bias_node, gate_node]) = parts(map);
         let (shortcut, shortcut_node) = shortcut.into_parts();
         let nodes = [x_node, weight_node, bias_node, gate_node, shortcut_node];
-        let kept = Kept::of(&map, again);
+        let kept = Kept::of(&map, rebuild);
         let y = B::add(map, shortcut, activation);
         let kept_y = (activation != Activation::Identity).then(|| y.clone());
         on_graph!(C, AddBackward, nodes, (kept, kept_y), y)
     }
 }
 
-/// Which of a map's parents want a gradient.
+/// Which parents of a map need a gradient.
 fn wanted([x, weight, bias, gate]: [Option<NodeId>; 4]) -> Wanted {
     Wanted { x: x.is_some(), weight: weight.is_some(), bias: bias.is_some(), gate: gate.is_some() }
 }
@@ -191,7 +191,7 @@ impl<B: DeferredGradients + Primitive> Backward<B, 4> for MaxPoolBackward {
 struct AddBackward;
 
 impl<B: DeferredGradients + Primitive> Backward<B, 5> for AddBackward {
-    /// The output if its activation is not the identity.
+    /// The second element is the output, if its activation is not the identity.
     type State = (Kept<B>, Option<FloatTensor<B>>);
 
     fn backward(self, ops: Ops<Self::State, 5>, grads: &mut Gradients, _: &mut Checkpointer) {

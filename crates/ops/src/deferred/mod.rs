@@ -1,13 +1,14 @@
-//! Deferred normalisation: maps before their batch normalisation, which whoever reads them applies on the way.
+//! Deferred normalisation: a map is stored before its batch normalisation, and the next operation applies the normalisation while
+//! it reads the map.
 //!
 //! With `x` `[n, c, h, w]`, means `m` and biased variances `v` of the group of sample `n`, scale `a`, shift `b`, an activation `f`
-//! and a factor `g` for each plane, what is read is
+//! and a factor `g` for each plane, the value that is read is
 //!
 //! `f((x[n, c, i, j] - m[c]) / sqrt(v[c] + epsilon) a[c] + b[c]) g[n, c]`.
 //!
-//! A convolution behind a normalisation, the mean of each plane, the largest of each window and a sum with a shortcut read a map so.
-//! For backward only `x` is kept, where otherwise the normalised map would be as well; and with [`Normalisation::again`] not even
-//! `x`.
+//! Convolutions, the global average pool, max pooling and residual additions read maps in this way. For the backward pass only `x`
+//! is kept, while a separate normalisation would keep the normalised map as well. With [`Normalisation::rebuild`], not even `x` is
+//! kept.
 
 pub(crate) mod cpu;
 #[cfg(feature = "cube")]
@@ -30,18 +31,18 @@ use crate::device::plain;
 
 pub(crate) use gradients::{DeferredGradients, OfConvolved, OfMap, Wanted};
 
-/// A map before its normalisation, with what is to become of it; see the module.
+/// A map before its normalisation, and what is applied to it when it is read; see the module.
 #[derive(Clone, Debug)]
 pub struct Deferred {
-    /// What the normalisation is given, `[n, c, h, w]`.
+    /// The input of the normalisation, `[n, c, h, w]`.
     pub x: Tensor<4>,
     /// Scale, `[c]`.
     pub weight: Tensor<1>,
     /// Shift, `[c]`.
     pub bias: Tensor<1>,
-    /// Means and biased variances, `[2, groups, c]`, without gradient: the backward passes take them for functions of `x`.
+    /// Means and biased variances, `[2, groups, c]`, outside the gradient graph: the backward passes treat them as functions of `x`.
     pub statistics: Tensor<3>,
-    /// What is done with them.
+    /// Groups, epsilon and activation.
     pub how: Normalisation,
     /// A factor for each plane, `[n, c]`.
     pub gate: Option<Tensor<2>>,
@@ -54,43 +55,43 @@ pub struct Normalisation {
     pub groups: Vec<usize>,
     /// Added to the variance.
     pub epsilon: f64,
-    /// What follows.
+    /// The activation after the normalisation.
     pub activation: Activation,
-    /// Makes `x` again in the backward pass, so that it is not kept. For the gradient graph alone: no device is given it.
-    pub again: Option<Again>,
+    /// Recomputes `x` in the backward pass, so that it need not be kept. Only the gradient graph uses it; it never goes to a device.
+    pub rebuild: Option<Rebuild>,
 }
 
 impl Normalisation {
-    /// What a device is told, and what stays with the gradient graph. A device that queues operations drops what they were
-    /// given on a thread of its own, where a tensor, which the second holds, cannot be dropped: it would stay allocated.
-    pub(crate) fn split(self) -> (Self, Option<Again>) {
-        (Self { again: None, ..self }, self.again)
+    /// Splits off what stays with the gradient graph. A device that queues operations drops their arguments on a thread of its own.
+    /// The second part holds a tensor, which cannot be dropped on that thread and would stay allocated.
+    pub(crate) fn split(self) -> (Self, Option<Rebuild>) {
+        (Self { rebuild: None, ..self }, self.rebuild)
     }
 }
 
-/// Makes a map again, outside any gradient graph.
+/// Recomputes a map outside any gradient graph.
 #[derive(Clone)]
-pub struct Again(pub Arc<dyn Fn() -> Tensor<4> + Send + Sync>);
+pub struct Rebuild(pub Arc<dyn Fn() -> Tensor<4> + Send + Sync>);
 
-impl fmt::Debug for Again {
+impl fmt::Debug for Rebuild {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Again")
+        f.write_str("Rebuild")
     }
 }
 
-/// Windows of a pooling.
+/// The windows of a pooling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pooling {
     /// Side of the window.
     pub kernel: usize,
-    /// Steps between windows.
+    /// Pixels from one window to the next.
     pub stride: usize,
-    /// Rows and columns around the map that no maximum comes from; fewer than the kernel has.
+    /// Rows and columns of padding on each side, which no maximum comes from; less than `kernel`.
     pub padding: usize,
 }
 
 impl Pooling {
-    /// The output's shape for that of a map.
+    /// The shape of the output for the shape of a map.
     #[cfg(feature = "cube")]
     pub(crate) fn output(self, [batch, channels, height, width]: [usize; 4]) -> [usize; 4] {
         let side = |size: usize| (size + 2 * self.padding - self.kernel) / self.stride + 1;
@@ -98,38 +99,38 @@ impl Pooling {
     }
 }
 
-/// Whether the derivative of an activation can be read from its output, as that of a sum with a shortcut is.
-pub fn join_serves(activation: Activation) -> bool {
+/// Whether [`Deferred::residual_add`] supports an activation: its derivative must follow from its output.
+pub fn supports_residual_add(activation: Activation) -> bool {
     matches!(activation, Activation::Identity | Activation::Relu)
 }
 
 impl Deferred {
-    /// The map itself, `[n, c, h, w]`.
+    /// The normalised, activated and gated map, `[n, c, h, w]`.
     pub fn whole(self) -> Tensor<4> {
         Tensor::from_dispatch(Dispatch::apply(self.into_dispatch()))
     }
 
-    /// The convolution of the map; `filters` float32, as [`crate::depthwise`] and [`crate::dense`] have them.
+    /// The convolution of the map. `filters` are float32 and have the shapes that [`crate::depthwise`] and [`crate::dense`] take.
     pub fn convolved(self, filters: Tensor<4>, convolution: Convolution) -> Tensor<4> {
         Tensor::from_dispatch(Dispatch::convolve(self.into_dispatch(), filters.into_dispatch(), convolution))
     }
 
-    /// The mean of each plane, `[n, c]` float32.
-    pub fn means(self) -> Tensor<2> {
+    /// Global average pool: the mean of each plane, `[n, c]` float32.
+    pub fn global_average_pool(self) -> Tensor<2> {
         Tensor::from_dispatch(Dispatch::average(self.into_dispatch()))
     }
 
-    /// The largest of each window.
+    /// Max pooling: the largest value of each window.
     pub fn max_pooled(self, pooling: Pooling) -> Tensor<4> {
         Tensor::from_dispatch(Dispatch::max_pool(self.into_dispatch(), pooling))
     }
 
-    /// An activation, the identity or ReLU, of the sum with a map of the same shape and format.
-    pub fn added_to(self, shortcut: Tensor<4>, activation: Activation) -> Tensor<4> {
+    /// The sum with a shortcut of the same shape and format, followed by an activation: the identity or ReLU.
+    pub fn residual_add(self, shortcut: Tensor<4>, activation: Activation) -> Tensor<4> {
         Tensor::from_dispatch(Dispatch::add(self.into_dispatch(), shortcut.into_dispatch(), activation))
     }
 
-    /// The same outside any gradient graph.
+    /// The same map outside any gradient graph.
     pub fn detached(&self) -> Self {
         let Self { x, weight, bias, statistics, how, gate } = self.clone();
         Self { x: plain(x), weight: plain(weight), bias: plain(bias), statistics, how, gate: gate.map(plain) }
@@ -149,7 +150,7 @@ impl Deferred {
     }
 }
 
-/// A [`Deferred`] map as a backend is given it.
+/// A [`Deferred`] map in the form that backends take.
 #[derive(ExtensionType, Clone, Debug)]
 #[extension_type(fusion: cfg(feature = "cube"))]
 pub(crate) struct DeferredMap<B: Backend> {
@@ -162,7 +163,7 @@ pub(crate) struct DeferredMap<B: Backend> {
     pub(crate) how: Normalisation,
 }
 
-/// A factor for each plane, `[n, c]` float32, or one for all.
+/// A factor for each plane, `[n, c]` float32, or no factors.
 #[derive(ExtensionType, Clone, Debug)]
 #[extension_type(fusion: cfg(feature = "cube"))]
 pub(crate) enum Gate<B: Backend> {
@@ -170,7 +171,7 @@ pub(crate) enum Gate<B: Backend> {
     Of(FloatTensor<B>),
 }
 
-/// What reads a map through its normalisation.
+/// Operations that read a map through its normalisation.
 #[backend_extension(Autodiff, Flex, Cube: cfg(feature = "cube"), Fusion: cfg(feature = "cube"))]
 pub(crate) trait DeferredOps: Backend {
     /// See [`Deferred::whole`].
@@ -185,7 +186,7 @@ pub(crate) trait DeferredOps: Backend {
         convolution: Convolution,
     ) -> FloatTensor<Self>;
 
-    /// See [`Deferred::means`].
+    /// See [`Deferred::global_average_pool`].
     #[fusion(dtype = DType::F32, shape = [map.x.shape[0], map.x.shape[1]].into())]
     fn average(#[extension_type] map: DeferredMap<Self>) -> FloatTensor<Self>;
 
@@ -193,8 +194,8 @@ pub(crate) trait DeferredOps: Backend {
     #[fusion(dtype = map.x.dtype, shape = pooling.output(map.x.shape.dims()).into())]
     fn max_pool(#[extension_type] map: DeferredMap<Self>, pooling: Pooling) -> FloatTensor<Self>;
 
-    /// See [`Deferred::added_to`]. The output is kept as well where the activation is not the identity; the caller has asked
-    /// [`join_serves`].
+    /// See [`Deferred::residual_add`]. The caller must have checked [`supports_residual_add`]. If the activation is not the identity, the
+    /// output is kept for the backward pass.
     #[fusion(dtype = map.x.dtype, shape = map.x.shape.clone())]
     fn add(
         #[extension_type] map: DeferredMap<Self>,

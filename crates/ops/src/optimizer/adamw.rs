@@ -1,41 +1,71 @@
-//! AdamW's update of one tensor in one pass.
+//! AdamW's update in one pass over memory.
 //!
-//! Burn's rule makes a tensor of each of some twenty operations; on a CPU that is bound by memory, and on millions of
-//! weights takes longer than their gradients of small images. The numbers are computed in its order, so that they are its
-//! numbers to the bit.
+//! Burn's rule allocates a tensor for each of some twenty operations. On a CPU these are bound by memory, and for millions of
+//! weights they take longer than the gradients of small images. The arithmetic here is in the order of Burn's, so the results
+//! have the same bits. On a GPU the rule is one fused kernel for each of hundreds of tensors, and each of its operations costs time on
+//! the host; here one kernel updates eight tensors.
 
+#[cfg(feature = "cube")]
+use burn::backend::ExtensionType;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{DType, Tensor};
 use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
+#[cfg(feature = "cube")]
+use super::state::{AT_ONCE, Eight, eight};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::values::{tensor, values};
+#[cfg(feature = "cube")]
 use crate::device::on_cpu;
+use crate::device::serves;
+use crate::reserve;
 
 /// Weights that one thread updates at a time.
 const PIECE: usize = 1 << 14;
 
-/// The numbers of one update, the same for every weight.
+/// The coefficients of one update, the same for every weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWStep {
-    /// What the moments keep of themselves.
+    /// Factor of every gradient.
+    pub scale: f32,
+    /// Decay rates of the first and the second moment.
     pub betas: [f32; 2],
-    /// What the moments are divided by, as they began with zeros: `1 - beta^t`.
+    /// Bias corrections of the moments, which start at zero: `1 - beta^t`.
     pub corrections: [f32; 2],
-    /// Added to the root of the second moment.
+    /// Added to the square root of the second moment.
     pub epsilon: f32,
-    /// What a weight keeps of itself: 1 less decay times learning rate.
+    /// Factor of weight decay: `1 - decay * rate`.
     pub keep: f32,
     /// Learning rate.
     pub rate: f32,
 }
 
-/// What the CPU device updates in one pass.
+/// A parameter with its gradient and moments, all `[n]` and not on a gradient graph.
+#[derive(Clone, Debug)]
+pub struct AdamWTensors {
+    /// The weights.
+    pub weight: Tensor<1>,
+    /// Their gradient.
+    pub gradient: Tensor<1>,
+    /// First and second moments; `None`, which means zeros, before the first update.
+    pub moments: Option<[Tensor<1>; 2]>,
+}
+
+impl AdamWTensors {
+    fn moments(&self) -> [Tensor<1>; 2] {
+        self.moments.clone().unwrap_or_else(|| [self.weight.zeros_like(), self.weight.zeros_like()])
+    }
+}
+
+/// Numbers allocated for each weight: its new value and two moments.
+const NEW_NUMBERS: usize = 3;
+
+/// Updates of one tensor, on the CPU only.
 #[backend_extension(Flex)]
 pub(crate) trait Updates: Backend {
-    /// New weights, first and second moments, all `[n]` and float32.
+    /// The new weights and their first and second moments, all `[n]` float32.
     fn adamw(
         weight: FloatTensor<Self>,
         gradient: FloatTensor<Self>,
@@ -45,21 +75,80 @@ pub(crate) trait Updates: Backend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 }
 
-/// The weights after an update and their moments; `moments` are zeros before the first. None where the tensors are not
-/// float32 on the CPU: Burn's own rule serves there.
-pub fn adamw(
-    weight: &Tensor<1>,
-    gradient: &Tensor<1>,
-    moments: [&Tensor<1>; 2],
-    step: AdamWStep,
-) -> Option<[Tensor<1>; 3]> {
-    if weight.dtype() != DType::F32 || gradient.dtype() != DType::F32 || !on_cpu(weight) {
-        return None;
+/// Eight parameters after an update.
+#[cfg(feature = "cube")]
+#[derive(ExtensionType)]
+#[extension_type(fusion)]
+pub(crate) struct Updated<B: Backend> {
+    #[extension_type]
+    pub(crate) weights: Eight<B>,
+    #[extension_type]
+    pub(crate) firsts: Eight<B>,
+    #[extension_type]
+    pub(crate) seconds: Eight<B>,
+}
+
+/// Updates of eight tensors in one launch.
+#[cfg(feature = "cube")]
+#[backend_extension(Cube, Fusion)]
+pub(crate) trait UpdatesAtOnce: Backend {
+    /// The new weights and moments of the first `count` parameters. The rest are placeholders.
+    #[fusion(meta = |weights, _, firsts, seconds, _, _| UpdatedMetadata {
+        weights: weights.clone(),
+        firsts: firsts.clone(),
+        seconds: seconds.clone(),
+    })]
+    fn adamw_at_once(
+        #[extension_type] weights: Eight<Self>,
+        #[extension_type] gradients: Eight<Self>,
+        #[extension_type] firsts: Eight<Self>,
+        #[extension_type] seconds: Eight<Self>,
+        count: usize,
+        step: AdamWStep,
+    ) -> Updated<Self>;
+}
+
+/// Whether [`adamw`] supports these weights: float32, on the CPU or a device of CubeCL. Elsewhere the caller uses Burn's own rule.
+pub fn adamw_serves(weight: &Tensor<1>) -> bool {
+    serves(weight) && weight.dtype() == DType::F32
+}
+
+/// The new weights and moments of parameters that [`adamw_serves`], in their order. Gradients are freed as they are used.
+pub fn adamw(parameters: Vec<AdamWTensors>, step: AdamWStep) -> Vec<[Tensor<1>; 3]> {
+    #[cfg(feature = "cube")]
+    if !parameters.iter().all(|parameter| on_cpu(&parameter.weight)) {
+        let mut left = parameters.into_iter();
+        let mut new = Vec::with_capacity(left.len());
+        while left.len() > 0 {
+            let some: Vec<AdamWTensors> = left.by_ref().take(AT_ONCE).collect();
+            new.extend(updated_at_once(&some, step));
+        }
+        return new;
     }
-    let [first, second] = moments.map(|moment| moment.clone().into_dispatch());
-    let (weight, gradient) = (weight.clone().into_dispatch(), gradient.clone().into_dispatch());
+    parameters.into_iter().map(|parameter| updated(parameter, step)).collect()
+}
+
+fn updated(parameter: AdamWTensors, step: AdamWStep) -> [Tensor<1>; 3] {
+    let moments = parameter.moments();
+    let AdamWTensors { weight, gradient, .. } = parameter;
+    reserve::announce_like(&weight, NEW_NUMBERS * weight.shape().num_elements());
+    let [first, second] = moments.map(Tensor::into_dispatch);
+    let (weight, gradient) = (weight.into_dispatch(), gradient.into_dispatch());
     let (weight, first, second) = <Dispatch as Updates>::adamw(weight, gradient, first, second, step);
-    Some([weight, first, second].map(Tensor::from_dispatch))
+    [weight, first, second].map(Tensor::from_dispatch)
+}
+
+#[cfg(feature = "cube")]
+fn updated_at_once(parameters: &[AdamWTensors], step: AdamWStep) -> impl Iterator<Item = [Tensor<1>; 3]> {
+    let weights = eight(parameters, |parameter| &parameter.weight);
+    let gradients = eight(parameters, |parameter| &parameter.gradient);
+    let moments: Vec<[Tensor<1>; 2]> = parameters.iter().map(AdamWTensors::moments).collect();
+    let [firsts, seconds] = [0, 1].map(|moment| eight(&moments, |moments| &moments[moment]));
+    let count = parameters.len();
+    let new = <Dispatch as UpdatesAtOnce>::adamw_at_once(weights, gradients, firsts, seconds, count, step);
+    let [weights, firsts, seconds] = [new.weights, new.firsts, new.seconds].map(|of| of.into_array().into_iter());
+    let each = weights.zip(firsts).zip(seconds).take(count);
+    each.map(|((weight, first), second)| [weight, first, second].map(Tensor::from_dispatch))
 }
 
 impl Updates for Flex {
@@ -96,9 +185,10 @@ impl Updates for Flex {
 }
 
 impl AdamWStep {
-    /// One weight and its moments.
+    /// The update of one weight and its moments.
     #[inline(always)]
     fn of(&self, weight: f32, gradient: f32, first: f32, second: f32) -> (f32, f32, f32) {
+        let gradient = gradient * self.scale;
         let first = first * self.betas[0] + gradient * (1.0 - self.betas[0]);
         let second = second * self.betas[1] + gradient * gradient * (1.0 - self.betas[1]);
         let way = first / self.corrections[0] / ((second / self.corrections[1]).sqrt() + self.epsilon);

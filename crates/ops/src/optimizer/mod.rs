@@ -1,9 +1,10 @@
-//! What an optimizer's step does with the tensors of a network's state: AdamW's update, the gradients' norm, and a look at each.
+//! What an optimizer's step does with the tensors of a network's state: AdamW's update, the gradients' norm, the move of running
+//! averages, and a look at each.
 
 mod adamw;
-mod state;
 #[cfg(feature = "cube")]
-mod state_cube;
+mod cube;
+mod state;
 
-pub use adamw::{AdamWStep, adamw};
-pub use state::{first_numbers, squared_norm};
+pub use adamw::{AdamWStep, AdamWTensors, adamw, adamw_serves};
+pub use state::{first_numbers, lerp, squared_norm};

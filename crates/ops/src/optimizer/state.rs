@@ -1,8 +1,8 @@
-//! Operations on the tensors of a network's state, eight at a time.
+//! Operations on the tensors of a network's state, eight tensors at a time: the norm of all gradients, moving averages, and a
+//! read that waits for all of them.
 //!
-//! A network has hundreds of tensors, most of them small. What looks at each of them in a step (the norm of all gradients, and
-//! whether the new state is there) would launch a kernel a tensor; here it launches one for eight. On the CPU, where nothing is
-//! launched, both are Burn's operations.
+//! A network has hundreds of tensors, most of them small. One kernel launch for each would take longer than the work, so a launch
+//! takes eight. On the CPU nothing is launched, and Burn's operations do the same.
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType, Flex, backend_extension};
@@ -12,12 +12,12 @@ use burn_flex::FlexTensor;
 use crate::cpu::values::{tensor, values};
 use crate::device::{on_cpu, serves};
 
-/// Tensors of an operation.
+/// Tensors that one launch takes.
 pub(crate) const AT_ONCE: usize = 8;
-/// Blocks that a tensor's squares are added up in, each in a fixed order.
+/// Partial sums of a tensor's squares. Each is added up in a fixed order.
 pub(crate) const BLOCKS: usize = 32;
 
-/// Tensors of one axis and float32.
+/// Eight float32 tensors of one axis each.
 #[derive(ExtensionType)]
 #[extension_type(fusion: cfg(feature = "cube"))]
 pub(crate) struct Eight<B: Backend> {
@@ -32,7 +32,7 @@ pub(crate) struct Eight<B: Backend> {
 }
 
 impl<B: Backend> Eight<B> {
-    fn of([a, b, c, d, e, f, g, h]: [FloatTensor<B>; AT_ONCE]) -> Self {
+    pub(crate) fn of([a, b, c, d, e, f, g, h]: [FloatTensor<B>; AT_ONCE]) -> Self {
         Self { a, b, c, d, e, f, g, h }
     }
 
@@ -42,19 +42,29 @@ impl<B: Backend> Eight<B> {
     }
 }
 
-/// See the module. What is made is float32.
+/// See the module. The outputs are float32.
 #[backend_extension(Flex, Cube: cfg(feature = "cube"), Fusion: cfg(feature = "cube"))]
 pub(crate) trait StateOps: Backend {
-    /// The first number of each, `[8]`.
+    /// The first number of each tensor, `[8]`.
     #[fusion(dtype = DType::F32, shape = [AT_ONCE].into())]
     fn first_numbers(#[extension_type] tensors: Eight<Self>) -> FloatTensor<Self>;
 
-    /// The sums of the squares of blocks of each, `[8 * 32]`.
+    /// 32 partial sums of the squares of each tensor, `[8 * 32]`.
     #[fusion(dtype = DType::F32, shape = [AT_ONCE * BLOCKS].into())]
     fn squares(#[extension_type] tensors: Eight<Self>) -> FloatTensor<Self>;
+
+    /// `from + share * (factor * to - from)` of the first `count` tensors. The rest are placeholders.
+    #[fusion(meta = |from, _, _, _, _| from.clone())]
+    fn lerp(
+        #[extension_type] from: Eight<Self>,
+        #[extension_type] to: Eight<Self>,
+        count: usize,
+        factor: f32,
+        share: f32,
+    ) -> Eight<Self>;
 }
 
-/// Nobody asks for these on the CPU, where a tensor is looked at by Burn's operations; they are here for the graph's sake.
+/// Required by the backend trait. The functions below use Burn's operations on the CPU and never come here.
 impl StateOps for Flex {
     fn first_numbers(tensors: Eight<Self>) -> FlexTensor {
         let firsts = tensors.into_array().map(|x| values::<f32>(&x).first().copied().unwrap_or_default());
@@ -68,10 +78,22 @@ impl StateOps for Flex {
         }
         tensor(sums, [AT_ONCE * BLOCKS], DType::F32)
     }
+
+    fn lerp(from: Eight<Self>, to: Eight<Self>, _: usize, factor: f32, share: f32) -> Eight<Self> {
+        let [mut from, mut to] = [from, to].map(|tensors| tensors.into_array().into_iter());
+        Eight::of(std::array::from_fn(|_| {
+            let (from, to) = from.next().zip(to.next()).expect("eight of each");
+            let (from, to) = (values::<f32>(&from), values::<f32>(&to));
+            let pairs = from.iter().zip(to.iter());
+            let moved: Vec<f32> = pairs.map(|(from, to)| from + share * (factor * to - from)).collect();
+            let length = moved.len();
+            tensor(moved, [length], DType::F32)
+        }))
+    }
 }
 
-/// The first number of each tensor, `[n]`: it cannot be read unless all of them are there. None of no tensors. They are on the
-/// plain device.
+/// The first number of each tensor, `[n]`. Reading the result waits until all tensors have been computed. `None` if there are no
+/// tensors. The tensors must not be on a gradient graph.
 pub fn first_numbers(tensors: Vec<Tensor<1>>) -> Option<Tensor<1>> {
     let found: Vec<Tensor<1>> = match are_launched(&tensors) {
         true => by_eight(&tensors, |some, count| {
@@ -83,8 +105,8 @@ pub fn first_numbers(tensors: Vec<Tensor<1>>) -> Option<Tensor<1>> {
     (!found.is_empty()).then(|| Tensor::cat(found, 0))
 }
 
-/// The sum of the squares of all numbers of the tensors, `[1]`, in an order that depends on their shapes alone. None of no
-/// tensors. They are on the plain device.
+/// The sum of the squares of all numbers of all tensors, `[1]`, added up in an order that depends on shapes alone. `None` if there
+/// are no tensors. The tensors must not be on a gradient graph.
 pub fn squared_norm(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
     let found: Vec<Tensor<1>> = match are_launched(tensors) {
         true => by_eight(tensors, |some, count| {
@@ -96,16 +118,32 @@ pub fn squared_norm(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
     (!found.is_empty()).then(|| Tensor::cat(found, 0).sum())
 }
 
-/// Whether these operations serve all of the tensors, on a device where work on each would be a launch.
-fn are_launched(tensors: &[Tensor<1>]) -> bool {
-    tensors.iter().all(|tensor| serves(tensor) && !on_cpu(tensor) && tensor.dtype() == DType::F32)
+/// `from + share * (factor * to - from)` of each pair of tensors, which have the same length and are not on a gradient graph. `None` on
+/// the CPU, where the caller takes one pair after the other.
+pub fn lerp(pairs: &[[Tensor<1>; 2]], factor: f64, share: f64) -> Option<Vec<Tensor<1>>> {
+    if !pairs.iter().all(are_launched) {
+        return None;
+    }
+    let moved = pairs.chunks(AT_ONCE).flat_map(|some| {
+        let [from, to] = [0, 1].map(|of| eight(some, |pair| &pair[of]));
+        let moved = <Dispatch as StateOps>::lerp(from, to, some.len(), factor as f32, share as f32);
+        moved.into_array().into_iter().take(some.len()).map(Tensor::from_dispatch)
+    });
+    Some(moved.collect())
 }
 
-/// Eight after eight; the last ones are filled up with copies of the last, whose results are left out.
+/// Whether all tensors are float32 on a device where each operation is a kernel launch.
+pub(crate) fn are_launched<'a>(tensors: impl IntoIterator<Item = &'a Tensor<1>>) -> bool {
+    tensors.into_iter().all(|tensor| serves(tensor) && !on_cpu(tensor) && tensor.dtype() == DType::F32)
+}
+
+/// A tensor of each of up to eight items, filled up with the tensor of the last item.
+pub(crate) fn eight<T>(items: &[T], of: impl Fn(&T) -> &Tensor<1>) -> Eight<Dispatch> {
+    Eight::of(std::array::from_fn(|place| of(&items[place.min(items.len() - 1)]).clone().into_dispatch()))
+}
+
+/// Calls `each` with eight tensors at a time and the number of them that count. The last call is filled up with copies of the last
+/// tensor, whose results `each` leaves out.
 fn by_eight(tensors: &[Tensor<1>], each: impl Fn(Eight<Dispatch>, usize) -> Tensor<1>) -> Vec<Tensor<1>> {
-    let of = |some: &[Tensor<1>], place: usize| some[place.min(some.len() - 1)].clone().into_dispatch();
-    tensors
-        .chunks(AT_ONCE)
-        .map(|some| each(Eight::of(std::array::from_fn(|place| of(some, place))), some.len()))
-        .collect()
+    tensors.chunks(AT_ONCE).map(|some| each(eight(some, |tensor| tensor), some.len())).collect()
 }

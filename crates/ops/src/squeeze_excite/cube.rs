@@ -1,39 +1,41 @@
-//! The operations of squeeze-excite on the devices of CubeCL: those of a map that is not normalised while it is read.
+//! The operations of squeeze-excite on the devices of CubeCL. They use the kernels for deferred normalisation (`deferred::cube`)
+//! with the normalisation left out.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::{OfScale, SqueezeExcite, SqueezeExciteGradients, Wanted};
+use super::{OfMultiply, SqueezeExcite, SqueezeExciteGradients, Wanted};
 use crate::cube::layout::cast;
 use crate::cube::source::Source;
 use crate::graph::Gradient;
 
 impl SqueezeExcite for CubeBackend {
-    fn means(x: CubeTensor) -> CubeTensor {
-        Source::whole(x, None).means()
+    fn global_average_pool(x: CubeTensor) -> CubeTensor {
+        Source::whole(x, None).global_average_pool()
     }
 
-    fn scale(x: CubeTensor, gate: CubeTensor) -> CubeTensor {
+    fn channel_multiply(x: CubeTensor, gate: CubeTensor) -> CubeTensor {
         Source::whole(x, Some(gate)).applied()
     }
 }
 
 impl SqueezeExciteGradients for CubeBackend {
-    fn means_backward(dy: CubeTensor, shape: [usize; 4], dtype: DType) -> CubeTensor {
+    fn global_average_pool_backward(dy: CubeTensor, shape: [usize; 4], dtype: DType) -> CubeTensor {
         of_means(dy, shape, dtype)
     }
 
-    fn scale_backward(x: CubeTensor, gate: CubeTensor, dy: CubeTensor, wanted: Wanted) -> OfScale<Self> {
+    fn channel_multiply_backward(x: CubeTensor, gate: CubeTensor, dy: CubeTensor, wanted: Wanted) -> OfMultiply<Self> {
         let of_gate =
             Gradient::if_wanted(wanted.gate, || Source::whole(x.clone(), Some(gate.clone())).of_gate(dy.clone()));
         let of_x = Gradient::if_wanted(wanted.x, || Source::whole(dy, Some(gate)).applied());
-        OfScale { x: of_x, gate: of_gate }
+        OfMultiply { x: of_x, gate: of_gate }
     }
 }
 
-/// The gradient of a map from that of its planes' means: a number for each plane, however large the plane is.
+/// The gradient of a map for the gradient of its planes' means. All pixels of a plane have the same, so it is stored once and
+/// broadcast.
 pub(crate) fn of_means(
     dy: CubeTensor,
     shape @ [batch, channels, height, width]: [usize; 4],

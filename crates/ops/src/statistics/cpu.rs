@@ -1,4 +1,6 @@
-//! Mean and variance on the CPU.
+//! Mean and variance on the CPU: one thread computes a channel of a group, in two passes over its planes.
+//!
+//! The second pass adds up squared differences from the mean, so a large mean does not cancel the digits of a small variance.
 
 use burn::backend::Flex;
 use burn_flex::FlexTensor;
@@ -32,7 +34,7 @@ pub(crate) fn statistics<T: Real>(x: &[T], [_, channels, height, width]: [usize;
             vectorised(
                 #[inline(always)]
                 || {
-                    // Loops: an iterator's own loop keeps the instructions of the build.
+                    // Plain loops: the code inside an iterator's methods would be compiled for the baseline instruction set.
                     let (mut total, mut about_centre) = (0.0, 0.0);
                     for sample in samples.clone() {
                         total += sum(&x[(sample * channels + channel) * plane..][..plane], |value| value);
@@ -44,7 +46,7 @@ pub(crate) fn statistics<T: Real>(x: &[T], [_, channels, height, width]: [usize;
                         about_centre += sum(plane, |value| (value - centre) * (value - centre));
                     }
                     about_centre /= count;
-                    // The centre is the mean rounded to the map's format; its error is known.
+                    // `centre` is the mean rounded to the format of the kernel. The error of that rounding is known, and taken out.
                     let error = mean - centre.wide();
                     (centre, T::of((about_centre - error * error).max(0.0)))
                 },

@@ -1,19 +1,19 @@
-//! Mean and variance of each channel of each group.
+//! Mean and variance of each channel of each group, by two kernels.
 //!
-//! Each unit follows its pixels with Welford's update, and what units, cubes and samples have found is merged in a fixed
-//! order by Chan's rule: the variance is that of the differences from the mean, however large the mean is, and the same in
-//! every run.
+//! In the first, each unit goes over its pixels with Welford's update, and the units of a cube merge their results by Chan's rule.
+//! In the second, the results of all cubes of a group's samples are merged. A variance is made of differences from the mean, so its
+//! digits do not cancel however large the mean is. The order is fixed, so every run gives the same bits.
 
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, cubecl};
 use cubecl::prelude::*;
 
-use super::Statistics;
+use super::{Statistics, SumsOverGroups};
 use crate::cube::layout::{Flat, Groups, Spread, UNITS, addresses, element, empty, width_of};
 use crate::cube::read::{GroupSizes, first_of, samples_of};
 
-/// Pixels of a unit, at most.
+/// The most pixels that a unit takes.
 const EACH: usize = 32;
 
 impl Statistics for CubeBackend {
@@ -59,7 +59,26 @@ fn statistics(x: CubeTensor, sizes: &[usize]) -> CubeTensor {
     out
 }
 
-/// How many numbers were seen, their mean, and the sum of the squared differences from it.
+impl SumsOverGroups for CubeBackend {
+    fn sums_over_groups(statistics: CubeTensor, groups: Vec<usize>, pixels: usize) -> (CubeTensor, CubeTensor) {
+        let [_, _, channels] = statistics.meta.shape().dims();
+        let [means, variances] = [(); 2].map(|()| empty(&statistics, [channels], DType::F32));
+        sums::launch(
+            &statistics.client.clone(),
+            CubeCount::Static(channels.div_ceil(UNITS as usize) as u32, 1, 1),
+            CubeDim::new_1d(UNITS),
+            addresses(&[&statistics]),
+            statistics.into_tensor_arg(),
+            means.clone().into_tensor_arg(),
+            variances.clone().into_tensor_arg(),
+            pixels as u32,
+            Groups::of(&groups).sizes(),
+        );
+        (means, variances)
+    }
+}
+
+/// Running statistics: how many numbers were seen, their mean, and the sum of the squared differences from the mean.
 #[derive(CubeType, Clone, Copy)]
 struct Seen<N: Size> {
     count: f32,
@@ -67,18 +86,20 @@ struct Seen<N: Size> {
     squares: Vector<f32, N>,
 }
 
-/// Chan's rule.
+/// Merges two running statistics by Chan's rule (Chan, Golub and LeVeque, 1979).
 #[cube]
 fn merge<N: Size>(a: Seen<N>, b: Seen<N>) -> Seen<N> {
     let count = a.count + b.count;
-    // Of nothing and nothing there is nothing.
+    // Two empty statistics give an empty one: `max` avoids 0 / 0.
     let share = b.count / max(count, 1.0);
     let difference = b.mean - a.mean;
     let between = difference * difference * Vector::new(a.count * share);
     Seen::<N> { count, mean: a.mean + difference * Vector::new(share), squares: a.squares + b.squares + between }
 }
 
-/// What the rows of a cube have seen together. All units must come here; those of the first row get it.
+/// Merges the statistics of the rows of a cube, for each lane of channels: in each round the upper half of the rows is merged into
+/// the lower half, in shared memory. All units of the cube must call this, since it synchronises; units of the first row get the
+/// result.
 #[cube]
 fn merge_rows<N: Size>(mine: Seen<N>) -> Seen<N> {
     let mut counts = Shared::<[f32]>::new_slice(comptime!(UNITS as usize));
@@ -107,7 +128,10 @@ fn merge_rows<N: Size>(mine: Seen<N>) -> Seen<N> {
     Seen::<N> { count: counts[at], mean: means[at], squares: squares[at] }
 }
 
-/// Mean and squared differences of each block of pixels of each plane, `[2, samples * blocks, channels]`.
+/// Mean and squared differences of each block of pixels of each plane: `parts` `[2, samples * blocks, channels]`.
+///
+/// `CUBE_POS_X` and `UNIT_POS_X` choose `N` channels, `CUBE_POS_Y` the block of pixels, `CUBE_POS_Z` the sample. A unit takes `each`
+/// pixels that are `CUBE_DIM_Y` apart; with channels last, the units of a row read consecutive memory.
 #[cube(launch, address_type = "dynamic")]
 fn of_blocks<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
@@ -146,7 +170,9 @@ fn of_blocks<F: Float, N: Size>(
     }
 }
 
-/// What the blocks of the samples of each group have seen, as mean and variance.
+/// Merges the blocks of all samples of each group and writes mean and biased variance: `out` `[2, groups, channels]`.
+///
+/// `CUBE_POS_Z` is the group. The rows of a cube share the blocks, each taking every `CUBE_DIM_Y`-th.
 #[cube(launch, address_type = "dynamic")]
 fn merged<N: Size>(
     parts: &Tensor<Vector<f32, N>>,
@@ -168,7 +194,7 @@ fn merged<N: Size>(
         let mut at = UNIT_POS_Y;
         while at < samples * blocks {
             let block = at % blocks;
-            // As many pixels as a cube of the first kernel has taken: all but the last block's are full.
+            // The number of pixels that a cube of the first kernel has taken. Only the last block may be smaller.
             let first = block * CUBE_DIM_Y * each;
             let count = min(pixels - first, CUBE_DIM_Y * each);
             let index = (start * blocks + at) as usize;
@@ -190,5 +216,30 @@ fn merged<N: Size>(
         let group = group as usize;
         out[group * vectors + vector] = seen.mean;
         out[(groups + group) * vectors + vector] = seen.squares / Vector::new(seen.count);
+    }
+}
+
+/// A unit adds up the groups of its channel, one after the other.
+#[cube(launch, address_type = "dynamic")]
+fn sums(
+    statistics: &Tensor<f32>,
+    means: &mut Tensor<f32>,
+    variances: &mut Tensor<f32>,
+    pixels: u32,
+    sizes: GroupSizes,
+) {
+    let channel = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
+    if channel < statistics.shape(2) {
+        let mut mean = 0.0f32;
+        let mut variance = 0.0f32;
+        for group in 0..statistics.shape(1) {
+            let at = group * statistics.stride(1) + channel * statistics.stride(2);
+            let count = f32::cast_from(samples_of(group as u32, &sizes) * pixels);
+            mean += statistics[at];
+            // Bessel's correction, see `super::bessel`.
+            variance += statistics[statistics.stride(0) + at] * (count / max(count - 1.0, 1.0));
+        }
+        means[channel] = mean;
+        variances[channel] = variance;
     }
 }

@@ -1,20 +1,20 @@
-//! What is tried on a device: each operation over shapes and layouts, and blocks made of them.
+//! The cases that run on a device: each operation for many shapes and layouts, and blocks of several operations.
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance, capture};
 use kindling_layers::blocks::{Block, BlockConfig, InvertedResidualConfig};
 use kindling_layers::init::initialise;
 use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::{AveragePool, DropPath, SqueezeExciteConfig, Upsample};
-use kindling_ops::{Activation, Places, Pooling, dense, depthwise, means, scale};
+use kindling_ops::{Activation, Places, Pooling, channel_multiply, dense, depthwise, global_average_pool, lerp};
 
 use crate::naive::convolutions::{Case, check_convolution, check_convolution_within};
-use crate::naive::gates::check_squeeze_and_scale;
-use crate::naive::unread::{
+use crate::naive::deferred::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
 };
-use crate::naive::{Ground, close, norm::ACTIVATIONS, random, rng, vec};
+use crate::naive::gates::check_squeeze_and_scale;
+use crate::naive::{Ground, close, norm::ACTIVATIONS, random, rng, state, vec};
 
-/// How far results may be apart, as a share of the largest, where factors are rounded to ten bits.
+/// The tolerance where tensor cores round factors to ten bits, as a share of the largest number.
 const TF32: f64 = 5e-3;
 
 /// Maps in both layouts.
@@ -77,8 +77,8 @@ pub(crate) fn dense_convolutions(device: &Device) {
     }
 }
 
-/// Of images and of maps, with columns of the filters' gradient that fill the tiles and that do not: where they do not, Burn's
-/// kernels write zeros over the first row of the filters, and `ops` keeps them from it.
+/// Convolutions of images and of maps, whose filter gradients fill the tiles of tensor cores or do not. Where they do not, Burn's
+/// kernels would write zeros over the first row of the filters; `convolution::cube::dense` works around it.
 pub(crate) fn dense_convolutions_on_tensor_cores(device: &Device) {
     let [channels_last, planes] = grounds(device);
     let cases = [
@@ -120,7 +120,7 @@ pub(crate) fn depthwise_convolutions(device: &Device) {
     }
 }
 
-pub(crate) fn unread_convolutions(device: &Device) {
+pub(crate) fn deferred_convolutions(device: &Device) {
     let [channels_last, planes] = grounds(device);
     let cases = [
         (&channels_last, Case::dense([2, 8, 7, 7], 4, 1, 1, 0), false, Activation::Relu6),
@@ -136,8 +136,8 @@ pub(crate) fn unread_convolutions(device: &Device) {
     }
 }
 
-/// Every operation for maps, and gradients, that are slices of larger ones along each axis: their rows, pixels or samples
-/// are further apart than their shapes say, and their memory does not begin where its buffer does.
+/// Every operation for maps and gradients that are slices of larger ones along each axis: their rows, pixels or samples are further
+/// apart than their shapes say, and they do not begin at the start of their buffer.
 pub(crate) fn slices(device: &Device) {
     for (number, ground) in grounds(device).into_iter().enumerate() {
         for axis in 0..4 {
@@ -170,7 +170,7 @@ fn every_operation(ground: &Ground, channels: usize, width: usize, number: u64) 
     }
 }
 
-/// Quarters of maps and of images, which a device may read where they lie in the whole, are scaled and averaged as on the CPU.
+/// Quarters of maps and of images, which a device may read in place, are upsampled and averaged as on the CPU.
 pub(crate) fn quarters(device: &Device) {
     let shapes = [([2, 16, 16, 16], true), ([2, 1, 256, 256], false), ([2, 3, 256, 256], false)];
     for (number, (shape, channels_last)) in shapes.into_iter().enumerate() {
@@ -206,8 +206,8 @@ pub(crate) fn quarters(device: &Device) {
     }
 }
 
-/// Maps of one channel and gradients of filters for one channel, in sums with what lies plane by plane: Burn fuses these, and read
-/// them wrongly while the axis of one channel had the stride of neighbours.
+/// Sums of maps of one channel, or gradients of filters for one channel, with tensors stored plane by plane. Burn fuses these sums, and
+/// computed them wrongly while the axis of one channel had the stride of neighbours.
 pub(crate) fn one_channel(device: &Device) {
     let (sides, mut rng) = ([32, 32], rng(8300));
     let mut of = |shape: [usize; 4]| (shape, random(&mut rng, shape.iter().product()));
@@ -233,7 +233,7 @@ pub(crate) fn one_channel(device: &Device) {
         let mut grads = loss.backward();
         let mut found = vec![vec(distance), vec(pooled), vec(doubled), vec(x.grad(&grads).expect("a gradient"))];
         for weight in weights {
-            // As optimizers add a gradient that nobody else has to what they kept.
+            // Optimizers add a gradient, which nothing else refers to, to their state in this way.
             let gradient = weight.grad_remove(&mut grads).expect("a gradient");
             found.push(vec(gradient * 0.5 + weight.inner() * 2.0));
         }
@@ -253,7 +253,7 @@ pub(crate) fn bfloat16(device: &Device) {
     half_format(device, FloatDType::BF16, 1.0 / 64.0);
 }
 
-/// Maps of a half format: sums are float32, so the result is the float32 one to the format's digits, and the gradient of a
+/// Maps of a half format: sums are float32, so the result is the float32 result up to rounding to the format, and the gradient of a
 /// weight is float32.
 fn half_format(device: &Device, format: FloatDType, digits: f32) {
     let [channels_last, planes] = grounds(device);
@@ -272,11 +272,13 @@ fn half_format_on(ground: &Ground, format: FloatDType, digits: f32) {
     let operations: [(&Tensor<4>, Operation); 3] = [
         (&w, dense),
         (&d, |x, d, places| depthwise(x, d, Places { before: [1; 2], ..places })),
-        (&d, |x, d, _| scale(x.clone(), means(x) * d.reshape([8, 9]).sum_dim(1).reshape([1, 8]))),
+        (&d, |x, d, _| {
+            channel_multiply(x.clone(), global_average_pool(x) * d.reshape([8, 9]).sum_dim(1).reshape([1, 8]))
+        }),
     ];
     for (weight, operation) in &operations {
         let half = Ground { format, ..ground.clone() }.map(&x, [2, 8, 9, 9]);
-        // A dense convolution rounds its filters to the format: 8 products of rounded ones are not 8 of exact ones.
+        // A dense convolution rounds its filters to the format, which adds to the error of a sum.
         let rounded = (*weight).clone().cast(format).cast(FloatDType::F32);
         let run = |x: Tensor<4>| {
             let (x, weight) = (x.detach().require_grad(), rounded.clone().detach().require_grad());
@@ -328,8 +330,8 @@ fn whole_block(channels: usize) -> InvertedResidualConfig {
     }
 }
 
-/// What `docs/cuda-graphs.md` says: nothing in the layers keeps a step from being recorded and replayed. Where a device has no graphs,
-/// Burn runs the closure again.
+/// Nothing in the layers prevents a step from being recorded as a CUDA graph and replayed (`docs/cuda-graphs.md`). On a device without
+/// graphs, Burn runs the closure again.
 #[allow(unsafe_code)]
 pub(crate) fn recorded_block(device: &Device) {
     let channels = 8;
@@ -379,5 +381,23 @@ pub(crate) fn block(device: &Device) {
     assert_eq!(expected.len(), 14);
     for (number, ((name, expected), (_, found))) in expected.iter().zip(&found).enumerate() {
         close(&format!("{name} {number}"), found, &expected.numbers);
+    }
+}
+
+pub(crate) fn moves_of_many_tensors(device: &Device) {
+    const FACTOR: f64 = 0.25;
+    const SHARE: f64 = 0.1;
+    let device = device.clone().without_autodiff();
+    let values = [7100, 7200].map(state::numbers);
+    for count in [1, 8, 9, state::LENGTHS.len()] {
+        let [from, to] = values.each_ref().map(|values| state::slices(&values[..count], &device).into_iter());
+        let pairs: Vec<[Tensor<1>; 2]> = from.zip(to).map(|(from, to)| [from, to]).collect();
+        let moved = lerp(&pairs, FACTOR, SHARE).expect("a device where each would be a launch");
+        assert_eq!(moved.len(), count);
+        for (place, moved) in moved.iter().enumerate() {
+            let pairs = state::inside(&values[0][place]).zip(state::inside(&values[1][place]));
+            let expected: Vec<f64> = pairs.map(|(from, to)| from + SHARE * (FACTOR * to - from)).collect();
+            state::assert_near(moved, &expected);
+        }
     }
 }

@@ -1,10 +1,10 @@
-//! The mean of each plane, and each plane times a number.
+//! Global average pool, and multiplication of channels.
 
-use kindling_ops::{means, scale};
+use kindling_ops::{channel_multiply, global_average_pool};
 
 use super::{Ground, close, random, rng, vec};
 
-/// Both, and their gradients.
+/// Checks both operations and their gradients.
 pub(crate) fn check_squeeze_and_scale(ground: &Ground, shape: [usize; 4], case: u64) {
     let mut rng = rng(2000 + case);
     let [batch, channels, height, width] = shape;
@@ -13,7 +13,7 @@ pub(crate) fn check_squeeze_and_scale(ground: &Ground, shape: [usize; 4], case: 
     let (gate, dm) = (random(&mut rng, batch * channels), random(&mut rng, batch * channels));
     let vector = |values: &[f32]| ground.tensor(values, [batch, channels]);
     let (xt, gt) = (ground.map(&x, shape).require_grad(), vector(&gate).require_grad());
-    let (mean, y) = (means(xt.clone()), scale(xt.clone(), gt.clone()));
+    let (mean, y) = (global_average_pool(xt.clone()), channel_multiply(xt.clone(), gt.clone()));
     let loss = (mean.clone() * vector(&dm)).sum() + ground.weighed(y.clone(), &dy);
     let grads = loss.backward();
 

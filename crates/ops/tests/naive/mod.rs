@@ -1,17 +1,19 @@
-//! Every operation against a naive float64 computation over random shapes, and its gradients against that
-//! computation's own terms: on any device, for maps that lie plane by plane or with channels last, whole or sliced.
+//! Compares every operation and its gradients with naive float64 sums, for random shapes: on any device, for maps stored plane by
+//! plane or with channels last, whole or sliced.
 
 pub(crate) mod convolutions;
+pub(crate) mod deferred;
 pub(crate) mod gates;
 pub(crate) mod norm;
 pub(crate) mod state;
-pub(crate) mod unread;
+
+use std::cell::RefCell;
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use kindling_random::{Purpose, Rng};
 use rand::RngExt;
 
-/// Where maps lie, and how.
+/// The device, layout and format of the maps of a case.
 #[derive(Clone, Debug)]
 pub(crate) struct Ground {
     /// With gradients.
@@ -24,8 +26,8 @@ pub(crate) struct Ground {
     pub(crate) format: FloatDType,
 }
 
-/// What lies before and behind the middle of a larger map. CubeCL copies a slice unless its offset is a multiple of the
-/// device's alignment: of 512 bytes on CUDA. So many numbers of any format are.
+/// Elements before and after a slice. CubeCL copies a slice unless its offset is a multiple of the device's alignment, which is 512
+/// bytes on CUDA. This number of elements is, in every format.
 const BESIDE: usize = 256;
 
 impl Ground {
@@ -39,12 +41,12 @@ impl Ground {
         Self { channels_last: true, ..Self::planes(device) }
     }
 
-    /// The same with slices of larger maps along an axis of `[batch, channels, height, width]`.
+    /// The same with maps that are slices of larger ones along an axis of `[batch, channels, height, width]`.
     pub(crate) fn sliced(self, axis: usize) -> Self {
         Self { sliced: Some(axis), ..self }
     }
 
-    /// A map of these values, given plane by plane. What lies beside a slice is no number, so nobody may look there.
+    /// A map of these values, given plane by plane. The memory around a slice holds NaN, so that reading it would be noticed.
     pub(crate) fn map(&self, values: &[f32], shape: [usize; 4]) -> Tensor<4> {
         let Some(axis) = self.sliced else { return self.whole(values, shape) };
         let mut larger = shape;
@@ -52,7 +54,7 @@ impl Ground {
         self.whole(&embedded(values, shape, axis, f32::NAN), larger).narrow(axis, BESIDE, shape[axis])
     }
 
-    /// The sum of a map times these values, whose gradient is the values: slices, where maps are.
+    /// The sum of a map times these values, whose gradient is these values; a slice if maps are slices.
     pub(crate) fn weighed(&self, y: Tensor<4>, values: &[f32]) -> Tensor<1> {
         let shape = y.dims();
         let Some(axis) = self.sliced else { return (y * self.map(values, shape)).sum() };
@@ -77,13 +79,13 @@ impl Ground {
         self.tensor(&turned, [batch, height, width, channels]).cast(self.format).permute([0, 3, 1, 2])
     }
 
-    /// A tensor of these values: float32, as weights are, or float64 beside maps of it.
+    /// A tensor of these values: float64 if the maps are, otherwise float32, like weights.
     pub(crate) fn tensor<const D: usize>(&self, values: &[f32], shape: [usize; D]) -> Tensor<D> {
         let tensor = Tensor::<D>::from_data(TensorData::new(values.to_vec(), shape), &self.device);
         if self.format == FloatDType::F64 { tensor.cast(FloatDType::F64) } else { tensor }
     }
 
-    /// How far results may be from the naive ones, as a share of the largest of these.
+    /// The largest difference from the naive results, as a share of the largest of them.
     pub(crate) fn rounding(&self) -> f64 {
         rounding(self.format.into())
     }
@@ -96,7 +98,7 @@ fn embedded(values: &[f32], shape: [usize; 4], axis: usize, beside: f32) -> Vec<
     values.chunks(stretch).flat_map(|middle| [&gap[..], middle, &gap[..]].concat()).collect()
 }
 
-/// The random numbers of a case.
+/// The random number generator of a case.
 pub(crate) fn rng(case: u64) -> Rng {
     kindling_random::rng(11, Purpose::Display, 0, case)
 }
@@ -106,11 +108,16 @@ pub(crate) fn random(rng: &mut Rng, count: usize) -> Vec<f32> {
     (0..count).map(|_| rng.random::<f32>() * 4.0 - 2.0).collect()
 }
 
-/// What was computed: the numbers of a tensor, row-major, and how far they may be from the naive ones.
+/// A computed result: the numbers of a tensor in row-major order, and the tolerance.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) numbers: Vec<f64>,
     rounding: f64,
+}
+
+thread_local! {
+    /// The bits of all results of checks on this thread, while a test collects them.
+    pub(crate) static COMPUTED: RefCell<Option<Vec<u64>>> = const { RefCell::new(None) };
 }
 
 /// The numbers of a tensor of float32 or float64.
@@ -118,10 +125,13 @@ pub(crate) fn vec<const D: usize>(tensor: Tensor<D>) -> Found {
     let dtype = tensor.dtype();
     assert!(matches!(dtype, DType::F32 | DType::F64), "{dtype:?} is rounded before it is compared");
     let numbers = tensor.into_data().convert::<f64>().try_to_vec::<f64>().expect("float64");
+    COMPUTED.with_borrow_mut(|computed| {
+        computed.iter_mut().for_each(|bits| bits.extend(numbers.iter().map(|number| number.to_bits())));
+    });
     Found { numbers, rounding: rounding(dtype) }
 }
 
-/// How far numbers of a format may be from the naive ones, as a share of the largest of these.
+/// The tolerance of a format, as a share of the largest naive number.
 fn rounding(dtype: DType) -> f64 {
     if dtype == DType::F64 { 1e-12 } else { 2e-5 }
 }

@@ -1,12 +1,12 @@
 //! Normalisation and activation in float64, from their definitions.
 
-use burn::tensor::Gradients;
+use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use kindling_layers::pass::normalisation_groups;
 use kindling_ops::Activation;
-use kindling_ops::{Deferred, Normalisation, statistics};
+use kindling_ops::{Deferred, Normalisation, statistics, sums_over_groups};
 use kindling_random::Rng;
 
-use super::{Ground, close, random, vec};
+use super::{Ground, close, random, rng, vec};
 
 /// The activation and its derivative in float64, from their definitions.
 pub(crate) fn reference(activation: Activation, x: f64) -> (f64, f64) {
@@ -34,7 +34,7 @@ pub(crate) fn reference(activation: Activation, x: f64) -> (f64, f64) {
     }
 }
 
-/// All of them.
+/// All activations.
 pub(crate) const ACTIVATIONS: [Activation; 9] = [
     Activation::Identity,
     Activation::Relu,
@@ -60,7 +60,7 @@ pub(crate) struct NaiveNorm {
 const EPSILON: f64 = 1e-3;
 
 impl NaiveNorm {
-    /// With random numbers.
+    /// A normalisation with random statistics and parameters.
     pub(crate) fn random(shape: [usize; 4], group: usize, activation: Activation, rng: &mut Rng) -> Self {
         let [batch, channels, ..] = shape;
         let x = random(rng, shape.iter().product());
@@ -115,13 +115,13 @@ impl NaiveNorm {
         [dx, dw, db]
     }
 
-    /// The same as tensors that want gradients.
-    pub(crate) fn unread(&self, ground: &Ground) -> Deferred {
+    /// The same normalisation as tensors that need gradients.
+    pub(crate) fn deferred(&self, ground: &Ground) -> Deferred {
         let vector = |values: &[f32]| ground.tensor(values, [values.len()]).require_grad();
         let x = ground.map(&self.x, self.shape).require_grad();
         let statistics = statistics(x.clone().inner(), self.groups.clone());
         let how =
-            Normalisation { groups: self.groups.clone(), epsilon: EPSILON, activation: self.activation, again: None };
+            Normalisation { groups: self.groups.clone(), epsilon: EPSILON, activation: self.activation, rebuild: None };
         Deferred { x, weight: vector(&self.weight), bias: vector(&self.bias), statistics, how, gate: None }
     }
 }
@@ -132,4 +132,28 @@ pub(crate) fn check_norm_gradients(what: &str, map: &Deferred, grads: &Gradients
     close(&format!("{what} dx"), &vec(map.x.grad(grads).expect("a gradient")), &dx);
     close(&format!("{what} dw"), &vec(map.weight.grad(grads).expect("a gradient")), &dw);
     close(&format!("{what} db"), &vec(map.bias.grad(grads).expect("a gradient")), &db);
+}
+
+/// The sums over groups of means, and of variances without bias: of one group and of several, of one number a channel, and of more
+/// channels than a cube has units.
+pub(crate) fn check_sums_over_groups(device: &Device) {
+    let device = device.clone().without_autodiff();
+    let mut rng = rng(7600);
+    for (groups, pixels, channels) in [(vec![1], 1, 3), (vec![4], 6, 1), (vec![3, 2, 2], 35, 300), (vec![8; 4], 1, 257)]
+    {
+        let values = random(&mut rng, 2 * groups.len() * channels);
+        let data = TensorData::new(values.clone(), [2, groups.len(), channels]);
+        let found = sums_over_groups(&Tensor::from_data(data, &device), &groups, pixels).map(|sums| vec(sums).numbers);
+        let sum = |which: usize, channel: usize, factor: &dyn Fn(f64) -> f64| -> f64 {
+            let of = |group: usize| f64::from(values[(which * groups.len() + group) * channels + channel]);
+            groups.iter().enumerate().map(|(group, size)| of(group) * factor((size * pixels) as f64)).sum()
+        };
+        for channel in 0..channels {
+            let unbiased = |count: f64| if count > 1.0 { count / (count - 1.0) } else { 1.0 };
+            let expected = [sum(0, channel, &|_| 1.0), sum(1, channel, &unbiased)];
+            for (found, expected) in found.each_ref().map(|sums| sums[channel]).into_iter().zip(expected) {
+                assert!((found - expected).abs() < 1e-5, "{found} instead of {expected} of groups {groups:?}");
+            }
+        }
+    }
 }

@@ -95,7 +95,7 @@ impl Chart {
                     }
                     div.tip hidden {}
                 }
-                @for note in self.notes(limit) { p.note { (note) } }
+                @for note in self.notes(limit.map(|_| frame.y.high)) { p.note { (note) } }
             }
         }
     }
@@ -204,13 +204,14 @@ impl Chart {
         text
     }
 
-    fn notes(&self, limit: Option<f64>) -> Vec<String> {
+    /// What has to be said of the drawing; `edge` is where the axis ends, if that is below some of the values.
+    fn notes(&self, edge: Option<f64>) -> Vec<String> {
         let mut notes = Vec::new();
-        if let Some(limit) = limit {
-            let highest = self.values().filter(|value| value.is_finite()).fold(0.0, f64::max);
+        let highest = self.values().filter(|value| value.is_finite()).fold(0.0, f64::max);
+        if let Some(edge) = edge.filter(|edge| highest > *edge) {
             notes.push(format!(
                 "Values above {} are drawn at the upper edge; the highest is {}.",
-                self.unit.text(limit),
+                self.unit.text(edge),
                 self.unit.text(highest)
             ));
         }
@@ -375,8 +376,12 @@ mod tests {
         let mut points: Vec<Point> = (1..100).map(|x| (f64::from(x), 1.0 + 0.01 * f64::from(x))).collect();
         points[3].1 = 1e6;
         let chart = chart(points);
-        assert!(chart.frame(chart.limit()).y.high < 10.0);
+        let edge = chart.frame(chart.limit()).y.high;
+        assert!(edge < 10.0);
         let svg = chart.figure().into_string();
+        // The axis ends on a round number above the limit, and that is where values are cut.
+        assert!(svg.contains(&format!("Values above {edge} are drawn")), "{svg}");
+        assert_eq!(chart.frame(chart.limit()).y.ticks.last(), Some(&edge));
         assert!(svg.contains("the highest is 1e6"), "{svg}");
     }
 }

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kindling_metrics::Score;
-use kindling_runs::{Environment, Event, Metrics};
+use kindling_runs::{Environment, Event, Metrics, Sitting};
 use maud::{Markup, html};
 
 use super::curves::Steps;
@@ -42,8 +42,10 @@ pub struct Report<'a> {
     pub events: &'a [Event],
     /// The results.
     pub metrics: &'a Metrics,
-    /// What it ran on.
+    /// What it began on.
     pub environment: &'a Environment,
+    /// Every time it was started or continued.
+    pub history: &'a [Sitting],
     /// Images of the test split, shown in this order.
     pub pictures: &'a [SamplePicture],
     /// Accuracy of always answering the largest class of the test split, 0 to 1.
@@ -81,7 +83,7 @@ fn page(report: &Report<'_>) -> Markup {
         (curves::cost(&steps))
         (happened(report.events, resized))
     };
-    of_run(report.title, &header(report), &content, report.environment, report.config_toml)
+    of_run(report.title, &header(report), &content, (report.environment, report.history), report.config_toml)
 }
 
 /// What a score must beat: that of the test split was handed in, another split has its own.
@@ -167,7 +169,14 @@ fn device(report: &Report<'_>) -> String {
 /// Why the run is not complete, if it is not.
 fn unfinished(report: &Report<'_>) -> Option<String> {
     let last = report.events.iter().rev().find(|event| {
-        matches!(event, Event::Finished { .. } | Event::Interrupted { .. } | Event::Step { .. } | Event::Resumed { .. })
+        matches!(
+            event,
+            Event::Finished { .. }
+                | Event::Interrupted { .. }
+                | Event::Step { .. }
+                | Event::Resumed { .. }
+                | Event::Extended { .. }
+        )
     })?;
     match last {
         Event::Finished { .. } => None,

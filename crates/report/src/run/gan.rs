@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kindling_runs::{Environment, Event, GanMetrics};
+use kindling_runs::{Environment, Event, GanMetrics, Sitting};
 use maud::{Markup, html};
 
 use super::{happened, of_run};
@@ -29,8 +29,10 @@ pub struct GanReport<'a> {
     pub events: &'a [Event],
     /// The results.
     pub metrics: &'a GanMetrics,
-    /// What it ran on.
+    /// What it began on.
     pub environment: &'a Environment,
+    /// Every time it was started or continued.
+    pub history: &'a [Sitting],
     /// Samples from the same noise over time, in order.
     pub grids: &'a [Grid],
     /// What makes the features that distances are measured in.
@@ -104,7 +106,7 @@ impl GanReport<'_> {
             (charts(&curves))
             (happened(self.events, Vec::new()))
         };
-        of_run(self.title, &self.header(), &content, self.environment, self.config_toml).into_string()
+        of_run(self.title, &self.header(), &content, (self.environment, self.history), self.config_toml).into_string()
     }
 
     fn header(&self) -> Markup {
@@ -243,6 +245,7 @@ mod tests {
             events,
             metrics,
             environment: &environment,
+            history: &[],
             grids,
             features: "a network",
         };

@@ -7,7 +7,7 @@ mod gan;
 #[cfg(test)]
 mod tests;
 
-use kindling_runs::{Environment, Event};
+use kindling_runs::{Environment, Event, Sitting};
 use maud::{Markup, PreEscaped, html};
 
 use crate::frame::frame;
@@ -22,12 +22,19 @@ const SCRIPT: &str = include_str!("run.js");
 const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 /// The page of a run: header, what is particular, then where it ran and with what.
-fn of_run(title: &str, header: &Markup, content: &Markup, ran_on: &Environment, config_toml: &str) -> Markup {
+fn of_run(
+    title: &str,
+    header: &Markup,
+    content: &Markup,
+    (began_on, sittings): (&Environment, &[Sitting]),
+    config_toml: &str,
+) -> Markup {
     let body = html! {
         (header)
         main {
             (content)
-            (environment(ran_on))
+            (environment(began_on))
+            (history(sittings))
             section {
                 h2 { "Configuration" }
                 details {
@@ -36,7 +43,7 @@ fn of_run(title: &str, header: &Markup, content: &Markup, ran_on: &Environment, 
                 }
             }
         }
-        footer { "Made by Kindling " (ran_on.kindling) ". This page is one file and loads nothing." }
+        footer { "Made by Kindling " (began_on.kindling) ". This page is one file and loads nothing." }
         script { (PreEscaped(SCRIPT)) }
     };
     frame(&format!("{title} – Kindling"), STYLE, POLICY, &body)
@@ -80,6 +87,10 @@ fn told(event: &Event) -> Option<(u64, String)> {
         Event::BadSample { step, split, path, reason } => (step, format!("{split} sample left out: {path} ({reason})")),
         Event::Interrupted { step } => (step, "interrupted and saved".into()),
         Event::Resumed { step } => (step, "resumed".into()),
+        Event::Extended { step, steps_total, lr } => (
+            step,
+            format!("extended to {steps_total} steps, with a learning rate of {} in the next", words::number(*lr)),
+        ),
         Event::Finished { step, seconds } => (step, format!("finished after {}", words::duration(*seconds))),
         _ => return None,
     };
@@ -117,6 +128,30 @@ fn environment(environment: &Environment) -> Markup {
                         div { dt { (name) } dd { (value) } }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Every time somebody worked on the run.
+fn history(sittings: &[Sitting]) -> Markup {
+    html! {
+        @if !sittings.is_empty() {
+            section {
+                h2 { "History" }
+                ol.happened {
+                    @for sitting in sittings.iter().take(SHOWN) {
+                        @let environment = &sitting.environment;
+                        li {
+                            span { "step " (sitting.from_step) }
+                            (sitting.how) " " (words::moment(&environment.time)) " by Kindling " (environment.kindling)
+                            @if let Some(commit) = &environment.commit { " (" (commit) ")" }
+                            " on " (environment.device.device) ": " code { (environment.command.join(" ")) }
+                            @for (key, value) in &sitting.changed { "; " (key) " " (value) }
+                        }
+                    }
+                }
+                @if sittings.len() > SHOWN { p.note { "And " (sittings.len() - SHOWN) " more, in history.jsonl." } }
             }
         }
     }

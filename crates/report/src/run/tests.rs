@@ -1,7 +1,7 @@
 //! What the page as a whole promises.
 
 use kindling_metrics::Score;
-use kindling_runs::{DeviceFacts, Metrics, RunDir};
+use kindling_runs::{DeviceFacts, How, Metrics, RunDir, Sitting};
 
 use super::*;
 
@@ -30,6 +30,7 @@ struct Run {
     events: Vec<Event>,
     metrics: Metrics,
     environment: Environment,
+    history: Vec<Sitting>,
     pictures: Vec<SamplePicture>,
 }
 
@@ -51,7 +52,14 @@ impl Run {
             probability: 0.9,
         };
         let environment = Environment::collect("0.22.1", DeviceFacts::default());
-        Self { classes: names, events, metrics, environment, pictures: vec![picture(0), picture(1)] }
+        Self {
+            classes: names,
+            events,
+            metrics,
+            environment,
+            history: Vec::new(),
+            pictures: vec![picture(0), picture(1)],
+        }
     }
 
     fn report(&self) -> Report<'_> {
@@ -64,6 +72,7 @@ impl Run {
             events: &self.events,
             metrics: &self.metrics,
             environment: &self.environment,
+            history: &self.history,
             pictures: &self.pictures,
             majority_baseline: self.metrics.majority_baseline,
         }
@@ -116,6 +125,25 @@ fn class_names_are_escaped() {
         assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;more&quot;"), "{classes}");
         assert!(!html.contains("<script>alert") && !html.contains("<img src=x>") && !html.contains("<b><"));
     }
+}
+
+#[test]
+fn every_sitting_is_told_with_its_command_and_what_it_changed() {
+    let mut run = Run::new(2, short());
+    assert!(!run.html().contains("History"), "a run of an earlier version has none");
+    let sitting = |how, from_step, words: &str, changed: &[(&str, &str)]| {
+        let command = words.split(' ').map(str::to_string).collect();
+        let changed = changed.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        Sitting { how, from_step, changed, environment: Environment { command, ..run.environment.clone() } }
+    };
+    run.history = vec![
+        sitting(How::Started, 0, "kindling train --epochs 2", &[]),
+        sitting(How::Extended, 24, "kindling train --resume <run>", &[("workers", "3")]),
+    ];
+    let html = run.html();
+    assert!(html.contains("History") && html.contains("kindling train --epochs 2"), "{html}");
+    assert!(html.contains("step 24") && html.contains("extended") && html.contains("--resume &lt;run&gt;"), "{html}");
+    assert!(html.contains("; workers 3"), "{html}");
 }
 
 #[test]

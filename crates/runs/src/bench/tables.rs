@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Comparison, Row};
+use super::{Comparison, MemoryUsed, Pair, Row};
+use crate::Table;
 
 const GIBIBYTE: f64 = 1_073_741_824.0;
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -150,26 +151,76 @@ pub fn machine(row: &Row) -> String {
     format!("{device}{driver}, {}", software.join(", "))
 }
 
-/// All rows for a terminal.
+/// All rows for a terminal: what fits into its width. A micro-batch that is not the batch and recoveries stand beside what was
+/// measured.
 pub fn table(rows: &[Row]) -> String {
-    let lines: Vec<Vec<String>> = rows.iter().map(cells).collect();
-    aligned(&HEADINGS, &lines)
+    let (heading, figure) = memory_of_all(rows);
+    let mut table = Table::new(&["<row", "images/s", "q1 to q3", heading]);
+    for row in rows {
+        let mut label = row.configuration.label();
+        let Some(measured) = row.measured() else {
+            let reason = row.failure().map(|failure| format!("{}: {}", failure.kind, failure.reason));
+            table.row([label, reason.unwrap_or("no figures".into())]);
+            continue;
+        };
+        if measured.micro_batch != row.configuration.batch_size {
+            let _ = write!(label, ", {} at once", measured.micro_batch);
+        }
+        if measured.recoveries > 0 {
+            let _ = write!(label, ", {}", counted_recoveries(measured.recoveries));
+        }
+        let speed = measured.images_per_second;
+        table.row([
+            label,
+            digits(speed.median),
+            format!("{} to {}", digits(speed.q1), digits(speed.q3)),
+            bytes(figure(&measured.memory)),
+        ]);
+    }
+    table.to_string()
+}
+
+fn counted_recoveries(count: u64) -> String {
+    if count == 1 { "1 recovery".into() } else { format!("{count} recoveries") }
+}
+
+/// A figure of memory.
+type Figure = fn(&MemoryUsed) -> Option<u64>;
+
+/// The first figure of memory that every measured row has, with its heading.
+fn memory_of_all(rows: &[Row]) -> (&'static str, Figure) {
+    let figures: [(&str, Figure); 3] = [
+        ("peak in use", |memory| memory.peak_in_use_bytes),
+        ("reserved", |memory| memory.peak_reserved_bytes),
+        ("process", |memory| memory.peak_process_bytes),
+    ];
+    let of_all = |(_, figure): &(&str, Figure)| {
+        rows.iter().filter_map(Row::measured).all(|measured| figure(&measured.memory).is_some())
+    };
+    figures.into_iter().find(of_all).unwrap_or(figures[2])
 }
 
 /// A comparison for a terminal: the second file's figures over the first's.
 pub fn comparison_table(comparison: &Comparison) -> String {
-    let headings = ["row", "a", "b", "a images/s", "b images/s", "speed b/a", "difference", "memory b/a"];
-    let mut lines: Vec<Vec<String>> = Vec::new();
+    let engines = |of: fn(&Pair) -> &Row| {
+        let mut names: Vec<String> = comparison.pairs.iter().map(|pair| of(pair).engine_label()).collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    let (a, b) = (engines(|pair| &pair.a), engines(|pair| &pair.b));
+    let mut table = Table::new(&["<row", "a", "b", "b/a", "<difference", "<memory b/a"]);
     for pair in &comparison.pairs {
         let speed = |row: &Row| row.measured().map_or("failed".into(), |it| digits(it.images_per_second.median));
         let mut label = pair.a.configuration.label();
+        if a.len() > 1 || b.len() > 1 {
+            let _ = write!(label, ", {} against {}", pair.b.engine_label(), pair.a.engine_label());
+        }
         if !pair.differences.is_empty() {
             let _ = write!(label, " [{}]", pair.differences.join(", "));
         }
-        lines.push(vec![
+        table.row([
             label,
-            pair.a.engine_label(),
-            pair.b.engine_label(),
             speed(&pair.a),
             speed(&pair.b),
             pair.speed_ratio().map_or("-".into(), |ratio| format!("{ratio:.2}")),
@@ -177,41 +228,16 @@ pub fn comparison_table(comparison: &Comparison) -> String {
             pair.memory_ratio().map_or("-".into(), |(ratio, of)| format!("{ratio:.2} {of}")),
         ]);
     }
-    let mut text = aligned(&headings, &lines);
+    let mut text = table.to_string();
     for (file, rows) in [("a", &comparison.only_a), ("b", &comparison.only_b)] {
         for row in rows {
             let _ = writeln!(text, "only in {file}: {}", row.configuration.label());
         }
     }
-    text.push_str(
-        "a difference counts as faster or slower if the quartile ranges of the windows' speeds do not touch\n",
-    );
-    text
-}
-
-/// Columns as wide as their widest cell; the first two to the left, numbers to the right. A last cell runs over.
-fn aligned(headings: &[&str], lines: &[Vec<String>]) -> String {
-    let mut widths: Vec<usize> = headings.iter().map(|heading| heading.chars().count()).collect();
-    for line in lines.iter().filter(|line| line.len() == headings.len()) {
-        for (width, cell) in widths.iter_mut().zip(line) {
-            *width = (*width).max(cell.chars().count());
-        }
+    if !comparison.pairs.is_empty() {
+        let _ = writeln!(text, "a and b: images a second of {} and of {}", a.join(", "), b.join(", "));
     }
-    for line in lines {
-        for (width, cell) in widths.iter_mut().zip(line).take(2) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    let headings: Vec<String> = headings.iter().map(|heading| heading.to_string()).collect();
-    for line in std::iter::once(&headings).chain(lines) {
-        let cells = line.iter().zip(&widths).enumerate().map(|(at, (cell, &width))| {
-            let left = at < 2 || (line.len() < headings.len() && at + 1 == line.len());
-            if left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        let cells: Vec<String> = cells.collect();
-        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
-    }
+    text.push_str("faster and slower: the quartile ranges of the windows' speeds do not touch\n");
     text
 }
 
@@ -266,8 +292,9 @@ mod tests {
     fn a_table_for_a_terminal_keeps_its_columns_beside_a_long_reason() {
         let text = table(&rows());
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 3);
-        assert!(lines[2].contains("out of memory: 8 GiB, and | it needs 9"), "{text}");
-        assert!(lines[0].len() < 140, "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert!(words.join(" ").contains("out of memory: 8 GiB, and | it needs 9"), "{text}");
+        assert!(lines[1].contains("11.0") && lines[1].contains("10.5 to 11.5"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! From the bytes of a file to stored values.
+//! Decodes the bytes of a file into stored values.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -12,7 +12,7 @@ use super::file::DicomFile;
 use super::header::{Header, Photometric};
 use super::{frames, rle};
 
-/// What a transfer syntax does to the pixels.
+/// How a transfer syntax encodes pixels.
 enum Packing {
     None,
     Rle,
@@ -24,11 +24,11 @@ enum Packing {
 pub(crate) struct Stored {
     /// Little-endian samples, channels interleaved.
     pub(crate) bytes: Vec<u8>,
-    /// Bits a sample takes: 8, 16 or 32.
+    /// Bits of a sample: 8, 16 or 32.
     pub(crate) allocated: u32,
-    /// Of these, how many hold the value.
+    /// How many of these bits hold the value.
     pub(crate) stored: u32,
-    /// The highest of them.
+    /// The highest bit of the value.
     pub(crate) high_bit: u32,
     pub(crate) signed: bool,
 }
@@ -47,9 +47,9 @@ impl Stored {
     }
 }
 
-/// Decodes an image of a file. A decoder that panics on a damaged stream is an error like any other.
+/// Decodes an image of a file. If a decoder panics on a damaged stream, this is an error like any other.
 pub(crate) fn decode(file: &DicomFile, header: &Header, frame: usize) -> Result<Stored, String> {
-    // Sound to assert: nothing that the decoders write to outlives the panic.
+    // This assertion is sound, because nothing that the decoders write to outlives the panic.
     catch_unwind(AssertUnwindSafe(|| decode_unguarded(file, header, frame)))
         .unwrap_or_else(|_| Err("its pixels made the decoder panic".to_owned()))
 }
@@ -73,7 +73,7 @@ fn decode_unguarded(file: &DicomFile, header: &Header, frame: usize) -> Result<S
     }
 }
 
-/// The transfer syntaxes that are understood (PS3.6, annex A).
+/// The supported transfer syntaxes (PS3.6, annex A).
 fn packing(uid: &str) -> Result<Packing, String> {
     let name = match uid {
         "1.2.840.10008.1.2" | "1.2.840.10008.1.2.1" | "1.2.840.10008.1.2.2" => return Ok(Packing::None),
@@ -91,14 +91,14 @@ fn packing(uid: &str) -> Result<Packing, String> {
     Err(format!("pixels packed as {uid:?} {name} are not supported").replace("  ", " "))
 }
 
-/// Pixels that are not packed, as little-endian interleaved samples.
+/// Pixels that are not compressed, as little-endian interleaved samples.
 fn native(file: &DicomFile, header: &Header, frame: usize) -> Result<Vec<u8>, String> {
     let Some(Pixels::Native(place, words)) = &file.elements.pixels else {
         return Err("it has no pixels, or they are packed though its transfer syntax says otherwise".to_owned());
     };
     let mut pixels = Cow::Borrowed(&file.bytes[place.clone()]);
     if file.elements.big_endian && *words && header.allocated == 8 {
-        // Bytes that are stored as words change places, across the ends of rows and images.
+        // The bytes of words are swapped, across the ends of rows and images.
         pixels.to_mut().chunks_exact_mut(2).for_each(<[u8]>::reverse);
     }
     let short = || format!("image {frame} is cut off: the pixels are {} bytes", pixels.len());
@@ -146,8 +146,8 @@ fn jpeg(packed: &[u8], header: &Header) -> Result<Stored, String> {
     if samples != header.samples {
         return Err(format!("its JPEG has {samples} channels instead of {}", header.samples));
     }
-    // The values as they are stored: "RGB" leaves them alone ("none" would leave them planar, line by line). What they
-    // mean stands in the DICOM header.
+    // Request the values as they are stored: "RGB" leaves them unchanged ("none" would leave them planar, line by line). The DICOM header
+    // says what they mean.
     if samples == 3 {
         decoder.set_color_transform(ColorTransform::RGB);
     }
@@ -183,12 +183,12 @@ fn jpeg_2000(packed: &[u8], header: &Header) -> Result<Stored, String> {
     if !(1..=24).contains(&depth) {
         return Err(format!("its JPEG 2000 has {depth} bits a sample"));
     }
-    // The decoder shifts signed values up by half of the range, as if they were not signed.
+    // The decoder adds half of the range to signed values, as if they were unsigned.
     let (half, range) = (1i64 << (depth - 1), 1i64 << depth);
     let value_of = move |value: f32| {
         let value = value.round() as i64 - if signed { half } else { 0 };
         match (signed, header.signed) {
-            // The header has the last word on what the same bits mean.
+            // The header decides what the same bits mean.
             (false, true) if value >= half => value - range,
             (true, false) if value < 0 => value + range,
             _ => value,

@@ -1,4 +1,4 @@
-//! DICOMDIR: the file that lists a medium (PS3.3, annex F).
+//! DICOMDIR: the file that lists the contents of a medium (PS3.3, annex F).
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use kindling_data::DataError;
 use super::file::{DicomFile, unreadable};
 use super::tags;
 
-/// Whether a file is such a list, or an empty one.
+/// Whether a file is a DICOMDIR, possibly an empty one.
 pub(crate) fn is_directory(file: &DicomFile) -> bool {
     let elements = &file.elements;
     !elements.items(0, tags::DIRECTORY_RECORD_SEQUENCE).is_empty()
         || elements.bytes(&file.bytes, 0, tags::FILE_SET_CONSISTENCY_FLAG).is_some()
 }
 
-/// The images that a DICOMDIR lists, in its order. Names are relative to its folder and stay below it.
+/// The images that a DICOMDIR lists, in its order. Names are relative to its folder and cannot leave it.
 pub(crate) fn images(path: &Path, file: &DicomFile) -> Result<Vec<PathBuf>, DataError> {
     let (elements, bytes) = (&file.elements, file.bytes.as_slice());
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -29,7 +29,8 @@ pub(crate) fn images(path: &Path, file: &DicomFile) -> Result<Vec<PathBuf>, Data
             .text(bytes, record, tags::REFERENCED_FILE_ID)
             .ok_or_else(|| unreadable(path, "an image record names no file"))?;
         let parts: Vec<&str> = name.split('\\').map(str::trim).collect();
-        // Eight capital letters, digits and underscores are allowed; more than that is met, but never a way out.
+        // The standard allows eight capital letters, digits and underscores. Other names occur, and are accepted unless they leave the
+        // folder.
         if parts.iter().any(|part| part.is_empty() || *part == ".." || part.contains(['/', ':', '\0'])) {
             return Err(unreadable(path, format!("it names the file {name:?}, which is no name within a medium")));
         }

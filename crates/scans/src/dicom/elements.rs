@@ -1,8 +1,8 @@
-//! The elements of a DICOM file as places in its bytes (PS3.5, chapter 7).
+//! Finds the elements of a DICOM file as positions in its bytes (PS3.5, chapter 7).
 //!
-//! Read here and not by `dicom-object`: that allocates whatever length an element announces, up to 4 GB, recurses as deep
-//! as sequences are nested, and would change features of crates that Burn uses. This reads each element in one step
-//! forward, checks every length against what is there, and allocates nothing but the list of places.
+//! `dicom-object` is not used, because it allocates whatever length an element announces, up to 4 GB, recurses as deep as sequences are
+//! nested, and would change features of crates that Burn uses. This parser reads elements from front to back without recursion, checks every
+//! length against the available bytes, and allocates only the list of positions.
 
 use std::fmt;
 use std::ops::Range;
@@ -29,7 +29,7 @@ const SEQUENCE_END: Tag = Tag(0xFFFE, 0xE0DD);
 /// Types whose length has four bytes (PS3.5, table 7.1-1).
 const LONG: [&[u8; 2]; 13] =
     [b"OB", b"OD", b"OF", b"OL", b"OV", b"OW", b"SQ", b"SV", b"UC", b"UN", b"UR", b"UT", b"UV"];
-/// Where types are not written, these are sequences; others that have a length are left alone.
+/// The elements that are parsed as sequences if types are not written; other elements with a length are skipped.
 const SEQUENCES: [Tag; 6] = [
     tags::DIRECTORY_RECORD_SEQUENCE,
     tags::MODALITY_LUT_SEQUENCE,
@@ -39,10 +39,10 @@ const SEQUENCES: [Tag; 6] = [
     tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE,
 ];
 
-/// How elements are written.
+/// The encoding of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notation {
-    /// Whether each element has its type.
+    /// Whether the type of each element is written.
     pub(crate) explicit: bool,
     pub(crate) big_endian: bool,
 }
@@ -50,9 +50,9 @@ pub(crate) struct Notation {
 /// The elements of a data set and of its sequences.
 #[derive(Debug)]
 pub(crate) struct Elements {
-    /// Of the whole data set, in order.
+    /// The elements of the whole data set, in order.
     elements: Vec<Element>,
-    /// For each item, the sequence it belongs to and the item that the sequence belongs to. Item 0 is the data set.
+    /// For each item, its sequence and the item that the sequence is in. Item 0 is the data set.
     items: Vec<(Tag, usize)>,
     /// The pixels.
     pub(crate) pixels: Option<Pixels>,
@@ -66,37 +66,37 @@ struct Element {
     place: Range<usize>,
 }
 
-/// Where the pixels are.
+/// The position of the pixels.
 #[derive(Debug)]
 pub(crate) enum Pixels {
-    /// One value, and whether it is said to consist of 16-bit words.
+    /// A single value, and whether it is declared as 16-bit words.
     Native(Range<usize>, bool),
     /// The offset table and the fragments.
     Fragments(Range<usize>, Vec<Range<usize>>),
 }
 
-/// Why elements could not be read.
+/// The reason why elements could not be read.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The bytes end before the pixels: more of the file may help.
+    /// The bytes end before the pixels, so more of the file is needed.
     TooShort,
-    /// They make no sense.
+    /// The bytes are invalid.
     Nonsense(String),
 }
 
-/// A sequence or an item that has begun and not ended.
+/// An open sequence or item.
 struct Open {
-    /// The sequence's tag; `None` for an item.
+    /// Tag of the sequence; `None` for an item.
     sequence: Option<Tag>,
-    /// The item that goes on when this ends.
+    /// The item that continues when this ends.
     parent: usize,
-    /// Where it ends, if that was said.
+    /// Where it ends, if its length is given.
     end: Option<usize>,
-    /// How the elements in it are written.
+    /// The encoding of its elements.
     notation: Notation,
 }
 
-/// What stands before a value.
+/// The header of an element.
 struct Head {
     tag: Tag,
     kind: Option<[u8; 2]>,
@@ -126,7 +126,7 @@ fn head_at(bytes: &[u8], at: usize, notation: Notation) -> Option<Head> {
 }
 
 impl Elements {
-    /// Reads a data set. `whole` says that the bytes are all of it; otherwise reading stops before the pixels.
+    /// Parses a data set. `whole` says that the bytes are complete; otherwise parsing stops before the pixels.
     pub(crate) fn read(bytes: &[u8], notation: Notation, whole: bool) -> Result<Self, Failure> {
         let broken = |reason: String| match whole {
             true => Failure::Nonsense(format!("it is damaged or ends too early: {reason}")),
@@ -144,18 +144,18 @@ impl Elements {
             }
             let inner = open.last().map_or(notation, |open| open.notation);
             let Some(Head { tag, kind, length, start }) = head_at(bytes, at, inner) else {
-                // Files are padded in many ways.
+                // Files are padded in various ways.
                 if open.is_empty() && whole && bytes.len() - at < 8 {
                     break;
                 }
                 return Err(broken(format!("{} bytes stand where an element should", bytes.len() - at)));
             };
-            // Some sequences say less than their items do; the file's end is the end all the same.
+            // Some sequences declare a smaller length than their items; the end of the file ends everything.
             let end = match length {
                 UNDEFINED => None,
                 length => match start.checked_add(length as usize).filter(|end| *end <= bytes.len()) {
                     None if tag == tags::PIXEL_DATA && !whole => return Ok(found),
-                    // Items and sequences that say more than there is end with the file; what is in them is checked.
+                    // Items and sequences that are declared longer than the file end with it; their contents are checked.
                     None if whole && (tag == ITEM || kind == Some(*b"SQ") || SEQUENCES.contains(&tag)) => {
                         Some(bytes.len())
                     }
@@ -177,7 +177,7 @@ impl Elements {
                     item = found.items.len() - 1;
                 }
                 ITEM_END | SEQUENCE_END => {
-                    // The end of a sequence ends an item whose own end is missing.
+                    // The end of a sequence also ends an item without an end of its own.
                     while let Some(done) = open.pop() {
                         item = done.parent;
                         if done.sequence.is_some() == (tag == SEQUENCE_END) {
@@ -194,7 +194,7 @@ impl Elements {
                         Some(end) => Pixels::Native(start..end, kind == Some(*b"OW")),
                         None => fragments(bytes, start, inner)?,
                     });
-                    // What follows the pixels is padding and signatures.
+                    // Only padding and signatures follow the pixels.
                     return Ok(found);
                 }
                 _ if end.is_none() || is_sequence => {
@@ -213,7 +213,7 @@ impl Elements {
                 }
             }
         }
-        // Without pixels, the end of a part of a file says nothing.
+        // If only a part of the file was read, missing pixels may still follow.
         if !whole {
             return Err(Failure::TooShort);
         }
@@ -223,7 +223,7 @@ impl Elements {
         Ok(found)
     }
 
-    /// The bytes of an element of an item (0 is the data set); `None` if it is not there or empty.
+    /// The bytes of an element of an item (0 is the data set); `None` if it is missing or empty.
     pub(crate) fn bytes<'a>(&self, bytes: &'a [u8], item: usize, tag: Tag) -> Option<&'a [u8]> {
         let element = self.elements.iter().find(|element| element.item == item && element.tag == tag)?;
         bytes.get(element.place.clone()).filter(|value| !value.is_empty())
@@ -234,14 +234,14 @@ impl Elements {
         (1..self.items.len()).filter(|&index| self.items[index] == (sequence, item)).collect()
     }
 
-    /// A text, without what pads it.
+    /// The text of an element, without padding.
     pub(crate) fn text(&self, bytes: &[u8], item: usize, tag: Tag) -> Option<String> {
         let text = String::from_utf8_lossy(self.bytes(bytes, item, tag)?);
         let text = text.trim_matches(|letter: char| letter.is_whitespace() || letter == '\0');
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// The numbers of a text with `\` between them.
+    /// The numbers in a text, separated by `\`.
     pub(crate) fn decimals(&self, bytes: &[u8], item: usize, tag: Tag) -> Option<Vec<f64>> {
         let text = self.text(bytes, item, tag)?;
         let numbers: Option<Vec<f64>> = text.split('\\').map(|part| part.trim().parse().ok()).collect();
@@ -264,8 +264,7 @@ impl Elements {
     }
 }
 
-/// The offset table and the fragments of packed pixels. A file that is cut off between two fragments has all the images
-/// before.
+/// The offset table and the fragments of compressed pixels. If a file is truncated between two fragments, the images before are kept.
 fn fragments(bytes: &[u8], mut at: usize, notation: Notation) -> Result<Pixels, Failure> {
     let nonsense = |reason: &str| Failure::Nonsense(reason.to_owned());
     let mut places = Vec::new();

@@ -12,7 +12,7 @@ use super::header::Header;
 
 /// The preamble and `DICM`.
 const START: usize = 132;
-/// How much of a file is read to find what stands before the pixels, before the whole file is tried.
+/// Bytes that are read first to find the header before the pixels. If they are not enough, the whole file is read.
 const HEADER_BYTES: u64 = 256 << 10;
 /// "Deflated Explicit VR Little Endian".
 const DEFLATED: &str = "1.2.840.10008.1.2.1.99";
@@ -29,13 +29,13 @@ pub(crate) struct DicomFile {
     pub(crate) transfer_syntax: String,
 }
 
-/// Whether a file begins as DICOM files do.
+/// Whether a file begins like a DICOM file.
 pub(crate) fn is_dicom(path: &Path) -> bool {
     first_bytes(path, START as u64).get(START - 4..) == Some(b"DICM")
 }
 
 impl DicomFile {
-    /// Reads what stands before the pixels.
+    /// Reads the header before the pixels.
     pub(crate) fn open_header(path: &Path) -> Result<Self, DataError> {
         let start = first_bytes(path, HEADER_BYTES);
         let partial = start.len() as u64 >= HEADER_BYTES;
@@ -73,7 +73,7 @@ impl DicomFile {
             return Self::inflated(&bytes[start..], whole);
         }
         bytes.drain(..start);
-        // Some write the elements without their types whatever they announce: then two capital letters are missing.
+        // Some files omit the types of elements, whatever they declare. Then there are no two capital letters after the first tag.
         let typed = bytes.get(4..6).is_none_or(|kind| kind.iter().all(u8::is_ascii_uppercase));
         let explicit = typed && transfer_syntax != IMPLICIT_LITTLE_ENDIAN;
         let notation = Notation { explicit, big_endian: transfer_syntax == EXPLICIT_BIG_ENDIAN };
@@ -82,13 +82,13 @@ impl DicomFile {
     }
 }
 
-/// What of a packed data set is unpacked first, to see what its header announces, in bytes.
+/// Bytes of a deflated data set that are unpacked first, to read its header.
 const FIRST_UNPACKED: u64 = 4 << 20;
-/// What may stand around the pixels of a packed data set, in bytes.
+/// The most bytes around the pixels of a deflated data set.
 const MAX_AROUND: u64 = 16 << 20;
 
 impl DicomFile {
-    /// Reads a packed data set, and no more of it than its header announces.
+    /// Reads a deflated data set, and unpacks no more than its header announces.
     fn inflated(packed: &[u8], whole: bool) -> Result<Self, Failure> {
         let refused = |cause: std::io::Error| match whole {
             true => Failure::Nonsense(format!("it cannot be unpacked: {cause}")),

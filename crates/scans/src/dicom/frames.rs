@@ -1,4 +1,4 @@
-//! Which bytes belong to which image of a file.
+//! Finds the bytes of each image of a file.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use super::file::DicomFile;
 use super::header::Header;
 use super::tags;
 
-/// The packed bytes of an image: the fragments that hold it, one behind the other.
+/// The compressed bytes of an image: its fragments, joined.
 pub(crate) fn packed(file: &DicomFile, header: &Header, frame: usize) -> Result<Vec<u8>, String> {
     let Some(Pixels::Fragments(table, fragments)) = &file.elements.pixels else {
         return Err("its pixels are not packed, though its transfer syntax says so".to_owned());
@@ -46,7 +46,7 @@ fn group(
     let first_of = |offset: u64| fragments.iter().position(|place| (place.start - start) as u64 == offset);
     let mut firsts: Vec<usize> = offsets.iter().filter_map(|&offset| first_of(offset)).collect();
     if firsts.len() != header.frames {
-        // Without a table: an image starts where a JPEG or a JPEG 2000 stream does.
+        // Without a table, an image starts where a JPEG or JPEG 2000 stream starts.
         let starts = |place: &Range<usize>| {
             bytes[place.clone()].starts_with(&[0xFF, 0xD8]) || bytes[place.clone()].starts_with(&[0xFF, 0x4F])
         };

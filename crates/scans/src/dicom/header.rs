@@ -1,4 +1,4 @@
-//! What a DICOM file says about its pixels.
+//! The description of the pixels in the header of a DICOM file.
 
 use kindling_data::{MAX_PIXELS, MAX_SIDE};
 
@@ -8,7 +8,7 @@ use super::tags;
 /// The most images in a file.
 const MAX_FRAMES: u32 = 1 << 20;
 
-/// How values are to be read.
+/// The meaning of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Photometric {
     /// Grey, the lowest value white.
@@ -16,9 +16,9 @@ pub(crate) enum Photometric {
     /// Grey, the lowest value black.
     Monochrome2,
     Rgb,
-    /// Luma and chroma; `true` where each chroma serves two pixels.
+    /// Luma and chroma; `true` if two pixels share their chroma.
     Ybr(bool),
-    /// RGB before JPEG 2000 made it something else and back.
+    /// RGB that JPEG 2000 has transformed, and transforms back.
     YbrOfJpeg2000,
     Palette,
 }
@@ -36,13 +36,13 @@ pub(crate) struct Header {
     pub(crate) stored: u32,
     pub(crate) high_bit: u32,
     pub(crate) signed: bool,
-    /// Whether all reds come before all greens.
+    /// Whether channels are stored one after the other, and not interleaved.
     pub(crate) planar: bool,
     pub(crate) photometric: Photometric,
 }
 
 impl Header {
-    /// Reads and checks it.
+    /// Reads and checks the module.
     pub(crate) fn of(file: &DicomFile) -> Result<Self, String> {
         let (elements, bytes) = (&file.elements, file.bytes.as_slice());
         let number = |tag, name: &str| elements.number(bytes, tag).ok_or_else(|| format!("it has no {name}"));
@@ -89,7 +89,7 @@ impl Header {
         }
         let frames = match elements.text(bytes, 0, tags::NUMBER_OF_FRAMES) {
             None => 1,
-            // Zero is written by some who mean one.
+            // Some files have a zero that means one.
             Some(text) => text.parse::<u32>().map_err(|_| format!("{text:?} is no number of frames"))?.max(1),
         };
         if frames > MAX_FRAMES {
@@ -114,7 +114,7 @@ impl Header {
         self.rows * self.columns * self.samples
     }
 
-    /// The channels of the image that is made of it.
+    /// The number of channels of the resulting image.
     pub(crate) fn channels(&self) -> usize {
         if self.photometric == Photometric::Palette { 3 } else { self.samples }
     }

@@ -20,12 +20,12 @@ use crate::Window;
 
 /// DICOM files and DICOMDIR: each image of a file is a sample, the patient its group.
 ///
-/// Uncompressed, deflated, RLE, JPEG (8-bit lossy, lossless up to 16 bits) and JPEG 2000. Grey images go through the
-/// rescaling and then through [`Dicom::window`], or through the file's first window, or, where there is none, become 0
-/// to 1 over the range that the stored bits can hold. MONOCHROME1 is inverted; palettes and YBR become RGB.
+/// Uncompressed, deflated, RLE, JPEG (8-bit lossy, lossless up to 16 bits) and JPEG 2000 files are supported. The values of grey images are
+/// rescaled. Then [`Dicom::window`] or the first window of the file is applied; without a window, the range of the stored bits is mapped to
+/// 0 to 1. MONOCHROME1 is inverted; palettes and YBR are converted to RGB.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dicom {
-    /// Instead of the windows in the files, in their units (Hounsfield's for CT).
+    /// Replaces the windows of the files, in the same units (Hounsfield units for CT).
     pub window: Option<Window>,
 }
 
@@ -38,12 +38,12 @@ pub struct StoredValues {
     pub columns: usize,
     /// 1 or 3.
     pub samples: usize,
-    /// `rows * columns * samples`, row by row, channels interleaved. YBR stays YBR, but every pixel has its chroma.
+    /// `rows * columns * samples`, row by row, channels interleaved. YBR stays YBR, with the chroma repeated for every pixel.
     pub values: Vec<i64>,
 }
 
 impl Dicom {
-    /// How many images a file holds.
+    /// The number of images in a file.
     ///
     /// # Errors
     /// [`DataError::Io`], [`DataError::TooLarge`] and [`DataError::Unreadable`], with the path.
@@ -60,10 +60,10 @@ impl Dicom {
         stored(&file, frame).map_err(|reason| unreadable(path, reason))
     }
 
-    /// The image of a file's bytes: what [`Format::read`] does with a file. For tests that make up bytes.
+    /// Reads an image from the bytes of a file, as [`Format::read`] does from a file. For tests that generate bytes.
     ///
     /// # Errors
-    /// What is wrong with them, in words.
+    /// A sentence that says what is wrong with the bytes.
     pub fn parse(&self, bytes: &[u8], frame: usize) -> Result<Image, String> {
         let file = DicomFile::parse(bytes.to_vec(), true).map_err(|failure| match failure {
             elements::Failure::Nonsense(reason) => reason,
@@ -94,7 +94,7 @@ impl Format for Dicom {
         match extension.as_str() {
             "dcm" | "dicom" => true,
             "ima" => is_dicom(path),
-            // Files are often named after a UID, whose last number looks like an extension.
+            // Files are often named after a UID, and its last number looks like an extension.
             other => other.bytes().all(|byte| byte.is_ascii_digit()) && is_dicom(path),
         }
     }
@@ -121,7 +121,7 @@ fn list_file(path: &Path, file: &DicomFile) -> Result<Vec<Part>, DataError> {
     let header = Header::of(file).map_err(|reason| unreadable(path, reason))?;
     let text = |tag| file.elements.text(&file.bytes, 0, tag);
     let several = header.frames > 1;
-    // Images of one file stay together even where nobody is named.
+    // The images of a file stay together even if it names no patient.
     let alone = || several.then(|| path.display().to_string());
     let group = text(tags::PATIENT_ID).or_else(|| text(tags::STUDY_INSTANCE_UID)).or_else(alone);
     let frames = (0..header.frames).map(|frame| Part {

@@ -1,4 +1,4 @@
-//! From stored values to what a person would see: `[0, 1]`, grey or RGB.
+//! Turns stored values into an image as a viewer would show it: grey or RGB, in `[0, 1]`.
 
 use kindling_data::Image;
 
@@ -9,7 +9,7 @@ use super::header::{Header, Photometric};
 use super::tags;
 use crate::Window;
 
-/// How a window bends values (PS3.3, C.11.2.1.2 and C.11.2.1.3).
+/// The shape of a window function (PS3.3, C.11.2.1.2 and C.11.2.1.3).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
     Linear,
@@ -17,8 +17,8 @@ pub(crate) enum Shape {
     Sigmoid,
 }
 
-/// The image of stored values: through the rescaling, then through the user's window, the file's, or, where there is
-/// none, the whole range that the stored bits can hold.
+/// The image of stored values: they are rescaled, and then the window of the user, of the file, or, without one, the whole range of the
+/// stored bits is mapped to `[0, 1]`.
 pub(crate) fn present(
     file: &DicomFile,
     header: &Header,
@@ -56,7 +56,7 @@ fn rgb_of(y: f64, blue: f64, red: f64) -> [f32; 3] {
     [y + 1.402 * red, y - 0.344136 * blue - 0.714136 * red, y + 1.772 * blue].map(|value| value as f32)
 }
 
-/// From a stored value to `[0, 1]`.
+/// Maps a stored value to `[0, 1]`.
 struct Grey {
     slope: f64,
     intercept: f64,
@@ -116,7 +116,7 @@ impl Window {
     }
 }
 
-/// The item that says something about an image: the image's own functional group, the shared one, or the data set.
+/// The item that describes an image: the functional group of the image, the shared one, or the data set.
 fn place_of(file: &DicomFile, frame: usize, sequence: Tag, tag: Tag) -> usize {
     let elements = &file.elements;
     let own = elements.items(0, tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE).get(frame).copied();
@@ -125,7 +125,7 @@ fn place_of(file: &DicomFile, frame: usize, sequence: Tag, tag: Tag) -> usize {
     said.into_iter().find(|&item| elements.bytes(&file.bytes, item, tag).is_some()).unwrap_or(0)
 }
 
-/// Colours out of a table (PS3.3, C.7.6.3.1.5).
+/// Colours from a palette (PS3.3, C.7.6.3.1.5).
 fn palette(file: &DicomFile, header: &Header, stored: &Stored) -> Result<Image, String> {
     let (elements, bytes) = (&file.elements, file.bytes.as_slice());
     let mut tables = Vec::with_capacity(3);

@@ -1,4 +1,4 @@
-//! The elements that are looked at. Names and numbers: DICOM PS3.6.
+//! The elements that are used. Names and numbers are from DICOM PS3.6.
 
 use super::elements::Tag;
 

@@ -1,13 +1,13 @@
-//! From a NIfTI header's affine to anatomical axes.
+//! Finds the anatomical axes of a volume from the affine in its NIfTI header.
 
 use nifti::NiftiHeader;
 
-/// One anatomical axis of a volume: which axis of the stored array it is, and which way that one runs.
+/// An anatomical axis of a volume: the axis of the stored array that corresponds to it, and its direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Axis {
     /// The axis of the stored array.
     pub array: usize,
-    /// Whether the array counts against the anatomical direction.
+    /// Whether the array axis runs against the anatomical direction.
     pub flipped: bool,
     /// Number of voxels along it.
     pub len: usize,
@@ -27,18 +27,18 @@ impl Axis {
 /// Rows x, y, z of the affine from array indices to RAS+ millimetres.
 type Affine = [[f64; 4]; 3];
 
-/// Coarser or finer than this is no head scan, and would make slices of absurd size.
+/// The range of plausible spacings of head scans. Others would lead to slices of absurd size.
 const SPACING_MM: std::ops::RangeInclusive<f64> = 0.05..=20.0;
 
-/// Slices are resampled to square pixels of the finest spacing; beyond this they would be mostly made up.
+/// Slices are resampled to square pixels of the finest spacing. With a larger ratio of spacings, most pixels would be interpolated.
 const MOST_ANISOTROPIC: f64 = 10.0;
 
 /// Finds the anatomical axes x (right), y (anterior), z (superior) of a volume of `dims` voxels.
 ///
-/// An oblique volume is cut along its own array axes; each is named after the anatomical axis it is nearest to.
+/// An oblique volume is cut along its own array axes, each of which is assigned to the nearest anatomical axis.
 ///
 /// # Errors
-/// A sentence, if the header states no orientation (then labels would be a guess) or an impossible one.
+/// A sentence if the header has no orientation, so that labels would be a guess, or an impossible one.
 pub(crate) fn anatomical_axes(header: &NiftiHeader, dims: [usize; 3]) -> Result<[Axis; 3], String> {
     let affine = affine(header)?;
     let spacing: [f64; 3] = std::array::from_fn(|j| (0..3).map(|r| affine[r][j].powi(2)).sum::<f64>().sqrt());
@@ -59,7 +59,7 @@ pub(crate) fn anatomical_axes(header: &NiftiHeader, dims: [usize; 3]) -> Result<
     if coarsest > MOST_ANISOTROPIC * finest {
         return Err(format!("its voxels are more than {MOST_ANISOTROPIC} times as long as wide"));
     }
-    // 45 degrees: beyond it, two array axes are nearest to the same anatomical one.
+    // Beyond 45 degrees, two array axes would be nearest to the same anatomical axis.
     if (0..3).any(|r| cosine(r, order[r]).abs() < std::f64::consts::FRAC_1_SQRT_2) {
         return Err("its affine is too oblique or too sheared to name its planes".into());
     }

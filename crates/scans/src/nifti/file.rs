@@ -1,4 +1,4 @@
-//! Reads a NIfTI-1 file, trusting nothing it says: the header is checked before a single voxel is read.
+//! Reads a NIfTI-1 file without trusting it: the header is checked before any voxel is read.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::nifti::axes::anatomical_axes;
 use crate::nifti::volume::Volume;
 use crate::nifti::voxels::Voxels;
 
-/// Voxels along an axis.
+/// The most voxels along an axis.
 const MAX_SIDE: usize = 1024;
-/// Voxels in all, four times the largest of our volumes.
+/// The most voxels of a volume: four times the largest of our volumes.
 const MAX_VOXELS: usize = 1 << 27;
-/// Bytes between header and voxels, and after the voxels.
+/// The most bytes between header and voxels, and after the voxels.
 const MAX_EXTRA: u64 = 1 << 20;
 /// The header and the four bytes that say whether extensions follow.
 const HEADER_BYTES: u64 = 348;
@@ -31,12 +31,12 @@ pub struct Loaded {
     pub sha256: String,
 }
 
-/// Why a file is no volume of ours.
+/// Errors of reading a volume.
 #[derive(Debug)]
 pub enum ReadError {
-    /// It could not be opened or read.
+    /// The file could not be opened or read.
     Io(io::Error),
-    /// It was read, and makes no sense: the reason.
+    /// The file is invalid, with the reason.
     Nonsense(String),
 }
 
@@ -47,7 +47,7 @@ pub enum ReadError {
 pub fn read_volume(path: &Path, name: &str) -> Result<Loaded, ReadError> {
     let mut file = BufReader::new(files::open(path).map_err(ReadError::Io)?);
     let packed = file.fill_buf().map_err(ReadError::Io)?.starts_with(&[0x1f, 0x8b]);
-    // What is called packed and is not should say so, rather than that it is no NIfTI file.
+    // A file with the extension of gzip that is not gzip should be reported as such, and not as an invalid NIfTI file.
     if packed || path.extension().is_some_and(|have| have.eq_ignore_ascii_case("gz")) {
         return read_from(GzDecoder::new(file), name);
     }
@@ -64,7 +64,7 @@ pub(crate) fn read_from(stream: impl Read, name: &str) -> Result<Loaded, ReadErr
 
     skip(&mut stream, start - HEADER_BYTES)?;
     let voxels = voxels(&mut stream, dims.iter().product(), element, &header)?;
-    // To the very end: the checksum of a gzip file is its last word.
+    // Read to the very end, because the checksum of a gzip file comes last.
     if skip(&mut stream, MAX_EXTRA)? == MAX_EXTRA {
         return Err(ReadError::Nonsense("much more data follows than its header announces".into()));
     }
@@ -101,9 +101,9 @@ fn check(header: &NiftiHeader) -> Result<([usize; 3], NiftiType, u64), String> {
     Ok((dims, element, start as u64))
 }
 
-/// Reads `count` voxels in the type they are kept in, a piece at a time: nothing is held twice.
+/// Reads `count` voxels in the type in which they are kept, piece by piece, so that nothing is in memory twice.
 fn voxels(stream: &mut impl Read, count: usize, element: NiftiType, header: &NiftiHeader) -> Result<Voxels, ReadError> {
-    // A negative slope turns dark into bright; any positive one is undone by the intensity window.
+    // A negative slope inverts intensities. A positive one has no effect, because the intensity window undoes it.
     let inverted = header.scl_slope < 0.0;
     let sign = if inverted { -1.0 } else { 1.0 };
     let mut stored = Stored { stream, count, native: header.endianness == nifti::Endianness::native() };
@@ -141,7 +141,7 @@ impl<R: Read> Stored<'_, R> {
         while values.len() < self.count {
             let piece = &mut piece[..(self.count - values.len()).min(PIECE) * SIZE];
             self.stream.read_exact(piece).map_err(|error| nonsense(error.into()))?;
-            // Room for all is taken once some is there: a header alone reserves nothing.
+            // Memory for all voxels is allocated only after some were read, so that a header alone cannot allocate it.
             values.try_reserve_exact(self.count - values.len()).map_err(no_room)?;
             values.extend(piece.as_chunks::<SIZE>().0.iter().map(|bytes| {
                 let mut bytes = *bytes;
@@ -155,7 +155,7 @@ impl<R: Read> Stored<'_, R> {
     }
 }
 
-/// Reads over at most `count` bytes; how many there were.
+/// Skips at most `count` bytes and returns how many there were.
 fn skip(stream: &mut impl Read, count: u64) -> Result<u64, ReadError> {
     io::copy(&mut stream.take(count), &mut io::sink()).map_err(|error| nonsense(error.into()))
 }

@@ -18,19 +18,19 @@ pub use file::{Loaded, ReadError, read_volume};
 pub use plane::{AXIS_NAMES, CLASSES, Plane};
 pub use volume::Volume;
 
-/// Slices with less than this share of foreground are no samples: what is beyond the body looks alike everywhere.
+/// Slices with a smaller share of foreground are left out, because slices beyond the body all look alike.
 const LEAST_FOREGROUND: f64 = 0.1;
-/// Voxels of volumes that are kept for the next slice.
+/// The most voxels of volumes that are kept in memory for the next slices.
 const KEPT_VOXELS: usize = 1 << 26;
 
 /// NIfTI files (`.nii`, `.nii.gz`): each axial slice is a sample, the file its group.
 ///
-/// Slices are turned by the file's affine, superior first, the subject's right on the left; intensities are scaled by the
-/// volume's own quantiles. Volumes without orientation are refused, slices with less than 10 % of foreground left out.
-/// The volumes used last are kept in memory, so slices are best read volume by volume.
+/// Slices are oriented by the affine of the file, with the superior slice first and the subject's right on the left. Intensities are scaled
+/// by quantiles of the volume. Volumes without orientation are refused, and slices with less than 10 % of foreground are left out. The
+/// volumes that were used last are kept in memory, so slices are best read volume by volume.
 #[derive(Default)]
 pub struct Nifti {
-    /// The last used at the end.
+    /// Recently used volumes; the last one was used last.
     kept: Mutex<Vec<(PathBuf, Arc<Volume>)>>,
 }
 

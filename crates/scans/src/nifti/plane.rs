@@ -1,4 +1,4 @@
-//! The three anatomical planes and how a slice of each is shown.
+//! The three anatomical planes, and the orientation of their slices.
 
 /// The class names, in label order.
 pub const CLASSES: [&str; 3] = ["sagittal", "coronal", "axial"];
@@ -37,9 +37,9 @@ impl Plane {
         self.label()
     }
 
-    /// The anatomical axes `(horizontal, vertical)` of a slice. Both run against the picture's own direction: the
-    /// largest coordinate is its first column and its first row. So superior (axial: anterior) is up, the nose of a
-    /// sagittal slice points left, and the subject's right is on the left, as radiologists look at it.
+    /// The anatomical axes `(horizontal, vertical)` of a slice. Both run against the direction of the image: the largest coordinate is in the
+    /// first column and the first row. So superior (in axial slices, anterior) is up, the nose in a sagittal slice points left, and the
+    /// subject's right is on the left, which is the view of radiologists.
     pub(crate) fn in_plane(self) -> (usize, usize) {
         match self {
             Self::Sagittal => (1, 2),

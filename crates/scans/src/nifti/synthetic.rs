@@ -1,4 +1,4 @@
-//! Tiny NIfTI files for tests, right and wrong ones. Here, since the tests of other crates make them too.
+//! Tiny NIfTI files for tests, valid and invalid. They are part of the library because the tests of other crates use them too.
 
 #![allow(missing_docs)]
 #![allow(clippy::expect_used)]
@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use crate::nifti::file::read_from;
 use crate::nifti::volume::Volume;
 
-/// What a file shall say. `values` are those of the file's array, first axis fastest.
+/// The contents of a file. `values` are those of the array, first axis fastest.
 #[derive(Clone, Debug)]
 pub struct Nifti {
     pub dim: [u16; 8],

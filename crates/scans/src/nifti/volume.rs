@@ -1,4 +1,4 @@
-//! A volume in memory, and the slices through it.
+//! A volume in memory, and its slices.
 
 use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::F32;
@@ -9,19 +9,19 @@ use crate::nifti::axes::Axis;
 use crate::nifti::plane::Plane;
 use crate::nifti::voxels::{Voxels, Window};
 
-/// A voxel is foreground where its intensity, windowed to [0, 1], is above this.
+/// A voxel is foreground if its intensity, windowed to [0, 1], is above this.
 const FOREGROUND: f32 = 0.1;
-/// Spacings that differ by less are taken for equal.
+/// Spacings that differ by less are treated as equal.
 const SPACING_TOLERANCE: f64 = 0.01;
 
-/// A volume with named axes. It is kept as stored; slices are cut, turned and scaled when asked for.
+/// A volume with anatomical axes. It is kept as stored; slices are cut, oriented and scaled when they are needed.
 #[derive(Debug)]
 pub struct Volume {
     name: String,
     voxels: Voxels,
     window: Window,
     axes: [Axis; 3],
-    /// Distance in the stored array of neighbours along each anatomical axis.
+    /// Distance between neighbours along each anatomical axis in the stored array.
     strides: [usize; 3],
 }
 
@@ -37,12 +37,12 @@ impl Volume {
         Ok(Self { name: name.to_owned(), voxels, window, axes, strides })
     }
 
-    /// As given when it was read.
+    /// The name that was given when it was read.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many voxels it has.
+    /// The number of voxels.
     pub(crate) fn voxels(&self) -> usize {
         self.voxels.len()
     }
@@ -52,7 +52,7 @@ impl Volume {
         &self.axes[plane.normal()]
     }
 
-    /// The windowed intensity at a point counted to the right, to the front and to the top.
+    /// The windowed intensity at a point, whose coordinates count to the right, to the front and to the top.
     fn at(&self, point: [usize; 3]) -> f32 {
         let along = |r: usize| {
             let axis = &self.axes[r];
@@ -83,8 +83,7 @@ impl Volume {
         })
     }
 
-    /// A slice with square pixels, grey, in [0, 1], turned as `Plane::in_plane` says. Panics if there is no such
-    /// slice.
+    /// A grey slice with square pixels, in [0, 1], oriented as `Plane::in_plane` says. Panics if there is no such slice.
     pub fn slice(&self, plane: Plane, index: usize) -> Image {
         let (across, down) = plane.in_plane();
         let (width, height) = (self.axes[across].len, self.axes[down].len);
@@ -102,7 +101,7 @@ impl Volume {
     }
 }
 
-/// The image with square pixels: the side with the coarser voxels is interpolated to the finer ones.
+/// The image with square pixels: the axis with the coarser spacing is interpolated to the finer one.
 fn squared(image: Image, across: f64, down: f64) -> Image {
     let pixel = across.min(down);
     if across.max(down) / pixel < 1.0 + SPACING_TOLERANCE {

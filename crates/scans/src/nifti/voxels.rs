@@ -1,7 +1,7 @@
-//! Stored intensities, kept in the type of the file: the largest template has 35 million of them.
+//! Stored intensities in the type of the file, to save memory: the largest template has 35 million of them.
 
-/// The voxels of a volume, first array axis fastest, as stored (a positive `scl_slope` is not applied: the intensity
-/// [`Window`] undoes it anyway).
+/// The voxels of a volume as they are stored, first array axis fastest. A positive `scl_slope` is not applied, because the intensity
+/// [`Window`] would undo it.
 #[derive(Debug)]
 pub(crate) enum Voxels {
     U8(Vec<u8>),
@@ -44,7 +44,7 @@ impl Voxels {
     }
 }
 
-/// Nearest rank, from 1, of a quantile of `count` values.
+/// The nearest rank, counted from 1, of a quantile of `count` values.
 fn rank(count: usize, share: f64) -> Option<usize> {
     (count > 0).then(|| ((count as f64 * share).ceil() as usize).clamp(1, count))
 }
@@ -68,7 +68,7 @@ fn counted_quantile(values: impl Iterator<Item = i32>, share: f64, floor: f32) -
     })
 }
 
-/// The intensities of a volume that become 0 and 1.
+/// The intensities of a volume that are mapped to 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Window {
     low: f32,
@@ -76,18 +76,18 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Where the window ends: robust against the few voxels that are far off (vessels, fat, artefacts).
+    /// The upper quantile of the window, which ignores the few voxels that are far off (vessels, fat, artefacts).
     const SHARE: f64 = 0.005;
 
-    /// From the 0.5 % quantile of all voxels, which is the level of the background, to the 99.5 % quantile of those
-    /// above it, which is the brightest tissue. `None` if the voxels are all the same.
+    /// The window from the 0.5 % quantile of all voxels, which is the level of the background, to the 99.5 % quantile of the voxels above it,
+    /// which is the brightest tissue. `None` if all voxels are the same.
     pub(crate) fn of(voxels: &Voxels) -> Option<Self> {
         let low = voxels.quantile(Self::SHARE, f32::NEG_INFINITY)?;
         let high = voxels.quantile(1.0 - Self::SHARE, low)?;
         (high - low > 0.0 && (high - low).is_finite()).then_some(Self { low, high })
     }
 
-    /// The intensity in [0, 1]; 0 for what is not a number.
+    /// The intensity in [0, 1]; 0 for NaN.
     pub(crate) fn scale(&self, value: f32) -> f32 {
         let scaled = (value - self.low) / (self.high - self.low);
         if scaled.is_nan() { 0.0 } else { scaled.clamp(0.0, 1.0) }

@@ -60,7 +60,7 @@ impl Faults {
     }
 
     /// The micro-batches of a step: those given, unless one was asked to be lost or doubled.
-    pub(crate) fn micro_batches(&self, step: u64, mut given: Vec<MicroBatch>) -> Vec<MicroBatch> {
+    pub fn micro_batches(&self, step: u64, mut given: Vec<MicroBatch>) -> Vec<MicroBatch> {
         for what in self.wrong_in(step) {
             match what {
                 What::Lost(index) if index < given.len() => drop(given.remove(index)),

@@ -13,12 +13,11 @@ use kindling_data::{Augment, DataError, Image, Loader, LoaderConfig, Normalisati
 use kindling_layers::blocks::{InvertedResidual, InvertedResidualConfig};
 use kindling_layers::tensors::{self, Tensors};
 use kindling_layers::{
-    Activation, BatchNormConfig, Checkpointing, Classifier, HeadConfig, Padding, Precision, Staged, StagedConfig,
-    StemConfig, init,
+    Activation, BatchNormConfig, Checkpointing, Classifier, HeadConfig, Padding, Staged, StagedConfig, StemConfig, init,
 };
 use kindling_memory::Plan;
 use kindling_runs::{Event, RunDir};
-use kindling_trainer::{Ended, Observer, OptimizerConfig, Setup, TrainConfig, TrainError, Trainer};
+use kindling_trainer::{Ended, Observer, Setup, TrainConfig, TrainError, Trainer};
 
 pub(crate) const CLASSES: usize = 3;
 
@@ -74,23 +73,16 @@ pub(crate) fn small_network(device: &Device) -> Staged<InvertedResidual> {
 /// How a run of the tests trains: AdamW, clipping, an average of the weights, label smoothing.
 pub(crate) fn config(batch_size: usize, ghost_batch_size: usize, steps: u64) -> TrainConfig {
     TrainConfig {
-        batch_size,
-        micro_batch: None,
-        activation_checkpointing: None,
         ema: Some(0.9),
-        precision: Precision::F32,
         ghost_batch_size,
-        norm_momentum: None,
-        epochs: 1_000_000,
         max_steps: Some(steps),
         lr: 0.001,
-        warmup: 0.1,
-        optimizer: OptimizerConfig::AdamW { weight_decay: 0.02 },
         label_smoothing: 0.1,
-        class_weights: None,
         clip_norm: Some(1.0),
+        extended: Vec::new(),
         seed: 11,
         checkpoint_steps: 4,
+        ..TrainConfig::new(batch_size, 1_000_000)
     }
 }
 
@@ -152,17 +144,15 @@ impl Bench {
         let setup = Setup {
             model_name: "model",
             note: String::new(),
-            classes: CLASSES,
             device: device.clone(),
             train: self.loader(self.images, config, true),
-            validation: self.loader(6, config, false),
             run: &run,
             stop: self.stop.clone(),
             start: self.start,
             faults: self.faults.parse().unwrap(),
         };
         let mut watch = Watch(watch, Vec::new(), self.keep_events);
-        let mut trainer = Trainer::new(model, config.clone(), setup).unwrap();
+        let mut trainer = Trainer::new(model, config.clone(), CLASSES, self.loader(6, config, false), setup).unwrap();
         let ended = trainer.fit(&mut watch);
         drop(trainer);
         // A run that gives up in its first step has no folder of them.

@@ -1,4 +1,4 @@
-//! A network's tensors under another library's keys.
+//! Exports the tensors of a network under the keys of a library.
 
 use burn::tensor::TensorData;
 use kindling_classification::Network;
@@ -10,8 +10,8 @@ use super::keys::{COUNTER, KeyTable};
 use crate::error::ZooError;
 use crate::registry::Model;
 
-/// The tensors of a model's network under a library's keys and in its shapes, so that the library loads them with
-/// `strict=True`: the counters of batches that PyTorch expects are there, and zero.
+/// The tensors of a model's network with the keys and shapes of a library, so that the library loads them with `strict=True`. The
+/// batch counters that PyTorch expects are included, with the value zero.
 ///
 /// # Errors
 /// [`ZooError::NoNames`] if the library does not have this network, [`ZooError::Device`] if a tensor cannot be read.

@@ -1,27 +1,29 @@
-//! Tensors out of a file.
+//! Reads the tensors of a weights file.
 
-use std::io::{BufReader, Read};
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
 use burn::tensor::TensorData;
 use burn_store::{ModuleStore, PytorchStore};
 use kindling_files as files;
+use kindling_given::in_units;
 use kindling_layers::tensors::{self, Tensors};
 use zip::ZipArchive;
 
 use crate::error::ZooError;
 
-/// The largest file that is read; EfficientNetV2-L has half a gigabyte.
+/// The largest file that is read. The weights of EfficientNetV2-L take half a gigabyte.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// An entry of an archive up to this size may be larger than the archive.
+/// Up to this size, an entry of an archive may be larger than the archive.
 const SMALL_ENTRY: u64 = 1 << 20;
 
-/// Reads all tensors of a file: safetensors, or what `torch.save` wrote (in the zip format, or in the older one). Which
-/// it is shows in the first bytes, not in the name.
+/// Reads all tensors of a safetensors file or of a file of `torch.save`, in its zip format or the older one. The format is recognised
+/// by the first bytes, not by the name.
 ///
-/// Nothing in a file is ever executed: a pickle is read as data, and what is no tensor in it is passed over. Before a
-/// tensor is read its size is held against the file's, so a small file cannot claim a large memory.
+/// Nothing in a file is executed: a pickle is read as data, and objects that are not tensors are skipped. The size of a tensor is
+/// checked against that of the file before the tensor is read, so a small file cannot claim a lot of memory.
 ///
 /// # Errors
 /// [`ZooError::Io`] or [`ZooError::Corrupt`].
@@ -31,16 +33,20 @@ pub fn read(path: &Path) -> Result<Tensors, ZooError> {
     let mut file = files::open(path).map_err(io)?;
     let length = file.metadata().map_err(io)?.len();
     if length > MAX_BYTES {
-        return Err(corrupt(format!("it has {length} bytes, more than the {MAX_BYTES} that are read")));
+        return Err(corrupt(format!(
+            "it has {}, more than the {} that are read",
+            in_units(length),
+            in_units(MAX_BYTES)
+        )));
     }
     let mut start = [0u8; 9];
     let count = file.read(&mut start).map_err(io)?;
     let start = &start[..count];
     let tensors = if looks_like_safetensors(start, length) {
-        let mut whole = files::open(path).map_err(io)?;
-        tensors::from_reader(&mut whole, length)
+        file.rewind().map_err(io)?;
+        tensors::from_reader(&mut file, length)
     } else {
-        let checked = if start.starts_with(b"PK") { check_archive(path, length) } else { Ok(()) };
+        let checked = if start.starts_with(b"PK") { check_archive(file, length) } else { Ok(()) };
         checked.and_then(|()| read_pytorch(path, length))
     };
     match tensors {
@@ -49,7 +55,7 @@ pub fn read(path: &Path) -> Result<Tensors, ZooError> {
     }
 }
 
-/// A safetensors file starts with the length of its header and the header's opening brace.
+/// A safetensors file starts with the length of its header, followed by the opening brace of the header.
 fn looks_like_safetensors(start: &[u8], length: u64) -> bool {
     match start {
         [a, b, c, d, e, f, g, h, b'{'] => u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]) <= length,
@@ -57,15 +63,14 @@ fn looks_like_safetensors(start: &[u8], length: u64) -> bool {
     }
 }
 
-/// `torch.save` stores entries as they are. An archive that somebody compressed is read as well, unless it unpacks to more
-/// than weights ever do: every byte of a pickle can cost a hundred of memory.
-fn check_archive(path: &Path, length: u64) -> Result<(), String> {
-    let file = files::open(path).map_err(|error| error.to_string())?;
+/// `torch.save` does not compress entries. A compressed archive is read as well, unless an entry unpacks to more than weights would:
+/// each byte of a pickle can cost a hundred bytes of memory.
+fn check_archive(file: File, length: u64) -> Result<(), String> {
     let archive = ZipArchive::new(BufReader::new(file)).map_err(|error| one_line(&error.to_string()))?;
     let sizes = (0..archive.len()).filter_map(|index| archive.by_index_data(index).ok()).map(|entry| entry.size());
     match sizes.max() {
         Some(size) if size > length.max(SMALL_ENTRY) => {
-            Err(format!("an entry of {size} bytes is packed in an archive of {length}"))
+            Err(format!("an entry of {} is packed in an archive of {}", in_units(size), in_units(length)))
         }
         _ => Ok(()),
     }
@@ -75,9 +80,9 @@ fn read_pytorch(path: &Path, length: u64) -> Result<Tensors, String> {
     let mut store = PytorchStore::from_file(path).map_indices_contiguous(false);
     let found = store.get_all_tensors().map_err(|error| one_line(&error.to_string()))?;
     let claimed = found.values().map(|tensor| tensor.byte_len() as u64).fold(0, u64::saturating_add);
-    // Tensors may share memory, and a compressed archive may be smaller than what is in it, but not by much.
+    // Tensors may share memory, and a compressed archive may be smaller than its contents, but not by much.
     if claimed > 16 * length {
-        return Err(format!("it claims {claimed} bytes of tensors in a file of {length}"));
+        return Err(format!("it claims {} of tensors in a file of {}", in_units(claimed), in_units(length)));
     }
     let mut tensors = Tensors::new();
     for (name, tensor) in found {
@@ -87,7 +92,7 @@ fn read_pytorch(path: &Path, length: u64) -> Result<Tensors, String> {
     Ok(tensors)
 }
 
-/// Errors end up in one sentence.
+/// Errors are printed as a single sentence.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! Tensors into a network.
+//! Fills a network with tensors.
 
 use std::fmt;
 
@@ -11,32 +11,32 @@ use kindling_layers::tensors::Tensors;
 use super::keys::{COUNTER, KeyTable, Place, recognise, unwrap};
 use crate::registry::Model;
 
-/// What may differ between the file's network and the one to fill.
+/// What may differ between the network of the file and the one that is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adapt {
-    /// Nothing.
-    Exactly,
-    /// Images may have one channel where the file's have several: then the stem's weights are summed, as if the one
-    /// channel stood in all of them.
+    /// Nothing: strict loading.
+    Strict,
+    /// Images may have one channel where those of the file have several. The weights of the stem are then summed, which gives the
+    /// same output as repeating the channel.
     Stem,
-    /// And the head may have other classes: then the network keeps its own, newly initialised one.
+    /// As `Stem`, and the head may have a different number of classes. The network then keeps its own, newly initialised head.
     StemAndHead,
 }
 
-/// What an import did; displays as a sentence.
+/// The result of an import; displays as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// Whose keys the file has; `None`: our own.
+    /// The library whose keys the file has; `None` for Kindling's.
     pub style: Option<KeyStyle>,
-    /// Tensors of the network that were filled.
+    /// Number of the network's tensors that were filled.
     pub filled: usize,
-    /// Counters of batches in the file, which no output depends on.
+    /// Number of batch counters in the file, which are ignored because no output depends on them.
     pub counters: usize,
-    /// Classes of the file's head, if it was not taken.
+    /// Classes of the head in the file, if that head was not used.
     pub replaced_head: Option<usize>,
-    /// Channels of the file's stem, if it was summed.
+    /// Channels of the stem in the file, if they were summed.
     pub folded_stem: Option<usize>,
-    /// Keys of tensors that a training script saved beside the model.
+    /// Keys of other tensors that a training script saved with the model.
     pub left_out: Vec<String>,
 }
 
@@ -50,23 +50,23 @@ impl fmt::Display for Import {
             write!(f, "; the stem's {channels} input channels were summed into 1")?;
         }
         if let Some(classes) = self.replaced_head {
-            write!(f, "; the head of {classes} classes was not taken: a new one starts from random weights")?;
+            write!(f, "; the head of {classes} classes was not used: a new one starts from random weights")?;
         }
         if self.counters > 0 {
-            write!(f, "; {} batch counters have no use here", self.counters)?;
+            write!(f, "; {} batch counters were ignored", self.counters)?;
         }
         match self.left_out.as_slice() {
             [] => Ok(()),
-            [one] => write!(f, "; the tensor `{one}` is not the model's"),
-            [first, ..] => write!(f, "; {} tensors are not the model's (`{first}`, ...)", self.left_out.len()),
+            [one] => write!(f, "; the tensor `{one}` does not belong to the model"),
+            [first, ..] => write!(f, "; {} tensors do not belong to the model (`{first}`, ...)", self.left_out.len()),
         }
     }
 }
 
-/// Fills the network of a model. Every tensor of the network is filled and every tensor given is used or named in the [`Import`].
+/// Fills the network of a model. Every tensor of the network is filled, and every given tensor is used or listed in the [`Import`].
 ///
 /// # Errors
-/// The first tensor that is missing, unknown or of another shape, by its key in the file; the network is lost.
+/// The first tensor that is missing, unknown or of another shape, by its key in the file. The network is lost then.
 pub fn import(network: Network, model: &Model, tensors: Tensors, adapt: Adapt) -> Result<(Network, Import), Mismatch> {
     let (tensors, left_out) = unwrap(tensors);
     let slots = parameters::slots(&network);
@@ -81,7 +81,7 @@ pub fn import(network: Network, model: &Model, tensors: Tensors, adapt: Adapt) -
     Ok((parameters::write(network, own)?, import))
 }
 
-/// Classes of the head in a file whose other tensors are this network's, whatever its own head has.
+/// Number of classes of the head in a file, if its other tensors belong to this network.
 pub fn classes(network: &Network, model: &Model, tensors: &Tensors) -> Option<usize> {
     let (tensors, _) = unwrap(tensors.clone());
     let table = recognise(network, model, &parameters::slots(network), &tensors).ok()?;
@@ -94,7 +94,7 @@ pub fn classes(network: &Network, model: &Model, tensors: &Tensors) -> Option<us
     }
 }
 
-/// The file's tensors under our names and in our shapes.
+/// The tensors of the file with our names and shapes.
 fn fit(table: &KeyTable, tensors: Tensors, adapt: Adapt, import: &mut Import) -> Result<Tensors, Mismatch> {
     let mut own = Tensors::new();
     let mut unknown = None;
@@ -139,7 +139,7 @@ fn reshape(
 ) -> Result<Option<TensorData>, Mismatch> {
     let found = data.shape().as_slice().to_vec();
     let expected = &place.reference_shape;
-    let (adapt_stem, adapt_head) = (adapt != Adapt::Exactly, adapt == Adapt::StemAndHead);
+    let (adapt_stem, adapt_head) = (adapt != Adapt::Strict, adapt == Adapt::StemAndHead);
     if !is_float(data.dtype()) {
         return Err(Mismatch::Type { name: key.to_string(), found: format!("{:?}", data.dtype()) });
     }
@@ -173,7 +173,7 @@ fn sum_channels(data: TensorData) -> TensorData {
     Tensor::<4>::from_data(data.convert::<f32>(), &device).sum_dim(1).into_data()
 }
 
-/// If one tensor of the head does not fit, none is taken.
+/// Keeps the network's own head: if one tensor of a head does not fit, none is used.
 fn keep_head(network: &Network, own: &mut Tensors) {
     own.extend(parameters::read_only(network, |name| HEAD.contains(&name)).into_iter().flatten());
 }

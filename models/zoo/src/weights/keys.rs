@@ -1,4 +1,4 @@
-//! Which library's keys a file has, and what they are called here.
+//! Recognises the library whose keys a file has, and maps them to our names.
 
 use std::collections::BTreeMap;
 
@@ -9,33 +9,33 @@ use kindling_layers::tensors::Tensors;
 
 use crate::registry::Model;
 
-/// The counter of batches that PyTorch's normalisation keeps beside its statistics; no output depends on it.
+/// The batch counter of PyTorch's normalisation layers, which no output depends on.
 pub(super) const COUNTER: &str = "num_batches_tracked";
 
-/// Under what prefixes training scripts keep the model among other things.
+/// Prefixes under which training scripts save a model together with other things.
 const WRAPPERS: [&str; 6] = ["state_dict", "model_state_dict", "model", "module", "state_dict_ema", "model_ema"];
 
-/// The tensors of a network under some library's keys.
+/// The keys of a network's tensors in a library.
 pub(super) struct KeyTable {
-    /// Whose keys; `None`: our own.
+    /// The library; `None` for our own keys.
     pub(super) style: Option<KeyStyle>,
-    /// From each key to the tensor's place in the network.
+    /// The tensor of the network for each key.
     pub(super) places: BTreeMap<String, Place>,
 }
 
-/// Where a tensor belongs.
+/// A tensor of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Its name here.
+    /// Name of the tensor here.
     pub(super) own: String,
-    /// Its shape here.
+    /// Shape of the tensor here.
     pub(super) shape: Vec<usize>,
-    /// Its shape there.
+    /// Shape of the tensor in the library.
     pub(super) reference_shape: Vec<usize>,
 }
 
 impl KeyTable {
-    /// Our own keys.
+    /// The table of our own keys.
     fn own(slots: &[Slot]) -> Self {
         let places = slots.iter().map(|slot| {
             let Slot { name, shape } = slot.clone();
@@ -44,7 +44,7 @@ impl KeyTable {
         Self { style: None, places: places.collect() }
     }
 
-    /// A library's keys.
+    /// The table of a library's keys.
     pub(super) fn of_library(style: KeyStyle, names: &Names, slots: &[Slot]) -> Self {
         let layers: BTreeMap<&str, &LayerName> = names.iter().map(|name| (name.own.as_str(), name)).collect();
         let places = slots.iter().filter_map(|slot| {
@@ -60,16 +60,16 @@ impl KeyTable {
         Self { style: Some(style), places: places.collect() }
     }
 
-    /// How many of the keys this table knows.
+    /// How many of the tensors have a key of this table.
     fn known(&self, tensors: &Tensors) -> usize {
         tensors.keys().filter(|key| self.places.contains_key(*key)).count()
     }
 }
 
-/// The table that knows most of the keys; of equals the first, and our own before all.
+/// The table that contains most of the keys. If several contain equally many, it is the first; our own comes before the others.
 ///
 /// # Errors
-/// [`Mismatch::Foreign`] if no table knows any.
+/// [`Mismatch::Foreign`] if no table contains any of the keys.
 pub(super) fn recognise(
     network: &Network,
     model: &Model,
@@ -87,11 +87,11 @@ pub(super) fn recognise(
         .ok_or_else(|| Mismatch::Foreign { found: tensors.keys().next().cloned().unwrap_or_default(), known: examples })
 }
 
-/// Takes the model out of what a training script saved with it. Returns the tensors under their bare keys and the keys of
-/// those that are not the model's.
+/// Extracts the model from the other things that a training script saved. Returns the tensors of the model, without prefixes, and the
+/// keys of the other tensors.
 pub(super) fn unwrap(mut tensors: Tensors) -> (Tensors, Vec<String>) {
     let mut left_out = Vec::new();
-    // `model.module.` and the like have several layers.
+    // Prefixes can be nested, as in `model.module.`.
     while let Some(wrapper) = WRAPPERS.iter().find(|wrapper| {
         let prefix = format!("{wrapper}.");
         tensors.keys().any(|key| key.starts_with(&prefix))

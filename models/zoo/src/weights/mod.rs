@@ -1,4 +1,4 @@
-//! Weights in and out of a network: files of PyTorch and of Kindling, keys of other libraries and our own.
+//! Import and export of weights: files of PyTorch and of Kindling, with keys of other libraries and our own.
 
 mod export;
 mod file;
@@ -18,7 +18,7 @@ use kindling_layers::tensors::Tensors;
 use crate::error::ZooError;
 use crate::registry::Model;
 
-/// Fills the network of a model from a file, whatever its format and whoever's its keys: [`read`] and [`import()`].
+/// Fills the network of a model from a file, whatever its format and its keys: [`read`] and [`import()`].
 ///
 /// # Errors
 /// As [`read`] and [`fill`].

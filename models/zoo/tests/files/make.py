@@ -135,8 +135,8 @@ def claims(name, word, content, **options):
     refused[name] = word
 
 
-claims("view_of_4_gb.pth", "claims 4294967296 bytes", {"weight": torch.zeros(1).expand(1 << 20, 1 << 10)})
-claims("view_of_4_gb_legacy.pth", "claims 4294967296 bytes", {"weight": torch.zeros(1).expand(1 << 20, 1 << 10)},
+claims("view_of_4_gb.pth", "claims 4 GiB", {"weight": torch.zeros(1).expand(1 << 20, 1 << 10)})
+claims("view_of_4_gb_legacy.pth", "claims 4 GiB", {"weight": torch.zeros(1).expand(1 << 20, 1 << 10)},
        _use_new_zipfile_serialization=False)
 claims("view_of_4_tb.pth", "limit", {"weight": torch.zeros(1).expand(1 << 40)})
 claims("views_of_16_mb.pth", "claims", {f"weight{i}": torch.zeros(1).expand(1 << 22) for i in range(20)})
@@ -177,11 +177,11 @@ claimed("larger_than_its_storage.pth", "declares 16", 16, 0, (17,), (1,))
 
 # Archives that unpack to much: each byte of this pickle is an object.
 archive("packed_pickle.pth", b"\x80\x02" + b"N" * (8 << 20) + b".")
-refused["packed_pickle.pth"] = "8388611 bytes is packed"
+refused["packed_pickle.pth"] = "8.00 MiB is packed"
 pickled = io.BytesIO()
 Claims(pickled, protocol=2).dump({"weight": Rebuilt(2, 0, (2,), (1,))})
 archive("packed_storage.pth", pickled.getvalue(), _0=bytes(8 << 20))
-refused["packed_storage.pth"] = "8388608 bytes is packed"
+refused["packed_storage.pth"] = "8 MiB is packed"
 # Ten lists of ten times the one before.
 laughs = b"\x80\x02](NNNNNNNNNNeq\x00" + b"".join(
     b"0](" + (b"h" + bytes([i])) * 10 + b"eq" + bytes([i + 1]) for i in range(9)) + b"."

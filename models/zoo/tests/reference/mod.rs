@@ -97,7 +97,7 @@ pub(crate) fn filled(model: &Model, network: Network, keys: &BTreeMap<String, Ve
 pub(crate) fn filled_with(model: &Model, network: Network, keys: &BTreeMap<String, Vec<usize>>, gain: f64) -> Network {
     let tensors: Tensors = keys.iter().map(|(name, shape)| (name.clone(), fill(name, shape, gain))).collect();
     let (network, import) =
-        weights::import(network, model, tensors, Adapt::Exactly).expect("the reference's tensors fit");
+        weights::import(network, model, tensors, Adapt::Strict).expect("the reference's tensors fit");
     assert_eq!((import.filled, import.counters, import.left_out.len()), (keys.len(), 0, 0));
     network
 }

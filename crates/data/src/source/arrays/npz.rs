@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::DeflateDecoder;
 use kindling_files as files;
+use kindling_given::in_units;
 use zip::{CompressionMethod, ZipArchive};
 
 use crate::error::DataError;
@@ -109,7 +110,7 @@ impl Npz {
         }
         let count = header.count().map_err(&wrong)? as u64;
         if (header.start as u64).checked_add(count).is_none_or(|needed| needed > place.unpacked) {
-            return Err(wrong(format!("{count} values do not fit into its {} bytes", place.unpacked)));
+            return Err(wrong(format!("{count} values do not fit into its {}", in_units(place.unpacked))));
         }
         if place.method == CompressionMethod::Stored {
             return ImageStack::in_file(shape, &path, place.start + header.start as u64).map_err(wrong);
@@ -174,7 +175,7 @@ impl Npz {
         match method {
             CompressionMethod::Stored | CompressionMethod::DEFLATE if place.unpacked <= MAX_UNPACKED => Ok(place),
             CompressionMethod::Stored | CompressionMethod::DEFLATE => {
-                Err(wrong(format!("it says that it unpacks to {} bytes", place.unpacked)))
+                Err(wrong(format!("it says that it unpacks to {}", in_units(place.unpacked))))
             }
             other => Err(wrong(format!("it is packed with {other}, which is not supported"))),
         }

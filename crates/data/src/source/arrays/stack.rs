@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kindling_files as files;
+use kindling_given::in_units;
 
 use crate::decode::{Image, MAX_PIXELS};
 use crate::error::DataError;
@@ -55,7 +56,7 @@ impl ImageStack {
         let end = (stack.image_bytes() as u64).checked_mul(stack.count as u64).and_then(|all| all.checked_add(from));
         match end {
             Some(end) if end <= have => Ok(stack),
-            _ => Err(format!("images of {shape:?} do not fit into {have} bytes")),
+            _ => Err(format!("images of {shape:?} do not fit into {}", in_units(have))),
         }
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use kindling_files as files;
+use kindling_given::in_units;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -174,11 +175,11 @@ fn build(shard: &Path) -> Result<Vec<Sample>, DataError> {
         let (_, found) = open.get_or_insert_with(|| (key.clone(), Found::default()));
         let (offset, length) = (entry.raw_file_position(), entry.size());
         if offset.checked_add(length).is_none_or(|end| end > size) {
-            return Err(wrong(format!("{name:?} says that it has {length} bytes, which are not there")));
+            return Err(wrong(format!("{name:?} says that it has {}, which are not there", in_units(length))));
         }
         if extension == "cls" || extension == "json" {
             if length > MAX_LABEL_BYTES {
-                return Err(wrong(format!("{name:?} is too long for a label ({length} bytes)")));
+                return Err(wrong(format!("{name:?} is too long for a label ({})", in_units(length))));
             }
             let mut bytes = Vec::new();
             entry.read_to_end(&mut bytes).map_err(broken)?;

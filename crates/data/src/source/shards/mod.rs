@@ -22,7 +22,7 @@ use self::index::{Index, Sample, file_name};
 use crate::decode::{Image, Preprocess, decode_fitted, decode_image};
 use crate::error::DataError;
 use crate::source::assemble::{Entry, Listed, assemble};
-use crate::source::{Format, Opened, Opening, Part, Task};
+use crate::source::{Fingerprint, Format, Opened, Opening, Part, PassedOver, Purpose, Task};
 use crate::split::Split;
 
 /// Whether a folder holds shards, or folders of splits that do.
@@ -87,7 +87,7 @@ pub fn open(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
     if classes.is_empty() {
         return Err(DataError::Shard { path: path.to_owned(), reason: "there are no samples in it".to_owned() });
     }
-    if let ([class], false) = (classes.as_slice(), several) {
+    if let ([class], false, Purpose::Learn) = (classes.as_slice(), several, opening.purpose) {
         return Err(DataError::OneClass { dir: path.to_owned(), class: class.clone() });
     }
     let label_of: BTreeMap<&str, usize> = classes.iter().map(String::as_str).zip(0..).collect();
@@ -113,7 +113,9 @@ pub fn open(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
     }
     let task = if several { Task::MultiLabel } else { Task::MultiClass };
     let about = format!("{} shards in {}", shards.len(), path.display());
-    assemble(Listed { path: path.to_owned(), about, classes, task, entries, problems: vec![] }, opening)
+    let root = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) }.to_owned();
+    let (path, problems, passed_over) = (path.to_owned(), vec![], PassedOver::default());
+    assemble(Listed { path, root, about, classes, task, entries, problems, passed_over }, opening)
 }
 
 /// The tar files of a folder, sorted.
@@ -153,10 +155,14 @@ struct Shards {
 }
 
 impl Shards {
+    /// The key of a sample, and where its image lies.
+    fn place_of(&self, part: &Part) -> Option<&(String, u64, u64)> {
+        self.places.get(&part.path).and_then(|places| places.get(part.frame?))
+    }
+
     /// What a sample is called, and its file.
     fn bytes_of(&self, part: &Part) -> Result<(PathBuf, Vec<u8>), DataError> {
-        let place = self.places.get(&part.path).and_then(|places| places.get(part.frame?));
-        let (key, offset, length) = place.ok_or_else(|| DataError::Shard {
+        let (key, offset, length) = self.place_of(part).ok_or_else(|| DataError::Shard {
             path: part.path.clone(),
             reason: format!("it has no sample {:?}", part.frame),
         })?;
@@ -181,6 +187,11 @@ impl Format for Shards {
     fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {
         let (name, bytes) = self.bytes_of(part)?;
         decode_fitted(&name, &bytes, preprocess)
+    }
+
+    fn fingerprint(&self, part: &Part) -> std::io::Result<Fingerprint> {
+        let (_, offset, length) = self.place_of(part).ok_or(std::io::ErrorKind::NotFound)?;
+        Fingerprint::of_range(&part.path, *offset, *length)
     }
 
     fn is_sequential(&self) -> bool {

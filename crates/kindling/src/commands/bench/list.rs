@@ -16,6 +16,7 @@ pub(super) fn configurations(args: &Measure) -> Result<Vec<Configuration>> {
     };
     ModelOptions { in_channels: args.channels, classes: args.classes, ..ModelOptions::imagenet() }.check()?;
     let what = if args.what.is_empty() { vec![What::Train] } else { args.what.clone() };
+    let memory_budget = args.memory_budget.map(|budget| budget.on(device)).transpose()?;
     let threads = args.threads.unwrap_or_else(threads_here);
     let mut rows: Vec<Configuration> = Vec::new();
     for name in &args.models {
@@ -40,7 +41,7 @@ pub(super) fn configurations(args: &Measure) -> Result<Vec<Configuration>> {
                                 precision: precision.to_string(),
                                 recompute,
                                 optimizer: args.optimizer.clone(),
-                                memory_budget: args.memory_budget.map(|budget| budget.0),
+                                memory_budget,
                                 seed: args.seed,
                                 device: device.to_string(),
                                 threads,

@@ -98,24 +98,16 @@ fn train_config(configuration: &Configuration, precision: Precision) -> Result<T
         other => bail!("the optimizer is adamw or sgd, not `{other}`"),
     };
     Ok(TrainConfig {
-        batch_size: configuration.batch_size,
         micro_batch: configuration.micro_batch,
         activation_checkpointing,
         precision,
-        ema: None,
         ghost_batch_size: configuration.norm_group,
-        norm_momentum: None,
-        epochs: 1,
-        max_steps: None,
         // Noise cannot be learnt; a small rate keeps it from doing harm.
         lr: 1e-4,
         warmup: 0.0,
         optimizer,
-        label_smoothing: 0.0,
-        class_weights: None,
-        clip_norm: None,
         seed: configuration.seed,
-        checkpoint_steps: 1,
+        ..TrainConfig::new(configuration.batch_size, 1)
     })
 }
 

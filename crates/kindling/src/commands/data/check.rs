@@ -4,23 +4,24 @@ use std::io::IsTerminal;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use kindling_data::Split;
 use kindling_data::check::{Report, check};
+use kindling_data::{PassedOver, Split, Task};
+use kindling_runs::Table;
 use serde_json::{Value, json};
 
 use crate::Done;
 use crate::commands::Format;
 use crate::dataset::{self, HowToOpen};
-use crate::output::out;
+use crate::output::{self, out};
 use crate::ranges;
 
 /// Lines of a list that the table shows; JSON has all.
 const SHOWN: usize = 20;
 
-/// Read every sample and say what is wrong: unreadable files, copies, patients and images on two sides of a split
+/// Read every sample and say what is wrong: unreadable files, copies, patients and images on two sides of a split, missing classes
 ///
 /// Counts by class and split, sizes, bit depths, mean and deviation come with it. The exit code is 1 if a file cannot be
-/// read, a group or an image is on two sides, or one image has two classes.
+/// read, a group or an image is on two sides, a split lacks a class, or one image has two classes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A name from `data list`, a folder, a manifest or shards
@@ -48,10 +49,11 @@ impl Args {
                 if let Value::Object(object) = &mut value {
                     object.insert("sound".into(), json!(report.is_sound()));
                     object.insert("split_by".into(), json!(opened.split_by));
+                    object.insert("passed_over".into(), json!(opened.passed_over));
                 }
                 out!("{value}");
             }
-            Format::Table => print(&report),
+            Format::Table => print(&report, &opened.passed_over),
         }
         Ok(if report.is_sound() { Done::Complete } else { Done::SomeFailed })
     }
@@ -71,13 +73,13 @@ pub(super) fn progress_bar(total: usize, what: &str) -> ProgressBar {
     bar
 }
 
-fn print(report: &Report) {
+fn print(report: &Report, passed_over: &PassedOver) {
     out!("{}\n{}\n", report.name, report.about);
-    let width = report.classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max(12);
-    let row = |name: &str, counts: [usize; 3]| {
-        out!("{name:width$}  {:>7} {:>7} {:>7}", counts[0], counts[1], counts[2]);
+    let heading = if report.task == Task::MultiLabel { "<label" } else { "<class" };
+    let mut table = Table::new(&[heading, "train", "val", "test"]);
+    let mut row = |name: &str, counts: [usize; 3]| {
+        table.row([name.to_string()].into_iter().chain(counts.map(|count| count.to_string())));
     };
-    out!("{:width$}  {:>7} {:>7} {:>7}", "class", "train", "val", "test");
     for (index, class) in report.classes.iter().enumerate() {
         row(class, Split::ALL.map(|split| report.by_class[split.name()][index]));
     }
@@ -85,6 +87,7 @@ fn print(report: &Report) {
     if !report.groups.is_empty() {
         row("groups", Split::ALL.map(|split| report.groups.get(split.name()).copied().unwrap_or(0)));
     }
+    output::text_of_product(&table.to_string());
     let mut sizes: Vec<(&String, &usize)> = report.sizes.iter().collect();
     sizes.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let of_sizes: Vec<String> = sizes.iter().take(8).map(|(size, count)| format!("{size} ({count})")).collect();
@@ -99,8 +102,12 @@ fn print(report: &Report) {
     let numbers = |values: &[f64]| values.iter().map(|value| format!("{value:.4}")).collect::<Vec<_>>().join(" ");
     out!("mean    {}\nstd     {}", numbers(&report.mean), numbers(&report.std));
 
+    if !passed_over.is_empty() {
+        out!("\n{passed_over}");
+    }
     list("cannot be read", &report.unreadable);
     list("groups on two sides", &report.leaks);
+    list("classes that a split lacks", &report.lacking);
     let lines = |wanted: fn(bool, bool) -> bool| -> Vec<String> {
         let of_kind = report.duplicates.iter().filter(|copies| wanted(copies.across_splits, copies.contradicting));
         of_kind

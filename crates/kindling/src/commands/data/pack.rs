@@ -22,8 +22,8 @@ pub(crate) struct Args {
     /// A name from `data list`, a folder, a manifest or shards
     data: String,
     /// The new folder: train-000000.tar, val-000000.tar, ...
-    #[arg(long, value_name = "DIR")]
-    shards: PathBuf,
+    #[arg(long, alias = "shards", value_name = "DIR")]
+    out: PathBuf,
     /// The most bytes of a shard
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = bytes)]
     shard_bytes: u64,
@@ -46,7 +46,7 @@ impl Args {
         let dataset = dataset::open_with(&self.data, self.seed, &self.opening)?.dataset;
         let total: usize = Split::ALL.iter().map(|split| dataset.source(*split).len()).sum();
         let bar = progress_bar(total, "samples packed");
-        let packed = shards::pack(&dataset, &self.shards, self.shard_bytes, self.seed, || bar.inc(1))?;
+        let packed = shards::pack(&dataset, &self.out, self.shard_bytes, self.seed, || bar.inc(1))?;
         bar.finish_and_clear();
         if packed.rounded > 0 {
             note!("note: {} images have values between 16-bit steps and were rounded", packed.rounded);
@@ -54,7 +54,7 @@ impl Args {
         out!(
             "{}",
             json!({ "shards": packed.shards, "samples": packed.samples, "bytes": packed.bytes,
-                    "rounded": packed.rounded, "folder": self.shards })
+                    "rounded": packed.rounded, "folder": self.out })
         );
         Ok(Done::Complete)
     }

@@ -3,9 +3,9 @@
 use anyhow::Result;
 use burn::tensor::Device;
 use kindling_data::{Dataset, Image, Preprocess, Split, read_guarded};
+use kindling_gan_training::{Images, generate, sample_latent};
 use kindling_metrics::Features;
 use kindling_trainer::TrainError;
-use kindling_trainer::adversarial::{Images, generate, sample_latent};
 use kindling_zoo::GanGenerator;
 
 use super::features::Extractor;

@@ -1,6 +1,6 @@
 //! The resolved configuration of a GAN's run: `config.toml`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use burn::module::Module;
@@ -8,13 +8,14 @@ use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{Dataset, Normalisation, Preprocess, within};
 use kindling_files as files;
+use kindling_gan_training::{AdversarialConfig, Adversaries};
 use kindling_layers::{parameters, tensors};
 use kindling_runs::RunDir;
-use kindling_trainer::adversarial::{AdversarialConfig, Adversaries};
 use kindling_zoo::{GanDiscriminator, GanEntry, GanGenerator, GanOptions, find_gan};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{MOST_WORKERS, as_optional_text};
+use crate::config::MOST_WORKERS;
+use crate::dataset::{self, moved};
 use crate::memory::MemoryBudget;
 
 /// The widest layer is 16 times as wide.
@@ -29,7 +30,7 @@ pub(crate) struct GanRunConfig {
     /// Loader threads; without influence on the result.
     pub(crate) workers: usize,
     /// The most memory to use; without influence on the result.
-    #[serde(default, with = "as_optional_text", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "kindling_given::auto")]
     pub(crate) memory_budget: Option<MemoryBudget>,
     /// Images of either kind that are compared with each grid; 0 for none. Without influence on the result.
     pub(crate) compare: usize,
@@ -62,9 +63,20 @@ pub(crate) enum Upsampling {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GanData {
-    /// A named data set or the path of an image folder.
+    /// A named data set or the path of an image folder, as it was typed.
+    #[serde(deserialize_with = "dataset::read_name")]
     pub(crate) source: String,
+    /// The same path from the root, so that the run goes on from any working folder; none of a named data set.
+    #[serde(default, with = "kindling_given::none")]
+    pub(crate) path: Option<PathBuf>,
     pub(crate) preprocess: Preprocess,
+}
+
+impl GanData {
+    /// As [`crate::config::DataConfig::place`].
+    pub(crate) fn place(&self, run: &RunDir, now: Option<&Path>) -> Result<String> {
+        moved(&self.source, self.path.as_deref(), run, now)
+    }
 }
 
 impl GanRunConfig {
@@ -73,7 +85,8 @@ impl GanRunConfig {
         let text = files::read_to_string(&run.config(), files::MAX_TEXT_BYTES)
             .with_context(|| format!("reading {}", run.config().display()))?;
         if text.parse::<toml::Table>().is_ok_and(|table| !table.contains_key("gan")) {
-            bail!("{} is the run of a classifier, not of a GAN", run.path().display());
+            let run = run.path().display();
+            bail!("{run} is the run of a classifier, not of a GAN; `kindling eval {run}` scores it");
         }
         run.read_config::<Self>()?.checked().with_context(|| run.config().display().to_string())
     }

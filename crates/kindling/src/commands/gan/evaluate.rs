@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use burn::module::Module;
 use kindling_data::{Image, Split};
+use kindling_gan_training::{AdversarialConfig, calibrate, sample_latent};
 use kindling_metrics::{frechet_distance, kernel_distance, precision_recall};
 use kindling_runs::{RunDir, write_atomically};
-use kindling_trainer::adversarial::{AdversarialConfig, calibrate, sample_latent};
 use serde_json::json;
 
 use super::compare::{make, of_fakes, of_real};
@@ -71,8 +71,8 @@ impl Args {
         }
         let run = RunDir::open(&self.run)?;
         let config = GanRunConfig::of(&run)?;
-        let source = self.data.as_ref().unwrap_or(&config.data.source);
-        let dataset = dataset::open_unlabelled(source, config.train.seed)?;
+        let source = self.data.clone().map_or_else(|| config.data.place(&run, None), Ok)?;
+        let dataset = dataset::open_unlabelled(&source, config.train.seed)?;
         let asked = &config.data.preprocess;
         // Says what is wrong if the images are of another kind than the generator's.
         preprocess(&dataset, asked.size, Some(asked.channels))?;

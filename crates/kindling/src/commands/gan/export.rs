@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use burn::tensor::Device;
-use clap::ValueEnum;
 use kindling_layers::{parameters, tensors};
+use kindling_memory::MemorySize;
 use kindling_runs::RunDir;
 use serde_json::json;
 
 use super::config::GanRunConfig;
 use crate::Done;
+use crate::commands::ExportFormat;
 use crate::output::note;
 use crate::targets::refuse_files_of_runs;
 
@@ -20,25 +21,18 @@ use crate::targets::refuse_files_of_runs;
 pub(crate) struct Args {
     /// The run's folder
     run: PathBuf,
-    /// What is written
-    #[arg(long, value_enum, default_value_t = Format::Safetensors)]
-    format: Format,
+    /// What is written [default: what the file's ending says, otherwise safetensors]
+    #[arg(long, value_enum)]
+    format: Option<ExportFormat>,
     /// The file to write
-    #[arg(long, value_name = "FILE")]
-    output: PathBuf,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Tensors by name
-    Safetensors,
-    /// The network with its weights
-    Onnx,
+    #[arg(long, alias = "output", value_name = "FILE")]
+    out: PathBuf,
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        refuse_files_of_runs(&self.output)?;
+        refuse_files_of_runs(&self.out)?;
+        let format = ExportFormat::of(self.format, &self.out)?;
         // Nothing is computed here: the CPU device holds the tensors.
         let device = Device::flex();
         let run = RunDir::open(&self.run)?;
@@ -46,12 +40,12 @@ impl Args {
         let generator = config.trained(&run, &device)?;
         let name = config.gan.name.as_str();
         let weights = parameters::read(&generator).map_err(anyhow::Error::msg)?;
-        let bytes = match self.format {
-            Format::Safetensors => {
+        let bytes = match format {
+            ExportFormat::Safetensors => {
                 let note = json!({ "version": env!("CARGO_PKG_VERSION"), "generator": name });
                 tensors::to_bytes(&weights, Some(&note.to_string())).map_err(anyhow::Error::msg)?
             }
-            Format::Onnx => {
+            ExportFormat::Onnx => {
                 let metadata = BTreeMap::from([
                     ("generator".to_string(), name.to_string()),
                     ("images".to_string(), "from -1 to 1".to_string()),
@@ -62,9 +56,9 @@ impl Args {
                 kindling_onnx::encode(&generator.trace(config.entry()?.latent), &weights, &export)?
             }
         };
-        let megabytes = bytes.len() as f64 / 1e6;
-        std::fs::write(&self.output, bytes).with_context(|| format!("writing {}", self.output.display()))?;
-        note!("{} ({megabytes:.1} MB)", self.output.display());
+        let size = MemorySize(bytes.len() as u64);
+        std::fs::write(&self.out, bytes).with_context(|| format!("writing {}", self.out.display()))?;
+        note!("{} ({size})", self.out.display());
         Ok(Done::Complete)
     }
 }

@@ -35,7 +35,7 @@ impl Extractor {
         let model = find(MODEL)?;
         let (known, path) = pretrained::find(&model)?;
         let network = model.build_to_fill(&ModelOptions::imagenet(), device)?;
-        let (network, _) = weights::load(network, &model, &path, Adapt::Exactly)?;
+        let (network, _) = weights::load(network, &model, &path, Adapt::Strict)?;
         let normalisation: Normalisation = pretrained::normalisation(known, 3);
         let preprocess = Preprocess::padded(side(image_size), 3, normalisation);
         Ok(Self { network: network.valid(), device: device.clone(), preprocess })

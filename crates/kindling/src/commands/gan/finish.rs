@@ -4,16 +4,16 @@ use anyhow::{Context, Result};
 use kindling_files as files;
 use kindling_report::{GanReport, Grid};
 use kindling_runs::{Environment, Event, EventLog, GanMetrics, RunDir};
+use kindling_trainer::Trained;
 
 use super::config::GanRunConfig;
-use super::train::Trainer;
 
 /// Writes metrics and report of a finished run.
 pub(super) fn conclude(
     config: &GanRunConfig,
     run: &RunDir,
     environment: &Environment,
-    trainer: &mut Trainer<'_>,
+    Trained { progress, skipped_updates, mut journal }: Trained,
     [generator_parameters, discriminator_parameters]: [u64; 2],
     features: Option<String>,
 ) -> Result<GanMetrics> {
@@ -25,7 +25,6 @@ pub(super) fn conclude(
             _ => None,
         })
         .collect();
-    let progress = trainer.progress().clone();
     let metrics = GanMetrics {
         run: run.path().display().to_string(),
         model: config.gan.name.clone(),
@@ -39,9 +38,9 @@ pub(super) fn conclude(
         kernel: compared.last().map(|it| it.1),
         compared: compared.last().map_or(0, |it| it.2),
         precision: config.train.precision.to_string(),
-        skipped_iterations: trainer.skipped_iterations(),
+        skipped_iterations: skipped_updates,
         images_per_second: progress.images as f64 / progress.seconds.max(1e-9),
-        peak_memory_bytes: trainer.peak_memory(),
+        peak_memory_bytes: journal.peak_memory(),
         seconds: progress.seconds,
         recoveries: progress.recoveries,
         recovery_seconds: progress.recovery_seconds,
@@ -64,6 +63,7 @@ pub(super) fn conclude(
         events: &events,
         metrics: &metrics,
         environment,
+        history: &run.read_history()?,
         grids: &grids,
         features: features.as_deref().unwrap_or("no network: none were measured"),
     };

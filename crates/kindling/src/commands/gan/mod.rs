@@ -11,6 +11,7 @@ mod pictures;
 mod preview;
 mod resolve;
 mod sample;
+mod settings;
 mod train;
 
 use anyhow::Result;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use kindling_data::{Image, grid, png_of};
+use kindling_gan_training::Images;
 use kindling_runs::write_atomically;
-use kindling_trainer::adversarial::Images;
 
 /// Longer side of the grids that a run keeps, in pixels: eight images of 512 beside each other would be 20 MB a grid.
 const GRID_SIDE: usize = 1100;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use burn::tensor::Device;
 use kindling_data::{Dataset, Image, Preprocess, Split};
+use kindling_gan_training::{Preview, sample_latent};
 use kindling_metrics::{Features, frechet_distance, kernel_distance};
 use kindling_runs::{Event, RunDir, write_atomically};
 use kindling_trainer::TrainError;
-use kindling_trainer::adversarial::{Preview, sample_latent};
 use kindling_zoo::GanGenerator;
 
 use super::compare::{make, of_fakes, of_real, preview_failed};

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use burn::tensor::TensorData;
 use kindling_data::Image;
+use kindling_gan_training::{between, sample_latent};
 use kindling_layers::tensors::to_bytes;
 use kindling_runs::{RunDir, write_atomically};
-use kindling_trainer::adversarial::{between, sample_latent};
 
 use super::compare::make;
 use super::config::GanRunConfig;

@@ -4,29 +4,27 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use burn::tensor::Device;
-use clap::ValueEnum;
 use kindling_data::{Dataset, Loader, LoaderConfig};
-use kindling_layers::{Checkpointing, Precision, parameters};
+use kindling_gan_training::trainer;
+use kindling_layers::{Checkpointing, parameters};
 use kindling_memory::Plan;
-use kindling_runs::{DeviceFacts, Environment, Event, RunDir};
-use kindling_trainer::adversarial::{AdversarialLoss, AdversarialSetup, AdversarialTrainer, DiffAugment};
-use kindling_trainer::{Ended, Faults, Observer};
-use kindling_zoo::{GanDiscriminator, GanGenerator};
+use kindling_runs::{DeviceFacts, Environment, Event, How, RunDir};
+use kindling_trainer::{Ended, Faults, Observer, Setup};
 use serde_json::json;
 
-use super::config::{GanRunConfig, Upsampling};
+use super::config::GanRunConfig;
 use super::features::Extractor;
 use super::finish::conclude;
 use super::preview::{Looker, Ruler, grid_path};
+use super::settings::Settings;
 use crate::Done;
-use crate::commands::train::{environment, how_to_go_on, in_half, with_advice};
-use crate::dataset;
+use crate::commands::train::{Resumption, environment, how_to_go_on, in_half, note_sitting, with_advice};
+use crate::dataset::{self, path_of};
 use crate::device::{Chosen, DeviceChoice};
 use crate::interrupt;
-use crate::memory::{Choice, MemoryBudget, limit_before_reading};
+use crate::memory::{Choice, limit_before_reading};
 use crate::output::{self, note};
 use crate::progress::{Console, Verbosity};
-use crate::ranges;
 
 /// Train a generator against a discriminator, or continue a run
 ///
@@ -35,109 +33,8 @@ use crate::ranges;
 /// samples, report.html, checkpoints. The last line on standard output is one JSON object.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Data set, or a folder of images, in sub-folders or not; of one with train/ that part [default: fashion-mnist]
-    #[arg(long, value_name = "NAME|DIR", help_heading = "What")]
-    pub(super) data: Option<String>,
-    /// dcgan_64 or fastgan_512 [default: dcgan_64]
-    #[arg(long, value_name = "NAME", help_heading = "What")]
-    pub(super) model: Option<String>,
-    /// Side of the images: the model's own
-    #[arg(long, value_name = "PIXELS", help_heading = "What")]
-    pub(super) image_size: Option<usize>,
-    /// 1 for grey images, 3 for RGB [default: the data set's]
-    #[arg(long, value_name = "N", help_heading = "What")]
-    pub(super) channels: Option<usize>,
-    /// What every layer's width is a multiple of, 1 to 1024 [default: 64, as in the papers]
-    #[arg(long, value_name = "N", help_heading = "What")]
-    pub(super) features: Option<usize>,
-    /// How dcgan_64 doubles its maps [default: transposed]
-    #[arg(long, value_enum, help_heading = "What")]
-    pub(super) upsampling: Option<Upsampling>,
-
-    /// Steps of the generator, 1 to 1000000000 [default: 2000 for dcgan_64, 10000 for fastgan_512]
-    #[arg(long, value_name = "N", help_heading = "Training")]
-    pub(super) iterations: Option<u64>,
-    /// Images of a step of either network, 2 to 1048576 [default: 64 for dcgan_64, 8 for fastgan_512]
-    #[arg(long, value_name = "N", help_heading = "Training")]
-    pub(super) batch_size: Option<usize>,
-    /// Steps of the discriminator in an iteration, 1 to 1000, each on images of its own [default: 1]
-    #[arg(long, value_name = "N", help_heading = "Training")]
-    pub(super) discriminator_steps: Option<usize>,
-    /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576 [default: 32 for
-    /// dcgan_64, 8 for fastgan_512]
-    #[arg(long, alias = "norm-group", value_name = "N", help_heading = "Training")]
-    pub(super) ghost_batch_size: Option<usize>,
-    /// hinge, non-saturating or least-squares [default: hinge]
-    #[arg(long, value_name = "NAME", help_heading = "Training")]
-    pub(super) loss: Option<AdversarialLoss>,
-    /// Learning rate, above 0 and at most 1000 [default: 0.0002]
-    #[arg(long, value_name = "RATE", help_heading = "Training")]
-    pub(super) lr: Option<f64>,
-    /// Learning rate of the discriminator, above 0 and at most 1000 [default: as --lr]
-    #[arg(long, value_name = "RATE", help_heading = "Training")]
-    pub(super) lr_discriminator: Option<f64>,
-    /// Share of the run, 0 to 1, at its end, in which both learning rates fall to nothing [default: 0]
-    #[arg(long, value_name = "SHARE", help_heading = "Training")]
-    pub(super) cooldown: Option<f64>,
-    /// Adam's first beta, 0 to below 1, for both [default: 0.5]
-    #[arg(long, value_name = "SHARE", help_heading = "Training")]
-    pub(super) beta1: Option<f64>,
-    /// Adam's second beta, 0 to below 1, for both [default: 0.999]
-    #[arg(long, value_name = "SHARE", help_heading = "Training")]
-    pub(super) beta2: Option<f64>,
-    /// Decay of the moving average of the generator, 0 to below 1, which is what is sampled and kept [default: 0.999]
-    #[arg(long, value_name = "DECAY", help_heading = "Training")]
-    pub(super) ema: Option<f64>,
-    /// Divide the discriminator's filters by their largest singular values [default: on]
-    #[arg(long, value_enum, help_heading = "Training")]
-    pub(super) spectral_norm: Option<Switch>,
-    /// Strength of the LeCam regulariser, 0 to 1000000; auto is 0.1 for less than 10,000 images, otherwise 0 [default: auto]
-    #[arg(long, value_name = "auto|STRENGTH", help_heading = "Training")]
-    pub(super) lecam: Option<Choice<f64>>,
-    /// Strength of fastgan_512's self-supervision of the discriminator, 0 to 1000000 [default: 1]
-    #[arg(long, value_name = "STRENGTH", help_heading = "Training")]
-    pub(super) reconstruction: Option<f64>,
-    /// Format of feature maps: f32, bf16 or f16; weights, statistics, scores and updates are always f32 [default: f32]
-    #[arg(long, value_name = "FORMAT", help_heading = "Training")]
-    pub(super) precision: Option<Precision>,
-    /// Changes of images that gradients pass through: none, or some of colour,translation,cutout; auto is all of them for
-    /// less than 10,000 images, otherwise none [default: auto]
-    #[arg(long, value_name = "auto|CHANGES", help_heading = "Training")]
-    pub(super) diff_augment: Option<Choice<DiffAugment>>,
-    /// Scale gradients of either network down to this global norm, 1e-12 to 1e12
-    #[arg(long, value_name = "NORM", help_heading = "Training")]
-    pub(super) clip_norm: Option<f64>,
-    /// Seed of everything drawn, 0 to 9223372036854775807 [default: 0]
-    #[arg(long, value_name = "N", help_heading = "Training")]
-    pub(super) seed: Option<u64>,
-
-    /// Samples computed at once, 1 to 1048576, or auto; changes memory and time, never the result [default: auto]
-    #[arg(long, value_name = "auto|N", help_heading = "Memory")]
-    pub(super) micro_batch: Option<Choice<usize>>,
-    /// Whether the generator's maps are computed again rather than kept: auto, none, or stages (blocks is the same here);
-    /// never changes the result [default: auto]
-    #[arg(long, alias = "recompute", value_name = "WHAT", help_heading = "Memory")]
-    pub(super) activation_checkpointing: Option<Choice<Checkpointing>>,
-    /// The most memory to use: 8GiB, 500MiB, or a share of the device's: 80%
-    #[arg(long, value_name = "SIZE|SHARE", help_heading = "Memory")]
-    pub(super) memory_budget: Option<MemoryBudget>,
-
-    /// auto, cpu, cuda[:N] or wgpu [default: auto]
-    #[arg(long, value_name = "DEVICE", help_heading = "How")]
-    pub(super) device: Option<DeviceChoice>,
-    /// Loader threads, 0 to 1024; without influence on the result [default: half the cores, at most 4]
-    #[arg(long, value_name = "N", help_heading = "How")]
-    pub(super) workers: Option<usize>,
-    /// Iterations between checkpoints, 1 to 1000000000 [default: 200]
-    #[arg(long, value_name = "N", help_heading = "How")]
-    pub(super) checkpoint_iterations: Option<u64>,
-    /// Iterations between grids of samples, 1 to 1000000000 [default: a twentieth of the run, at most 500]
-    #[arg(long, value_name = "N", help_heading = "How")]
-    pub(super) sample_iterations: Option<u64>,
-    /// Images of either kind compared with each grid, 0 for none; auto is 500 where the pretrained MobileNetV2 is there
-    /// (scripts/fetch-weights.sh); at most 1048576 [default: auto]
-    #[arg(long, value_name = "auto|N", value_parser = ranges::samples_none_or_auto, help_heading = "How")]
-    pub(super) compare: Option<Choice<usize>>,
+    #[command(flatten)]
+    pub(super) settings: Settings,
 
     /// Where the run goes; must not hold a run yet [default: runs/<time>-<model>-<data>]
     #[arg(long, value_name = "DIR", help_heading = "Run", conflicts_with = "resume")]
@@ -145,6 +42,9 @@ pub(crate) struct Args {
     /// Continue a run from its newest checkpoint
     #[arg(long, value_name = "RUN", help_heading = "Run")]
     resume: Option<PathBuf>,
+    /// With --resume, where the run's data is now, if it has moved; the run remembers it
+    #[arg(long, value_name = "PATH", help_heading = "Run", requires = "resume")]
+    data_at: Option<PathBuf>,
     /// Print nothing but the result
     #[arg(long, short, help_heading = "Run", conflicts_with = "verbose")]
     quiet: bool,
@@ -152,15 +52,6 @@ pub(crate) struct Args {
     #[arg(long, short, help_heading = "Run")]
     verbose: bool,
 }
-
-/// On or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
-    On,
-    Off,
-}
-
-pub(super) type Trainer<'a> = AdversarialTrainer<'a, GanGenerator, GanDiscriminator>;
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
@@ -171,37 +62,27 @@ impl Args {
                 let chosen = DeviceChoice::configured(&config.device)?.open()?;
                 let run = RunDir::create(self.out.as_deref(), &config.gan.name, &config.data.source)?;
                 run.write_config(&config)?;
-                self.fit(config, &dataset, &run, chosen, false)
+                self.fit(config, &dataset, &run, chosen, None)
             }
         }
     }
 
     fn resume(&self, path: &Path) -> Result<Done> {
         let run = RunDir::open(path)?;
-        let mut config = GanRunConfig::of(&run)?;
-        self.refuse_changes(&run, &config)?;
-        // What has no influence on the result may change.
-        if let Some(choice) = self.micro_batch {
-            config.train.micro_batch = choice.fixed();
+        let stored = GanRunConfig::of(&run)?;
+        let (config, mut changed) = self.resumed(&run, &stored)?;
+        let place = config.data.place(&run, self.data_at.as_deref())?;
+        let mut kept = stored.clone();
+        if self.data_at.is_some() {
+            kept.data.path = path_of(&place);
+            changed.extend(kept.data.path.as_ref().map(|path| ("data.path".to_string(), path.display().to_string())));
         }
-        if let Some(choice) = self.activation_checkpointing {
-            config.train.activation_checkpointing = choice.fixed();
-        }
-        config.memory_budget = self.memory_budget.or(config.memory_budget);
-        config.train.checkpoint_iterations = self.checkpoint_iterations.unwrap_or(config.train.checkpoint_iterations);
-        config.train.sample_iterations = self.sample_iterations.unwrap_or(config.train.sample_iterations);
-        config.workers = self.workers.unwrap_or(config.workers);
-        if let Some(samples) = self.compare.and_then(Choice::fixed) {
-            config.compare = samples;
-        }
-        if let Some(device) = self.device {
-            config.device = device.to_string();
-        }
-        config.train.check()?;
         limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
-        let dataset = dataset::open_unlabelled(&config.data.source, config.train.seed)?;
+        let dataset = dataset::open_unlabelled(&place, config.train.seed)?;
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
-        self.fit(config, &dataset, &run, chosen, true)
+        let rewritten = (kept != stored).then_some(kept);
+        let resumption = Resumption { how: How::Resumed, changed, rewritten };
+        self.fit(config, &dataset, &run, chosen, Some(resumption))
     }
 
     fn fit(
@@ -210,23 +91,22 @@ impl Args {
         dataset: &Dataset,
         run: &RunDir,
         chosen: Chosen,
-        resumed: bool,
+        resumption: Option<Resumption<GanRunConfig>>,
     ) -> Result<Done> {
         chosen.check_precision(config.train.precision)?;
         let Chosen { device, facts } = chosen;
         let networks = config.networks(&device)?;
         let parameters = [parameters::count(&networks.generator), parameters::count(&networks.discriminator)];
         let iterations = config.train.iterations;
-        let mut console = Console::new(self.verbosity(), iterations, 0);
+        let mut console = Console::new(self.verbosity(), iterations);
         // What looks at images is there before the budget counts, as the program itself is.
         let ruler = self.ruler(&config, dataset, &device, &console)?;
         let _imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;
         let environment = environment(facts);
         let entry = config.entry()?;
-        let setup = AdversarialSetup {
+        let setup = Setup {
             model_name: entry.name,
             note: note(&config),
-            latent: entry.latent,
             device: device.clone(),
             train: loader(&config, dataset)?,
             run,
@@ -234,16 +114,6 @@ impl Args {
             start: starting_plan(&config, &device),
             faults: Faults::of_environment().map_err(anyhow::Error::msg)?,
         };
-        // From here on the run is ours alone: the trainer holds its log.
-        let mut trainer: Trainer = AdversarialTrainer::new(networks, config.train.clone(), setup)?;
-        run.write_environment(&environment)?;
-        console.say(&opening(&config, dataset, run, &environment.device, parameters));
-        if resumed {
-            trainer.resume(&mut console)?;
-        } else {
-            let plan = trainer.plan();
-            trainer.emit(started(&config, &environment, parameters[0], plan), &mut console)?;
-        }
         let features = ruler.as_ref().map(Ruler::name);
         let mut looker = Looker {
             run,
@@ -254,7 +124,23 @@ impl Args {
             device: device.clone(),
             ruler,
         };
-        let ended = trainer.fit(&mut looker, &mut console);
+        // From here on the run is ours alone: the trainer holds its log.
+        let mut trainer = trainer(networks, config.train.clone(), entry.latent, &mut looker, setup)?;
+        console.say(&opening(&config, dataset, run, &environment.device, parameters));
+        let began_on = match resumption {
+            Some(resumption) => {
+                trainer.resume(&mut console)?;
+                resumption.note(run, &environment, trainer.progress().step, !trainer.is_complete())?
+            }
+            None => {
+                run.write_environment(&environment)?;
+                note_sitting(run, &environment, 0, How::Started, Vec::new())?;
+                let plan = trainer.plan();
+                trainer.emit(started(&config, &environment, parameters[0], plan), &mut console)?;
+                environment.clone()
+            }
+        };
+        let ended = trainer.fit(&mut console);
         console.close();
         let go_on = how_to_go_on("gan train", run);
         let advice = trainer.can_be_resumed().then_some(go_on.as_str());
@@ -265,7 +151,12 @@ impl Args {
         }
         let (step, seconds) = (trainer.progress().step, trainer.progress().seconds);
         trainer.emit(Event::Finished { step, seconds }, &mut console as &mut dyn Observer)?;
-        let metrics = conclude(&config, run, &environment, &mut trainer, parameters, features)?;
+        // Nothing of a run that had ended is measured again.
+        let concluded = trainer.is_complete().then(|| run.read_gan_metrics().ok()).flatten();
+        let metrics = match concluded.filter(|metrics| metrics.iterations == step && run.report().is_file()) {
+            Some(metrics) => metrics,
+            None => conclude(&config, run, &began_on, trainer.close(), parameters, features)?,
+        };
         console.say(&format!("samples {}\nreport {}", grid_path(run, step).display(), run.report().display()));
         output::result(json!({
                 "run": metrics.run, "iterations": metrics.iterations, "first_frechet": metrics.first_frechet,
@@ -286,7 +177,7 @@ impl Args {
         if config.compare == 0 {
             return Ok(None);
         }
-        let asked_for = self.compare.and_then(Choice::fixed).is_some();
+        let asked_for = self.settings.compare.and_then(Choice::fixed).is_some();
         match Extractor::new(config.data.preprocess.size, device) {
             Ok(extractor) => Ruler::new(extractor, dataset, &config.data.preprocess, config.compare).map(Some),
             Err(error) if asked_for => Err(error.context("--compare needs the pretrained MobileNetV2")),

@@ -12,7 +12,7 @@ use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
 use kindling_layers::{Checkpointing, Classifier};
 use kindling_memory::Plan;
 use kindling_runs::{Event, RunDir};
-use kindling_trainer::{Faults, Observer, OptimizerConfig, Setup, TrainConfig, Trainer};
+use kindling_trainer::{Faults, Observer, Setup, TrainConfig, Trainer};
 use kindling_zoo::Model;
 
 use super::Args;
@@ -114,17 +114,15 @@ fn run_in(folder: &std::path::Path, args: &Args, model: &Model, steps: usize) ->
     let setup = Setup {
         model_name: model.name.name,
         note: "a profile".to_string(),
-        classes: args.classes,
         device: device.clone(),
         // More than the steps use, so that the loader holds what it holds in a run.
         train: loader(args.batch_size * (steps + 3), args.batch_size)?,
-        validation: loader(1, 1)?,
         run: &run,
         stop: Arc::new(AtomicBool::new(false)),
         start,
         faults: Faults::default(),
     };
-    let mut trainer = Trainer::new(network, config(args, start, steps), setup)?;
+    let mut trainer = Trainer::new(network, config(args, start, steps), args.classes, loader(1, 1)?, setup)?;
     let mut seen = Steps::default();
     trainer.fit(&mut seen)?;
     let starts = std::iter::once(0.0).chain(seen.ends.iter().copied());
@@ -134,23 +132,14 @@ fn run_in(folder: &std::path::Path, args: &Args, model: &Model, steps: usize) ->
 
 fn config(args: &Args, start: Plan, steps: usize) -> TrainConfig {
     TrainConfig {
-        batch_size: args.batch_size,
         micro_batch: Some(start.micro_batch),
         activation_checkpointing: Some(start.checkpointing),
         precision: args.precision,
-        ema: None,
         ghost_batch_size: args.ghost_batch_size,
-        norm_momentum: None,
-        epochs: 1,
         max_steps: Some(steps as u64),
         lr: 1e-4,
         warmup: 0.0,
-        optimizer: OptimizerConfig::AdamW { weight_decay: 0.02 },
-        label_smoothing: 0.0,
-        class_weights: None,
-        clip_norm: None,
-        seed: 0,
-        checkpoint_steps: 1,
+        ..TrainConfig::new(args.batch_size, 1)
     }
 }
 

@@ -1,146 +1,161 @@
 //! From flags, a configuration file and the data set to the resolved configuration.
 
-use std::fmt::Display;
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use kindling_data::{Dataset, PREFETCH_BYTES, Split, within};
+use anyhow::{Context, Result, anyhow, bail};
+use kindling_data::{Augment, Dataset, Fit, Normalisation, Policy, Preprocess, Split, SplitRule, within};
 use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_runs::{RunDir, read_toml};
-use kindling_trainer::{MOST_SAMPLES, OptimizerConfig, TrainConfig};
+use kindling_trainer::{MOST_SAMPLES, OptimizerConfig};
 use kindling_zoo::{Model, find};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
 
-use serde::Deserialize;
-
+use super::settings::{OPENING, all};
 use super::{Args, OptimizerName};
-use crate::config::{DataConfig, ModelConfig, RunConfig, StartingPoint, preprocess};
-use crate::dataset::{self, BRAIN_PLANES, PHANTOMS};
+use crate::config::{RunConfig, StartingPoint, defaults, measure, preprocess, usual};
+use crate::dataset::{self, BRAIN_MRI_ORIENTATION, PHANTOMS, path_of};
 use crate::device::DeviceChoice;
-use crate::memory::{Choice, MemoryBudget, limit_before_reading};
+use crate::memory::{MemoryBudget, limit_before_reading};
+use crate::output::note;
 use crate::pretrained;
+use crate::settings::{change, get, overlay, refused_change, remove, set, table_of};
 
-const MODEL: &str = "mobilenet_v3_small";
-const IMAGE_SIZE: usize = 512;
-const BATCH_SIZE: usize = 8;
-/// Passes over a set whose size is not known to us.
-const EPOCHS: u64 = 10;
 /// Ends within five minutes on two cores; `benchmarks/` has the run.
-const PHANTOM_EPOCHS: u64 = 4;
+pub(super) const PHANTOM_EPOCHS: u64 = 4;
 /// Neighbouring slices are alike: three passes see everything there is to see.
-const BRAIN_PLANES_EPOCHS: u64 = 3;
-const MOMENTUM: f64 = 0.9;
+pub(super) const BRAIN_MRI_ORIENTATION_EPOCHS: u64 = 3;
+/// What `--optimizer sgd` brings.
+pub(super) const MOMENTUM: f64 = 0.9;
+pub(super) const SGD_WEIGHT_DECAY: f64 = 4e-5;
+pub(super) const SGD_LR: f64 = 0.05;
+/// A linear head alone.
+pub(super) const HEAD_LR: f64 = 0.01;
+/// What `--normalise percentiles` stretches each image by.
+const PERCENTILES: [f32; 2] = [0.01, 0.99];
 
-/// What `kindling plan --out` writes.
-#[derive(Deserialize)]
+/// Flags that say what is computed once the data set is known, and are no values of a configuration by themselves.
+const NEED_THE_DATA: [&str; 2] = ["data.preprocess.fit", "data.preprocess.normalisation"];
+
+/// What `kindling plan --out` writes: a layer of settings under the flags.
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlanFile {
+    #[serde(rename(serialize = "model.name"))]
     model: String,
+    #[serde(rename(serialize = "data.preprocess.size"))]
     image_size: usize,
+    #[serde(rename(serialize = "train.batch_size"))]
     batch_size: usize,
+    #[serde(rename(serialize = "train.micro_batch"))]
     micro_batch: usize,
-    #[serde(alias = "recompute")]
+    #[serde(rename(serialize = "train.activation_checkpointing"), alias = "recompute")]
     activation_checkpointing: Checkpointing,
-    #[serde(default)]
+    #[serde(rename(serialize = "train.precision"), default)]
     precision: Precision,
+    #[serde(serialize_with = "as_budget")]
     memory_budget: u64,
+    #[serde(skip_serializing)]
     #[allow(dead_code)] // for people
     predicted_peak: u64,
 }
 
+fn as_budget<S: serde::Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    MemoryBudget::Bytes(*bytes).serialize(serializer)
+}
+
 impl Args {
-    /// The configuration of a new run: flags first, then the file, then defaults.
+    /// The configuration of a new run: defaults, over them the file, over that a plan, over that the flags; and what only the
+    /// data set can say where nobody has said it.
     pub(super) fn resolve(&self) -> Result<(RunConfig, Dataset)> {
         let file: Option<RunConfig> = self.config.as_deref().map(read_toml).transpose()?;
         if let (Some(file), Some(path)) = (&file, &self.config) {
             file.clone().checked().with_context(|| path.display().to_string())?;
         }
-        let file = file.as_ref();
-        let plan: Option<PlanFile> = self.plan.as_deref().map(read_toml).transpose()?;
-        let plan = plan.as_ref();
-        // Names and sizes first: a typing error should not wait for a data set to be opened.
-        let model = self.model.clone().or(plan.map(|plan| plan.model.clone()));
-        let model = model.or(file.map(|file| file.model.name.clone())).unwrap_or(MODEL.to_string());
-        let model = find(&model)?;
-        let size = self
-            .image_size
-            .or(plan.map(|plan| plan.image_size))
-            .or(file.map(|file| file.data.preprocess.size))
-            .unwrap_or(IMAGE_SIZE);
-        model.check_image_size(size)?;
-        let batch_size = self
-            .batch_size
-            .or(plan.map(|plan| plan.batch_size))
-            .or(file.map(|file| file.train.batch_size))
-            .unwrap_or(BATCH_SIZE);
-        within("batch size", batch_size, 1..=MOST_SAMPLES).map_err(anyhow::Error::msg)?;
-        let seed = self.seed.or(file.map(|file| file.train.seed)).unwrap_or(0);
-        let source = self.data.clone().or(file.map(|file| file.data.source.clone())).unwrap_or(PHANTOMS.to_string());
-        let start = self.starting_point(file, &model)?;
-        let on_bad = self.data_args.on_bad_sample().or(file.map(|file| file.data.on_bad_sample)).unwrap_or_default();
-        let same_data = file.filter(|file| file.data.source == source);
-        let mut opening = self.opening.or(same_data.map(|file| file.data.opening).unwrap_or_default());
-        let device = self.device.map(|device| device.to_string()).or(file.map(|file| file.device.clone()));
-        let device = device.unwrap_or("auto".to_string());
-        let memory_budget = self
-            .memory_budget
-            .or(plan.map(|plan| MemoryBudget::Bytes(plan.memory_budget)))
-            .or(file.and_then(|file| file.memory_budget));
-        limit_before_reading(memory_budget, DeviceChoice::configured(&device)?)?;
-        let opened = dataset::open_to(&source, seed, &opening, on_bad)?;
-        opening.split_by = opened.split_by;
-        let dataset = opened.dataset;
+        let mut given = self.given()?;
+        if let Some(path) = &self.plan {
+            for (key, value) in table_of(&read_toml::<PlanFile>(path)?)? {
+                given.entry(key).or_insert(value);
+            }
+        }
+        let balanced = given.get("train.class_weights").is_some_and(|weights| weights.as_str() == Some("balanced"));
+        given.retain(|key, _| !(NEED_THE_DATA.contains(&key) || balanced && key == "train.class_weights"));
+        let mut layer = file.as_ref().map(table_of).transpose()?.unwrap_or_default();
+        forget_what_depended(&mut layer, &given);
+        let is_said = |key: &str| given.contains_key(key) || get(&layer, key).is_some();
+        let (epochs_said, lr_said, augment_said) =
+            (is_said("train.epochs"), is_said("train.lr"), is_said("data.augment"));
+        let momentum_said = given.contains_key("train.optimizer.momentum");
 
-        let mut data = DataConfig {
-            source,
-            opening,
-            classes: dataset.classes.clone(),
-            task: dataset.task,
-            augment: match (self.data_args.augment()?, same_data) {
-                (Some(asked), _) => asked,
-                (None, Some(file)) => file.data.augment.clone(),
-                (None, None) => dataset.augment.clone(),
-            },
-            sampling: self.data_args.sampling().or(file.map(|file| file.data.sampling)).unwrap_or_default(),
-            on_bad_sample: on_bad,
-            max_bad: self.data_args.max_bad().or(file.map(|file| file.data.max_bad)).unwrap_or_default(),
-            preprocess: match same_data {
-                Some(file) => file.data.preprocess.clone(),
-                None => preprocess(&dataset, size, on_bad)?,
-            },
+        let mut table = defaults();
+        if self.settings.optimizer == Some(OptimizerName::Sgd) {
+            let sgd = OptimizerConfig::Sgd { momentum: MOMENTUM, weight_decay: SGD_WEIGHT_DECAY };
+            set(&mut table, "train.optimizer", Value::try_from(sgd)?);
+        }
+        overlay(&mut table, layer);
+        if momentum_said && get(&table, "train.optimizer.name").is_some_and(|name| name.as_str() == Some("adamw")) {
+            bail!("--momentum belongs to --optimizer sgd; adamw has its own");
+        }
+        for (key, value) in given {
+            set(&mut table, &key, value);
+        }
+        let mut config: RunConfig = configuration(table)?;
+
+        // Names and sizes first: a typing error should not wait for a data set to be opened.
+        let model = config.zoo_model()?;
+        config.model.name = model.key();
+        within("batch size", config.train.batch_size, 1..=MOST_SAMPLES).map_err(anyhow::Error::msg)?;
+        let started_from = config.model.start.take();
+        config.model.start = self.starting_point(&model)?.or(started_from);
+        limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
+        let same_data = file.as_ref().filter(|file| file.data.source == config.data.source);
+        let data = &mut config.data;
+        let place = match data.path.take().filter(|path| path.exists()) {
+            Some(path) => path.to_string_lossy().into_owned(),
+            None => data.source.clone(),
         };
-        data.preprocess.size = size;
-        if same_data.is_none_or(|file| file.model.start != start)
-            && let (Some(StartingPoint::Pretrained(_)), Some(known)) = (&start, model.pretrained())
+        data.path = path_of(&place);
+        data.opening.split_rule = same_data.map_or(SplitRule::Keyed, |file| file.data.opening.split_rule);
+        let opened = dataset::open_to(&place, config.train.seed, &data.opening, data.on_bad_sample)?;
+        data.opening = data.opening.resolved(&opened);
+        if !self.quiet && !opened.passed_over.is_empty() {
+            note!("{}", opened.passed_over);
+        }
+        let dataset = opened.dataset;
+        data.classes = dataset.classes.clone();
+        data.task = dataset.task;
+        if !augment_said {
+            data.augment = dataset.augment.clone();
+        }
+        if same_data.is_none() {
+            data.preprocess = preprocess(&dataset, data.preprocess.size, data.on_bad_sample)?;
+        }
+        if same_data.is_none_or(|file| file.model.start != config.model.start)
+            && let (Some(StartingPoint::Pretrained(_)), Some(known)) = (&config.model.start, model.pretrained())
         {
             data.preprocess.normalisation = pretrained::normalisation(known, dataset.channels);
         }
-        self.data_args.prepare(&mut data.preprocess, &dataset)?;
-        let freeze = self.freeze.or(file.map(|file| file.model.freeze)).unwrap_or_default();
-        let mut train = self.train_config(file, &dataset, batch_size, seed, freeze)?;
-        if let Some(plan) = plan {
-            train.micro_batch = self.micro_batch.map_or(Some(plan.micro_batch), Choice::fixed);
-            train.activation_checkpointing =
-                self.activation_checkpointing.map_or(Some(plan.activation_checkpointing), Choice::fixed);
-            train.precision = self.precision.unwrap_or(plan.precision);
+        self.prepare(&mut config, &dataset)?;
+
+        let train = &mut config.train;
+        if !epochs_said {
+            train.epochs = match dataset.name.as_str() {
+                PHANTOMS => PHANTOM_EPOCHS,
+                BRAIN_MRI_ORIENTATION => BRAIN_MRI_ORIENTATION_EPOCHS,
+                _ => usual().epochs,
+            };
         }
-        let config = RunConfig {
-            device,
-            workers: self.workers.or(file.map(|file| file.workers)).unwrap_or_else(default_workers),
-            prefetch_bytes: self
-                .data_args
-                .prefetch_bytes()
-                .or(file.map(|file| file.prefetch_bytes))
-                .unwrap_or(PREFETCH_BYTES),
-            memory_budget,
-            model: ModelConfig {
-                name: model.key(),
-                drop_rate: self.drop_rate.or(file.and_then(|file| file.model.drop_rate)),
-                drop_path_rate: self.drop_path_rate.or(file.and_then(|file| file.model.drop_path_rate)),
-                start,
-                freeze,
-            },
-            data,
-            train,
-        };
+        if !lr_said {
+            train.lr = match train.optimizer {
+                OptimizerConfig::AdamW { .. } if config.model.freeze == Freeze::Backbone => HEAD_LR,
+                OptimizerConfig::AdamW { .. } => usual().lr,
+                OptimizerConfig::Sgd { .. } => SGD_LR,
+            };
+        }
+        if balanced {
+            train.class_weights = Some(balanced_weights(&dataset));
+        }
         if let Some(file) = same_data {
             file.check_classes(&dataset)?;
         }
@@ -150,184 +165,161 @@ impl Args {
         Ok((config.checked()?, dataset))
     }
 
-    /// What the run starts from, after a look that it is there.
-    fn starting_point(&self, file: Option<&RunConfig>, model: &Model) -> Result<Option<StartingPoint>> {
+    /// What the flags say, as a flat layer.
+    fn given(&self) -> Result<Table> {
+        let mut given = table_of(&self.settings)?;
+        let mut say = |key: &str, value: Value| given.insert(key.to_string(), value);
+        if let Some(model) = &self.settings.model {
+            say("model.name", find(model)?.key().into());
+        }
+        if let Some(text) = &self.settings.augment {
+            say("data.augment", Value::try_from(augment(text)?)?);
+        }
+        if let Some(text) = self.settings.class_weights.as_deref().filter(|text| !["even", "balanced"].contains(text)) {
+            let weights: Result<Vec<f64>, _> = text.split(',').map(|word| word.trim().parse()).collect();
+            let weights = weights.context("--class-weights takes even, balanced, or numbers separated by commas")?;
+            say("train.class_weights", weights.into());
+        }
+        let [split_by, window, pages] = OPENING.map(|(_, key)| key);
+        if let Some(given) = self.opening.split_by {
+            say(split_by, Value::try_from(given)?);
+        }
+        if let Some(given) = self.opening.window {
+            say(window, Value::try_from(given)?);
+        }
+        if self.opening.pages {
+            say(pages, true.into());
+        }
+        Ok(given)
+    }
+
+    /// Puts what was asked for into a new run's preprocessing.
+    fn prepare(&self, config: &mut RunConfig, dataset: &Dataset) -> Result<()> {
+        let on_bad = config.data.on_bad_sample;
+        let preprocess = &mut config.data.preprocess;
+        if let Some(text) = &self.settings.fit {
+            preprocess.fit = fit(text, preprocess)?;
+        }
+        preprocess.normalisation = match self.settings.normalise.as_deref() {
+            None => return Ok(()),
+            Some("none") => Normalisation::identity(dataset.channels),
+            Some("imagenet") => Normalisation::imagenet(dataset.channels),
+            Some("data") => measure(dataset, preprocess, on_bad)?,
+            Some("percentiles") => {
+                preprocess.percentiles = Some(PERCENTILES);
+                measure(dataset, preprocess, on_bad)?
+            }
+            Some(other) => bail!("--normalise takes data, imagenet, percentiles or none, not `{other}`"),
+        };
+        Ok(())
+    }
+
+    /// What the run is asked to start from, after a look that it is there.
+    fn starting_point(&self, model: &Model) -> Result<Option<StartingPoint>> {
         if self.pretrained {
             let (known, _) = pretrained::find(model)?;
             return Ok(Some(StartingPoint::Pretrained(known.sha256.to_string())));
         }
-        match &self.weights {
-            // A run is resumed from anywhere.
-            Some(path) => {
-                let path = path.canonicalize().with_context(|| format!("reading {}", path.display()))?;
-                Ok(Some(StartingPoint::File(path)))
-            }
-            None => Ok(file.and_then(|file| file.model.start.clone())),
+        let Some(path) = &self.weights else { return Ok(None) };
+        // A run is repeated from anywhere.
+        let path = pretrained::file_of(path)?;
+        let path = path.canonicalize().with_context(|| format!("reading {}", path.display()))?;
+        Ok(Some(StartingPoint::File(path)))
+    }
+
+    /// The configuration of a run as its resume is asked to go on, and what that changes. A flag that would make it another run
+    /// is an error, not a silent change.
+    pub(super) fn resumed(&self, run: &RunDir, stored: &RunConfig) -> Result<(RunConfig, Vec<(String, String)>)> {
+        let (settings, mut given) = (all(), self.given()?);
+        if self
+            .settings
+            .data
+            .as_deref()
+            .is_some_and(|data| path_of(data).is_some_and(|it| Some(it) == stored.data.path))
+        {
+            given.remove("data.source");
         }
-    }
-
-    fn train_config(
-        &self,
-        file: Option<&RunConfig>,
-        dataset: &Dataset,
-        batch_size: usize,
-        seed: u64,
-        freeze: Freeze,
-    ) -> Result<TrainConfig> {
-        let file = file.map(|file| &file.train);
-        let optimizer = self.optimizer_config(file.map(|file| file.optimizer))?;
-        let epochs = match dataset.name.as_str() {
-            PHANTOMS => PHANTOM_EPOCHS,
-            BRAIN_PLANES => BRAIN_PLANES_EPOCHS,
-            _ => EPOCHS,
-        };
-        let usual = TrainConfig::new(batch_size, self.epochs.or(file.map(|file| file.epochs)).unwrap_or(epochs));
-        let ghost_batch_size =
-            self.ghost_batch_size.or(file.map(|file| file.ghost_batch_size)).unwrap_or(usual.ghost_batch_size);
-        let same_batch = file.filter(|file| file.batch_size == batch_size && file.ghost_batch_size == ghost_batch_size);
-        let micro_batch = match self.micro_batch {
-            Some(choice) => choice.fixed(),
-            None => same_batch.and_then(|file| file.micro_batch),
-        };
-        let activation_checkpointing = match self.activation_checkpointing {
-            Some(choice) => choice.fixed(),
-            None => file.and_then(|file| file.activation_checkpointing),
-        };
-        let lr = match (optimizer, file) {
-            (_, Some(file)) if self.optimizer.is_none() => file.lr,
-            // A linear head alone.
-            (OptimizerConfig::AdamW { .. }, _) if freeze == Freeze::Backbone => 0.01,
-            (OptimizerConfig::AdamW { .. }, _) => usual.lr,
-            (OptimizerConfig::Sgd { .. }, _) => 0.05,
-        };
-        let class_weights = match &self.class_weights {
-            Some(text) => class_weights(text, dataset)?,
-            None => file.and_then(|file| file.class_weights.clone()),
-        };
-        Ok(TrainConfig {
-            batch_size,
-            micro_batch,
-            activation_checkpointing,
-            precision: self.precision.or(file.map(|file| file.precision)).unwrap_or_default(),
-            ema: self.ema.or(file.and_then(|file| file.ema)),
-            ghost_batch_size,
-            norm_momentum: file.and_then(|file| file.norm_momentum),
-            epochs: usual.epochs,
-            max_steps: self.max_steps.or(file.and_then(|file| file.max_steps)),
-            lr: self.lr.unwrap_or(lr),
-            warmup: self.warmup.or(file.map(|file| file.warmup)).unwrap_or(usual.warmup),
-            optimizer,
-            label_smoothing: self.label_smoothing.or(file.map(|file| file.label_smoothing)).unwrap_or(0.0),
-            class_weights,
-            clip_norm: self.clip_norm.or(file.and_then(|file| file.clip_norm)),
-            seed,
-            checkpoint_steps: self
-                .checkpoint_steps
-                .or(file.map(|file| file.checkpoint_steps))
-                .unwrap_or(usual.checkpoint_steps),
-        })
-    }
-
-    fn optimizer_config(&self, file: Option<OptimizerConfig>) -> Result<OptimizerConfig> {
-        let fresh = match (self.optimizer, file) {
-            (None, Some(file)) => file,
-            (None | Some(OptimizerName::AdamW), _) => OptimizerConfig::default(),
-            (Some(OptimizerName::Sgd), _) => OptimizerConfig::Sgd { momentum: MOMENTUM, weight_decay: 4e-5 },
-        };
-        match fresh {
-            OptimizerConfig::AdamW { .. } if self.momentum.is_some() => {
-                bail!("--momentum belongs to --optimizer sgd; adamw has its own")
-            }
-            OptimizerConfig::AdamW { weight_decay } => {
-                Ok(OptimizerConfig::AdamW { weight_decay: self.weight_decay.unwrap_or(weight_decay) })
-            }
-            OptimizerConfig::Sgd { momentum, weight_decay } => Ok(OptimizerConfig::Sgd {
-                momentum: self.momentum.unwrap_or(momentum),
-                weight_decay: self.weight_decay.unwrap_or(weight_decay),
-            }),
+        if let Some(text) = &self.settings.fit {
+            given.insert("data.preprocess.fit".to_string(), Value::try_from(fit(text, &stored.data.preprocess)?)?);
         }
-    }
-
-    /// A resumed run stays what it was: a flag that says otherwise is an error, not a silent change.
-    pub(super) fn refuse_changes(&self, run: &RunDir, config: &RunConfig) -> Result<()> {
-        let train = &config.train;
-        let optimizer = match train.optimizer {
-            OptimizerConfig::AdamW { .. } => OptimizerName::AdamW,
-            OptimizerConfig::Sgd { .. } => OptimizerName::Sgd,
-        };
-        let model = self.model.as_deref().map(find).transpose()?.map(|model| model.key());
-        let changes = [
-            changed("--model", model, config.model.name.clone()),
-            changed("--data", self.data.clone(), config.data.source.clone()),
-            changed_option("--split-by", self.opening.split_by, config.data.opening.split_by),
-            changed_option("--window", self.opening.window, config.data.opening.window),
-            changed("--image-size", self.image_size, config.data.preprocess.size),
-            self.data_args.refused_change(&config.data)?,
-            changed("--batch-size", self.batch_size, train.batch_size),
-            changed("--ghost-batch-size", self.ghost_batch_size, train.ghost_batch_size),
-            changed("--precision", self.precision, train.precision),
-            changed("--epochs", self.epochs, train.epochs),
-            changed_option("--max-steps", self.max_steps, train.max_steps),
-            changed("--lr", self.lr, train.lr),
-            changed("--warmup", self.warmup, train.warmup),
-            self.optimizer.filter(|given| *given != optimizer).map(|_| "--optimizer is not the run's".to_string()),
-            changed("--label-smoothing", self.label_smoothing, train.label_smoothing),
-            changed_option("--clip-norm", self.clip_norm, train.clip_norm),
-            changed_option("--drop-rate", self.drop_rate, config.model.drop_rate),
-            changed_option("--drop-path-rate", self.drop_path_rate, config.model.drop_path_rate),
-            changed_option("--ema", self.ema, train.ema),
-            changed("--freeze", self.freeze, config.model.freeze),
-            self.pretrained.then(|| "--pretrained says what a run starts from".to_string()),
-            self.weights.as_ref().map(|_| "--weights says what a run starts from".to_string()),
-            changed("--seed", self.seed, train.seed),
-            self.weight_decay.map(|_| "--weight-decay is fixed by the run".to_string()),
-            self.momentum.map(|_| "--momentum is fixed by the run".to_string()),
-            self.class_weights.as_ref().map(|_| "--class-weights are fixed by the run".to_string()),
-        ];
-        match changes.into_iter().flatten().next() {
-            None => Ok(()),
-            Some(change) => bail!(
+        if self.extend_to.is_some() {
+            given.remove("train.max_steps");
+        }
+        let mut table = table_of(stored)?;
+        let started = |flag: &str| format!("{flag} says what a run starts from");
+        let refused = self.pretrained.then(|| started("--pretrained"));
+        let refused = refused.or_else(|| self.weights.is_some().then(|| started("--weights")));
+        if let Some(change) = refused.or_else(|| refused_change(&settings, &given, &table)) {
+            bail!(
                 "{} cannot be resumed as something else: {change}; start a new run, with --config {} to keep its settings",
                 run.path().display(),
                 run.config().display()
-            ),
+            );
         }
+        let changed = change(&settings, &given, &mut table);
+        Ok((configuration(table)?, changed))
     }
 }
 
-pub(crate) fn changed<T: PartialEq + Display>(flag: &str, given: Option<T>, stored: T) -> Option<String> {
-    let given = given.filter(|given| *given != stored)?;
-    Some(format!("{flag} is {given}, the run has {stored}"))
+/// A configuration from all of its layers.
+fn configuration<T: DeserializeOwned>(table: Table) -> Result<T> {
+    table.try_into().map_err(|error: toml::de::Error| anyhow!("{}", error.message()))
 }
 
-pub(crate) fn changed_option<T: PartialEq + Display>(
-    flag: &str,
-    given: Option<T>,
-    stored: Option<T>,
-) -> Option<String> {
-    match stored {
-        Some(stored) => changed(flag, given, stored),
-        None => given.map(|given| format!("{flag} is {given}, the run has none")),
+/// Takes out of a file's layer what held for other data, another batch, another rule or another length.
+fn forget_what_depended(layer: &mut Table, given: &Table) {
+    let differs = |key: &str| given.get(key).is_some_and(|value| get(layer, key) != Some(value));
+    let data = differs("data.source");
+    let batch = differs("train.batch_size") || differs("train.ghost_batch_size");
+    let rule = given.contains_key("train.optimizer.name");
+    let length = data || ["train.epochs", "train.max_steps", "train.batch_size"].into_iter().any(differs);
+    let of_data = [
+        "data.path",
+        "data.opening",
+        "data.classes",
+        "data.task",
+        "data.augment",
+        "data.preprocess.channels",
+        "data.preprocess.normalisation",
+        "data.preprocess.fit",
+        "data.preprocess.interpolation",
+        "data.preprocess.percentiles",
+    ];
+    let dependent: [(bool, &[&str]); 4] = [
+        (data, &of_data),
+        (batch, &["train.micro_batch"]),
+        (rule, &["train.optimizer", "train.lr"]),
+        (length, &["train.extended"]),
+    ];
+    for key in dependent.into_iter().filter(|(changed, _)| *changed).flat_map(|(_, keys)| keys) {
+        remove(layer, key);
     }
 }
 
-/// Half the cores, between one and four: the CPU device wants the others.
-pub(crate) fn default_workers() -> usize {
-    (std::thread::available_parallelism().map_or(2, usize::from) / 2).clamp(1, 4)
-}
-
-fn class_weights(text: &str, dataset: &Dataset) -> Result<Option<Vec<f64>>> {
+fn fit(text: &str, preprocess: &Preprocess) -> Result<Fit> {
     match text {
-        "even" => Ok(None),
-        "balanced" => {
-            let counts = dataset.class_counts(Split::Train);
-            let even = counts.iter().sum::<usize>() as f64 / counts.len() as f64;
-            Ok(Some(counts.iter().map(|&count| even / count.max(1) as f64).collect()))
-        }
-        list => {
-            let parse = |word: &str| word.trim().parse::<f64>();
-            let weights: Result<Vec<f64>, _> = list.split(',').map(parse).collect();
-            Ok(Some(weights.context("--class-weights takes even, balanced, or numbers separated by commas")?))
-        }
+        "pad" => Ok(Fit::Pad),
+        "crop" => Ok(Fit::Crop(preprocess.size)),
+        other => bail!("--fit takes pad or crop, not `{other}`"),
     }
+}
+
+/// A policy by its name, or from a file.
+pub(crate) fn augment(text: &str) -> Result<Augment> {
+    if let Ok(named) = text.parse() {
+        return Ok(named);
+    }
+    let path = Path::new(text);
+    if !path.is_file() {
+        bail!("there is no augmentation `{text}` and no such file; choose none, light, medium, heavy, or a TOML file");
+    }
+    let policy: Policy = read_toml(path)?;
+    Augment::custom(policy).with_context(|| text.to_string())
+}
+
+/// The weights with which all classes count as much.
+fn balanced_weights(dataset: &Dataset) -> Vec<f64> {
+    let counts = dataset.class_counts(Split::Train);
+    let even = counts.iter().sum::<usize>() as f64 / counts.len() as f64;
+    counts.iter().map(|&count| even / count.max(1) as f64).collect()
 }

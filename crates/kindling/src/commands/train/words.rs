@@ -1,7 +1,7 @@
 //! What a run says of itself: in its weights, at its start and at its end.
 
-use kindling_data::Dataset;
-use kindling_layers::Precision;
+use kindling_data::{Dataset, counted};
+use kindling_layers::{Freeze, Precision};
 use kindling_memory::{Plan, resident_peak_bytes};
 use kindling_runs::{Environment, Event, Metrics, RunDir};
 use serde_json::json;
@@ -73,11 +73,13 @@ pub(super) fn closing(metrics: &Metrics, run: &RunDir) -> String {
     let recoveries = match metrics.recoveries {
         0 => String::new(),
         count => {
-            format!("memory ran out {count} times, which cost {:.1} s and changed nothing\n", metrics.recovery_seconds)
+            let times = counted(count, "time");
+            format!("memory ran out {times}, which cost {:.1} s and changed nothing\n", metrics.recovery_seconds)
         }
     };
     let skipped = match metrics.skipped_updates {
         0 => String::new(),
+        1 => format!("1 update was left out because gradients were not finite in {}\n", metrics.precision),
         count => format!("{count} updates were left out because gradients were not finite in {}\n", metrics.precision),
     };
     let baseline = percent(metrics.majority_baseline);
@@ -91,9 +93,9 @@ pub(super) fn closing(metrics: &Metrics, run: &RunDir) -> String {
         None => format!("test accuracy {:.1} % (always naming the largest class: {baseline:.1} %)", percent(accuracy)),
     };
     format!(
-        "{recoveries}{skipped}{score} after {} steps in {:.0} s of training\n\
+        "{recoveries}{skipped}{score} after {} in {:.0} s of training\n\
          report {}",
-        metrics.steps,
+        counted(metrics.steps, "step"),
         metrics.seconds,
         run.report().display()
     )
@@ -111,6 +113,23 @@ pub(super) fn result_line(metrics: &Metrics) -> serde_json::Value {
         "resident_peak_bytes": resident_peak_bytes(),
         "recoveries": metrics.recoveries,
     })
+}
+
+/// What has to be said where batch norm sees single images: every model of the zoo has it.
+pub(super) fn batch_of_one(config: &RunConfig) -> Option<String> {
+    // A frozen backbone keeps the statistics it came with.
+    if config.model.freeze == Freeze::Backbone {
+        return None;
+    }
+    let flag = match (config.train.batch_size, config.train.largest_group()) {
+        (1, _) => "--batch-size",
+        (_, 1) => "--ghost-batch-size",
+        _ => return None,
+    };
+    Some(format!(
+        "warning: with {flag} 1 batch norm takes its statistics from single images, so that a trained model knows each image by \
+         itself and scores badly on others; {flag} 4 or more trains as models are meant to"
+    ))
 }
 
 /// What an opening line says of the precision.

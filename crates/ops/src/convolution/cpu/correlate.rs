@@ -1,35 +1,36 @@
-//! Sums over a few places of a plane, for all pixels of another: what a depthwise convolution and its gradients consist of.
+//! Correlation of a plane with a few taps: the inner loops of depthwise convolutions and of their gradients.
 //!
-//! The plane that is read has zeros around it, so that there are no conditions in the loops, which run over registers of
-//! neighbouring pixels. The compiler left loops over arrays of lanes as single numbers here; so registers are named.
+//! A plane is padded with zeros before it is read, so the loops have no conditions. They go over vector registers of neighbouring
+//! pixels and keep the sums of several rows in registers, so each tap's factor is broadcast once for all of them. Registers are
+//! explicit (`pulp`), because the compiler did not vectorise loops over arrays of lanes here.
 
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::cpu::real::Real;
 
-/// Rows that are computed together: each tap is brought into a register once for all of them.
+/// Rows that are computed together and share the broadcast of a tap's factor.
 const ROWS: usize = 4;
-/// Rows whose products are added up in the map's format: longer sums lose digits.
+/// Rows whose products are added up in the kernel's own format before they go into a float64 sum. Longer sums would lose digits.
 const SUMMED: usize = 16;
-/// The most pixels that are read beyond the last of a row.
+/// The most pixels that are read beyond the end of a row: the lanes of the widest register.
 pub(crate) const SLACK: usize = 16;
 
-/// A place, counted from the pixel in question, and the factor of what is there.
+/// A factor, and the offset of the pixel that it multiplies from the first pixel of an output's window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tap<T> {
     pub(crate) offset: usize,
     pub(crate) factor: T,
 }
 
-/// Rows of a plane: the first pixel, and how far apart they begin.
+/// Where the rows of a plane are in a slice: the index of the first pixel, and the distance between the beginnings of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows {
     pub(crate) first: usize,
     pub(crate) pitch: usize,
 }
 
-/// Writes to each pixel of `rows` rows of `columns` in `to` the sum over the taps in `from`, counted from the pixel at the same
-/// place of rows there.
+/// For each pixel of `rows` rows of `columns`, writes to `to` the sum over the taps of factor times the pixel of `from` at the tap's
+/// offset from the same position.
 ///
 /// # Panics
 /// If a pixel, or one of [`SLACK`] behind a row's last one, is outside its slice.
@@ -68,6 +69,7 @@ impl<T: Real> WithSimd for Correlate<'_, T> {
 }
 
 impl<T: Real> Correlate<'_, T> {
+    /// Computes `N` rows from `row` on, one register of columns after the other.
     #[inline(always)]
     fn block<S: Simd, const N: usize>(&mut self, simd: S, row: usize) {
         let Self { taps, from, source, ref mut to, target, columns, .. } = *self;
@@ -90,8 +92,8 @@ impl<T: Real> Correlate<'_, T> {
     }
 }
 
-/// For each of the offsets, the sum over `rows` rows of `columns` of each pixel in `dy` times the one at that offset from the same
-/// place in `from`.
+/// For each offset, the sum over all pixels of `rows` rows of `columns` of `dy` times the pixel of `from` at that offset from the same
+/// position: the gradient of the factors of [`correlate`].
 ///
 /// # Panics
 /// As [`correlate`].

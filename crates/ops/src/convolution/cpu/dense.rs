@@ -1,9 +1,11 @@
-//! Dense convolution as matrix products: pointwise on the maps as they lie, 3x3 filters by [`super::winograd`], others on tiles
-//! of columns.
+//! Dense convolution as matrix products.
 //!
-//! A tile holds, for some rows of output pixels, the input values under each kernel position: `[input * k * k, pixels]`.
-//! Its product with the filters is the output, and the product of the output's gradient with the tile's transpose is the
-//! filters' gradient. A tile stays in the second cache.
+//! 1x1 filters are multiplied with the map as it is in memory, 3x3 filters go through [`super::winograd`], and for all others the
+//! map is rearranged into tiles of columns (im2col).
+//!
+//! A tile holds, for some rows of output pixels, the input values under each tap of the kernel: `[input * k * k, pixels]`. The
+//! filters times the tile are the output; the output's gradient times the transposed tile is the gradient of the filters. Only one
+//! tile exists at a time, and it fits into the second-level cache, so the rearranged map never goes to main memory.
 
 use rayon::prelude::*;
 
@@ -14,15 +16,15 @@ use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::real::Real;
 
-/// Bytes a tile should not exceed.
+/// The most bytes of a tile, so that it stays in the second-level cache.
 const TILE: usize = 1 << 20;
-/// Pixels that the matrix product's kernel for the widest registers takes at a time.
+/// Pixels that the kernel of the matrix product takes at a time where registers are widest.
 const BLOCK: usize = 64;
-/// Bytes of a piece of a map: it stays in the second cache.
+/// Bytes of a piece of a map, so that it stays in the second-level cache.
 const PIECE: usize = 1 << 20;
-/// Pixels of a piece at least, and in multiples.
+/// A piece has a multiple of this number of pixels.
 const PIECE_PIXELS: usize = 256;
-/// Pixels of a product that adds up a pointwise filter's gradient.
+/// Pixels of one product of the gradient of 1x1 filters.
 const PIXELS: usize = 8192;
 
 /// The shapes of one convolution.
@@ -36,7 +38,7 @@ pub(crate) struct Dense {
     pub(crate) kernel: usize,
     pub(crate) stride: usize,
     pub(crate) dilation: usize,
-    /// Zeros above and to the left; below and to the right there are as many as the output needs.
+    /// Rows of zeros above and columns of zeros to the left; below and to the right there are as many as the output needs.
     pub(crate) before: [usize; 2],
     /// Height and width of the output.
     pub(crate) out: [usize; 2],
@@ -63,13 +65,13 @@ impl Dense {
         self.out[0] * self.out[1]
     }
 
-    /// Rows of a tile, and of the filters: input values under the kernel.
+    /// Input values under the kernel: the rows of a tile, and the columns of the matrix of filters.
     pub(crate) fn fan(&self) -> usize {
         self.input * self.kernel * self.kernel
     }
 
-    /// Rows of output pixels in a tile: as many as it should hold, and up to three more where that makes whole blocks of
-    /// pixels, for what is left over is slower.
+    /// Rows of output pixels in a tile: as many as fit, and up to three more if that makes a whole number of blocks, because the
+    /// remainder of a block is slower.
     fn tile_rows(&self) -> usize {
         let [height, width] = self.out.map(|size| size.max(1));
         let fitting = (TILE / size_of::<f32>() / (self.fan() * width).max(1)).max(1);
@@ -77,24 +79,24 @@ impl Dense {
         whole.unwrap_or(fitting).min(height)
     }
 
-    /// Numbers in a tile.
+    /// Elements of a tile.
     pub(crate) fn tile(&self) -> usize {
         if self.pointwise() { 0 } else { self.fan() * self.tile_rows() * self.out[1] }
     }
 
-    /// How many pixels a pointwise convolution of a map takes at a time that is made for it piece by piece. It does not depend on
-    /// batch or threads.
+    /// Pixels that a 1x1 convolution takes at a time where its input is normalised piece by piece. It does not depend on the batch
+    /// or the number of threads, so neither does the order of sums.
     pub(crate) fn piece(&self) -> usize {
         let pixels = PIECE / size_of::<f32>() / self.input.max(1);
         (pixels - pixels % PIECE_PIXELS).max(PIECE_PIXELS).min(self.out_plane())
     }
 
-    /// Samples are spread over the threads where there are enough of them, and computed by all threads otherwise.
+    /// One thread computes a sample if there are at least as many samples as threads; otherwise all threads share each sample.
     pub(crate) fn threads(&self) -> Threads {
         if self.batch < rayon::current_num_threads() { Threads::All } else { Threads::One }
     }
 
-    /// Fills a tile for `rows` rows of output pixels from `first` on.
+    /// Fills a tile for `rows` rows of output pixels, beginning with row `first`.
     fn gather<T: Real>(&self, x: &[T], first: usize, rows: usize, tile: &mut [T], threads: Threads) {
         let (taps, plane) = (self.kernel * self.kernel, self.height * self.width);
         let fill = |(index, row): (usize, &mut [T])| {
@@ -108,7 +110,8 @@ impl Dense {
         }
     }
 
-    /// The values of some rows of output pixels, from `first` on, under one kernel position.
+    /// Fills one row of a tile: the values under one tap for the output pixels from row `first` on. Pixels whose tap falls outside the
+    /// map get zeros; the others are copied, whole rows at once where the stride allows it.
     fn gather_tap<T: Real>(&self, plane: &[T], first: usize, tap: usize, out: &mut [T]) {
         let width = self.out[1];
         let [tap_row, tap_column] = self.under(tap);
@@ -127,7 +130,7 @@ impl Dense {
         };
         let begin = line * self.width + columns.start * self.stride + tap_column - self.before[1];
         if self.stride == 1 && width == self.width {
-            // All rows at once; what comes from the row before or after is written over with zeros.
+            // The rows are contiguous, so copy all at once. Columns that came from the next or previous row get zeros below.
             let count = out.len() - columns.start - (width - columns.end);
             out[columns.start..][..count].copy_from_slice(&plane[begin..][..count]);
         } else {
@@ -141,7 +144,7 @@ impl Dense {
         }
     }
 
-    /// Adds a tile of gradients back to where its values came from.
+    /// Adds a tile of gradients to the pixels that the tile's values came from (col2im).
     pub(crate) fn scatter<T: Real>(&self, dx: &mut [T], first: usize, rows: usize, tile: &[T], threads: Threads) {
         let width = self.out[1];
         let taps = self.kernel * self.kernel;
@@ -163,20 +166,20 @@ impl Dense {
         }
     }
 
-    /// How far a place of the kernel is from its first.
+    /// Rows and columns from the first tap of the kernel to this one.
     fn under(&self, tap: usize) -> [usize; 2] {
         [tap / self.kernel, tap % self.kernel].map(|at| at * self.dilation)
     }
 
-    /// The output columns that meet the input this far to the right of the kernel's first column.
+    /// The output columns for which a tap, `tap_column` columns from the first, falls inside the map.
     fn columns(&self, tap_column: usize) -> std::ops::Range<usize> {
         let start = self.before[1].saturating_sub(tap_column).div_ceil(self.stride);
         let end = (self.width + self.before[1]).saturating_sub(tap_column).div_ceil(self.stride).min(self.out[1]);
         start..end.max(start)
     }
 
-    /// Where output row `row` and kernel position `tap` meet the input: its line, the output columns that meet it, and the
-    /// input column of the first of them.
+    /// Where tap `tap` falls for output row `row`: the row of the input, the output columns for which it is inside, and the input
+    /// column of the first of them. `None` if it is outside for the whole row.
     fn meeting(&self, row: usize, tap: usize) -> Option<(usize, std::ops::Range<usize>, usize)> {
         let [tap_row, tap_column] = self.under(tap);
         let line = (row * self.stride + tap_row).checked_sub(self.before[0]).filter(|line| *line < self.height)?;
@@ -185,7 +188,7 @@ impl Dense {
         (!columns.is_empty()).then(|| (line, columns, first - self.before[1]))
     }
 
-    /// Calls `work` for each tile of a sample: first row, rows, pixels before it, pixels in it.
+    /// Calls `work` for each tile of a sample with its first row, its rows, the pixels before it and the pixels in it.
     pub(crate) fn tiles(&self, mut work: impl FnMut(usize, usize, usize, usize)) {
         let [height, width] = self.out;
         let each = self.tile_rows();
@@ -196,7 +199,7 @@ impl Dense {
     }
 }
 
-/// Every `stride`th of the values.
+/// Copies every `stride`-th value.
 fn every<T: Real>(stride: usize, values: &[T], out: &mut [T]) {
     match stride {
         1 => out.copy_from_slice(&values[..out.len()]),
@@ -216,7 +219,7 @@ fn every<T: Real>(stride: usize, values: &[T], out: &mut [T]) {
     }
 }
 
-/// Runs `work` for each sample: on all threads at once, or one after the other with all threads inside.
+/// Runs `work` for each sample: the samples in parallel, or one after the other with all threads inside each.
 pub(crate) fn over_samples<T: Send>(threads: Threads, samples: Vec<T>, work: impl Fn(T) + Send + Sync) {
     match threads {
         Threads::One => samples.into_par_iter().for_each(work),
@@ -224,9 +227,9 @@ pub(crate) fn over_samples<T: Send>(threads: Threads, samples: Vec<T>, work: imp
     }
 }
 
-/// One sample.
+/// The passes for one sample.
 impl Dense {
-    /// The output.
+    /// Computes the output.
     pub(crate) fn forward<T: Real>(&self, x: &[T], filters: &Filters<'_, T>, y: &mut [T]) {
         let (plane, threads) = (self.out_plane(), self.threads());
         let filters = match filters {
@@ -245,7 +248,7 @@ impl Dense {
         });
     }
 
-    /// The gradient of the weight, added to `dw`.
+    /// Adds the gradient of the weight to `dw`.
     pub(crate) fn backward_weight<T: Real>(&self, x: &[T], dy: &[T], dw: &mut [T]) {
         if winograd::serves(self) {
             return winograd::backward_weight(self, x, dy, dw);
@@ -271,7 +274,7 @@ impl Dense {
     }
 }
 
-/// `[batch, input, height, width]` and `[output, input, k, k]` to the output.
+/// The output for a map `[batch, input, height, width]` and weights `[output, input, k, k]`.
 pub(crate) fn forward<T: Real>(x: &[T], weight: &[T], shape: &Dense) -> Vec<T> {
     let of_sample = shape.output * shape.out_plane();
     let mut y = vec![T::of(0.0); shape.batch * of_sample];
@@ -290,9 +293,10 @@ pub(crate) fn backward_weight<T: Real>(x: &[T], dy: &[T], shape: &Dense) -> Vec<
     })
 }
 
-/// The sum of `size` numbers that `work` adds to zeros for each sample.
+/// Adds up over the samples what `work` computes for each, `size` numbers that `work` adds to zeros.
 ///
-/// They are added in the order of the samples, whatever thread made them; only as many are held as are made at once.
+/// The samples are added in their order, whatever thread computed them, so the sum does not depend on the number of threads. Only the
+/// parts of the samples that are computed at the same time are in memory.
 pub(crate) fn sum_over_samples<S: Send, T: Real>(
     threads: Threads,
     size: usize,
@@ -323,7 +327,7 @@ pub(crate) fn sum_over_samples<S: Send, T: Real>(
 mod tests {
     use super::*;
 
-    /// Tiles of one row too, as wide networks have them: all of it may be outside.
+    /// Includes tiles of one row, which wide layers have and which may lie outside the map entirely.
     #[test]
     fn a_tile_holds_the_values_under_each_kernel_position_whatever_rows_it_has() {
         for (case, (height, width)) in [(5, 7), (1, 1), (2, 9), (8, 3), (6, 6)].into_iter().enumerate() {

@@ -1,8 +1,9 @@
-//! Depthwise convolution and its two gradients, plane by plane.
+//! Depthwise convolution and its two gradients, one plane at a time.
 //!
-//! A plane is first copied into rows with zeros around them, split by column modulo the stride ("phases"): output column
-//! `o` and kernel column `k` then meet at position `o + k / stride` of phase `k % stride`. So every kernel place is a distance in
-//! memory that is the same for all output pixels, at any stride, and [`super::correlate`] does the rest.
+//! A plane is first copied into a buffer that has zeros around it and in which the columns of a row are grouped by their remainder
+//! modulo the stride, into "phases". Output column `o` and kernel column `k` then meet at position `o + k / stride` of phase
+//! `k % stride`. So the distance in memory from an output pixel to a tap is the same for all output pixels, at any stride, and
+//! neighbouring outputs read neighbouring inputs: [`super::correlate`] needs no gathers. A plane and its buffer fit into the caches.
 
 use burn_flex::FlexTensor;
 use rayon::prelude::*;
@@ -22,7 +23,7 @@ pub(crate) struct Geometry {
     pub(crate) kernel: usize,
     pub(crate) stride: usize,
     pub(crate) dilation: usize,
-    /// Zeros above and to the left.
+    /// Rows of zeros above and columns of zeros to the left.
     pub(crate) before: [usize; 2],
     /// Height and width of the output.
     pub(crate) out: [usize; 2],
@@ -55,13 +56,13 @@ impl Geometry {
         self.kernel * self.kernel
     }
 
-    /// How far the kernel reaches in a phase.
+    /// How far the kernel reaches within a phase.
     fn reach(&self) -> usize {
         (self.kernel - 1) * self.dilation / self.stride
     }
 
-    /// Where the output's gradient is put among zeros, for the gradient of the input: as far as the kernel reaches before it, and
-    /// behind it up to the last position that holds input.
+    /// The layout of the output's gradient with zeros around it, for the gradient of the input: as many zeros before it as the kernel
+    /// reaches, and after it up to the last position that reaches an input pixel.
     fn padded_output(&self) -> Padded {
         let [.., out_height, out_width] = self.output();
         let positions = |size: usize, before: usize| (size - 1 + before) / self.stride + 1;
@@ -71,31 +72,31 @@ impl Geometry {
     }
 }
 
-/// A plane among zeros.
+/// The layout of a plane with zeros around it.
 #[derive(Clone, Copy)]
 struct Padded {
-    /// Zeros above and to the left.
+    /// Rows of zeros above and columns of zeros to the left.
     before: usize,
     rows: usize,
     pitch: usize,
 }
 
-/// Memory that a thread uses again from plane to plane of one convolution. Zeros once put around a plane stay.
+/// Buffers that a thread reuses for all its planes of one convolution. The zeros around a plane are written once and stay.
 #[derive(Default)]
 pub(crate) struct Scratch<T> {
     /// An input plane in phases.
     phases: Vec<T>,
-    /// An output plane among zeros.
+    /// An output plane with zeros around it.
     output: Vec<T>,
-    /// An input plane's gradient, phase by phase.
+    /// The gradient of an input plane, phase by phase.
     apart: Vec<T>,
-    /// A plane of the input, for whoever has to compute it.
+    /// A plane of the input, where the caller has to compute it first.
     pub(crate) read: Vec<T>,
 }
 
-/// One plane; `index` counts over samples and channels.
+/// The passes for one plane; `index` counts planes over samples and channels.
 impl Geometry {
-    /// The output.
+    /// Computes the output.
     pub(crate) fn forward<T: Real>(&self, index: usize, x: &[T], weight: &[T], y: &mut [T], scratch: &mut Scratch<T>) {
         let [.., height, width] = self.output();
         let source = self.split(x, &mut scratch.phases);
@@ -105,7 +106,8 @@ impl Geometry {
         correlate(&taps, (&scratch.phases, source), (y, Rows { first: 0, pitch: width }), [height, width]);
     }
 
-    /// The gradient of the input.
+    /// Computes the gradient of the input: a correlation of the output's gradient with the reversed filter. With a stride, input
+    /// pixels of different phases meet different taps, so each phase is a correlation with its own part of the filter.
     pub(crate) fn backward_input<T: Real>(
         &self,
         index: usize,
@@ -123,11 +125,11 @@ impl Geometry {
             let taps = self.backward_taps(factors, [0, 0], &padded);
             return correlate(&taps, (&scratch.output, source), (dx, target), [self.height, self.width]);
         }
-        // Each phase of the rows and of the columns is a correlation with a part of the filter; then they are joined.
+        // Compute the phases one by one, then interleave their columns.
         let positions = (self.width - 1 + left) / self.stride + 1;
         scratch.apart.resize(self.height * self.stride * positions, T::of(0.0));
         for phase in 0..self.stride {
-            // The first row of this phase, and its position.
+            // The first row of the map that is in this phase.
             let first = (phase + self.stride - top % self.stride) % self.stride;
             let rows = self.height.saturating_sub(first).div_ceil(self.stride);
             for column in 0..self.stride {
@@ -143,7 +145,7 @@ impl Geometry {
         }
     }
 
-    /// The gradient of the filter.
+    /// Computes the gradient of the plane's filter.
     pub(crate) fn backward_weight<T: Real>(&self, x: &[T], dy: &[T], scratch: &mut Scratch<T>) -> Vec<f64> {
         let [.., height, width] = self.output();
         let source = self.split(x, &mut scratch.phases);
@@ -162,13 +164,13 @@ impl Geometry {
         &weight[(index % self.channels) * self.taps()..][..self.taps()]
     }
 
-    /// From one row of [`Geometry::split`] to the next, and the length of a phase.
+    /// The distance from one row of [`Geometry::split`] to the next, and the length of a phase.
     fn pitch(&self) -> [usize; 2] {
         let phase = self.output()[3] + self.reach();
         [self.stride * phase, phase]
     }
 
-    /// How far from an output pixel's first input each kernel place is, in what [`Geometry::split`] makes.
+    /// The offset of each tap from an output pixel's first input, in the buffer that [`Geometry::split`] fills.
     fn places(&self) -> impl Iterator<Item = usize> + '_ {
         let [pitch, phase] = self.pitch();
         let across = move |column: usize| (column % self.stride) * phase + column / self.stride;
@@ -176,8 +178,7 @@ impl Geometry {
         (0..self.taps()).map(place).map(move |[row, column]| row * pitch + across(column))
     }
 
-    /// The part of a filter that input pixels of a phase are reached through, and how far from a pixel's position the output is
-    /// that it reaches.
+    /// The taps through which outputs reach the input pixels of a phase, with the offset from a pixel's position to the output.
     fn backward_taps<T: Real>(&self, factors: &[T], [row, column]: [usize; 2], padded: &Padded) -> Vec<Tap<T>> {
         let part = |phase: usize| (0..self.kernel).filter(move |at| at * self.dilation % self.stride == phase);
         let back = |at: usize| padded.before - at * self.dilation / self.stride;
@@ -188,7 +189,8 @@ impl Geometry {
         part(row).flat_map(|down| part(column).map(move |across| (down, across))).map(tap).collect()
     }
 
-    /// Splits an input plane into phases, with zeros around it: `[rows, stride, phase]`. Returns the rows that output rows begin in.
+    /// Splits an input plane into phases with zeros around it, `[rows, stride, phase]`. Returns where the windows of output rows
+    /// begin.
     fn split<T: Real>(&self, plane: &[T], phases: &mut Vec<T>) -> Rows {
         let ([.., height, _], [pitch, phase], [top, left]) = (self.output(), self.pitch(), self.before);
         let rows = (height - 1) * self.stride + (self.kernel - 1) * self.dilation + 1;
@@ -214,7 +216,7 @@ impl Geometry {
         Rows { first: 0, pitch: self.stride * pitch }
     }
 
-    /// Copies an output plane into the middle of zeros.
+    /// Copies an output plane into a buffer with zeros around it.
     fn surround<T: Real>(&self, plane: &[T], padded: &Padded, output: &mut Vec<T>) {
         let Padded { before, rows, pitch } = *padded;
         let width = self.output()[3];
@@ -225,9 +227,9 @@ impl Geometry {
     }
 }
 
-/// Even and odd columns of a row that begins `left` columns in; what does not fit is left out.
+/// Splits a row, which begins in column `left`, into its even and odd columns. Columns that do not fit are left out.
 fn part<T: Real>(left: usize, row: &[T], (even, odd): (&mut [T], &mut [T])) {
-    // The row's first column is an even one if `left` is.
+    // The first column of the row is even if `left` is.
     let (first, second, row) = match (left % 2, row.split_first()) {
         (0, _) | (_, None) => (&mut even[left / 2..], &mut odd[left / 2..], row),
         (_, Some((single, rest))) => {
@@ -238,7 +240,7 @@ fn part<T: Real>(left: usize, row: &[T], (even, odd): (&mut [T], &mut [T])) {
     deal(row, first, second);
 }
 
-/// A row of its phases, of which the first `left` columns are left out.
+/// Joins the phases of a row, leaving out its first `left` columns.
 fn join<T: Real>(stride: usize, left: usize, apart: &[T], row: &mut [T]) {
     let phase = apart.len() / stride;
     if stride != 2 {
@@ -258,12 +260,12 @@ fn join<T: Real>(stride: usize, left: usize, apart: &[T], row: &mut [T]) {
     interleave(first, second, row);
 }
 
-/// Calls `work` for `N` places at a time.
+/// Calls `work` for `N` offsets at a time: as many sums as fit into registers.
 fn in_groups<const N: usize>(places: &[usize], work: impl Fn([usize; N]) -> [f64; N]) -> Vec<f64> {
     places.as_chunks::<N>().0.iter().flat_map(|group| work(*group)).collect()
 }
 
-/// `[batch, channels, height, width]` and `[channels, 1, kernel, kernel]` to the output.
+/// The output for a map `[batch, channels, height, width]` and weights `[channels, 1, kernel, kernel]`.
 pub(crate) fn forward<T: Real>(x: &[T], weight: &[T], geometry: &Geometry) -> Vec<T> {
     let mut y = vec![T::of(0.0); geometry.batch * geometry.channels * geometry.out_plane()];
     let planes = y.par_chunks_mut(geometry.out_plane()).zip(x.par_chunks(geometry.in_plane())).enumerate();
@@ -289,7 +291,7 @@ pub(crate) fn backward_weight<T: Real>(x: &[T], dy: &[T], geometry: &Geometry) -
     in_order(of_planes.iter(), geometry)
 }
 
-/// Adds filters' gradients up in the order of the samples, whatever thread made them.
+/// Adds up the gradients of the filters in the order of the samples, whatever thread computed them.
 pub(crate) fn in_order<'a, T: Real>(of_planes: impl Iterator<Item = &'a Vec<f64>>, geometry: &Geometry) -> Vec<T> {
     let taps = geometry.kernel * geometry.kernel;
     let mut sums = vec![0.0f64; geometry.channels * taps];
@@ -300,36 +302,4 @@ pub(crate) fn in_order<'a, T: Real>(of_planes: impl Iterator<Item = &'a Vec<f64>
         }
     }
     sums.into_iter().map(T::of).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rand::RngExt;
-
-    #[test]
-    fn gradients_do_not_depend_on_the_number_of_threads() {
-        let g = Geometry {
-            batch: 3,
-            channels: 5,
-            height: 20,
-            width: 19,
-            kernel: 5,
-            stride: 2,
-            dilation: 1,
-            before: [2, 2],
-            out: [10, 10],
-        };
-        let mut rng = kindling_random::rng(11, kindling_random::Purpose::Display, 0, 7);
-        let mut random = |shape: [usize; 4]| -> Vec<f32> {
-            (0..shape.iter().product()).map(|_| rng.random::<f32>() * 4.0 - 2.0).collect()
-        };
-        let (x, dy, weight) = (random(g.input()), random(g.output()), random([5, 1, 5, 5]));
-        let run = |threads: usize| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| (backward_weight(&x, &dy, &g), backward_input(&dy, &weight, &g)))
-        };
-        assert_eq!(run(1), run(2));
-        assert_eq!(run(1), run(5));
-    }
 }

@@ -1,4 +1,4 @@
-//! A convolution's filters as its products need them, prepared once for all samples.
+//! The filters of a dense convolution in the form that its matrix products need, prepared once for all samples.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,16 @@ use super::winograd;
 use crate::cpu::announce;
 use crate::cpu::real::Real;
 
-/// See the module.
+/// Prepared filters; see the module.
 pub(crate) enum Filters<'a, T: Clone> {
-    /// A row for each output channel.
+    /// A matrix with a row for each output channel.
     Rows(Cow<'a, [T]>),
-    /// For [`winograd::forward`].
+    /// Transformed for [`winograd::forward`].
     Transformed(winograd::Filters<T>),
 }
 
 impl<'a, T: Real> Filters<'a, T> {
-    /// Of the convolution `shape` with `weight`, `[output, input, k, k]`.
+    /// Prepares `weight` `[output, input, k, k]` for the convolution `shape`.
     pub(crate) fn new(shape: &Dense, weight: &'a [T]) -> Self {
         if !winograd::serves(shape) {
             return Self::Rows(weight.into());
@@ -25,8 +25,8 @@ impl<'a, T: Real> Filters<'a, T> {
         Self::Transformed(winograd::Filters::new(weight, shape.output, shape.input))
     }
 
-    /// Of the convolution that makes the input's gradient of the output's, with the same `weight`: input and output channels
-    /// are exchanged, and the filters turned by half a circle.
+    /// Prepares `weight` for the convolution that computes the gradient of the input from that of the output: input and output
+    /// channels are exchanged, and the filters are rotated by 180 degrees.
     pub(crate) fn turned(shape: &Dense, weight: &[T]) -> Self {
         let (output, input) = (shape.output, shape.input);
         announce(turned_size(shape), T::DTYPE);
@@ -37,12 +37,12 @@ impl<'a, T: Real> Filters<'a, T> {
     }
 }
 
-/// Numbers that [`Filters::new`] makes.
+/// Elements that [`Filters::new`] allocates.
 pub(crate) fn size(shape: &Dense) -> usize {
     if winograd::serves(shape) { winograd::size_of_filters(shape.output, shape.input) } else { 0 }
 }
 
-/// Numbers that [`Filters::turned`] makes.
+/// Elements that [`Filters::turned`] allocates.
 pub(crate) fn turned_size(shape: &Dense) -> usize {
     if winograd::serves(shape) { size(shape) } else { shape.output * shape.fan() }
 }

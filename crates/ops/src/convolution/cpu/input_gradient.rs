@@ -1,29 +1,29 @@
-//! The gradient of a dense convolution's input.
+//! The gradient of the input of a dense convolution.
 //!
-//! With stride 1 it is itself a convolution: of the output's gradient, with the filters turned by half a circle and input
-//! and output channels exchanged. It is computed as one. With larger strides the gradients of a tile of columns are added
-//! back to where its values came from.
+//! With stride 1 it is itself a convolution, and computed as one: of the output's gradient, with filters rotated by 180 degrees and
+//! input and output channels exchanged. With larger strides, the filters times the output's gradient give the gradient of a tile of
+//! columns, whose values are added to the pixels that they came from.
 
 use super::dense::{Dense, over_samples};
 use super::filters::Filters;
 use crate::cpu::gemm::{Matrix, Mode, multiply};
 use crate::cpu::real::Real;
 
-/// How the gradient is computed, prepared for all samples.
+/// The way the gradient is computed, with filters prepared for all samples.
 pub(crate) struct InputGradient<'a, T: Clone> {
     shape: Dense,
     how: How<'a, T>,
 }
 
 enum How<'a, T: Clone> {
-    /// As a convolution of the output's gradient, with filters of its own.
+    /// As a convolution of the output's gradient, with these filters.
     Convolution(Dense, Filters<'a, T>),
-    /// By the products with these filters' columns.
+    /// By tiles of columns, with the filters as they are.
     Columns(&'a [T]),
 }
 
 impl<'a, T: Real> InputGradient<'a, T> {
-    /// For filters `[output, input, k, k]`.
+    /// Prepares the gradient for filters `[output, input, k, k]`.
     pub(crate) fn new(shape: &Dense, weight: &'a [T]) -> Self {
         let how = match shape.turned() {
             Some(turned) => How::Convolution(turned, Filters::turned(shape, weight)),
@@ -32,7 +32,7 @@ impl<'a, T: Real> InputGradient<'a, T> {
         Self { shape: *shape, how }
     }
 
-    /// Of one sample, written over the zeros in `dx`.
+    /// Computes the gradient of one sample into `dx`, which must hold zeros.
     pub(crate) fn of_sample(&self, dy: &[T], dx: &mut [T]) {
         let shape = &self.shape;
         let filters = match &self.how {
@@ -55,7 +55,7 @@ impl<'a, T: Real> InputGradient<'a, T> {
 }
 
 impl Dense {
-    /// The convolution that makes the input's gradient of the output's.
+    /// The convolution that computes the gradient of the input from that of the output, if there is one.
     pub(crate) fn turned(&self) -> Option<Self> {
         let reach = (self.kernel - 1) * self.dilation;
         let whole = self.before.iter().all(|before| *before <= reach);

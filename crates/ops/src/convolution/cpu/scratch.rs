@@ -1,13 +1,14 @@
-//! Bytes that the CPU's convolutions hold only while they run, by the very numbers they go by: for who plans memory.
+//! Temporary memory of the CPU's convolutions, for the memory planner. It is computed from the same constants that the convolutions
+//! use.
 
 use super::dense::Dense;
 use super::filters;
 use super::winograd;
 
-/// A convolution of all channels to all on the CPU, float32 inside whatever its maps are.
+/// A dense convolution on the CPU. It computes in float32 whatever half format its maps have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvScratch {
-    /// Samples.
+    /// Samples of the batch.
     pub batch: usize,
     /// Channels, height and width of the input.
     pub input: [usize; 3],
@@ -15,25 +16,25 @@ pub struct ConvScratch {
     pub output: [usize; 3],
     /// Side of the kernel.
     pub kernel: usize,
-    /// Stride.
+    /// Pixels from one place of the kernel to the next.
     pub stride: usize,
-    /// Steps between the pixels under the kernel.
+    /// Pixels from one tap of the kernel to the next.
     pub dilation: usize,
-    /// Zeros above and to the left.
+    /// Rows of zeros above and columns of zeros to the left.
     pub before: [usize; 2],
-    /// Threads that compute.
+    /// Threads that the convolution runs on.
     pub threads: usize,
 }
 
 impl ConvScratch {
-    /// While the output is made of a whole map.
+    /// Bytes that are held while the output of a whole map is computed.
     pub fn forward(&self) -> usize {
         let shape = self.shape();
         bytes(filters::size(&shape) + self.product(&shape))
     }
 
-    /// While the weight's gradient is made: one for each sample that is computed at a time, their sum, and what they are
-    /// made in.
+    /// Bytes that are held while the gradient of the weight is computed: a part for each sample that is computed at a time, their
+    /// sum, and the buffers of each.
     pub fn weight_gradient(&self) -> usize {
         let shape = self.shape();
         let made_in = if winograd::serves(&shape) { winograd::weight_scratch(&shape) } else { shape.tile() };
@@ -41,18 +42,18 @@ impl ConvScratch {
         bytes(weight + self.at_once() * (weight + made_in))
     }
 
-    /// While the input's gradient is made.
+    /// Bytes that are held while the gradient of the input is computed.
     pub fn input_gradient(&self) -> usize {
         let shape = self.shape();
         bytes(self.turned_filters() + self.product(&shape.turned().unwrap_or(shape)))
     }
 
-    /// While both gradients of an input are made that is normalised while it is read.
+    /// Bytes that are held while both gradients are computed of a convolution that normalises its input while reading it.
     pub fn gradients_of_reading(&self) -> usize {
         self.reading() + self.weight_gradient() + bytes(self.turned_filters())
     }
 
-    /// What is read at a time of an input that is normalised while it is read.
+    /// Bytes of the input that are normalised at a time by a convolution that does so while reading.
     pub fn reading(&self) -> usize {
         let shape = self.shape();
         let pixels = if shape.pointwise() { shape.piece() } else { shape.height * shape.width };
@@ -65,7 +66,7 @@ impl ConvScratch {
         Dense { batch, input, output, height, width, kernel, stride, dilation, before, out: [rows, columns] }
     }
 
-    /// Samples computed at a time.
+    /// Samples that are computed at the same time.
     fn at_once(&self) -> usize {
         if self.batch < self.threads { 1 } else { self.threads }
     }
@@ -78,7 +79,7 @@ impl ConvScratch {
         }
     }
 
-    /// Numbers that a product of the convolution goes through.
+    /// Elements of the buffers that the matrix products of a convolution go through.
     fn product(&self, shape: &Dense) -> usize {
         if winograd::serves(shape) {
             return winograd::forward_scratch(shape, self.at_once(), self.threads);

@@ -1,5 +1,5 @@
-//! Transposed convolution, which is the gradient of a dense convolution's input, and whose gradients are that convolution and the
-//! gradient of its filters.
+//! Transposed convolution: the gradient of the input of a dense convolution. Its own gradients are that convolution and the gradient
+//! of that convolution's filters.
 
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -26,7 +26,7 @@ impl TransposedConvolution for Flex {
     }
 }
 
-/// The convolution whose output has the shape of `x`.
+/// The convolution, with an output of the shape of `x`, whose input gradient is the transposed convolution.
 fn backwards(x: &FlexTensor, weight: &FlexTensor, places: Places, [height, width]: [usize; 2]) -> Dense {
     let [_, input, ..] = dims(weight);
     Dense::of([dims(x)[0], input, height, width], weight, places)

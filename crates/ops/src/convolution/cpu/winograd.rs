@@ -1,11 +1,13 @@
 //! Convolution with 3x3 filters and stride 1 by Winograd's F(2x2, 3x3), forward and the gradient of the filters.
 //!
-//! Four output pixels need 36 multiplications for each pair of channels; taken to other coordinates ([`super::winograd_tiles`]),
-//! the same four need 16, one for each value of a 4x4 tile. So a convolution is 16 matrix products of transformed filters and
-//! transformed input, over places instead of pixels: 2.25 times fewer multiplications than by columns, on a third of the
-//! numbers to gather. The transforms are additions, and halves on the side of the filters, so that little is lost by rounding.
+//! A 2x2 block of output pixels needs 36 multiplications for each pair of channels. After a change of coordinates
+//! ([`super::winograd_tiles`]) it needs 16, one for each value of the 4x4 tile of input under it. So a convolution becomes 16 matrix
+//! products of transformed filters `[output, input]` and transformed input `[input, places]`, where a place is a 2x2 block of the
+//! output. That is 2.25 times fewer multiplications than with columns, and a third of the numbers to gather. The transforms consist
+//! of additions, and of factors of one half on the side of the filters, so little is lost by rounding.
 //!
-//! Rows of places are taken in blocks that stay in the second cache.
+//! Transformed values are stored in planes, one for each of the 16 values of a tile and each channel. Rows of places are taken in
+//! blocks whose planes stay in the second-level cache.
 
 use rayon::prelude::*;
 
@@ -19,18 +21,18 @@ use crate::cpu::real::Real;
 const VALUES: usize = 16;
 /// Taps of a filter.
 const TAPS: usize = 9;
-/// Bytes of a block's transformed input and output.
+/// Bytes of the transformed input and output of a block.
 const BLOCK: usize = 1 << 20;
-/// Places of a block at least, and in multiples where they fit: what the product's kernel takes at a time.
+/// The least number of places of a block, and the multiple it has if possible: what the kernel of the product takes at a time.
 const PLACES: usize = 64;
-/// Numbers between planes, so that planes a power of two long do not fall on the same lines of the caches.
+/// Elements between planes, so that planes whose length is a power of two do not compete for the same lines of the cache.
 const GAP: usize = 16;
-/// Below so many channels on either side, the transforms cost more than the products save.
+/// With fewer input or output channels, the transforms cost more than the products save.
 const CHANNELS: usize = 16;
-/// Output channels whose filters' gradients are summed up at a time where all places are one block.
+/// Output channels whose filter gradients are added up at a time where one block holds all places.
 const OUTPUTS: usize = 64;
 
-/// Whether a convolution is computed here.
+/// Whether a convolution is computed by this module.
 pub(crate) fn serves(shape: &Dense) -> bool {
     let few = shape.input.min(shape.output) < CHANNELS;
     shape.kernel == 3
@@ -40,20 +42,20 @@ pub(crate) fn serves(shape: &Dense) -> bool {
         && shape.before.iter().all(|before| *before < 3)
 }
 
-/// Numbers that [`forward`] holds for `at_once` samples, on so many threads.
+/// Elements that [`forward`] holds for `at_once` samples on `threads` threads.
 pub(crate) fn forward_scratch(shape: &Dense, at_once: usize, threads: usize) -> usize {
     let places = Places::of(shape);
     let blocks = if places.blocks().count() >= threads { threads } else { at_once };
     blocks.max(at_once) * (shape.input + shape.output) * places.of_channel()
 }
 
-/// Numbers that [`backward_weight`] holds beside what it adds to.
+/// Elements that [`backward_weight`] holds, without the gradient that it adds to.
 pub(crate) fn weight_scratch(shape: &Dense) -> usize {
     let (places, outputs) = (Places::of(shape), Places::of(shape).outputs_at_once());
     (shape.input + outputs) * places.of_channel() + outputs * pitch_of_filters(shape.input)
 }
 
-/// Transformed filters: for each output channel 16 rows of input channels.
+/// Transformed filters: for each output channel, 16 rows of input channels.
 pub(crate) struct Filters<T> {
     values: Vec<T>,
     output: usize,
@@ -61,18 +63,18 @@ pub(crate) struct Filters<T> {
     turned: bool,
 }
 
-/// Numbers of transformed filters.
+/// Elements of transformed filters.
 pub(crate) fn size_of_filters(output: usize, input: usize) -> usize {
     output * pitch_of_filters(input)
 }
 
-/// Numbers of transformed filters for an output channel.
+/// Elements from the transformed filters of one output channel to those of the next.
 fn pitch_of_filters(input: usize) -> usize {
     VALUES * input + GAP
 }
 
 impl<T: Real> Filters<T> {
-    /// Of `[output, input, 3, 3]`.
+    /// Transforms filters `[output, input, 3, 3]`.
     pub(crate) fn new(weight: &[T], output: usize, input: usize) -> Self {
         let pitch = pitch_of_filters(input);
         let mut values = vec![T::of(0.0); size_of_filters(output, input)];
@@ -90,13 +92,14 @@ impl<T: Real> Filters<T> {
         Self { values, output, input, turned: false }
     }
 
-    /// For the convolution that makes the input's gradient of the output's: input and output exchanged, each filter turned
-    /// by half a circle. Turning exchanges the first and the last row of a transformed filter, and its columns alike.
+    /// The filters of the convolution that computes the gradient of the input: input and output exchanged, each filter rotated by 180
+    /// degrees. In transformed coordinates, the rotation exchanges the first and the last row, and the first and the last column, so
+    /// nothing is moved in memory.
     pub(crate) fn turned(self) -> Self {
         Self { turned: !self.turned, ..self }
     }
 
-    /// The factor of one value of the tiles, `[output, input]`.
+    /// The matrix of filters for one of the 16 values of a tile, `[output, input]`.
     fn of_value(&self, value: usize) -> Matrix<'_, T> {
         let exchanged = [3, 1, 2, 0];
         let (row, column) = (value / 4, value % 4);
@@ -111,15 +114,15 @@ impl<T: Real> Filters<T> {
 #[derive(Clone, Copy)]
 struct Places {
     shape: Dense,
-    /// Places below each other.
+    /// Rows of places.
     down: usize,
-    /// Places beside each other.
+    /// Places in a row.
     across: usize,
     /// Rows of places in a block.
     rows: usize,
 }
 
-/// Some rows of places.
+/// Consecutive rows of places.
 #[derive(Clone, Copy)]
 struct Block {
     first: usize,
@@ -139,23 +142,24 @@ impl Places {
         (0..self.down).step_by(self.rows).map(|first| Block { first, rows: self.rows.min(self.down - first) })
     }
 
-    /// Output channels whose filters' gradients are summed up at a time: where all places are one block, they are many filters.
+    /// Output channels whose filter gradients are added up at a time. Where one block holds all places, the map is small and has many
+    /// filters, so they are taken in parts.
     fn outputs_at_once(&self) -> usize {
         let all = self.shape.output;
         if self.rows == self.down { OUTPUTS.min(all) } else { all }
     }
 
-    /// From one plane of transformed values to the next.
+    /// Elements from one plane of transformed values to the next.
     fn pitch(&self) -> usize {
         self.rows * self.across + GAP
     }
 
-    /// All planes of a channel.
+    /// Elements of all planes of a channel.
     fn of_channel(&self) -> usize {
         VALUES * self.pitch()
     }
 
-    /// One value of the tiles of some channels, `[channels, places]`.
+    /// The matrix of one of the 16 values of all tiles in a block, `[channels, places]`.
     fn of_value<'a, T: Real>(&self, values: &'a [T], value: usize, channels: usize, block: Block) -> Matrix<'a, T> {
         Matrix::of_rows(&values[value * self.pitch()..], channels, block.rows * self.across, self.of_channel())
     }
@@ -174,7 +178,7 @@ impl Places {
         });
     }
 
-    /// Transforms the output's gradient in a block, for some output channels.
+    /// Transforms the gradient of the output in a block, for the channels in `dy`.
     fn take_gradient<T: Real>(&self, dy: &[T], block: Block, threads: Threads, to: &mut Vec<T>) {
         let [height, width] = self.shape.out;
         to.resize(dy.len() / (height * width) * self.of_channel(), T::of(0.0));
@@ -188,7 +192,7 @@ impl Places {
         });
     }
 
-    /// Writes what the products made of a block to its lines of each output channel.
+    /// Transforms the products of a block back and writes them to the block's rows of each output channel.
     fn give_output<T: Real>(&self, made: &[T], block: Block, threads: Threads, outputs: Vec<&mut [T]>) {
         let width = self.shape.out[1];
         let planes = made.chunks_exact(self.of_channel()).zip(outputs).collect();
@@ -209,16 +213,16 @@ impl Places {
     }
 }
 
-/// What the blocks of a thread need one after the other.
+/// Buffers that a thread reuses from block to block.
 #[derive(Default)]
 struct Scratch<T> {
     /// Transformed input.
     input: Vec<T>,
-    /// Transformed output, or its gradient.
+    /// Transformed output, or the transformed gradient of the output.
     output: Vec<T>,
 }
 
-/// Runs `work` for each item, on all threads or on this one, each with lines of its own.
+/// Runs `work` for each item, on all threads or on this one. Each thread has its own buffer of lines.
 fn each<I: Send, T: Real>(threads: Threads, items: Vec<I>, work: impl Fn(&mut Lines<T>, I) + Send + Sync) {
     match threads {
         Threads::All => items.into_par_iter().for_each_init(Lines::default, work),
@@ -229,7 +233,8 @@ fn each<I: Send, T: Real>(threads: Threads, items: Vec<I>, work: impl Fn(&mut Li
     }
 }
 
-/// Lines of a plane, each as its even and its odd columns.
+/// Lines of a plane, each split into its even and its odd columns, so that neighbouring tiles, which are two columns apart, are
+/// neighbours in memory and fill a register.
 #[derive(Default)]
 struct Lines<T> {
     values: Vec<T>,
@@ -238,7 +243,8 @@ struct Lines<T> {
 }
 
 impl<T: Real> Lines<T> {
-    /// Takes `count` lines of `length` columns that begin `before` above and to the left of line `first`, zeros outside.
+    /// Takes `count` lines of `length` columns, beginning `before` rows above line `first` and `before` columns to the left, with zeros
+    /// outside the plane.
     fn split(
         &mut self,
         plane: &[T],
@@ -265,21 +271,21 @@ impl<T: Real> Lines<T> {
         }
     }
 
-    /// The tiles of `N` lines and columns that begin in line `first`, two columns apart.
+    /// The tiles of `N` lines and columns whose first line is `first`; they begin two columns apart.
     fn tiles<const N: usize>(&self, first: usize, count: usize) -> Tiles<'_, T, N> {
         let begin = |row, column: usize| (2 * (first + row) + column % 2) * self.pitch + column / 2;
         let begin = std::array::from_fn(|row| std::array::from_fn(|column| begin(row, column)));
         Tiles { values: &self.values, begin, count }
     }
 
-    /// Room for the even and the odd columns of two lines, and from one to the next.
+    /// A buffer for the even and the odd columns of two lines, and the distance from one to the next.
     fn halves(&mut self, across: usize) -> (usize, &mut [T]) {
         self.values.resize(4 * across, T::of(0.0));
         (across, &mut self.values)
     }
 }
 
-/// The output of one sample.
+/// Computes the output of one sample.
 pub(crate) fn forward<T: Real>(shape: &Dense, x: &[T], filters: &Filters<T>, y: &mut [T]) {
     let places = Places::of(shape);
     let lines = 2 * places.rows * shape.out[1];
@@ -287,7 +293,7 @@ pub(crate) fn forward<T: Real>(shape: &Dense, x: &[T], filters: &Filters<T>, y: 
     for plane in y.chunks_exact_mut(shape.out_plane()) {
         blocks.iter_mut().zip(plane.chunks_mut(lines)).for_each(|((_, outputs), lines)| outputs.push(lines));
     }
-    // All threads work on blocks if there are enough, and inside them otherwise.
+    // Each thread takes blocks if there are enough of them; otherwise all threads work on one block.
     let outside = shape.threads() == Threads::All && blocks.len() >= rayon::current_num_threads();
     let inside = if outside { Threads::One } else { shape.threads() };
     let work = |scratch: &mut Scratch<T>, (block, outputs): (Block, Vec<&mut [T]>)| {
@@ -308,7 +314,7 @@ pub(crate) fn forward<T: Real>(shape: &Dense, x: &[T], filters: &Filters<T>, y: 
     }
 }
 
-/// The gradient of the filters from one sample, added to `dw`.
+/// Adds the gradient of the filters from one sample to `dw`.
 pub(crate) fn backward_weight<T: Real>(shape: &Dense, x: &[T], dy: &[T], dw: &mut [T]) {
     let (places, threads) = (Places::of(shape), shape.threads());
     let input = shape.input;
@@ -335,7 +341,7 @@ pub(crate) fn backward_weight<T: Real>(shape: &Dense, x: &[T], dy: &[T], dw: &mu
     }
 }
 
-/// Adds the gradients of the taps, from the sums for each output channel.
+/// Transforms the sums for each output channel back and adds them to the gradients of the taps.
 fn give_filters<T: Real>(sums: &[T], input: usize, threads: Threads, dw: &mut [T]) {
     let pitch = pitch_of_filters(input);
     let begin = std::array::from_fn(|row| std::array::from_fn(|column| (row * 4 + column) * input));
@@ -371,7 +377,7 @@ mod tests {
         }
     }
 
-    /// What `tests/operations.rs` compares with naive sums is computed here.
+    /// The shapes that `tests/operations.rs` compares with naive sums are computed by this module.
     #[test]
     fn only_3x3_filters_between_many_channels_with_stride_1_are_transformed() {
         assert!(serves(&shape(16, 20, 3, 1)) && serves(&shape(70, 150, 3, 1)));
@@ -380,7 +386,7 @@ mod tests {
         assert!(others.iter().all(|shape| !serves(shape)));
     }
 
-    /// A half turn of a filter is a half turn of its transform's places.
+    /// Rotating a filter exchanges rows and columns of its transform.
     #[test]
     fn turned_filters_are_the_transform_of_filters_turned() {
         let weight: Vec<f32> = (0..2 * 3 * TAPS).map(|at| (at * 37 % 19) as f32).collect();

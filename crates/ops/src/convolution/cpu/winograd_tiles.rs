@@ -1,7 +1,7 @@
-//! The transforms of Winograd's F(2x2, 3x3): tiles of many places at once, one in each lane of a register.
+//! The transforms of Winograd's F(2x2, 3x3), for many tiles at once: each lane of a register holds a tile of its own.
 //!
-//! Each is a small matrix `t`, applied to the columns of a tile and then to the rows, `t * tile * t^T`. A tile lies in planes,
-//! one for each of its values, with the values of neighbouring places side by side. The matrices are those of
+//! A transform is a small matrix `t` that is applied to the columns of a tile and then to its rows, `t * tile * t^T`. Tiles are stored
+//! in planes, one for each value of a tile, in which the values of neighbouring tiles are neighbours. The matrices are those of
 //! Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016), section 4.1, and their transposes.
 
 use std::marker::PhantomData;
@@ -10,13 +10,13 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::cpu::real::Real;
 
-/// A matrix of `M` rows and `N` columns, as what it does to a vector.
+/// A constant matrix of `M` rows and `N` columns, written out as additions.
 pub(crate) trait Matrix<const N: usize, const M: usize> {
-    /// The product.
+    /// The product of the matrix and a vector.
     fn times<S: Simd, T: Real>(simd: S, values: [T::Register<S>; N]) -> [T::Register<S>; M];
 }
 
-/// Four lines of input to what is multiplied.
+/// Transforms four lines of input for the products.
 pub(crate) struct OfInput;
 
 impl Matrix<4, 4> for OfInput {
@@ -26,7 +26,7 @@ impl Matrix<4, 4> for OfInput {
     }
 }
 
-/// Three taps of a filter to what is multiplied.
+/// Transforms three taps of a filter for the products.
 pub(crate) struct OfFilter;
 
 impl Matrix<3, 4> for OfFilter {
@@ -38,7 +38,7 @@ impl Matrix<3, 4> for OfFilter {
     }
 }
 
-/// Products to two lines of output.
+/// Transforms products into two lines of output.
 pub(crate) struct ToOutput;
 
 impl Matrix<4, 2> for ToOutput {
@@ -48,7 +48,7 @@ impl Matrix<4, 2> for ToOutput {
     }
 }
 
-/// Two lines of the output's gradient to what is multiplied: [`ToOutput`] transposed.
+/// Transforms two lines of the output's gradient for the products: [`ToOutput`] transposed.
 pub(crate) struct OfGradient;
 
 impl Matrix<2, 4> for OfGradient {
@@ -58,7 +58,7 @@ impl Matrix<2, 4> for OfGradient {
     }
 }
 
-/// Sums of products to the gradient of three taps: [`OfFilter`] transposed.
+/// Transforms sums of products into the gradient of three taps: [`OfFilter`] transposed.
 pub(crate) struct ToFilter;
 
 impl Matrix<4, 3> for ToFilter {
@@ -71,14 +71,14 @@ impl Matrix<4, 3> for ToFilter {
     }
 }
 
-/// `count` tiles: where the planes of each of their values begin in a slice.
+/// `count` tiles of `N` by `N` values: `begin` says where the plane of each value begins in `values`.
 pub(crate) struct Tiles<'a, T, const N: usize> {
     pub(crate) values: &'a [T],
     pub(crate) begin: [[usize; N]; N],
     pub(crate) count: usize,
 }
 
-/// Writes what the matrix makes of the tiles to planes that begin `pitch` apart in `to`.
+/// Applies the matrix to the tiles and writes the results to planes that begin `pitch` apart in `to`.
 ///
 /// # Panics
 /// If a plane does not lie in its slice.
@@ -127,14 +127,14 @@ impl<A: Matrix<N, M>, T: Real, const N: usize, const M: usize> WithSimd for Tran
     }
 }
 
-/// A register of tiles.
+/// Transforms one register of tiles.
 #[inline(always)]
 fn piece<S: Simd, A: Matrix<N, M>, T: Real, const N: usize, const M: usize>(
     simd: S,
     load: impl Fn(usize, usize) -> T::Register<S>,
     mut store: impl FnMut(usize, T::Register<S>),
 ) {
-    // Loops instead of `array::map`, which is not always inlined and would lose the registers.
+    // Loops instead of `array::map`, which is not always inlined; then the values would leave the registers.
     let zero = T::of(0.0).splat(simd);
     let mut columns = [[zero; M]; N];
     for (column, made) in columns.iter_mut().enumerate() {

@@ -1,8 +1,8 @@
-//! Dense convolutions, by Burn's kernels.
+//! Dense convolutions on the devices of CubeCL, by Burn's kernels.
 //!
-//! A 1x1 convolution is a matrix product of the pixels, which lie beside each other, with the filters. Its output is made
-//! without the padding that Burn gives the rows of its own (up to 78 % of a map): it is what is kept for backward. Larger
-//! kernels are Burn's convolutions.
+//! A 1x1 convolution is a matrix product of the pixels, with channels last, and the filters. Its output is kept for the backward
+//! pass, so it is allocated without the padding that Burn gives to rows (up to 78 % of a map). Convolutions with larger kernels are
+//! Burn's.
 
 use burn::backend::ops::{FloatTensorOps, ModuleOps};
 use burn::tensor::ops::ConvOptions;
@@ -17,7 +17,7 @@ use crate::convolution::Places;
 use crate::cube::blocks::over_blocks;
 use crate::cube::layout::{Flat, Spread, cast, dims, empty, relaid, whole_planes};
 
-/// The output.
+/// Computes the output.
 pub(crate) fn forward(x: CubeTensor, weight: CubeTensor, places: Places) -> CubeTensor {
     let ([batch, _, height, width], [output, ..]) = (dims(&x), dims(&weight));
     let weight = cast(weight, x.dtype);
@@ -28,7 +28,7 @@ pub(crate) fn forward(x: CubeTensor, weight: CubeTensor, places: Places) -> Cube
     whole_planes(CubeBackend::conv2d(x, weight, None, options))
 }
 
-/// The gradient of the input, whose shape `x` has.
+/// The gradient of the input. Of `x`, only the shape is used.
 pub(crate) fn of_input(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, places: Places) -> CubeTensor {
     let options = options(&x, &weight, places);
     let (shape, weight) = (dims(&x), cast(weight, x.dtype));
@@ -44,7 +44,7 @@ pub(crate) fn of_filters(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, plac
         return of_pointwise_filters(Flat::of(x).into_matrix(), Flat::of(dy).into_matrix());
     }
     let options = options(&x, &weight, places);
-    // Of the filters nothing but the shape is asked for.
+    // Only the shape of the filters is used.
     let [filters, input, kernel, _] = dims(&weight);
     let dw = if has_tensor_cores(&x) && filters.is_multiple_of(TILE_SIDE) {
         let weight = relaid(weight, [filters + SPARE, input, kernel, kernel], [0; 4]);
@@ -56,17 +56,18 @@ pub(crate) fn of_filters(x: CubeTensor, weight: CubeTensor, dy: CubeTensor, plac
     whole_planes(cast(dw, DType::F32))
 }
 
-/// The side that all tiles of tensor cores are a multiple of.
+/// A divisor of the sides of all tiles of tensor cores.
 const TILE_SIDE: usize = 8;
-/// Channels that the output's gradient gets beyond its own where Burn's kernels for tensor cores make the gradient of the filters:
-/// so many that no tile divides their number, and few enough that four are still read at once.
+/// Channels that are appended to the output's gradient where Burn's kernels for tensor cores compute the gradient of the filters. Their
+/// number makes the sum indivisible by any tile, and keeps it a multiple of four so that four channels are still read at once.
 ///
-/// A tile that reaches beyond the last of the `kernel * kernel * input` columns writes zeros to the first row of every filter, over
-/// what another tile put there, unless it is checked. cubek-convolution 0.3.1 (`WeightLayout::is_in_bounds`, transposed in
-/// `backward_weight/args.rs`) checks columns where tiles reach beyond the last *filter*, so they are made to.
+/// This works around a bug: a tile that reaches beyond the last of the `kernel * kernel * input` columns writes zeros to the first
+/// row of every filter, over the results of another tile, unless bounds are checked. cubek-convolution 0.3.1
+/// (`WeightLayout::is_in_bounds`, transposed in `backward_weight/args.rs`) checks columns only where tiles reach beyond the last
+/// *filter*, so with these channels they always do.
 const SPARE: usize = 4;
 
-/// The same gradient with [`SPARE`] channels more, of no meaning: they make filters of their own.
+/// The output's gradient with [`SPARE`] more channels, whose values are arbitrary: they only produce filters that are cut off.
 fn with_spare_channels(dy: CubeTensor) -> CubeTensor {
     let [batch, channels, height, width] = dims(&dy);
     let wider = empty(&dy, [batch, height, width, channels + SPARE], dy.dtype);
@@ -79,13 +80,16 @@ fn has_tensor_cores(x: &CubeTensor) -> bool {
     !(matmul.cmma.is_empty() && matmul.mma.is_empty())
 }
 
-/// Products that add up a 1x1 filter's gradient should fill the device: so many tiles of a matrix product.
+/// The number of tiles of a matrix product that is taken to fill a device.
 const TILES: usize = 256;
 /// Rows and columns of such a tile.
 const TILE: usize = 64;
 
-/// The gradient of 1x1 filters, from the pixels of the input and of the output's gradient: stretches of pixels are
-/// multiplied beside each other, and their products, which are float32 whatever the maps are, added up.
+/// The gradient of 1x1 filters, from the pixels of the input and of the output's gradient.
+///
+/// The result is small and the sum over pixels is long, so one product would use few tiles and leave most of a device idle. The
+/// pixels are divided into stretches that are multiplied in parallel, as a batch, and the products are added up. Products are
+/// float32 whatever the format of the maps.
 fn of_pointwise_filters(x: CubeTensor, dy: CubeTensor) -> CubeTensor {
     let ([pixels, input], [_, output]) = (x.meta.shape().dims(), dy.meta.shape().dims());
     let at_once = (TILES / (input.div_ceil(TILE) * output.div_ceil(TILE))).clamp(1, TILE);
@@ -102,7 +106,7 @@ fn of_pointwise_filters(x: CubeTensor, dy: CubeTensor) -> CubeTensor {
     relaid(dw, [output, input, 1, 1], [input, 1, 1, 1])
 }
 
-/// A matrix as stretches of rows: `[parts, rows, columns]`.
+/// A matrix as a batch of stretches of its rows: `[parts, rows, columns]`.
 fn stretches(x: CubeTensor, parts: usize) -> CubeTensor {
     let [rows, columns] = x.meta.shape().dims();
     let row = x.meta.strides()[0];
@@ -113,7 +117,7 @@ fn stretches(x: CubeTensor, parts: usize) -> CubeTensor {
 fn options(x: &CubeTensor, weight: &CubeTensor, places: Places) -> ConvOptions<2> {
     let Places { stride, dilation, before, out } = places;
     let ([.., height, width], [.., kernel]) = (dims(x), dims(weight));
-    // Where the last rows are under no kernel, there are none behind them.
+    // Where no kernel reaches the last rows, there is no padding after them.
     let after = |out: usize, before: usize, size: usize| {
         ((out - 1) * stride + (kernel - 1) * dilation + 1).saturating_sub(before + size)
     };
@@ -126,11 +130,11 @@ fn is_pointwise(x: &CubeTensor, weight: &CubeTensor, Places { stride, before, ou
     kernel == 1 && stride == 1 && before == [0; 2] && out == [height, width]
 }
 
-/// The map of this shape whose pixels are those of `x` times filters `[k, n]`.
+/// The map of this shape whose pixels are the pixels of `x` times filters `[k, n]`.
 fn product(x: CubeTensor, filters: CubeTensor, [batch, channels, height, width]: [usize; 4]) -> CubeTensor {
     let (plane, dtype) = (height * width, x.dtype);
     let y = empty(&x, [batch * plane, channels], dtype);
-    // Burn's own convolutions end a run in the same way: all strategies failed, or a device is lost.
+    // As in Burn's own convolutions, a failure here ends the run: no strategy works, or the device is lost.
     matmul(Flat::of(x).into_matrix(), filters, Some(y.clone()), MatmulStrategy::default(), dtype)
         .expect("a matrix product of whole rows");
     whole_planes(relaid(y, [batch, channels, height, width], [plane * channels, 1, width * channels, channels]))

@@ -1,4 +1,4 @@
-//! Launches of the kernels in [`super::depthwise`].
+//! Launches of the kernels in [`super::depthwise_kernels`].
 
 use burn::tensor::DType;
 use burn_cubecl::cubecl;
@@ -14,19 +14,19 @@ use crate::cube::layout::{
 };
 use crate::cube::source::Source;
 
-/// Pixels of a row that a unit takes.
+/// Pixels of a row that a unit computes.
 const TILE: usize = 4;
-/// Tiles of a row that a unit adds up for the filters' gradient.
+/// Tiles of a row that a unit adds up for the gradient of the filters.
 const TILES: usize = 8;
-/// Parts of the filters' gradient, at most.
+/// The most partial sums of the gradient of the filters.
 const PARTS: usize = 64;
 
-/// What a kernel is compiled for.
+/// The compile-time parameters of a kernel.
 fn window(Places { stride, dilation, before, .. }: Places, side: usize, tile: usize) -> Window {
     Window { side, stride, dilation, before, tile }
 }
 
-/// The output.
+/// Computes the output.
 pub(crate) fn forward(source: &Source, filters: CubeTensor, places: Places) -> CubeTensor {
     let ([batch, channels, ..], [.., side], [rows, columns]) = (dims(&source.x), dims(&filters), places.out);
     let y = empty_map(&source.x, [batch, channels, rows, columns], source.x.dtype);
@@ -51,12 +51,12 @@ pub(crate) fn forward(source: &Source, filters: CubeTensor, places: Places) -> C
     y
 }
 
-/// The gradient of what was read, whose shape `x` has.
+/// The gradient of the convolution's input. Of `x`, only shape, format and layout are used.
 pub(crate) fn of_input(x: &CubeTensor, filters: CubeTensor, dy: CubeTensor, places: Places) -> CubeTensor {
     let (shape @ [batch, channels, height, width], [.., side]) = (dims(x), dims(&filters));
     let (dx, dy) = (empty_map(x, shape, x.dtype), alongside(dy, x));
     let vector = width_of_maps(&[&dy, &dx]);
-    // Whole strides, so that each place of a tile meets the same columns of the filters in every tile.
+    // A multiple of the stride, so that a pixel of a tile meets the same columns of the filters in every tile.
     let tile = places.stride * (TILE / places.stride).max(1);
     let tiles = width.div_ceil(tile);
     let spread = Spread::of(channels, vector, height * tiles, 1);
@@ -107,7 +107,8 @@ pub(crate) fn of_filters(source: &Source, side: usize, dy: CubeTensor, places: P
     whole_planes(relaid(dw, [channels, 1, side, side], [1, 1, side * channels, channels]))
 }
 
-/// Filters `[channels, 1, side, side]` as `[side * side, channels]`, which a unit reads as it reads a map.
+/// Filters `[channels, 1, side, side]` as `[side * side, channels]`, so that units read neighbouring channels together as they do in a
+/// map.
 fn channels_last(filters: CubeTensor) -> CubeTensor {
     let [channels, _, side, _] = dims(&filters);
     into_contiguous(relaid(into_contiguous(filters), [side * side, channels], [1, side * side]))

@@ -1,7 +1,12 @@
-//! Kernels for depthwise convolution and its two gradients, of maps that may still have to be read.
+//! Kernels for depthwise convolution and its two gradients, of maps whose normalisation may be deferred.
 //!
-//! A unit takes some channels of a few neighbouring pixels of a row, so that what it has read serves all of them. Rows of the
-//! kernel are a loop; its columns are unrolled. Sums are float32.
+//! A unit computes `N` neighbouring channels of a tile, which is `window.tile` neighbouring pixels of a row. The windows of the tile
+//! overlap, so a value that the unit has loaded, normalised and activated once is used for several pixels. The rows of the filter are
+//! a loop at run time; its columns and the pixels of the tile are unrolled, so that sums and taps stay in registers. The window is a
+//! compile-time parameter: which tap meets which pixel is decided when the kernel is compiled.
+//!
+//! In all three kernels `CUBE_POS_X` and `UNIT_POS_X` choose the channels. With channels last in memory, the units of a row of a cube
+//! read consecutive addresses. Sums are float32.
 
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
@@ -9,36 +14,36 @@ use cubecl::prelude::*;
 use crate::cube::layout::UNITS;
 use crate::cube::read::{Applied, Read, numbers, over_rows_in, reading};
 
-/// What a kernel is compiled for.
+/// The compile-time parameters of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Window {
     /// Side of the filter.
     pub(crate) side: usize,
     pub(crate) stride: usize,
     pub(crate) dilation: usize,
-    /// Zeros above and to the left.
+    /// Rows of zeros above and columns of zeros to the left.
     pub(crate) before: [usize; 2],
-    /// Pixels of a row that a unit writes, a multiple of the stride.
+    /// Pixels of a row that a unit writes. In [`backward_input()`] a multiple of the stride.
     pub(crate) tile: usize,
 }
 
 impl Window {
-    /// From the filter's first pixel to its last.
+    /// Pixels from the first tap of the filter to the last.
     fn reach(self) -> usize {
         (self.side - 1) * self.dilation
     }
 
-    /// The filter's column that is so many pixels from its first.
+    /// The column of the filter whose tap is this many pixels from the first, if there is one.
     fn tap_at(self, pixels: usize) -> Option<usize> {
         (pixels.is_multiple_of(self.dilation) && pixels <= self.reach()).then(|| pixels / self.dilation)
     }
 
-    /// Input columns under the filter at the places of a tile.
+    /// Input columns under the windows of a tile of the output.
     fn columns(self) -> usize {
         (self.tile - 1) * self.stride + self.reach() + 1
     }
 
-    /// The first output column that reaches a tile of the input, counted back from that of the tile's first.
+    /// How many output columns before its own first one reach a tile of the input.
     fn back(self) -> usize {
         (self.reach() - self.before[1]) / self.stride
     }
@@ -48,19 +53,25 @@ impl Window {
         self.back() + 1 + (self.tile - 1 + self.before[1]) / self.stride
     }
 
-    /// The filter's column between a place of a tile of the output and a column under it.
+    /// The column of the filter whose tap, for the pixel `place` of a tile of the output, falls on input column `column` of those under
+    /// the tile.
     fn tap(self, column: usize, place: usize) -> Option<usize> {
         column.checked_sub(place * self.stride).and_then(|pixels| self.tap_at(pixels))
     }
 
-    /// The filter's column between a place of a tile of the input and an output column that reaches it.
+    /// The column of the filter through which output column `column`, of those that reach a tile of the input, meets the pixel
+    /// `place` of the tile.
     fn tap_back(self, column: usize, place: usize) -> Option<usize> {
         let at = place + self.before[1] + self.back() * self.stride;
         at.checked_sub(column * self.stride).and_then(|pixels| self.tap_at(pixels))
     }
 }
 
-/// The output. `filters` `[side * side, channels]`.
+/// Computes the output. `filters` is `[side * side, channels]`.
+///
+/// `CUBE_POS_Z` is the sample; `CUBE_POS_Y` and `UNIT_POS_Y` choose a row of the output and a tile in it. For each row of the filter, a
+/// unit loads its taps, goes over the input columns under the tile, and adds each value times the right tap to the sum of every pixel
+/// whose window holds it.
 #[cube(launch, address_type = "dynamic")]
 pub(crate) fn forward<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
@@ -124,7 +135,11 @@ pub(crate) fn forward<F: Float, N: Size>(
     }
 }
 
-/// The gradient of what was read, from that of the output.
+/// The gradient of the input from that of the output.
+///
+/// `CUBE_POS_Z` is the sample; `CUBE_POS_Y` and `UNIT_POS_Y` choose a row of the input and a tile in it. It gathers instead of
+/// scattering: for each row of the filter, a unit finds the output row that reaches its own and goes over the output columns that
+/// reach the tile. So every pixel is written once, by one unit, and no atomic operations are needed.
 #[cube(launch, address_type = "dynamic")]
 pub(crate) fn backward_input<F: Float, N: Size>(
     dy: &Tensor<Vector<F, N>>,
@@ -148,7 +163,7 @@ pub(crate) fn backward_input<F: Float, N: Size>(
         }
         let plane = sample * dy.stride(0) + vector * N::value() * dy.stride(1);
         for tap_row in 0..window.side {
-            // The output row that reaches this one through this row of the filters, if there is one.
+            // The output row that reaches this row through this row of the filter; `dy.shape(2)` if there is none.
             let below = row + window.before[0];
             let mut line = dy.shape(2);
             let above = tap_row * window.dilation;
@@ -195,8 +210,12 @@ pub(crate) fn backward_input<F: Float, N: Size>(
     }
 }
 
-/// Parts of the filters' gradient, `[side * side, parts, channels]`: each row of cubes takes some stretches of rows of the
-/// output, and each layer of cubes one row of the filters.
+/// Partial sums of the gradient of the filters: `parts` `[side * side, parts, channels]`.
+///
+/// `CUBE_POS_Z` is a row of the filter, and `CUBE_POS_Y` the part. The work is divided into jobs, one for each stretch of `tiles` tiles
+/// of a row of the output of a sample; a unit takes every `CUBE_COUNT_Y * CUBE_DIM_Y`-th job. It keeps the sums of one row of the filter
+/// in registers: loads a tile of the output's gradient, then goes over the input columns under it. At the end, the units of a cube add
+/// up their sums in shared memory.
 #[cube(launch, address_type = "dynamic")]
 pub(crate) fn backward_filters<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,

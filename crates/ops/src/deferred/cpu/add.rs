@@ -1,4 +1,4 @@
-//! The end of a residual block: a normalised branch and a shortcut added, and an activation, in one pass.
+//! The end of a residual block in one pass: a branch is normalised, a shortcut is added, and an activation applied, plane by plane.
 
 use rayon::prelude::*;
 
@@ -39,7 +39,7 @@ impl<T: Real> ForActivation for Add<'_, T> {
     }
 }
 
-/// The gradient of the sum behind a ReLU, from that of its output `y`.
+/// The gradient of a sum that a ReLU follows, from the output `y` and its gradient.
 pub(crate) fn of_sum<T: Real>(y: &[T], dy: &[T]) -> Vec<T> {
     const PIECE: usize = 1 << 15;
     let mut sum = vec![T::of(0.0); dy.len()];

@@ -1,4 +1,9 @@
-//! Convolutions, and the mean of each plane, of maps that are normalised while they are read ([`Reading`]).
+//! Convolutions and the global average pool of maps that are normalised while they are read ([`Reading`]).
+//!
+//! The normalised map never exists as a whole. A depthwise convolution normalises one plane at a time. A 1x1 convolution normalises a
+//! piece of all channels of a sample, multiplies it while it is in the cache, and goes on to the next piece. Other dense convolutions
+//! normalise one sample at a time. The backward passes do the same again, and turn the gradient of each piece into that of the
+//! normalised values while it is still in the cache.
 
 use rayon::prelude::*;
 
@@ -13,7 +18,7 @@ use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
 use crate::cpu::lanes::{sum, vectorised};
 use crate::cpu::real::Real;
 
-/// The output.
+/// Computes the output.
 pub(crate) fn forward<T: Real>(reading: &Reading<'_, T>, weight: &[T], shape: &Shape) -> Vec<T> {
     match shape {
         Shape::Depthwise(geometry) => depthwise_forward(reading, weight, geometry),
@@ -21,7 +26,7 @@ pub(crate) fn forward<T: Real>(reading: &Reading<'_, T>, weight: &[T], shape: &S
     }
 }
 
-/// The gradients of what was read, and of the weight.
+/// The gradients of the map's tensors, and of the weight.
 pub(crate) fn backward<T: Real>(
     reading: &Reading<'_, T>,
     weight: &[T],
@@ -129,7 +134,7 @@ fn pieces(shape: &Dense) -> impl Iterator<Item = std::ops::Range<usize>> {
     (0..plane).step_by(each.max(1)).map(move |start| start..(start + each).min(plane))
 }
 
-/// Reads some pixels of all channels of a sample, `[channels, pixels]`.
+/// Normalises a range of pixels of all channels of a sample into `read`, `[channels, pixels]`.
 fn read_piece<T: Real>(
     reading: &Reading<'_, T>,
     sample: usize,
@@ -148,7 +153,7 @@ fn read_piece<T: Real>(
     }
 }
 
-/// [`Reading::absorb`] for some pixels of all channels of a sample, adding to each channel's sums.
+/// [`Reading::absorb`] for a range of pixels of all channels of a sample, adding to the sums of each channel.
 fn absorb_piece<T: Real>(
     reading: &Reading<'_, T>,
     sample: usize,
@@ -169,7 +174,7 @@ fn absorb_piece<T: Real>(
 }
 
 /// The mean of each plane.
-pub(crate) fn means<T: Real>(reading: &Reading<'_, T>) -> Vec<T> {
+pub(crate) fn global_average_pool<T: Real>(reading: &Reading<'_, T>) -> Vec<T> {
     let plane = reading.plane();
     (0..reading.x.len() / plane)
         .into_par_iter()
@@ -187,8 +192,8 @@ pub(crate) fn means<T: Real>(reading: &Reading<'_, T>) -> Vec<T> {
         .collect()
 }
 
-/// The gradients of what was read, for the gradient of each plane's mean.
-pub(crate) fn backward_means<T: Real>(reading: &Reading<'_, T>, dy: &[T]) -> Gradients<T> {
+/// The gradients of the map's tensors, for the gradient of the mean of each plane.
+pub(crate) fn backward_global_average_pool<T: Real>(reading: &Reading<'_, T>, dy: &[T]) -> Gradients<T> {
     let plane = reading.plane();
     let mut dx = vec![T::of(0.0); reading.x.len()];
     let planes = dx.par_chunks_exact_mut(plane).zip(dy).enumerate();

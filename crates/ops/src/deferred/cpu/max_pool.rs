@@ -1,5 +1,8 @@
-//! The largest of each window of a map that is only read ([`Reading`]): neither that map nor the places of the maxima are
-//! kept for backward.
+//! Max pooling of a map that is normalised while it is read ([`Reading`]). Neither the normalised map nor the positions of the maxima
+//! are kept for the backward pass; it finds the maxima again.
+//!
+//! For each row of windows, the maximum of each column is computed first, in a loop that is vectorised, and then the maximum of the
+//! columns of each window.
 
 use std::ops::Range;
 
@@ -10,14 +13,14 @@ use super::reading::{Reading, Sums};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::real::Real;
 
-/// The shapes of one pooling.
+/// The shapes of a pooling.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
     pub(crate) height: usize,
     pub(crate) width: usize,
     pub(crate) kernel: usize,
     pub(crate) stride: usize,
-    /// Rows and columns around the map that no maximum comes from.
+    /// Rows and columns of padding on each side, which no maximum comes from.
     pub(crate) padding: usize,
 }
 
@@ -32,8 +35,8 @@ impl Windows {
         start.saturating_sub(self.padding)..(start + self.kernel - self.padding).min(size)
     }
 
-    /// Calls `visit` with each pixel of the output, its maximum and where in `plane` that is: the first of equals, as PyTorch
-    /// has it. Once a value is not a number, so is the maximum.
+    /// Calls `visit` for each pixel of the output with its index, the maximum, and the index of the maximum in `plane`. As in PyTorch,
+    /// the first of equal values is the maximum, and a NaN wins over all numbers.
     fn maxima<T: Real>(&self, plane: &[T], columns: &mut Columns<T>, mut visit: impl FnMut(usize, T, usize)) {
         let [rows, width] = self.out();
         for row in 0..rows {
@@ -56,7 +59,7 @@ impl Windows {
     }
 }
 
-/// The maximum of each column of a row of windows, and the line that it is in, counted from the first.
+/// For a row of windows, the maximum of each column of the map, and its line, counted from the first line of the windows.
 #[derive(Default)]
 struct Columns<T> {
     best: Vec<T>,
@@ -85,13 +88,13 @@ impl<T: Real> Columns<T> {
     }
 }
 
-/// Whether a value takes the place of the largest so far.
+/// Whether a value replaces the largest so far.
 #[inline(always)]
 fn larger<T: Real>(value: T, best: T) -> bool {
     value > best || value.is_nan() && !best.is_nan()
 }
 
-/// The output, planes one after the other.
+/// Computes the output, one plane after the other.
 pub(crate) fn forward<T: Real>(reading: &Reading<'_, T>, windows: &Windows) -> Vec<T> {
     let plane = reading.plane();
     let pixels = windows.out().iter().product::<usize>();
@@ -106,7 +109,7 @@ pub(crate) fn forward<T: Real>(reading: &Reading<'_, T>, windows: &Windows) -> V
     y
 }
 
-/// The gradients of what was read, for the gradient `dy` of the output.
+/// The gradients of the map's tensors, for the gradient `dy` of the output.
 pub(crate) fn backward<T: Real>(reading: &Reading<'_, T>, dy: &[T], windows: &Windows) -> Gradients<T> {
     let plane = reading.plane();
     let pixels = windows.out().iter().product::<usize>();
@@ -130,8 +133,7 @@ mod tests {
     use super::*;
     use rand::RngExt;
 
-    /// Where the first of the largest values of a window is in the order of reading, and a value that is not a number counts
-    /// as larger than all.
+    /// The index of the first maximum of a window, row by row, where NaN counts as larger than all numbers.
     fn naive(plane: &[f32], windows: &Windows, row: usize, column: usize) -> usize {
         let places = windows.span(row, windows.height);
         let places =

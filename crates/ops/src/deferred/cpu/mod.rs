@@ -1,4 +1,4 @@
-//! What reads a map through its normalisation on the CPU ([`reading`]).
+//! The operations that read a map through its normalisation, on the CPU ([`reading`]).
 
 mod add;
 mod convolution;
@@ -48,7 +48,7 @@ impl DeferredMap<Flex> {
         Windows { height, width, kernel, stride, padding }
     }
 
-    /// Says that a gradient of this map's shape is about to be made.
+    /// Announces the allocation of a gradient of this map's shape.
     fn announce(&self) {
         announce(self.shape().iter().product(), self.dtype());
     }
@@ -81,7 +81,7 @@ impl DeferredOps for Flex {
 
     fn average(map: DeferredMap<Self>) -> FlexTensor {
         let [batch, channels, ..] = map.shape();
-        computed_in!(T = map.dtype(); tensor(map.read::<T, _>(convolution::means), [batch, channels], T::DTYPE))
+        computed_in!(T = map.dtype(); tensor(map.read::<T, _>(convolution::global_average_pool), [batch, channels], T::DTYPE))
     }
 
     fn max_pool(map: DeferredMap<Self>, pooling: Pooling) -> FlexTensor {
@@ -133,7 +133,7 @@ impl DeferredGradients for Flex {
         computed_in!(T = map.dtype(); {
             let dy = values::<T>(&dy);
             map.announce();
-            map.gradients(map.read(|reading| convolution::backward_means(reading, &dy)), wanted)
+            map.gradients(map.read(|reading| convolution::backward_global_average_pool(reading, &dy)), wanted)
         })
     }
 

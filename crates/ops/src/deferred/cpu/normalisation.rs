@@ -1,4 +1,4 @@
-//! The numbers of a normalisation; [`super::reading`] applies them.
+//! The factors and shifts of a normalisation, and its gradients; [`super::reading`] applies them.
 
 use super::reading::Sums;
 use crate::cpu::real::Real;
@@ -11,11 +11,12 @@ pub(crate) struct NormAct<T> {
     groups: Vec<usize>,
     /// The group of each sample.
     group_of: Vec<usize>,
-    /// For each group and channel.
+    /// `[groups, channels]`.
     per_channel: Vec<PerChannel<T>>,
 }
 
-/// `z = x * scale + shift` is the normalised value with scale and shift; `(x - mean) * inverse` the one without.
+/// The coefficients of a channel in a group. `x * scale + shift` is the normalised value after scale and shift, and
+/// `(x - mean) * inverse` the one before.
 #[derive(Clone, Copy)]
 pub(crate) struct PerChannel<T> {
     pub(crate) scale: T,
@@ -24,14 +25,14 @@ pub(crate) struct PerChannel<T> {
     pub(crate) inverse: T,
 }
 
-/// What a normalisation and the reading of its output hand back.
+/// The gradients of a deferred map.
 pub(crate) struct Gradients<T> {
-    /// Of the map, in its shape.
+    /// The gradient of the map, in its shape.
     pub(crate) x: Vec<T>,
-    /// Of scale and shift, `[channels]`.
+    /// The gradients of scale and shift, `[channels]`.
     pub(crate) weight: Vec<T>,
     pub(crate) bias: Vec<T>,
-    /// Of the factor of each plane, if there were factors.
+    /// The gradient of the factor of each plane; zeros if there are no factors.
     pub(crate) gate: Vec<T>,
 }
 
@@ -61,17 +62,17 @@ impl<T: Real> NormAct<T> {
         Self { channels, plane: height * width, groups: groups.to_vec(), group_of, per_channel }
     }
 
-    /// The numbers of plane `index`, counted over samples and channels.
+    /// The coefficients of plane `index`, counted over samples and channels.
     pub(crate) fn of_plane(&self, index: usize) -> PerChannel<T> {
         self.per_channel[self.slot(index)]
     }
 
-    /// Where the numbers of a plane's group and channel are.
+    /// The index of the group and channel of a plane.
     fn slot(&self, index: usize) -> usize {
         self.group_of[index / self.channels] * self.channels + index % self.channels
     }
 
-    /// Sums of planes added up over the samples of a group, in their order: for each group and channel.
+    /// Adds up the sums of planes over the samples of each group, in their order: `[groups, channels]`.
     pub(crate) fn over_samples(&self, of_planes: &[Sums]) -> Vec<Sums> {
         let mut of_channels = vec![Sums::default(); self.per_channel.len()];
         for (index, sums) in of_planes.iter().enumerate() {
@@ -80,14 +81,14 @@ impl<T: Real> NormAct<T> {
         of_channels
     }
 
-    /// The means behind the gradient of plane `index`.
+    /// The two means over the group that the gradient of plane `index` needs.
     pub(crate) fn means(&self, index: usize, of_channels: &[Sums]) -> (T, T) {
         let count = (self.groups[self.group_of[index / self.channels]] * self.plane) as f64;
         let (sum, weighted) = of_channels[self.slot(index)].normalised;
         (T::of(sum / count), T::of(weighted / count))
     }
 
-    /// The gradients, with those of the parameters from the sums of each group and channel.
+    /// Adds the gradients of the parameters, which follow from the sums of each group and channel.
     pub(crate) fn gradients(&self, x: Vec<T>, of_channels: &[Sums], gate: Vec<T>) -> Gradients<T> {
         let over_groups = |part: fn(&Sums) -> f64| {
             (0..self.channels)

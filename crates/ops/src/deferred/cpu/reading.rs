@@ -1,8 +1,8 @@
-//! A map as whoever comes next reads it: normalised, activated and gated on the way, and never stored whole.
+//! Reads a map through its normalisation, activation and gate, without storing the result as a whole.
 //!
-//! A convolution behind a normalisation needs the activated map twice: as its input, and for its weight's gradient. Here
-//! both compute it from the map before the normalisation, piece by piece while the piece is in the cache. That map is kept for the
-//! normalisation's own gradient anyway; so one map is kept where there were two, and one is written and read less.
+//! A convolution after a normalisation needs the activated map twice: as its input, and for the gradient of its weight. Here it is
+//! computed both times from the map before the normalisation, in pieces that stay in the cache. That map is kept anyway, for the
+//! gradient of the normalisation. So one map is kept instead of two, and one map less is written to memory and read back.
 
 use rayon::prelude::*;
 
@@ -12,9 +12,9 @@ use crate::activation::cpu::{ForActivation, Function, dispatch};
 use crate::cpu::lanes::{replace_and_sum, vectorised};
 use crate::cpu::real::Real;
 
-/// What is read, and from what.
+/// A map, and what is applied to it when it is read.
 pub(crate) struct Reading<'a, T> {
-    /// What the normalisation is given, `[batch, channels, height, width]`.
+    /// The input of the normalisation, `[batch, channels, height, width]`.
     pub(crate) x: &'a [T],
     pub(crate) norm: NormAct<T>,
     pub(crate) activation: Activation,
@@ -22,12 +22,12 @@ pub(crate) struct Reading<'a, T> {
     pub(crate) gate: Option<&'a [T]>,
 }
 
-/// Sums over pixels of one plane, for the gradients.
+/// Sums over the pixels of a plane that the gradients need.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
-    /// Of the gate's gradient.
+    /// The sum of the gate's gradient.
     pub(crate) gate: f64,
-    /// Of the normalised values' gradient, and of that times the values before scale and shift.
+    /// The sum of the gradient of the normalised values, and of that gradient times the normalised values before scale and shift.
     pub(crate) normalised: (f64, f64),
 }
 
@@ -53,20 +53,21 @@ impl<T: Real> Reading<'_, T> {
         self.gate.map_or(T::of(1.0), |gate| gate[index])
     }
 
-    /// Reads the pixels from `start` on of plane `index`, counted over samples and channels.
+    /// Fills `out` with the pixels of plane `index` from `start` on; planes are counted over samples and channels.
     pub(crate) fn fill(&self, index: usize, start: usize, out: &mut [T]) {
         let x = self.pixels(index, start, out.len());
         dispatch(self.activation, Fill { of: self.norm.of_plane(index), factor: self.factor(index), x, out });
     }
 
-    /// The whole map.
+    /// The whole map, normalised, activated and gated.
     pub(crate) fn whole(&self) -> Vec<T> {
         let mut y = vec![T::of(0.0); self.x.len()];
         y.par_chunks_mut(self.plane()).enumerate().for_each(|(index, y)| self.fill(index, 0, y));
         y
     }
 
-    /// Turns the gradient of what [`Reading::fill`] read into that of the normalised values, in its place.
+    /// Turns the gradient of the values that [`Reading::fill`] gave into the gradient of the normalised values, in place, and returns
+    /// the sums over these pixels.
     pub(crate) fn absorb(&self, index: usize, start: usize, gradient: &mut [T]) -> Sums {
         let x = self.pixels(index, start, gradient.len());
         let of = self.norm.of_plane(index);
@@ -76,15 +77,15 @@ impl<T: Real> Reading<'_, T> {
         }
     }
 
-    /// [`Reading::absorb`] for all of a map, then [`Reading::finish`].
+    /// [`Reading::absorb`] for a whole map, then [`Reading::finish`].
     pub(crate) fn backward(&self, mut gradient: Vec<T>) -> Gradients<T> {
         let planes = gradient.par_chunks_mut(self.plane()).enumerate();
         let sums: Vec<Sums> = planes.map(|(index, gradient)| self.absorb(index, 0, gradient)).collect();
         self.finish(gradient, &sums)
     }
 
-    /// The gradients of what the normalisation was given and of its parameters, from the normalised values' gradient and
-    /// each plane's sums. Sums over planes are added in the order of the samples, whatever thread made them.
+    /// The gradients of the normalisation's input and parameters, from the gradient of the normalised values and the sums of each
+    /// plane. The sums are added up in the order of the samples, whatever thread computed them.
     pub(crate) fn finish(&self, gradient: Vec<T>, sums: &[Sums]) -> Gradients<T> {
         let mut dx = gradient;
         let of_channels = self.norm.over_samples(sums);

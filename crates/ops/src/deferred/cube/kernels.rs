@@ -1,4 +1,9 @@
 //! Kernels that read a map through its normalisation, activation and gate.
+//!
+//! All of them see a map as `[samples, channels, pixels]` and divide it alike ([`crate::cube::layout::Spread`]): `CUBE_POS_Z` is the
+//! sample, `CUBE_POS_X` and `UNIT_POS_X` choose `N` neighbouring channels, `CUBE_POS_Y` a block of pixels. A unit loads what is applied
+//! to its channels once, into registers, and then goes over `each` pixels of the block that are `CUBE_DIM_Y` apart. With channels
+//! last, the units of a row read consecutive memory. What is read, and with what activation, is known when a kernel is compiled.
 
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
@@ -9,7 +14,7 @@ use crate::cube::read::{
     Applied, GroupSizes, Read, group_of, normal, numbers, of_normal, over_rows, reading, samples_of,
 };
 
-/// The whole map; with `join`, an activation of its sum with a shortcut.
+/// Writes the whole map; with `join`, that activation of its sum with the shortcut.
 #[cube(launch, address_type = "dynamic")]
 pub(crate) fn apply<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
@@ -46,7 +51,7 @@ pub(crate) fn apply<F: Float, N: Size>(
     }
 }
 
-/// The gradient of a sum behind a ReLU, from that of its output `y`.
+/// The gradient of a sum that a ReLU follows, from the output `y` and its gradient: `dy` where `y` is above zero, and zero elsewhere.
 #[cube(launch, address_type = "dynamic")]
 pub(crate) fn of_sum<F: Float, N: Size>(
     y: &Tensor<Vector<F, N>>,
@@ -74,7 +79,8 @@ pub(crate) fn of_sum<F: Float, N: Size>(
     }
 }
 
-/// Sums of what is read over a block of pixels of each plane: `[samples, blocks, channels]`.
+/// Sums of the values that are read, over a block of pixels of each plane: `sums` `[samples, blocks, channels]`. The units of a cube add up
+/// their sums in shared memory; `crate::cube::blocks` adds up the blocks.
 #[cube(launch, address_type = "dynamic")]
 pub(crate) fn sums_of_planes<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
@@ -108,8 +114,9 @@ pub(crate) fn sums_of_planes<F: Float, N: Size>(
     }
 }
 
-/// Sums over a block of pixels of each plane, `[2 or 3, samples, blocks, channels]`: of the normalised values' gradient, of
-/// that times the values before scale and shift, and of the gate's gradient if there is a gate.
+/// The sums that the gradients need, over a block of pixels of each plane: `sums` `[2 or 3, samples, blocks, channels]`. They are the
+/// sums of the gradient of the normalised values, of that gradient times the normalised values before scale and shift, and, if there is
+/// a gate, of the gate's gradient.
 #[cube(launch, address_type = "dynamic")]
 pub(crate) fn sums_of_gradients<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
@@ -164,8 +171,10 @@ pub(crate) fn sums_of_gradients<F: Float, N: Size>(
     }
 }
 
-/// From sums of planes `[2, samples, channels]`: sums over the samples of each group `[2, groups, channels]`, and over all
-/// samples, which are the gradients of shift and scale, `[channels]`.
+/// Adds up the sums of planes `[2, samples, channels]` over the samples of each group, `[2, groups, channels]`, and over all samples.
+/// The latter are the gradients of shift and scale, `[channels]`.
+///
+/// One unit does this for `N` channels, in the order of the samples; `CUBE_POS_Y` says which of the two sums.
 #[cube(launch, address_type = "dynamic")]
 pub(crate) fn over_groups<N: Size>(
     sums: &Tensor<Vector<f32, N>>,
@@ -177,7 +186,7 @@ pub(crate) fn over_groups<N: Size>(
     let samples = sums.shape(1);
     let vectors = sums.shape(2) / N::value();
     let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
-    // Row by row of cubes: the sums, and the weighted sums.
+    // 0 for the plain sums, 1 for the weighted ones.
     let which = CUBE_POS_Y as usize;
     let groups = of_groups.shape(1);
     if UNIT_POS_Y == 0 && vector < vectors {
@@ -200,7 +209,10 @@ pub(crate) fn over_groups<N: Size>(
     }
 }
 
-/// The gradient of what a normalisation was given: from that of what was read, and the sums over the groups.
+/// The gradient of the input of a normalisation, from the gradient of the values that were read and the sums over groups.
+///
+/// With the gradient `dz` of the normalised values, `m` pixels in a group, and `h = (x - mean) / deviation`, it is
+/// `scale / deviation * (dz - sum(dz) / m - h * sum(dz * h) / m)`.
 #[cube(launch, address_type = "dynamic")]
 pub(crate) fn backward<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,

@@ -12,18 +12,18 @@ use crate::cube::layout::{Flat, Spread, addresses, alongside, dims, element, emp
 use crate::cube::source::Source;
 use crate::graph::Gradient;
 
-/// Pixels of a unit that writes a map, and of one that adds up, at most.
+/// The most pixels of a unit that writes a map, and of one that computes a sum.
 const EACH_WRITTEN: usize = 8;
 const EACH_SUMMED: usize = 32;
 
 impl Source {
-    /// The map itself.
+    /// The normalised, activated and gated map.
     pub(crate) fn applied(&self) -> CubeTensor {
         self.launch_apply(None, None)
     }
 
-    /// An activation of the sum with a shortcut.
-    pub(crate) fn added_to(&self, shortcut: CubeTensor, activation: Activation) -> CubeTensor {
+    /// The sum with a shortcut, followed by an activation.
+    pub(crate) fn residual_add(&self, shortcut: CubeTensor, activation: Activation) -> CubeTensor {
         self.launch_apply(Some(shortcut), Some(activation))
     }
 
@@ -52,7 +52,7 @@ impl Source {
     }
 
     /// The mean of each plane, `[n, c]` float32.
-    pub(crate) fn means(&self) -> CubeTensor {
+    pub(crate) fn global_average_pool(&self) -> CubeTensor {
         let x = Flat::of(self.x.clone());
         let width = width_of(&[&x]);
         let spread = Spread::of(x.channels, width, x.pixels, EACH_SUMMED);
@@ -76,14 +76,14 @@ impl Source {
         means
     }
 
-    /// The gradient of the gate, `[n, c]` float32, from that of what was read.
+    /// The gradient of the gate, `[n, c]` float32, from the gradient of the values that were read.
     pub(crate) fn of_gate(&self, dy: CubeTensor) -> CubeTensor {
         let (x, dy) = (Flat::of(self.x.clone()), Flat::of(alongside(dy, &self.x)));
         let (sums, width, spread) = self.sums_of_gradients(&x, &dy);
         of_gate(&x, &sums, width, spread)
     }
 
-    /// The gradients of map, scale, shift and gate, from that of what was read.
+    /// The gradients of map, scale, shift and gate, from the gradient of the values that were read.
     pub(crate) fn backward(&self, dy: CubeTensor, wanted: Wanted) -> OfMap<CubeBackend> {
         let (x, dy) = (Flat::of(self.x.clone()), Flat::of(alongside(dy, &self.x)));
         let (sums, width, spread) = self.sums_of_gradients(&x, &dy);
@@ -114,8 +114,7 @@ impl Source {
         }
     }
 
-    /// Sums over blocks of the pixels of each plane, `[2 or 3 * samples, blocks, channels]`, and how they were made; see
-    /// [`kernels::sums_of_gradients()`].
+    /// Launches [`kernels::sums_of_gradients()`]: the sums, `[2 or 3 * samples, blocks, channels]`, and how the work was divided.
     fn sums_of_gradients(&self, x: &Flat, dy: &Flat) -> (CubeTensor, usize, Spread) {
         let width = width_of(&[x, dy]);
         let kinds = if self.read.gated { 3 } else { 2 };
@@ -139,9 +138,9 @@ impl Source {
         (sums, width, spread)
     }
 
-    /// The gradient of the map, written over that of what was read if nobody else needs it.
+    /// The gradient of the map. It overwrites `dy` if nothing else refers to that.
     fn of_map(&self, x: &Flat, dy: Flat, of_groups: CubeTensor) -> CubeTensor {
-        const PLACE: usize = 1; // of `dy` among the arguments
+        const PLACE: usize = 1; // number of `dy` among the arguments
         let (dx, out) = if dy.is_free() {
             (dy.tensor.clone(), dy.written_over(PLACE))
         } else {
@@ -169,14 +168,14 @@ impl Source {
     }
 }
 
-/// The gradient of the gate, `[n, c]` float32, from the third kind of sums.
+/// The gradient of the gate, `[n, c]` float32, from the third kind of sums of [`kernels::sums_of_gradients()`].
 fn of_gate(x: &Flat, sums: &CubeTensor, width: usize, spread: Spread) -> CubeTensor {
     let of_gate = empty(&x.tensor, [x.samples, x.channels], DType::F32);
     over_blocks(sums, &of_gate, 2 * x.samples..3 * x.samples, spread, width, 1.0);
     of_gate
 }
 
-/// The gradient of a sum behind a ReLU, from that of its output `y`.
+/// The gradient of a sum that a ReLU follows, from the output `y` and its gradient.
 pub(crate) fn of_sum(y: CubeTensor, dy: CubeTensor) -> CubeTensor {
     let sum = empty_map(&y, dims(&y), y.dtype);
     let dy = alongside(dy, &y);

@@ -1,4 +1,4 @@
-//! What reads a map through its normalisation on the devices of CubeCL.
+//! The operations that read a map through its normalisation, on the devices of CubeCL.
 
 mod kernels;
 mod launch;
@@ -22,11 +22,11 @@ use crate::squeeze_excite::cube::of_means;
 impl From<DeferredMap<CubeBackend>> for Source {
     fn from(map: DeferredMap<CubeBackend>) -> Self {
         let DeferredMap { x, weight, bias, statistics, gate, how } = map;
-        assert!(how.again.is_none(), "a tensor is dropped on a device's thread");
+        assert!(how.rebuild.is_none(), "a tensor would be dropped on the thread of a device");
         let weight = into_contiguous(weight);
         let (gated, gate) = match gate {
             Gate::Of(gate) => (true, into_contiguous(gate)),
-            // Kernels want something in every place.
+            // A kernel needs a tensor for every parameter, even those that it does not read.
             Gate::Open => (false, weight.clone()),
         };
         Self {
@@ -56,7 +56,7 @@ impl DeferredOps for CubeBackend {
     }
 
     fn average(map: DeferredMap<Self>) -> CubeTensor {
-        Source::from(map).means()
+        Source::from(map).global_average_pool()
     }
 
     fn max_pool(map: DeferredMap<Self>, pooling: Pooling) -> CubeTensor {
@@ -66,7 +66,7 @@ impl DeferredOps for CubeBackend {
     }
 
     fn add(map: DeferredMap<Self>, shortcut: CubeTensor, activation: Activation) -> CubeTensor {
-        Source::from(map).added_to(shortcut, activation)
+        Source::from(map).residual_add(shortcut, activation)
     }
 }
 

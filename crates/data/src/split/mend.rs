@@ -1,0 +1,304 @@
+//! The best assignment of groups to sides where the order of keys leaves a class out or far from its share.
+//!
+//! What is best is told in this order: no split is empty; every class can be learnt; every class is in every split; and then the
+//! share of each class in each split lies within 5 points of what is wanted, traded against how many samples are moved away
+//! from where the order of keys has them. With few groups all assignments are tried, with many a local search from that order
+//! and, while a class is missing that need not be, from others.
+
+use kindling_random::{Purpose, rng};
+
+use super::{HELD_OUT, Split};
+use crate::order::shuffle;
+
+/// How far a share may be from what is wanted before anything is moved for it.
+const TOLERANCE: f64 = 0.05;
+/// What moving all samples costs, in shares that are too far off.
+const MOVING: f64 = 0.1;
+/// All assignments are tried if their number, times the columns, is at most this.
+const EXACT: f64 = 2e7;
+/// The epoch of the stream that shuffles groups for another start; the shuffled rule has 0 and 1.
+const STARTS: u64 = 2;
+/// The most other starts.
+const MOST_STARTS: u64 = 16;
+/// The most groups that are looked at for a move, and for each half of an exchange.
+const MOST_MOVED: usize = 2000;
+const MOST_EXCHANGED: usize = 100;
+/// The most moves from one start.
+const MOST_MOVES: usize = 2000;
+
+/// Samples that go to one side together.
+pub(super) struct Unit {
+    pub(super) key: u128,
+    pub(super) members: Vec<usize>,
+    /// Samples of each class it has, sorted by class; the last entry counts all samples.
+    pub(super) counts: Vec<(usize, usize)>,
+}
+
+/// Train and the splits that are missing, with the shares that are wanted.
+pub(super) struct Sides {
+    splits: Vec<Split>,
+    wanted: Vec<f64>,
+}
+
+impl Sides {
+    pub(super) fn new(missing: &[Split]) -> Self {
+        let splits: Vec<Split> = [Split::Train].into_iter().chain(missing.iter().copied()).collect();
+        let train = 1.0 - HELD_OUT * missing.len() as f64;
+        let wanted = splits.iter().map(|split| if *split == Split::Train { train } else { HELD_OUT }).collect();
+        Self { splits, wanted }
+    }
+
+    fn of(&self, split: Split) -> usize {
+        self.splits.iter().position(|side| *side == split).unwrap_or(0)
+    }
+}
+
+/// What is wrong with an assignment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Cost {
+    /// Classes that splits lack, by weight.
+    missing: i64,
+    /// Shares beyond the tolerance, and samples that were moved.
+    shares: f64,
+}
+
+impl Cost {
+    /// Whether it is better by more than rounding.
+    fn is_below(self, other: Self) -> bool {
+        self.missing < other.missing || (self.missing == other.missing && self.shares < other.shares - 1e-9)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { missing: self.missing + other.missing, shares: self.shares + other.shares }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self { missing: self.missing - other.missing, shares: self.shares - other.shares }
+    }
+}
+
+/// The best side of every unit that is found: `home`, those of the order of keys, where nothing is wrong with it.
+/// `start` gives the sides of another order.
+pub(super) fn mend(
+    units: &[Unit],
+    classes: usize,
+    sides: &Sides,
+    home: Vec<Split>,
+    seed: u64,
+    start: impl Fn(&[usize]) -> Vec<Split>,
+) -> Vec<Split> {
+    let home: Vec<usize> = home.into_iter().map(|split| sides.of(split)).collect();
+    let mut state = State::new(units, classes, sides, &home);
+    let unavoidable = state.unavoidable();
+    let at_home = state.cost();
+    if at_home.missing <= unavoidable && at_home.shares <= 0.0 {
+        return state.splits();
+    }
+    if (sides.splits.len() as f64).powi(units.len() as i32) * (classes + 1) as f64 <= EXACT {
+        let mut best = (at_home, home.clone());
+        state.try_all(0, &mut best);
+        return best.1.into_iter().map(|side| sides.splits[side]).collect();
+    }
+    state.improve();
+    let mut best = (state.cost(), state.splits());
+    for attempt in 0..MOST_STARTS {
+        if best.0.missing <= unavoidable {
+            break;
+        }
+        let mut order: Vec<usize> = (0..units.len()).collect();
+        shuffle(&mut order, &mut rng(seed, Purpose::Split, STARTS + attempt, 0));
+        let other: Vec<usize> = start(&order).into_iter().map(|split| sides.of(split)).collect();
+        state.become_other(&other);
+        state.improve();
+        if state.cost().is_below(best.0) {
+            best = (state.cost(), state.splits());
+        }
+    }
+    best.1
+}
+
+/// An assignment, with the samples of each class on each side.
+struct State<'a> {
+    units: &'a [Unit],
+    sides: &'a Sides,
+    /// By unit, where the order of keys has it.
+    home: &'a [usize],
+    /// By unit.
+    given: Vec<usize>,
+    /// By column, then by side; the last column counts samples.
+    counts: Vec<Vec<usize>>,
+    totals: Vec<usize>,
+}
+
+impl<'a> State<'a> {
+    fn new(units: &'a [Unit], classes: usize, sides: &'a Sides, home: &'a [usize]) -> Self {
+        let mut totals = vec![0; classes + 1];
+        units.iter().flat_map(|unit| &unit.counts).for_each(|&(column, count)| totals[column] += count);
+        let counts = vec![vec![0; sides.splits.len()]; classes + 1];
+        let mut state = Self { units, sides, home, given: Vec::new(), counts, totals };
+        state.become_other(home);
+        state
+    }
+
+    fn become_other(&mut self, given: &[usize]) {
+        self.counts.iter_mut().for_each(|sides| sides.fill(0));
+        for (unit, &side) in self.units.iter().zip(given) {
+            unit.counts.iter().for_each(|&(column, count)| self.counts[column][side] += count);
+        }
+        self.given = given.to_vec();
+    }
+
+    fn splits(&self) -> Vec<Split> {
+        self.given.iter().map(|&side| self.sides.splits[side]).collect()
+    }
+
+    /// What is wrong with a class.
+    fn cost_of(&self, column: usize) -> Cost {
+        let total = self.totals[column];
+        if total == 0 {
+            return Cost::default();
+        }
+        let mut cost = Cost::default();
+        for (side, &count) in self.counts[column].iter().enumerate() {
+            if count == 0 {
+                cost.missing += self.weight(column, side);
+            }
+            let off = (count as f64 / total as f64 - self.sides.wanted[side]).abs();
+            cost.shares += (off - TOLERANCE).max(0.0);
+        }
+        cost
+    }
+
+    /// How bad it is that a side lacks a class: a split without samples is worst, then a class that cannot be learnt.
+    fn weight(&self, column: usize, side: usize) -> i64 {
+        match (column + 1 == self.totals.len(), side) {
+            (true, _) => 1 << 40,
+            (_, 0) => 1 << 20,
+            _ => 1,
+        }
+    }
+
+    fn moving(&self, unit: usize, side: usize) -> f64 {
+        let away = usize::from(side != self.home[unit]) * self.units[unit].members.len();
+        MOVING * away as f64 / self.totals[self.totals.len() - 1].max(1) as f64
+    }
+
+    fn cost(&self) -> Cost {
+        let columns = (0..self.totals.len()).fold(Cost::default(), |cost, column| cost.plus(self.cost_of(column)));
+        let moved = self.given.iter().enumerate().map(|(unit, &side)| self.moving(unit, side)).sum::<f64>();
+        columns.plus(Cost { missing: 0, shares: moved })
+    }
+
+    /// What no assignment does without: a class of fewer groups than splits.
+    fn unavoidable(&self) -> i64 {
+        let mut groups = vec![0; self.totals.len()];
+        self.units.iter().flat_map(|unit| &unit.counts).for_each(|(column, _)| groups[*column] += 1);
+        let lacking = |groups: &usize| if *groups == 0 { 0 } else { self.sides.splits.len().saturating_sub(*groups) };
+        groups.iter().map(|groups| lacking(groups) as i64).sum()
+    }
+
+    fn shift(&mut self, unit: usize, side: usize) {
+        let before = std::mem::replace(&mut self.given[unit], side);
+        for &(column, count) in &self.units[unit].counts {
+            self.counts[column][before] -= count;
+            self.counts[column][side] += count;
+        }
+    }
+
+    /// By how much the cost grows if units go elsewhere.
+    fn change(&mut self, moves: &[(usize, usize)]) -> Cost {
+        let mut columns: Vec<usize> =
+            moves.iter().flat_map(|(unit, _)| self.units[*unit].counts.iter().map(|(column, _)| *column)).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let price = |state: &Self| {
+            let columns = columns.iter().fold(Cost::default(), |cost, &column| cost.plus(state.cost_of(column)));
+            let moved = moves.iter().map(|&(unit, _)| state.moving(unit, state.given[unit])).sum();
+            columns.plus(Cost { missing: 0, shares: moved })
+        };
+        let before = price(self);
+        let back: Vec<(usize, usize)> = moves.iter().map(|&(unit, _)| (unit, self.given[unit])).collect();
+        moves.iter().for_each(|&(unit, side)| self.shift(unit, side));
+        let after = price(self);
+        back.into_iter().for_each(|(unit, side)| self.shift(unit, side));
+        after.minus(before)
+    }
+
+    /// Every assignment of the units from `next` on, each at home first, so that of equals the nearest to it is kept.
+    fn try_all(&mut self, next: usize, best: &mut (Cost, Vec<usize>)) {
+        if next == self.units.len() {
+            let cost = self.cost();
+            if cost.is_below(best.0) {
+                *best = (cost, self.given.clone());
+            }
+            return;
+        }
+        let others = (0..self.sides.splits.len()).filter(|&side| side != self.home[next]);
+        for side in std::iter::once(self.home[next]).chain(others) {
+            self.shift(next, side);
+            self.try_all(next + 1, best);
+        }
+        self.shift(next, self.home[next]);
+    }
+
+    /// Moves a unit, or exchanges two, as long as that makes anything better.
+    fn improve(&mut self) {
+        // The units that have a class.
+        let mut having: Vec<Vec<usize>> = vec![Vec::new(); self.totals.len()];
+        for (unit, counts) in self.units.iter().map(|unit| &unit.counts).enumerate() {
+            for &(column, _) in counts {
+                if having[column].len() < MOST_MOVED {
+                    having[column].push(unit);
+                }
+            }
+        }
+        for _ in 0..MOST_MOVES {
+            let Some(moves) = self.best_step(&having) else { return };
+            moves.into_iter().for_each(|(unit, side)| self.shift(unit, side));
+        }
+    }
+
+    /// The step that helps most, for the class that is worst off if one helps it.
+    fn best_step(&mut self, having: &[Vec<usize>]) -> Option<Vec<(usize, usize)>> {
+        let mut wrong: Vec<(usize, Cost)> = (0..self.totals.len())
+            .map(|column| (column, self.cost_of(column)))
+            .filter(|(_, cost)| cost.missing > 0 || cost.shares > 0.0)
+            .collect();
+        wrong.sort_by(|(_, one), (_, other)| other.missing.cmp(&one.missing).then(other.shares.total_cmp(&one.shares)));
+        let sides = self.sides.splits.len();
+        for &(column, _) in &wrong {
+            let steps = having[column].iter().flat_map(|&unit| (0..sides).map(move |side| vec![(unit, side)]));
+            if let Some(step) = self.best_of(steps) {
+                return Some(step);
+            }
+        }
+        for &(column, _) in &wrong {
+            let [units, others] =
+                [column, self.totals.len() - 1].map(|column| having[column].iter().take(MOST_EXCHANGED));
+            let given = self.given.clone();
+            let pairs = units.flat_map(|&one| others.clone().map(move |&other| (one, other)));
+            let steps = pairs
+                .filter(|(one, other)| given[*one] != given[*other])
+                .map(|(one, other)| vec![(one, given[other]), (other, given[one])]);
+            if let Some(step) = self.best_of(steps) {
+                return Some(step);
+            }
+        }
+        None
+    }
+
+    /// The best of some steps, if it is one forward.
+    fn best_of(&mut self, steps: impl Iterator<Item = Vec<(usize, usize)>>) -> Option<Vec<(usize, usize)>> {
+        let mut best: Option<(Cost, Vec<(usize, usize)>)> = None;
+        for step in steps {
+            if step.iter().all(|&(unit, side)| self.given[unit] == side) {
+                continue;
+            }
+            let change = self.change(&step);
+            if change.is_below(best.as_ref().map_or(Cost::default(), |(cost, _)| *cost)) {
+                best = Some((change, step));
+            }
+        }
+        best.map(|(_, step)| step)
+    }
+}

@@ -1,0 +1,86 @@
+//! `data.csv` of a run: the samples it was trained on, written when it begins and compared when it goes on or is scored.
+
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, bail};
+use kindling_data::{Dataset, FileList, Opening, Recorded, Split};
+use kindling_files as files;
+use kindling_runs::RunDir;
+
+use crate::config::RunConfig;
+use crate::dataset;
+
+/// The data set of a run that goes on.
+pub(crate) struct Again {
+    pub(crate) dataset: Dataset,
+    /// What has changed since it was last listed, and what becomes of it, where anything has.
+    pub(crate) told: Option<String>,
+    /// The list to keep from now on, where there is another than before.
+    pub(crate) list: Option<FileList>,
+}
+
+/// The list of a run; runs of earlier versions have none, and neither have those on samples that are no files.
+pub(crate) fn read(run: &RunDir) -> Result<Option<FileList>> {
+    let path = run.data();
+    if !path.exists() {
+        return Ok(None);
+    }
+    let wrong = |reason: String| anyhow!("{}: {reason}", path.display());
+    let text = files::read(&path, files::MAX_LOG_BYTES).map_err(|cause| wrong(cause.to_string()))?;
+    FileList::parse(&text).map(Some).map_err(|(line, reason)| wrong(format!("line {line}: {reason}")))
+}
+
+/// The sides of a list, as an opening takes them.
+pub(crate) fn sides(list: Option<&FileList>) -> Option<Arc<Recorded>> {
+    list.map(|list| Arc::new(list.recorded()))
+}
+
+/// Writes the list of a run. One that is there already is kept beside it under another name.
+pub(crate) fn write(run: &RunDir, list: &FileList) -> Result<()> {
+    Ok(run.write_data(list.to_csv().as_bytes())?)
+}
+
+/// Opens the data set of a run that goes on, which is at `place`. What is listed keeps its split.
+///
+/// # Errors
+/// Those of data sets, and a sentence about what has changed unless that is accepted.
+pub(crate) fn open_again(run: &RunDir, config: &RunConfig, place: &str, accepted: bool) -> Result<Again> {
+    let (data, list) = (&config.data, read(run)?);
+    let opening =
+        Opening { on_bad: data.on_bad_sample, recorded: sides(list.as_ref()), ..Opening::new(config.train.seed) };
+    let dataset = dataset::open_any(place, &data.opening, opening)?.dataset;
+    let now = FileList::of(&dataset);
+    let (Some(before), Some(now)) = (&list, &now) else {
+        return Ok(Again { dataset, told: None, list: now });
+    };
+    let changes = before.changes(now);
+    if changes.is_none() {
+        return Ok(Again { dataset, told: None, list: None });
+    }
+    let run_path = run.path().display();
+    if !accepted {
+        bail!(
+            "the data of {run_path} is not what it was: {changes}; restore it, go on with it as it is with --accept-changed-data, \
+             or start a new run"
+        );
+    }
+    if files::read(&run.bad_samples(), files::MAX_LOG_BYTES).is_ok_and(|text| !text.is_empty()) {
+        bail!(
+            "{run_path} has skipped samples that could not be read and knows them by number, so it cannot go on with data that has \
+             changed ({changes}); restore the data, or start a new run"
+        );
+    }
+    let size = |list: &FileList, split| list.samples.iter().filter(|sample| sample.split == split).count();
+    let sizes = Split::ALL.map(|split| format!("{split} {} -> {}", size(before, split), size(now, split)));
+    // The order of an epoch depends on the number of samples alone.
+    let order = match size(before, Split::Train) == size(now, Split::Train) {
+        true => "",
+        false => "; the epoch it is in is drawn anew, and the learning rate follows the new number of steps",
+    };
+    let told = format!(
+        "going on with data that has changed: {changes}. What was there keeps its split ({}), and normalisation constants \
+         stay{order}",
+        sizes.join(", ")
+    );
+    Ok(Again { dataset, told: Some(told), list: Some(now.clone()) })
+}

@@ -1,0 +1,171 @@
+//! The training of a classifier: its steps, a validation after each epoch, the best weights and the last.
+
+use burn::tensor::Device;
+use kindling_data::{HostBatch, Loader, Split};
+use kindling_layers::Classifier;
+use kindling_memory::{Plan, has_pages};
+use kindling_runs::Event;
+
+use crate::config::TrainConfig;
+use crate::error::TrainError;
+use crate::evaluate::{Inference, evaluate, samples_at_once};
+use crate::fit::Trainer;
+use crate::journal::Observer;
+use crate::model_state::ModelState;
+use crate::optimizer::Optimizer;
+use crate::policy::{Limits, Policy};
+use crate::run::{Run, Setup};
+use crate::schedule::{Length, Schedule};
+use crate::state::{Best, Progress, TrainState};
+use crate::step::{Losses, StepEngine};
+use crate::training::{Attempt, Committed, GoodStep, Moment, Training};
+use crate::warm_up::{Warmed, warm_up};
+
+/// How a classifier is trained; see [`Trainer::new`].
+pub struct Classification {
+    config: TrainConfig,
+    engine: StepEngine,
+    length: Length,
+    classes: usize,
+    /// Validation samples, in order.
+    validation: Loader,
+}
+
+impl<'a, M: Classifier> Trainer<'a, ModelState<M>, Classification> {
+    /// A run of a classifier of so many classes at its start. `model` is on the setup's device; `validation` gives the
+    /// samples, in order, that it is judged on after each epoch.
+    ///
+    /// # Errors
+    /// [`TrainError::Config`] for values that cannot be, [`TrainError::Run`] if the event log cannot be opened.
+    pub fn new(
+        model: M,
+        config: TrainConfig,
+        classes: usize,
+        validation: Loader,
+        setup: Setup<'a>,
+    ) -> Result<Self, TrainError> {
+        config.check(classes)?;
+        let length = Length::of(&config, setup.train.batches_per_epoch());
+        let (task, faults) = (setup.train.task(), setup.faults.clone());
+        let engine = StepEngine::new(&config, task, classes, &setup.device, length.clone(), faults);
+        let state = beginning(model, &config, setup.start, &setup.device);
+        let trainer = Self::of(Classification { config, engine, length, classes, validation }, state, setup)?;
+        let known = trainer.run.journal.bad_samples.samples(Split::Val.name());
+        trainer.training.validation.remember_bad(known);
+        Ok(trainer)
+    }
+
+    /// The network as it is judged now, without gradients.
+    pub fn model(&self) -> M {
+        self.run.state().judged()
+    }
+}
+
+impl Classification {
+    /// The learning rate of a step, counted from 1: of the schedule that the run had when it did that step.
+    fn rate(&self, step: u64) -> f64 {
+        Schedule::of(&self.config, self.length.planned_at(step)).rate(step)
+    }
+}
+
+/// A classifier before its first step on `device`.
+pub(crate) fn beginning<M: Classifier>(
+    model: M,
+    config: &TrainConfig,
+    start: Plan,
+    device: &Device,
+) -> TrainState<ModelState<M>> {
+    let limits = Limits::new(config.largest_group(), config.batch_size).with_pages(has_pages(device));
+    let policy = Policy::with_fixed(limits, config.micro_batch, config.activation_checkpointing, start);
+    let model_state = ModelState::new(model, Optimizer::new(config.optimizer), config.ema.is_some());
+    TrainState::new(model_state, policy, config.precision)
+}
+
+impl<M: Classifier> Training<ModelState<M>> for Classification {
+    type Told = Losses;
+    const BY_EPOCH: bool = true;
+
+    fn length(&self) -> &Length {
+        &self.length
+    }
+
+    fn learning_rate(&self, step: u64) -> f64 {
+        self.rate(step)
+    }
+
+    fn checkpoint_steps(&self) -> u64 {
+        self.config.checkpoint_steps
+    }
+
+    fn compute(
+        &self,
+        state: &ModelState<M>,
+        batch: &HostBatch,
+        at: &Attempt,
+    ) -> Result<GoodStep<ModelState<M>, Losses>, TrainError> {
+        let computed = self.engine.compute(state, batch, at, self.rate(at.step));
+        computed.map_err(|error| error.with_use(|| state.in_use(&self.engine.device)))
+    }
+
+    fn told(&mut self, told: Losses, of: &Committed) -> (Event, Vec<String>) {
+        let Losses { loss, gradient_norm } = told;
+        let lr = self.rate(of.step);
+        let &Committed { step, epoch, micro_batch, images_per_second, peak_memory_bytes, waiting_seconds, seconds } =
+            of;
+        let event = Event::Step {
+            step,
+            epoch,
+            loss,
+            lr,
+            images_per_second,
+            micro_batch,
+            peak_memory_bytes,
+            gradient_norm,
+            waiting_seconds,
+            seconds,
+        };
+        (event, Vec::new())
+    }
+
+    fn warm_up(&self, batch: &HostBatch, run: &Run<'_, ModelState<M>>) -> Result<Option<Warmed>, TrainError> {
+        warm_up(&self.engine, run.state(), batch, run.state.policy(), &run.setup.device).map(Some)
+    }
+
+    /// Scores the model on the validation samples and keeps its weights if it is the best so far.
+    fn look(
+        &mut self,
+        at: Moment,
+        run: &mut Run<'_, ModelState<M>>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainError> {
+        let &Progress { step, epoch, best, evaluated, .. } = run.progress();
+        if at != Moment::Epoch || evaluated == step {
+            return Ok(());
+        }
+        let epoch = epoch + 1;
+        let total = self.validation.samples_per_epoch();
+        let Setup { device, faults, .. } = run.setup();
+        let at_once = samples_at_once(device, self.config.largest_group(), run.plan().micro_batch);
+        let inference =
+            Inference { faults: Some((faults, step)), ..Inference::new(device, at_once, self.engine.precision) };
+        let watch = |done| observer.evaluating("validation", done, total);
+        let evaluation = evaluate(&run.state().judged(), &self.validation, self.classes, &inference, watch)?;
+        let score = evaluation.score;
+        run.tell("evaluation", evaluation.recoveries, observer)?;
+        run.note_bad(Split::Val, &evaluation.bad, observer)?;
+        let (accuracy, loss) = (score.criterion(), score.loss);
+        let is_best = best.is_none_or(|best| best.is_beaten_by(accuracy, loss));
+        if is_best {
+            run.write_weights(&run.state().judged(), &run.setup.run.weights())?;
+        }
+        run.looked(is_best.then_some(Best { epoch, step, accuracy, loss }));
+        let split = "validation".to_string();
+        let (loss, accuracy, samples) = (score.loss, score.accuracy, score.samples);
+        run.emit(Event::Evaluated { step, epoch, split, loss, accuracy, samples }, observer)
+    }
+
+    fn finish(&mut self, run: &Run<'_, ModelState<M>>) -> Result<(), TrainError> {
+        let path = run.setup.run.last_weights();
+        if run.was_complete() && path.exists() { Ok(()) } else { run.write_weights(&run.state().judged(), &path) }
+    }
+}

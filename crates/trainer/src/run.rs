@@ -1,0 +1,252 @@
+//! A run in progress, whatever it trains: where it is, what it writes down and what it saves.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use burn::module::Module;
+use burn::tensor::Device;
+use kindling_data::{BadSample, Loader, Split};
+use kindling_memory::{Meter, Plan};
+use kindling_runs::{BadSamples, Event, EventLog, RunDir, stream_atomically};
+
+use crate::checkpoint::{Checkpoints, Loaded, save_whatever_happens};
+use crate::checkpointable::Checkpointable;
+use crate::error::TrainError;
+use crate::fault::Faults;
+use crate::host_copy::HostCopy;
+use crate::journal::{Journal, Observer};
+use crate::model_snapshot::ModelSnapshot;
+use crate::parts::{self, OfModule, Unwritten};
+use crate::recovery::{Recovery, describe};
+use crate::state::{Best, Progress, TrainState};
+
+/// What a run is made of besides what it trains.
+pub struct Setup<'a> {
+    /// The zoo's name of the model, or of the pair of models.
+    pub model_name: &'a str,
+    /// A note in the weights files: what they belong to.
+    pub note: String,
+    /// The device, without gradients.
+    pub device: Device,
+    /// Training samples, a step's in a batch, shuffled and augmented.
+    pub train: Loader,
+    /// Where everything is written.
+    pub run: &'a RunDir,
+    /// Set from outside to end the run after the current step.
+    pub stop: Arc<AtomicBool>,
+    /// How much is computed at once in the first step.
+    pub start: Plan,
+    /// Failures to come, for tests.
+    pub faults: Faults,
+}
+
+/// A run in progress, between two steps. Only a commit changes what it trains.
+pub struct Run<'a, S> {
+    pub(crate) setup: Setup<'a>,
+    pub(crate) state: TrainState<S>,
+    pub(crate) journal: Journal,
+    checkpoints: Checkpoints,
+    host_copy: HostCopy,
+}
+
+impl<'a, S: Checkpointable + Clone> Run<'a, S> {
+    /// A run at its start.
+    ///
+    /// # Errors
+    /// [`TrainError::Run`] if the event log or the list of bad samples cannot be opened.
+    pub(crate) fn new(state: TrainState<S>, setup: Setup<'a>) -> Result<Self, TrainError> {
+        let log = EventLog::open(&setup.run.events())?;
+        let bad_samples = BadSamples::open(&setup.run.bad_samples())?;
+        setup.train.remember_bad(bad_samples.samples(Split::Train.name()));
+        let meter = Meter::new(&setup.device);
+        Ok(Self {
+            state,
+            journal: Journal { log, bad_samples, meter, complete: false, saved: None },
+            checkpoints: Checkpoints::new(setup.run.checkpoints(), setup.model_name),
+            host_copy: HostCopy::new(&setup.device),
+            setup,
+        })
+    }
+
+    /// What it is made of.
+    pub fn setup(&self) -> &Setup<'a> {
+        &self.setup
+    }
+
+    /// Where it is.
+    pub fn progress(&self) -> &Progress {
+        self.state.progress()
+    }
+
+    /// What it trains, as the last step left it.
+    pub fn state(&self) -> &S {
+        self.state.model_state()
+    }
+
+    /// How much is computed at once now.
+    pub fn plan(&self) -> Plan {
+        self.state.policy().plan()
+    }
+
+    /// Whether it had ended before it was resumed. Nothing is written into its log then.
+    pub fn was_complete(&self) -> bool {
+        self.journal.complete
+    }
+
+    /// Writes an event to the log and shows it to the observer.
+    ///
+    /// # Errors
+    /// [`TrainError::Run`] if the log cannot be written.
+    pub fn emit(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        self.journal.emit(event, observer)
+    }
+
+    /// Notes that it was looked at after the last step, and the score if none was better.
+    pub fn looked(&mut self, best: Option<Best>) {
+        self.state.evaluated(best);
+    }
+
+    /// Writes a network as a weights file, with the run's note.
+    ///
+    /// # Errors
+    /// [`TrainError::Run`] if the file cannot be written, and what the device says.
+    pub fn write_weights<M: Module>(&self, network: &M, path: &Path) -> Result<(), TrainError> {
+        let mut refused = None;
+        let written = stream_atomically(path, |file| {
+            let written = parts::write(&OfModule::of(network), Some(&self.setup.note), file);
+            written.map(|_| ()).map_err(|unwritten| match unwritten {
+                Unwritten::File(error) => error,
+                Unwritten::Device(text) => io::Error::other(refused.insert(text).clone()),
+            })
+        });
+        match refused {
+            Some(text) => Err(TrainError::of_device(Some(self.progress().step), 0, &text)),
+            None => Ok(written?),
+        }
+    }
+
+    /// Counts recoveries and writes them down.
+    pub(crate) fn tell(
+        &mut self,
+        during: &str,
+        recoveries: Vec<Recovery>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainError> {
+        for Recovery { reason, lever, seconds } in recoveries {
+            self.state.recovered(seconds);
+            let (step, during) = (self.progress().step, during.to_string());
+            self.emit(Event::Recovered { step, during, reason, lever, seconds }, observer)?;
+        }
+        Ok(())
+    }
+
+    /// Lists samples that could not be read, and tells of those that were not listed yet.
+    pub(crate) fn note_bad(
+        &mut self,
+        split: Split,
+        bad: &[BadSample],
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainError> {
+        self.journal.note_bad(self.state.progress().step, split, bad, observer)
+    }
+
+    /// Writes down that the next step is computed otherwise than the one that was done with the plan `used`, if it is.
+    pub(crate) fn replanned(&mut self, used: Option<Plan>, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let (step, next) = (self.progress().step, self.plan());
+        let Some(used) = used.filter(|used| *used != next) else { return Ok(()) };
+        let smaller = next.micro_batch < used.micro_batch || next.checkpointing > used.checkpointing;
+        let reason = if smaller { "the plan before worked only just" } else { "there is room for it" };
+        self.emit(Event::Replanned { step, reason: reason.to_string(), lever: describe(&used, &next) }, observer)
+    }
+
+    /// Continues from the newest checkpoint of a run that is `steps_total` long, with which the log is brought in line. Returns
+    /// whether the run had ended, and is longer now.
+    ///
+    /// # Errors
+    /// [`TrainError::Checkpoint`] if there is none that can be used.
+    pub(crate) fn resume(&mut self, steps_total: u64, observer: &mut dyn Observer) -> Result<bool, TrainError> {
+        let asked = self.state.policy().clone();
+        let device = self.setup.device.clone().autodiff();
+        let Loaded { state, log: mark } = self.checkpoints.load(self.state.clone(), &device)?;
+        self.state = state;
+        // What was found out is kept, unless something else is asked for now.
+        if asked.limits() != self.state.policy().limits() {
+            self.state.replan(asked);
+        }
+        let step = self.progress().step;
+        self.journal.saved = Some(step);
+        let warning = match mark {
+            Some(mark) => {
+                let found = self.journal.log.bring_in_line(step, &mark)?;
+                if found.complete {
+                    self.journal.complete = step >= steps_total;
+                    return Ok(!self.journal.complete);
+                }
+                (found.lost > 0).then(|| format!("{} lines are missing in the log before this step", found.lost))
+            }
+            None => {
+                self.journal.log.rewind_to(step)?;
+                let text = "the checkpoint is an older release's: it has no checksum over its counters, which were checked \
+                            by their ranges only";
+                Some(text.to_string())
+            }
+        };
+        self.emit(Event::Resumed { step }, observer)?;
+        warning.map_or(Ok(()), |text| self.emit(Event::Warned { step, text }, observer))?;
+        Ok(false)
+    }
+
+    /// Whether there is a checkpoint to resume from.
+    pub(crate) fn can_be_resumed(&self) -> bool {
+        !self.checkpoints.list().is_empty()
+    }
+
+    /// Whether the last step is in a checkpoint.
+    pub(crate) fn is_saved(&self) -> bool {
+        self.journal.saved == Some(self.progress().step)
+    }
+
+    /// Whether it was asked to stop.
+    pub(crate) fn is_to_stop(&self) -> bool {
+        self.setup.stop.load(Ordering::Relaxed)
+    }
+
+    /// Saves a checkpoint, tells of what it took, and returns the name of its folder.
+    pub(crate) fn save(&mut self, observer: &mut dyn Observer) -> Result<String, TrainError> {
+        let Self { setup, state, journal, checkpoints, .. } = &*self;
+        let mut recoveries = Vec::new();
+        let told = |recovery: &Recovery| recoveries.push(recovery.clone());
+        let saved = save_whatever_happens(checkpoints, state, &journal.log.mark(), &setup.faults, &setup.device, told);
+        self.tell("checkpoint", recoveries, observer)?;
+        let path = saved?;
+        self.journal.saved = Some(self.progress().step);
+        Ok(path.file_name().unwrap_or_default().to_string_lossy().into_owned())
+    }
+
+    /// Copies the state to the host, where the device's memory can be lost and if it is time to.
+    pub(crate) fn copy_to_host(&mut self) {
+        self.host_copy.refresh(&self.state, &self.journal.log);
+    }
+
+    /// Takes the only copy of the state that there is.
+    pub(crate) fn take_over(&mut self, snapshot: ModelSnapshot) {
+        self.host_copy.take_over(snapshot, &self.state, &self.journal.log);
+    }
+
+    /// Whether steps are left to save, and can still be read where they were computed, after what ended the run.
+    pub(crate) fn can_be_saved_after(&self, error: &TrainError) -> bool {
+        !self.is_saved() && self.progress().step > 0 && self.host_copy.is_device_readable(error)
+    }
+
+    /// Saves the copy on the host of what could not be saved otherwise. Returns what ended the run, which says what is saved.
+    pub(crate) fn rescued(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
+        let step = self.progress().step;
+        let (error, rescued) = self.host_copy.rescue(error, step, &mut self.journal.saved, &self.checkpoints);
+        if let Some(checkpoint) = rescued {
+            let _ = self.emit(checkpoint, observer);
+        }
+        error
+    }
+}
