@@ -1,7 +1,7 @@
-//! Trains a network of one's own with Kindling's trainer: `cargo run --release -p kindling-examples --bin own_network`
+//! Trains a network of your own with Kindling's trainer: `cargo run --release -p kindling-examples --bin own_network`
 //!
-//! The trainer takes any Burn module that turns images into logits. Layers that mix samples or draw random numbers come from
-//! `kindling_layers`, because theirs do not depend on how a batch is cut when memory is short.
+//! The trainer takes any Burn module that turns images into logits. Layers that mix samples or draw random numbers should come from
+//! `kindling_layers`, because their results do not depend on the micro-batches that a batch is divided into when memory is short.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Classifier for Network {
     }
 }
 
-/// Sees what is also written to the run's log.
+/// Receives the events that are also written to the log of the run.
 struct Terminal;
 
 impl Observer for Terminal {

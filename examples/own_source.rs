@@ -1,7 +1,7 @@
-//! A data set of one's own: `cargo run --release -p kindling-examples --bin own_source`
+//! A data set of your own: `cargo run --release -p kindling-examples --bin own_source`
 //!
-//! A `Source` says how many samples there are and of which class each is, and reads one of them. Order, augmentation and
-//! batches are the loader's work, on its own threads.
+//! A `Source` knows the number of samples and the class of each, and reads single samples. The loader takes care of order, augmentation and
+//! batches, on its own threads.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use kindling_data::{Augment, DataError, Image, Loader, LoaderConfig, Normalisati
 
 const SIDE: usize = 64;
 
-/// Bright discs and squares on grey. A source of files reads them here, and names the path in its errors.
+/// Bright discs and squares on grey. A source of files would read a file in `read`, and name its path in errors.
 struct Shapes {
     count: usize,
 }
@@ -24,7 +24,7 @@ impl Source for Shapes {
         index % 2
     }
 
-    /// The loader asks for any sample at any time, from several threads, and must get the same each time.
+    /// The loader may request any sample at any time, from several threads, and must get the same result each time.
     fn read(&self, index: usize) -> Result<Image, DataError> {
         if index >= self.count {
             return Err(DataError::OutOfRange { index, len: self.count });
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for batch in &batches {
         println!("batch {}, {:?}: samples {:?} of classes {:?}", batch.index, batch.shape, batch.samples, batch.labels);
     }
-    // What a resumed run relies on: a batch depends on the seed, the epoch and its number, and on nothing before it.
+    // A batch depends on the seed, the epoch and its number, and not on the batches before it. Resuming a run relies on this.
     let alone = loader.epoch(0, 2).next().transpose()?;
     println!("{} batches; the last one read alone is the same: {}", batches.len(), batches.last() == alone.as_ref());
     Ok(())

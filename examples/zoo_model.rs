@@ -1,7 +1,7 @@
 //! A network of the zoo in plain Burn: `cargo run --release -p kindling-examples --bin zoo_model`
 //!
-//! The loop, the loss and the optimizer are Burn's. What is Kindling's is the training pass: batch normalisation leaves its
-//! statistics with it, and they are committed after the update. Outside a pass every network infers.
+//! The loop, the loss and the optimizer are Burn's. Kindling adds the training pass, which collects the statistics of batch normalisation;
+//! they are committed after the update. Outside a pass, every network infers.
 
 use std::error::Error;
 
@@ -16,7 +16,7 @@ use kindling_zoo::{ModelOptions, find};
 const BATCH: usize = 8;
 const STEPS: u64 = 20;
 
-/// Dark and bright noise, of 32 x 32 pixels, and which is which.
+/// Dark and bright noise of 32 x 32 pixels, with labels.
 fn samples(device: &Device) -> (Tensor<4>, Tensor<1, Int>) {
     device.seed(1);
     let labels = Tensor::<1, Int>::from_ints([0, 1, 0, 1, 0, 1, 0, 1], device);
@@ -33,13 +33,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (images, labels) = samples(&device);
 
     for step in 1..=STEPS {
-        // Dropout draws from the seed, the epoch and the numbers of the samples: the whole batch is an epoch here.
+        // Dropout masks depend on the seed, the epoch and the numbers of the samples. Here, the batch is a whole epoch.
         let pass = TrainingPass { epoch: step, ..TrainingPass::whole_batch(BATCH) };
         let (logits, statistics) = training(pass, || model.forward(images.clone()));
         let loss = cross_entropy.forward(logits, labels.clone());
         println!("step {step}: loss {:.3}", loss.clone().into_scalar::<f32>());
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
-        // So short a run must forget the running statistics it began with: half of the new ones count, not a tenth.
+        // In such a short run, running statistics have to forget their initial values quickly, so the momentum is a half and not a tenth.
         model = statistics.commit(optimizer.step(1e-3, model, gradients), 0.5);
     }
 

@@ -50,7 +50,7 @@ fn all_device_work_of_a_run_is_on_one_thread() {
         command.env("NVTX_INJECTION64_PATH", &library).env("COUNT_RANGES", &report);
         Outcome::of(&mut command).succeeded();
         let ranges = ranges(&report);
-        assert!(ranges.len() > 10, "{name}: {ranges:#?}");
+        assert!(ranges.contains_key(&(0, "commit".to_string())), "{name}: {ranges:#?}");
         assert_eq!(ranges.get(&(0, "threads".to_string())), Some(&1), "{name}: {ranges:#?}");
     }
 }

@@ -94,7 +94,7 @@ fn what_is_no_image_is_named_in_one_line() {
     fs::write(&empty, "").unwrap();
     let missing = dir.path().join("missing.png");
     for (path, reason) in [
-        (&text, "it is not a PNG, JPEG or TIFF"),
+        (&text, "it is not a PNG, JPEG, TIFF, GIF, BMP or WebP"),
         (&empty, "the file is empty"),
         (&missing, "No such file"),
         (&dir.path().to_owned(), "it is not a file"),

@@ -18,7 +18,7 @@ pub enum Checkpointing {
     /// The outputs of the stem and of each stage are kept, and one stage at a time is recomputed.
     Stages,
     /// The outputs of the stem and of each block are kept, and one block at a time is recomputed. This keeps more maps than
-    /// [`Self::Stages`], but its peak is lower, since less is recomputed at a time.
+    /// [`Checkpointing::Stages`], but its peak is lower, since less is recomputed at a time.
     Blocks,
 }
 

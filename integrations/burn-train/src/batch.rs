@@ -1,4 +1,4 @@
-//! How batches are cut and outputs put together again.
+//! Dividing batches into parts, and joining the outputs of parts.
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ pub trait Split {
     /// Some consecutive samples, as a batch. The batch itself stays: it may be needed again.
     fn part(&self, rows: Range<usize>) -> Self;
 
-    /// What the loss and the gradients of this part count in those of the whole batch.
+    /// The weight of the loss and the gradients of this part in those of the whole batch.
     ///
     /// The default is right for a loss that is a mean over samples. Where the loss is a sum, the share is 1; where it is a
     /// mean weighted by class or over unpadded tokens, the share is this part's weight divided by the whole batch's.
@@ -43,7 +43,7 @@ pub trait Split {
     }
 }
 
-/// An output that can be put together from those of parts. Metrics see it as if it had been computed at once.
+/// An output that can be joined from the outputs of parts. Metrics see it as if it had been computed at once.
 pub trait Join: Sized {
     /// The output of the whole batch from the outputs of its parts, in order, each with its share ([`Split::share`]). They
     /// come as `ItemLazy::sync` leaves them: outside any gradient graph. There is at least one.

@@ -1,4 +1,4 @@
-//! Trying something whose panics may mean a lack of memory.
+//! Attempts whose panics may mean a lack of memory.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -6,11 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
 use kindling_memory::{Failure, classify, panic_message};
 
-/// Why an attempt came to nothing.
+/// Why an attempt failed.
 pub(crate) enum Failed {
-    /// What the device said.
+    /// The error message of the device.
     Error(String),
-    /// What was thrown.
+    /// The payload of a panic.
     Panic(Box<dyn Any + Send>),
 }
 
@@ -27,7 +27,7 @@ thread_local! {
     static TRYING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work`; a panic in it is a failure. What `work` changes must be thrown away if it fails.
+/// Runs `work`; a panic in it is a failure. The caller must discard what `work` has changed if it fails.
 pub(crate) fn attempt<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, Failed> {
     TRYING.set(true);
     let outcome = catch_unwind(AssertUnwindSafe(work));

@@ -1,9 +1,9 @@
-//! A training strategy for `burn-train` that running out of memory cannot hurt.
+//! A training strategy for `burn-train` that survives running out of memory.
 //!
 //! Burn's own strategies compute every batch of the data loader at once, and a batch that does not fit ends the run.
 //! [`OomProofStrategy`] takes the place of `ExecutionStrategy::SingleDevice` in an existing `SupervisedTraining`: dashboard,
-//! metrics, checkpoints, early stopping and interruption stay Burn's. Each batch is one optimizer step, as before; what
-//! is computed at once is a part of it, a micro-batch, as large as memory allows:
+//! metrics, checkpoints, early stopping and interruption stay Burn's. Each batch is one optimizer step, as before, but it is computed in
+//! parts, micro-batches that are as large as memory allows:
 //!
 //! ```text
 //! batch of the loader -> parts, as the plan says
@@ -14,37 +14,37 @@
 //!        out of memory -> make room -> the policy's next plan -> the same batch again
 //! ```
 //!
-//! A user says how a batch is cut ([`Split`]) and, where the model's output is not one of Burn's, how outputs are put
-//! together again ([`Join`]).
+//! The user implements how a batch is divided ([`Split`]) and, if the model's output is not one of Burn's, how outputs are joined
+//! ([`Join`]).
 //!
-//! # What is promised
+//! # Promises
 //! - Nothing changes before the finite check: weights, optimizer state, learning rate, gradients accumulated so far, and the
 //!   running statistics of `burn::nn::BatchNorm`, which Burn shares between all clones of a model. A step that fails in
 //!   its forward pass, its backward pass or the optimizer leaves them as they were.
-//! - A step that fails and fits when tried again, with the same micro-batch, gives the same bits as one that did not
-//!   fail, on a backend that is deterministic.
+//! - A step that fails, and succeeds when it is repeated with the same micro-batch, gives the same bits as one that did not fail, if the
+//!   backend is deterministic.
 //! - As long as whole batches fit, the weights are those of Burn's own strategy, to the bit.
 //! - Validation batches that do not fit are computed in parts as well.
-//! - What does not fit even in the smallest parts ends the run as `LearningResult::error`, with the weights of the last
-//!   good step. A panic that is no lack of memory goes on as the panic it was.
+//! - A batch that does not fit even in the smallest parts ends the run as `LearningResult::error`, with the weights of the last good
+//!   step. A panic that is not a lack of memory is passed on.
 //!
-//! What it costs: each step ends with a read from the device, which Burn's own strategy leaves to the metrics, and until
-//! then the new weights and optimizer states lie beside the old ones.
+//! The cost: each step ends with a read from the device, which Burn's own strategy leaves to the metrics, and until then the new weights
+//! and optimizer states are in memory together with the old ones.
 //!
-//! # What cannot be promised here
-//! - **The loss must be a mean over the batch's samples**, or [`Split::share`] must say what a part's loss counts. What
-//!   mixes samples of a batch (contrastive losses, in-batch negatives) is another function in another micro-batch.
-//! - **`burn::nn::BatchNorm` takes its statistics over the micro-batch.** A smaller one is another function, and running
-//!   statistics move once for each. `kindling_layers::BatchNorm` takes them over fixed groups of samples
-//!   ([`OomProofStrategy::ghost_batch_size`]) and moves once a step, so that the micro-batch changes rounding only.
+//! # Limits
+//! - **The loss must be a mean over the samples of the batch**, or [`Split::share`] must return the weight of a part's loss. Losses that
+//!   mix samples of a batch (contrastive losses, in-batch negatives) depend on the micro-batch.
+//! - **`burn::nn::BatchNorm` computes its statistics over the micro-batch.** So its function depends on the micro-batch, and running
+//!   statistics are updated once for each micro-batch. `kindling_layers::BatchNorm` computes them over fixed groups of samples
+//!   ([`OomProofStrategy::ghost_batch_size`]) and is updated once in a step, so the micro-batch changes only rounding.
 //! - **`burn::nn::Dropout` draws from the device's shared generator**, and a step tried again draws on.
 //!   [`OomProofStrategy::seed`] seeds that generator before each micro-batch: a retry with the same plan then draws the
 //!   same, one with a smaller plan does not. `kindling_layers::Dropout` draws for each sample and does not care, except
 //!   that a sample is known here by its place in the epoch.
-//! - **Nothing is recomputed.** A `TrainStep` runs forward and backward in one piece, which leaves nothing to cut; when
-//!   one group of samples does not fit, no lever is left. `Device::gradient_checkpointing` is Burn's own.
-//! - **What fails outside the step is not caught**: a batcher that puts its batch on the device runs in the data loader.
-//!   Keep batches in host memory and make tensors in `TrainStep::step`, and the upload is part of the step.
+//! - **There is no activation checkpointing.** A `TrainStep` runs forward and backward in one piece, which cannot be divided. If one group
+//!   of samples does not fit, nothing else can be tried. `Device::gradient_checkpointing` is Burn's own.
+//! - **Failures outside the step are not caught**: a batcher that puts its batch on the device runs in the data loader. Keep batches in host
+//!   memory and create tensors in `TrainStep::step`, so that the upload is part of the step.
 //! - **A device that is lost stays lost**, and a checkpoint that cannot be read from the device panics as in Burn.
 
 mod batch;
