@@ -185,7 +185,7 @@ fn pages_and_frames_are_samples_where_that_is_asked_for_and_told_where_not() {
     for (page, expected) in of_pages.iter().enumerate() {
         let alone = judge.path("page.png");
         picture("dark", 6 + page).save(&alone).unwrap();
-        assert!(near(&[expected.clone()], &judge.says(&alone), 1e-6), "page {page}");
+        assert!(near(std::slice::from_ref(expected), &judge.says(&alone), 1e-6), "page {page}");
     }
     assert_eq!(of_pages.len(), 3);
 }
