@@ -99,7 +99,7 @@ fn a_plan_that_fits_runs() {
 
 /// The amounts in a sentence, in bytes, in their order.
 fn amounts(sentence: &str) -> Vec<f64> {
-    let words: Vec<&str> = sentence.split([' ', ',', ';']).collect();
+    let words: Vec<&str> = sentence.split([' ', ',', ';', '(', ')']).collect();
     let amount = |pair: &[&str]| {
         let power = ["B", "KiB", "MiB", "GiB"].iter().position(|unit| *unit == pair[1])?;
         Some(pair[0].parse::<f64>().ok()? * 1024f64.powi(power as i32))
