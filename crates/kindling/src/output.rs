@@ -8,6 +8,8 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Mutex, PoisonError};
 
+use kindling_runs::Table;
+
 /// The first failure of standard output, after which nothing more is written to it.
 static FAILED: Mutex<Option<(ErrorKind, String)>> = Mutex::new(None);
 
@@ -52,6 +54,13 @@ pub(crate) fn line(text: impl Display) {
 pub(crate) fn text_of_product(text: &str) {
     // `finish` says what became of it.
     let _ = product().write_all(text.as_bytes());
+}
+
+/// A paragraph of what a command is for, in lines that a terminal has room for.
+pub(crate) fn paragraph(text: &str) {
+    let mut lines = Table::new(&["<"]);
+    lines.row([text]);
+    text_of_product(&lines.to_string());
 }
 
 /// Standard output for what a command is for.

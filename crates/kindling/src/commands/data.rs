@@ -166,7 +166,9 @@ fn describe(data: &str, seed: u64, opening: &HowToOpen, as_json: bool) -> Result
         );
         return Ok(());
     }
-    out!("{}\n{}\n", dataset.name, dataset.about);
+    out!("{}", dataset.name);
+    output::paragraph(&dataset.about);
+    out!();
     let heading = if dataset.task == Task::MultiLabel { "<label" } else { "<class" };
     let mut table = Table::new(&[heading, "train", "val", "test"]);
     for (index, class) in dataset.classes.iter().enumerate() {

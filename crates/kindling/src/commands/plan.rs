@@ -239,8 +239,8 @@ impl Args {
         if let Some((_, p)) = rows.iter().find_map(|row| row.fits.as_ref()) {
             out!(
                 "images: at once, at most. cost: work of a step, 1 without checkpointing.\n\
-                 rest of the first row: weights {}, gradients {}, optimizer {},\n\
-                 overhead {}; --format json has the parts of all rows.",
+                 rest of the first row: weights {}, gradients {},\n\
+                 optimizer {}, overhead {}; --format json has all rows' parts.",
                 size(p.weights),
                 size(p.gradients),
                 size(p.optimizer),
@@ -249,12 +249,12 @@ impl Args {
         }
         if self.target().is_ok_and(|target| target != Target::Cuda) {
             out!(
-                "Of {}, {} are for what is counted here; the process itself takes the rest.",
+                "Of {}, {} are counted here; the process itself takes the rest.",
                 self.memory(),
                 size(counted_room(self.memory().0))
             );
         } else {
-            out!("Figures for CUDA are computed from the sources of Burn and have not been measured yet.");
+            out!("Figures for CUDA come from the sources of Burn and have not been measured yet.");
         }
     }
 
@@ -364,8 +364,8 @@ impl Args {
         }
         output::text_of_product(&table.to_string());
         out!(
-            "\nall kept: all feature maps are kept for backward (--activation-checkpointing none).\n\
-             by stage, by block: they are computed again, a stage or a block at a time (stages, blocks).\n\
+            "\nall kept: feature maps are kept for backward (--activation-checkpointing none).\n\
+             by stage, by block: they are computed again, that much at a time.\n\
              cost: work of a training step by block; 1 is that with all kept.\n\
              GMAC: billions of multiply-adds for an image, forward."
         );

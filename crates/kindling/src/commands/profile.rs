@@ -200,7 +200,8 @@ fn segments(times: Vec<(f64, f64)>, layers: &[LayerMemory], trace: &Trace) -> Ve
 
 impl Profile {
     fn print(&self) {
-        out!("{}\n", self.title);
+        output::paragraph(&self.title);
+        out!();
         let total: f64 = self.segments.iter().map(|segment| segment.time.total()).sum();
         let mut table = Table::new(&["<part", "forward ms", "backward ms", "time", "kept", "GMAC"]);
         for Segment { time, kept, macs } in &self.segments {

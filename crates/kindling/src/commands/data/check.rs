@@ -74,7 +74,9 @@ pub(super) fn progress_bar(total: usize, what: &str) -> ProgressBar {
 }
 
 fn print(report: &Report, passed_over: &PassedOver) {
-    out!("{}\n{}\n", report.name, report.about);
+    out!("{}", report.name);
+    output::paragraph(&report.about);
+    out!();
     let heading = if report.task == Task::MultiLabel { "<label" } else { "<class" };
     let mut table = Table::new(&[heading, "train", "val", "test"]);
     let mut row = |name: &str, counts: [usize; 3]| {
