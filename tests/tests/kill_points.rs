@@ -35,8 +35,8 @@ fn a_run_killed_at_every_point_inside_a_write_and_resumed_ends_with_the_same_bit
     Outcome::of(&mut train(&data, &straight)).succeeded();
     for point in points() {
         let run = folder.path().join(&point);
-        // Later than the first checkpoint, which a run needs to go on: the fourth time, and the sixth for files of a folder,
-        // of which a checkpoint has four. `tidy` is passed only where a kill left something, so that it takes a kill before it.
+        // Later than the first checkpoint, which a run needs to go on: the sixth time, for a run writes its configuration, the list of
+        // its data, its environment and its history before, and a checkpoint has four files. `tidy` is passed only where a kill left something, so that it takes a kill before it.
         let killed = |command: &mut Command, at: &str| {
             let outcome = Outcome::of(command.env("KINDLING_KILL", at));
             assert_eq!(outcome.code, None, "{at} was not passed: {}", outcome.all());
@@ -48,7 +48,7 @@ fn a_run_killed_at_every_point_inside_a_write_and_resumed_ends_with_the_same_bit
             // An epoch ends at a step that is saved already.
             killed(&mut train(&data, &run), "aside@1");
         } else {
-            let time = if point.starts_with("file") { 6 } else { 4 };
+            let time = if point.starts_with("folder") { 4 } else { 6 };
             killed(&mut train(&data, &run), &format!("{point}@{time}"));
         }
         Outcome::of(&mut resume(&run)).succeeded();

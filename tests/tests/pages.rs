@@ -53,7 +53,7 @@ fn what_is_said_of_an_axis_is_so() {
     let bench = Bench::new(40);
     let mut notes = 0;
     // Learning rates far too high let the loss jump, so that a few steps lie above the axis.
-    for lr in ["0.3", "0.6", "1"] {
+    for lr in ["0.3", "0.6", "1", "3", "10"] {
         let run = bench.path(lr);
         let flags =
             format!("--batch-size 2 --epochs 2 --max-steps 50 --optimizer sgd --lr {lr} --warmup 0 --clip-norm 1");

@@ -116,11 +116,16 @@ fn list(format: Format) {
         }
         return;
     }
-    let mut table = Table::new(&["<name", "<needs", "<about"]);
+    let mut table = Table::new(&["<name", "<about"]);
     for set in NAMED {
-        table.row([set.name, set.needs, set.about]);
+        table.row([set.name, set.about]);
     }
     output::text_of_product(&table.to_string());
+    out!();
+    // Of these, names of scripts are copied: they stay in one piece.
+    for set in NAMED {
+        out!("{} needs {}", set.name, set.needs);
+    }
     out!("\nAny folder of images works too: --data DIR, with one sub-folder a class. So do");
     out!("manifests (.csv, .jsonl) and shards (.tar). Images are PNG, JPEG, TIFF, GIF,");
     out!("BMP, WebP, DICOM (with DICOMDIR) and NIfTI.");
