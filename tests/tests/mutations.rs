@@ -157,7 +157,7 @@ fn the_gradients_of_one_step_show_every_mutation_that_moves_the_network() {
 fn the_numbers_of_the_steps_show_every_mutation_that_changes_gradients_or_the_network() {
     let bench = Bench::new(12);
     // Half of the first step's rate is seen in the next loss alone, by less than its rounding if the rate is very small.
-    let flags = Flags::of(FLAGS).with("--optimizer sgd").with("--lr 0.00003");
+    let flags = Flags::of(FLAGS).with("--optimizer sgd").with("--lr 0.01");
     let straight = bench.run("straight", &flags.with("--micro-batch 8").to_string(), "");
     let compare = |run: &Path| match steps_apart(run, &straight)? {
         (loss, norm) if loss <= Apart::SGD.loss && norm <= Apart::SGD.norm => Ok(()),

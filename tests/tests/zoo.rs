@@ -255,7 +255,7 @@ fn what_makes_images_is_shown_but_neither_trained_as_a_classifier_nor_run_as_one
             "export --model NAME --weights a --output b",
         ] {
             let sentence = refused(&command.replace("NAME", gan));
-            assert_says(&sentence, &[gan, "makes images", "no classes"]);
+            assert_says(&sentence, &[gan, "generates images", "not a classifier"]);
         }
     }
 }
