@@ -32,7 +32,9 @@ def train(kindling: str, folder: pathlib.Path, flags: list, seed: int) -> tuple:
     kept = ("model", "data", "steps", "epochs", "peak_memory_bytes", "majority_baseline", "chance")
     result = {"seed": seed, "test": {key: test[key] for key in ("samples", "accuracy", "balanced_accuracy")},
               **{key: metrics[key] for key in kept if key in metrics}}
-    return result, json.loads((run / "environment.json").read_text())
+    environment = json.loads((run / "environment.json").read_text())
+    del environment["command"]  # each case has its own, and this one names folders of the machine
+    return result, environment
 
 
 def main():
