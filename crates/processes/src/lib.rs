@@ -1,0 +1,26 @@
+//! Several processes that train one model, with the same bits as one.
+//!
+//! - [`tree`]: the fixed binary tree in which parts of a batch are added, whoever computed them. It knows nothing of processes.
+//! - [`reduce`]: that sum over vectors of several ranks.
+//! - [`Group`]: the ranks of a run, and small messages between them.
+//! - [`watchdog`]: ends a process whose peers are silent.
+//! - [`transport`]: what moves bytes: one process, threads (for tests), MPI.
+//! - [`mpi`]: a library of MPI, opened at run time. [`launcher`]: whether one is needed.
+//!
+//! The crate knows nothing of ours, and no Burn: it moves bytes and adds floats in host memory.
+
+mod error;
+mod group;
+pub mod launcher;
+mod leave;
+pub mod mpi;
+mod progress;
+pub mod reduce;
+pub mod transport;
+pub mod tree;
+pub mod watchdog;
+
+pub use error::Error;
+pub use group::Group;
+pub use transport::Transport;
+pub use watchdog::Watchdog;
