@@ -57,13 +57,13 @@ fn an_evaluation_that_has_to_shrink_scores_as_one_that_has_not() {
 /// The weights stay where they are, so that nothing but the evaluation could differ: a step of no length to speak of, and
 /// statistics that are frozen with the backbone.
 #[test]
-fn runs_of_other_micro_batches_score_alike_and_so_does_one_whose_micro_batch_had_to_shrink() {
+fn runs_of_other_micro_batches_score_alike_and_so_does_one_whose_plan_had_to_change() {
     let bench = Bench::new(12);
     let source = bench.run("source", "--model efficientnet_b0 --image-size 32 --batch-size 8 --max-steps 2", "");
     let weights = source.join("weights.safetensors");
     let flags = format!(
         "--model efficientnet_b0 --image-size 32 --weights {} --freeze backbone --optimizer sgd --momentum 0 \
-         --weight-decay 0 --lr 1e-30 --batch-size 8 --ghost-batch-size 2 --epochs 2 --activation-checkpointing none",
+         --weight-decay 0 --lr 1e-30 --batch-size 8 --ghost-batch-size 2 --epochs 2",
         weights.display()
     );
     let whole = bench.run("whole", &format!("{flags} --micro-batch 8"), "");

@@ -144,9 +144,16 @@ pub fn from_reader(input: &mut dyn Read, length: u64) -> Result<Tensors, String>
     };
     input.read_exact(&mut size).map_err(cut)?;
     let (start, size) = (size.len() as u64, u64::from_le_bytes(size));
-    let most = MAX_HEADER_BYTES.min(length.saturating_sub(start));
-    if size > most {
-        return Err(format!("its header would have {}, and at most {} are possible", in_units(size), in_units(most)));
+    if size > MAX_HEADER_BYTES {
+        let most = in_units(MAX_HEADER_BYTES);
+        return Err(format!("its header would have {}, and at most {most} are possible", in_units(size)));
+    }
+    if size > length.saturating_sub(start) {
+        return Err(format!(
+            "it is cut off in its header: {} of at least {} are there; copy or download it again",
+            in_units(length),
+            in_units(start + size)
+        ));
     }
     let mut header = vec![0; size as usize];
     input.read_exact(&mut header).map_err(cut)?;
@@ -174,8 +181,8 @@ pub fn from_reader(input: &mut dyn Read, length: u64) -> Result<Tensors, String>
     Ok(tensors)
 }
 
-/// The limit of the format.
-const MAX_HEADER_BYTES: u64 = 100_000_000;
+/// The largest header of a document, in bytes: the limit of the format.
+pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// Reads the next tensor.
 fn read_tensor(input: &mut dyn Read, name: &str, info: &TensorInfo) -> Result<TensorData, String> {

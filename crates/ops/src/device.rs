@@ -37,6 +37,12 @@ pub fn infers_samples_alone(device: &Device) -> bool {
     is_cpu(device.clone())
 }
 
+/// Whether sums over samples on a device are taken in one fixed order, so that a training step has the same bits however it is cut. They
+/// are on the CPU, where a step is computed one normalisation group at a time. Other devices choose kernels by the size of the batch.
+pub fn sums_in_a_fixed_order(device: &Device) -> bool {
+    is_cpu(device.clone())
+}
+
 /// Whether these operations support a tensor and it lies on the CPU, as [`crate::transposed`] requires.
 pub fn serves_on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
     on_cpu(x) && serves(x)

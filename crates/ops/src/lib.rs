@@ -39,7 +39,9 @@ pub use convolution::cpu::ConvScratch;
 pub use convolution::{Convolution, Places, conv, dense, depthwise, depthwise_kernel, transposed};
 pub use cpu::gemm::{packing_bytes, small_product};
 pub use deferred::{Deferred, Normalisation, Pooling, Rebuild, supports_residual_add};
-pub use device::{by_planes, infers_samples_alone, on_cpu, plain, serves, serves_groups, serves_on_cpu};
+pub use device::{
+    by_planes, infers_samples_alone, on_cpu, plain, serves, serves_groups, serves_on_cpu, sums_in_a_fixed_order,
+};
 pub use optimizer::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers, lerp, squared_norm};
 pub use squeeze_excite::{channel_multiply, global_average_pool};
 pub use statistics::{bessel, statistics, sums_over_groups};

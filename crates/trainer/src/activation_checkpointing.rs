@@ -14,6 +14,7 @@ use kindling_nvtx::range;
 
 use crate::fault::Phase;
 use crate::gradients::{GradientSum, backward};
+use crate::sums::Sums;
 
 /// Maps that a network's segments made without a graph, and what it takes to find the gradients all the same. A segment may take
 /// and hand on several maps.
@@ -74,13 +75,6 @@ impl Segments {
     }
 }
 
-/// What a micro-batch leaves besides its gradients.
-pub(crate) struct Left {
-    /// Its part of the loss, `[1]`, on the plain device.
-    pub(crate) loss: Tensor<1>,
-    pub(crate) statistics: BatchStatistics,
-}
-
 /// What is computed.
 pub(crate) struct Work {
     /// On the plain device, in the format of the feature maps.
@@ -91,17 +85,17 @@ pub(crate) struct Work {
     pub(crate) loss_scale: f64,
 }
 
-/// Computes the loss of a micro-batch, a function of the logits, and adds its scaled gradients to `gradients`. `reach` is told
-/// when forward and backward begin, so that failures can be made to happen there.
+/// Computes the loss of a micro-batch, a function of the logits, and its scaled gradients. `reach` is told when forward and backward
+/// begin, so that failures can be made to happen there.
 pub(crate) fn gradients<M: Classifier>(
     model: &M,
     work: Work,
     loss: impl FnOnce(Tensor<2>) -> Tensor<1>,
-    gradients: &mut GradientSum,
     mut reach: impl FnMut(Phase),
-) -> Left {
+) -> Sums {
     let Work { images, pass, checkpointing, loss_scale } = work;
     let segments = model.segments(checkpointing);
+    let mut gradients = GradientSum::default();
     reach(Phase::Forward);
     if segments == 0 {
         let images = Tensor::from_inner(images);
@@ -111,7 +105,7 @@ pub(crate) fn gradients<M: Classifier>(
         reach(Phase::Backward);
         let _phase = range(|| "backward");
         gradients.add(backward(&loss, loss_scale), model);
-        return Left { loss: loss.inner(), statistics };
+        return Sums { gradients, statistics, numbers: vec![loss.inner()] };
     }
 
     let phase = range(|| "forward");
@@ -133,6 +127,6 @@ pub(crate) fn gradients<M: Classifier>(
     let gradient = last.grad_remove(&mut found);
     gradients.add(found, model);
     let first = model.frozen_segments(checkpointing);
-    made.backward(model, first, gradient, |index, maps| run(model, index, maps), gradients);
-    Left { loss: loss.inner(), statistics }
+    made.backward(model, first, gradient, |index, maps| run(model, index, maps), &mut gradients);
+    Sums { gradients, statistics, numbers: vec![loss.inner()] }
 }

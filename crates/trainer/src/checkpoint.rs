@@ -252,24 +252,19 @@ impl Checkpoints {
         }
     }
 
-    /// Reads the newest checkpoint into a state made for the same run.
+    /// Reads the newest checkpoint, if there is one, into a state made for the same run.
     ///
     /// # Errors
-    /// [`TrainError::Checkpoint`] if there is none, or if it is damaged or another model's.
+    /// [`TrainError::Checkpoint`] if it is damaged or another model's.
     pub(crate) fn load<L: Checkpointable>(
         &self,
         state: TrainState<L>,
         device: &Device,
-    ) -> Result<Loaded<L>, TrainError> {
+    ) -> Result<Option<Loaded<L>>, TrainError> {
         tidy_folders(&self.folder);
         let all = self.list();
-        let Some(newest) = all.last() else {
-            let reason =
-                "the run was stopped before its first checkpoint; start it again, in another folder or after removing this one"
-                    .to_string();
-            return Err(TrainError::Checkpoint { path: self.folder.clone(), reason });
-        };
-        self.read(newest, state, device).map_err(|mut reason| {
+        let Some(newest) = all.last() else { return Ok(None) };
+        self.read(newest, state, device).map(Some).map_err(|mut reason| {
             if let Some(older) = all.len().checked_sub(2).and_then(|index| all.get(index)) {
                 let older = older.file_name().unwrap_or_default().to_string_lossy();
                 reason.push_str(&format!("; remove that folder to resume from {older}"));

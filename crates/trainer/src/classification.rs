@@ -3,7 +3,7 @@
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader, Split};
 use kindling_layers::Classifier;
-use kindling_memory::{Plan, has_pages};
+use kindling_memory::Plan;
 use kindling_runs::Event;
 
 use crate::config::TrainConfig;
@@ -75,7 +75,7 @@ pub(crate) fn beginning<M: Classifier>(
     start: Plan,
     device: &Device,
 ) -> TrainState<ModelState<M>> {
-    let limits = Limits::new(config.largest_group(), config.batch_size).with_pages(has_pages(device));
+    let limits = Limits::on(device, config.largest_group(), config.batch_size);
     let policy = Policy::with_fixed(limits, config.micro_batch, config.activation_checkpointing, start);
     let model_state = ModelState::new(model, Optimizer::new(config.optimizer), config.ema.is_some());
     TrainState::new(model_state, policy, config.precision)

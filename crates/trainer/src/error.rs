@@ -128,7 +128,9 @@ fn what_remains(step: Option<u64>, saved: Option<u64>) -> String {
             "; the run is saved as it was after step {saved}: continue it with --resume, or have that done by \
              --restart-on-device-loss"
         ),
-        (Some(_), None) => "; nothing of the run was saved, start it again in another folder".to_string(),
+        (Some(_), None) => "; nothing of the run was saved yet: begin it again with --resume, or have that done by \
+                            --restart-on-device-loss"
+            .to_string(),
         (None, None) => String::new(),
     }
 }

@@ -45,13 +45,15 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
     }
 
     /// Continues from the newest checkpoint, with which the log is brought in line. A run that had ended, and that the
-    /// configuration has not made longer since, goes on to do nothing, and writes nothing into its log.
+    /// configuration has not made longer since, goes on to do nothing, and writes nothing into its log. A run that was stopped
+    /// before its first checkpoint begins again: its state must be the one it began with, and `started` tells of its start if
+    /// the log does not.
     ///
     /// # Errors
-    /// [`TrainError::Checkpoint`] if there is none that can be used.
-    pub fn resume(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+    /// [`TrainError::Checkpoint`] if there is none that can be used, though there was one.
+    pub fn resume(&mut self, started: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let steps_total = self.total_steps();
-        if self.run.resume(steps_total, observer)? {
+        if self.run.resume(steps_total, started, observer)? {
             let step = self.progress().step;
             let lr = self.training.learning_rate(step + 1);
             self.emit(Event::Extended { step, steps_total, lr }, observer)?;
@@ -62,11 +64,6 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
     /// Whether the run had ended before it was resumed: there is nothing left to train.
     pub fn is_complete(&self) -> bool {
         self.run.was_complete()
-    }
-
-    /// Whether there is a checkpoint to resume from.
-    pub fn can_be_resumed(&self) -> bool {
-        self.run.can_be_resumed()
     }
 
     /// Lets go of what it trains, its optimizers and the loaders.

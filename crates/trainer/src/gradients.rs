@@ -1,4 +1,4 @@
-//! Gradients of a global batch, accumulated over its micro-batches.
+//! Gradients of the rows of a batch, and their sums.
 
 use std::collections::BTreeMap;
 
@@ -59,6 +59,20 @@ impl GradientSum {
     /// Puts the gradient of one parameter, flattened, in place of what is there.
     pub fn put(&mut self, id: ParamId, gradient: Tensor<1>) {
         self.of.insert(id, gradient);
+    }
+
+    /// Adds the gradients of rows that follow, parameter by parameter.
+    pub(crate) fn merge(&mut self, mut next: Self) {
+        if self.order.is_empty() {
+            self.order = std::mem::take(&mut next.order);
+        }
+        for (id, gradient) in next.of {
+            let sum = match self.of.remove(&id) {
+                Some(known) => known + gradient,
+                None => gradient,
+            };
+            self.of.insert(id, sum);
+        }
     }
 
     /// Multiplies all gradients by a number.

@@ -19,7 +19,8 @@
 //! | `fit`, `run`, `journal` | the loop of a run, what it writes down, and what it saves |
 //! | `training`, `classification`, `evaluate` | what differs between trainings, that of a classifier, and its validation |
 //! | `step`, `micro_batch`, `loss`, `schedule` | one step of a classifier, and what it is made of |
-//! | `update`, `gradients`, `optimizer`, `norm_momentum` | what becomes of one network in a step: sums, finite check, update |
+//! | `sums`, `gradients` | what micro-batches add up to, in which order |
+//! | `update`, `optimizer`, `norm_momentum` | what becomes of one network in a step: finite check, update |
 //! | `recovery`, `policy`, `activation_checkpointing` | the loop around an attempt, what it obeys, and gradients with fewer maps kept |
 //! | `state`, `model_state`, `loss_scale` | everything that a step may change, with its commit |
 //! | `checkpoint`, `checkpointable`, `parts`, `model_snapshot`, `manifest` | how it is saved and read, tensor by tensor, with its sums |
@@ -58,6 +59,7 @@ mod step;
 #[cfg(test)]
 mod step_tests;
 mod steps;
+mod sums;
 #[cfg(test)]
 mod testing;
 mod training;
@@ -84,8 +86,9 @@ pub mod engine {
     pub use crate::run::Run;
     pub use crate::state::TrainState;
     pub use crate::step::{Losses, upload};
+    pub use crate::sums::{InOrder, Summand, Sums};
     pub use crate::training::{Attempt, Committed, GoodStep, Moment, Training};
-    pub use crate::update::{Checked, Sums, Update};
+    pub use crate::update::{Checked, Update};
     pub use crate::warm_up::Warmed;
 }
 
@@ -102,7 +105,7 @@ pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, p
 pub use fault::Faults;
 pub use fit::{Ended, Trainer};
 pub use journal::{Journal, Observer, Trained};
-pub use micro_batch::{MicroBatch, micro_batches};
+pub use micro_batch::{MicroBatch, micro_batches, micro_batches_on};
 pub use run::Setup;
 pub use schedule::{Length, Schedule};
 pub use state::{Best, Progress};

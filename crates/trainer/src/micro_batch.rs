@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
+use burn::tensor::Device;
 use kindling_layers::pass::normalisation_groups;
+use kindling_ops::sums_in_a_fixed_order;
 
 /// Consecutive rows of a global batch that are computed at once: whole normalisation groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +13,13 @@ pub struct MicroBatch {
     pub rows: Range<usize>,
     /// Sizes of the normalisation groups in them.
     pub groups: Vec<usize>,
+}
+
+/// Cuts a global batch of `batch` samples into micro-batches of at most `limit` samples for a device; where sums are taken in a fixed
+/// order, into single normalisation groups, whatever `limit` is.
+pub fn micro_batches_on(device: &Device, batch: usize, ghost_batch_size: usize, limit: usize) -> Vec<MicroBatch> {
+    let limit = if sums_in_a_fixed_order(device) { 1 } else { limit };
+    micro_batches(batch, ghost_batch_size, limit)
 }
 
 /// Cuts a global batch of `batch` samples into micro-batches of at most `limit` samples.

@@ -161,15 +161,22 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
         self.emit(Event::Replanned { step, reason: reason.to_string(), lever: describe(&used, &next) }, observer)
     }
 
-    /// Continues from the newest checkpoint of a run that is `steps_total` long, with which the log is brought in line. Returns
-    /// whether the run had ended, and is longer now.
+    /// Continues from the newest checkpoint of a run that is `steps_total` long, with which the log is brought in line, or from the
+    /// start if nothing was saved yet; `started` tells of that. Returns whether the run had ended, and is longer now.
     ///
     /// # Errors
-    /// [`TrainError::Checkpoint`] if there is none that can be used.
-    pub(crate) fn resume(&mut self, steps_total: u64, observer: &mut dyn Observer) -> Result<bool, TrainError> {
+    /// [`TrainError::Checkpoint`] if there is none that can be used, though there was one.
+    pub(crate) fn resume(
+        &mut self,
+        steps_total: u64,
+        started: Event,
+        observer: &mut dyn Observer,
+    ) -> Result<bool, TrainError> {
         let asked = self.state.policy().clone();
         let device = self.setup.device.clone().autodiff();
-        let Loaded { state, log: mark } = self.checkpoints.load(self.state.clone(), &device)?;
+        let Some(Loaded { state, log: mark }) = self.checkpoints.load(self.state.clone(), &device)? else {
+            return self.begin_again(started, observer).map(|()| false);
+        };
         self.state = state;
         // What was found out is kept, unless something else is asked for now.
         if asked.limits() != self.state.policy().limits() {
@@ -198,9 +205,23 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
         Ok(false)
     }
 
-    /// Whether there is a checkpoint to resume from.
-    pub(crate) fn can_be_resumed(&self) -> bool {
-        !self.checkpoints.list().is_empty()
+    /// Begins a run again that was stopped before its first checkpoint. Its state is that of the start.
+    ///
+    /// # Errors
+    /// [`TrainError::Checkpoint`] if the log tells of a checkpoint: what it says is not to be lost to a folder that is missing.
+    fn begin_again(&mut self, started: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        if let Some(step) = self.journal.log.last_saved()? {
+            let reason = format!(
+                "there is no checkpoint, though one of step {step} was saved; put it back, or start a new run, with --config {} \
+                 to keep the settings",
+                self.setup.run.config().display()
+            );
+            return Err(TrainError::Checkpoint { path: self.setup.run.checkpoints(), reason });
+        }
+        if !self.journal.log.rewind_to_start()? {
+            self.emit(started, observer)?;
+        }
+        self.emit(Event::Resumed { step: 0 }, observer)
     }
 
     /// Whether the last step is in a checkpoint.

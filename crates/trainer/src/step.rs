@@ -11,12 +11,13 @@ use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
 use crate::loss::Loss;
-use crate::micro_batch::{MicroBatch, micro_batches};
+use crate::micro_batch::{MicroBatch, micro_batches_on};
 use crate::model_state::ModelState;
 use crate::norm_momentum::NormMomentum;
 use crate::schedule::Length;
+use crate::sums::{InOrder, Sums};
 use crate::training::{Attempt, GoodStep};
-use crate::update::{Sums, Update};
+use crate::update::Update;
 
 /// What does not change from step to step.
 #[derive(Clone)]
@@ -75,12 +76,12 @@ impl StepEngine {
     ) -> Result<GoodStep<ModelState<M>, Losses>, TrainError> {
         let &Attempt { step, plan, .. } = at;
         let _step = range(|| format!("step {step}"));
-        let cuts = micro_batches(batch.len(), self.ghost_batch_size, plan.micro_batch);
+        let cuts = micro_batches_on(&self.device, batch.len(), self.ghost_batch_size, plan.micro_batch);
         let cuts = self.update.faults.micro_batches(step, cuts);
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         // The old state is only read: whatever a panic leaves half-done is dropped with the attempt.
         TrainError::caught(Some(step), micro_batch, || {
-            let mut sums = self.sums(model_state.model(), batch, &cuts, at);
+            let mut sums = self.sums(model_state.model(), batch, &cuts, at).finish().unwrap_or_default();
             let checked = self.update.check(&mut sums, Phase::FiniteCheck, at, micro_batch)?;
             let _phase = range(|| "optimizer");
             let state = self.update.apply(model_state, sums, checked.norm, rate, Phase::Optimizer, at);
@@ -90,10 +91,10 @@ impl StepEngine {
         })
     }
 
-    fn sums<M: Classifier>(&self, model: &M, batch: &HostBatch, cuts: &[MicroBatch], at: &Attempt) -> Sums {
+    fn sums<M: Classifier>(&self, model: &M, batch: &HostBatch, cuts: &[MicroBatch], at: &Attempt) -> InOrder<Sums> {
         let total_weight = self.loss.total_weight(batch);
         let plain = self.device.clone().without_autodiff();
-        let mut sums = Sums::default();
+        let mut sums = InOrder::on(&plain);
         for (index, micro) in cuts.iter().enumerate() {
             let _micro_batch = range(|| format!("micro-batch {index}"));
             let reach = |phase| self.update.faults.at(at.step, phase, index);
@@ -109,9 +110,7 @@ impl StepEngine {
             };
             let loss = |logits| self.loss.part(logits, batch, micro.rows.clone(), total_weight);
             let work = Work { images, pass, checkpointing: at.plan.checkpointing, loss_scale: at.loss_scale };
-            let left = activation_checkpointing::gradients(model, work, loss, &mut sums.gradients, reach);
-            sums.statistics.merge(left.statistics);
-            sums.count([left.loss]);
+            sums.push(activation_checkpointing::gradients(model, work, loss, reach));
         }
         sums
     }

@@ -3,7 +3,6 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
-use kindling_layers::tensors::Tensors;
 use kindling_layers::{
     Activation, BatchNormConfig, Checkpointing, Classifier, Conv2dConfig, ConvNorm, ConvNormConfig, Dropout, Linear,
     global_average_pool, init,
@@ -69,15 +68,4 @@ pub(crate) fn batch(size: usize, index: usize) -> HostBatch {
         index,
         ..HostBatch::default()
     }
-}
-
-/// The largest difference between two sets of tensors, as a share of the largest element.
-pub(crate) fn distance(a: &Tensors, b: &Tensors) -> f64 {
-    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
-    let values = |tensors: &Tensors| -> Vec<f64> {
-        tensors.values().flat_map(|data| data.clone().convert::<f64>().try_to_vec::<f64>().unwrap()).collect()
-    };
-    let (a, b) = (values(a), values(b));
-    let largest = a.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
-    a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / largest
 }

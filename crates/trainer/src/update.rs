@@ -1,42 +1,16 @@
-//! What becomes of one network in a step: the sums over its micro-batches, the finite check, the update.
+//! What becomes of one network in a step, given the sums over its micro-batches: the finite check, the update.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
 use kindling_layers::host;
-use kindling_layers::pass::BatchStatistics;
 use kindling_nvtx::range;
-use kindling_ops::plain;
 
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
-use crate::gradients::GradientSum;
 use crate::model_state::{ModelState, Move, decay_at};
 use crate::norm_momentum::NormMomentum;
+use crate::sums::Sums;
 use crate::training::Attempt;
-
-/// What the micro-batches of a step add up to for one network.
-#[derive(Default)]
-pub struct Sums {
-    /// The gradients, multiplied by the loss scale.
-    pub gradients: GradientSum,
-    /// The statistics of its normalisation groups.
-    pub statistics: BatchStatistics,
-    /// Numbers that the finite check reads, `[1]` each: first the loss, then what else is to be told.
-    pub numbers: Vec<Tensor<1>>,
-}
-
-impl Sums {
-    /// Adds to the numbers, which are as many every time.
-    pub fn count<const N: usize>(&mut self, numbers: [Tensor<1>; N]) {
-        let numbers = numbers.map(plain);
-        if self.numbers.is_empty() {
-            self.numbers = numbers.into();
-            return;
-        }
-        let known = std::mem::take(&mut self.numbers);
-        self.numbers = known.into_iter().zip(numbers).map(|(known, number)| known + number).collect();
-    }
-}
 
 /// What the finite check read.
 #[derive(Clone, Debug, PartialEq)]

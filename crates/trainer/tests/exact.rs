@@ -1,5 +1,4 @@
-//! A run that ran out of memory is the run that did not: in float32, bit for bit wherever the same micro-batch is
-//! computed.
+//! A run that ran out of memory is the run that did not: in float32, bit for bit.
 #![allow(clippy::unwrap_used)]
 
 mod bench;
@@ -70,16 +69,11 @@ fn what_is_no_lack_of_memory_is_not_tried_again() {
 fn a_tensor_that_is_too_large_goes_down_the_ladder_at_once_and_a_run_that_is_stopped_is_interrupted() {
     let config = config(10, 4, STEPS);
     let device = Device::flex();
-    let bench = Bench::new(IMAGES, SIZE, 10).with_faults(&["toolarge@step=2,phase=forward"; 4].join(";"));
+    let bench = Bench::new(IMAGES, SIZE, 10).with_faults(&["toolarge@step=2,phase=forward"; 2].join(";"));
     let outcome = bench.train(small_network(&device), &device, &config);
-    let expected = [
-        "micro-batch 10 -> 8",
-        "micro-batch 8 -> 4",
-        "activation checkpointing none -> stages",
-        "activation checkpointing stages -> blocks",
-    ];
+    let expected = ["activation checkpointing none -> stages", "activation checkpointing stages -> blocks"];
     assert_eq!(outcome.levers(), expected);
-    assert_eq!(outcome.micro_batches()[..2], [10, 4]);
+    assert_eq!(outcome.micro_batches()[..2], [4, 4], "one normalisation group at a time");
 
     let bench = Bench::new(IMAGES, SIZE, 10);
     bench.stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -107,14 +101,17 @@ thread_local! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// One group at a time and any activation checkpointing: whatever fails, and however often, the run ends, and with these bits;
+    /// Any micro-batch and any activation checkpointing: whatever fails, and however often, the run ends, and with these bits;
     /// or it gives up where nothing is left to try, and then with its steps so far unchanged.
     #[test]
-    fn any_schedule_of_failures_leaves_the_bits_or_ends_the_run(faults in prop::collection::vec(fault(), 0..10)) {
+    fn any_schedule_of_failures_leaves_the_bits_or_ends_the_run(
+        faults in prop::collection::vec(fault(), 0..10),
+        micro_batch in 4..11usize,
+    ) {
         let text = faults.iter().map(|(fault, _)| fault.as_str()).collect::<Vec<_>>().join(";");
         let device = Device::flex();
         let bench = Bench::new(IMAGES, SIZE, 4).with_faults(&text);
-        let outcome = bench.train_watched(small_network(&device), &device, &ten(4, None), |_| {});
+        let outcome = bench.train_watched(small_network(&device), &device, &ten(micro_batch, None), |_| {});
         STRAIGHT.with(|straight| match &outcome.ended {
             Ok(_) => {
                 outcome.assert_same_bits(straight, &text);
@@ -127,23 +124,6 @@ proptest! {
                 assert_eq!(done[..], all[..done.len()], "{text}");
             }
             Err(other) => panic!("{text}: {other}"),
-        });
-    }
-
-    /// From the whole batch at once, so that failures make it smaller: the same steps, and the same numbers to rounding.
-    #[test]
-    fn any_schedule_of_failures_changes_the_first_loss_by_rounding_only(faults in prop::collection::vec(fault(), 1..8)) {
-        let text = faults.iter().map(|(fault, _)| fault.as_str()).collect::<Vec<_>>().join(";");
-        let device = Device::flex();
-        let bench = Bench::new(IMAGES, SIZE, 10).with_faults(&text);
-        let outcome = bench.train_watched(small_network(&device), &device, &ten(10, None), |_| {});
-        STRAIGHT.with(|straight| {
-            if outcome.ended.is_ok() {
-                assert_eq!(outcome.losses().len(), straight.losses().len());
-            }
-            for ((loss, _), (expected, _)) in outcome.losses().iter().zip(straight.losses()).take(2) {
-                assert!((loss - expected).abs() < 1e-5 * expected, "{text}: {loss} for {expected}");
-            }
         });
     }
 }

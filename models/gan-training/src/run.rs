@@ -3,7 +3,6 @@
 use burn::tensor::Device;
 use kindling_data::HostBatch;
 use kindling_layers::{Checkpointing, Discriminator, Generator};
-use kindling_memory::has_pages;
 use kindling_runs::Event;
 use kindling_trainer::engine::{
     Attempt, Committed, GoodStep, Limits, Moment, NormMomentum, Policy, Run, TrainState, Training, Update,
@@ -68,8 +67,7 @@ pub fn trainer<'a, G: Generator, D: Discriminator>(
     }
     let pair = Pair::new(networks.generator, networks.discriminator, &config);
     // A generator has one kind of segments, so that there are two levels of activation checkpointing.
-    let limits = Limits::new(config.largest_group(), config.batch_size)
-        .with_pages(has_pages(&setup.device))
+    let limits = Limits::on(&setup.device, config.largest_group(), config.batch_size)
         .with_checkpointing(Checkpointing::None, Checkpointing::Stages);
     let policy = Policy::with_fixed(limits, config.micro_batch, config.activation_checkpointing, setup.start);
     let state = TrainState::new(pair, policy, config.precision);

@@ -10,9 +10,9 @@ use kindling_layers::{Checkpointing, Discriminator, Generator};
 use kindling_nvtx::range;
 use kindling_random::{Purpose, rng};
 use kindling_trainer::engine::{
-    Attempt, Checked, GoodStep, Phase, Segments, Sums, Update, abandon_graph, backward, upload,
+    Attempt, Checked, GoodStep, InOrder, Phase, Segments, Summand, Sums, Update, abandon_graph, backward, upload,
 };
-use kindling_trainer::{MicroBatch, TrainError, micro_batches};
+use kindling_trainer::{MicroBatch, TrainError, micro_batches_on};
 use rand::RngExt;
 
 use crate::config::AdversarialConfig;
@@ -74,7 +74,7 @@ impl AdversarialEngine {
         attempt: &Attempt,
     ) -> Result<Good<G, D>, TrainError> {
         let _step = range(|| format!("step {}", attempt.step));
-        let cuts = micro_batches(self.config.batch_size, self.config.ghost_batch_size, attempt.plan.micro_batch);
+        let cuts = self.cuts(self.config.batch_size, attempt);
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         let at = At { attempt, batch, micro_batch };
         // Normalised discriminators have graphs of their own, which an attempt that fails may leave behind.
@@ -161,9 +161,10 @@ impl AdversarialEngine {
         let total = rows.len();
         let choice = rng(self.config.seed, Purpose::DiffAugment, step, u64::MAX - rows.start as u64).random::<u64>();
         let AdversarialConfig { loss, lecam, reconstruction, .. } = self.config;
-        let mut sums = Sums::default();
+        let mut whole = InOrder::on(&device);
         for (index, micro) in self.micro_batches(total, at.attempt).into_iter().enumerate() {
             let rows = rows.start + micro.rows.start..rows.start + micro.rows.end;
+            let mut sums = Sums::default();
             faults.at(step, Phase::FakeImages, index);
             let fake = self.fake_images(plain, &micro, rows.clone(), step);
             faults.at(step, Phase::Upload, index);
@@ -208,8 +209,9 @@ impl AdversarialEngine {
             let of_fake = [mean(&scores), believed(&scores)];
             let [mean_fake, fake_believed] = of_fake;
             sums.count([real.0.inner() + lost.inner(), mean(&real.1), mean_fake, believed(&real.1), fake_believed]);
+            whole.push(sums);
         }
-        sums
+        whole.finish().unwrap_or_default()
     }
 
     /// Fake images for the discriminator, `[rows, channels, size, size]` on the plain device: no graph is recorded, and
@@ -230,12 +232,11 @@ impl AdversarialEngine {
         let device = self.device.clone().without_autodiff();
         let batch = self.config.batch_size;
         let loss = self.config.loss;
-        let mut sums = Sums::default();
-        // Sums and sums of squares over the batch, pixel by pixel.
-        let mut pixels: Option<[Tensor<4>; 2]> = None;
+        let mut whole = InOrder::on(&device);
         let valid = (plan.checkpointing != Checkpointing::None && model.segments() > 0).then(|| model.valid());
         for (index, micro) in self.micro_batches(batch, at).iter().enumerate() {
             let rows = micro.rows.clone();
+            let mut sums = Sums::default();
             let pass = self.pass(micro, rows.clone(), Half::Generator, step);
             let latent = latents(self.config.seed, step, Half::Generator, rows.clone(), self.latent, &device);
             let latent = self.config.precision.cast(latent);
@@ -282,20 +283,12 @@ impl AdversarialEngine {
             };
             sums.count([lost]);
             let images = full(images);
-            let now = [images.clone().sum_dim(0), images.square().sum_dim(0)];
-            pixels = Some(match pixels.take() {
-                None => now,
-                Some([sum, squares]) => {
-                    let [more, more_squares] = now;
-                    [sum + more, squares + more_squares]
-                }
-            });
+            whole.push(Learnt { sums, pixels: images.clone().sum_dim(0), squares: images.square().sum_dim(0) });
         }
-        if let Some([sum, squares]) = pixels {
-            let count = batch as f64;
-            let variance = squares.div_scalar(count) - sum.div_scalar(count).square();
-            sums.numbers.push(variance.clamp_min(0.0).sqrt().mean());
-        }
+        let Some(Learnt { mut sums, pixels, squares }) = whole.finish() else { return Sums::default() };
+        let count = batch as f64;
+        let variance = squares.div_scalar(count) - pixels.div_scalar(count).square();
+        sums.numbers.push(variance.clamp_min(0.0).sqrt().mean());
         sums
     }
 
@@ -308,8 +301,11 @@ impl AdversarialEngine {
     }
 
     fn micro_batches(&self, total: usize, at: &Attempt) -> Vec<MicroBatch> {
-        let cuts = micro_batches(total, self.config.ghost_batch_size, at.plan.micro_batch);
-        self.update.faults.micro_batches(at.step, cuts)
+        self.update.faults.micro_batches(at.step, self.cuts(total, at))
+    }
+
+    fn cuts(&self, total: usize, at: &Attempt) -> Vec<MicroBatch> {
+        micro_batches_on(&self.device, total, self.config.ghost_batch_size, at.plan.micro_batch)
     }
 
     fn pass(&self, micro: &MicroBatch, rows: Range<usize>, half: Half, step: u64) -> TrainingPass {
@@ -320,6 +316,25 @@ impl AdversarialEngine {
             seed: self.config.seed,
             epoch: step,
             samples: rows.map(of_row).collect(),
+        }
+    }
+}
+
+/// What some rows of the generator's half give.
+struct Learnt {
+    sums: Sums,
+    /// The sum of the images, pixel by pixel, `[1, channels, height, width]`.
+    pixels: Tensor<4>,
+    /// The sum of their squares.
+    squares: Tensor<4>,
+}
+
+impl Summand for Learnt {
+    fn plus(self, next: Self) -> Self {
+        Self {
+            sums: self.sums.plus(next.sums),
+            pixels: self.pixels + next.pixels,
+            squares: self.squares + next.squares,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! and the images that loader threads read meanwhile. The phases before and after the steps need less: weights of a file are read
 //! into a network that has none of its own, and the best weights are evaluated after the state is freed. What each operation
 //! allocates follows its source, Burn 0.22.1 and [`kindling_layers`]; only the overhead of a tensor was measured, over the registry.
-//! `benchmarks/` says how accurate the predictions are. For CUDA they have not been measured yet.
+//! `benchmarks/` says how accurate the predictions are. For CUDA they were measured on a stand-in alone.
 
 mod backward;
 mod cuda;
@@ -19,7 +19,7 @@ mod reading;
 mod tests;
 mod update;
 
-use kindling_layers::pass::normalisation_groups;
+use kindling_layers::pass::{largest_group, normalisation_groups};
 use kindling_layers::trace::Trace;
 use kindling_layers::{Checkpointing, Freeze};
 
@@ -63,7 +63,8 @@ pub enum Target {
 /// Everything besides the network that determines how much memory a step needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Situation {
-    /// Samples computed at once.
+    /// Samples computed at once. On the CPU never more than a normalisation group, so that sums have a fixed order: what is larger stands
+    /// for the group.
     pub micro_batch: usize,
     /// Samples of an optimizer step.
     pub batch: usize,
@@ -103,6 +104,19 @@ impl Situation {
             target,
             element_bytes: 4,
         }
+    }
+
+    /// The samples that are computed at once at most.
+    fn most_at_once(&self) -> usize {
+        match self.target {
+            Target::Cpu { .. } => largest_group(self.batch, self.ghost_batch_size),
+            Target::Cuda => self.batch,
+        }
+    }
+
+    /// This with the micro-batch that is computed.
+    fn as_computed(&self) -> Self {
+        Self { micro_batch: self.micro_batch.min(self.most_at_once()), ..*self }
     }
 }
 
@@ -162,6 +176,7 @@ fn graph_of(trace: &Trace, situation: &Situation) -> Graph {
 
 /// The memory a step needs.
 pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
+    let situation = &situation.as_computed();
     let graph = graph_of(trace, situation);
     let mut ledger = Ledger::default();
     update::hold_state(&graph, situation, &mut ledger);
@@ -188,8 +203,8 @@ pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
     prediction
 }
 
-/// The largest micro-batch of whole normalisation groups of `situation.batch` whose step fits into `memory` bytes, and the memory that
-/// it needs; `None` if not even one group fits. On the CPU, `memory` is that of the process, as for `--memory-budget`.
+/// The largest micro-batch of whole normalisation groups of `situation.batch` whose step fits into `memory` bytes, on the CPU of one
+/// group, and the memory that it needs; `None` if not even one group fits. On the CPU, `memory` is that of the process, as for `--memory-budget`.
 /// `situation.micro_batch` is ignored.
 pub fn largest_micro_batch(trace: &Trace, situation: &Situation, memory: u64) -> Option<(usize, Prediction)> {
     let groups = normalisation_groups(situation.batch, situation.ghost_batch_size);
@@ -199,17 +214,19 @@ pub fn largest_micro_batch(trace: &Trace, situation: &Situation, memory: u64) ->
             *sum += group;
             Some(*sum)
         })
+        .take_while(|sum| *sum <= situation.most_at_once())
         .collect();
     let predicted = |index: usize| predict(trace, &Situation { micro_batch: sizes[index], ..*situation });
     last_that_fits(sizes.len(), room(situation, memory), predicted)
         .map(|(index, prediction)| (sizes[index], prediction))
 }
 
-/// The largest global batch, computed at once, whose step fits into `memory` bytes.
+/// The largest global batch, computed at once as one normalisation group, whose step fits into `memory` bytes.
+/// `situation.ghost_batch_size` is ignored.
 pub fn largest_batch(trace: &Trace, situation: &Situation, memory: u64) -> Option<(usize, Prediction)> {
     let predicted = |index: usize| {
         let batch = index + 1;
-        predict(trace, &Situation { micro_batch: batch, batch, ..*situation })
+        predict(trace, &Situation { micro_batch: batch, batch, ghost_batch_size: batch, ..*situation })
     };
     last_that_fits(LARGEST_BATCH, room(situation, memory), predicted).map(|(index, prediction)| (index + 1, prediction))
 }
@@ -255,7 +272,7 @@ fn last_that_fits(count: usize, memory: u64, predicted: impl Fn(usize) -> Predic
 /// What each layer keeps for the backward pass if nothing is recomputed, in the order in which layers run.
 pub fn by_layer(trace: &Trace, situation: &Situation) -> Vec<LayerMemory> {
     let graph = graph_of(trace, situation);
-    let situation = Situation { checkpointing: Checkpointing::None, ..*situation };
+    let situation = Situation { checkpointing: Checkpointing::None, ..situation.as_computed() };
     let of_layers = pass::kept_by_layer(&graph, &situation);
     let describe = |(layer, (kept, workspace)): (usize, (u64, u64))| {
         let layer = &trace.layers[layer];

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use kindling_layers::pass::normalisation_groups;
+
 use super::graph::{Graph, Node, Place};
 use super::ledger::{BufferId, Ledger, Part};
 use super::{Checkpointing, Phase, Situation, Target, cuda, update};
@@ -34,8 +36,9 @@ pub(super) struct Pass<'a> {
 
 /// Simulates a micro-batch on top of what the ledger already holds. Its gradients stay allocated.
 pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
-    if situation.batch > situation.micro_batch {
-        // The gradients of earlier micro-batches.
+    // The gradients of earlier micro-batches.
+    let earlier = sums_at_once(situation);
+    for _ in 0..earlier {
         ledger.add_pieces(Part::Gradients, update::gradients(graph), graph.largest * update::WEIGHT_BYTES);
     }
     let mut pass = Pass::new(graph, situation, ledger);
@@ -47,8 +50,20 @@ pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Led
     }
     let made = pass.new_gradients;
     ledger.remove(Part::Gradients, made);
-    if situation.batch <= situation.micro_batch {
-        ledger.add_pieces(Part::Gradients, update::gradients(graph), graph.largest * update::WEIGHT_BYTES);
+    match earlier {
+        0 => ledger.add_pieces(Part::Gradients, update::gradients(graph), graph.largest * update::WEIGHT_BYTES),
+        // They are added up to one.
+        sums => (1..sums).for_each(|_| ledger.remove(Part::Gradients, update::gradients(graph))),
+    }
+}
+
+/// The most sums of gradients that there are while a micro-batch is computed. On the CPU normalisation groups are added in a binary tree,
+/// so before group `n` there are as many as `n` has bits set; elsewhere there is one.
+fn sums_at_once(situation: &Situation) -> u32 {
+    let groups = normalisation_groups(situation.batch, situation.ghost_batch_size).len();
+    match situation.target {
+        Target::Cpu { .. } => groups.ilog2(),
+        Target::Cuda => u32::from(situation.batch > situation.micro_batch),
     }
 }
 

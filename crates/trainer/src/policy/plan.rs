@@ -1,7 +1,9 @@
 //! The plans there are for computing a step, from the most memory to the least.
 
+use burn::tensor::Device;
 use kindling_layers::Checkpointing;
-use kindling_memory::Plan;
+use kindling_memory::{Plan, has_pages};
+use kindling_ops::sums_in_a_fixed_order;
 use serde::{Deserialize, Serialize};
 
 use crate::config::MOST_SAMPLES;
@@ -23,6 +25,13 @@ impl Limits {
     pub fn new(group: usize, batch: usize) -> Self {
         let group = group.max(1);
         Self { group, largest: batch.max(group), least: Checkpointing::None, most: Checkpointing::Blocks, pages: false }
+    }
+
+    /// [`Limits::new`] for a device: where sums are taken in a fixed order, one normalisation group is computed at a time, and where
+    /// tensors share pages, each can have an allocation of its own instead.
+    pub fn on(device: &Device, group: usize, batch: usize) -> Self {
+        let batch = if sums_in_a_fixed_order(device) { group } else { batch };
+        Self::new(group, batch).with_pages(has_pages(device))
     }
 
     /// Inference on up to `largest` samples: any number of them, and no gradients to keep activations for.

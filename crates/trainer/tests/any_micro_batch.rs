@@ -1,0 +1,79 @@
+//! A step has the same bits whatever is computed at once: every classifier of the zoo, in each format of feature maps, whatever runs
+//! out of memory on the way.
+
+mod bench;
+
+use std::process::ExitCode;
+
+use bench::{Bench, CLASSES, Outcome, config};
+use burn::tensor::Device;
+use kindling_layers::{Checkpointing, Precision};
+use kindling_tests::{Optional, Suite, Test};
+use kindling_trainer::{OptimizerConfig, TrainConfig};
+use kindling_zoo::{ModelOptions, find, models};
+
+/// Batches of 8 and 5 an epoch: normalisation groups of 3, 3 and 2, and of 3 and 2.
+const IMAGES: usize = 13;
+const BATCH: usize = 8;
+const GROUP: usize = 3;
+/// Half formats need maps of more than one pixel at the end: of two numbers a normalisation gets gradients that they cannot hold.
+const SIZES: [(Precision, usize); 3] = [(Precision::F32, 32), (Precision::Bf16, 64), (Precision::F16, 64)];
+/// One in every step: memory is short for good, a micro-batch later than the first fails, and a graph is left behind.
+const FAULTS: &str =
+    "oom@step=1,phase=backward,micro=1;toolarge@step=2,phase=forward,micro=1;panic@step=3,phase=optimizer";
+/// Of each kind of block one, for the time that thirty steps take.
+const LONGER: [&str; 10] = [
+    "mobilenet_v2",
+    "mobilenet_v3_small",
+    "mobilenet_v3_large",
+    "efficientnet_b0",
+    "efficientnet_lite0",
+    "mixnet_s",
+    "ghostnet_100",
+    "mnasnet1_0",
+    "resnet18",
+    "mobilenetv4_conv_small",
+];
+
+fn run(model: &str, faults: &str, train: &TrainConfig) -> Outcome {
+    let (drop_rate, drop_path_rate) = (Some(0.2), Some(0.2));
+    let options = ModelOptions { in_channels: 1, classes: CLASSES, drop_rate, drop_path_rate, seed: 7 };
+    let device = Device::flex();
+    let network = find(model).expect("a name of the zoo").build(&options, &device).expect("options that are possible");
+    let size = SIZES.into_iter().find(|(precision, _)| *precision == train.precision).map_or(0, |(_, size)| size);
+    let bench = Bench::new(IMAGES, size, train.micro_batch.unwrap_or(BATCH)).with_faults(faults);
+    bench.train(network, &device, train)
+}
+
+fn whatever_is_computed_at_once(model: &str, precision: Precision, optimizer: OptimizerConfig, steps: u64) {
+    let config = TrainConfig { precision, optimizer, ..config(BATCH, GROUP, steps) };
+    let at_once = |micro_batch| TrainConfig { micro_batch: Some(micro_batch), ..config.clone() };
+    let straight =
+        run(model, "", &TrainConfig { activation_checkpointing: Some(Checkpointing::None), ..at_once(GROUP) });
+    assert!(straight.levers().is_empty());
+    let disturbed = run(model, FAULTS, &at_once(BATCH));
+    assert_eq!(disturbed.levers().len(), 3);
+    disturbed.assert_same_bits(&straight, "the whole batch was asked for at once, and memory ran out");
+}
+
+fn main() -> ExitCode {
+    let nothing = Optional::nothing();
+    let mut suite = Suite::new();
+    let test = |model: &'static str, precision: Precision, optimizer: OptimizerConfig, steps: u64| {
+        let name = format!("{model}_in_{precision}_has_the_same_bits_after_{steps}_steps_whatever_is_computed_at_once");
+        Test::new(name, move || whatever_is_computed_at_once(model, precision, optimizer, steps))
+    };
+    let adamw = OptimizerConfig::AdamW { weight_decay: 0.05 };
+    let sgd = OptimizerConfig::Sgd { momentum: 0.9, weight_decay: 1e-4 };
+    suite.add(&nothing, models().map(|entry| test(entry.name(), Precision::F32, adamw, 3)).collect());
+    suite.add(
+        &nothing,
+        vec![test("mobilenet_v3_small", Precision::Bf16, sgd, 3), test("mobilenet_v3_small", Precision::F16, adamw, 3)],
+    );
+    let formats = [Precision::F32, Precision::Bf16, Precision::F16];
+    let longer = LONGER.iter().flat_map(|model| formats.map(|precision| test(model, precision, sgd, 30))).collect();
+    suite.add_nightly(&nothing, longer, "minutes");
+    // The operations use all cores already.
+    suite.one_at_a_time();
+    suite.run()
+}
