@@ -78,6 +78,13 @@ fn weights_that_are_cut_off_say_how_much_of_them_is_there() {
     fs::write(&path, &good[..good.len() / 2]).unwrap();
     let sentence = with("eval --device cpu", &[&run]).refused();
     assert_says(&sentence, &["weights.safetensors", "cut off", " MiB of ", "copy or download it again"]);
+    fs::write(&path, &good[..100]).unwrap();
+    let sentence = with("eval --device cpu", &[&run]).refused();
+    assert_says(&sentence, &["weights.safetensors", "cut off in its header", "copy or download it again"]);
+    let cut = bench.path("cut.safetensors");
+    fs::write(&cut, &good[..100]).unwrap();
+    let mut command = train(bench.data(), &bench.path("none"), "--weights");
+    assert_says(&Outcome::of(command.arg(&cut)).refused(), &["cut.safetensors", "cut off in its header"]);
     fs::write(&path, [good.as_slice(), &[0; 2048]].concat()).unwrap();
     assert_says(&with("eval --device cpu", &[&run]).refused(), &["2 KiB stand behind its last tensor"]);
 }

@@ -153,11 +153,13 @@ fn a_checkpoint_of_an_older_release_is_read_and_its_numbers_are_checked() {
 }
 
 #[test]
-fn without_any_checkpoint_a_run_says_so() {
+fn a_run_whose_checkpoints_are_gone_says_so_and_keeps_what_it_tells() {
     let run = Run::new();
     fs::remove_dir_all(run.run.join("checkpoints")).unwrap();
+    let log = fs::read(run.run.join("events.jsonl")).unwrap();
     let sentence = run.resume("").refused();
-    assert!(sentence.contains("before its first checkpoint"), "{sentence}");
+    assert!(sentence.contains("there is no checkpoint, though one of step 6 was saved"), "{sentence}");
+    assert_eq!(fs::read(run.run.join("events.jsonl")).unwrap(), log);
 }
 
 #[test]

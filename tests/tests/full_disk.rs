@@ -118,10 +118,12 @@ fn a_full_disk_leaves_the_best_weights_usable() {
 }
 
 fn a_disk_too_small_for_the_first_checkpoint_is_named() {
-    let stopped = train_on_small_disk(2, "--batch-size 4 --epochs 1 --checkpoint-steps 2");
+    let flags = "--batch-size 4 --epochs 1 --checkpoint-steps 2";
+    let stopped = train_on_small_disk(2, flags);
     assert!(stopped.sentence.contains("there was none before it"), "{}", stopped.sentence);
-    let sentence = Outcome::of(kindling().args(["train", "--resume"]).arg(&stopped.run)).refused();
-    assert!(sentence.contains("start it again"), "{sentence}");
+    assert!(stopped.sentence.contains("then continue with: kindling train --resume"), "{}", stopped.sentence);
+    // With space it begins again.
+    stopped.assert_goes_on(flags);
 }
 
 /// The log lies on a disk of one page, and everything else has room: so the checkpoint of the step whose event could not be

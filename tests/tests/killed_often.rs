@@ -155,12 +155,6 @@ const SHORT: &str = "--model mobilenet_v2 --image-size 128 --batch-size 16 --gho
                      --max-steps 8 --seed 8";
 
 #[test]
-fn a_micro_batch_that_was_found_survives_a_kill() {
-    let flags = format!("{SHORT} --micro-batch 16 --memory-budget 240MiB");
-    what_was_found_survives_a_kill(&flags, "", |(micro_batch, _)| micro_batch != "16");
-}
-
-#[test]
 fn recomputation_that_was_found_survives_a_kill() {
     let flags = format!("{SHORT} --micro-batch auto --activation-checkpointing auto");
     let faults = "oom@step=2,phase=backward;oom@step=2,phase=backward";

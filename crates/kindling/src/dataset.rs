@@ -172,7 +172,7 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
 
 /// Whether a data set has this name; otherwise it is a path.
 fn is_named(name: &str) -> bool {
-    [PHANTOMS, BRAIN_MRI_ORIENTATION, FASHION_MNIST].contains(&name) || kindling_medmnist::knows(name)
+    NAMED.iter().any(|set| set.name == name) || kindling_medmnist::knows(name)
 }
 
 /// The path of a data set from the root, links in it kept; none of one that has a name.

@@ -64,7 +64,7 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-fn partial_name(path: &Path) -> Result<PathBuf, RunError> {
+pub(crate) fn partial_name(path: &Path) -> Result<PathBuf, RunError> {
     let Some(name) = path.file_name() else {
         let cause = std::io::Error::from(std::io::ErrorKind::InvalidFilename);
         return Err(RunError::io("write", path, cause));

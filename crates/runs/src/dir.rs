@@ -8,6 +8,7 @@ use kindling_files as files;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::atomic::partial_name;
 use crate::{Environment, GanMetrics, Metrics, RunError, write_atomically};
 
 /// The folder of one run. Nothing here deletes anything.
@@ -39,10 +40,28 @@ impl RunDir {
     /// Opens the folder of an existing run.
     ///
     /// # Errors
-    /// [`RunError::NotARun`] if there is no `config.toml` in it.
+    /// [`RunError::NotYetARun`] if it was left before `config.toml` was written, [`RunError::NotARun`] if there is no
+    /// `config.toml` in it for another reason.
     pub fn open(dir: &Path) -> Result<Self, RunError> {
         let run = Self { path: dir.into() };
-        if run.config().is_file() { Ok(run) } else { Err(RunError::NotARun { path: dir.into() }) }
+        match run.config().is_file() {
+            true => Ok(run),
+            false if run.is_unused().unwrap_or(false) => Err(RunError::NotYetARun { path: run.path }),
+            false => Err(RunError::NotARun { path: run.path }),
+        }
+    }
+
+    /// Whether there is nothing in the folder but, at most, half of a `config.toml`, which a run leaves that is killed in its first
+    /// moment.
+    fn is_unused(&self) -> Result<bool, RunError> {
+        let half = partial_name(&self.config())?;
+        let on = || RunError::on("read", &self.path);
+        for entry in fs::read_dir(&self.path).map_err(on())? {
+            if Some(entry.map_err(on())?.file_name().as_os_str()) != half.file_name() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn create_at(dir: &Path) -> Result<Self, RunError> {
@@ -54,11 +73,7 @@ impl RunDir {
             return Err(RunError::NotAFolder { path: run.path });
         }
         fs::create_dir_all(dir).map_err(RunError::on("create", dir))?;
-        let mut entries = fs::read_dir(dir).map_err(RunError::on("read", dir))?;
-        if entries.next().is_some() {
-            return Err(RunError::NotEmpty { path: run.path });
-        }
-        Ok(run)
+        if run.is_unused()? { Ok(run) } else { Err(RunError::NotEmpty { path: run.path }) }
     }
 
     /// Making the folder is what claims the name, so two runs started in the same second get two folders.
@@ -351,6 +366,21 @@ mod tests {
         RunDir::open(folder.path()).unwrap_err();
         run.write_config(&config()).unwrap();
         assert_eq!(RunDir::open(folder.path()).unwrap(), run);
+    }
+
+    #[test]
+    fn what_a_kill_in_the_first_moment_leaves_takes_a_run_and_is_none_yet() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        assert!(matches!(RunDir::open(&path), Err(RunError::NotARun { .. })), "there is no folder");
+        for half in [None, Some(".config.toml.partial")] {
+            RunDir::create(Some(&path), "m", "d").unwrap();
+            half.into_iter().for_each(|name| fs::write(path.join(name), "mo").unwrap());
+            let error = RunDir::open(&path).unwrap_err();
+            assert!(matches!(error, RunError::NotYetARun { .. }), "{error}");
+        }
+        RunDir::create(Some(&path), "m", "d").unwrap().write_config(&config()).unwrap();
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 1, "what was half written is taken over");
     }
 
     #[test]

@@ -32,6 +32,12 @@ pub enum RunError {
         /// The folder.
         path: PathBuf,
     },
+    /// The folder was made for a run that was stopped before its configuration was written.
+    #[error("{} holds no run yet: it was stopped before its config.toml was written; start it again, with the same --out", path.display())]
+    NotYetARun {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Another process is writing to the run.
     #[error("another process is writing to {}; wait for it or stop it, then try again", path.display())]
     Busy {
@@ -109,6 +115,7 @@ mod tests {
             RunError::NotEmpty { path: path.clone() },
             RunError::NotAFolder { path: path.clone() },
             RunError::NotARun { path: path.clone() },
+            RunError::NotYetARun { path: path.clone() },
             RunError::Busy { path: path.clone() },
             RunError::DiskFull { path: path.clone() },
             RunError::Io { action: "read", path: path.clone(), cause: cause() },

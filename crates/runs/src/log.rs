@@ -178,6 +178,39 @@ impl EventLog {
         self.replace(&bytes, &kept)
     }
 
+    /// The last step of which the log says that it is saved: nobody removes the newest checkpoint of a run.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn last_saved(&self) -> Result<Option<u64>, RunError> {
+        let mut saved = Self::read(&self.path)?.into_iter().filter_map(|event| match event {
+            Event::Checkpoint { step, .. } | Event::Interrupted { step } | Event::Finished { step, .. } => Some(step),
+            _ => None,
+        });
+        Ok(saved.next_back())
+    }
+
+    /// Goes back to the moment before the first step, for a run that begins again because nothing of it was saved. That it was
+    /// started and continued, warnings about its data and samples that cannot be read stay; all that is computed again is
+    /// dropped. The file is replaced atomically. Returns whether the log tells of the start.
+    ///
+    /// # Errors
+    /// As [`rewind_to`](Self::rewind_to).
+    pub fn rewind_to_start(&mut self) -> Result<bool, RunError> {
+        let bytes = files::read(&self.path, files::MAX_LOG_BYTES).map_err(RunError::on("read", &self.path))?;
+        let mut lines = parse(&self.path, &bytes)?;
+        lines.retain(|(_, event)| {
+            matches!(
+                event,
+                Event::Started { .. } | Event::Resumed { .. } | Event::Warned { step: 0, .. } | Event::BadSample { .. }
+            )
+        });
+        let is_started = lines.iter().any(|(_, event)| matches!(event, Event::Started { .. }));
+        let kept: Vec<u8> = lines.iter().flat_map(|(line, _)| [line, &b"\n"[..]].concat()).collect();
+        self.replace(&bytes, &kept)?;
+        Ok(is_started)
+    }
+
     fn replace(&mut self, old: &[u8], new: &[u8]) -> Result<(), RunError> {
         if new != old {
             write_atomically(&self.path, new)?;
@@ -422,6 +455,22 @@ mod tests {
         let mark = marked(&mut log, 3);
         log.append(&Event::Finished { step: 3, seconds: 4.0 }).unwrap();
         assert!(log.bring_in_line(3, &mark).unwrap().complete);
+    }
+
+    #[test]
+    fn a_log_of_which_nothing_was_saved_goes_back_to_its_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let bad =
+            || Event::BadSample { step: 1, split: "train".into(), path: "a.png".into(), reason: "it ends".into() };
+        let mut log = log_of(&path, &[recovered(0), step(1), bad(), step(2)]);
+        assert_eq!(log.last_saved().unwrap(), None);
+        assert!(!log.rewind_to_start().unwrap(), "nobody has said that it started");
+        log.append(&Event::Resumed { step: 0 }).unwrap();
+        log.append(&step(1)).unwrap();
+        assert_eq!(EventLog::read(&path).unwrap(), [bad(), Event::Resumed { step: 0 }, step(1)]);
+        marked(&mut log, 1);
+        assert_eq!(log.last_saved().unwrap(), Some(1));
     }
 
     #[test]

@@ -22,8 +22,6 @@ const EACH: usize = 12;
 const PLENTY: &str = "8GiB";
 /// Undisturbed sittings in which a run has to end once it is left alone.
 const LAST_SITTINGS: usize = 3;
-/// What is said where there is nothing to go on from.
-const NOTHING_YET: &str = "before its first checkpoint";
 
 /// What was done, and how it was compared.
 #[derive(Clone, Copy, Debug, Default)]
@@ -169,11 +167,6 @@ impl Place<'_> {
                 (Ended::Killed, _) => counts.kills += 1,
                 (Ended::Code(1), said) => {
                     let sentence = sentence_of(&said).map_err(|fault| format!("{fault}\n{said}"))?;
-                    if sentence.contains(NOTHING_YET) {
-                        // Nothing was asked of it yet: the same sitting, from the start.
-                        fs::remove_dir_all(&path).map_err(|error| error.to_string())?;
-                        continue;
-                    }
                     counts.refusals += 1;
                     if faults.is_empty() && budget.is_none_or(|budget| budget == PLENTY) {
                         return Err(format!("left alone, it ends with: {sentence}"));

@@ -13,7 +13,7 @@ use anyhow::{Error, Result, anyhow, bail};
 use clap::ValueEnum;
 use kindling_data::{DataError, Dataset, FileList, Split, largest_decoding_bytes};
 use kindling_layers::parameters;
-use kindling_runs::{DeviceFacts, Environment, Event, How, RunDir, RunError, Sitting};
+use kindling_runs::{DeviceFacts, Environment, Event, EventLog, How, RunDir, RunError, Sitting};
 use kindling_trainer::{Checkpoints, Ended, Faults, Length, Setup, TrainError, Trainer};
 use kindling_zoo::Network;
 use kindling_zoo::weights::Import;
@@ -71,10 +71,14 @@ pub(crate) struct Args {
     )]
     restart_on_device_loss: u64,
 
-    /// Where the run goes; must not hold a run yet [default: runs/<time>-<model>-<data>]
+    /// Where the run goes; must not hold a run yet, but for --resume-or-start [default: runs/<time>-<model>-<data>]
     #[arg(long, value_name = "DIR", help_heading = "Run", conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Continue a run from its newest checkpoint, mid-epoch included
+    /// Continue the run in --out if there is one, start it otherwise, and do nothing if it is finished: one command line for the
+    /// first time and for every time after. Settings that differ from the run's are refused, as with --resume
+    #[arg(long, help_heading = "Run", requires = "out")]
+    resume_or_start: bool,
+    /// Continue a run from its newest checkpoint, mid-epoch included, or from its start if it has none yet
     #[arg(long, value_name = "RUN", help_heading = "Run")]
     resume: Option<PathBuf>,
     /// With --resume, make the run longer, finished or not: until it has had this many passes over the training samples, 1 to
@@ -141,14 +145,15 @@ pub(crate) struct Resumption<C> {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        match &self.resume {
-            Some(path) => self.resume(path),
-            None => self.start(),
+        match (&self.resume, &self.out) {
+            (Some(path), _) => self.resume(path),
+            (None, Some(out)) if self.resume_or_start && RunDir::open(out).is_ok() => self.resume(out),
+            _ => self.start(),
         }
     }
 
     fn start(&self) -> Result<Done> {
-        if self.accept_changed_data {
+        if self.accept_changed_data && !self.resume_or_start {
             bail!("--accept-changed-data is about a run that goes on; it belongs to --resume");
         }
         let (config, dataset) = self.resolve()?;
@@ -172,6 +177,12 @@ impl Args {
         let run = RunDir::open(path)?;
         let stored = RunConfig::of(&run)?;
         let (mut config, mut changed) = self.resumed(&run, &stored)?;
+        if self.resume_or_start
+            && has_ended(&run)
+            && let Ok(metrics) = run.read_metrics()
+        {
+            return Ok(nothing_left(&run, self.quiet, result_line(&metrics)));
+        }
         let smallest = config.train.largest_group();
         if let Some(micro_batch) = config.train.micro_batch.filter(|micro_batch| *micro_batch < smallest) {
             bail!(
@@ -199,6 +210,9 @@ impl Args {
         limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
         let Again { dataset, told, list } = recorded::open_again(&run, &config, &place, self.accept_changed_data)?;
         config.check_classes(&dataset)?;
+        if told.is_none() {
+            self.check_balanced(&config, &dataset)?;
+        }
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
         let resumption = Resumption { how, changed, rewritten: (kept != stored).then_some(kept) };
         let beginning = Beginning::Resumed(resumption, told, list);
@@ -222,9 +236,12 @@ impl Args {
         let environment = environment(facts);
         let (network, import, resumed) = match beginning {
             Beginning::New((network, import)) => (network, import, None),
-            // Everything comes from the checkpoint.
             Beginning::Resumed(resumption, told, list) => {
-                (config.network(&device)?, None, Some((resumption, told, list)))
+                // Everything comes from the checkpoint. Without one the run begins again, with what it began with.
+                let is_saved = Checkpoints::new(run.checkpoints(), &config.model.name).newest_step().is_some();
+                let (network, import) =
+                    if is_saved { (config.network(&device)?, None) } else { config.initial_network(&device)? };
+                (network, import, Some((resumption, told, list)))
             }
         };
         let parameters = parameters::count(&network);
@@ -250,12 +267,13 @@ impl Args {
         if let Some(import) = import {
             console.say(&format!("starting from {import}"));
         }
+        let started = started(&config, &environment, parameters, trainer.total_steps(), trainer.plan());
         let began_on = match resumed {
             Some((resumption, told, list)) => {
                 if resumption.how == How::Extended {
                     check_longer(trainer.length())?;
                 }
-                trainer.resume(&mut console)?;
+                trainer.resume(started, &mut console)?;
                 if let Some(text) = told {
                     if trainer.is_complete() {
                         let path = run.path().display();
@@ -273,7 +291,6 @@ impl Args {
             None => {
                 run.write_environment(&environment)?;
                 note_sitting(run, &environment, 0, How::Started, Vec::new())?;
-                let started = started(&config, &environment, parameters, trainer.total_steps(), trainer.plan());
                 trainer.emit(started, &mut console)?;
                 environment.clone()
             }
@@ -281,7 +298,6 @@ impl Args {
         let ended = trainer.fit(&mut console);
         console.close();
         let go_on = how_to_go_on("train", run);
-        let advice = trainer.can_be_resumed().then_some(go_on.as_str());
         // A picture that no memory is left for beside the network says the same as a step.
         if let Err(error @ (TrainError::DoesNotFit { .. } | TrainError::Data(DataError::ReservationRefused { .. }))) =
             ended
@@ -289,7 +305,7 @@ impl Args {
             note!("{}", does_not_fit(&config, &trainer.model(), &device, budget, decoding));
             return Err(error.into());
         }
-        if ended.map_err(|error| with_advice(error.into(), advice))? == Ended::Interrupted {
+        if ended.map_err(|error| with_advice(error.into(), &go_on))? == Ended::Interrupted {
             let step = trainer.progress().step;
             note!("stopped after step {step}; continue with: {go_on}");
             return Ok(Done::Interrupted);
@@ -304,8 +320,8 @@ impl Args {
         let mut trained = trainer.close();
         let concluded = finished.conclude(&mut trained, &mut console);
         let metrics = concluded.map_err(|error| match error.downcast::<TrainError>() {
-            Ok(error) => with_advice(trained.journal.with_checkpoint(error).into(), advice),
-            Err(other) => with_advice(other, advice),
+            Ok(error) => with_advice(trained.journal.with_checkpoint(error).into(), &go_on),
+            Err(other) => with_advice(other, &go_on),
         })?;
         console.say(&closing(&metrics, run));
         output::result(result_line(&metrics));
@@ -332,6 +348,21 @@ impl<C: Serialize> Resumption<C> {
         }
         began_on(run, now)
     }
+}
+
+/// Whether the last thing that a run tells of is its end, and its report is there.
+pub(crate) fn has_ended(run: &RunDir) -> bool {
+    let last = EventLog::read(&run.events()).ok().and_then(|mut events| events.pop());
+    matches!(last, Some(Event::Finished { .. })) && run.report().is_file()
+}
+
+/// Says that a run is finished, and its result once more.
+pub(crate) fn nothing_left(run: &RunDir, quiet: bool, result: serde_json::Value) -> Done {
+    if !quiet {
+        note!("{} is finished; nothing is changed", run.path().display());
+    }
+    output::result(result);
+    Done::Complete
 }
 
 /// Adds to a run's history that it is worked on from a step on.
@@ -369,16 +400,12 @@ pub(crate) fn how_to_go_on(subcommand: &str, run: &RunDir) -> String {
     format!("kindling {subcommand} --resume {}", run.path().display())
 }
 
-/// The error, and how to go on where a full disk is all that stopped the run. Without a checkpoint there is nothing to go on
-/// from.
-pub(crate) fn with_advice(error: Error, go_on: Option<&str>) -> Error {
+/// The error, and how to go on where a full disk is all that stopped the run.
+pub(crate) fn with_advice(error: Error, go_on: &str) -> Error {
     let full =
         matches!(error.downcast_ref(), Some(TrainError::Run(RunError::DiskFull { .. }) | TrainError::Save { .. }))
             || matches!(error.downcast_ref(), Some(RunError::DiskFull { .. }));
-    match go_on {
-        Some(go_on) if full => anyhow!("{error:#}; then continue with: {go_on}"),
-        _ => error,
-    }
+    if full { anyhow!("{error:#}; then continue with: {go_on}") } else { error }
 }
 
 /// The machine, with the commit the command was built from.

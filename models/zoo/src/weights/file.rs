@@ -42,7 +42,7 @@ pub fn read(path: &Path) -> Result<Tensors, ZooError> {
     let mut start = [0u8; 9];
     let count = file.read(&mut start).map_err(io)?;
     let start = &start[..count];
-    let tensors = if looks_like_safetensors(start, length) {
+    let tensors = if looks_like_safetensors(start) {
         file.rewind().map_err(io)?;
         tensors::from_reader(&mut file, length)
     } else {
@@ -55,10 +55,13 @@ pub fn read(path: &Path) -> Result<Tensors, ZooError> {
     }
 }
 
-/// A safetensors file starts with the length of its header, followed by the opening brace of the header.
-fn looks_like_safetensors(start: &[u8], length: u64) -> bool {
+/// A safetensors file starts with the length of its header, followed by the opening brace of the header. The length is not compared
+/// with that of the file: one that was cut off inside its header is a safetensors file too.
+fn looks_like_safetensors(start: &[u8]) -> bool {
     match start {
-        [a, b, c, d, e, f, g, h, b'{'] => u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]) <= length,
+        [a, b, c, d, e, f, g, h, b'{'] => {
+            u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]) <= tensors::MAX_HEADER_BYTES
+        }
         _ => false,
     }
 }

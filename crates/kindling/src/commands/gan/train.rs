@@ -8,9 +8,9 @@ use kindling_data::{Dataset, Loader, LoaderConfig};
 use kindling_gan_training::trainer;
 use kindling_layers::{Checkpointing, parameters};
 use kindling_memory::Plan;
-use kindling_runs::{DeviceFacts, Environment, Event, How, RunDir};
+use kindling_runs::{DeviceFacts, Environment, Event, GanMetrics, How, RunDir};
 use kindling_trainer::{Ended, Faults, Observer, Setup};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::config::GanRunConfig;
 use super::features::Extractor;
@@ -18,7 +18,9 @@ use super::finish::conclude;
 use super::preview::{Looker, Ruler, grid_path};
 use super::settings::Settings;
 use crate::Done;
-use crate::commands::train::{Resumption, environment, how_to_go_on, in_half, note_sitting, with_advice};
+use crate::commands::train::{
+    Resumption, environment, has_ended, how_to_go_on, in_half, note_sitting, nothing_left, with_advice,
+};
 use crate::dataset::{self, path_of};
 use crate::device::{Chosen, DeviceChoice};
 use crate::interrupt;
@@ -36,10 +38,14 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) settings: Settings,
 
-    /// Where the run goes; must not hold a run yet [default: runs/<time>-<model>-<data>]
+    /// Where the run goes; must not hold a run yet, but for --resume-or-start [default: runs/<time>-<model>-<data>]
     #[arg(long, value_name = "DIR", help_heading = "Run", conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Continue a run from its newest checkpoint
+    /// Continue the run in --out if there is one, start it otherwise, and do nothing if it is finished: one command line for the
+    /// first time and for every time after. Settings that differ from the run's are refused, as with --resume
+    #[arg(long, help_heading = "Run", requires = "out")]
+    resume_or_start: bool,
+    /// Continue a run from its newest checkpoint, or from its start if it has none yet
     #[arg(long, value_name = "RUN", help_heading = "Run")]
     resume: Option<PathBuf>,
     /// With --resume, where the run's data is now, if it has moved; the run remembers it
@@ -55,9 +61,10 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        match &self.resume {
-            Some(path) => self.resume(path),
-            None => {
+        match (&self.resume, &self.out) {
+            (Some(path), _) => self.resume(path),
+            (None, Some(out)) if self.resume_or_start && RunDir::open(out).is_ok() => self.resume(out),
+            _ => {
                 let (config, dataset) = self.resolve()?;
                 let chosen = DeviceChoice::configured(&config.device)?.open()?;
                 let run = RunDir::create(self.out.as_deref(), &config.gan.name, &config.data.source)?;
@@ -71,6 +78,12 @@ impl Args {
         let run = RunDir::open(path)?;
         let stored = GanRunConfig::of(&run)?;
         let (config, mut changed) = self.resumed(&run, &stored)?;
+        if self.resume_or_start
+            && has_ended(&run)
+            && let Ok(metrics) = run.read_gan_metrics()
+        {
+            return Ok(nothing_left(&run, self.quiet, result_line(&metrics)));
+        }
         let place = config.data.place(&run, self.data_at.as_deref())?;
         let mut kept = stored.clone();
         if self.data_at.is_some() {
@@ -127,24 +140,23 @@ impl Args {
         // From here on the run is ours alone: the trainer holds its log.
         let mut trainer = trainer(networks, config.train.clone(), entry.latent, &mut looker, setup)?;
         console.say(&opening(&config, dataset, run, &environment.device, parameters));
+        let started = started(&config, &environment, parameters[0], trainer.plan());
         let began_on = match resumption {
             Some(resumption) => {
-                trainer.resume(&mut console)?;
+                trainer.resume(started, &mut console)?;
                 resumption.note(run, &environment, trainer.progress().step, !trainer.is_complete())?
             }
             None => {
                 run.write_environment(&environment)?;
                 note_sitting(run, &environment, 0, How::Started, Vec::new())?;
-                let plan = trainer.plan();
-                trainer.emit(started(&config, &environment, parameters[0], plan), &mut console)?;
+                trainer.emit(started, &mut console)?;
                 environment.clone()
             }
         };
         let ended = trainer.fit(&mut console);
         console.close();
         let go_on = how_to_go_on("gan train", run);
-        let advice = trainer.can_be_resumed().then_some(go_on.as_str());
-        if ended.map_err(|error| with_advice(error.into(), advice))? == Ended::Interrupted {
+        if ended.map_err(|error| with_advice(error.into(), &go_on))? == Ended::Interrupted {
             let step = trainer.progress().step;
             note!("stopped after iteration {step}; continue with: {go_on}");
             return Ok(Done::Interrupted);
@@ -158,11 +170,7 @@ impl Args {
             None => conclude(&config, run, &began_on, trainer.close(), parameters, features)?,
         };
         console.say(&format!("samples {}\nreport {}", grid_path(run, step).display(), run.report().display()));
-        output::result(json!({
-                "run": metrics.run, "iterations": metrics.iterations, "first_frechet": metrics.first_frechet,
-                "frechet": metrics.frechet, "images_per_second": metrics.images_per_second,
-                "peak_memory_bytes": metrics.peak_memory_bytes, "recoveries": metrics.recoveries,
-        }));
+        output::result(result_line(&metrics));
         Ok(Done::Complete)
     }
 
@@ -261,4 +269,12 @@ fn opening(
         device.device,
         run.path().display()
     )
+}
+
+fn result_line(metrics: &GanMetrics) -> Value {
+    json!({
+        "run": metrics.run, "iterations": metrics.iterations, "first_frechet": metrics.first_frechet,
+        "frechet": metrics.frechet, "images_per_second": metrics.images_per_second,
+        "peak_memory_bytes": metrics.peak_memory_bytes, "recoveries": metrics.recoveries,
+    })
 }

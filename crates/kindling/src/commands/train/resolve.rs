@@ -74,11 +74,7 @@ impl Args {
             file.clone().checked().with_context(|| path.display().to_string())?;
         }
         let mut given = self.given()?;
-        if let Some(path) = &self.plan {
-            for (key, value) in table_of(&read_toml::<PlanFile>(path)?)? {
-                given.entry(key).or_insert(value);
-            }
-        }
+        self.follow_plan(&mut given)?;
         let balanced = given.get("train.class_weights").is_some_and(|weights| weights.as_str() == Some("balanced"));
         given.retain(|key, _| !(NEED_THE_DATA.contains(&key) || balanced && key == "train.class_weights"));
         let mut layer = file.as_ref().map(table_of).transpose()?.unwrap_or_default();
@@ -193,6 +189,34 @@ impl Args {
         Ok(given)
     }
 
+    /// Puts what the plan says under what the flags say.
+    fn follow_plan(&self, given: &mut Table) -> Result<()> {
+        if let Some(path) = &self.plan {
+            for (key, value) in table_of(&read_toml::<PlanFile>(path)?)? {
+                given.entry(key).or_insert(value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts what the configuration file says under what the flags and the plan say, for a run that began with all of them.
+    fn follow_file(&self, given: &mut Table, stored: &RunConfig) -> Result<()> {
+        let Some(path) = &self.config else { return Ok(()) };
+        let file: RunConfig = read_toml(path)?;
+        let mut layer = table_of(&file)?;
+        forget_what_depended(&mut layer, given);
+        if file.model.start != stored.model.start {
+            // Pretrained weights bring constants of their own.
+            remove(&mut layer, "data.preprocess.normalisation");
+        }
+        for key in all().iter().map(|setting| setting.key) {
+            if let Some(value) = get(&layer, key) {
+                given.entry(key).or_insert_with(|| value.clone());
+            }
+        }
+        Ok(())
+    }
+
     /// Puts what was asked for into a new run's preprocessing.
     fn prepare(&self, config: &mut RunConfig, dataset: &Dataset) -> Result<()> {
         let on_bad = config.data.on_bad_sample;
@@ -242,14 +266,22 @@ impl Args {
         if let Some(text) = &self.settings.fit {
             given.insert("data.preprocess.fit".to_string(), Value::try_from(fit(text, &stored.data.preprocess)?)?);
         }
+        if self.settings.normalise.as_deref().is_some_and(|text| is_normalised(&stored.data.preprocess, text)) {
+            given.remove("data.preprocess.normalisation");
+        }
+        if self.is_balanced() && stored.train.class_weights.is_some() {
+            // Which they are is known once the data set is.
+            given.remove("train.class_weights");
+        }
         if self.extend_to.is_some() {
             given.remove("train.max_steps");
         }
+        if self.resume_or_start {
+            self.follow_plan(&mut given)?;
+            self.follow_file(&mut given, stored)?;
+        }
         let mut table = table_of(stored)?;
-        let started = |flag: &str| format!("{flag} says what a run starts from");
-        let refused = self.pretrained.then(|| started("--pretrained"));
-        let refused = refused.or_else(|| self.weights.is_some().then(|| started("--weights")));
-        if let Some(change) = refused.or_else(|| refused_change(&settings, &given, &table)) {
+        if let Some(change) = self.refused_start(stored)?.or_else(|| refused_change(&settings, &given, &table)) {
             bail!(
                 "{} cannot be resumed as something else: {change}; start a new run, with --config {} to keep its settings",
                 run.path().display(),
@@ -258,6 +290,48 @@ impl Args {
         }
         let changed = change(&settings, &given, &mut table);
         Ok((configuration(table)?, changed))
+    }
+
+    /// What a run starts from is said of its start alone, unless one command line is for both.
+    fn refused_start(&self, stored: &RunConfig) -> Result<Option<String>> {
+        let flag = match (self.pretrained, &self.weights) {
+            (true, _) => "--pretrained",
+            (false, Some(_)) => "--weights",
+            (false, None) => return Ok(None),
+        };
+        if !self.resume_or_start {
+            return Ok(Some(format!("{flag} says what a run starts from")));
+        }
+        let differs = self.starting_point(&stored.zoo_model()?)? != stored.model.start;
+        Ok(differs.then(|| format!("{flag} is not what the run started from")))
+    }
+
+    /// Whether rare classes are to weigh more.
+    fn is_balanced(&self) -> bool {
+        self.settings.class_weights.as_deref() == Some("balanced")
+    }
+
+    /// Fails if a run that goes on is said to have balanced weights and has others.
+    pub(super) fn check_balanced(&self, config: &RunConfig, dataset: &Dataset) -> Result<()> {
+        if self.is_balanced() && config.train.class_weights.as_ref().is_some_and(|it| *it != balanced_weights(dataset))
+        {
+            bail!("--class-weights is balanced, the run has weights of its own; leave it out, or start a new run");
+        }
+        Ok(())
+    }
+}
+
+/// Whether images are prepared as this word of `--normalise` says. What is measured is not measured again: the constants are the
+/// run's.
+fn is_normalised(preprocess: &Preprocess, text: &str) -> bool {
+    let is_identity = preprocess.normalisation == Normalisation::identity(preprocess.channels);
+    let is_imagenet = preprocess.normalisation == Normalisation::imagenet(preprocess.channels);
+    match text {
+        "none" => is_identity,
+        "imagenet" => is_imagenet,
+        "percentiles" => preprocess.percentiles.is_some(),
+        "data" => preprocess.percentiles.is_none() && !is_identity && !is_imagenet,
+        _ => false,
     }
 }
 

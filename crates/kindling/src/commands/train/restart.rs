@@ -12,14 +12,14 @@ use super::Args;
 use crate::Done;
 use crate::output::note;
 
-/// Continues `run` in a new process if `error` is the loss of the device, something is saved, and restarts are left; this
+/// Continues `run` in a new process if `error` is the loss of the device after the run began, and restarts are left; this
 /// process then becomes the new one. Otherwise the error remains.
 pub(super) fn after(error: anyhow::Error, args: &Args, run: &Path, faults: &Faults) -> Result<Done> {
-    let saved = match error.downcast_ref::<TrainError>() {
-        Some(TrainError::DeviceLost { saved, .. }) => saved.is_some(),
+    let is_lost = match error.downcast_ref::<TrainError>() {
+        Some(TrainError::DeviceLost { step, saved, .. }) => step.is_some() || saved.is_some(),
         _ => false,
     };
-    let Some(left) = args.restart_on_device_loss.checked_sub(1).filter(|_| saved) else { return Err(error) };
+    let Some(left) = args.restart_on_device_loss.checked_sub(1).filter(|_| is_lost) else { return Err(error) };
     if !args.quiet {
         note!("{error:#}; going on in a new process, {left} more may follow");
     }
@@ -30,10 +30,10 @@ pub(super) fn after(error: anyhow::Error, args: &Args, run: &Path, faults: &Faul
 
 /// The command line that continues the run. What the run itself was told is in its configuration.
 fn arguments(args: &Args, run: &Path, left: u64) -> Vec<OsString> {
-    let mut line: Vec<OsString> = match args.resume {
+    let mut line: Vec<OsString> = match args.resume.is_some() || args.resume_or_start {
         // What a resumed run was told for this time stands on its command line alone.
-        Some(_) => std::env::args_os().skip(1).collect(),
-        None => {
+        true => std::env::args_os().skip(1).collect(),
+        false => {
             let mut line: Vec<OsString> = vec!["train".into(), "--resume".into(), run.into()];
             line.extend(args.quiet.then(|| "--quiet".into()));
             line.extend(args.verbose.then(|| "--verbose".into()));
