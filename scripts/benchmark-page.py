@@ -243,7 +243,8 @@ def section_precision():
 
 PLANS = [("2026-11-22-planner-accuracy-cpu.json", "CPU, float32, AdamW"),
          ("2026-11-23-planner-random-cpu.json", "CPU, drawn at random"),
-         ("2026-11-23-planner-random-cuda-stand-in.json", "stand-in for CUDA, drawn at random")]
+         ("2026-11-23-planner-random-cuda-stand-in.json", "stand-in for CUDA, drawn at random, AdamW tensor by tensor"),
+         ("2026-11-24-planner-random-cuda-stand-in.json", "stand-in for CUDA, drawn at random, AdamW eight tensors at once")]
 
 
 def section_plans():
@@ -348,7 +349,7 @@ def section_stand_in():
             source("2026-11-23-networks-cuda-stand-in.json", document, "By `tests/tests/cuda_networks.rs` with `KINDLING_RECORD`."), ""]
 
 
-LEDGER = "2026-11-23-step-ledger-eight-at-a-time.json"
+LEDGER = "2026-11-24-step-ledger.json"
 
 
 def ledger():
@@ -366,7 +367,8 @@ def section_ledger():
              percent(1 - row["launches"] / before[row["model"], row["precision"]]["launches"], 0)]
             for row in now["rows"] if (row["model"], row["precision"]) in before]
     return ["## Launches of a training step", "",
-            "Kernel launches of a training step before and after the gradient's norm and the check of the new state took a launch for eight tensors. "
+            "Kernel launches of a training step before and after the gradient's norm, the check of the new state, AdamW and the running averages "
+            "took a launch for eight tensors, and a normalisation's statistics one. "
             "[The ledger of a step](step-ledger.md) has the bytes and what they mean. No time was measured.", "",
             table(["network", "format", "before", "after", "fewer"], rows, 2), "",
             source(LEDGER, now, "Before: `benchmarks/2026-11-23-step-ledger.json`. By `scripts/step-ledger.py`."), ""]

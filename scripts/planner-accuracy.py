@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares `kindling plan` with real runs, and writes the table as JSON.
 
-Each case is two steps (in half formats two whose gradients are finite) of `kindling train` on small random images, scaled up to the case's size, in one micro-batch that
+Each case is two steps, or six where the peak comes later (in half formats so many whose gradients are finite), of `kindling train` on small random images, scaled up to the case's size, in one micro-batch that
 is also the normalisation group; measured is the peak of the whole run as its last line reports it, with validation,
 test and checkpoint. With --stand-in FOLDER (what tests/cuda-on-cpu/build.sh built) it is `--device cuda` on the stand-in for
 CUDA with kernels that do nothing, and measured is the most memory that its driver gave away. With --draw N it is N cases
@@ -34,8 +34,9 @@ import zlib
 
 WORKERS = "1"
 STEPS, MOST_STEPS = 2, 16
-# Large images are read beside the steps: it takes some until one is read at the fullest moment.
-STEPS_BESIDE_READING = 6
+# Large images are read beside the steps: it takes some until one is read at the fullest moment. And on CUDA the holes between tensors
+# are others in each of the first steps, until there are enough pages for all of them.
+STEPS_UNTIL_FULL = 6
 # What a case is where it does not say otherwise. `source` is the side of the images on disk.
 PLAIN = {"recompute": "none", "precision": "f32", "optimizer": "adamw", "channels": 3, "classes": 2, "ema": False,
          "freeze": "none", "source": 64, "checkpoints": 0}
@@ -86,7 +87,7 @@ def measure(args: argparse.Namespace, data: pathlib.Path, run: pathlib.Path, cas
             keep: pathlib.Path | None = None, skipped: int = 0) -> dict:
     """Trains some steps; returns the case with its peak and the run's environment. `keep` is a place for the weights."""
     batch, stats = str(case["batch"]), run.with_suffix(".stats")
-    steps = skipped + (STEPS_BESIDE_READING if case["source"] > case["size"] else STEPS)
+    steps = skipped + (STEPS_UNTIL_FULL if args.stand_in or case["source"] > case["size"] else STEPS)
     command = [args.kindling, "train", "--data", str(data), "--model", case["model"], "--image-size", str(case["size"]),
                "--batch-size", batch, "--ghost-batch-size", batch, "--micro-batch", batch, "--activation-checkpointing", case["recompute"],
                "--precision", case["precision"], "--optimizer", case["optimizer"],
