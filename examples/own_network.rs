@@ -13,7 +13,7 @@ use kindling_layers::{Activation, BatchNormConfig, Checkpointing, Classifier, Co
 use kindling_layers::{Linear, global_average_pool, init};
 use kindling_memory::Plan;
 use kindling_runs::{Event, RunDir};
-use kindling_trainer::{Faults, Observer, Setup, TrainConfig, Trainer};
+use kindling_trainer::{Faults, Observer, Ranks, Setup, TrainConfig, Trainer};
 
 const BATCH: usize = 8;
 
@@ -72,6 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         stop: Arc::default(),
         start: Plan { micro_batch: BATCH, checkpointing: Checkpointing::None },
         faults: Faults::default(),
+        ranks: Ranks::alone(),
     };
     let validation = Loader::new(data.val, LoaderConfig::in_order(BATCH, preprocess))?;
     let mut trainer = Trainer::new(network, TrainConfig::new(BATCH, 2), classes, validation, setup)?;

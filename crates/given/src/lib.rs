@@ -1,7 +1,8 @@
 //! Checks of values that people and files give: names from a fixed list and numbers within a range, with the same wording of errors
-//! everywhere; and counts and bytes as words.
+//! everywhere; counts and bytes as words; and times.
 
 mod absent;
+mod span;
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -10,6 +11,7 @@ use bytesize::ByteSize;
 use strum::VariantArray;
 
 pub use absent::{auto, even, none, paper};
+pub use span::Span;
 
 /// An enum whose values are chosen by name. `strum` parses and displays the names; this trait provides the error for any other name.
 ///

@@ -6,6 +6,7 @@ use crate::Done;
 use crate::commands::{
     bench, completions, data, devices, eval, export, forward, gan, man, models, plan, predict, profile, train,
 };
+use crate::ranks;
 
 /// Light image models that train on the GPU you have.
 ///
@@ -35,6 +36,28 @@ enum Command {
     Man(man::Args),
 }
 
+impl Command {
+    /// The name of a command that works in one process, and would do the same several times if a launcher started more.
+    fn runs_alone(&self) -> Option<&'static str> {
+        match self {
+            Self::Predict(_) => Some("predict"),
+            Self::Plan(_) => Some("plan"),
+            Self::Profile(_) => Some("profile"),
+            Self::Bench(_) => Some("bench"),
+            Self::Forward(_) => Some("forward"),
+            Self::Export(_) => Some("export"),
+            Self::Gan(_) => Some("gan"),
+            Self::Data(_) => Some("data"),
+            Self::Train(_)
+            | Self::Eval(_)
+            | Self::Models(_)
+            | Self::Devices(_)
+            | Self::Completions(_)
+            | Self::Man(_) => None,
+        }
+    }
+}
+
 /// What help is wrapped to where there is no terminal: whoever reads it behind `| head` most likely has one of this width.
 const USUAL_WIDTH: usize = 80;
 
@@ -53,6 +76,9 @@ impl Cli {
     }
 
     pub(crate) fn run(self) -> anyhow::Result<Done> {
+        if let Some(name) = self.command.runs_alone() {
+            ranks::check_alone(name)?;
+        }
         match self.command {
             Command::Train(args) => args.run(),
             Command::Eval(args) => args.run(),

@@ -85,6 +85,14 @@ impl DeviceChoice {
         text.parse().map_err(|known| anyhow!("the configuration asks for the device `{text}`; {known}"))
     }
 
+    /// The device of one of several processes on a machine: where none is named, each has the next GPU.
+    pub(crate) fn of_rank(self, local_rank: usize) -> Self {
+        match self {
+            Self::Auto if !self.is_cpu() => Self::Cuda(local_rank % cuda::count().max(1)),
+            other => other,
+        }
+    }
+
     /// Whether what opens is the CPU.
     pub(crate) fn is_cpu(self) -> bool {
         self == Self::Cpu || self == Self::Auto && cuda::missing(0).is_some()

@@ -9,7 +9,7 @@ use kindling_metrics::Score;
 use kindling_report::{Report, SamplePicture};
 use kindling_runs::{Environment, Event, EventLog, Metrics, RunDir};
 use kindling_trainer::engine::make_room;
-use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Trained, evaluate};
+use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Ranks, Trained, evaluate};
 use kindling_zoo::Network;
 
 use crate::config::RunConfig;
@@ -29,17 +29,23 @@ pub(crate) struct Finished<'a> {
     pub(crate) device: &'a Device,
     /// What the run began on.
     pub(crate) environment: &'a Environment,
+    /// Who scores it; the first writes.
+    pub(crate) ranks: &'a Ranks,
 }
 
 impl Finished<'_> {
-    /// Scores the best weights on the test samples, writes `metrics.json` and `report.html`, and returns the metrics.
-    pub(crate) fn conclude(&self, trained: &mut Trained, observer: &mut dyn Observer) -> Result<Metrics> {
+    /// Scores the best weights on the test samples, writes `metrics.json` and `report.html`, and returns the metrics; of several
+    /// processes the first does.
+    pub(crate) fn conclude(&self, trained: &mut Trained, observer: &mut dyn Observer) -> Result<Option<Metrics>> {
         // Pages that held the state of training are of sizes that nothing new may lie in.
         make_room(self.device);
         let network = self.config.trained(self.run, false, self.device)?;
         let parameters = parameters::count(&network);
         let validation = self.evaluate(&network, Split::Val, observer)?.score;
         let test = self.evaluate(&network, Split::Test, observer)?;
+        if !self.ranks.is_first() {
+            return Ok(None);
+        }
         let Trained { progress, skipped_updates, journal } = trained;
         journal.note_bad(progress.step, Split::Test, &test.bad, observer)?;
 
@@ -80,7 +86,7 @@ impl Finished<'_> {
             }
         };
         self.report(&metrics, &test)?;
-        Ok(metrics)
+        Ok(Some(metrics))
     }
 
     /// The metrics of a run that has ended with a step and has its report: nothing of it is measured again.
@@ -100,7 +106,7 @@ impl Finished<'_> {
         let classes = self.config.data.classes.len();
         let tell = |done| observer.evaluating(&name, done, total);
         let at_once = self.config.inference_batch(self.device);
-        let inference = Inference::new(self.device, at_once, self.config.train.precision);
+        let inference = Inference::new(self.device, at_once, self.config.train.precision).divided(self.ranks);
         Ok(evaluate(network, &loader, classes, &inference, tell)?)
     }
 

@@ -13,6 +13,14 @@ const CTRL_C: i32 = 2;
 /// The signal that asked first; 0 if none did.
 static ASKED_BY: AtomicI32 = AtomicI32::new(0);
 
+/// Whether another process of the run answers to whoever asks.
+static SAYS_NOTHING: AtomicBool = AtomicBool::new(false);
+
+/// Leaves it to the first of several processes to say that it stops.
+pub(crate) fn say_nothing() {
+    SAYS_NOTHING.store(true, Ordering::Relaxed);
+}
+
 /// A flag that is set when a signal asks the process to stop. A second Ctrl-C or a second SIGTERM ends it at once; a second
 /// SIGHUP does not, for a terminal that is closed sends it more than once.
 ///
@@ -47,7 +55,7 @@ pub(crate) fn exit_code() -> u8 {
 
 fn ask(signal: i32, stop: &AtomicBool) {
     let _ = ASKED_BY.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
-    if !stop.swap(true, Ordering::Relaxed) {
+    if !stop.swap(true, Ordering::Relaxed) && !SAYS_NOTHING.load(Ordering::Relaxed) {
         note!("\nfinishing the step and saving; press Ctrl-C again to stop at once");
     }
 }

@@ -10,6 +10,7 @@
 //! | `dataset`, `loaders`, `pretrained` | data sets by name, loaders of a run, weights in the cache |
 //! | `recorded` | the samples a run was trained on, compared with those that are there now |
 //! | `device`, `memory` | which device is used and what it lacks; what a user says about memory |
+//! | `ranks` | several processes of one run, and what they must have in common |
 //! | `finish`, `progress`, `output` | scores and report at the end, the bar, and the only place that writes to the terminal |
 //! | `interrupt`, `abort`, `allocator`, `targets`, `ranges` | signals, the allocator, exports kept away from runs' own files, ranges of flags |
 
@@ -33,6 +34,7 @@ mod output;
 mod pretrained;
 mod progress;
 mod ranges;
+mod ranks;
 mod recorded;
 mod settings;
 mod targets;
@@ -61,6 +63,8 @@ fn main() -> ExitCode {
     abort::explain_failed_allocations();
     let cli = match cli::Cli::parsed() {
         Ok(cli) => cli,
+        // Of several processes the first says it for all.
+        Err(help) if ranks::is_another() => return ExitCode::from(u8::try_from(help.exit_code()).unwrap_or(1)),
         Err(help) => return say(&help),
     };
     memory::limit_to_system();
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
     match (outcome, output::finish()) {
         // Whoever read the output had enough of it.
         (Err(error), Delivery::Unwanted) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        (Err(error), _) if error.is::<ranks::SaidElsewhere>() => ExitCode::FAILURE,
         (Err(error), _) if !error.is::<std::io::Error>() => {
             note!("error: {error:#}");
             ExitCode::FAILURE

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 use burn::tensor::Device;
@@ -181,10 +182,20 @@ pub(crate) fn limit_before_reading(budget: Option<MemoryBudget>, device: DeviceC
 /// Share of the system's limit that is used where nothing else is asked for: the rest is for whoever shares it.
 const DEFAULT_SHARE: f64 = 0.9;
 
+/// Processes of a run on this machine, which share its memory.
+static SHARING: AtomicU64 = AtomicU64::new(1);
+
 /// The budget of a process nobody gave one, and the limit it is a share of.
 pub(crate) fn default_budget() -> Option<(u64, SystemLimit)> {
     let limit = tightest_limit()?;
-    Some(((limit.bytes as f64 * DEFAULT_SHARE) as u64, limit))
+    let share = (limit.bytes as f64 * DEFAULT_SHARE) as u64 / SHARING.load(Ordering::Relaxed);
+    Some((share, limit))
+}
+
+/// Divides what nobody has given a budget for among the processes of a run on this machine.
+pub(crate) fn share_among(processes: usize) {
+    SHARING.store(processes.max(1) as u64, Ordering::Relaxed);
+    limit_to_system();
 }
 
 /// The memory of a device that need not be open: on the CPU the tightest limit of the system, of a GPU all it has.

@@ -2,6 +2,7 @@
 
 use clap::builder::RangedU64ValueParser;
 use kindling_data::within;
+use kindling_given::Span;
 use kindling_trainer::MOST_SAMPLES;
 
 use crate::config::MOST_WORKERS;
@@ -65,6 +66,16 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 /// Seconds until something is given up.
 pub(crate) fn timeout() -> RangedU64ValueParser {
     RangedU64ValueParser::new().range(1..=MOST_SECONDS as u64)
+}
+
+/// How long processes wait for each other.
+///
+/// # Errors
+/// A sentence with the range.
+pub(crate) fn patience(text: &str) -> Result<Span, String> {
+    let span = text.parse()?;
+    within("time", span, Span::seconds(1)..=Span::hours(24))?;
+    Ok(span)
 }
 
 /// Pixels of a side of a picture that people look at.

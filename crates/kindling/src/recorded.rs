@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use kindling_data::{Dataset, FileList, Opening, Recorded, Split};
 use kindling_files as files;
 use kindling_runs::RunDir;
@@ -40,15 +40,27 @@ pub(crate) fn write(run: &RunDir, list: &FileList) -> Result<()> {
     Ok(run.write_data(list.to_csv().as_bytes())?)
 }
 
+/// Opens the data set of a run that another process has opened and listed.
+///
+/// # Errors
+/// Those of data sets.
+pub(crate) fn open_as_listed(run: &RunDir, config: &RunConfig, place: &str) -> Result<Dataset> {
+    let (data, list) = (&config.data, read(run)?);
+    open(config, place, sides(list.as_ref())).with_context(|| format!("the data set {}", data.source))
+}
+
+fn open(config: &RunConfig, place: &str, recorded: Option<Arc<Recorded>>) -> Result<Dataset> {
+    let opening = Opening { on_bad: config.data.on_bad_sample, recorded, ..Opening::new(config.train.seed) };
+    Ok(dataset::open_any(place, &config.data.opening, opening)?.dataset)
+}
+
 /// Opens the data set of a run that goes on, which is at `place`. What is listed keeps its split.
 ///
 /// # Errors
 /// Those of data sets, and a sentence about what has changed unless that is accepted.
 pub(crate) fn open_again(run: &RunDir, config: &RunConfig, place: &str, accepted: bool) -> Result<Again> {
-    let (data, list) = (&config.data, read(run)?);
-    let opening =
-        Opening { on_bad: data.on_bad_sample, recorded: sides(list.as_ref()), ..Opening::new(config.train.seed) };
-    let dataset = dataset::open_any(place, &data.opening, opening)?.dataset;
+    let list = read(run)?;
+    let dataset = open(config, place, sides(list.as_ref()))?;
     let now = FileList::of(&dataset);
     let (Some(before), Some(now)) = (&list, &now) else {
         return Ok(Again { dataset, told: None, list: now });

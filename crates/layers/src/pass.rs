@@ -79,7 +79,18 @@ impl BatchStatistics {
         self.sums.keys().copied().collect()
     }
 
-    fn add(&mut self, id: ParamId, sum: Tensor<1>, groups: usize, momentum: f64) {
+    /// The sum over groups of one running statistic, `[features]`, on the plain device.
+    pub fn sum(&self, id: ParamId) -> Option<Tensor<1>> {
+        self.sums.get(&id).map(|statistic| statistic.sum.clone())
+    }
+
+    /// How much of itself one running statistic gives up for the mean of a step.
+    pub fn momentum(&self, id: ParamId) -> Option<f64> {
+        self.sums.get(&id).map(|statistic| statistic.momentum)
+    }
+
+    /// Adds the sum over some groups of one running statistic, `[features]`.
+    pub fn add(&mut self, id: ParamId, sum: Tensor<1>, groups: usize, momentum: f64) {
         let entry = match self.sums.remove(&id) {
             Some(known) => StatisticSum { sum: known.sum + sum, groups: known.groups + groups, momentum },
             None => StatisticSum { sum, groups, momentum },

@@ -252,7 +252,7 @@ impl Group {
     ///
     /// # Errors
     /// If the library refuses.
-    pub fn finish(self) -> Result<(), Error> {
+    pub fn finish(&self) -> Result<(), Error> {
         self.progress.waiting_for("end", || self.transport.finish())
     }
 

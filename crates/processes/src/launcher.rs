@@ -49,6 +49,8 @@ pub struct Launched {
     pub launcher: Launcher,
     /// The number of processes, where it is told.
     pub size: Option<usize>,
+    /// Which of them this is, where it is told.
+    pub rank: Option<usize>,
 }
 
 /// Where Slurm's numbers of special steps begin: the batch script, the interactive step and others, which are one process each.
@@ -62,21 +64,21 @@ pub fn launched() -> Option<Launched> {
 /// The same from any variables. An `mpirun` inside a Slurm job starts the processes, so its variables come first.
 fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
     let number = |name| variable(name).and_then(|value| value.trim().parse::<usize>().ok());
-    let told = |launcher, size| Some(Launched { launcher, size });
+    let told = |launcher, size, rank| Some(Launched { launcher, size, rank });
     if let Some(size) = number("OMPI_COMM_WORLD_SIZE") {
-        return told(Launcher::OpenMpi, Some(size));
+        return told(Launcher::OpenMpi, Some(size), number("OMPI_COMM_WORLD_RANK"));
     }
     let step = number("SLURM_STEP_ID").or_else(|| number("SLURM_STEPID"));
     let is_step = step.is_some_and(|step| u32::try_from(step).is_ok_and(|step| step < FIRST_SPECIAL_STEP));
     if is_step && variable("SLURM_PROCID").is_some() && variable("MPI_LOCALNRANKS").is_none() {
         // Hydra starts its own helpers through srun as well, and sets MPI_LOCALNRANKS for the processes that these start.
         let size = number("SLURM_STEP_NUM_TASKS").or_else(|| number("SLURM_NTASKS")).or_else(|| number("PMI_SIZE"));
-        return told(Launcher::Slurm, size);
+        return told(Launcher::Slurm, size, number("SLURM_PROCID"));
     }
     if variable("PMI_SIZE").is_some() || variable("MPI_LOCALNRANKS").is_some() {
-        return told(Launcher::Pmi, number("PMI_SIZE"));
+        return told(Launcher::Pmi, number("PMI_SIZE"), number("PMI_RANK"));
     }
-    variable("PMIX_RANK").and_then(|_| told(Launcher::Pmix, None))
+    variable("PMIX_RANK").and_then(|_| told(Launcher::Pmix, None, number("PMIX_RANK")))
 }
 
 /// Whether what started this process speaks MPICH's protocol rather than Open MPI's, so that MPICH's names are tried first.
@@ -95,15 +97,21 @@ mod tests {
 
     #[test]
     fn launchers_are_told_apart_by_their_variables() {
-        let told = |launcher, size| Some(Launched { launcher, size });
+        let told = |launcher, size, rank| Some(Launched { launcher, size, rank });
         for (variables, expected) in [
             (vec![], None),
-            (vec![("OMPI_COMM_WORLD_SIZE", "4"), ("PMIX_RANK", "0")], told(Launcher::OpenMpi, Some(4))),
-            (vec![("PMI_SIZE", "2"), ("PMI_RANK", "1"), ("MPI_LOCALNRANKS", "2")], told(Launcher::Pmi, Some(2))),
-            (vec![("PMIX_RANK", "0")], told(Launcher::Pmix, None)),
+            (
+                vec![("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "3"), ("PMIX_RANK", "0")],
+                told(Launcher::OpenMpi, Some(4), Some(3)),
+            ),
+            (
+                vec![("PMI_SIZE", "2"), ("PMI_RANK", "1"), ("MPI_LOCALNRANKS", "2")],
+                told(Launcher::Pmi, Some(2), Some(1)),
+            ),
+            (vec![("PMIX_RANK", "0")], told(Launcher::Pmix, None, Some(0))),
             (
                 vec![("SLURM_NTASKS", "4"), ("SLURM_PROCID", "1"), ("SLURM_STEP_ID", "0")],
-                told(Launcher::Slurm, Some(4)),
+                told(Launcher::Slurm, Some(4), Some(1)),
             ),
             // `srun -n 2` in an allocation of 8 tasks.
             (
@@ -113,7 +121,7 @@ mod tests {
                     ("SLURM_PROCID", "1"),
                     ("SLURM_STEP_ID", "3"),
                 ],
-                told(Launcher::Slurm, Some(2)),
+                told(Launcher::Slurm, Some(2), Some(1)),
             ),
             (
                 vec![
@@ -122,11 +130,11 @@ mod tests {
                     ("SLURM_STEP_ID", "0"),
                     ("OMPI_COMM_WORLD_SIZE", "3"),
                 ],
-                told(Launcher::OpenMpi, Some(3)),
+                told(Launcher::OpenMpi, Some(3), None),
             ),
             (
                 vec![("SLURM_PROCID", "0"), ("SLURM_STEP_ID", "0"), ("PMI_SIZE", "3"), ("MPI_LOCALNRANKS", "3")],
-                told(Launcher::Pmi, Some(3)),
+                told(Launcher::Pmi, Some(3), None),
             ),
         ] {
             assert_eq!(with(&variables), expected, "{variables:?}");

@@ -29,6 +29,8 @@ pub struct BadSampleLine {
 pub struct BadSamples {
     path: PathBuf,
     seen: BTreeSet<(String, u64)>,
+    /// Whether it is this process that writes it.
+    written: bool,
 }
 
 impl BadSamples {
@@ -37,6 +39,15 @@ impl BadSamples {
     /// # Errors
     /// [`RunError::Io`], [`RunError::DiskFull`], [`RunError::Malformed`] if a line is something else.
     pub fn open(path: &Path) -> Result<Self, RunError> {
+        let (list, text, whole) = Self::of(path)?;
+        if whole < text.len() {
+            write_atomically(path, &text[..whole])?;
+        }
+        Ok(list)
+    }
+
+    /// What a list has in its whole lines, its bytes, and how many of them these are.
+    fn of(path: &Path) -> Result<(Self, Vec<u8>, usize), RunError> {
         let text = match files::read(path, files::MAX_LOG_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
@@ -49,10 +60,15 @@ impl BadSamples {
                 .map_err(|error| RunError::Malformed { path: path.into(), reason: error.to_string() })?;
             seen.insert((line.split, line.sample));
         }
-        if whole < text.len() {
-            write_atomically(path, &text[..whole])?;
-        }
-        Ok(Self { path: path.into(), seen })
+        Ok((Self { path: path.into(), seen, written: true }, text, whole))
+    }
+
+    /// The list of a run that another process writes, as it is now.
+    ///
+    /// # Errors
+    /// [`RunError::Io`], [`RunError::Malformed`].
+    pub fn unwritten(path: &Path) -> Result<Self, RunError> {
+        Ok(Self { written: false, ..Self::of(path)?.0 })
     }
 
     /// Adds a sample, if it is not there yet; says whether it was new.
@@ -62,6 +78,9 @@ impl BadSamples {
     pub fn add(&mut self, line: &BadSampleLine) -> Result<bool, RunError> {
         if !self.seen.insert((line.split.clone(), line.sample)) {
             return Ok(false);
+        }
+        if !self.written {
+            return Ok(true);
         }
         let mut bytes = serde_json::to_vec(line)
             .map_err(|error| RunError::Inexpressible { path: self.path.clone(), reason: error.to_string() })?;

@@ -73,6 +73,9 @@ pub enum Event {
         /// Seconds of running time up to now, over all sittings.
         #[serde(with = "kindling_metrics::number")]
         seconds: f64,
+        /// What it says of the processes that computed it, where there are several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        together: Option<Together>,
     },
     /// A gradient of a half format was not finite, and the update was left out.
     Skipped {
@@ -181,6 +184,9 @@ pub enum Event {
         step: u64,
         /// Where, relative to the run's folder.
         path: String,
+        /// Seconds that it took, in which nothing was computed.
+        #[serde(default, with = "kindling_metrics::number")]
+        seconds: f64,
     },
     /// Memory ran out, and the same work was done again with less.
     Recovered {
@@ -233,6 +239,19 @@ pub enum Event {
         #[serde(with = "kindling_metrics::number")]
         seconds: f64,
     },
+}
+
+/// What a step of several processes says of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Together {
+    /// Which process took the longest for its share, with its machine.
+    pub slowest: String,
+    /// How long that was.
+    #[serde(with = "kindling_metrics::number")]
+    pub slowest_seconds: f64,
+    /// Seconds that the first process waited for others, moving of gradients included.
+    #[serde(with = "kindling_metrics::number")]
+    pub waited_seconds: f64,
 }
 
 impl Event {

@@ -40,7 +40,7 @@ pub use bad_samples::{BadSampleLine, BadSamples};
 pub use dir::{RunDir, read_toml};
 pub use environment::{DeviceFacts, Environment};
 pub use error::RunError;
-pub use event::Event;
+pub use event::{Event, Together};
 pub use history::{How, Sitting};
 pub use kill::check_kill;
 pub use log::{BroughtInLine, EventLog, LogMark};

@@ -17,7 +17,8 @@ use crate::{Event, RunError, kill, write_atomically};
 #[derive(Debug)]
 pub struct EventLog {
     path: PathBuf,
-    file: File,
+    /// Absent where another process writes the log.
+    file: Option<File>,
     /// Bytes of whole lines; a line that fails half way is cut off again.
     length: u64,
     /// Lines there would be if all of them had been written.
@@ -62,7 +63,7 @@ impl EventLog {
             // Some network file systems have no locks. That is no reason not to train there.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
-        let mut log = Self { path: path.into(), file, length: 0, lines: 0, recent: Vec::new(), refused: false };
+        let mut log = Self { file: Some(file), ..Self::unwritten(path) };
         let bytes = files::read(path, files::MAX_LOG_BYTES).map_err(RunError::on("read", path))?;
         let whole = whole_lines(&bytes);
         log.length = whole.len() as u64;
@@ -76,11 +77,19 @@ impl EventLog {
         Ok(log)
     }
 
+    /// A log that is written by another process of the run: what is appended here goes nowhere.
+    pub fn unwritten(path: &Path) -> Self {
+        Self { path: path.into(), file: None, length: 0, lines: 0, recent: Vec::new(), refused: false }
+    }
+
     /// Adds one line.
     ///
     /// # Errors
     /// [`RunError::Io`] or [`RunError::DiskFull`]; the lines before stay readable.
     pub fn append(&mut self, event: &Event) -> Result<(), RunError> {
+        if self.file.is_none() {
+            return Ok(());
+        }
         let mut line = serde_json::to_vec(event)
             .map_err(|error| RunError::Inexpressible { path: self.path.clone(), reason: error.to_string() })?;
         // What the disk refuses is still part of the run: the next checkpoint keeps it.
@@ -89,12 +98,13 @@ impl EventLog {
         line.push(b'\n');
         kill::reach("line");
         if kill::asked("line-half") {
-            let _ = self.file.write_all(&line[..line.len() / 2]);
+            let _ = self.file.as_mut().map(|file| file.write_all(&line[..line.len() / 2]));
             kill::now();
         }
         self.write(&line).inspect_err(|_| self.refused = true)?;
         if matches!(event, Event::Checkpoint { .. }) || self.recent.len() > MOST_RECENT {
-            self.file.sync_data().map_err(RunError::on("write", &self.path))?;
+            let synced = self.file.as_ref().map_or(Ok(()), File::sync_data);
+            synced.map_err(RunError::on("write", &self.path))?;
             if !self.refused {
                 self.recent.clear();
             }
@@ -230,7 +240,7 @@ impl EventLog {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), RunError> {
-        if let Err(cause) = self.file.write_all(bytes) {
+        if let Err(cause) = self.file.as_mut().map_or(Ok(()), |file| file.write_all(bytes)) {
             // Otherwise the next line would be glued to the half one. A failure here is covered by `open`.
             let _ = self.cut();
             return Err(RunError::io("write", &self.path, cause));
@@ -240,7 +250,8 @@ impl EventLog {
     }
 
     fn cut(&self) -> Result<(), RunError> {
-        self.file.set_len(self.length).map_err(RunError::on("write", &self.path))
+        let cut = self.file.as_ref().map_or(Ok(()), |file| file.set_len(self.length));
+        cut.map_err(RunError::on("write", &self.path))
     }
 }
 
@@ -287,11 +298,12 @@ mod tests {
             gradient_norm: 1.5,
             waiting_seconds: 0.0,
             seconds: step as f64,
+            together: None,
         }
     }
 
     fn checkpoint(step: u64) -> Event {
-        Event::Checkpoint { step, path: format!("checkpoints/{step}") }
+        Event::Checkpoint { step, path: format!("checkpoints/{step}"), seconds: 0.5 }
     }
 
     fn log_of(path: &Path, events: &[Event]) -> EventLog {
@@ -309,6 +321,18 @@ mod tests {
         drop(log_of(&path, &[step(1), checkpoint(1)]));
         drop(log_of(&path, &[Event::Resumed { step: 1 }]));
         assert_eq!(EventLog::read(&path).unwrap(), [step(1), checkpoint(1), Event::Resumed { step: 1 }]);
+    }
+
+    #[test]
+    fn a_log_that_another_process_writes_is_left_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let mut written = log_of(&path, &[step(1)]);
+        let mut other = EventLog::unwritten(&path);
+        other.append(&step(2)).unwrap();
+        written.append(&step(3)).unwrap();
+        assert_eq!(EventLog::read(&path).unwrap(), [step(1), step(3)]);
+        assert_eq!(other.mark(), LogMark::default());
     }
 
     #[test]

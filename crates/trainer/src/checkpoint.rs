@@ -195,7 +195,7 @@ impl Checkpoints {
     fn write_parts(&self, parts: Parts<'_>, around: Around<'_>) -> Result<PathBuf, TrainError> {
         let Around { mut counters, numbers, policy, loss_scale, progress, log } = around;
         let step = progress.step;
-        let name = format!("{PREFIX}{step:08}");
+        let name = name_of(step);
         let target = self.folder.join(&name);
         let mut refused = None;
 
@@ -273,6 +273,21 @@ impl Checkpoints {
         })
     }
 
+    /// Reads the checkpoint of a step, which another process of the run has found, and changes no file.
+    ///
+    /// # Errors
+    /// [`TrainError::Checkpoint`] if it is not there, is damaged or another model's.
+    pub(crate) fn load_step<L: Checkpointable>(
+        &self,
+        step: u64,
+        state: TrainState<L>,
+        device: &Device,
+    ) -> Result<TrainState<L>, TrainError> {
+        let path = self.folder.join(name_of(step));
+        let read = self.read(&path, state, device);
+        read.map(|loaded| loaded.state).map_err(|reason| TrainError::Checkpoint { path, reason })
+    }
+
     fn read<L: Checkpointable>(&self, path: &Path, state: TrainState<L>, device: &Device) -> Result<Loaded<L>, String> {
         let damaged = |reason: &str| format!("{STATE} is damaged: {reason}");
         let sums = Sums::read(path)?;
@@ -308,6 +323,11 @@ impl Checkpoints {
         let StateFile { policy, loss_scale, progress, .. } = contents;
         Ok(Loaded { state: state.restored(snapshot, policy, loss_scale, progress, device)?, log })
     }
+}
+
+/// The folder of a step.
+fn name_of(step: u64) -> String {
+    format!("{PREFIX}{step:08}")
 }
 
 /// Saves a checkpoint. Reading tensors from a device may need memory too; what is read stays as it is.

@@ -1,9 +1,14 @@
 //! The training of a classifier: its steps, a validation after each epoch, the best weights and the last.
 
+use std::ops::Range;
+
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Loader, Split};
+use kindling_given::Span;
 use kindling_layers::Classifier;
+use kindling_layers::pass::normalisation_groups;
 use kindling_memory::Plan;
+use kindling_processes::tree;
 use kindling_runs::Event;
 
 use crate::config::TrainConfig;
@@ -42,12 +47,16 @@ impl<'a, M: Classifier> Trainer<'a, ModelState<M>, Classification> {
         config: TrainConfig,
         classes: usize,
         validation: Loader,
-        setup: Setup<'a>,
+        mut setup: Setup<'a>,
     ) -> Result<Self, TrainError> {
         config.check(classes)?;
         let length = Length::of(&config, setup.train.batches_per_epoch());
-        let (task, faults) = (setup.train.task(), setup.faults.clone());
-        let engine = StepEngine::new(&config, task, classes, &setup.device, length.clone(), faults);
+        let (task, faults, ranks) = (setup.train.task(), setup.faults.clone(), setup.ranks.clone());
+        if !ranks.is_alone() {
+            let (group, rank, size) = (config.ghost_batch_size, ranks.group().rank(), ranks.group().size());
+            setup.train = setup.train.sharing(move |rows| rows_of(rank, size, rows, group));
+        }
+        let engine = StepEngine::new(&config, task, classes, &setup.device, length.clone(), faults, ranks);
         let state = beginning(model, &config, setup.start, &setup.device);
         let trainer = Self::of(Classification { config, engine, length, classes, validation }, state, setup)?;
         let known = trainer.run.journal.bad_samples.samples(Split::Val.name());
@@ -66,6 +75,14 @@ impl Classification {
     fn rate(&self, step: u64) -> f64 {
         Schedule::of(&self.config, self.length.planned_at(step)).rate(step)
     }
+}
+
+/// The rows of a batch that a rank computes: those of its share of the normalisation groups.
+fn rows_of(rank: usize, size: usize, rows: usize, ghost_batch_size: usize) -> Range<usize> {
+    let groups = normalisation_groups(rows, ghost_batch_size);
+    let share = tree::share(groups.len(), rank, size);
+    let start = groups[..share.start].iter().sum();
+    start..start + groups[share].iter().sum::<usize>()
 }
 
 /// A classifier before its first step on `device`.
@@ -97,6 +114,10 @@ impl<M: Classifier> Training<ModelState<M>> for Classification {
         self.config.checkpoint_steps
     }
 
+    fn checkpoint_every(&self) -> Span {
+        self.config.checkpoint_every
+    }
+
     fn compute(
         &self,
         state: &ModelState<M>,
@@ -110,8 +131,9 @@ impl<M: Classifier> Training<ModelState<M>> for Classification {
     fn told(&mut self, told: Losses, of: &Committed) -> (Event, Vec<String>) {
         let Losses { loss, gradient_norm } = told;
         let lr = self.rate(of.step);
-        let &Committed { step, epoch, micro_batch, images_per_second, peak_memory_bytes, waiting_seconds, seconds } =
-            of;
+        let &Committed {
+            step, epoch, micro_batch, images_per_second, peak_memory_bytes, waiting_seconds, seconds, ..
+        } = of;
         let event = Event::Step {
             step,
             epoch,
@@ -123,6 +145,7 @@ impl<M: Classifier> Training<ModelState<M>> for Classification {
             gradient_norm,
             waiting_seconds,
             seconds,
+            together: of.together.clone(),
         };
         (event, Vec::new())
     }
@@ -144,11 +167,15 @@ impl<M: Classifier> Training<ModelState<M>> for Classification {
         }
         let epoch = epoch + 1;
         let total = self.validation.samples_per_epoch();
-        let Setup { device, faults, .. } = run.setup();
+        let Setup { device, faults, ranks, .. } = run.setup();
         let at_once = samples_at_once(device, self.config.largest_group(), run.plan().micro_batch);
         let inference =
             Inference { faults: Some((faults, step)), ..Inference::new(device, at_once, self.engine.precision) };
-        let watch = |done| observer.evaluating("validation", done, total);
+        let inference = inference.divided(ranks);
+        let watch = |done| {
+            ranks.beat(step);
+            observer.evaluating("validation", done, total);
+        };
         let evaluation = evaluate(&run.state().judged(), &self.validation, self.classes, &inference, watch)?;
         let score = evaluation.score;
         run.tell("evaluation", evaluation.recoveries, observer)?;

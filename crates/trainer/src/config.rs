@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use kindling_data::{below, within};
+use kindling_given::Span;
 use kindling_layers::pass::largest_group;
 use kindling_layers::{Checkpointing, Precision};
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,9 @@ pub struct TrainConfig {
     pub seed: u64,
     /// A checkpoint is written after this many steps, 1 to 10^9, besides the one at the end of every epoch.
     pub checkpoint_steps: u64,
+    /// And when this much time has passed since the last one, at least a second.
+    #[serde(default = "checkpoint_every")]
+    pub checkpoint_every: Span,
     /// What the length of the run was before it was extended, in the order of the steps; see [`TrainConfig::extend`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extended: Vec<Extension>,
@@ -117,6 +121,13 @@ impl OptimizerConfig {
     }
 }
 
+/// How much time may pass between checkpoints where nothing else is said.
+pub const CHECKPOINT_EVERY: Span = Span::minutes(10);
+
+fn checkpoint_every() -> Span {
+    CHECKPOINT_EVERY
+}
+
 /// The most samples of a batch.
 pub const MOST_SAMPLES: usize = 1 << 20;
 /// The most passes over a data set, and the most steps that anything is apart.
@@ -129,6 +140,8 @@ pub const NORMS: RangeInclusive<f64> = 1e-12..=1e12;
 pub const MOST_SEED: u64 = i64::MAX as u64;
 /// Weights of classes: sums of their products with losses stay far from the ends of float32.
 const CLASS_WEIGHTS: RangeInclusive<f64> = 1e-6..=1e6;
+/// Times between checkpoints.
+pub const CHECKPOINTS: RangeInclusive<Span> = Span::seconds(1)..=Span::hours(24 * 365);
 const DECAYS: RangeInclusive<f64> = 0.0..=1e3;
 
 impl TrainConfig {
@@ -153,6 +166,7 @@ impl TrainConfig {
             clip_norm: None,
             seed: 0,
             checkpoint_steps: 100,
+            checkpoint_every: CHECKPOINT_EVERY,
             extended: Vec::new(),
         }
     }
@@ -195,6 +209,7 @@ impl TrainConfig {
         within("gradient norm to clip at", self.clip_norm.unwrap_or(1.0), NORMS)?;
         within("seed", self.seed, 0..=MOST_SEED)?;
         within("number of steps between checkpoints", self.checkpoint_steps, 1..=MOST_TIMES)?;
+        within("time between checkpoints", self.checkpoint_every, CHECKPOINTS)?;
         below("decay of the average", self.ema.unwrap_or(0.0), 0.0, 1.0)?;
         let (momentum, decay) = match self.optimizer {
             OptimizerConfig::AdamW { weight_decay } => (0.0, weight_decay),

@@ -101,6 +101,28 @@ pub enum TrainError {
         /// Why.
         reason: String,
     },
+    /// Another process of the run cannot go on.
+    #[error("{rank}: {reason}")]
+    Elsewhere {
+        /// Which, with its machine.
+        rank: String,
+        /// Why, in its own words.
+        reason: String,
+    },
+    /// The processes of the run cannot work together.
+    #[error(transparent)]
+    Processes(#[from] kindling_processes::Error),
+    /// Processes of the run hold other weights than the first one, which must not be.
+    #[error(
+        "after step {step} {rank} has other weights than the first process: its machine computes something else; the run is saved as the \
+         first one has it, and another machine or --device may be tried"
+    )]
+    Apart {
+        /// After which step.
+        step: u64,
+        /// Which, with its machine.
+        rank: String,
+    },
     /// A checkpoint cannot be used.
     #[error("the checkpoint {} cannot be used: {reason}", path.display())]
     Checkpoint {

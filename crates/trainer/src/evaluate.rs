@@ -9,9 +9,11 @@ use kindling_memory::{has_pages, with_own_allocations};
 use kindling_metrics::{MultiLabel, Score};
 use kindling_nvtx::range;
 use kindling_ops as ops;
+use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
+use crate::ranks::Ranks;
 use crate::recovery::{Attempts, Lack, Recovery, make_room, until_it_fits};
 use crate::step::upload;
 
@@ -111,12 +113,20 @@ pub struct Inference<'a> {
     pub precision: Precision,
     /// Failures to come, and the step they are told of.
     pub(crate) faults: Option<(&'a Faults, u64)>,
+    /// Who does it together, where several processes do.
+    pub(crate) ranks: Option<&'a Ranks>,
 }
 
 impl<'a> Inference<'a> {
     /// On `device`, `micro_batch` samples at a time.
     pub fn new(device: &'a Device, micro_batch: usize, precision: Precision) -> Self {
-        Self { device, micro_batch: micro_batch.max(1), precision, faults: None }
+        Self { device, micro_batch: micro_batch.max(1), precision, faults: None, ranks: None }
+    }
+
+    /// The same, divided among the processes of a run: each takes a part of the batches, and learns what all found. All of them must
+    /// call it.
+    pub fn divided(self, ranks: &'a Ranks) -> Self {
+        Self { ranks: (!ranks.is_alone()).then_some(ranks), ..self }
     }
 }
 
@@ -141,9 +151,7 @@ pub fn evaluate<M: Classifier>(
     inference: &Inference<'_>,
     mut progress: impl FnMut(usize),
 ) -> Result<Evaluation, TrainError> {
-    let mut predictions = Vec::with_capacity(loader.samples_per_epoch());
-    let mut tally = Tally::new(loader.task(), classes);
-    let mut bad = Vec::new();
+    let mut answers = Answers::default();
     let mut chunks = Chunks {
         inference,
         task: loader.task(),
@@ -152,22 +160,69 @@ pub fn evaluate<M: Classifier>(
         count: 0,
         recoveries: Vec::new(),
     };
-    for batch in loader.epoch(0, 0) {
+    let (batches, size) = (loader.batches_per_epoch(), inference.ranks.map_or(1, |ranks| ranks.group().size()));
+    let mine = inference.ranks.map_or(0..batches, |ranks| ranks.share(batches));
+    for batch in loader.batches(0, mine) {
         let mut batch = batch?;
-        bad.append(&mut batch.bad);
+        answers.bad.append(&mut batch.bad);
         let mut start = 0;
         while start < batch.len() {
             let probabilities = chunks.predict(model, &batch, start)?;
             for (row, probabilities) in (start..).zip(probabilities) {
-                tally.add(&batch, row, &probabilities);
-                predictions.push(Prediction { sample: batch.samples[row], truth: batch.labels[row], probabilities });
+                answers.add(&batch, row, probabilities);
                 start = row + 1;
             }
-            progress(predictions.len());
+            // The other ranks are about as far.
+            progress((answers.samples.len() * size).min(loader.samples_per_epoch()));
         }
     }
+    if let Some(ranks) = inference.ranks {
+        answers = answers.of_all(ranks, loader)?;
+    }
+    let mut tally = Tally::new(loader.task(), classes);
+    let bad = std::mem::take(&mut answers.bad);
+    let predictions: Vec<Prediction> = answers.predictions().inspect(|one| tally.add(loader, one)).collect();
     let score = tally.score(&predictions);
     Ok(Evaluation { score, predictions, bad, recoveries: chunks.recoveries })
+}
+
+/// What was found of some samples, as ranks tell each other. Probabilities are the bits of float64 numbers, one after the other.
+#[derive(Default, Serialize, Deserialize)]
+struct Answers {
+    samples: Vec<u64>,
+    truths: Vec<usize>,
+    probabilities: Vec<u64>,
+    bad: Vec<BadSample>,
+}
+
+impl Answers {
+    fn add(&mut self, batch: &HostBatch, row: usize, probabilities: Vec<f64>) {
+        self.samples.push(batch.samples[row]);
+        self.truths.push(batch.labels[row]);
+        self.probabilities.extend(probabilities.into_iter().map(f64::to_bits));
+    }
+
+    /// Those of all ranks, in the order of the source.
+    fn of_all(self, ranks: &Ranks, loader: &Loader) -> Result<Self, TrainError> {
+        let mut all = Self::default();
+        for mut some in ranks.agree("answers to the evaluation", self)? {
+            all.samples.append(&mut some.samples);
+            all.truths.append(&mut some.truths);
+            all.probabilities.append(&mut some.probabilities);
+            all.bad.append(&mut some.bad);
+        }
+        loader.count_bad(&all.bad)?;
+        Ok(all)
+    }
+
+    fn predictions(&self) -> impl Iterator<Item = Prediction> {
+        let classes = self.probabilities.len() / self.samples.len().max(1);
+        let probabilities = self.probabilities.chunks(classes.max(1));
+        self.samples.iter().zip(&self.truths).zip(probabilities).map(|((&sample, &truth), bits)| {
+            let probabilities = bits.iter().map(|bits| f64::from_bits(*bits)).collect();
+            Prediction { sample, truth, probabilities }
+        })
+    }
 }
 
 /// What is added up over a split.
@@ -186,18 +241,18 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, batch: &HostBatch, row: usize, probabilities: &[f64]) {
+    fn add(&mut self, loader: &Loader, of: &Prediction) {
+        let Prediction { sample, truth, probabilities } = of;
         // The smallest positive number keeps the loss of a certain mistake finite.
         let cost = |probability: f64| -probability.max(f64::MIN_POSITIVE).ln();
         match self {
             Self::MultiClass(loss, confusion) => {
-                let truth = batch.labels[row];
-                *loss += cost(probabilities[truth]);
-                confusion[truth][most_probable(probabilities)] += 1;
+                *loss += cost(probabilities[*truth]);
+                confusion[*truth][most_probable(probabilities)] += 1;
             }
             Self::MultiLabel(loss, truths, classes) => {
-                let has: Vec<bool> =
-                    batch.targets_of(row..row + 1).unwrap_or(&[]).iter().map(|one| *one > 0.5).collect();
+                let labels = loader.source().labels(*sample as usize);
+                let has: Vec<bool> = (0..*classes).map(|class| labels.contains(&class)).collect();
                 let costs = has.iter().zip(probabilities).map(|(has, p)| cost(if *has { *p } else { 1.0 - p }));
                 *loss += costs.sum::<f64>() / *classes as f64;
                 truths.push(has);

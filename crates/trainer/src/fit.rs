@@ -31,6 +31,8 @@ pub struct Trainer<'a, S, T> {
     /// Whether the device's kernels are still to be chosen.
     cold: bool,
     began: Instant,
+    /// When the last checkpoint was saved, or else the run began.
+    saved: Instant,
 }
 
 impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
@@ -41,7 +43,8 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
     pub fn of(training: T, state: TrainState<S>, setup: Setup<'a>) -> Result<Self, TrainError> {
         // Only devices that compile kernels have pools.
         let cold = has_pages(&setup.device);
-        Ok(Self { training, run: Run::new(state, setup)?, cold, began: Instant::now() })
+        let now = Instant::now();
+        Ok(Self { training, run: Run::new(state, setup)?, cold, began: now, saved: now })
     }
 
     /// Continues from the newest checkpoint, with which the log is brought in line. A run that had ended, and that the
@@ -158,7 +161,7 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
         let &Progress { epoch, batch, .. } = self.run.progress();
         for batch in self.run.setup.train.epoch(epoch, batch) {
             let mut waiting = started.elapsed().as_secs_f64();
-            let batch = batch?;
+            let batch = self.run.agree_on(batch?)?;
             self.run.note_bad(Split::Train, &batch.bad, observer)?;
             if std::mem::take(&mut self.cold) && self.warm_up(&batch, observer)? {
                 started = Instant::now();
@@ -176,7 +179,8 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
             if last || self.length().ended_at(step) {
                 break;
             }
-            if step.is_multiple_of(self.training.checkpoint_steps()) {
+            let is_time = self.saved.elapsed() >= self.training.checkpoint_every().duration();
+            if is_time || step.is_multiple_of(self.training.checkpoint_steps()) {
                 self.checkpoint(observer)?;
             }
             started = Instant::now();
@@ -185,10 +189,12 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
     }
 
     fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let began = Instant::now();
         let path = self.run.save(observer)?;
         self.training.saved(&self.run)?;
         let step = self.run.progress().step;
-        self.emit(Event::Checkpoint { step, path }, observer)
+        self.saved = Instant::now();
+        self.emit(Event::Checkpoint { step, path, seconds: began.elapsed().as_secs_f64() }, observer)
     }
 
     fn is_over(&self) -> bool {
@@ -240,6 +246,7 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
             peak_memory_bytes: run.journal.peak_memory(),
             waiting_seconds,
             seconds: self.began.elapsed().as_secs_f64(),
+            together: run.setup.ranks.together(),
         };
         let (event, warnings) = training.told(told, &committed);
         run.emit(event, observer)?;
@@ -248,6 +255,7 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
             run.emit(Event::Warned { step, text }, observer)?;
         }
         run.copy_to_host();
-        Ok(())
+        run.setup.ranks.beat(step);
+        run.compare_ranks()
     }
 }

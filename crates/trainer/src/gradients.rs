@@ -51,6 +51,16 @@ impl GradientSum {
         model.visit(&mut Add { from, to: self });
     }
 
+    /// Gradients by parameter, flattened; `order` is that of the model.
+    pub(crate) fn of(order: Vec<ParamId>, of: BTreeMap<ParamId, Tensor<1>>) -> Self {
+        Self { of, order }
+    }
+
+    /// The gradient of one parameter, flattened, which stays.
+    pub(crate) fn get(&self, id: ParamId) -> Option<Tensor<1>> {
+        self.of.get(&id).cloned()
+    }
+
     /// The gradient of one parameter, flattened.
     pub fn take(&mut self, id: ParamId) -> Option<Tensor<1>> {
         self.of.remove(&id)

@@ -73,10 +73,14 @@ impl HostCopy {
         saved: &mut Option<u64>,
         checkpoints: &Checkpoints,
     ) -> (TrainError, Option<Event>) {
+        let began = Instant::now();
         let copy = if *saved == Some(step) { None } else { self.save(*saved, checkpoints) };
         let Some((step, path)) = copy else { return (error.with_saved(*saved), None) };
         *saved = Some(step);
-        (error.of_lost_device().with_saved(*saved), Some(Event::Checkpoint { step, path }))
+        (
+            error.of_lost_device().with_saved(*saved),
+            Some(Event::Checkpoint { step, path, seconds: began.elapsed().as_secs_f64() }),
+        )
     }
 
     /// Saves the copy as a checkpoint if it is of a later step than the newest one; its step and the name of its folder.

@@ -20,6 +20,7 @@
 //! | `training`, `classification`, `evaluate` | what differs between trainings, that of a classifier, and its validation |
 //! | `step`, `micro_batch`, `loss`, `schedule` | one step of a classifier, and what it is made of |
 //! | `sums`, `gradients` | what micro-batches add up to, in which order |
+//! | `ranks`, `exchange` | the processes of a run, what they say to each other, and their sums |
 //! | `update`, `optimizer`, `norm_momentum` | what becomes of one network in a step: finite check, update |
 //! | `recovery`, `policy`, `activation_checkpointing` | the loop around an attempt, what it obeys, and gradients with fewer maps kept |
 //! | `state`, `model_state`, `loss_scale` | everything that a step may change, with its commit |
@@ -36,6 +37,7 @@ mod classification;
 mod config;
 mod error;
 mod evaluate;
+mod exchange;
 mod fault;
 mod fit;
 mod gradients;
@@ -51,6 +53,7 @@ mod norm_momentum;
 mod optimizer;
 mod parts;
 mod policy;
+mod ranks;
 mod recovery;
 mod run;
 mod schedule;
@@ -95,17 +98,18 @@ pub mod engine {
 /// The ranges of values that configurations are checked against.
 pub mod ranges {
     pub use crate::checkpoint::MOST_UPDATES;
-    pub use crate::config::{MOST_SAMPLES, MOST_SEED, MOST_TIMES, NORMS, RATES, holds_a_group};
+    pub use crate::config::{CHECKPOINTS, MOST_SAMPLES, MOST_SEED, MOST_TIMES, NORMS, RATES, holds_a_group};
 }
 
 pub use checkpoint::Checkpoints;
-pub use config::{Extension, MOST_SAMPLES, OptimizerConfig, TrainConfig};
+pub use config::{CHECKPOINT_EVERY, Extension, MOST_SAMPLES, OptimizerConfig, TrainConfig};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, predict, samples_at_once};
 pub use fault::Faults;
 pub use fit::{Ended, Trainer};
 pub use journal::{Journal, Observer, Trained};
 pub use micro_batch::{MicroBatch, micro_batches, micro_batches_on};
+pub use ranks::Ranks;
 pub use run::Setup;
 pub use schedule::{Length, Schedule};
 pub use state::{Best, Progress};

@@ -2,14 +2,16 @@
 
 use std::io;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn::module::Module;
 use burn::tensor::Device;
-use kindling_data::{BadSample, Loader, Split};
+use kindling_data::{BadSample, HostBatch, Loader, Split};
 use kindling_memory::{Meter, Plan};
 use kindling_runs::{BadSamples, Event, EventLog, RunDir, stream_atomically};
+use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoints, Loaded, save_whatever_happens};
 use crate::checkpointable::Checkpointable;
@@ -19,6 +21,8 @@ use crate::host_copy::HostCopy;
 use crate::journal::{Journal, Observer};
 use crate::model_snapshot::ModelSnapshot;
 use crate::parts::{self, OfModule, Unwritten};
+use crate::policy::Policy;
+use crate::ranks::Ranks;
 use crate::recovery::{Recovery, describe};
 use crate::state::{Best, Progress, TrainState};
 
@@ -40,6 +44,34 @@ pub struct Setup<'a> {
     pub start: Plan,
     /// Failures to come, for tests.
     pub faults: Faults,
+    /// The processes that do it together; the first of them writes everything.
+    pub ranks: Rc<Ranks>,
+}
+
+/// Steps after which ranks compare all that they hold. It is read to the host for that.
+const STEPS_BETWEEN_COMPARISONS: u64 = 100;
+
+/// What the first rank found of a run that goes on.
+#[derive(Default, Serialize, Deserialize)]
+struct Found {
+    /// The step of the newest checkpoint.
+    step: Option<u64>,
+    /// Whether it had ended.
+    complete: bool,
+    /// Whether it had, and is longer now.
+    longer: bool,
+}
+
+/// What became of a rank's rows of a batch.
+#[derive(Serialize, Deserialize)]
+struct OfBatch {
+    first_row: usize,
+    /// Whose images are there, if some stand for others.
+    samples: Vec<u64>,
+    /// What could not be read.
+    bad: Vec<BadSample>,
+    /// Whether the rank is asked to stop.
+    stop: bool,
 }
 
 /// A run in progress, between two steps. Only a commit changes what it trains.
@@ -49,6 +81,8 @@ pub struct Run<'a, S> {
     pub(crate) journal: Journal,
     checkpoints: Checkpoints,
     host_copy: HostCopy,
+    /// Whether the ranks have told each other that one of them is to stop.
+    stop_agreed: bool,
 }
 
 impl<'a, S: Checkpointable + Clone> Run<'a, S> {
@@ -57,8 +91,11 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
     /// # Errors
     /// [`TrainError::Run`] if the event log or the list of bad samples cannot be opened.
     pub(crate) fn new(state: TrainState<S>, setup: Setup<'a>) -> Result<Self, TrainError> {
-        let log = EventLog::open(&setup.run.events())?;
-        let bad_samples = BadSamples::open(&setup.run.bad_samples())?;
+        let (events, bad_samples) = (setup.run.events(), setup.run.bad_samples());
+        let (log, bad_samples) = match setup.ranks.is_first() {
+            true => (EventLog::open(&events)?, BadSamples::open(&bad_samples)?),
+            false => (EventLog::unwritten(&events), BadSamples::unwritten(&bad_samples)?),
+        };
         setup.train.remember_bad(bad_samples.samples(Split::Train.name()));
         let meter = Meter::new(&setup.device);
         Ok(Self {
@@ -66,6 +103,7 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
             journal: Journal { log, bad_samples, meter, complete: false, saved: None },
             checkpoints: Checkpoints::new(setup.run.checkpoints(), setup.model_name),
             host_copy: HostCopy::new(&setup.device),
+            stop_agreed: false,
             setup,
         })
     }
@@ -113,6 +151,9 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
     /// # Errors
     /// [`TrainError::Run`] if the file cannot be written, and what the device says.
     pub fn write_weights<M: Module>(&self, network: &M, path: &Path) -> Result<(), TrainError> {
+        if !self.setup.ranks.is_first() {
+            return Ok(());
+        }
         let mut refused = None;
         let written = stream_atomically(path, |file| {
             let written = parts::write(&OfModule::of(network), Some(&self.setup.note), file);
@@ -172,16 +213,48 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
         started: Event,
         observer: &mut dyn Observer,
     ) -> Result<bool, TrainError> {
+        let ranks = Rc::clone(&self.setup.ranks);
+        if ranks.is_alone() {
+            return self.resume_alone(steps_total, started, observer);
+        }
+        // The first brings the files of the run in order before the others look at them.
+        let mut found = None;
+        if ranks.is_first() {
+            let longer = self.resume_alone(steps_total, started, observer)?;
+            found = Some(Found { step: self.journal.saved, complete: self.journal.complete, longer });
+        }
+        let found = ranks.agree("run's newest checkpoint", found)?.into_iter().flatten().next();
+        let found = found.unwrap_or_default();
+        if let (false, Some(step)) = (ranks.is_first(), found.step) {
+            let (asked, device) = (self.state.policy().clone(), self.setup.device.clone().autodiff());
+            self.state = self.checkpoints.load_step(step, self.state.clone(), &device)?;
+            self.go_on_as(asked);
+            (self.journal.saved, self.journal.complete) = (found.step, found.complete);
+        }
+        Ok(found.longer)
+    }
+
+    /// What was found out about memory is kept, unless something else is asked for now.
+    fn go_on_as(&mut self, asked: Policy) {
+        if asked.limits() != self.state.policy().limits() {
+            self.state.replan(asked);
+        }
+    }
+
+    /// [`Run::resume`] of a process that writes the run.
+    fn resume_alone(
+        &mut self,
+        steps_total: u64,
+        started: Event,
+        observer: &mut dyn Observer,
+    ) -> Result<bool, TrainError> {
         let asked = self.state.policy().clone();
         let device = self.setup.device.clone().autodiff();
         let Some(Loaded { state, log: mark }) = self.checkpoints.load(self.state.clone(), &device)? else {
             return self.begin_again(started, observer).map(|()| false);
         };
         self.state = state;
-        // What was found out is kept, unless something else is asked for now.
-        if asked.limits() != self.state.policy().limits() {
-            self.state.replan(asked);
-        }
+        self.go_on_as(asked);
         let step = self.progress().step;
         self.journal.saved = Some(step);
         let warning = match mark {
@@ -231,11 +304,60 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
 
     /// Whether it was asked to stop.
     pub(crate) fn is_to_stop(&self) -> bool {
-        self.setup.stop.load(Ordering::Relaxed)
+        self.stop_agreed || self.setup.ranks.is_alone() && self.setup.stop.load(Ordering::Relaxed)
+    }
+
+    /// Tells the other ranks what became of a batch here, and learns what became of it there.
+    ///
+    /// # Errors
+    /// [`TrainError::Data`] if too many samples cannot be read, [`TrainError::Elsewhere`] if another rank cannot go on.
+    pub(crate) fn agree_on(&mut self, mut batch: HostBatch) -> Result<HostBatch, TrainError> {
+        let Setup { ranks, train, stop, .. } = &self.setup;
+        if ranks.is_alone() {
+            return Ok(batch);
+        }
+        let rows = batch.rows();
+        let samples = if batch.bad.is_empty() { Vec::new() } else { batch.samples[rows.clone()].to_vec() };
+        let stop = stop.load(Ordering::Relaxed);
+        let mine = OfBatch { first_row: rows.start, samples, bad: batch.bad.clone(), stop };
+        for OfBatch { first_row, samples, bad, stop } in ranks.agree("batches", mine)? {
+            self.stop_agreed |= stop;
+            train.correct(&mut batch, first_row..first_row + samples.len(), &samples);
+            train.count_bad(&bad)?;
+            for sample in bad {
+                if !batch.bad.contains(&sample) {
+                    batch.bad.push(sample);
+                }
+            }
+        }
+        batch.bad.sort_by_key(|bad| bad.sample);
+        Ok(batch)
+    }
+
+    /// Compares the state with that of the other ranks, now and then.
+    ///
+    /// # Errors
+    /// [`TrainError::Apart`] if one is another, which all ranks learn.
+    pub(crate) fn compare_ranks(&self) -> Result<(), TrainError> {
+        let (ranks, step) = (&self.setup.ranks, self.progress().step);
+        if ranks.is_alone() || !step.is_multiple_of(STEPS_BETWEEN_COMPARISONS) {
+            return Ok(());
+        }
+        let snapshot = self.state().snapshot();
+        let mine = snapshot.map_err(|text| TrainError::of_device(Some(step), 0, &text))?.sha256();
+        let all = ranks.agree("hashes of weights", mine)?;
+        match all.iter().position(|other| *other != all[0]) {
+            Some(rank) => Err(TrainError::Apart { step, rank: ranks.group().name_of(rank) }),
+            None => Ok(()),
+        }
     }
 
     /// Saves a checkpoint, tells of what it took, and returns the name of its folder.
     pub(crate) fn save(&mut self, observer: &mut dyn Observer) -> Result<String, TrainError> {
+        if !self.setup.ranks.is_first() {
+            self.journal.saved = Some(self.progress().step);
+            return Ok(String::new());
+        }
         let Self { setup, state, journal, checkpoints, .. } = &*self;
         let mut recoveries = Vec::new();
         let told = |recovery: &Recovery| recoveries.push(recovery.clone());
@@ -248,7 +370,9 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
 
     /// Copies the state to the host, where the device's memory can be lost and if it is time to.
     pub(crate) fn copy_to_host(&mut self) {
-        self.host_copy.refresh(&self.state, &self.journal.log);
+        if self.setup.ranks.is_first() {
+            self.host_copy.refresh(&self.state, &self.journal.log);
+        }
     }
 
     /// Takes the only copy of the state that there is.
@@ -258,7 +382,10 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
 
     /// Whether steps are left to save, and can still be read where they were computed, after what ended the run.
     pub(crate) fn can_be_saved_after(&self, error: &TrainError) -> bool {
-        !self.is_saved() && self.progress().step > 0 && self.host_copy.is_device_readable(error)
+        self.setup.ranks.is_first()
+            && !self.is_saved()
+            && self.progress().step > 0
+            && self.host_copy.is_device_readable(error)
     }
 
     /// Saves the copy on the host of what could not be saved otherwise. Returns what ended the run, which says what is saved.

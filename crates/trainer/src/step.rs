@@ -1,5 +1,7 @@
 //! One optimizer step of a classifier on one global batch: computed beside the old state, and found good before it replaces it.
 
+use std::rc::Rc;
+
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_data::{HostBatch, Task};
 use kindling_layers::pass::TrainingPass;
@@ -9,11 +11,13 @@ use kindling_nvtx::range;
 use crate::activation_checkpointing::{self, Work};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
+use crate::exchange::over_ranks;
 use crate::fault::{Faults, Phase};
 use crate::loss::Loss;
 use crate::micro_batch::{MicroBatch, micro_batches_on};
 use crate::model_state::ModelState;
 use crate::norm_momentum::NormMomentum;
+use crate::ranks::Ranks;
 use crate::schedule::Length;
 use crate::sums::{InOrder, Sums};
 use crate::training::{Attempt, GoodStep};
@@ -30,6 +34,8 @@ pub(crate) struct StepEngine {
     /// The format of feature maps.
     pub(crate) precision: Precision,
     pub(crate) update: Update,
+    /// Who computes a step together.
+    pub(crate) ranks: Rc<Ranks>,
 }
 
 /// What a good step of a classifier says of itself.
@@ -50,6 +56,7 @@ impl StepEngine {
         device: &Device,
         length: impl Into<Length>,
         faults: Faults,
+        ranks: Rc<Ranks>,
     ) -> Self {
         let norm_momentum = NormMomentum::new(config.norm_momentum, length);
         Self {
@@ -59,6 +66,7 @@ impl StepEngine {
             seed: config.seed,
             precision: config.precision,
             update: Update { clip_norm: config.clip_norm, norm_momentum, ema: config.ema, faults },
+            ranks,
         }
     }
 
@@ -76,12 +84,14 @@ impl StepEngine {
     ) -> Result<GoodStep<ModelState<M>, Losses>, TrainError> {
         let &Attempt { step, plan, .. } = at;
         let _step = range(|| format!("step {step}"));
-        let cuts = micro_batches_on(&self.device, batch.len(), self.ghost_batch_size, plan.micro_batch);
+        // Several ranks add by groups, on any device.
+        let limit = if self.ranks.is_alone() { plan.micro_batch } else { 1 };
+        let cuts = micro_batches_on(&self.device, batch.len(), self.ghost_batch_size, limit);
         let cuts = self.update.faults.micro_batches(step, cuts);
         let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         // The old state is only read: whatever a panic leaves half-done is dropped with the attempt.
         TrainError::caught(Some(step), micro_batch, || {
-            let mut sums = self.sums(model_state.model(), batch, &cuts, at).finish().unwrap_or_default();
+            let mut sums = self.sums(model_state.model(), batch, &cuts, at)?;
             let checked = self.update.check(&mut sums, Phase::FiniteCheck, at, micro_batch)?;
             let _phase = range(|| "optimizer");
             let state = self.update.apply(model_state, sums, checked.norm, rate, Phase::Optimizer, at);
@@ -91,11 +101,42 @@ impl StepEngine {
         })
     }
 
-    fn sums<M: Classifier>(&self, model: &M, batch: &HostBatch, cuts: &[MicroBatch], at: &Attempt) -> InOrder<Sums> {
+    /// The sums over the whole batch, whoever computes its parts.
+    fn sums<M: Classifier>(
+        &self,
+        model: &M,
+        batch: &HostBatch,
+        cuts: &[MicroBatch],
+        at: &Attempt,
+    ) -> Result<Sums, TrainError> {
+        let plain = self.device.clone().without_autodiff();
+        if self.ranks.is_alone() {
+            let sums = self.add(InOrder::on(&plain), model, batch, (0, cuts), at);
+            return Ok(sums.finish().unwrap_or_default());
+        }
+        let share = self.ranks.share(cuts.len());
+        let (first, mine) = (share.start, &cuts[share]);
+        let failed = |text: &str| {
+            let micro_batch = mine.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
+            TrainError::of_device(Some(at.step), micro_batch, text)
+        };
+        over_ranks(&self.ranks, model, (at.step, cuts.len()), &plain, failed, || {
+            self.add(InOrder::from_group(first), model, batch, (first, mine), at).into_nodes()
+        })
+    }
+
+    /// Adds micro-batches, of which the first is the one with this number, to sums.
+    fn add<M: Classifier>(
+        &self,
+        mut sums: InOrder<Sums>,
+        model: &M,
+        batch: &HostBatch,
+        (first, cuts): (usize, &[MicroBatch]),
+        at: &Attempt,
+    ) -> InOrder<Sums> {
         let total_weight = self.loss.total_weight(batch);
         let plain = self.device.clone().without_autodiff();
-        let mut sums = InOrder::on(&plain);
-        for (index, micro) in cuts.iter().enumerate() {
+        for (index, micro) in (first..).zip(cuts) {
             let _micro_batch = range(|| format!("micro-batch {index}"));
             let reach = |phase| self.update.faults.at(at.step, phase, index);
             reach(Phase::Upload);

@@ -10,6 +10,7 @@ use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::fault::Faults;
 use crate::model_state::ModelState;
+use crate::ranks::Ranks;
 use crate::recovery::Recovery;
 use crate::state::{Settled, TrainState};
 use crate::step::StepEngine;
@@ -48,7 +49,15 @@ impl<M: Classifier> Steps<M> {
         config.check(classes)?;
         let total_steps = config.max_steps.unwrap_or(u64::MAX);
         Ok(Self {
-            engine: StepEngine::new(config, Task::MultiClass, classes, device, total_steps, Faults::default()),
+            engine: StepEngine::new(
+                config,
+                Task::MultiClass,
+                classes,
+                device,
+                total_steps,
+                Faults::default(),
+                Ranks::alone(),
+            ),
             device: device.clone(),
             rate: config.lr,
             state: beginning(model, config, start, device),

@@ -8,7 +8,7 @@
 use burn::tensor::{Device, Tensor};
 use kindling_layers::pass::BatchStatistics;
 use kindling_ops::{plain, sums_in_a_fixed_order};
-use kindling_processes::tree::{Accumulator, root};
+use kindling_processes::tree::{Accumulator, Node, root};
 
 use crate::gradients::GradientSum;
 
@@ -70,6 +70,11 @@ impl<T: Summand> InOrder<T> {
         Self(if fixed { Order::Tree(Accumulator::starting_at(0)) } else { Order::Running(None) })
     }
 
+    /// The same of the groups from `first` on, in the fixed tree on any device.
+    pub(crate) fn from_group(first: usize) -> Self {
+        Self(Order::Tree(Accumulator::starting_at(first)))
+    }
+
     /// Adds the next part.
     pub fn push(&mut self, part: T) {
         match &mut self.0 {
@@ -80,6 +85,14 @@ impl<T: Summand> InOrder<T> {
                     None => part,
                 });
             }
+        }
+    }
+
+    /// The nodes of the tree that are whole, of a sum that has one.
+    pub(crate) fn into_nodes(self) -> Vec<Node<T>> {
+        match self.0 {
+            Order::Tree(tree) => tree.into_nodes(),
+            Order::Running(_) => Vec::new(),
         }
     }
 

@@ -1,8 +1,9 @@
 //! What a [`crate::Trainer`] trains, as its loop sees it: what a step is, and what a run does between steps.
 
 use kindling_data::HostBatch;
+use kindling_given::Span;
 use kindling_memory::Plan;
-use kindling_runs::Event;
+use kindling_runs::{Event, Together};
 
 use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
@@ -30,6 +31,9 @@ pub trait Training<S: Checkpointable + Clone> {
 
     /// A checkpoint is written after this many steps, and at the end.
     fn checkpoint_steps(&self) -> u64;
+
+    /// And when this much time has passed since the last one.
+    fn checkpoint_every(&self) -> Span;
 
     /// Computes a step from a state, which stays as it is.
     ///
@@ -103,7 +107,7 @@ pub struct GoodStep<S, T> {
 }
 
 /// A step that was just committed.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Committed {
     /// Its number, from 1.
     pub step: u64,
@@ -119,4 +123,6 @@ pub struct Committed {
     pub waiting_seconds: f64,
     /// Seconds since the run began in this process.
     pub seconds: f64,
+    /// What it says of the processes that computed it, where there are several.
+    pub together: Option<Together>,
 }

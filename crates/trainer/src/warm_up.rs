@@ -16,6 +16,7 @@ use crate::evaluate::{predict, samples_at_once};
 use crate::fault::Faults;
 use crate::model_state::ModelState;
 use crate::policy::Policy;
+use crate::ranks::Ranks;
 use crate::recovery::{abandon_graph, make_room};
 use crate::step::StepEngine;
 use crate::training::Attempt;
@@ -46,9 +47,10 @@ pub(crate) fn warm_up<M: Classifier>(
 ) -> Result<Warmed, TrainError> {
     let began = Instant::now();
     let update = Update { faults: Faults::default(), ..engine.update.clone() };
-    let quiet = StepEngine { update, ..engine.clone() };
+    // Each rank by itself.
+    let quiet = StepEngine { update, ranks: Ranks::alone(), ..engine.clone() };
     let plan = policy.plan();
-    let sizes = policy.limits().sizes().into_iter().filter(|&size| size <= plan.micro_batch.min(batch.len()));
+    let sizes = policy.limits().sizes().into_iter().filter(|&size| size <= plan.micro_batch.min(batch.rows().len()));
     let (mut micro_batches, mut too_large) = (Vec::new(), None);
     for micro_batch in sizes {
         let part = first_rows(batch, micro_batch);
@@ -66,7 +68,14 @@ pub(crate) fn warm_up<M: Classifier>(
     }
     if let (Some(&group), Some(&largest)) = (micro_batches.first(), micro_batches.last()) {
         let at_once = samples_at_once(device, group, largest);
-        match predict(&model_state.judged(), batch, 0..at_once, device, engine.precision, Task::MultiClass) {
+        match predict(
+            &model_state.judged(),
+            &first_rows(batch, at_once),
+            0..at_once,
+            device,
+            engine.precision,
+            Task::MultiClass,
+        ) {
             Ok(_) | Err(TrainError::InferenceOutOfMemory { .. }) => {}
             Err(other) => return Err(other),
         }
@@ -75,14 +84,18 @@ pub(crate) fn warm_up<M: Classifier>(
     Ok(Warmed { micro_batches, too_large, seconds: began.elapsed().as_secs_f64() })
 }
 
+/// So many of the rows whose images are there.
 fn first_rows(batch: &HostBatch, count: usize) -> HostBatch {
     let [_, channels, height, width] = batch.shape;
+    let first = batch.rows().start;
+    let rows = first..first + count;
     HostBatch {
-        images: batch.images_of(0..count).to_vec(),
+        images: batch.images_of(rows.clone()).to_vec(),
+        first_row: 0,
         shape: [count, channels, height, width],
-        labels: batch.labels[..count].to_vec(),
-        targets: batch.targets_of(0..count).map(<[f32]>::to_vec),
-        samples: batch.samples[..count].to_vec(),
+        labels: batch.labels[rows.clone()].to_vec(),
+        targets: batch.targets_of(rows.clone()).map(<[f32]>::to_vec),
+        samples: batch.samples[rows].to_vec(),
         bad: Vec::new(),
         epoch: batch.epoch,
         index: batch.index,

@@ -3,10 +3,13 @@
 use std::ops::RangeInclusive;
 
 use kindling_data::{below, within};
+use kindling_given::Span;
 use kindling_layers::pass::largest_group;
 use kindling_layers::{Checkpointing, Precision};
-use kindling_trainer::TrainError;
-use kindling_trainer::ranges::{MOST_SAMPLES, MOST_SEED, MOST_TIMES, MOST_UPDATES, NORMS, RATES, holds_a_group};
+use kindling_trainer::ranges::{
+    CHECKPOINTS, MOST_SAMPLES, MOST_SEED, MOST_TIMES, MOST_UPDATES, NORMS, RATES, holds_a_group,
+};
+use kindling_trainer::{CHECKPOINT_EVERY, TrainError};
 use serde::{Deserialize, Serialize};
 
 use crate::augment::DiffAugment;
@@ -62,11 +65,18 @@ pub struct AdversarialConfig {
     pub seed: u64,
     /// A checkpoint is written after this many iterations, and at the end.
     pub checkpoint_iterations: u64,
+    /// And when this much time has passed since the last one, at least a second.
+    #[serde(default = "checkpoint_every")]
+    pub checkpoint_every: Span,
     /// A grid of samples is made after this many iterations, at the beginning and at the end.
     pub sample_iterations: u64,
 }
 
 const STRENGTHS: RangeInclusive<f64> = 0.0..=1e6;
+
+fn checkpoint_every() -> Span {
+    CHECKPOINT_EVERY
+}
 
 impl AdversarialConfig {
     /// Checks the values against their ranges and each other.
@@ -96,6 +106,7 @@ impl AdversarialConfig {
         within("gradient norm to clip at", self.clip_norm.unwrap_or(1.0), NORMS)?;
         within("seed", self.seed, 0..=MOST_SEED)?;
         within("number of iterations between checkpoints", self.checkpoint_iterations, 1..=MOST_TIMES)?;
+        within("time between checkpoints", self.checkpoint_every, CHECKPOINTS)?;
         within("number of iterations between grids", self.sample_iterations, 1..=MOST_TIMES)?;
         holds_a_group(self.micro_batch, self.largest_group())
     }

@@ -2,6 +2,7 @@
 
 use burn::tensor::Device;
 use kindling_data::HostBatch;
+use kindling_given::Span;
 use kindling_layers::{Checkpointing, Discriminator, Generator};
 use kindling_runs::Event;
 use kindling_trainer::engine::{
@@ -105,6 +106,10 @@ impl<G: Generator, D: Discriminator> Training<Pair<G, D>> for Adversarial<'_, G>
 
     fn checkpoint_steps(&self) -> u64 {
         self.engine.config.checkpoint_iterations
+    }
+
+    fn checkpoint_every(&self) -> Span {
+        self.engine.config.checkpoint_every
     }
 
     fn compute(

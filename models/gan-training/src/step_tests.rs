@@ -4,8 +4,8 @@ use burn::tensor::Device;
 use kindling_layers::tensors::Tensors;
 use kindling_layers::{Checkpointing, Precision};
 use kindling_memory::Plan;
-use kindling_trainer::TrainError;
 use kindling_trainer::engine::{Attempt, Checkpointable, GoodStep, ModelSnapshot, NormMomentum, Update};
+use kindling_trainer::{CHECKPOINT_EVERY, TrainError};
 
 use crate::augment::DiffAugment;
 use crate::config::AdversarialConfig;
@@ -39,6 +39,7 @@ fn config() -> AdversarialConfig {
         clip_norm: Some(5.0),
         seed: 4,
         checkpoint_iterations: 5,
+        checkpoint_every: CHECKPOINT_EVERY,
         sample_iterations: 5,
     }
 }

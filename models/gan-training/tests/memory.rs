@@ -14,7 +14,7 @@ use kindling_layers::{Checkpointing, Discriminator, Generator, Judgement, Precis
 use kindling_memory::{CountingAllocator, Plan, host_usage};
 use kindling_runs::{Event, RunDir};
 use kindling_tests::{Optional, Suite, Test};
-use kindling_trainer::{Faults, Observer, Setup, TrainError};
+use kindling_trainer::{Faults, Observer, Ranks, Setup, TrainError};
 use kindling_zoo::{GanDiscriminator, GanGenerator, GanOptions, find_gan};
 
 #[global_allocator]
@@ -136,6 +136,7 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         stop: Arc::new(AtomicBool::new(false)),
         start: Plan { micro_batch: batch, checkpointing: Checkpointing::None },
         faults: Faults::default(),
+        ranks: Ranks::alone(),
     };
     let networks = Adversaries {
         generator: WatchedGenerator { network: entry.generator(&options, &device) },

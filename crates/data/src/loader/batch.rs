@@ -7,8 +7,11 @@ use crate::source::BadSample;
 /// A global batch: images ready for upload, labels, and the batch's position in the run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostBatch {
-    /// `[batch, channels, height, width]`, normalised.
+    /// `[rows, channels, height, width]`, normalised: of all rows from [`HostBatch::first_row`] on that are there. Where several
+    /// processes train, each has the images of those rows alone that it computes.
     pub images: Vec<f32>,
+    /// The row of the first image.
+    pub first_row: usize,
     /// `[batch, channels, height, width]`.
     pub shape: [usize; 4],
     /// The class of each sample; of several the first, of a mixed image the one it has most of.
@@ -38,10 +41,16 @@ impl HostBatch {
         self.labels.is_empty()
     }
 
-    /// The images of some samples, `[range, channels, height, width]`. Panics beyond the batch.
+    /// The rows whose images are there.
+    pub fn rows(&self) -> Range<usize> {
+        let image = self.shape[1..].iter().product::<usize>().max(1);
+        self.first_row..self.first_row + self.images.len() / image
+    }
+
+    /// The images of some samples, `[range, channels, height, width]`. Panics where images are not there.
     pub fn images_of(&self, range: Range<usize>) -> &[f32] {
         let image = self.shape[1..].iter().product::<usize>();
-        &self.images[range.start * image..range.end * image]
+        &self.images[(range.start - self.first_row) * image..(range.end - self.first_row) * image]
     }
 
     /// The targets of some samples, `[range, classes]`, if there are any. Panics beyond the batch.
@@ -74,6 +83,8 @@ mod tests {
         assert_eq!(batch.images_of(1..1), &[] as &[f32]);
         assert_eq!((batch.len(), batch.bytes(), batch.is_empty()), (3, 96, false));
         assert_eq!(batch.targets_of(0..1), None);
+        let part = HostBatch { images: batch.images[8..16].to_vec(), first_row: 1, ..batch.clone() };
+        assert_eq!((part.rows(), part.images_of(1..2)), (1..2, batch.images_of(1..2)));
         let soft = HostBatch { targets: Some(vec![1.0, 0.0, 0.25, 0.75, 0.0, 1.0]), ..batch };
         assert_eq!(soft.targets_of(1..2), Some([0.25, 0.75].as_slice()));
     }

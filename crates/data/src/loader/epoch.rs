@@ -1,6 +1,7 @@
 //! The batches of one epoch, and the threads that make them.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -60,6 +61,8 @@ struct Making {
     index: usize,
     /// The images, in their places.
     images: Arc<Mutex<Vec<f32>>>,
+    /// The row of the first of them.
+    first_row: usize,
     rows: Vec<Option<Result<Row, DataError>>>,
     left: usize,
     done: Option<Result<HostBatch, DataError>>,
@@ -71,11 +74,13 @@ struct Job {
     row: usize,
     place: Place,
     images: Arc<Mutex<Vec<f32>>>,
+    /// Where in these its image goes.
+    at: usize,
 }
 
 impl EpochBatches {
-    pub(super) fn start(loader: &Loader, epoch: u64, first_batch: usize) -> Self {
-        let end = loader.batches_per_epoch();
+    pub(super) fn start(loader: &Loader, epoch: u64, range: Range<usize>) -> Self {
+        let (first_batch, end) = (range.start, range.end.min(loader.batches_per_epoch()));
         let remaining = end.saturating_sub(first_batch);
         let places = loader.samples_per_epoch().saturating_sub(first_batch.saturating_mul(loader.config.batch_size));
         let workers = loader.config.workers.max(1).min(places);
@@ -189,7 +194,7 @@ impl Shared {
             let row = self.loader.make_row(self.epoch, job.place, &self.policy, |image| {
                 let mut images = job.images.lock().unwrap_or_else(PoisonError::into_inner);
                 let size = image.pixels.len();
-                self.preprocess().write_tensor(image, &mut images[job.row * size..(job.row + 1) * size]);
+                self.preprocess().write_tensor(image, &mut images[job.at * size..(job.at + 1) * size]);
             });
             drop(job.images);
             self.finish_row(job.batch, job.row, row);
@@ -216,22 +221,26 @@ impl Shared {
 
     fn claim(&self, state: &mut State) -> Option<Job> {
         let config = &self.loader.config;
-        let (batch, row) = (state.batch, state.row);
+        let batch = state.batch;
         let first = batch * config.batch_size;
         let rows = config.batch_size.min(self.loader.samples_per_epoch() - first);
-        if row == 0 {
+        let read = self.loader.rows_read(rows);
+        let row = state.row.max(read.start);
+        if state.row == 0 {
             let Preprocess { channels, size, .. } = self.preprocess();
+            let elsewhere = |row| Some(Ok(self.loader.row_elsewhere(self.epoch, self.order.at(first + row)?)));
             state.making.push_back(Making {
                 index: batch,
-                images: Arc::new(Mutex::new(vec![0.0; rows * channels * size * size])),
-                rows: (0..rows).map(|_| None).collect(),
-                left: rows,
+                images: Arc::new(Mutex::new(vec![0.0; read.len() * channels * size * size])),
+                first_row: read.start,
+                rows: (0..rows).map(|row| if read.contains(&row) { None } else { elsewhere(row) }).collect(),
+                left: read.len(),
                 done: None,
             });
         }
         let images = state.making.back()?.images.clone();
-        (state.batch, state.row) = if row + 1 < rows { (batch, row + 1) } else { (batch + 1, 0) };
-        Some(Job { batch, row, place: self.order.at(first + row)?, images })
+        (state.batch, state.row) = if row + 1 < read.end { (batch, row + 1) } else { (batch + 1, 0) };
+        Some(Job { batch, row, place: self.order.at(first + row)?, images, at: row - read.start })
     }
 
     /// Notes what became of a place, and puts the batch together after the last.
@@ -245,9 +254,10 @@ impl Shared {
             return;
         }
         let (images, rows) = (std::mem::take(&mut making.images), std::mem::take(&mut making.rows));
+        let first_row = making.first_row;
         drop(state);
         let images = std::mem::take(&mut *images.lock().unwrap_or_else(PoisonError::into_inner));
-        let collate = || self.collate(batch, images, rows);
+        let collate = || Ok(HostBatch { first_row, ..self.collate(batch, images, rows)? });
         let done = catch_unwind(AssertUnwindSafe(collate)).unwrap_or_else(|_| {
             Err(DataError::Panicked { name: format!("batch {batch}"), reason: "it could not be put together".into() })
         });
@@ -293,6 +303,7 @@ impl Shared {
         }
         Ok(HostBatch {
             images,
+            first_row: 0,
             shape: [draws.len(), channels, size, size],
             labels,
             targets,

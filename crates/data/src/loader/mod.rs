@@ -11,6 +11,7 @@ mod sampling;
 mod stages;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use self::sampling::{EpochOrder, Weights};
@@ -108,7 +109,11 @@ pub struct Loader {
     weights: Option<Arc<Weights>>,
     /// Every sample that was found bad so far.
     bad: Arc<Mutex<BTreeSet<u64>>>,
+    share: Option<Arc<Share>>,
 }
+
+/// Which rows of a batch of so many are read here.
+type Share = dyn Fn(usize) -> Range<usize> + Send + Sync;
 
 impl Loader {
     /// A loader of all samples of a source. Panics if the batch size is 0, or if there are targets and no classes.
@@ -122,7 +127,25 @@ impl Loader {
             true => Weights::of(source.as_ref(), config.sampling)?.map(Arc::new),
             false => None,
         };
-        Ok(Self { source, config: Arc::new(config), weights, bad: Arc::default() })
+        Ok(Self { source, config: Arc::new(config), weights, bad: Arc::default(), share: None })
+    }
+
+    /// This loader for one of several processes: of a batch of so many rows it reads those that `share` names, and knows the samples and
+    /// labels of all. Where images of a batch are mixed with each other it reads all of them.
+    pub fn sharing(self, share: impl Fn(usize) -> Range<usize> + Send + Sync + 'static) -> Self {
+        Self { share: Some(Arc::new(share)), ..self }
+    }
+
+    /// The rows of a batch of `rows` that are read here: at least one.
+    fn rows_read(&self, rows: usize) -> Range<usize> {
+        match &self.share {
+            Some(share) if !self.config.augment.policy().mixes() => {
+                let Range { start, end } = share(rows);
+                let start = start.min(rows.saturating_sub(1));
+                start..end.clamp(start + 1, rows.max(start + 1))
+            }
+            _ => 0..rows,
+        }
     }
 
     /// Where its samples come from.
@@ -147,7 +170,12 @@ impl Loader {
 
     /// The batches of an epoch from `first_batch` on. Batches before it are neither read nor decoded.
     pub fn epoch(&self, epoch: u64, first_batch: usize) -> EpochBatches {
-        EpochBatches::start(self, epoch, first_batch)
+        self.batches(epoch, first_batch..self.batches_per_epoch())
+    }
+
+    /// Some of the batches of an epoch. Others are neither read nor decoded.
+    pub fn batches(&self, epoch: u64, range: Range<usize>) -> EpochBatches {
+        EpochBatches::start(self, epoch, range)
     }
 
     /// The samples of a batch, in order, without reading them. Empty beyond the epoch. What cannot be read is among them.
@@ -169,8 +197,26 @@ impl Loader {
         }
     }
 
-    /// Counts what a batch found bad.
-    fn count_bad(&self, found: &[BadSample]) -> Result<(), DataError> {
+    /// Takes what another process says of rows that it has read: their samples, one of which may stand for one that cannot be read.
+    pub fn correct(&self, batch: &mut HostBatch, rows: Range<usize>, samples: &[u64]) {
+        for (row, &sample) in rows.zip(samples) {
+            if batch.samples[row] == sample {
+                continue;
+            }
+            (batch.samples[row], batch.labels[row]) = (sample, self.source.label(sample as usize));
+            if let Some(targets) = &mut batch.targets {
+                let target = &mut targets[row * self.config.classes..(row + 1) * self.config.classes];
+                target.fill(0.0);
+                self.target(sample, target);
+            }
+        }
+    }
+
+    /// Counts what a batch found bad, here or in another process.
+    ///
+    /// # Errors
+    /// [`DataError::TooManyBad`] if these are too many.
+    pub fn count_bad(&self, found: &[BadSample]) -> Result<(), DataError> {
         let Some(last) = found.last() else { return Ok(()) };
         let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
         bad.extend(found.iter().map(|bad| bad.sample));

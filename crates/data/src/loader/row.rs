@@ -65,6 +65,12 @@ impl Loader {
         Err(error)
     }
 
+    /// A row that another process reads.
+    pub(super) fn row_elsewhere(&self, epoch: u64, place: Place) -> Row {
+        let draw = Draw { seed: self.config.seed, epoch, sample: place.sample, showing: place.showing };
+        Row { draw: Some(draw), bad: None }
+    }
+
     fn show(&self, draw: &Draw, policy: &Policy, write: &mut impl FnMut(&Image)) -> Result<(), DataError> {
         let index = draw.sample as usize;
         guarded(self.source.as_ref(), index, || {

@@ -73,7 +73,7 @@ impl FromStr for MaxBad {
 }
 
 /// A sample that could not be read, and what was done about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BadSample {
     /// Its index in its source.
     pub sample: u64,

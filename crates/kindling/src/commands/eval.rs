@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
@@ -9,7 +10,7 @@ use kindling_data::{Changes, FileList, Opening, Purpose, Source, Split, UnknownN
 use kindling_layers::Precision;
 use kindling_metrics::{MultiLabel, Score};
 use kindling_runs::{RunDir, Table};
-use kindling_trainer::{Inference, evaluate};
+use kindling_trainer::{Inference, Ranks, evaluate};
 use serde_json::json;
 
 use crate::Done;
@@ -20,6 +21,7 @@ use crate::device::DeviceChoice;
 use crate::loaders;
 use crate::output::{self, note, out};
 use crate::ranges;
+use crate::ranks;
 use crate::recorded;
 
 /// Score the weights of a run on a split of its data set, or on all of another with some of its classes
@@ -52,6 +54,9 @@ pub(crate) struct Args {
     /// auto, cpu, cuda[:N] or wgpu
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
+    /// The MPI library that connects several processes, which `mpirun` or `srun` start; also KINDLING_MPI
+    #[arg(long, value_name = "PATH")]
+    mpi_library: Option<PathBuf>,
     /// How the score is printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -59,18 +64,26 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
+        ranks::together(self.mpi_library.as_deref(), |ranks| self.run_on(ranks))
+    }
+
+    /// Of several processes each scores a part, and the first says what all found.
+    fn run_on(&self, ranks: &Rc<Ranks>) -> Result<Done> {
         let run = RunDir::open(&self.run)?;
         let config = RunConfig::of(&run)?;
         let Samples { scored, data, samples, absent, changes, seen } = self.samples(&run, &config)?;
-        let chosen = self.device.open()?;
+        let chosen = self.device.of_rank(ranks.group().local_rank()).open()?;
         let network = config.trained(&run, self.last, &chosen.device)?;
         let micro_batch = self.micro_batch.unwrap_or(config.inference_batch(&chosen.device));
         let loader = loaders::scoring(&config, samples.clone())?;
         let classes = config.data.classes.len();
         let precision = self.precision.unwrap_or(config.train.precision);
         chosen.check_precision(precision)?;
-        let inference = Inference::new(&chosen.device, micro_batch, precision);
+        let inference = Inference::new(&chosen.device, micro_batch, precision).divided(ranks);
         let score = evaluate(&network, &loader, classes, &inference, |_| {})?.score;
+        if !ranks.is_first() {
+            return Ok(Done::Complete);
+        }
         let baseline = majority_baseline(samples.as_ref());
         match self.format {
             Format::Json => out!(

@@ -8,16 +8,18 @@ mod words;
 pub(crate) use resolve::augment;
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use anyhow::{Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::ValueEnum;
 use kindling_data::{DataError, Dataset, FileList, Split, largest_decoding_bytes};
+use kindling_given::Span;
 use kindling_layers::parameters;
 use kindling_runs::{DeviceFacts, Environment, Event, EventLog, How, RunDir, RunError, Sitting};
-use kindling_trainer::{Checkpoints, Ended, Faults, Length, Setup, TrainError, Trainer};
+use kindling_trainer::{Checkpoints, Ended, Faults, Length, Ranks, Setup, TrainError, Trainer};
 use kindling_zoo::Network;
 use kindling_zoo::weights::Import;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use settings::Settings;
 
 use crate::Done;
@@ -31,6 +33,7 @@ use crate::memory::{does_not_fit, limit_before_reading, starting_plan};
 use crate::output::{self, note};
 use crate::progress::{Console, Verbosity};
 use crate::ranges;
+use crate::ranks::{self, Fingerprint};
 use crate::recorded::{self, Again};
 pub(crate) use words::in_half;
 use words::{batch_of_one, closing, note, opening, result_line, started};
@@ -70,6 +73,15 @@ pub(crate) struct Args {
         help_heading = "How"
     )]
     restart_on_device_loss: u64,
+
+    /// The MPI library that connects several processes, which `mpirun` or `srun` start; also KINDLING_MPI [default: the one that
+    /// belongs to the launcher, by its usual name; `kindling devices` names it]
+    #[arg(long, value_name = "PATH", help_heading = "How")]
+    mpi_library: Option<PathBuf>,
+    /// Of several processes: how long a step may take before a process that waits for the others ends itself and names the silent
+    /// one, 1s to 24h: 10m, 90s
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = ranges::patience, help_heading = "How")]
+    rank_timeout: Span,
 
     /// Where the run goes; must not hold a run yet, but for --resume-or-start [default: runs/<time>-<model>-<data>]
     #[arg(long, value_name = "DIR", help_heading = "Run", conflicts_with = "resume")]
@@ -115,13 +127,32 @@ pub(crate) enum OptimizerName {
     Sgd,
 }
 
+/// What is to be done.
+enum Prepared {
+    /// A run begins, or goes on.
+    Launch(Box<Launch>),
+    /// Nothing: it is finished.
+    Nothing(Done),
+}
+
 /// A run that is about to begin, or to go on.
-struct Launch<'a> {
+struct Launch {
     config: RunConfig,
-    dataset: &'a Dataset,
-    run: &'a RunDir,
+    dataset: Dataset,
+    run: RunDir,
     chosen: Chosen,
     beginning: Beginning,
+}
+
+/// What the first of several processes tells the others of a run that is about to begin, or to go on.
+#[derive(Serialize, Deserialize)]
+struct Order {
+    /// Its folder.
+    run: PathBuf,
+    /// Its configuration, as TOML.
+    config: String,
+    /// Whether it goes on.
+    how: Option<How>,
 }
 
 /// What a run starts from.
@@ -145,20 +176,71 @@ pub(crate) struct Resumption<C> {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        match (&self.resume, &self.out) {
-            (Some(path), _) => self.resume(path),
-            (None, Some(out)) if self.resume_or_start && RunDir::open(out).is_ok() => self.resume(out),
-            _ => self.start(),
-        }
+        let library = self.mpi_library.clone();
+        ranks::together(library.as_deref(), |ranks| match ranks.is_first() {
+            true => self.lead(ranks),
+            false => self.follow(ranks),
+        })
     }
 
-    fn start(&self) -> Result<Done> {
+    /// The first process, or the only one: it decides what is done.
+    fn lead(&self, ranks: &Rc<Ranks>) -> Result<Done> {
+        let prepared = match (&self.resume, &self.out) {
+            (Some(path), _) => self.resume(path)?,
+            (None, Some(out)) if self.resume_or_start && RunDir::open(out).is_ok() => self.resume(out)?,
+            _ => self.start(ranks)?,
+        };
+        let launch = match prepared {
+            Prepared::Launch(launch) => *launch,
+            Prepared::Nothing(done) => {
+                ranks.agree::<Option<Order>>("run", None)?;
+                return Ok(done);
+            }
+        };
+        if !ranks.is_alone() {
+            if self.restart_on_device_loss > 0 {
+                bail!("--restart-on-device-loss is for one process; of several, the launcher starts all again");
+            }
+            ranks.agree("run", Some(Order::of(&launch)?))?;
+        }
+        self.fit(launch, ranks)
+    }
+
+    /// Another process: it does what the first says, with a device, threads and memory of its own.
+    fn follow(mut self, ranks: &Rc<Ranks>) -> Result<Done> {
+        interrupt::say_nothing();
+        let Some(order) = ranks.agree::<Option<Order>>("run", None)?.into_iter().flatten().next() else {
+            return Ok(Done::Complete);
+        };
+        // Its command line is that of a run which goes on: what it says must be what the run is.
+        (self.resume_or_start, self.quiet) = (true, true);
+        let run = RunDir::open(&order.run)
+            .with_context(|| format!("{} must be visible to all processes", order.run.display()))?;
+        let stored: RunConfig = toml::from_str(&order.config)?;
+        let (config, _) = self.resumed(&run, &stored)?;
+        limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
+        let place = config.data.place(&run, self.data_at.as_deref())?;
+        let dataset = recorded::open_as_listed(&run, &config, &place)?;
+        config.check_classes(&dataset)?;
+        let chosen = DeviceChoice::configured(&config.device)?.of_rank(ranks.group().local_rank()).open()?;
+        let beginning = match order.how {
+            None => Beginning::New(config.initial_network(&chosen.device)?),
+            Some(how) => {
+                let resumption = Resumption { how, changed: Vec::new(), rewritten: None };
+                Beginning::Resumed(resumption, None, None)
+            }
+        };
+        self.fit(Launch { config, dataset, run, chosen, beginning }, ranks)
+    }
+
+    fn start(&self, ranks: &Ranks) -> Result<Prepared> {
         if self.accept_changed_data && !self.resume_or_start {
             bail!("--accept-changed-data is about a run that goes on; it belongs to --resume");
         }
         let (config, dataset) = self.resolve()?;
         let model = config.zoo_model()?;
         config.train.check(config.data.classes.len())?;
+        ranks::check_groups(&config.train, ranks)?;
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
         // Weights that do not fit should not leave a run behind.
         let start = config.initial_network(&chosen.device)?;
@@ -170,10 +252,10 @@ impl Args {
         if !self.quiet {
             dataset.lacking().iter().for_each(|lacking| note!("warning: {lacking}"));
         }
-        self.fit(Launch { config, dataset: &dataset, run: &run, chosen, beginning: Beginning::New(start) })
+        Ok(Prepared::Launch(Box::new(Launch { config, dataset, run, chosen, beginning: Beginning::New(start) })))
     }
 
-    fn resume(&self, path: &Path) -> Result<Done> {
+    fn resume(&self, path: &Path) -> Result<Prepared> {
         let run = RunDir::open(path)?;
         let stored = RunConfig::of(&run)?;
         let (mut config, mut changed) = self.resumed(&run, &stored)?;
@@ -181,7 +263,7 @@ impl Args {
             && has_ended(&run)
             && let Ok(metrics) = run.read_metrics()
         {
-            return Ok(nothing_left(&run, self.quiet, result_line(&metrics)));
+            return Ok(Prepared::Nothing(nothing_left(&run, self.quiet, result_line(&metrics))));
         }
         let smallest = config.train.largest_group();
         if let Some(micro_batch) = config.train.micro_batch.filter(|micro_batch| *micro_batch < smallest) {
@@ -216,19 +298,26 @@ impl Args {
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
         let resumption = Resumption { how, changed, rewritten: (kept != stored).then_some(kept) };
         let beginning = Beginning::Resumed(resumption, told, list);
-        self.fit(Launch { config, dataset: &dataset, run: &run, chosen, beginning })
+        Ok(Prepared::Launch(Box::new(Launch { config, dataset, run, chosen, beginning })))
     }
 
-    fn fit(&self, launch: Launch<'_>) -> Result<Done> {
+    fn fit(&self, launch: Launch, ranks: &Rc<Ranks>) -> Result<Done> {
         let faults = Faults::of_environment().map_err(anyhow::Error::msg)?;
-        let run = launch.run;
-        let outcome = self.fit_here(launch, faults.clone());
-        outcome.or_else(|error| restart::after(error, self, run.path(), &faults))
+        let run = launch.run.clone();
+        if ranks.is_alone() {
+            let outcome = self.fit_here(launch, faults.clone(), ranks);
+            return outcome.or_else(|error| restart::after(error, self, run.path(), &faults));
+        }
+        ranks::check_groups(&launch.config.train, ranks)?;
+        Fingerprint::new(&launch.chosen.facts.device, &launch.dataset).compare(ranks)?;
+        ranks::watch(ranks, self.rank_timeout.duration(), &run, how_to_go_on("train", &run))?;
+        self.fit_here(launch, faults, ranks)
     }
 
-    /// [`Args::fit`] in this process alone.
-    fn fit_here(&self, launch: Launch<'_>, faults: Faults) -> Result<Done> {
+    /// [`Args::fit`] in this process alone, without a new one.
+    fn fit_here(&self, launch: Launch, faults: Faults, ranks: &Rc<Ranks>) -> Result<Done> {
         let Launch { config, dataset, run, chosen, beginning } = launch;
+        let (dataset, run) = (&dataset, &run);
         chosen.check_precision(config.train.precision)?;
         let Chosen { device, facts } = chosen;
         let imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;
@@ -255,6 +344,7 @@ impl Args {
             stop: interrupt::flag()?,
             start: starting_plan(&config, &network, &device, budget, decoding),
             faults,
+            ranks: Rc::clone(ranks),
         };
         // From here on the run is ours alone: the trainer holds its log.
         let (classes, validation) = (config.data.classes.len(), loaders::evaluation(&config, dataset, Split::Val)?);
@@ -274,20 +364,25 @@ impl Args {
                     check_longer(trainer.length())?;
                 }
                 trainer.resume(started, &mut console)?;
-                if let Some(text) = told {
-                    if trainer.is_complete() {
-                        let path = run.path().display();
-                        bail!(
-                            "{path} is finished, and changed data is nothing it can go on with; kindling eval {path} scores it"
-                        );
+                if !ranks.is_first() {
+                    environment.clone()
+                } else {
+                    if let Some(text) = told {
+                        if trainer.is_complete() {
+                            let path = run.path().display();
+                            bail!(
+                                "{path} is finished, and changed data is nothing it can go on with; kindling eval {path} scores it"
+                            );
+                        }
+                        trainer.emit(Event::Warned { step: trainer.progress().step, text }, &mut console)?;
                     }
-                    trainer.emit(Event::Warned { step: trainer.progress().step, text }, &mut console)?;
+                    if let Some(list) = list {
+                        recorded::write(run, &list)?;
+                    }
+                    resumption.note(run, &environment, trainer.progress().step, !trainer.is_complete())?
                 }
-                if let Some(list) = list {
-                    recorded::write(run, &list)?;
-                }
-                resumption.note(run, &environment, trainer.progress().step, !trainer.is_complete())?
             }
+            None if !ranks.is_first() => environment.clone(),
             None => {
                 run.write_environment(&environment)?;
                 note_sitting(run, &environment, 0, How::Started, Vec::new())?;
@@ -302,19 +397,27 @@ impl Args {
         if let Err(error @ (TrainError::DoesNotFit { .. } | TrainError::Data(DataError::ReservationRefused { .. }))) =
             ended
         {
-            note!("{}", does_not_fit(&config, &trainer.model(), &device, budget, decoding));
+            if ranks.is_first() {
+                note!("{}", does_not_fit(&config, &trainer.model(), &device, budget, decoding));
+            }
             return Err(error.into());
         }
         if ended.map_err(|error| with_advice(error.into(), &go_on))? == Ended::Interrupted {
             let step = trainer.progress().step;
-            note!("stopped after step {step}; continue with: {go_on}");
+            if ranks.is_first() {
+                note!("stopped after step {step}; continue with: {go_on}");
+            }
             return Ok(Done::Interrupted);
         }
-        let finished = Finished { config: &config, dataset, run, device: &device, environment: &began_on };
+        let finished = Finished { config: &config, dataset, run, device: &device, environment: &began_on, ranks };
         let concluded = trainer.is_complete().then(|| finished.concluded(trainer.progress().step)).flatten();
-        if let Some(metrics) = concluded {
-            console.say(&closing(&metrics, run));
-            output::result(result_line(&metrics));
+        // The weights of the first process are written when it says this.
+        let is_concluded = ranks.agree("end of training", concluded.is_some())?[0];
+        if is_concluded {
+            if let Some(metrics) = concluded.filter(|_| ranks.is_first()) {
+                console.say(&closing(&metrics, run));
+                output::result(result_line(&metrics));
+            }
             return Ok(Done::Complete);
         }
         let mut trained = trainer.close();
@@ -323,8 +426,10 @@ impl Args {
             Ok(error) => with_advice(trained.journal.with_checkpoint(error).into(), &go_on),
             Err(other) => with_advice(other, &go_on),
         })?;
-        console.say(&closing(&metrics, run));
-        output::result(result_line(&metrics));
+        if let Some(metrics) = metrics {
+            console.say(&closing(&metrics, run));
+            output::result(result_line(&metrics));
+        }
         Ok(Done::Complete)
     }
 
@@ -334,6 +439,18 @@ impl Args {
             (false, true) => Verbosity::Steps,
             (false, false) => Verbosity::Normal,
         }
+    }
+}
+
+impl Order {
+    fn of(launch: &Launch) -> Result<Self> {
+        let Launch { config, run, beginning, .. } = launch;
+        let how = match beginning {
+            Beginning::New(_) => None,
+            Beginning::Resumed(resumption, ..) => Some(resumption.how),
+        };
+        let path = run.path().canonicalize().with_context(|| format!("reading {}", run.path().display()))?;
+        Ok(Self { run: path, config: toml::to_string(config)?, how })
     }
 }
 

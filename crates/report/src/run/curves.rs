@@ -129,6 +129,7 @@ pub(super) fn cost(steps: &Steps) -> Markup {
         ("Peak memory", Unit::Of(unit), &memory),
         ("Learning rate", Unit::Plain, &steps.rate),
         ("Gradient norm", Unit::Plain, &steps.gradient),
+        ("Waiting for other processes", Unit::Of("s"), &steps.together),
     ];
     // A curve of nothing but zeros is one that could not be measured.
     let measured = kinds.into_iter().filter(|(.., points)| points.iter().any(|point| point.1 != 0.0));
@@ -161,6 +162,8 @@ pub(super) struct Steps {
     pub(super) speed: Vec<Point>,
     pub(super) memory: Vec<Point>,
     pub(super) gradient: Vec<Point>,
+    /// Seconds that the first of several processes waited for the others.
+    pub(super) together: Vec<Point>,
     /// Steps at which the micro-batch changed: step, before, after.
     pub(super) micro_batches: Vec<(u64, usize, usize)>,
     /// Mean training loss of each epoch.
@@ -190,12 +193,14 @@ impl Steps {
                 micro_batch,
                 peak_memory_bytes,
                 gradient_norm,
+                together,
                 ..
             } = row
             else {
                 continue;
             };
             let x = *step as f64;
+            steps.together.extend(together.as_ref().map(|of| (x, of.waited_seconds)));
             steps.loss.push((x, *loss));
             steps.rate.push((x, *lr));
             steps.speed.push((x, *images_per_second));
@@ -260,6 +265,7 @@ mod tests {
             gradient_norm: 1.0,
             waiting_seconds: 0.0,
             seconds: 1.0,
+            together: None,
         }
     }
 

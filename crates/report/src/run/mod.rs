@@ -7,7 +7,9 @@ mod gan;
 #[cfg(test)]
 mod tests;
 
-use kindling_runs::{Environment, Event, Sitting};
+use std::collections::BTreeMap;
+
+use kindling_runs::{Environment, Event, Sitting, Together};
 use maud::{Markup, PreEscaped, html};
 
 use crate::frame::frame;
@@ -56,19 +58,58 @@ const SHOWN: usize = 100;
 fn happened(events: &[Event], more: Vec<(u64, String)>) -> Markup {
     let mut lines: Vec<(u64, String)> = events.iter().filter_map(told).chain(more).collect();
     lines.sort_by_key(|line| line.0);
-    let checkpoints = events.iter().filter(|event| matches!(event, Event::Checkpoint { .. })).count();
+    let (checkpoints, together) = (checkpoints(events), together(events));
     html! {
-        @if !lines.is_empty() {
+        @if !lines.is_empty() || together.is_some() {
             section {
                 h2 { "What happened" }
                 ol.happened {
                     @for (step, text) in lines.iter().take(SHOWN) { li { span { "step " (step) } (text) } }
                 }
                 @if lines.len() > SHOWN { p.note { "And " (lines.len() - SHOWN) " more, in events.jsonl." } }
-                @if checkpoints > 0 { p.note { (words::plural(checkpoints as u64, "checkpoint", "checkpoints")) " saved." } }
+                @if let Some(text) = checkpoints { p.note { (text) } }
+                @if let Some(text) = together { p.note { (text) } }
             }
         }
     }
+}
+
+/// How many checkpoints there were, and what they cost.
+fn checkpoints(events: &[Event]) -> Option<String> {
+    let took: Vec<f64> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Checkpoint { seconds, .. } => Some(*seconds),
+            _ => None,
+        })
+        .collect();
+    let count = words::plural(took.len() as u64, "checkpoint", "checkpoints");
+    match took.iter().sum::<f64>() {
+        _ if took.is_empty() => None,
+        // Older runs do not tell.
+        0.0 => Some(format!("{count} saved.")),
+        seconds => Some(format!("{count} saved in {}.", words::duration(seconds))),
+    }
+}
+
+/// What became of several processes: who was the slowest most often, and how long the first waited for others.
+fn together(events: &[Event]) -> Option<String> {
+    let steps: Vec<(&Together, f64)> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Step { together: Some(together), seconds, .. } => Some((together, *seconds)),
+            _ => None,
+        })
+        .collect();
+    let mut times = BTreeMap::new();
+    steps.iter().for_each(|(of, _)| *times.entry(of.slowest.as_str()).or_insert(0usize) += 1);
+    let (slowest, count) = times.into_iter().max_by_key(|(_, count)| *count)?;
+    let waited: f64 = steps.iter().map(|(of, _)| of.waited_seconds).sum();
+    Some(format!(
+        "Of {} by several processes, {slowest} was the slowest in {count}; the first process waited for the others for {}.",
+        words::plural(steps.len() as u64, "step", "steps"),
+        words::duration(waited)
+    ))
 }
 
 /// An event as a line, if it is told.

@@ -17,6 +17,7 @@ fn step(step: u64, epoch: u64, loss: f64) -> Event {
         gradient_norm: 1.0,
         waiting_seconds: 0.0,
         seconds: step as f64,
+        together: None,
     }
 }
 

@@ -17,7 +17,7 @@ use kindling_layers::{
 };
 use kindling_memory::Plan;
 use kindling_runs::{Event, RunDir};
-use kindling_trainer::{Ended, Observer, Setup, TrainConfig, TrainError, Trainer};
+use kindling_trainer::{Ended, Observer, Ranks, Setup, TrainConfig, TrainError, Trainer};
 
 pub(crate) const CLASSES: usize = 3;
 
@@ -150,6 +150,7 @@ impl Bench {
             stop: self.stop.clone(),
             start: self.start,
             faults: self.faults.parse().unwrap(),
+            ranks: Ranks::alone(),
         };
         let mut watch = Watch(watch, Vec::new(), self.keep_events);
         let mut trainer = Trainer::new(model, config.clone(), CLASSES, self.loader(6, config, false), setup).unwrap();

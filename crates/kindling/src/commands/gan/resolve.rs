@@ -4,6 +4,7 @@ use anyhow::{Result, anyhow, bail};
 use kindling_data::{Dataset, Normalisation, Preprocess};
 use kindling_gan_training::{AdversarialConfig, AdversarialLoss, DiffAugment};
 use kindling_runs::RunDir;
+use kindling_trainer::CHECKPOINT_EVERY;
 use kindling_zoo::{GanEntry, find_gan};
 
 use super::config::{GanConfig, GanData, GanRunConfig, Upsampling, preprocess};
@@ -62,6 +63,7 @@ pub(super) fn defaults_of(entry: Option<&GanEntry>) -> GanRunConfig {
             clip_norm: None,
             seed: 0,
             checkpoint_iterations: 200,
+            checkpoint_every: CHECKPOINT_EVERY,
             sample_iterations: sample_iterations(iterations),
         },
     }

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use kindling_gan_training::{AdversarialLoss, DiffAugment};
+use kindling_given::Span;
 use kindling_layers::{Checkpointing, Precision};
 use serde::{Serialize, Serializer};
 use toml::Table;
@@ -119,6 +120,9 @@ settings! {
     /// Iterations between checkpoints, 1 to 1000000000
     #[arg(value_name = "N", help_heading = "How")]
     Changes "train.checkpoint_iterations" checkpoint_iterations: u64;
+    /// Time between checkpoints, 1s to 8760h: 10m, 1h 30m
+    #[arg(value_name = "TIME", help_heading = "How")]
+    Changes "train.checkpoint_every" checkpoint_every: Span;
     /// Iterations between grids of samples, 1 to 1000000000
     #[arg(value_name = "N", help_heading = "How")]
     Changes "train.sample_iterations" sample_iterations: u64 = "a twentieth of the run, at most 500";

@@ -9,7 +9,7 @@ use kindling_gan_training::trainer;
 use kindling_layers::{Checkpointing, parameters};
 use kindling_memory::Plan;
 use kindling_runs::{DeviceFacts, Environment, Event, GanMetrics, How, RunDir};
-use kindling_trainer::{Ended, Faults, Observer, Setup};
+use kindling_trainer::{Ended, Faults, Observer, Ranks, Setup};
 use serde_json::{Value, json};
 
 use super::config::GanRunConfig;
@@ -126,6 +126,7 @@ impl Args {
             stop: interrupt::flag()?,
             start: starting_plan(&config, &device),
             faults: Faults::of_environment().map_err(anyhow::Error::msg)?,
+            ranks: Ranks::alone(),
         };
         let features = ruler.as_ref().map(Ruler::name);
         let mut looker = Looker {

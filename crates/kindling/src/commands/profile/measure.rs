@@ -12,7 +12,7 @@ use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
 use kindling_layers::{Checkpointing, Classifier};
 use kindling_memory::Plan;
 use kindling_runs::{Event, RunDir};
-use kindling_trainer::{Faults, Observer, Setup, TrainConfig, Trainer};
+use kindling_trainer::{Faults, Observer, Ranks, Setup, TrainConfig, Trainer};
 use kindling_zoo::Model;
 
 use super::Args;
@@ -121,6 +121,7 @@ fn run_in(folder: &std::path::Path, args: &Args, model: &Model, steps: usize) ->
         stop: Arc::new(AtomicBool::new(false)),
         start,
         faults: Faults::default(),
+        ranks: Ranks::alone(),
     };
     let mut trainer = Trainer::new(network, config(args, start, steps), args.classes, loader(1, 1)?, setup)?;
     let mut seen = Steps::default();

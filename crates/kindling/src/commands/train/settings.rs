@@ -1,6 +1,7 @@
 //! The flags of `kindling train` that are settings of its run.
 
 use kindling_data::{MaxBad, OnBadSample, Sampling};
+use kindling_given::Span;
 use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_memory::MemorySize;
 use serde::{Serialize, Serializer};
@@ -134,6 +135,9 @@ settings! {
     /// Steps between checkpoints, 1 to 1000000000, besides the one at the end of each epoch
     #[arg(value_name = "N", help_heading = "How")]
     Changes "train.checkpoint_steps" checkpoint_steps: u64;
+    /// Time between checkpoints, 1s to 8760h: 10m, 1h 30m. What they take stands in the report
+    #[arg(value_name = "TIME", help_heading = "How")]
+    Changes "train.checkpoint_every" checkpoint_every: Span;
 }
 
 /// Settings whose flags other commands have, too: see [`crate::dataset::HowToOpen`].

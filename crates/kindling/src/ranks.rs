@@ -1,0 +1,252 @@
+//! Several processes of this command that a launcher has started, and what they must have in common.
+
+use std::fs;
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use kindling_data::{Dataset, Split};
+use kindling_layers::pass::normalisation_groups;
+use kindling_memory::panic_message;
+use kindling_processes::{Group, launcher};
+use kindling_runs::RunDir;
+use kindling_trainer::{Ranks, TrainConfig, TrainError};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::Done;
+use crate::memory;
+use crate::output::note;
+
+/// What the other processes end with: the first has said why.
+#[derive(Debug)]
+pub(crate) struct SaidElsewhere;
+
+impl std::fmt::Display for SaidElsewhere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the first process says why")
+    }
+}
+
+impl std::error::Error for SaidElsewhere {}
+
+/// Whether this process is one of several and not the first, as its launcher says it.
+pub(crate) fn is_another() -> bool {
+    launcher::launched().and_then(|launched| launched.rank).is_some_and(|rank| rank > 0)
+}
+
+/// Fails if a launcher has started several processes of a command that runs in one.
+pub(crate) fn check_alone(command: &str) -> Result<()> {
+    let Some(launched) = launcher::launched() else { return Ok(()) };
+    match launched.size {
+        Some(size) if size > 1 && is_another() => Err(SaidElsewhere.into()),
+        Some(size) if size > 1 => bail!(
+            "kindling {command} runs in one process, and {} has started {size}: start it without a launcher, or one process of it",
+            launched.launcher
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Joins the processes that a launcher has started, and runs `work` in each. Where it fails in one, all end, and the first says why.
+pub(crate) fn together(library: Option<&Path>, work: impl FnOnce(&Rc<Ranks>) -> Result<Done>) -> Result<Done> {
+    let group = match Group::join(library) {
+        Ok(group) => group,
+        Err(_) if is_another() => return Err(SaidElsewhere.into()),
+        Err(error) => return Err(error.into()),
+    };
+    let ranks = Ranks::of(group);
+    if ranks.is_alone() {
+        return work(&ranks);
+    }
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        share_machine(&ranks)?;
+        work(&ranks)
+    }));
+    let outcome = outcome.unwrap_or_else(|panic| Err(anyhow!("{}", panic_message(panic.as_ref()))));
+    let told = match &outcome {
+        Err(error) if !is_of_processes(error) => ranks.fail(&format!("{error:#}")),
+        Err(error) => abort(&ranks, error),
+        Ok(_) => Ok(()),
+    };
+    if let Err(error) = told.and_then(|()| ranks.finish()) {
+        abort(&ranks, outcome.as_ref().err().unwrap_or(&error.into()));
+    }
+    match outcome {
+        Err(_) if !ranks.is_first() => Err(SaidElsewhere.into()),
+        other => other,
+    }
+}
+
+/// Whether what failed is the connection between processes, so that nothing can be said over it.
+fn is_of_processes(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(TrainError::Processes(_)))
+}
+
+/// Ends all processes at once.
+fn abort(ranks: &Ranks, error: &anyhow::Error) -> ! {
+    note!("error: {error:#}");
+    ranks.group().abort(1)
+}
+
+/// Divides cores and memory of a machine among the processes on it. Where a launcher has bound them to cores of their own, each keeps
+/// its own.
+fn share_machine(ranks: &Ranks) -> Result<()> {
+    let allowed = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let allowed = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
+    let group = ranks.group();
+    let mine = (&group.hosts()[group.rank()], allowed.trim().to_owned());
+    let all = ranks.agree("cores", mine.1.clone())?;
+    let alike = group.hosts().iter().zip(&all).filter(|(host, cores)| (*host, *cores) == (mine.0, &mine.1)).count();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if alike > 1 && std::env::var_os("RAYON_NUM_THREADS").is_none() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads((cores / alike).max(1));
+        pool.build_global().context("the cores cannot be divided")?;
+    }
+    memory::share_among(group.local_size());
+    Ok(())
+}
+
+/// Fails if a batch has fewer normalisation groups than there are processes, of which some would have nothing to do.
+pub(crate) fn check_groups(train: &TrainConfig, ranks: &Ranks) -> Result<()> {
+    let (size, batch, ghost) = (ranks.group().size(), train.batch_size, train.ghost_batch_size);
+    let groups = normalisation_groups(batch, ghost).len();
+    if groups >= size {
+        return Ok(());
+    }
+    let smaller = match batch / size {
+        0 => String::new(),
+        smaller => format!(", or --ghost-batch-size {smaller} (it changes what batch norm computes)"),
+    };
+    bail!(
+        "a batch of {batch} with ghost batches of {ghost} is {} of samples that are normalised together, which {size} processes \
+         cannot divide: give --batch-size {}{smaller}, or start fewer processes",
+        kindling_data::counted(groups, "group"),
+        size * ghost.min(batch)
+    )
+}
+
+/// What the processes of a run must have in common, so that it makes no difference which of them computes what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fingerprint {
+    /// The command, by a hash of its file.
+    build: String,
+    /// The processor, or the device.
+    computes_on: String,
+    /// The samples, by a hash of names, labels and ends of files.
+    data: String,
+}
+
+impl Fingerprint {
+    pub(crate) fn new(device: &str, dataset: &Dataset) -> Self {
+        Self {
+            build: build(),
+            computes_on: if device == "cpu" { processor() } else { device.to_owned() },
+            data: data(dataset),
+        }
+    }
+
+    /// Fails on every rank if one has another.
+    pub(crate) fn compare(&self, ranks: &Ranks) -> Result<()> {
+        if ranks.is_alone() {
+            return Ok(());
+        }
+        let all = ranks.agree("fingerprints", self.clone())?;
+        let first = &all[0];
+        let Some((rank, other)) = all.iter().enumerate().find(|(_, other)| *other != first) else { return Ok(()) };
+        let (name, zero) = (ranks.group().name_of(rank), ranks.group().name_of(0));
+        if other.build != first.build {
+            bail!(
+                "{name} runs another build of kindling than {zero}: results could differ; start the same file everywhere"
+            );
+        }
+        if other.computes_on != first.computes_on {
+            bail!(
+                "{name} computes on {}, and {zero} on {}: these round differently, so the result would depend on who computes \
+                 what; use machines of one kind",
+                other.computes_on,
+                first.computes_on
+            );
+        }
+        bail!(
+            "{name} sees other data than {zero}: files are missing there or differ; make the same data set visible to all"
+        )
+    }
+}
+
+fn in_digits(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A hash of this command's file, or its version where that cannot be read.
+fn build() -> String {
+    let read = || -> std::io::Result<String> {
+        let (mut file, mut hash) = (fs::File::open(std::env::current_exe()?)?, Sha256::new());
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(in_digits(hash)),
+                length => hash.update(&piece[..length]),
+            }
+        }
+    };
+    read().unwrap_or_else(|_| env!("CARGO_PKG_VERSION").to_owned())
+}
+
+/// What decides how the CPU rounds: its model, which has its vector instructions, and its caches, by which matrix products are cut.
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let of = |key: &str| {
+        let line = text.lines().find(|line| line.split(':').next().is_some_and(|name| name.trim() == key))?;
+        line.split_once(':').map(|(_, value)| value.trim().to_owned())
+    };
+    let model = of("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    let mut flags = Sha256::new();
+    flags.update(of("flags").or_else(|| of("Features")).unwrap_or_default());
+    let caches = (0..4).filter_map(|index| {
+        let size = fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;
+        Some(size.trim().to_owned())
+    });
+    let caches = caches.collect::<Vec<_>>().join(", ");
+    format!("{model} (caches {caches}; instructions {})", &in_digits(flags)[..8])
+}
+
+fn data(dataset: &Dataset) -> String {
+    let mut hash = Sha256::new();
+    let mut part = |text: String| {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    };
+    dataset.classes.iter().for_each(|class| part(class.clone()));
+    for split in Split::ALL {
+        let source = dataset.source(split);
+        part(format!("{split} {}", source.len()));
+        for index in 0..source.len() {
+            let name = source.name_within(index).unwrap_or_else(|| source.name_of(index));
+            let ends = source.fingerprint(index).map(|it| it.to_string());
+            part(format!("{name:?} {:?} {ends:?}", source.labels(index)));
+        }
+    }
+    in_digits(hash)
+}
+
+/// Ends this process, and with it all, if no step ends for `timeout`. The first that lives says why, and how to go on.
+pub(crate) fn watch(ranks: &Ranks, timeout: Duration, run: &RunDir, go_on: String) -> Result<()> {
+    use kindling_processes::watchdog::{OtherState, Silence};
+
+    let tell = move |silence: &Silence| {
+        let is_silent = |rank| {
+            silence.others.iter().any(|other| other.rank == rank && matches!(other.state, OtherState::Silent(_)))
+        };
+        if (0..silence.rank).all(is_silent) {
+            note!("error: {silence}; continue with: {go_on}");
+        }
+    };
+    ranks.watch(timeout, &run.path().join(SIGNS), tell).context("the processes cannot be watched")
+}
+
+/// The folder of a run in which its processes leave signs of life.
+const SIGNS: &str = "ranks";

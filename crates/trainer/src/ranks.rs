@@ -1,0 +1,181 @@
+//! The processes of a run, as its trainer sees them: its ranks.
+//!
+//! Nothing inside a forward or a backward pass is collective. So a lack of memory stays where it is: each rank has a plan and a ladder of
+//! its own, and the others wait for it. Between them go words. In a step these are
+//!
+//! 1. of the batch: which samples could not be read, and whether a rank is asked to stop;
+//! 2. of the sums: that a rank has computed its normalisation groups, and how long that took;
+//! 3. the sums, see [`crate::exchange`].
+//!
+//! Then every rank moves the same state by the same numbers. A rank that cannot go on says so in place of its next word, wherever the
+//! others wait for it, so that all of them end, and each knows why.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use kindling_processes::watchdog::Silence;
+use kindling_processes::{Group, Watchdog};
+use kindling_runs::Together;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TrainError;
+use crate::exchange::Shared;
+
+/// The ranks of a run, this process being one of them. One that is alone says nothing and waits for nobody.
+pub struct Ranks {
+    group: Group,
+    /// Whether all ranks know that one of them has failed.
+    has_failed: Cell<bool>,
+    watchdog: RefCell<Option<(Watchdog, PathBuf)>>,
+    /// The sums of the newest step, for a rank that has to compute what follows them once more.
+    pub(crate) shared: RefCell<Option<Shared>>,
+    /// Which rank took the longest for its share of the newest step, and how long.
+    slowest: Cell<Option<(usize, f64)>>,
+    waited: Cell<Duration>,
+}
+
+/// What a rank says where all say something.
+#[derive(Serialize, Deserialize)]
+enum Word<T> {
+    /// What the others wait for.
+    Says(T),
+    /// That it cannot go on, and why.
+    Failed(String),
+}
+
+impl Ranks {
+    /// This process, and no other.
+    pub fn alone() -> Rc<Self> {
+        Self::of(Group::alone())
+    }
+
+    /// The processes of a group.
+    pub fn of(group: Group) -> Rc<Self> {
+        Rc::new(Self {
+            group,
+            has_failed: Cell::new(false),
+            watchdog: RefCell::default(),
+            shared: RefCell::default(),
+            slowest: Cell::default(),
+            waited: Cell::default(),
+        })
+    }
+
+    /// Whether there is no other.
+    pub fn is_alone(&self) -> bool {
+        self.group.size() == 1
+    }
+
+    /// Whether this rank writes the run and talks to people, as the first does.
+    pub fn is_first(&self) -> bool {
+        self.group.is_first()
+    }
+
+    /// The group behind them.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// The part of so many things that is this rank's.
+    pub fn share(&self, of: usize) -> Range<usize> {
+        self.group.share(of)
+    }
+
+    /// Says something and learns what all say, in the order of ranks. `about` says what, as it reads after "waits for the".
+    ///
+    /// # Errors
+    /// [`TrainError::Elsewhere`] if a rank has failed instead, on all ranks; [`TrainError::Processes`] if they are apart for good.
+    pub fn agree<T: Serialize + DeserializeOwned>(&self, about: &'static str, mine: T) -> Result<Vec<T>, TrainError> {
+        if self.is_alone() {
+            return Ok(vec![mine]);
+        }
+        self.words(about, Word::Says(mine))
+    }
+
+    fn words<T: Serialize + DeserializeOwned>(&self, about: &'static str, mine: Word<T>) -> Result<Vec<T>, TrainError> {
+        let words = self.group.agree(about, &mine)?;
+        let says = words.into_iter().enumerate().map(|(rank, word)| match word {
+            Word::Says(what) => Ok(what),
+            Word::Failed(reason) => Err(TrainError::Elsewhere { rank: self.group.name_of(rank), reason }),
+        });
+        says.collect::<Result<_, _>>().inspect_err(|_| self.has_failed.set(true))
+    }
+
+    /// Tells the others that this rank cannot go on, unless they know of a failure already.
+    ///
+    /// # Errors
+    /// If they cannot be told any more.
+    pub fn fail(&self, reason: &str) -> Result<(), TrainError> {
+        if self.is_alone() || self.has_failed.replace(true) {
+            return Ok(());
+        }
+        match self.words::<()>("others", Word::Failed(reason.to_owned())) {
+            Ok(_) | Err(TrainError::Elsewhere { .. }) => Ok(()),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Ends this process if no step ends for `timeout`, after `tell` was told why; `folder` is where ranks leave signs of life.
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub fn watch(
+        &self,
+        timeout: Duration,
+        folder: &Path,
+        tell: impl FnOnce(&Silence) + Send + 'static,
+    ) -> std::io::Result<()> {
+        if !self.is_alone() {
+            let watchdog = Watchdog::start(&self.group, timeout, Some(folder), tell)?;
+            *self.watchdog.borrow_mut() = Some((watchdog, folder.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Says to the watchdog that something has come to its end after `step`.
+    pub(crate) fn beat(&self, step: u64) {
+        if let Some((watchdog, _)) = self.watchdog.borrow().as_ref() {
+            watchdog.beat(step);
+        }
+    }
+
+    /// Notes how long each rank took for its share of a step.
+    pub(crate) fn took(&self, seconds: &[f64]) {
+        let slowest = (0..seconds.len()).fold(0, |most, rank| if seconds[rank] > seconds[most] { rank } else { most });
+        self.slowest.set(seconds.get(slowest).map(|seconds| (slowest, *seconds)));
+    }
+
+    /// What the newest step says of the ranks, if there are several: the time of waiting is that since it was last asked.
+    pub(crate) fn together(&self) -> Option<Together> {
+        let (slowest, slowest_seconds) = self.slowest.take()?;
+        let waited = self.group.waited();
+        let waited_seconds = (waited - self.waited.replace(waited)).as_secs_f64();
+        Some(Together { slowest: self.group.name_of(slowest), slowest_seconds, waited_seconds })
+    }
+
+    /// Leaves the group in an orderly way, when all ranks have come to the same end.
+    ///
+    /// # Errors
+    /// If the library refuses.
+    pub fn finish(&self) -> Result<(), TrainError> {
+        let left = self.group.finish();
+        if let Some((watchdog, signs)) = self.watchdog.borrow_mut().take() {
+            drop(watchdog);
+            if self.is_first() {
+                // Whoever is still there leaves no more signs in a folder that is gone.
+                let _ = std::fs::remove_dir_all(signs);
+            }
+        }
+        Ok(left?)
+    }
+}
+
+impl std::fmt::Debug for Ranks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.group.fmt(f)
+    }
+}
