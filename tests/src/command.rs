@@ -1,7 +1,7 @@
 //! Running the command, and what it answered.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 
 use serde_json::Value;
 
@@ -88,6 +88,27 @@ impl Outcome {
     pub fn refused(&self) -> String {
         assert!(matches!(self.code, Some(1 | 2)), "should have been refused\n{}", self.all());
         sentence_of(&self.stderr).unwrap_or_else(|fault| panic!("{fault}\n{}", self.all()))
+    }
+
+    /// The sentence with which one of several processes refused for all of them. A launcher adds lines of its own.
+    ///
+    /// # Panics
+    /// If they did not refuse, or more than one spoke.
+    pub fn refused_by_one(&self) -> String {
+        assert_ne!(self.code, Some(0), "should have been refused\n{}", self.all());
+        let said: Vec<&str> = self.stderr.lines().filter_map(|line| line.strip_prefix("error: ")).collect();
+        match said.as_slice() {
+            [sentence] if !self.stderr.contains("panicked at") => (*sentence).to_string(),
+            _ => panic!("one process should have said why\n{}", self.all()),
+        }
+    }
+
+    /// What a child said that has ended, or is about to.
+    ///
+    /// # Panics
+    /// If it cannot be waited for.
+    pub fn of_child(what: &str, child: Child) -> Self {
+        Self::new(what.to_string(), &child.wait_with_output().expect("a child can be waited for"))
     }
 
     /// The JSON object in the last line of standard output.

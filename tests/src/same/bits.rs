@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::{checkpoints, events, json_of};
 
 /// What of an event is the machine's, not the run's: the clock, and how much was computed at once.
-const OF_THE_MACHINE: [&str; 5] =
-    ["seconds", "waiting_seconds", "images_per_second", "micro_batch", "peak_memory_bytes"];
+const OF_THE_MACHINE: [&str; 6] =
+    ["seconds", "waiting_seconds", "images_per_second", "micro_batch", "peak_memory_bytes", "together"];
 /// The same of a checkpoint's position, and how long the log is, which tells of every interruption.
 const OF_THE_CLOCK: [&str; 5] = ["log_lines", "seconds", "waiting_seconds", "recoveries", "recovery_seconds"];
 /// Events of which there is one a step.

@@ -1,0 +1,212 @@
+//! Processes that are killed, stopped or asked to stop, and disks that are full.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kindling_tests::{Bench, Chance, Outcome, assert_same_bits, checkpoints, kindling};
+
+use crate::together::{EACH, EVERYTHING, in_processes};
+
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    ("a_random_process_killed_again_and_again_leaves_the_bits", || killed(4, 40)),
+    (
+        "a_stopped_process_is_named_and_all_end_within_the_timeout",
+        a_stopped_process_is_named_and_all_end_within_the_timeout,
+    ),
+    (
+        "a_process_that_is_asked_to_stop_stops_all_and_nothing_is_lost",
+        a_process_that_is_asked_to_stop_stops_all_and_nothing_is_lost,
+    ),
+    ("what_does_not_fit_on_one_is_one_sentence_that_names_it", what_does_not_fit_on_one_is_one_sentence_that_names_it),
+];
+pub(crate) const LONG_TESTS: &[(&str, fn())] =
+    &[("a_random_process_killed_fifty_times_leaves_the_bits", || killed(50, 400))];
+pub(crate) const TESTS_OF_DISKS: &[(&str, fn())] = &[(
+    "a_full_disk_under_the_first_is_one_sentence_and_nothing_is_lost",
+    a_full_disk_under_the_first_is_one_sentence_and_nothing_is_lost,
+)];
+
+/// No launcher takes longer, on a machine that builds something else at the same time.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// A launcher with its processes.
+struct Launched {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Launched {
+    /// Starts a command in so many processes, each of which says its number in a file of `folder`.
+    fn start(folder: &Path, size: usize, command: &Command) -> Self {
+        let _ = fs::remove_dir_all(folder);
+        fs::create_dir(folder).expect("a folder of the test can be made");
+        let own = format!("echo $$ > {}/$OMPI_COMM_WORLD_RANK", folder.display());
+        let mut launched = in_processes(size, command, &own);
+        let child = launched.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Self { child: child.expect("the launcher starts"), folder: folder.to_owned() }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be asked whether it has ended").is_some()
+    }
+
+    /// Sends a signal to one of the processes, if it is there.
+    fn signal(&self, rank: usize, signal: &str) -> bool {
+        let Ok(id) = fs::read_to_string(self.folder.join(rank.to_string())) else { return false };
+        let sent = Command::new("kill").args([signal, id.trim()]).stderr(Stdio::null()).status();
+        sent.is_ok_and(|status| status.success())
+    }
+
+    fn end(mut self) -> Outcome {
+        let began = Instant::now();
+        while !self.has_ended() {
+            if began.elapsed() > PATIENCE {
+                for rank in 0..8 {
+                    self.signal(rank, "-KILL");
+                }
+                panic!("the launcher has not ended in {PATIENCE:?}");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Outcome::of_child("mpirun", self.child)
+    }
+}
+
+fn newest_step(run: &Path) -> u64 {
+    let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
+    let step = |name: String| name.strip_prefix("step-")?.parse::<u64>().ok();
+    entries.filter_map(|entry| step(entry.file_name().to_string_lossy().into_owned())).max().unwrap_or(0)
+}
+
+/// A run of so many steps, of which a process is killed so many times; each time it goes on with another number of processes.
+fn killed(times: usize, steps: u64) {
+    let bench = Bench::new(EACH);
+    let flags = EVERYTHING.replacen("--epochs 2", "", 1);
+    let flags = format!("{flags} --epochs 1000 --max-steps {steps} --model mobilenet_v3_small --resume-or-start");
+    let straight = bench.run("straight", &flags, "");
+    let run = bench.path("run");
+    let mut chance = Chance::new(17);
+    let (mut kills, mut begun) = (0, 0);
+    loop {
+        let size = [1, 2, 3][begun % 3];
+        begun += 1;
+        assert!(begun < 4 * times + 10, "killed {kills} times in {begun} starts");
+        let mut launched = Launched::start(&bench.path("ids"), size, &bench.command("run", &flags, ""));
+        if kills < times {
+            // Some steps later, or before the first.
+            let until = newest_step(&run) + chance.within(0..=3);
+            while newest_step(&run) < until && !launched.has_ended() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            std::thread::sleep(Duration::from_millis(chance.within(0..=399)));
+            kills += usize::from(launched.signal(chance.within(0..=size as u64 - 1) as usize, "-KILL"));
+        }
+        let outcome = launched.end();
+        if outcome.code == Some(0) {
+            break;
+        }
+    }
+    assert!(kills >= times.min(3), "killed {kills} times");
+    assert_same_bits(&straight, &run, &format!("killed {kills} times"));
+}
+
+fn a_stopped_process_is_named_and_all_end_within_the_timeout() {
+    let bench = Bench::new(EACH);
+    let flags = EVERYTHING.replacen("--epochs 2", "", 1);
+    let flags = format!("{flags} --epochs 1000 --max-steps 100000 --model mobilenet_v3_small --rank-timeout 3s");
+    let run = bench.path("run");
+    let launched = Launched::start(&bench.path("ids"), 3, &bench.command("run", &flags, ""));
+    let began = Instant::now();
+    while newest_step(&run) < 3 {
+        assert!(began.elapsed() < PATIENCE, "no step ends");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(launched.signal(1, "-STOP"));
+    let stopped = Instant::now();
+    let outcome = launched.end();
+    let lasted = stopped.elapsed();
+    assert!(lasted < Duration::from_secs(30), "it took {lasted:?}");
+    assert_ne!(outcome.code, Some(0));
+    let said: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+    let [sentence] = said.as_slice() else { panic!("{}", outcome.all()) };
+    for words in ["rank 1 on ", "gives no sign of life any more", "continue with: kindling train --resume"] {
+        assert!(sentence.contains(words), "`{words}` is not said: {sentence}");
+    }
+    assert!(newest_step(&run) >= 3);
+}
+
+fn a_process_that_is_asked_to_stop_stops_all_and_nothing_is_lost() {
+    let bench = Bench::new(EACH);
+    let flags = EVERYTHING.replacen("--epochs 2", "--epochs 8", 1);
+    let flags = format!("{flags} --model mobilenet_v3_small");
+    let straight = bench.run("straight", &flags, "");
+    let run = bench.path("run");
+    let mut launched = Launched::start(&bench.path("ids"), 3, &bench.command("run", &flags, ""));
+    while newest_step(&run) < 2 && !launched.has_ended() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(launched.signal(2, "-TERM"), "it had ended before it could be asked");
+    let outcome = launched.end();
+    let stopped = newest_step(&run);
+    assert!((2..16).contains(&stopped), "{stopped}: {}", outcome.all());
+    assert!(outcome.stderr.contains(&format!("stopped after step {stopped}")), "{}", outcome.all());
+    assert_eq!(outcome.stderr.matches("stopped after step").count(), 1, "{}", outcome.all());
+    let mut resume = kindling();
+    resume.args(["train", "--quiet", "--resume"]).arg(&run);
+    Outcome::of(&mut in_processes(2, &resume, "")).succeeded();
+    assert_same_bits(&straight, &run, "asked to stop");
+}
+
+fn what_does_not_fit_on_one_is_one_sentence_that_names_it() {
+    let bench = Bench::new(EACH);
+    let flags = EVERYTHING.replacen("--epochs 2", "--epochs 4", 1);
+    let flags = format!("{flags} --model mobilenet_v3_small");
+    let straight = bench.run("straight", &flags, "");
+    let faults = "toolarge@step=3,phase=forward;".repeat(9);
+    let own = format!("if test $OMPI_COMM_WORLD_RANK = 1; then export KINDLING_FAULT='{faults}'; fi");
+    let refused = Outcome::of(&mut in_processes(3, &bench.command("run", &flags, ""), &own));
+    let sentence = refused.refused_by_one();
+    assert!(sentence.contains("rank 1 on ") && sentence.contains("do not fit"), "{sentence}");
+    let run = bench.path("run");
+    assert_eq!(newest_step(&run), 2, "the steps before it are saved");
+    let mut resume = kindling();
+    resume.args(["train", "--quiet", "--resume"]).arg(&run);
+    Outcome::of(&mut in_processes(2, &resume, "")).succeeded();
+    assert_same_bits(&straight, &run, "after what did not fit");
+}
+
+/// The options with which `unshare` lets us mount something that nobody else sees.
+pub(crate) fn private_mounts() -> Option<&'static str> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let works = |options: &&str| {
+        let mut command = Command::new("unshare");
+        command.args([options, "sh", "-c", "mount -t tmpfs -o size=1m none \"$1\"", "sh"]).arg(folder.path());
+        command.output().is_ok_and(|output| output.status.success())
+    };
+    ["-rm", "-m"].into_iter().find(works)
+}
+
+fn a_full_disk_under_the_first_is_one_sentence_and_nothing_is_lost() {
+    let bench = Bench::new(EACH);
+    let flags = EVERYTHING.replacen("--epochs 2", "--epochs 4", 1).replacen("--ema 0.9", "", 1);
+    let flags = format!("{flags} --model mobilenet_v3_small");
+    let (disk, kept) = (bench.path("disk"), bench.path("kept"));
+    fs::create_dir(&disk).expect("a folder of the test can be made");
+    let mut command = bench.command("disk/run", &flags, "");
+    let launched = in_processes(3, &command, "");
+    // Two checkpoints of 18 MB and weights fit, a third checkpoint does not.
+    let script = "mount -t tmpfs -o size=50m none \"$1\" || exit 99\ndisk=$1 kept=$2; shift 2\n\"$@\"; code=$?\ncp -a \"$disk/run\" \"$kept\" || exit 98\nexit $code";
+    command = Command::new("unshare");
+    command.args([private_mounts().expect("checked before"), "sh", "-c", script, "sh"]).arg(&disk).arg(&kept);
+    command.arg(launched.get_program()).args(launched.get_args());
+    command.envs(launched.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let sentence = Outcome::of(&mut command).refused_by_one();
+    assert!(sentence.contains("No space left on device"), "{sentence}");
+    assert!(!checkpoints(&kept).is_empty());
+
+    let straight = bench.run("straight", &flags, "");
+    Outcome::of(kindling().args(["train", "--quiet", "--resume"]).arg(&kept)).succeeded();
+    assert_same_bits(&straight, &kept, "with space again");
+}

@@ -1,0 +1,36 @@
+//! Several processes that train one model under a launcher: the bits of one process, whatever happens to one of them.
+
+mod disasters;
+mod refusals;
+mod together;
+
+use std::process::ExitCode;
+
+use kindling_tests::{Optional, Suite, Test};
+use together::open_mpi;
+
+fn main() -> ExitCode {
+    let mut suite = Suite::new();
+    // Each has more processes than there are cores.
+    suite.one_at_a_time();
+    let mpi = Optional {
+        missing: open_mpi().is_none().then(|| "Open MPI (apt-get install openmpi-bin)".to_string()),
+        required_by: "KINDLING_REQUIRE_MPI",
+    };
+    let test = |(name, run): &(&str, fn())| Test::new(*name, *run);
+    suite.add(&mpi, together::TESTS.iter().chain(disasters::TESTS).chain(refusals::TESTS).map(test).collect());
+    suite.add_nightly(
+        &mpi,
+        together::LONG_TESTS.iter().chain(disasters::LONG_TESTS).map(test).collect(),
+        "half an hour",
+    );
+    let disk = Optional {
+        missing: mpi.missing.clone().or_else(|| {
+            let why = "a small file system to fill: run as root, or allow user namespaces (`unshare -rm`)";
+            disasters::private_mounts().is_none().then(|| why.to_string())
+        }),
+        required_by: "KINDLING_REQUIRE_TMPFS",
+    };
+    suite.add(&disk, disasters::TESTS_OF_DISKS.iter().map(test).collect());
+    suite.run()
+}
