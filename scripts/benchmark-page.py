@@ -288,6 +288,33 @@ def section_budget():
             source("2026-11-23-budget-holds-cpu.json", document, "By `scripts/budget-holds.py`."), ""]
 
 
+PROCESSES, SUMS = "2026-11-24-several-processes-2-cores.json", "2026-11-24-sum-over-processes.json"
+
+
+def section_processes():
+    document, sums = load(PROCESSES), load(SUMS)
+    alone = {row["model"]: row["step_seconds"]["median"] for row in document["rows"] if row["processes"] == 1}
+    rows = [[f"{row['model']}, {row['image_size']} px", row["processes"], f"{1000 * row['step_seconds']['median']:.0f}",
+             f"{1000 * row['step_seconds']['q1']:.0f} to {1000 * row['step_seconds']['q3']:.0f}", f"{row['step_seconds']['median'] / alone[row['model']]:.2f}",
+             f"{1000 * row['waited_seconds_median']:.0f}", megabytes(row["sent_bytes_median"])] for row in document["rows"]]
+    exchange = [[run["ranks"], f"{row['vector_bytes'] / 1e6:.0f} MB", f"{row['tree_ms']['least']:.1f}",
+                 f"{row['mpi_allreduce_ms']['least']:.1f}" if row["mpi_allreduce_ms"] else "none", megabytes(row["bytes_sent_by_rank_0"])]
+                for run in sums["runs"] for row in run["rows"]]
+    return ["## Several processes", "",
+            f"A training step in several processes on one machine, beside one process with as many threads, batches of 32 in ghost batches of 8, in turn. "
+            f"There are {document['environment']['cores']} cores, so that several processes can only lose: the table shows what it costs. Waiting and sending "
+            f"are the first process's. The load of the machine at the start was {document['load_at_start']:.1f}.", "",
+            table(["network", "processes", "ms a step", "quartiles", "of one process", "ms waiting", "sent"], rows, 1), "",
+            source(PROCESSES, document, "By `scripts/processes-cost.py`."), "",
+            "The exchange alone, and MPI's own sum of one vector a process, whose order depends on the number of processes; the least of 15 rounds:", "",
+            table(["processes", "vector", "ms in the order of the tree", "ms of MPI", "sent"], exchange, 0), "",
+            source(SUMS, sums, "By `crates/processes/examples/exchange.rs`."), ""]
+
+
+def megabytes(count):
+    return f"{count / 1e6:.1f} MB" if count else "nothing"
+
+
 def section_loading():
     name = "2026-11-22-data-against-pytorch-2-cores.json"
     document = load(name)
@@ -434,7 +461,7 @@ def page():
              "Every figure here comes from a file in `benchmarks/`, which holds the measurement with its environment. Absolute times on shared machines are "
              f"noise; compare what was measured side by side. {on_gpus()} "
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
-    for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_loading, section_gans,
+    for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_processes, section_loading, section_gans,
                     section_stand_in, section_ledger, section_robustness, section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):

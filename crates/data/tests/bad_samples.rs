@@ -131,3 +131,32 @@ fn a_source_without_a_good_sample_is_an_error_and_no_endless_search() {
     let generous = LoaderConfig { max_bad: MaxBad::Share(1.0), ..skipping(4, 2) };
     assert!(matches!(loader(source, generous).epoch(0, 0).next(), Some(Err(DataError::Unreadable { .. }))));
 }
+
+#[test]
+fn processes_read_their_rows_alone_and_know_together_what_one_process_knows() {
+    let whole = batches(&loader(damaged(0), skipping(8, 1)), 2, 0);
+    let third = |rank: usize| move |rows: usize| rows * rank / 3..rows * (rank + 1) / 3;
+    let parts: Vec<_> = (0..3).map(|rank| loader(damaged(0), skipping(8, 2)).sharing(third(rank))).collect();
+    let mut read: Vec<Vec<HostBatch>> = parts.iter().map(|part| batches(part, 2, 0)).collect();
+    for (index, expected) in whole.iter().enumerate() {
+        let told: Vec<_> = read.iter().map(|batches| (batches[index].rows(), batches[index].samples.clone())).collect();
+        for (part, batches) in parts.iter().zip(&mut read) {
+            let batch = &mut batches[index];
+            assert!(batch.rows().len() < expected.len(), "a process reads a part");
+            assert_eq!(batch.images_of(batch.rows()), expected.images_of(batch.rows()));
+            for (rows, samples) in &told {
+                part.correct(batch, rows.clone(), &samples[rows.clone()]);
+            }
+            assert_eq!(
+                (&batch.samples, &batch.labels, &batch.targets),
+                (&expected.samples, &expected.labels, &expected.targets)
+            );
+        }
+        let found: usize = read.iter().map(|batches| batches[index].bad.len()).sum();
+        assert_eq!(found, expected.bad.len());
+    }
+    // Too many in all are too many for each.
+    let strict = LoaderConfig { max_bad: MaxBad::Count(3), ..skipping(8, 1) };
+    let one = loader(damaged(0), strict).sharing(third(0));
+    assert!(matches!(one.count_bad(&bad(&whole)), Err(DataError::TooManyBad { bad: 4, .. })));
+}

@@ -252,6 +252,8 @@ pub struct Together {
     /// Seconds that the first process waited for others, moving of gradients included.
     #[serde(with = "kindling_metrics::number")]
     pub waited_seconds: f64,
+    /// Bytes that the first process sent to others.
+    pub sent_bytes: u64,
 }
 
 impl Event {

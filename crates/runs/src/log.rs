@@ -516,7 +516,7 @@ mod tests {
         let full = Path::new("/dev/full");
         let file = OpenOptions::new().append(true).open(full).unwrap();
         let (lines, recent, refused) = (0, Vec::new(), false);
-        let mut log = EventLog { path: full.into(), file, length: 0, lines, recent, refused };
+        let mut log = EventLog { path: full.into(), file: Some(file), length: 0, lines, recent, refused };
         assert!(matches!(log.append(&step(1)), Err(RunError::DiskFull { .. })));
         let line = serde_json::to_string(&step(1)).unwrap();
         assert_eq!(log.mark(), LogMark { lines: 1, recent: vec![line] }, "the next checkpoint knows it");

@@ -36,6 +36,7 @@ pub struct Ranks {
     /// Which rank took the longest for its share of the newest step, and how long.
     slowest: Cell<Option<(usize, f64)>>,
     waited: Cell<Duration>,
+    sent: Cell<u64>,
 }
 
 /// What a rank says where all say something.
@@ -62,6 +63,7 @@ impl Ranks {
             shared: RefCell::default(),
             slowest: Cell::default(),
             waited: Cell::default(),
+            sent: Cell::default(),
         })
     }
 
@@ -150,12 +152,14 @@ impl Ranks {
         self.slowest.set(seconds.get(slowest).map(|seconds| (slowest, *seconds)));
     }
 
-    /// What the newest step says of the ranks, if there are several: the time of waiting is that since it was last asked.
+    /// What the newest step says of the ranks, if there are several: waiting and sending are those since it was last asked.
     pub(crate) fn together(&self) -> Option<Together> {
         let (slowest, slowest_seconds) = self.slowest.take()?;
         let waited = self.group.waited();
         let waited_seconds = (waited - self.waited.replace(waited)).as_secs_f64();
-        Some(Together { slowest: self.group.name_of(slowest), slowest_seconds, waited_seconds })
+        let sent = self.group.bytes_sent();
+        let sent_bytes = sent - self.sent.replace(sent);
+        Some(Together { slowest: self.group.name_of(slowest), slowest_seconds, waited_seconds, sent_bytes })
     }
 
     /// Leaves the group in an orderly way, when all ranks have come to the same end.

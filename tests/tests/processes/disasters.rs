@@ -74,7 +74,8 @@ impl Launched {
     }
 }
 
-fn newest_step(run: &Path) -> u64 {
+/// The step of the newest checkpoint; 0 if there is none.
+pub(crate) fn newest_step(run: &Path) -> u64 {
     let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
     let step = |name: String| name.strip_prefix("step-")?.parse::<u64>().ok();
     entries.filter_map(|entry| step(entry.file_name().to_string_lossy().into_owned())).max().unwrap_or(0)

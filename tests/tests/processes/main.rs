@@ -1,6 +1,7 @@
 //! Several processes that train one model under a launcher: the bits of one process, whatever happens to one of them.
 
 mod disasters;
+mod hosts;
 mod refusals;
 mod together;
 
@@ -32,5 +33,12 @@ fn main() -> ExitCode {
         required_by: "KINDLING_REQUIRE_TMPFS",
     };
     suite.add(&disk, disasters::TESTS_OF_DISKS.iter().map(test).collect());
+    let network = Optional {
+        missing: mpi.missing.or_else(|| {
+            (!hosts::can_be_made()).then(|| "two hosts of network namespaces: run as root, with iproute2".to_string())
+        }),
+        required_by: "KINDLING_REQUIRE_NETWORKS",
+    };
+    suite.add(&network, hosts::TESTS.iter().map(test).collect());
     suite.run()
 }
