@@ -206,6 +206,22 @@ fn a_damaged_file_is_refused() {
 }
 
 #[test]
+fn a_safetensors_file_that_is_cut_off_is_told_apart_from_files_of_pytorch_wherever_it_was_cut() {
+    let place = Place::new();
+    let good = fs::read(&place.good).unwrap();
+    let header = 8 + u64::from_le_bytes(good[..8].try_into().unwrap()) as usize;
+    for (length, inside) in
+        [(9, "in its header"), (1000, "in its header"), (header - 1, "in its header"), (header, ":")]
+    {
+        let path = place.path("cut");
+        fs::write(&path, &good[..length]).unwrap();
+        let sentence = place.refused(&path);
+        assert_says(&sentence, &["it is cut off", inside, "copy or download it again"]);
+        assert!(!sentence.contains("PyTorch"), "{sentence}");
+    }
+}
+
+#[test]
 fn files_that_claim_much_are_refused_within_little_memory_and_time() {
     let place = Place::new();
     let text = fs::read_to_string(made("expected.json")).unwrap();
