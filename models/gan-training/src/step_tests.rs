@@ -40,6 +40,7 @@ fn config() -> AdversarialConfig {
         seed: 4,
         checkpoint_iterations: 5,
         sample_iterations: 5,
+        extended: Vec::new(),
     }
 }
 

@@ -121,6 +121,7 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         seed: 1,
         checkpoint_iterations: 100,
         sample_iterations: 100,
+        extended: Vec::new(),
     };
     let half = || vec![0.5];
     let preprocess = Preprocess::padded(64, 1, Normalisation { mean: half(), std: half() });
