@@ -51,6 +51,11 @@ impl GradientSum {
         model.visit(&mut Add { from, to: self });
     }
 
+    /// Whether a parameter has a gradient.
+    pub(crate) fn has(&self, id: ParamId) -> bool {
+        self.of.contains_key(&id)
+    }
+
     /// The gradient of one parameter, flattened.
     pub fn take(&mut self, id: ParamId) -> Option<Tensor<1>> {
         self.of.remove(&id)
