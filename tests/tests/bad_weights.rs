@@ -108,19 +108,19 @@ fn the_first_tensor_that_does_not_fit_is_named_with_both_shapes() {
     assert_says(&sentence, &[&format!("`{STEM}` holds I64, not floating-point numbers")]);
     let sentence = place.refused_with(|tensors| drop(tensors.insert(STEM.into(), tensor("BOOL", &[16, 1, 3, 3], 144))));
     assert_says(&sentence, &[STEM, "BOOL"]);
-    // Weights that were renamed are nobody's.
+    // Renamed weights belong to no model.
     let sentence = place.refused_with(|tensors| {
         *tensors = std::mem::take(tensors).into_iter().map(|(name, it)| (format!("net:{name}"), it)).collect();
     });
     assert_says(&sentence, &["keys like `net:classifier.0.bias`", "none like `head.classifier.bias`"]);
-    // A variance below zero is none.
+    // A variance cannot be negative.
     let sentence = place.refused_with(|tensors| {
         let (name, variances) = tensors.iter_mut().find(|(name, _)| name.ends_with("running_var")).unwrap();
         variances.bytes[..4].copy_from_slice(&(-0.5f32).to_le_bytes());
         assert!(!name.is_empty());
     });
     assert_says(&sentence, &["running_var` holds -0.5, and a variance is a finite number from 0 up"]);
-    // A training script's wrapper is taken off.
+    // The wrapper of a training script is removed.
     let wrapped = place.path("wrapped.safetensors");
     let tensors = read_tensors(&place.good).into_iter().map(|(name, it)| (format!("state_dict.module.{name}"), it));
     write_tensors(&wrapped, &tensors.collect());

@@ -1,4 +1,4 @@
-//! The commands that only tell: models, data, devices.
+//! The commands that only show something: models, data, devices.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -130,7 +130,7 @@ fn the_cpu_is_always_a_device_and_every_other_says_what_it_is_or_lacks() {
 #[test]
 fn a_machine_without_a_driver_of_a_graphics_api_is_told_so_and_no_panic_is_shown() {
     let folder = tempdir().unwrap();
-    // The system's loader takes the first file of a name that it finds, and these are no libraries.
+    // The system's loader takes the first file with the right name, and these files are no libraries.
     for name in ["libvulkan.so.1", "libvulkan.so", "libEGL.so.1", "libEGL.so"] {
         fs::write(folder.path().join(name), "").unwrap();
     }

@@ -193,7 +193,7 @@ fn a_gan_killed_again_and_again_and_resumed_ends_with_the_same_bits() {
 fn a_gan_that_runs_out_of_memory_for_good_keeps_fewer_maps_and_ends_with_the_same_bits() {
     let place = Place::new();
     let flags = Flags::of(FLAGS).with("--micro-batch 8").to_string();
-    // Twice in one iteration: freeing memory was no use.
+    // Twice in one iteration: freeing memory did not help.
     let faults = "oom@step=2,phase=forward;oom@step=2,phase=generator-backward";
     Outcome::of(gan(&place.data, &place.run, &flags).env("KINDLING_FAULT", faults)).succeeded();
     let levers: Vec<Value> = events(&place.run).into_iter().filter(|event| event["event"] == "recovered").collect();
@@ -247,7 +247,7 @@ fn a_sample_depends_on_seed_and_number_alone() {
     }
     let grid = image::open(sample("grid.png", "--seed 7 --count 16 --interpolate")).unwrap().to_luma8();
     assert_eq!(grid.dimensions(), (8 * 66 + 2, 2 * 66 + 2));
-    // The first image of a way is the image of its number.
+    // The first image of an interpolation is the sample of its number.
     let first = image::open(one.join("00000.png")).unwrap().to_luma8();
     let corner = image::imageops::crop_imm(&grid, 2, 2, 64, 64).to_image();
     assert_eq!(first.as_raw(), corner.as_raw());

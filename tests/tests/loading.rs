@@ -187,7 +187,7 @@ fn bench_data_measures_the_training_images_that_a_new_run_would_have() {
     let (data, split) = (folder.path().join("data"), folder.path().join("split.csv"));
     picture_folder(&data, 12);
     Outcome::of(kindling().args(["data", "split"]).arg(&data).arg("--out").arg(&split)).succeeded();
-    // All other images can be listed, and not be read.
+    // The other images can be listed, but not be read.
     let list = fs::read_to_string(&split).unwrap();
     let mut rows = list.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let columns = rows.next().unwrap();
