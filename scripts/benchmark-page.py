@@ -119,6 +119,12 @@ def rate(row):
     return row["measured"]["images_per_second"]["median"]
 
 
+def ratio_with_spread(row, peer):
+    """How many times as fast, and the least and the most that the quartiles of both leave open."""
+    ours, theirs = row["measured"]["images_per_second"], peer["measured"]["images_per_second"]
+    return f"{rate(row) / rate(peer):.2f} ({ours['q1'] / theirs['q3']:.2f} to {ours['q3'] / theirs['q1']:.2f})"
+
+
 def process(row):
     return row["measured"]["memory"]["peak_process_bytes"]
 
@@ -140,13 +146,13 @@ def readme():
         train, infer = ([pair for pair in pairs if pair[0]["configuration"]["model"] == model
                          and pair[0]["configuration"]["what"] == what][0] for what in ("train", "infer"))
         lines.append([f"`{model}`", *(figure for ours, theirs in (train, infer) for figure in
-                                      (f"{rate(ours):.1f}", f"{rate(theirs):.1f}", f"{rate(ours) / rate(theirs):.2f}")),
+                                      (f"{rate(ours):.1f}", f"{rate(theirs):.1f}", ratio_with_spread(ours, theirs))),
                       f"{process(train[0]) / process(train[1]):.2f}"])
     return "\n".join([
         table(["images a second", "training: Kindling", "PyTorch", "ratio", "inference: Kindling", "PyTorch", "ratio",
                "memory of the process in training, ratio"], lines), "",
-        f"Measured on {conditions_of_rows()}. One round on one machine: it says nothing about other processors, and nothing about a "
-        f"GPU. Rows, quartiles and everything else: [benchmarks](docs/benchmarks.md)."])
+        f"Measured on {conditions_of_rows()}. Medians over {len(pairs[0][0]['measured']['windows'])} windows of a single round, and in brackets what their "
+        f"quartiles leave open. Rounds were not repeated, and other processors and GPUs were not measured. Rows, quartiles and everything else: [benchmarks](docs/benchmarks.md)."])
 
 
 def section_pytorch():

@@ -1,4 +1,4 @@
-//! CUDA where there is no GPU: the command on the stand-in in `tests/cuda-on-cpu`.
+//! CUDA without a GPU: the command on the stand-in in `tests/cuda-on-cpu`.
 //!
 //! ```ignore
 //! fn main() -> ExitCode {

@@ -157,7 +157,7 @@ impl Started {
     /// Ends it as `kill -9` does.
     ///
     /// # Panics
-    /// If it had ended by itself, for then the test has tested nothing.
+    /// If it had ended by itself, because then the test has tested nothing.
     pub fn kill(mut self) {
         self.child().kill().expect("a child can be killed");
         let outcome = self.end();

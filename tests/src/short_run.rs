@@ -1,4 +1,4 @@
-//! A training as short as it can be, on the stand-in for CUDA, for tests that disturb it.
+//! The shortest possible training on the stand-in for CUDA, for tests that disturb it.
 
 use std::path::PathBuf;
 use std::process::Command;

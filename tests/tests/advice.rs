@@ -1,4 +1,4 @@
-//! What is easily given wrong is answered with what to give instead, or is understood.
+//! Arguments that are easily given wrong are understood, or refused with what to give instead.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

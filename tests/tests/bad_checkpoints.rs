@@ -216,7 +216,7 @@ fn a_run_is_not_resumed_as_something_else() {
     let outcome = run.resume(&format!("--out {}", other.display()));
     assert!(outcome.refused().contains("--out"), "{}", outcome.stderr);
     assert_eq!(config, fs::read(run.run.join("config.toml")).unwrap());
-    // Saying what is true is no change.
+    // Flags that agree with the run are no change.
     run.resume("--model mobilenet_v3_small --batch-size 4 --epochs 1 --seed 0 --optimizer adamw").succeeded();
 }
 

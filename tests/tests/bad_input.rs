@@ -136,7 +136,7 @@ fn a_truncated_image_is_named_and_once_replaced_the_run_goes_on() {
     let sentence = Outcome::of(&mut train(&data, &run, "--batch-size 4 --epochs 2 --checkpoint-steps 2")).refused();
     assert_says(&sentence, &["val/striped/02.png", "replace or remove"]);
     picture("striped", 2).save(&path).unwrap();
-    // It is not the file that the run began with, and may be any other.
+    // The run did not begin with this file, so it may be any other.
     let sentence = Outcome::of(kindling().args(["train", "--resume"]).arg(&run)).refused();
     assert_says(&sentence, &["1 changed (\"val/striped/02.png\")", "--accept-changed-data"]);
     let mut resume = kindling();

@@ -108,19 +108,19 @@ fn the_first_tensor_that_does_not_fit_is_named_with_both_shapes() {
     assert_says(&sentence, &[&format!("`{STEM}` holds I64, not floating-point numbers")]);
     let sentence = place.refused_with(|tensors| drop(tensors.insert(STEM.into(), tensor("BOOL", &[16, 1, 3, 3], 144))));
     assert_says(&sentence, &[STEM, "BOOL"]);
-    // Weights that were renamed are nobody's.
+    // Renamed weights belong to no model.
     let sentence = place.refused_with(|tensors| {
         *tensors = std::mem::take(tensors).into_iter().map(|(name, it)| (format!("net:{name}"), it)).collect();
     });
     assert_says(&sentence, &["keys like `net:classifier.0.bias`", "none like `head.classifier.bias`"]);
-    // A variance below zero is none.
+    // A variance cannot be negative.
     let sentence = place.refused_with(|tensors| {
         let (name, variances) = tensors.iter_mut().find(|(name, _)| name.ends_with("running_var")).unwrap();
         variances.bytes[..4].copy_from_slice(&(-0.5f32).to_le_bytes());
         assert!(!name.is_empty());
     });
     assert_says(&sentence, &["running_var` holds -0.5, and a variance is a finite number from 0 up"]);
-    // A training script's wrapper is taken off.
+    // The wrapper of a training script is removed.
     let wrapped = place.path("wrapped.safetensors");
     let tensors = read_tensors(&place.good).into_iter().map(|(name, it)| (format!("state_dict.module.{name}"), it));
     write_tensors(&wrapped, &tensors.collect());
@@ -203,6 +203,22 @@ fn a_damaged_file_is_refused() {
     // A folder could be a run, whose best weights are then meant.
     assert_says(&place.refused(place.folder.path()), &["holds no run"]);
     assert_says(&place.refused(&place.path("nowhere.pth")), &["cannot read", "nowhere.pth"]);
+}
+
+#[test]
+fn a_safetensors_file_that_is_cut_off_is_told_apart_from_files_of_pytorch_wherever_it_was_cut() {
+    let place = Place::new();
+    let good = fs::read(&place.good).unwrap();
+    let header = 8 + u64::from_le_bytes(good[..8].try_into().unwrap()) as usize;
+    for (length, inside) in
+        [(9, "in its header"), (1000, "in its header"), (header - 1, "in its header"), (header, ":")]
+    {
+        let path = place.path("cut");
+        fs::write(&path, &good[..length]).unwrap();
+        let sentence = place.refused(&path);
+        assert_says(&sentence, &["it is cut off", inside, "copy or download it again"]);
+        assert!(!sentence.contains("PyTorch"), "{sentence}");
+    }
 }
 
 #[test]

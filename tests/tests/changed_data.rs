@@ -1,4 +1,4 @@
-//! Data that changes under a run: a sample's split depends on its name, a run knows its samples, and says what has changed.
+//! Data that changes under a run: a sample's split depends on its name, and a run lists its samples and says what has changed.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -167,7 +167,7 @@ fn resume_refuses_changed_data_unless_told_and_then_keeps_the_sides_there_were()
     assert_eq!(fs::read_to_string(run.join("data-1.csv")).unwrap().lines().count(), 73);
     Outcome::of(&mut resume(run)).succeeded();
 
-    // What is finished goes on with nothing.
+    // A finished run cannot go on with changed data.
     fs::remove_file(data.join("dark/47.png")).unwrap();
     assert!(Outcome::of(&mut resume(run)).refused().contains("1 missing"));
     assert!(Outcome::of(resume(run).arg("--accept-changed-data")).refused().contains("is finished"));
@@ -191,7 +191,7 @@ fn a_split_that_is_written_as_a_manifest_is_the_split_of_the_folder() {
         assert_eq!(plain, sides(&trained.run));
         let metrics = |run: &Path| json_of(&run.join("metrics.json"))["test"].clone();
         assert_eq!(metrics(&run)["samples"], metrics(&trained.run)["samples"]);
-        // A file more is no part of it.
+        // A file that was added is not part of it.
         let sentence =
             Outcome::of(kindling().args(["data", "split"]).arg(&trained.data).arg("--out").arg(&list)).refused();
         assert!(sentence.contains("already"), "{sentence}");
@@ -200,7 +200,7 @@ fn a_split_that_is_written_as_a_manifest_is_the_split_of_the_folder() {
     assert!(sentence.contains("no file"), "{sentence}");
 }
 
-/// What the last version without a rule by name had in its splits: 12 pictures of each class, seed 0.
+/// The splits are those of the last version without a rule by name, for 12 pictures of each class and seed 0.
 #[test]
 fn a_run_of_an_earlier_version_keeps_the_split_it_was_trained_on() {
     let trained = Trained::on(12, "--batch-size 8 --max-steps 4 --workers 1");
@@ -227,7 +227,7 @@ fn a_run_of_an_earlier_version_keeps_the_split_it_was_trained_on() {
     assert!(is_as_then(&again), "{:?}", sides(&again));
     assert!(!fs::read_to_string(again.join("config.toml")).unwrap().contains("split_rule"));
 
-    // It is scored on the test images of then, and resumed with them.
+    // It is scored on the test images it had, and resumed with them.
     fs::remove_file(again.join("data.csv")).unwrap();
     let score = Outcome::of(&mut eval(&again, "")).succeeded().result();
     assert_eq!(score["score"], json_of(&again.join("metrics.json"))["test"]);

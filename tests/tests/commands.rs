@@ -1,5 +1,7 @@
-//! The commands that only tell: models, data, devices.
+//! The commands that only show something: models, data, devices.
 #![allow(clippy::unwrap_used)]
+
+use std::fs;
 
 use kindling_tests::{CLASSES, Outcome, kindling, picture_folder};
 use serde_json::{Value, json};
@@ -122,6 +124,23 @@ fn the_cpu_is_always_a_device_and_every_other_says_what_it_is_or_lacks() {
         let words = if device["usable"] == true { &device["about"] } else { &device["why"] };
         assert!(words.as_str().is_some_and(|words| !words.is_empty() && !words.contains('\n')), "{device}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_machine_without_a_driver_of_a_graphics_api_is_told_so_and_no_panic_is_shown() {
+    let folder = tempdir().unwrap();
+    // The system's loader takes the first file with the right name, and these files are no libraries.
+    for name in ["libvulkan.so.1", "libvulkan.so", "libEGL.so.1", "libEGL.so"] {
+        fs::write(folder.path().join(name), "").unwrap();
+    }
+    let mut command = kindling();
+    command.env_remove("RUST_BACKTRACE").env("LD_LIBRARY_PATH", folder.path());
+    let outcome = Outcome::of(command.args(["devices", "--format", "json"])).succeeded();
+    let wgpu = objects(&outcome).into_iter().find(|device| device["device"] == "wgpu").unwrap();
+    let why = wgpu["why"].as_str().unwrap();
+    assert!(why.contains("no driver of Vulkan") && why.contains("libvulkan.so.1"), "{why}");
+    assert_eq!(outcome.stderr, "");
 }
 
 /// The commands that `kindling --help` lists.

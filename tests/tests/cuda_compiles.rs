@@ -1,7 +1,7 @@
 //! NVIDIA's own compiler accepts every kernel of a training step, for every generation of GPUs that Kindling is meant for.
 //! Nothing is executed here: that is `cuda_networks`. `KINDLING_NVRTC` names a folder that `scripts/fetch-nvrtc.sh` made.
-//! A kernel takes about a second and a network in three formats has hundreds, most of which others have too: all of this is
-//! for the night (`KINDLING_NIGHTLY=1`), and what was compiled is kept in the build folder.
+//! A kernel takes about a second, and a network in three formats has hundreds, most of which it shares with others. So all of this
+//! is nightly (`KINDLING_NIGHTLY=1`), and what was compiled is kept in the build folder.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,7 +31,7 @@ fn nvrtc() -> Optional {
     Optional { missing, required_by: "KINDLING_REQUIRE_NVRTC" }
 }
 
-/// The cheapest first, so that a night that is cut short has seen most.
+/// The cheapest first, so that a nightly run that is cut short has covered most of them.
 fn every_network() -> Vec<Test> {
     let (classifiers, gans) = registry();
     let all = classifiers.into_iter().map(|model| (model, false)).chain(gans.into_iter().map(|model| (model, true)));
@@ -72,7 +72,7 @@ fn step(capability: &str, model: &str, precision: &str, gan: bool, data: &Path, 
     command.arg(data).arg("--out").arg(run);
     on_cuda(&mut command, capability).env("CUDA_PATH", nvrtc).env("CUDASIM_KERNELS", "ptx").env("CUDASIM_CACHE", cache);
     command.env("CUDASIM_CLOCK", "falling").env("CUBECL_AUTOTUNE_SHORT_CIRCUIT", "false");
-    // What no kernel writes reads as the answer to 1 + 1, with which a device is tried.
+    // Memory that no kernel has written reads as the answer to 1 + 1, with which a device is tried.
     command.env("CUDASIM_FILL", "2");
     // Kernels that do nothing give numbers that mean nothing: how the run ends does not matter.
     let outcome = Outcome::of(&mut command);

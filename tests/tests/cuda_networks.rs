@@ -1,5 +1,5 @@
 //! Every network on CUDA gives the CPU's numbers: feature maps, logits, and the loss and all gradients of a training step.
-//! CUDA is made of the CPU here (`tests/cuda-on-cpu`). CI runs a few networks that use every kind of kernel; with
+//! CUDA is a stand-in on the CPU here (`tests/cuda-on-cpu`). CI runs a few networks that use every kind of kernel; with
 //! `KINDLING_NIGHTLY=1` it is the whole registry in several sizes, formats and plans. Distances are added to the file that
 //! `KINDLING_RECORD` names, a line of JSON a step.
 
@@ -56,7 +56,7 @@ fn always() -> Vec<Test> {
     ]
 }
 
-/// The cheapest first, so that a night that is cut short has seen most.
+/// The cheapest first, so that a nightly run that is cut short has covered most of them.
 fn every_network() -> Vec<Test> {
     const F32: (usize, &str, &str) = (64, "f32", "6.1");
     let (classifiers, gans) = registry();
@@ -81,7 +81,7 @@ fn every_network() -> Vec<Test> {
     tests
 }
 
-/// Networks with every kind of dense product, each kernel that could be chosen for it run, and another one chosen each time.
+/// Networks with every kind of dense product. Every kernel that could be chosen for it runs, and each time another one is chosen.
 fn every_choice() -> Vec<Test> {
     let mut tests = Vec::new();
     for model in ["mobilenet_v3_small", "resnet18", "mixnet_s", "efficientnet_b0"] {

@@ -1,4 +1,4 @@
-//! The command on the stand-in for CUDA: that the way there works at all.
+//! The command on the stand-in for CUDA: that the path to the device works at all.
 
 use std::process::ExitCode;
 

@@ -57,7 +57,7 @@ impl Two {
         let lost: Vec<&str> = renamed.lines().filter(|line| !today.lines().any(|other| other == *line)).collect();
         assert_eq!(lost, [""; 0]);
         fs::write(earlier.join("config.toml"), config).unwrap();
-        // They had no history.
+        // Those versions wrote no history.
         fs::remove_file(earlier.join("history.jsonl")).unwrap();
         Self { folder, straight, earlier }
     }

@@ -1,5 +1,5 @@
-//! A score belongs to the weights and the images: how many of them are computed at once, and what memory ran out on the way,
-//! does not change a bit of it.
+//! A score depends on the weights and the images alone. How many images are computed at once, and whether memory ran out on the
+//! way, does not change a bit of it.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Networks with matrix products behind the mean over pixels: squeeze-and-excitation and hidden layers.
 const MODELS: [&str; 4] = ["efficientnet_b0", "mixnet_s", "mobilenet_v3_small", "ghostnet_100"];
 
-/// The score of a run's weights on 24 images, so many at once.
+/// The score of a run's weights on 24 images, so many of them computed at once.
 fn score(run: &Path, at_once: usize) -> Value {
     let mut command = kindling();
     command.arg("eval").arg(run).args(["--split", "train", "--device", "cpu", "--format", "json", "--micro-batch"]);

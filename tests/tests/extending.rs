@@ -93,7 +93,7 @@ fn a_finished_run_that_is_extended_goes_on_with_the_schedule_of_the_longer_run()
 #[test]
 fn an_extended_run_that_is_killed_and_resumed_ends_with_the_same_bits() {
     let ended = Ended::new(FLAGS);
-    // Before its first checkpoint since, in the middle, and twice.
+    // Before its first checkpoint after the extension, in the middle, and twice.
     let runs = [&[26][..], &[33], &[26, 38]].map(|kills| (kills, ended.copy(&format!("killed-{kills:?}"))));
     Outcome::of(&mut extend(&ended.run, "--extend-to 4")).succeeded();
     for (kills, run) in runs {

@@ -1,4 +1,4 @@
-//! Scoring a run on data that is not its own: all of it, whatever it brings, with classes matched by name.
+//! Scoring a run on other data: all of it, whatever splits it has, with classes matched by name.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -92,7 +92,7 @@ fn classes_are_matched_by_name_and_absent_ones_are_told() {
     known.pictures("one/striped", "striped", 6);
     let one = known.score("one", "");
     assert_eq!(truths(&one), [0, 0, 6]);
-    // The counts of a class are the same in whatever company it is: labels are not by place.
+    // The counts of a class do not depend on which other classes there are: labels are matched by name, not by position.
     assert_eq!(one["score"]["confusion"][2], two["score"]["confusion"][2]);
     assert!(known.score("one", "")["score"]["accuracy"].is_number());
 

@@ -83,7 +83,7 @@ fn a_folder_that_cannot_be_written_to_is_named() {
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
     picture_folder(&data, 8);
-    // Not even root may make a folder there.
+    // Not even root can make a folder there.
     for out in [Path::new("/proc/kindling/run"), Path::new("/dev/null/run")] {
         let sentence = Outcome::of(&mut train(&data, out, "")).refused();
         assert!(sentence.contains(out.to_str().unwrap()), "{sentence}");

@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     run_optional(need, &[("the_published_pictures_are_split_as_the_readme_says", the_splits)])
 }
 
-/// Only what was never fetched is missing; what was fetched and is damaged must fail.
+/// Only data that was never fetched counts as missing; data that was fetched and is damaged must fail.
 fn missing() -> Option<String> {
     let outcome = Outcome::of(kindling().args(["data", "describe", "fashion-mnist", "--json"]));
     let not_fetched = outcome.code != Some(0) && outcome.stderr.contains("fashion-mnist is not here");

@@ -92,7 +92,7 @@ fn contents(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn a_run_killed_before_its_first_checkpoint_and_resumed_ends_with_the_same_bits() {
     let straight = Straight::run();
     let run = straight.killed("killed");
-    // And once more, for whoever is requeued is requeued again. Until the log is rewound it still holds the steps that are lost.
+    // And once more: a job that was requeued may be requeued again. Until the log is rewound it still holds the lost steps.
     let mut again = Started::new(resume(&run), &run);
     again.until(r#""event":"resumed","#, 1);
     again.until_step(2);
@@ -153,7 +153,7 @@ fn one_command_line_starts_a_run_resumes_it_and_leaves_it_alone_when_it_is_finis
         command
     };
     kill_after_step_2(line(), &run);
-    // Asked to stop, as before the end of a job's time.
+    // A request to stop, as schedulers send it before a job's time is up.
     let mut started = Started::new(line(), &run);
     started.until(r#""event":"resumed","#, 1);
     started.until_step(3);
@@ -163,7 +163,7 @@ fn one_command_line_starts_a_run_resumes_it_and_leaves_it_alone_when_it_is_finis
     assert_eq!(history(&run).len(), 3);
 
     let before = contents(&run);
-    // What is not needed any more may be gone.
+    // Files that are not needed any more may be gone.
     fs::rename(&straight.data, straight.path("elsewhere")).unwrap();
     fs::create_dir(&straight.data).unwrap();
     let again = Outcome::of(&mut line()).succeeded();

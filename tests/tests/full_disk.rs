@@ -1,4 +1,4 @@
-//! A full disk while saving: a small file system in memory, which takes a Linux that lets us mount one.
+//! A full disk while saving: a small file system in memory, on a Linux that allows mounting one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ fn a_disk_too_small_for_the_first_checkpoint_is_named() {
     let stopped = train_on_small_disk(2, flags);
     assert!(stopped.sentence.contains("there was none before it"), "{}", stopped.sentence);
     assert!(stopped.sentence.contains("then continue with: kindling train --resume"), "{}", stopped.sentence);
-    // With space it begins again.
+    // With space it starts again.
     stopped.assert_goes_on(flags);
 }
 

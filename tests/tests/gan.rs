@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kindling_tests::{
-    Flags, Outcome, Started, assert_same_bits, checkpoints, events, json_of, kindling, picture, picture_folder,
-    read_tensors, train,
+    CLASSES, Flags, Outcome, Started, assert_same_bits, checkpoints, events, json_of, kindling, picture,
+    picture_folder, read_tensors, train,
 };
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
@@ -193,7 +193,7 @@ fn a_gan_killed_again_and_again_and_resumed_ends_with_the_same_bits() {
 fn a_gan_that_runs_out_of_memory_for_good_keeps_fewer_maps_and_ends_with_the_same_bits() {
     let place = Place::new();
     let flags = Flags::of(FLAGS).with("--micro-batch 8").to_string();
-    // Twice in one iteration: freeing memory was no use.
+    // Twice in one iteration: freeing memory did not help.
     let faults = "oom@step=2,phase=forward;oom@step=2,phase=generator-backward";
     Outcome::of(gan(&place.data, &place.run, &flags).env("KINDLING_FAULT", faults)).succeeded();
     let levers: Vec<Value> = events(&place.run).into_iter().filter(|event| event["event"] == "recovered").collect();
@@ -247,7 +247,7 @@ fn a_sample_depends_on_seed_and_number_alone() {
     }
     let grid = image::open(sample("grid.png", "--seed 7 --count 16 --interpolate")).unwrap().to_luma8();
     assert_eq!(grid.dimensions(), (8 * 66 + 2, 2 * 66 + 2));
-    // The first image of a way is the image of its number.
+    // The first image of an interpolation is the sample of its number.
     let first = image::open(one.join("00000.png")).unwrap().to_luma8();
     let corner = image::imageops::crop_imm(&grid, 2, 2, 64, 64).to_image();
     assert_eq!(first.as_raw(), corner.as_raw());
@@ -323,4 +323,143 @@ fn a_run_is_not_resumed_as_something_else() {
     assert!(refused(&classifier, "").contains("classifier"));
     let other = Outcome::of(kindling().args(["train", "--resume"]).arg(&place.run)).refused();
     assert!(other.contains("the run of a GAN"), "{other}");
+}
+
+/// A shorter run on which both learning rates fall in the second half.
+const COOLING: &str = "--iterations 6 --cooldown 0.5";
+
+fn extend(run: &Path, iterations: u64) -> Command {
+    let mut command = resume(run);
+    command.args(["--extend-to", &iterations.to_string()]);
+    command
+}
+
+fn named<'a>(events: &'a [Value], name: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["event"] == name).collect()
+}
+
+#[test]
+fn a_gan_that_is_extended_has_the_rates_of_the_longer_run_and_ends_with_the_same_bits_when_it_is_killed() {
+    let place = Place::trained_with(&Flags::of(FLAGS).with(COOLING).to_string());
+    let (run, killed) = (&place.run, place.path("killed"));
+    assert!(Command::new("cp").arg("-r").args([run, &killed]).status().unwrap().success());
+    let before = iterations(run);
+    let result = Outcome::of(&mut extend(run, 12)).succeeded().result();
+    assert_eq!(result["iterations"], 12);
+    let told = events(run);
+    assert_eq!(iterations(run).len(), 12);
+    assert_eq!(iterations(run)[..6], before, "what was done stays");
+    // Of 12 iterations the seventh is the first of the second half: it has the whole rate, which had been a third of it.
+    let [extended] = named(&told, "extended")[..] else { panic!("one extension: {told:?}") };
+    assert_eq!((extended["step"].as_u64(), extended["steps_total"].as_u64()), (Some(6), Some(12)));
+    assert_eq!(extended["lr"], 2e-4);
+    assert_eq!(named(&told, "finished").len(), 2);
+    let history = fs::read_to_string(run.join("history.jsonl")).unwrap();
+    assert!(history.contains(r#""how":"extended","from_step":6,"changed":[["train.iterations","12"]]"#), "{history}");
+    assert!(fs::read_to_string(run.join("report.html")).unwrap().contains("extended to 12 steps"));
+
+    // Said again it changes nothing, and less than there is cannot be.
+    Outcome::of(&mut extend(run, 12)).succeeded();
+    let sentence = Outcome::of(&mut extend(run, 8)).refused();
+    assert!(sentence.contains("--extend-to is 8") && sentence.contains("12 iterations"), "{sentence}");
+    assert_eq!(fs::read_to_string(run.join("history.jsonl")).unwrap(), history);
+
+    let mut started = Started::new(extend(&killed, 12), &killed);
+    started.until(r#""event":"iteration","step":8,"#, 1);
+    started.kill();
+    Outcome::of(&mut resume(&killed)).succeeded();
+    assert_same(run, &killed, "killed after it was extended");
+}
+
+#[test]
+fn without_a_cooldown_an_extended_gan_is_the_longer_run() {
+    let place = Place::trained_with(&Flags::of(FLAGS).with("--iterations 6").to_string());
+    Outcome::of(&mut extend(&place.run, 12)).succeeded();
+    let whole = place.path("whole");
+    Outcome::of(&mut gan(&place.data, &whole, FLAGS)).succeeded();
+    assert_same(&whole, &place.run, "6 iterations and 6 more");
+}
+
+/// A manifest of the pictures of a folder; of each class those that are listed have the split `test` or `val`.
+fn manifest(place: &Place, name: &str, held_out: Option<[&[&str]; 2]>) -> PathBuf {
+    let mut text = format!("path,label{}\n", if held_out.is_some() { ",split" } else { "" });
+    for class in CLASSES {
+        for index in 0..12 {
+            let picture = format!("{class}/{index:02}.png");
+            let split = held_out.map(|held_out| {
+                let side = held_out.iter().position(|names| names.contains(&&*picture));
+                side.map_or("train", |side| ["val", "test"][side])
+            });
+            let split = split.map_or(String::new(), |split| format!(",{split}"));
+            text.push_str(&format!("data/{picture},{class}{split}\n"));
+        }
+    }
+    let path = place.path(name);
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn a_gan_on_a_manifest_without_splits_has_the_training_images_of_a_classifier_and_an_earlier_run_its_own() {
+    const SHORT: &str = "--iterations 2 --checkpoint-iterations 100 --seed 0";
+    let place = Place::new();
+    let flags = Flags::of(FLAGS).with(SHORT).to_string();
+    let plain = manifest(&place, "plain.csv", None);
+    let on = |data: &Path, name: &str| {
+        let run = place.path(name);
+        Outcome::of(&mut gan(data, &run, &flags)).succeeded();
+        run
+    };
+    let run = on(&plain, "run");
+    let text = fs::read_to_string(run.join("config.toml")).unwrap();
+    assert!(text.contains("split_rule = \"keyed\"\n"), "{text}");
+    let split = place.path("split.csv");
+    Outcome::of(kindling().args(["data", "split"]).arg(&plain).arg("--out").arg(&split)).succeeded();
+    let losses = |run: &Path| -> Vec<Value> {
+        iterations(run).iter().flat_map(|it| [it["discriminator_loss"].clone(), it["generator_loss"].clone()]).collect()
+    };
+    let of_split = on(&split, "of-split");
+    assert_eq!(losses(&run), losses(&of_split), "it trains on what `data split` says");
+    assert!(!fs::read_to_string(of_split.join("config.toml")).unwrap().contains("split_rule"), "nothing was split");
+
+    // A run that an earlier version began, killed in its first moments: it begins again with the images it had. They are those of
+    // `a_run_of_an_earlier_version_keeps_the_split_it_was_trained_on`.
+    let earlier = place.path("earlier");
+    let mut started =
+        Started::new(gan(&plain, &earlier, &Flags::of(&flags).with("--iterations 100").to_string()), &earlier);
+    started.until(r#""event":"iteration","step":1,"#, 1);
+    started.kill();
+    let text = fs::read_to_string(earlier.join("config.toml")).unwrap();
+    let text = text.replace("split_rule = \"keyed\"\n", "").replace("iterations = 100\n", "iterations = 2\n");
+    fs::write(earlier.join("config.toml"), text).unwrap();
+    fs::remove_file(earlier.join("data.csv")).unwrap();
+    Outcome::of(&mut resume(&earlier)).succeeded();
+    let val: &[&str] =
+        &["bright/04.png", "bright/08.png", "dark/04.png", "dark/10.png", "striped/07.png", "striped/11.png"];
+    let test: &[&str] =
+        &["bright/03.png", "bright/10.png", "dark/01.png", "dark/08.png", "striped/05.png", "striped/08.png"];
+    let then = on(&manifest(&place, "then.csv", Some([val, test])), "then");
+    assert_eq!(losses(&earlier), losses(&then));
+    assert_ne!(losses(&run), losses(&then), "the rule by name gives another split");
+}
+
+#[test]
+fn a_gan_knows_its_images_and_goes_on_with_others_only_when_told() {
+    let place = Place::trained_with(&Flags::of(FLAGS).with("--iterations 3").to_string());
+    let list = fs::read_to_string(place.run.join("data.csv")).unwrap();
+    assert_eq!(list.lines().count(), 1 + 36, "every image once: {list}");
+    assert!(list.contains("train,,image,bright/00.png,"), "{list}");
+    picture("dark", 40).save(place.data.join("dark/40.png")).unwrap();
+    let sentence = Outcome::of(&mut extend(&place.run, 4)).refused();
+    assert!(sentence.contains("36 unchanged, 1 added (\"dark/40.png\")"), "{sentence}");
+    assert!(sentence.contains("--accept-changed-data"), "{sentence}");
+    assert_eq!(fs::read_to_string(place.run.join("data.csv")).unwrap(), list);
+    let finished = Outcome::of(resume(&place.run).arg("--accept-changed-data")).refused();
+    assert!(finished.contains("is finished"), "{finished}");
+    Outcome::of(extend(&place.run, 4).arg("--accept-changed-data")).succeeded();
+    let told = events(&place.run);
+    let warned = named(&told, "warned").pop().unwrap()["text"].as_str().unwrap().to_string();
+    assert!(warned.contains("1 added") && warned.contains("train 36 -> 37"), "{warned}");
+    assert!(fs::read_to_string(place.run.join("data.csv")).unwrap().contains("dark/40.png"));
+    assert_eq!(fs::read_to_string(place.run.join("data-1.csv")).unwrap(), list);
 }

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     run_optional(need, &[("a_run_is_compared_with_its_data_set", a_run_is_compared_with_its_data_set)])
 }
 
-/// Only what was never fetched is missing; what was fetched and is damaged must fail.
+/// Only data that was never fetched counts as missing; data that was fetched and is damaged must fail.
 fn missing() -> Option<String> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let user = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));

@@ -1,4 +1,4 @@
-//! Input that is made to fill memory or to hang is refused in one sentence, within bounds.
+//! Input that is made to fill memory or to hang is refused with one sentence, within bounds.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

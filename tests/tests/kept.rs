@@ -8,7 +8,7 @@ use kindling_tests::{Outcome, kindling};
 const PYTORCH: [(&str, f64); 4] =
     [("mobilenet_v2", 389.8), ("mobilenet_v3_small", 80.4), ("efficientnet_b0", 439.2), ("resnet50", 428.2)];
 
-/// The planner's figure for each layer, and the meter's word that the planner is right about the step.
+/// The planner's figure for each layer, and the meter's, which confirms it for the whole step.
 #[test]
 fn at_most_half_of_what_pytorch_keeps_for_backward() {
     for (model, pytorch) in PYTORCH {

@@ -35,7 +35,7 @@ fn a_run_killed_at_every_point_inside_a_write_and_resumed_ends_with_the_same_bit
     Outcome::of(&mut train(&data, &straight)).succeeded();
     for point in points() {
         let run = folder.path().join(&point);
-        // Later than the first checkpoint, which a run needs to go on: the sixth time, for a run writes its configuration, the list of
+        // Later than the first checkpoint, which a run needs to go on: the sixth time, because a run writes its configuration, the list of
         // its data, its environment and its history before, and a checkpoint has four files. `tidy` is passed only where a kill left something, so that it takes a kill before it.
         let killed = |command: &mut Command, at: &str| {
             let outcome = Outcome::of(command.env("KINDLING_KILL", at));
@@ -95,7 +95,7 @@ fn a_point_that_is_none_is_one_sentence() {
     }
 }
 
-/// The attack draws from a list of its own, which must not fall behind.
+/// The attack has a list of its own, which must stay complete.
 #[test]
 fn the_attack_knows_every_point() {
     let known = include_str!("attack/plan.rs");

@@ -1,4 +1,4 @@
-//! Killed again and again at moments that chance chooses, resumed each time, same result.
+//! Killed again and again at random moments and resumed each time, a run ends with the same result.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -16,7 +16,7 @@ const KILLS: usize = 50;
 const INSIDE_A_CHECKPOINT: usize = 5;
 /// A process is killed after so many checkpoints at the latest, or a fast machine ends the run before its last kill.
 const LIFETIME: u64 = 4;
-/// What all lifetimes take at the most, and some more.
+/// The most that all lifetimes take together, and some more.
 const STEPS: u64 = KILLS as u64 * (LIFETIME + 1);
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -87,7 +87,7 @@ fn a_run_killed_fifty_times_at_any_moment_ends_with_the_same_bits() {
     for kill in 0..KILLS {
         let known = newest(&run);
         match chance.below(3) {
-            // Anywhere: starting, loading, rewinding the log, a step. Not before there is something to go on from.
+            // Anywhere: while starting, loading, rewinding the log, or in a step. Not before there is a checkpoint.
             0 if kill > 0 => wait_for(Duration::from_millis(chance.below(250)), &mut started, known),
             // While a checkpoint is written.
             1 => {
@@ -161,7 +161,7 @@ fn recomputation_that_was_found_survives_a_kill() {
     what_was_found_survives_a_kill(&flags, faults, |(_, recompute)| recompute == "\"stages\"");
 }
 
-/// Here the planner may have seen it coming, and nothing had to fail.
+/// Here the planner may have predicted it, so that nothing had to fail.
 #[test]
 fn recomputation_for_a_small_budget_survives_a_kill() {
     // Large enough for feature maps to be most of it: weights, moments and their copies take 50 MiB whatever is recomputed.

@@ -1,4 +1,4 @@
-//! What kinds of image files are read, how they are turned, which of several in a file count, and what is said of the rest.
+//! Which kinds of image files are read, how they are turned, which images of a file count, and what is reported about the rest.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -55,7 +55,7 @@ fn near(a: &[Vec<f64>], b: &[Vec<f64>], tolerance: f64) -> bool {
     a.len() == b.len() && a.iter().flatten().zip(b.iter().flatten()).all(|(a, b)| (a - b).abs() <= tolerance)
 }
 
-/// A picture that looks another way from every side.
+/// A picture that looks different from every side.
 fn arrow() -> GrayImage {
     GrayImage::from_fn(40, 40, |x, y| Luma([if x < y && x < 12 { 230 } else { (x * 2 + y) as u8 }]))
 }
@@ -233,7 +233,7 @@ fn photos_are_turned_as_their_tag_says() {
         let body = [b"Exif\0\0".as_slice(), &exif].concat();
         let segment = [&[0xFF, 0xE1], ((body.len() + 2) as u16).to_be_bytes().as_slice(), &body].concat();
         fs::write(&jpeg, [&bytes[..2], &segment, &bytes[2..]].concat()).unwrap();
-        // A JPEG is not quite the same picture.
+        // JPEG changes the pixels a little.
         assert!(near(&judge.says(&jpeg), &expected, 0.05), "JPEG, tag {tag}");
 
         let tif = judge.path(&format!("{tag}.tif"));

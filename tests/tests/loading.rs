@@ -180,3 +180,27 @@ fn the_data_bench_times_every_stage() {
     }
     assert!(result["loader"]["images"].as_u64().is_some_and(|images| images >= 40), "{result}");
 }
+
+#[test]
+fn bench_data_measures_the_training_images_that_a_new_run_would_have() {
+    let folder = tempdir().unwrap();
+    let (data, split) = (folder.path().join("data"), folder.path().join("split.csv"));
+    picture_folder(&data, 12);
+    Outcome::of(kindling().args(["data", "split"]).arg(&data).arg("--out").arg(&split)).succeeded();
+    // The other images can be listed, but not be read.
+    let list = fs::read_to_string(&split).unwrap();
+    let mut rows = list.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let columns = rows.next().unwrap();
+    let column = |name: &str| columns.iter().position(|it| *it == name).unwrap();
+    let held_out: Vec<PathBuf> =
+        rows.filter(|row| row[column("split")] != "train").map(|row| folder.path().join(row[column("path")])).collect();
+    assert_eq!(held_out.len(), 12);
+    for path in held_out {
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    }
+    let mut command = kindling();
+    command.args(["bench", "data", "--image-size", "32", "--images", "48", "--format", "json", "--data"]).arg(&data);
+    let told = Outcome::of(&mut command).succeeded().result();
+    assert_eq!(told["loader"]["images"], 48);
+}

@@ -1,4 +1,4 @@
-//! A device that is lost takes no finished step with it: what is saved, what is said, and how the run goes on.
+//! No finished step is lost with a device: what is saved, what is reported, and how the run goes on.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -45,7 +45,7 @@ fn restarts_on_device_loss_end_with_the_same_bits_and_are_counted() {
     assert_same_bits(&straight, &twice, "after two restarts");
     assert_eq!(steps(&twice), [1, 2, 3, 4, 5]);
     assert_eq!(events(&twice).iter().filter(|event| event["event"] == "resumed").count(), 2);
-    // One fewer than it takes: the run is saved and ends with the loss.
+    // One restart fewer than needed: the run is saved and ends with the loss.
     let sentence = Outcome::of(&mut losing(&data, &once, faults, "--restart-on-device-loss 1")).refused();
     assert!(sentence.contains("lost at step 5") && sentence.contains("after step 4"), "{sentence}");
     assert_eq!(steps(&once), [1, 2, 3, 4]);

@@ -1,4 +1,4 @@
-//! A GPU that is lost for real: the driver answers a launch in the middle of training as it does after an illegal address, and
+//! A GPU that is really lost: the driver answers a launch in the middle of training as it does after an illegal address, and
 //! every call afterwards, reading memory included. `lost_device.rs` has the same with losses that Kindling makes up. The GPU
 //! is the stand-in for CUDA.
 

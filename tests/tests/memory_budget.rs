@@ -1,4 +1,4 @@
-//! A memory budget is kept by the whole process, and what a plan says fits does.
+//! The whole process keeps within a memory budget, and what fits according to a plan does fit.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -23,7 +23,7 @@ fn train_at(size: usize, data: &Path, run: &Path, flags: &str) -> Command {
     let mut command = kindling();
     command.arg("train").arg("--data").arg(data).arg("--out").arg(run);
     command.args(["--device", "cpu", "--workers", "1", "--augment", "none", "--epochs", "1", "--image-size"]);
-    // With it, symbols that a failure reads would count.
+    // With a backtrace, the symbols that a failure reads would count.
     command.arg(size.to_string()).args(flags.split_whitespace()).env_remove("RUST_BACKTRACE");
     command
 }
@@ -128,7 +128,7 @@ fn the_sum_in_a_refusal_is_right() {
     }
 }
 
-/// A network is not built to say that it would fit: what is printed on failure stays within the budget too.
+/// Networks are not built to find out whether they would fit, so printing the advice stays within the budget too.
 #[test]
 fn saying_what_would_fit_takes_no_memory_to_speak_of() {
     let folder = tempdir().unwrap();

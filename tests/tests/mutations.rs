@@ -29,8 +29,8 @@ const FLAGS: &str = "--model mobilenet_v3_small --image-size 64 --batch-size 8 -
 const TWO_NETWORKS: &str = "--model dcgan_64 --features 4 --iterations 3 --batch-size 8 --ghost-batch-size 4 --ema 0.9 --lecam 0.1 \
                             --sample-iterations 3 --compare 0 --seed 5 --diff-augment translation";
 
-/// Fails unless the comparison of a right run with a right one holds, and with each wrong one fails. `steps` are those
-/// that are made wrong, one at a time.
+/// Fails unless the comparison accepts a second right run and rejects every wrong one. `steps` are the steps that are made wrong, one
+/// at a time.
 fn assert_sees(
     bench: &Bench,
     flags: &Flags,
@@ -100,8 +100,8 @@ fn a_comparison_to_rounding_with_adamw_sees_every_mutation_in_the_first_step_and
     another_micro_batch_sees(FLAGS, "", &Apart::ADAMW, &["1", "3"], &MUTATIONS);
 }
 
-/// AdamW makes nearly the same steps of gradients that are all too small. What used to pass: weights after four steps of it,
-/// as a share of the largest.
+/// AdamW makes nearly the same steps if all gradients are too small. An earlier comparison missed that: it looked at weights
+/// after four steps, as a share of the largest.
 #[test]
 fn gradients_that_are_too_small_in_every_step_are_seen_for_every_network_and_optimizer() {
     let of = [
@@ -128,7 +128,7 @@ fn a_comparison_to_rounding_of_two_networks_sees_every_mutation() {
     assert_sees(&bench, &flags.with("--micro-batch 4"), &["3"], &MUTATIONS, compare);
 }
 
-/// It sees whatever changes how a network moves in one step. On principle it does not see what that step leaves for later:
+/// It detects whatever changes how a network moves in one step. It cannot detect what that step leaves for later ones:
 /// running statistics are not read in training, and plain SGD has no state and here no average.
 #[test]
 fn the_gradients_of_one_step_show_every_mutation_that_moves_the_network() {

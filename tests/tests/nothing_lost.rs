@@ -1,4 +1,4 @@
-//! What a run has done is not lost when it has to stop, and its log tells what its checkpoints know.
+//! Steps that are done are not lost when a run has to stop, and its log agrees with its checkpoints.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -37,7 +37,7 @@ fn giving_up_for_lack_of_memory_saves_the_steps_that_were_done() {
     }
 }
 
-/// Found by the attack: what ends a run and what keeps its state from being read may come together.
+/// Found by the attack: the failure that ends a run and a failure to read its state can happen together.
 #[test]
 fn the_last_checkpoint_of_a_run_that_ends_is_tried_twice() {
     let bench = Bench::new(12);
@@ -74,7 +74,7 @@ fn a_log_that_lost_or_gained_lines_is_brought_in_line_with_the_checkpoint() {
     let whole = fs::read_to_string(&log).unwrap();
     let newest = checkpoints(&run).pop().unwrap();
     let step: u64 = toml_value(&newest.join("state.toml"), "step").parse().unwrap();
-    // As a disk leaves it that was full while the last event before the checkpoint was written.
+    // The log as it is after the disk was full while the last event before the checkpoint was written.
     let lost = format!(r#""event":"step","step":{step},"#);
     let without = |line: &&str| !line.contains(&lost);
     fs::write(&log, whole.lines().filter(without).map(|line| format!("{line}\n")).collect::<String>()).unwrap();

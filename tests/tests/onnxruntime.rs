@@ -1,4 +1,4 @@
-//! What the command exports, run by onnxruntime.
+//! Files that the command exports, run by onnxruntime.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -106,7 +106,7 @@ fn noise(x: u32, y: u32, channel: u32) -> f64 {
     (f64::from(mixed % 256) / 511.0 + slope / 2.0).min(1.0)
 }
 
-/// Pictures of every kind that both can read: wide, high, small and large; 8 and 16 bits, grey, colour, alpha.
+/// Pictures of every kind that both programs can read: wide, high, small and large; 8 and 16 bits; grey, colour, alpha.
 fn pictures(folder: &Path) -> Vec<PathBuf> {
     fs::create_dir_all(folder).expect("a folder");
     let byte = |x, y, channel| (noise(x, y, channel) * 255.0) as u8;

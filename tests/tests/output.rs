@@ -1,4 +1,4 @@
-//! Whoever watches a run may go away: a pipe that is closed, a full disk, a terminal that is shut. The run goes on.
+//! A run goes on when whoever watches it goes away: a closed pipe, a full disk behind standard output, a closed terminal.
 #![allow(clippy::unwrap_used)]
 #![cfg(target_os = "linux")]
 
@@ -15,7 +15,7 @@ fn train_in(bench: &Bench, name: &str) -> Command {
     train(bench.data(), &bench.path(name), &format!("{FLAGS} --epochs 1"))
 }
 
-/// A run that takes long enough for a signal to find it on its way, on a busy machine too.
+/// A run that takes long enough for a signal to reach it before its end, on a busy machine too.
 fn long_in(bench: &Bench, name: &str) -> Command {
     train(bench.data(), &bench.path(name), &format!("{FLAGS} --epochs 24"))
 }

@@ -1,4 +1,4 @@
-//! What can be done with a finished run: score it again, and predict.
+//! What can be done with a finished run: scoring it again, and predicting.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -146,7 +146,7 @@ fn one_picture_is_the_same_to_the_model_in_every_file_format() {
     let rows = predictions(&predict(&run, "json", &images).succeeded());
     let (_, _, first) = &rows[0];
     for (file, _, probabilities) in &rows[1..] {
-        // A JPEG is not quite the same picture.
+        // JPEG changes the pixels a little.
         let tolerance = if file.ends_with("jpg") { 0.1 } else { 1e-4 };
         let difference = first.iter().zip(probabilities).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(difference < tolerance, "{file}: {probabilities:?} instead of {first:?}");

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     )
 }
 
-/// Only what was never fetched is missing; what was fetched and is damaged must fail.
+/// Only data that was never fetched counts as missing; data that was fetched and is damaged must fail.
 fn missing() -> Option<String> {
     let list = Outcome::of(kindling().args(["models", "--pretrained", "--format", "json"])).succeeded().stdout;
     let files = list.lines().flat_map(|line| {

@@ -1,4 +1,4 @@
-//! What a run knows of itself: every setting, everybody who worked on it, and where its data is.
+//! What a run records about itself: every setting, every start and resume, and where its data is.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ fn every_start_and_resume_has_a_line_in_the_history_and_the_environment_stays_th
     assert!(words(&history[0]).contains("--max-steps 6") && words(&history[1]).contains("--resume"));
     let changed = serde_json::to_string(&history[1]["changed"]).unwrap();
     assert_eq!(changed, r#"[["train.micro_batch","4"],["workers","2"]]"#);
-    // What is said for this time stays out of the configuration.
+    // Settings that are given for one resume only are not written into the configuration.
     assert_eq!(toml_value(&place.run.join("config.toml"), "micro_batch"), "\"auto\"");
 
     let report = fs::read_to_string(place.run.join("report.html")).unwrap();
@@ -230,7 +230,7 @@ fn a_run_whose_data_has_moved_says_so_and_is_told_where_it_is() {
     assert_eq!(toml_value(&config, "source"), "\"data\"", "what was typed stays");
     let changed = serde_json::to_string(&history(&place.run)[1]["changed"]).unwrap();
     assert_eq!(changed, format!("[[\"data.path\",{:?}]]", there.to_str().unwrap()));
-    // From now on the run knows; and a finished one can be told as well.
+    // From now on the run remembers the place. A finished run can be told a new one as well.
     eval(&[]).succeeded();
     fs::rename(&there, &here).unwrap();
     eval(&["--data-at", here.to_str().unwrap()]).succeeded();

@@ -1,5 +1,5 @@
-//! Every number that is read has a range, on the command line and in files: one sentence names the number and the range, and
-//! nothing is begun.
+//! Every number that is read has a range, on the command line and in files. A number outside it is refused with one sentence that
+//! names the number and the range, before anything is started.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -162,12 +162,12 @@ fn numbers_of_an_augmentation_file_are_refused_with_their_range() {
     }
 }
 
-/// What stands for a number in `--help`.
+/// The words that stand for a number in `--help`.
 const NUMBERS: [&str; 11] =
     ["N", "PIXELS", "RATE", "SHARE", "DECAY", "STRENGTH", "NORM", "SECONDS", "auto|N", "auto|STRENGTH", "SHARE|N"];
 /// How far a flag's text is indented.
 const TEXT: &str = "          ";
-/// Numbers of which there are one or two, and the help says which.
+/// Flags that take one or two numbers; the help says what they are.
 const CHOICES: [&str; 2] = ["gan train --image-size", "gan train --channels"];
 
 /// The flags of a command and those under it that take a number, each with its help.

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     )
 }
 
-/// Only what was never fetched is missing; what was fetched and is damaged must fail.
+/// Only data that was never fetched counts as missing; data that was fetched and is damaged must fail.
 fn missing() -> Option<String> {
     let outcome = Outcome::of(kindling().args(["data", "describe", "brain-mri-orientation", "--json"]));
     let not_fetched = outcome.code != Some(0) && outcome.stderr.contains("brain-mri-orientation is not here");
@@ -65,7 +65,7 @@ fn a_subject_that_was_not_trained_on_is_recognised() {
     let run = folder.path().join("run");
     let mut command = kindling();
     command.args("train --data brain-mri-orientation --model mobilenet_v2 --image-size 48 --device cpu".split(' '));
-    // Three epochs: the running statistics of batch norm need most of a hundred steps to be of use.
+    // Three epochs: the running statistics of batch norm need nearly a hundred steps to be useful.
     command.args("--batch-size 32 --ghost-batch-size 32 --max-steps 111".split(' ')).arg("--out").arg(&run);
     let result = Outcome::of(&mut command).succeeded().result();
     assert!(result["chance"].as_f64().is_some_and(|chance| (chance - CHANCE).abs() < 1e-9), "{result}");

@@ -64,7 +64,7 @@ impl Run {
     }
 }
 
-/// One fault in every step, the first and the last included, and in every phase; 14 in all.
+/// One fault in every step, including the first and the last, and in every phase: 14 in all.
 const EVERYWHERE: [&str; 14] = [
     "oom@step=1,phase=optimizer",
     "panic@step=2,phase=upload,micro=2",
@@ -112,7 +112,7 @@ fn faults_in_every_phase_leave_the_bits_of_efficientnet_b0() {
 #[test]
 fn a_fault_in_every_phase_of_the_first_step_and_of_the_last_leaves_the_bits() {
     let bench = Bench::new(EACH);
-    // One lack of memory a step is no reason to change the plan.
+    // Running out of memory once in a step is no reason to change the plan.
     let flags = format!("{EVERYTHING} --image-size 32 --model mobilenet_v3_small --micro-batch 10 --max-steps 4");
     let flags = flags.replacen("--image-size 64 ", "", 1).replacen("--max-steps 8 ", "", 1);
     let straight = Run::of(&bench, "straight", &flags, "");
@@ -283,7 +283,7 @@ fn a_run_that_gives_up_saves_its_last_step_and_goes_on_with_the_same_bits() {
         // Freeing memory does not help, and there is nothing smaller.
         ("memory", "oom@step=5,phase=backward;oom@step=5,phase=backward", "do not fit"),
         ("at-once", "toolarge@step=5,phase=finite-check", "do not fit"),
-        // No lack of memory: not retried.
+        // Not a lack of memory, so it is not retried.
         ("device", "error@step=5,phase=commit", "the device failed at step 5"),
     ];
     for (name, faults, said) in cases {

@@ -1,5 +1,5 @@
 //! Allocations that the driver of a GPU refuses, one after the other: the run recovers and ends with the undisturbed run's
-//! losses. Nothing is injected into Kindling here: it is the driver's answer that it meets (on the stand-in for CUDA).
+//! losses. Nothing is injected into Kindling here; the refusals come from the driver (of the stand-in for CUDA).
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -64,12 +64,12 @@ fn a_run_that_is_refused_memory_in_its_steps_ends_with_the_same_losses() {
 }
 
 /// A frozen backbone has nearly no state: the best weights, read at the end, would not fit beside it into what the steps took.
-/// Kernels do nothing here, for it is bytes that are looked at.
+/// Kernels do nothing here, since only bytes are compared.
 fn a_run_takes_no_more_at_its_end_than_it_tells() {
     let runs = ShortRuns::new();
     let of = |name: &str| {
         let mut command = on_card(runs.train_model(name, "efficientnet_lite3", 64), &runs.path("stats"), None);
-        // What nobody writes reads as the answer to 1 + 1, with which a device is tried.
+        // Memory that nobody has written reads as the answer to 1 + 1, with which a device is tried.
         command.env("CUDASIM_KERNELS", "none").env("CUDASIM_FILL", "2");
         command
     };
@@ -80,7 +80,7 @@ fn a_run_takes_no_more_at_its_end_than_it_tells() {
     tells_what_it_took(&run, &runs.path("stats"));
 }
 
-/// What a card holds at most is what a run takes anyhow, and what a budget keeps from it. Kernels do nothing here.
+/// On a card the peak is what the run takes plus what a budget keeps from it. Kernels do nothing here.
 fn a_budget_leaves_a_run_what_it_names_of_a_card() {
     const CARD: u64 = 2 << 30;
     const CONTEXT: u64 = 120 << 20;
@@ -104,7 +104,7 @@ fn a_budget_leaves_a_run_what_it_names_of_a_card() {
     }
 }
 
-/// What a run tells of its memory is what the driver gave away.
+/// The memory that a run reports is what the driver handed out.
 fn tells_what_it_took(run: &Path, stats: &Path) {
     let told = json_of(&run.join("metrics.json"))["peak_memory_bytes"].as_u64().expect("a number of bytes");
     let taken = peak_of(stats);
@@ -139,7 +139,7 @@ fn each_allocation_may_be_refused() {
         let begun = run.join("events.jsonl").exists() && !losses_or_none(&run).is_empty();
         let found = match outcome.code {
             Some(0) => same_losses(&undisturbed, &run),
-            // A device without room for anything is told of before a run begins.
+            // A device without room for anything is reported before a run begins.
             _ if !begun => Ok(format!("refused: {}", outcome.refused())),
             _ => Err(outcome.all()),
         };
@@ -149,8 +149,8 @@ fn each_allocation_may_be_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Six networks on cards with less and less of what each takes on a large one. A run that is refused has to be one that by the
-/// planner does not fit. `KINDLING_SWEEP=mobilenet_v2` takes one of them.
+/// Six networks on cards with smaller and smaller shares of what each takes on a large one. A run may be refused only if the planner
+/// says that it does not fit. `KINDLING_SWEEP=mobilenet_v2` takes one of them.
 fn cards_that_are_too_small() {
     const NETWORKS: [(&str, u32); 7] = [
         ("mobilenet_v3_small", 64),
@@ -185,7 +185,7 @@ fn cards_that_are_too_small() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whether by `kindling plan` anything of the short run fits into so many bytes.
+/// Whether, according to `kindling plan`, any form of the short run fits into so many bytes.
 fn fits_by_the_plan(model: &str, side: u32, bytes: u64) -> bool {
     let mut command = kindling();
     command.args(["plan", "--device", "cuda", "--format", "json", "--batch-size", "4", "--classes", "3"]);
@@ -206,8 +206,8 @@ fn recoveries(run: &Path) -> Vec<(String, u64)> {
     events.map(told).map(|(during, step)| (during, step.expect("a recovery belongs to a step"))).collect()
 }
 
-/// Whether two runs are the same: to the bit where every step was computed in the same way, otherwise to [`ROUNDING`]. Says
-/// how it was.
+/// Whether two runs are the same: bit for bit where every step was computed in the same way, otherwise to within [`ROUNDING`].
+/// Returns which of the two it was.
 fn same_losses(undisturbed: &Path, run: &Path) -> Result<String, String> {
     let levers: Vec<String> = events(run)
         .into_iter()

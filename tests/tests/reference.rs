@@ -16,7 +16,7 @@ fn the_reference_pages_are_what_the_command_says() {
         if write {
             fs::write(&place, &page).unwrap_or_else(|error| panic!("{} cannot be written: {error}", place.display()));
         }
-        // A checkout may have other ends of lines.
+        // A checkout may have other line endings.
         let committed = fs::read_to_string(&place).unwrap_or_default().replace("\r\n", "\n");
         if let Some(line) = first_difference(&committed, &page) {
             stale.push(format!("{path}, line {line}"));
@@ -30,7 +30,7 @@ fn the_reference_pages_are_what_the_command_says() {
     );
 }
 
-/// What documents say of how many models there are is what the registry says.
+/// The numbers of models in the documents are those of the registry.
 #[test]
 fn models_are_counted_by_the_registry() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the repository");
@@ -46,7 +46,7 @@ fn models_are_counted_by_the_registry() {
         fs::read_dir(root.join(folder)).expect("a folder of documents").flatten().map(|entry| entry.path())
     };
     for folder in ["docs", "docs/how-to", "docs/concepts", "docs/reference"] {
-        // The page of figures says how many there were when they were measured.
+        // The page of benchmarks says how many models there were when they were measured.
         documents.extend(
             in_folder(folder)
                 .filter(|path| path.extension().is_some_and(|it| it == "md") && !path.ends_with("benchmarks.md")),

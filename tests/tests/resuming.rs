@@ -67,7 +67,7 @@ fn a_run_killed_in_the_middle_of_an_epoch_and_resumed_ends_with_the_same_bits() 
         let outcome = Outcome::of(&mut resume(&run)).succeeded();
         assert_eq!(outcome.result()["steps"].as_u64(), Some(STEPS));
         straight.assert_same(&run, &format!("killed after step {step}"));
-        // The log of a run that went on has forgotten nothing before the checkpoint.
+        // The log of a resumed run still has everything before the checkpoint.
         let [after] = resumed_after(&run)[..] else { panic!("resumed more than once") };
         let mid_epoch = after % STEPS_PER_EPOCH != 0;
         assert!(after + 1 >= step && mid_epoch, "resumed after step {after}, killed after {step}");
@@ -155,7 +155,7 @@ fn a_run_cannot_be_written_by_two_at_once() {
     assert!(sentence.contains("already holds a run"), "{sentence}");
     assert_eq!(environment(), before, "who is refused changes nothing");
 
-    // The first one has not noticed.
+    // The first one was not disturbed.
     let seen = *steps(&run).last().unwrap();
     first.until_step(seen + 2);
     assert_eq!(first.interrupt().code, Some(130));

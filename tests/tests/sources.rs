@@ -1,4 +1,4 @@
-//! Manifests, shards, groups and checks, as a user of the command meets them.
+//! Manifests, shards, groups and checks, as users of the command see them.
 
 use std::fs;
 use std::path::Path;
@@ -60,7 +60,7 @@ fn what_is_wrong_is_found_and_the_exit_code_says_so() {
     assert_eq!((outcome.code, report["sound"].as_bool()), (Some(1), Some(false)), "{report}");
     assert_eq!(report["unreadable"].as_array().map(Vec::len), Some(1));
     assert_eq!(report["duplicates"][0]["contradicting"], true);
-    // For people, too.
+    // The form for people says the same.
     let mut command = kindling();
     let table = Outcome::of(command.args(["data", "check"]).arg(&images));
     assert_eq!(table.code, Some(1));

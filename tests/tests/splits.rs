@@ -1,4 +1,4 @@
-//! Splits by patient: no class is left out where it need not be, and where it must be, it is said.
+//! Splits by patient: no split lacks a class that it could have, and one that has to lack it is reported.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -36,7 +36,7 @@ fn check(data: &Path, seed: u64) -> (Option<i32>, Value) {
     (outcome.code, serde_json::from_str(outcome.stdout.trim()).unwrap())
 }
 
-/// Nine patients; the largest three alone have the class c, and by size all three would be trained on: 0 of 102 in val.
+/// Nine patients. Only the largest three have the class c, and by size all three would be trained on: 0 of 102 in val.
 const MIXED: [(&str, &[(&str, usize)]); 9] = [
     ("a0", &[("a", 12), ("b", 3)]),
     ("a1", &[("a", 12), ("b", 3)]),

@@ -1,4 +1,4 @@
-//! What is told fits a terminal of 80 columns, and the line of a run's progress fits any.
+//! What is printed fits a terminal of 80 columns, and the progress line of a run fits any.
 #![allow(clippy::unwrap_used)]
 
 use std::process::Command;

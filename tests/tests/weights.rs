@@ -1,4 +1,4 @@
-//! Weights in and out: whoever's keys they have, the network computes the same; and what a run starts from, and keeps.
+//! Importing and exporting weights: with any library's keys the network computes the same. And what a run starts from, and keeps.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -47,7 +47,7 @@ impl Trained {
         export(&self.run, flags, &self.path(name))
     }
 
-    /// Trains another run from a weights file and returns its folder and what was said.
+    /// Trains another run from a weights file and returns its folder and its output.
     fn train_from(&self, weights: &Path, name: &str, flags: &str) -> (PathBuf, Outcome) {
         let run = self.path(name);
         let mut command = train(&self.data, &run, flags);
@@ -295,7 +295,7 @@ fn a_network_for_grey_images_takes_the_weights_of_one_for_colour() {
         let said = Outcome::of(forward(&grey, &output, "").arg("--weights").arg(&weights)).succeeded().stderr;
         assert!(said.contains("3 input channels were summed into 1"), "{said}");
     }
-    // The other way there is nothing to go by.
+    // In the other direction nothing says which keys are meant.
     let weights = Trained::new();
     let file = weights.export("", "file");
     let sentence = Outcome::of(forward(&colour, &grey, "").arg("--weights").arg(file)).refused();
@@ -317,7 +317,7 @@ fn a_run_says_what_it_starts_from_and_that_a_head_of_other_classes_is_new() {
     assert_eq!(after["classifier.weight"].shape, [2, 1024]);
     assert_eq!(after["conv_stem.weight"], before["conv_stem.weight"], "all else is taken");
 
-    // The configuration knows where it started, and repeats it.
+    // The configuration records what the run started from, and repeats it.
     let repeated = trained.path("repeated");
     let mut command = kindling();
     command.arg("train").arg("--config").arg(run.join("config.toml")).arg("--out").arg(&repeated);

@@ -1,5 +1,5 @@
-//! A whole run on wgpu: whatever it finds, be it Vulkan in software, where compiling the kernels takes minutes. It is a test
-//! for the night; some of its operations are tested always, all of them by night (`crates/ops/tests/cube.rs`).
+//! A whole run on wgpu, on whatever device it finds. On Vulkan in software, compiling the kernels takes minutes, so this is a
+//! nightly test. Some of the operations are tested in every run, and all of them nightly (`crates/ops/tests/cube.rs`).
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn missing() -> Option<String> {
     (!usable).then(|| "a GPU with a Vulkan, Metal or DirectX driver, or Debian's mesa-vulkan-drivers".to_string())
 }
 
-/// Two steps of four images, with as few kernels to choose from as can be: of the zoo ResNet-18 has the fewest shapes of
+/// Two steps of four images, with as few kernels to choose from as possible: of the zoo, ResNet-18 has the fewest shapes of
 /// convolutions, and each shape's kernels are compiled, which in software takes seconds.
 fn train(data: &Path, out: &Path, device: &str, runtime: &Path) -> Outcome {
     let mut command = kindling();
@@ -61,7 +61,7 @@ fn a_run_on_wgpu_follows_the_one_on_the_cpu() {
     assert_eq!(found.len(), 2);
     let difference = (expected[0] - found[0]).abs() / expected[0];
     assert!(difference < 1e-3, "the first loss is {} on the CPU and {} on wgpu", expected[0], found[0]);
-    // The second has gone through the backward pass and an update, which multiplies rounding.
+    // The second loss comes after a backward pass and an update, which amplify rounding.
     let difference = (expected[1] - found[1]).abs() / expected[1];
     assert!(difference < 0.05, "the second loss is {} on the CPU and {} on wgpu", expected[1], found[1]);
 }

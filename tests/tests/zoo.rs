@@ -9,7 +9,7 @@ use tempfile::tempdir;
 
 const GANS: [&str; 2] = ["dcgan_64", "fastgan_512"];
 
-/// One of each family; the smallest, or the one with most of the family's own parts.
+/// One of each family: the smallest, or the one with the most parts of its own.
 const FAMILIES: [&str; 9] = [
     "mobilenetv1_100",
     "mobilenetv4_conv_small",

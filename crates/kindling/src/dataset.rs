@@ -79,8 +79,14 @@ pub(crate) struct HowToOpen {
     pub(crate) split_rule: SplitRule,
 }
 
-fn is_shuffled(rule: &SplitRule) -> bool {
+/// Whether a rule is what a configuration means that says nothing.
+pub(crate) fn is_shuffled(rule: &SplitRule) -> bool {
     *rule == SplitRule::Shuffled
+}
+
+/// The rule as it is written down once the data set is open: where it mattered.
+pub(crate) fn rule_of(opened: &Opened, rule: SplitRule) -> SplitRule {
+    if opened.split_here { rule } else { SplitRule::default() }
 }
 
 /// Today's name of a data set that had another one; everything else, such as a path, as it is.
@@ -99,10 +105,15 @@ pub(crate) fn read_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<St
 }
 
 impl HowToOpen {
+    /// As it is where no flag says anything: what has no splits is split by name. (The `Default` is what a configuration means that
+    /// says nothing, which an earlier version wrote.)
+    pub(crate) fn unsaid() -> Self {
+        Self { split_rule: SplitRule::Keyed, ..Self::default() }
+    }
+
     /// As it is written down once the data set is open: what stayed together, and the rule where it mattered.
     pub(crate) fn resolved(self, opened: &Opened) -> Self {
-        let split_rule = if opened.split_here { self.split_rule } else { SplitRule::default() };
-        Self { split_by: opened.split_by, split_rule, ..self }
+        Self { split_by: opened.split_by, split_rule: rule_of(opened, self.split_rule), ..self }
     }
 
     /// The kinds of files that are understood besides pictures, and pictures where they are read in another way.
@@ -157,8 +168,7 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
                 bail!("{flag} is for folders, manifests and shards; {name} brings its own");
             }
         }
-        let passed_over = PassedOver::default();
-        return Ok(Opened { dataset, split_by: None, split_here: false, problems: vec![], passed_over });
+        return Ok(as_it_is(dataset));
     }
     let path = Path::new(name);
     if !path.exists() && !name.contains(['/', '\\', '.']) {
@@ -206,15 +216,20 @@ pub(crate) fn moved(source: &str, path: Option<&Path>, run: &RunDir, now: Option
     }
 }
 
-/// As [`open_with`], for what needs no classes: every image of a folder counts, whatever folders it lies in.
-pub(crate) fn open_unlabelled(name: &str, seed: u64) -> Result<Dataset> {
+/// As [`open_any`], for what needs no classes: every image of a folder counts, whatever folders it lies in.
+pub(crate) fn open_unlabelled(name: &str, rule: SplitRule, opening: Opening) -> Result<Opened> {
+    let how = HowToOpen { split_rule: rule, ..HowToOpen::default() };
     let name = todays_name(name);
     let path = Path::new(&name);
     if path.is_dir() && !NAMED.iter().any(|set| set.name == name) {
-        let opening = Opening { formats: HowToOpen::default().formats(), ..Opening::new(seed) };
-        return Ok(open_images(path, &opening)?);
+        return Ok(as_it_is(open_images(path, &Opening { formats: how.formats(), ..opening })?));
     }
-    Ok(open_with(&name, seed, &HowToOpen::default())?.dataset)
+    open_any(&name, &how, opening)
+}
+
+/// What brings its splits.
+fn as_it_is(dataset: Dataset) -> Opened {
+    Opened { dataset, split_by: None, split_here: false, problems: vec![], passed_over: PassedOver::default() }
 }
 
 /// The folder fetched data sets lie in: `KINDLING_DATA`, or `kindling` in the user's cache folder.

@@ -136,12 +136,21 @@ fn first_line(text: &str) -> &str {
 
 /// Devices that wgpu reaches.
 pub(crate) mod wgpu {
+    #[cfg(feature = "wgpu")]
+    use burn::tensor::DeviceType;
+
     use super::*;
 
     #[cfg(feature = "wgpu")]
     pub(crate) fn open() -> Result<Chosen> {
         let device = Device::wgpu(Default::default());
         if let Err(reason) = works(&device) {
+            if finds_nothing() {
+                bail!(
+                    "--device wgpu cannot be used: no driver of Vulkan, Metal or DirectX shows a device (on Linux, install the \
+                     GPU's Vulkan driver and libvulkan.so.1); --device cpu always works"
+                );
+            }
             bail!(
                 "--device wgpu cannot be used: {}; it needs a GPU with a Vulkan, Metal or DirectX driver, and \
                  --device cpu always works",
@@ -150,6 +159,12 @@ pub(crate) mod wgpu {
         }
         let name = device.identity().map_or_else(|| "wgpu".to_string(), |identity| identity.name);
         Ok(Chosen { device, facts: DeviceFacts { device: format!("{name} (wgpu)"), ..DeviceFacts::default() } })
+    }
+
+    /// Whether there is no device at all. The runtime's own answer is that of a thread that panicked.
+    #[cfg(feature = "wgpu")]
+    fn finds_nothing() -> bool {
+        catch_unwind(|| Device::enumerate(DeviceType::Wgpu)).is_ok_and(|found| found.is_empty())
     }
 
     #[cfg(not(feature = "wgpu"))]

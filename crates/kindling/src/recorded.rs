@@ -7,6 +7,7 @@ use kindling_data::{Dataset, FileList, Opening, Recorded, Split};
 use kindling_files as files;
 use kindling_runs::RunDir;
 
+use crate::commands::gan::GanRunConfig;
 use crate::config::RunConfig;
 use crate::dataset;
 
@@ -61,6 +62,31 @@ fn open(config: &RunConfig, place: &str, recorded: Option<Arc<Recorded>>) -> Res
 pub(crate) fn open_again(run: &RunDir, config: &RunConfig, place: &str, accepted: bool) -> Result<Again> {
     let list = read(run)?;
     let dataset = open(config, place, sides(list.as_ref()))?;
+    let consequences =
+        [", and normalisation constants stay", ", and the learning rate follows the new number of steps"];
+    compared(run, dataset, list, accepted, consequences)
+}
+
+/// [`open_again`] for the run of a GAN.
+///
+/// # Errors
+/// As there.
+pub(crate) fn open_unlabelled_again(run: &RunDir, config: &GanRunConfig, place: &str, accepted: bool) -> Result<Again> {
+    let list = read(run)?;
+    let opening = Opening { recorded: sides(list.as_ref()), ..Opening::new(config.train.seed) };
+    let dataset = dataset::open_unlabelled(place, config.data.split_rule, opening)?.dataset;
+    compared(run, dataset, list, accepted, [""; 2])
+}
+
+/// Compares a data set with the list of the run that goes on with it. Of a change that is accepted it is told what else stays, and
+/// what another number of training images does.
+fn compared(
+    run: &RunDir,
+    dataset: Dataset,
+    list: Option<FileList>,
+    accepted: bool,
+    [stays, of_number]: [&str; 2],
+) -> Result<Again> {
     let now = FileList::of(&dataset);
     let (Some(before), Some(now)) = (&list, &now) else {
         return Ok(Again { dataset, told: None, list: now });
@@ -86,12 +112,11 @@ pub(crate) fn open_again(run: &RunDir, config: &RunConfig, place: &str, accepted
     let sizes = Split::ALL.map(|split| format!("{split} {} -> {}", size(before, split), size(now, split)));
     // The order of an epoch depends on the number of samples alone.
     let order = match size(before, Split::Train) == size(now, Split::Train) {
-        true => "",
-        false => "; the epoch it is in is drawn anew, and the learning rate follows the new number of steps",
+        true => String::new(),
+        false => format!("; the epoch it is in is drawn anew{of_number}"),
     };
     let told = format!(
-        "going on with data that has changed: {changes}. What was there keeps its split ({}), and normalisation constants \
-         stay{order}",
+        "going on with data that has changed: {changes}. What was there keeps its split ({}){stays}{order}",
         sizes.join(", ")
     );
     Ok(Again { dataset, told: Some(told), list: Some(now.clone()) })

@@ -181,11 +181,31 @@ impl Handle {
 
 /// Handles of all float tensors of a model, so that they can be read one at a time.
 pub fn handles<M: Module>(model: &M) -> BTreeMap<String, Handle> {
-    struct Handles {
+    let handle = |Flat { name, shape, values, .. }| (name, Handle { flat: values, shape });
+    flat(model, |_| true).into_iter().map(handle).collect()
+}
+
+/// A float tensor of a model with one axis, not on a gradient graph.
+#[derive(Clone, Debug)]
+pub struct Flat {
+    /// Its identity.
+    pub id: ParamId,
+    /// Its dotted path.
+    pub name: String,
+    /// The shape that it has in the model.
+    pub shape: Vec<usize>,
+    /// Its numbers, `[n]`.
+    pub values: Tensor<1>,
+}
+
+/// The float tensors of a model that are wanted, in the order of its fields.
+pub fn flat<M: Module>(model: &M, wanted: impl Fn(ParamId) -> bool) -> Vec<Flat> {
+    struct Flatten<W> {
         path: ModulePath,
-        found: BTreeMap<String, Handle>,
+        wanted: W,
+        found: Vec<Flat>,
     }
-    impl ModuleVisitor for Handles {
+    impl<W: Fn(ParamId) -> bool> ModuleVisitor for Flatten<W> {
         fn enter_module(&mut self, name: &str, container: &str) {
             self.path.enter(name, container);
         }
@@ -193,15 +213,38 @@ pub fn handles<M: Module>(model: &M) -> BTreeMap<String, Handle> {
             self.path.exit(container);
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if !(self.wanted)(param.id) {
+                return;
+            }
             let value = plain(param.val());
             let shape = value.shape().as_slice().to_vec();
-            let flat = value.reshape([shape.iter().product::<usize>()]);
-            self.found.insert(self.path.to_string(), Handle { flat, shape });
+            let values = value.reshape([shape.iter().product::<usize>()]);
+            self.found.push(Flat { id: param.id, name: self.path.to_string(), shape, values });
         }
     }
-    let mut visitor = Handles { path: ModulePath::default(), found: BTreeMap::new() };
+    let mut visitor = Flatten { path: ModulePath::default(), wanted, found: Vec::new() };
     model.visit(&mut visitor);
     visitor.found
+}
+
+/// The model with other numbers in the float tensors of these identities, given as [`flat`] gives them. A tensor that is on a
+/// gradient graph, or trains, still is and does.
+pub fn replace<M: Module>(model: M, values: BTreeMap<ParamId, Tensor<1>>) -> M {
+    struct Replace(BTreeMap<ParamId, Tensor<1>>);
+    impl ModuleMapper for Replace {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            let Some(values) = self.0.remove(&param.id) else { return param };
+            param.map(|old| {
+                let new = values.reshape(old.shape());
+                match (old.is_autodiff(), old.is_require_grad()) {
+                    (false, _) => new,
+                    (true, false) => Tensor::from_inner(new),
+                    (true, true) => Tensor::from_inner(new).require_grad(),
+                }
+            })
+        }
+    }
+    model.map(&mut Replace(values))
 }
 
 /// Why a set of tensors is not this model's.

@@ -13,9 +13,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ParamId};
 use burn::tensor::Tensor;
 use kindling_ops as ops;
+
+use crate::parameters::{self, Flat};
 
 /// One training-mode forward pass over consecutive samples of a global batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,10 +103,14 @@ impl BatchStatistics {
     /// Updates the model's running statistics with the mean over all groups: `(1 - momentum) * running + momentum * mean`, where the
     /// momentum is the layer's, or `least` if that is larger (with 0 it is always the layer's). Returns the model with new running
     /// statistics; everything else is shared.
-    pub fn commit<M: Module>(self, model: M, least: f64) -> M {
-        let mut observed = Observed { statistics: self, least, found: Vec::new() };
-        model.visit(&mut observed);
-        model.map(&mut Commit(moved(observed.found)))
+    pub fn commit<M: Module>(mut self, model: M, least: f64) -> M {
+        let running = parameters::flat(&model, |id| self.sums.contains_key(&id));
+        let moving = running.into_iter().filter_map(|Flat { id, values: running, .. }| {
+            let StatisticSum { sum, groups, momentum } = self.sums.remove(&id)?;
+            Some(Moving { id, running, sum, groups, momentum: momentum.max(least) })
+        });
+        let moved = moved(moving.collect());
+        parameters::replace(model, moved)
     }
 }
 
@@ -137,35 +143,6 @@ impl Moving {
     fn moved(&self) -> Tensor<1> {
         let mean = self.sum.clone().div_scalar(self.groups as f64);
         self.running.clone().mul_scalar(1.0 - self.momentum).add(mean.mul_scalar(self.momentum))
-    }
-}
-
-/// The running statistics of a model that move.
-struct Observed {
-    statistics: BatchStatistics,
-    least: f64,
-    found: Vec<Moving>,
-}
-
-impl ModuleVisitor for Observed {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let Some(StatisticSum { sum, groups, momentum }) = self.statistics.sums.remove(&param.id) else { return };
-        let running = ops::plain(param.val());
-        let length = running.shape().num_elements();
-        let running = running.reshape([length]);
-        self.found.push(Moving { id: param.id, running, sum, groups, momentum: momentum.max(self.least) });
-    }
-}
-
-struct Commit(BTreeMap<ParamId, Tensor<1>>);
-
-impl ModuleMapper for Commit {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(moved) = self.0.remove(&param.id) else { return param };
-        param.map(|running| {
-            let moved = moved.reshape(running.shape());
-            if running.is_autodiff() { Tensor::from_inner(moved) } else { moved }
-        })
     }
 }
 

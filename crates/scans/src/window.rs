@@ -30,7 +30,7 @@ impl FromStr for Window {
         });
         parsed
             .filter(|window| window.centre.is_finite() && window.width.is_finite() && window.width > 0.0)
-            .ok_or_else(|| format!("{text:?} is no window; give its centre and its width, as in 40,400"))
+            .ok_or_else(|| format!("{text:?} is not a window; give its centre and its width, as in 40,400"))
     }
 }
 

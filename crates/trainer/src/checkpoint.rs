@@ -19,7 +19,7 @@ use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
 use crate::loss_scale::LossScale;
-use crate::manifest::{MOST_TEXT, Sums, read_bounded};
+use crate::manifest::{Sums, read_text};
 use crate::model_snapshot::ModelSnapshot;
 use crate::optimizer::Counters;
 use crate::parts::{self, Parts, Unwritten};
@@ -292,8 +292,8 @@ impl Checkpoints {
         let damaged = |reason: &str| format!("{STATE} is damaged: {reason}");
         let sums = Sums::read(path)?;
         let bytes = match &sums {
-            Some(sums) => sums.contents(path, STATE, MOST_TEXT)?,
-            None => read_bounded(path, STATE, MOST_TEXT)?,
+            Some(sums) => sums.contents(path, STATE)?,
+            None => read_text(path, STATE)?,
         };
         let text = str::from_utf8(&bytes).map_err(|_| damaged("it is no text"))?;
         let contents: StateFile = toml::from_str(text).map_err(|error| damaged(error.message()))?;
@@ -313,7 +313,7 @@ impl Checkpoints {
         }
         let log = match contents.log_lines {
             Some(lines) if contents.format == FORMAT => {
-                let text = String::from_utf8(sums.contents(path, LOG, MOST_TEXT)?);
+                let text = String::from_utf8(sums.contents(path, LOG)?);
                 let text = text.map_err(|_| format!("{LOG} is damaged: it is no text"))?;
                 Some(LogMark { lines, recent: text.lines().map(str::to_string).collect() })
             }

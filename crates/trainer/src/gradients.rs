@@ -51,6 +51,11 @@ impl GradientSum {
         model.visit(&mut Add { from, to: self });
     }
 
+    /// Whether a parameter has a gradient.
+    pub(crate) fn has(&self, id: ParamId) -> bool {
+        self.of.contains_key(&id)
+    }
+
     /// Gradients by parameter, flattened; `order` is that of the model.
     pub(crate) fn of(order: Vec<ParamId>, of: BTreeMap<ParamId, Tensor<1>>) -> Self {
         Self { of, order }

@@ -10,15 +10,12 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use kindling_files as files;
-use kindling_given::in_units;
 use kindling_layers::tensors::{self, Tensors};
 use kindling_runs::{NewFolder, RunError};
 use sha2::{Digest, Sha256};
 
 /// The file's name.
 pub(crate) const SUMS: &str = "SHA256SUMS";
-/// The most bytes of a file that holds no tensors: `state.toml`, the sums, lines of the log.
-pub(crate) const MOST_TEXT: u64 = 64 << 20;
 
 /// SHA-256 sums in hexadecimal digits, by the name of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,7 +57,7 @@ impl Sums {
             _ => {}
         }
         let damaged = || format!("{SUMS} is damaged");
-        let text = String::from_utf8(read_bounded(folder, SUMS, MOST_TEXT)?).map_err(|_| damaged())?;
+        let text = String::from_utf8(read_text(folder, SUMS)?).map_err(|_| damaged())?;
         let mut sums = BTreeMap::new();
         for line in text.strip_suffix('\n').ok_or_else(damaged)?.split('\n') {
             let (sum, name) = line.split_once("  ").ok_or_else(damaged)?;
@@ -87,9 +84,9 @@ impl Sums {
     ///
     /// # Errors
     /// A sentence that names the file.
-    pub(crate) fn contents(&self, folder: &Path, name: &str, most: u64) -> Result<Vec<u8>, String> {
+    pub(crate) fn contents(&self, folder: &Path, name: &str) -> Result<Vec<u8>, String> {
         let sum = self.0.get(name).ok_or_else(|| format!("{SUMS} knows no {name}"))?;
-        let bytes = read_bounded(folder, name, most)?;
+        let bytes = read_text(folder, name)?;
         if *sum != hex(Sha256::new_with_prefix(&bytes)) {
             return Err(format!("{name} is damaged (its checksum does not match)"));
         }
@@ -117,24 +114,15 @@ impl Sums {
     }
 }
 
-/// A regular file of at most so many bytes.
+/// A file that holds no tensors: `state.toml`, the sums, lines of the log.
 ///
 /// # Errors
 /// A sentence that names it.
-pub(crate) fn read_bounded(folder: &Path, name: &str, most: u64) -> Result<Vec<u8>, String> {
-    let unreadable = |error: io::Error| format!("{name} is unreadable: {error}");
-    let file = files::open(&folder.join(name)).map_err(unreadable)?;
-    let about = file.metadata().map_err(unreadable)?;
-    if about.len() > most {
-        return Err(format!(
-            "{name} is damaged: it has {}, and at most {} are expected",
-            in_units(about.len()),
-            in_units(most)
-        ));
-    }
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes).map_err(unreadable)?;
-    Ok(bytes)
+pub(crate) fn read_text(folder: &Path, name: &str) -> Result<Vec<u8>, String> {
+    files::read(&folder.join(name), files::MAX_TEXT_BYTES).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => format!("{name} is damaged: {error}"),
+        _ => format!("{name} is unreadable: {error}"),
+    })
 }
 
 /// A file and the checksum of what is read from it.

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::parameters;
 use kindling_layers::pass::BatchStatistics;
 use kindling_memory::MemorySize;
-use kindling_ops::{self as ops, plain, reserve};
+use kindling_ops::{self as ops, reserve};
 
 use crate::gradients::GradientSum;
 use crate::model_snapshot::ModelSnapshot;
@@ -71,12 +71,8 @@ impl<M: Module> ModelState<M> {
     /// The sum of one element of each tensor of the network and its average, `[1]`: a number that cannot be read unless all
     /// of them are there, and the optimizer's moments that they were computed from.
     pub fn witness(&self) -> Option<Tensor<1>> {
-        let mut all = Flat::default();
-        self.model.visit(&mut all);
-        if let Some(average) = &self.average {
-            average.visit(&mut all);
-        }
-        ops::first_numbers(all.0).map(Tensor::sum)
+        let all = std::iter::once(&self.model).chain(&self.average).flat_map(|model| parameters::flat(model, |_| true));
+        ops::first_numbers(all.map(|flat| flat.values).collect()).map(Tensor::sum)
     }
 
     /// The network to judge and to keep: the average if there is one.
@@ -154,44 +150,14 @@ impl<M: Module> ModelState<M> {
     }
 }
 
-/// All tensors, each with one axis, on the plain device.
-#[derive(Default)]
-struct Flat(Vec<Tensor<1>>);
-
-impl ModuleVisitor for Flat {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let value = plain(param.val());
-        let length = value.shape().num_elements();
-        self.0.push(value.reshape([length]));
-    }
-}
-
 /// Numbers made for each one of an average: itself, and two on the way to it.
 const NEW_NUMBERS: usize = 3;
 
 /// `average + (1 - decay) * (model - average)`, tensor by tensor; both on the plain device. Written so, what does not
 /// change in the model (a frozen backbone) keeps its bits in the average.
 fn follow<M: Module>(average: M, model: &M, decay: f64) -> M {
-    struct Collect(BTreeMap<ParamId, Tensor<1>>);
-    impl ModuleVisitor for Collect {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let value = param.val();
-            let length = value.shape().num_elements();
-            self.0.insert(param.id, value.reshape([length]));
-        }
-    }
-    struct Replace(BTreeMap<ParamId, Tensor<1>>);
-    impl ModuleMapper for Replace {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-            let Some(moved) = self.0.remove(&param.id) else { return param };
-            param.map(|value| moved.reshape(value.shape()))
-        }
-    }
-    let [from, mut to] = [&average, model].map(|model| {
-        let mut tensors = Collect(BTreeMap::new());
-        model.visit(&mut tensors);
-        tensors.0
-    });
+    let of = |model: &M| parameters::flat(model, |_| true).into_iter().map(|flat| (flat.id, flat.values));
+    let (from, mut to): (BTreeMap<_, _>, BTreeMap<_, _>) = (of(&average).collect(), of(model).collect());
     let (ids, pairs): (Vec<_>, Vec<_>) =
         from.into_iter().filter_map(|(id, from)| Some((id, [from, to.remove(&id)?]))).unzip();
     let one = |[from, to]: &[Tensor<1>; 2]| {
@@ -199,7 +165,7 @@ fn follow<M: Module>(average: M, model: &M, decay: f64) -> M {
         from.clone() + (to.clone() - from.clone()).mul_scalar(1.0 - decay)
     };
     let moved = ops::lerp(&pairs, 1.0, 1.0 - decay).unwrap_or_else(|| pairs.iter().map(one).collect());
-    average.map(&mut Replace(ids.into_iter().zip(moved).collect()))
+    parameters::replace(average, ids.into_iter().zip(moved).collect())
 }
 
 /// What the average keeps of itself at `step`: `decay`, but little in the first steps, so that the initial weights are

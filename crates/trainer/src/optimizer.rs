@@ -6,15 +6,15 @@
 
 use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::module::Module;
 use burn::optim::decay::WeightDecayConfig;
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{RecordState, Sgd, SgdConfig, StateSource};
 use burn::tensor::{Device, Tensor};
 use burn_pack::Scalar;
-use kindling_layers::parameters::ModulePath;
+use kindling_layers::parameters::{self, Flat};
 use kindling_layers::tensors::Tensors;
-use kindling_ops::{plain, reserve};
+use kindling_ops::reserve;
 
 use crate::adamw::OnePassAdamW;
 use crate::config::OptimizerConfig;
@@ -164,16 +164,16 @@ impl<R: Rule> Stateful<R> {
         Self { decayed: self.decayed.clone(), plain: self.plain.clone(), states }
     }
 
-    fn update<M: Module>(&self, model: M, gradients: GradientSum, rate: f64, scale: f64) -> (M, Self) {
-        let mut found = Found {
-            path: ModulePath::default(),
-            gradients,
-            states: self.states.clone(),
-            decayed: vec![],
-            plain: vec![],
-        };
-        model.visit(&mut found);
-        let Found { mut states, decayed, plain, .. } = found;
+    fn update<M: Module>(&self, model: M, mut gradients: GradientSum, rate: f64, scale: f64) -> (M, Self) {
+        let mut states = self.states.clone();
+        // Scales, shifts and biases are vectors; only matrices and filters decay.
+        let (mut decayed, mut plain) = (vec![], vec![]);
+        for Flat { id, name, shape, values: weight } in parameters::flat(&model, |id| gradients.has(id)) {
+            let Some(gradient) = gradients.take(id) else { continue };
+            let parameter = Parameter { weight, gradient, state: states.remove(&name) };
+            let found = if shape.len() > 1 { &mut decayed } else { &mut plain };
+            found.push(((id, name), parameter));
+        }
         let mut weights = BTreeMap::new();
         for (rule, found) in [(&self.decayed, decayed), (&self.plain, plain)] {
             let (places, parameters): (Vec<_>, Vec<_>) = found.into_iter().unzip();
@@ -182,7 +182,7 @@ impl<R: Rule> Stateful<R> {
                 states.extend(state.map(|state| (name, state)));
             }
         }
-        (model.map(&mut Replace(weights)), self.with(states))
+        (parameters::replace(model, weights), self.with(states))
     }
 
     fn load(&self, names: &[String], tensors: Tensors, counters: &Counters, device: &Device) -> Option<Self> {
@@ -197,47 +197,5 @@ impl<R: Rule> Stateful<R> {
             states.insert(name, state);
         }
         Some(self.with(states))
-    }
-}
-
-/// The parameters of a model that have gradients, with their identities and names.
-struct Found<R: Rule> {
-    path: ModulePath,
-    gradients: GradientSum,
-    /// States of the parameters that were not visited yet.
-    states: BTreeMap<String, R::State<1>>,
-    decayed: Vec<((ParamId, String), Parameter<R>)>,
-    plain: Vec<((ParamId, String), Parameter<R>)>,
-}
-
-impl<R: Rule> ModuleVisitor for Found<R> {
-    fn enter_module(&mut self, name: &str, container: &str) {
-        self.path.enter(name, container);
-    }
-
-    fn exit_module(&mut self, _name: &str, container: &str) {
-        self.path.exit(container);
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let Some(gradient) = self.gradients.take(param.id) else { return };
-        let name = self.path.to_string();
-        let state = self.states.remove(&name);
-        let weight = plain(param.val());
-        let length = weight.shape().num_elements();
-        let parameter = Parameter { weight: weight.reshape([length]), gradient, state };
-        // Scales, shifts and biases are vectors; only matrices and filters decay.
-        let found = if D > 1 { &mut self.decayed } else { &mut self.plain };
-        found.push(((param.id, name), parameter));
-    }
-}
-
-/// Puts new weights, flattened, in the places of old ones.
-struct Replace(BTreeMap<ParamId, Tensor<1>>);
-
-impl ModuleMapper for Replace {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(weight) = self.0.remove(&param.id) else { return param };
-        param.map(|old| Tensor::from_inner(weight.reshape(old.shape())).require_grad())
     }
 }

@@ -19,7 +19,12 @@ impl Length {
             max_steps.map_or(all, |most| most.min(all))
         };
         let before = |it: &Extension| (it.after_step, steps(it.epochs, it.max_steps));
-        Self { total: steps(config.epochs, config.max_steps), earlier: config.extended.iter().map(before).collect() }
+        Self::extended(steps(config.epochs, config.max_steps), config.extended.iter().map(before).collect())
+    }
+
+    /// The length of a run of `total` steps that was to have other lengths before: the last step of each, and that length, in order.
+    pub fn extended(total: u64, earlier: Vec<(u64, u64)>) -> Self {
+        Self { total, earlier }
     }
 
     /// Steps of the run.
@@ -38,14 +43,14 @@ impl Length {
     }
 
     /// Whether the run had ended with a step before it was extended.
-    pub(crate) fn ended_at(&self, step: u64) -> bool {
+    pub fn ended_at(&self, step: u64) -> bool {
         self.planned_at(step) == step
     }
 }
 
 impl From<u64> for Length {
     fn from(total: u64) -> Self {
-        Self { total, earlier: Vec::new() }
+        Self::extended(total, Vec::new())
     }
 }
 

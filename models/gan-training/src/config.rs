@@ -9,7 +9,7 @@ use kindling_layers::{Checkpointing, Precision};
 use kindling_trainer::ranges::{
     CHECKPOINTS, MOST_SAMPLES, MOST_SEED, MOST_TIMES, MOST_UPDATES, NORMS, RATES, holds_a_group,
 };
-use kindling_trainer::{CHECKPOINT_EVERY, TrainError};
+use kindling_trainer::{CHECKPOINT_EVERY, Length, TrainError};
 use serde::{Deserialize, Serialize};
 
 use crate::augment::DiffAugment;
@@ -70,6 +70,19 @@ pub struct AdversarialConfig {
     pub checkpoint_every: Span,
     /// A grid of samples is made after this many iterations, at the beginning and at the end.
     pub sample_iterations: u64,
+    /// How many iterations the run was to have before it was extended, in order; see [`AdversarialConfig::extend`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extended: Vec<Extension>,
+}
+
+/// How long a run was to be, up to the iteration after which it was extended.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Extension {
+    /// Iterations that were done when the run was extended.
+    pub after_iteration: u64,
+    /// Iterations that it was to have, 1 to 10^9.
+    pub iterations: u64,
 }
 
 const STRENGTHS: RangeInclusive<f64> = 0.0..=1e6;
@@ -92,6 +105,9 @@ impl AdversarialConfig {
         within("batch size", self.batch_size, 2..=MOST_SAMPLES)?;
         within("number of steps of the discriminator", self.rounds, 1..=MOST_UPDATES)?;
         within("number of iterations", self.iterations, 1..=MOST_TIMES)?;
+        for Extension { iterations, .. } in &self.extended {
+            within("number of iterations before the extension", *iterations, 1..=MOST_TIMES)?;
+        }
         within("ghost batch size", self.ghost_batch_size, 1..=MOST_SAMPLES)?;
         within("micro-batch", self.micro_batch.unwrap_or(1), 1..=MOST_SAMPLES)?;
         within("learning rate of the generator", self.lr, RATES)?;
@@ -116,9 +132,23 @@ impl AdversarialConfig {
         largest_group(self.batch_size, self.ghost_batch_size)
     }
 
+    /// Makes the run longer from the iteration after `after_iteration` on: the learning rates are then those of a run that has
+    /// `iterations` from its start. Iterations up to there stay what they were.
+    pub fn extend(&mut self, after_iteration: u64, iterations: u64) {
+        self.extended.push(Extension { after_iteration, iterations: self.iterations });
+        self.iterations = iterations;
+    }
+
+    /// How many iterations the run has, and was to have before.
+    pub fn length(&self) -> Length {
+        let earlier = self.extended.iter().map(|it| (it.after_iteration, it.iterations));
+        Length::extended(self.iterations, earlier.collect())
+    }
+
     /// What both learning rates are multiplied by in an iteration, counted from 1.
     pub fn rate_at(&self, step: u64) -> f64 {
-        let left = (self.iterations + 1).saturating_sub(step) as f64 / self.iterations as f64;
+        let iterations = self.length().planned_at(step);
+        let left = (iterations + 1).saturating_sub(step) as f64 / iterations as f64;
         if left < self.cooldown { left / self.cooldown } else { 1.0 }
     }
 

@@ -43,7 +43,7 @@ mod testing;
 
 pub use augment::{Change, DiffAugment};
 pub use calibrate::calibrate;
-pub use config::AdversarialConfig;
+pub use config::{AdversarialConfig, Extension};
 pub use generate::{Images, generate};
 pub use latent::{between, sample_latent};
 pub use lecam::LeCam;

@@ -74,12 +74,12 @@ pub fn trainer<'a, G: Generator, D: Discriminator>(
     let state = TrainState::new(pair, policy, config.precision);
     let update = Update {
         clip_norm: config.clip_norm,
-        norm_momentum: NormMomentum::new(None, config.iterations),
+        norm_momentum: NormMomentum::new(None, config.length()),
         ema: Some(config.ema),
         faults: setup.faults.clone(),
     };
     let engine = AdversarialEngine { device: setup.device.clone().autodiff(), config, latent, update };
-    let length = Length::from(engine.config.iterations);
+    let length = engine.config.length();
     Trainer::of(Adversarial { engine, length, guards: Guards::default(), preview, written: None }, state, setup)
 }
 
@@ -148,10 +148,12 @@ impl<G: Generator, D: Discriminator> Training<Pair<G, D>> for Adversarial<'_, G>
         observer: &mut dyn Observer,
     ) -> Result<(), TrainError> {
         let step = run.progress().step;
-        let AdversarialConfig { iterations, sample_iterations, .. } = self.engine.config;
+        let sample_iterations = self.engine.config.sample_iterations;
         let is_due = match at {
             Moment::Start => step == 0,
-            Moment::Step => step >= iterations || step.is_multiple_of(sample_iterations),
+            Moment::Step => {
+                step >= self.length.total() || self.length.ended_at(step) || step.is_multiple_of(sample_iterations)
+            }
             Moment::Epoch => false,
         };
         if !is_due {

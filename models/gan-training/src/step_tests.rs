@@ -41,6 +41,7 @@ fn config() -> AdversarialConfig {
         checkpoint_iterations: 5,
         checkpoint_every: CHECKPOINT_EVERY,
         sample_iterations: 5,
+        extended: Vec::new(),
     }
 }
 

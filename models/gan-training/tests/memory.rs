@@ -122,6 +122,7 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
         checkpoint_iterations: 100,
         checkpoint_every: CHECKPOINT_EVERY,
         sample_iterations: 100,
+        extended: Vec::new(),
     };
     let half = || vec![0.5];
     let preprocess = Preprocess::padded(64, 1, Normalisation { mean: half(), std: half() });

@@ -1,4 +1,4 @@
-//! The same but for the order of sums.
+//! The same except for the order of sums.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -102,7 +102,7 @@ impl Apart {
             .named()
             .into_iter()
             .zip(most.named())
-            // A number that is none is not within anything.
+            // NaN is not within any bound.
             .filter(|((_, found), (_, most))| found.partial_cmp(most).is_none_or(Ordering::is_gt))
             .map(|((name, found), (_, most))| format!("{name} {found:.1e} apart, at most {most:.1e}"))
             .collect();

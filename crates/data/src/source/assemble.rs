@@ -33,15 +33,29 @@ impl Entry {
     /// What it is called within its data set: its path from there with `/` between folders and, of several images in a file, the
     /// number, or in a shard the key. The same wherever the data set lies.
     fn name_within(&self, root: &Path) -> String {
-        let path = self.part.path.strip_prefix(root).unwrap_or(&self.part.path);
-        let parts: Vec<_> = path.components().map(|part| part.as_os_str().to_string_lossy()).collect();
-        let path = parts.join("/");
         match self.part.frame {
-            None => path,
-            Some(_) if self.format.is_sequential() => format!("{path}#{}", self.below.display()),
-            Some(frame) => format!("{path}#{frame}"),
+            Some(_) if self.format.is_sequential() => {
+                format!("{}#{}", path_within(&self.part.path, root), self.below.display())
+            }
+            _ => part_within(&self.part, root),
         }
     }
+}
+
+/// What an image is called within its data set: the path of its file and, of several in it, the number.
+pub(crate) fn part_within(part: &Part, root: &Path) -> String {
+    let path = path_within(&part.path, root);
+    match part.frame {
+        None => path,
+        Some(frame) => format!("{path}#{frame}"),
+    }
+}
+
+/// A path from the folder of its data set, with `/` between folders.
+fn path_within(path: &Path, root: &Path) -> String {
+    let path = path.strip_prefix(root).unwrap_or(path);
+    let parts: Vec<_> = path.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+    parts.join("/")
 }
 
 /// Everything about a data set but its splits.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -93,10 +94,13 @@ impl fmt::Display for Changes {
 }
 
 impl FileList {
-    /// The list of a data set: reads both ends of every file, on all cores. `None` if its samples are no files.
+    /// The list of a data set: reads both ends of every file, on all cores. `None` if its samples are no files. Training images
+    /// that stand in for another split are listed once.
     pub fn of(dataset: &Dataset) -> Option<Self> {
+        let stands_in = |split| split != Split::Train && Arc::ptr_eq(dataset.source(split), &dataset.train);
         let all: Vec<(Split, usize)> = Split::ALL
             .into_iter()
+            .filter(|&split| !stands_in(split))
             .flat_map(|split| (0..dataset.source(split).len()).map(move |index| (split, index)))
             .collect();
         let listed = |&(split, index): &(Split, usize)| {

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::assemble::part_within;
 use super::folder::{Found, collect_images};
-use super::{Dataset, Format, Opening, Part, PassedOver, Source, Task};
+use super::{Dataset, Fingerprint, Format, Opening, Part, PassedOver, Source, Task};
 use crate::augment::Augment;
 use crate::decode::{Image, Preprocess};
 use crate::error::DataError;
@@ -21,6 +22,7 @@ pub fn open_images(dir: &Path, opening: &Opening) -> Result<Dataset, DataError> 
         return Err(DataError::MissingFolder { dir: dir.to_owned() });
     }
     let mut channels = 1;
+    let root: Arc<Path> = dir.into();
     let mut of = |dir: &Path| -> Result<Arc<dyn Source>, DataError> {
         let mut files = Vec::new();
         collect_images(dir, opening, &mut files, &mut PassedOver::default())?;
@@ -35,7 +37,7 @@ pub fn open_images(dir: &Path, opening: &Opening) -> Result<Dataset, DataError> 
         if parts.is_empty() {
             return Err(DataError::NoImages { dir: dir.to_owned() });
         }
-        Ok(Arc::new(Images { parts }))
+        Ok(Arc::new(Images { parts, root: root.clone() }))
     };
     let split = |split: Split| Some(dir.join(split.name())).filter(|path| path.is_dir());
     let train = match split(Split::Train) {
@@ -66,6 +68,8 @@ pub fn open_images(dir: &Path, opening: &Opening) -> Result<Dataset, DataError> 
 /// Images of no class.
 struct Images {
     parts: Vec<(Part, Arc<dyn Format>)>,
+    /// The folder of the data set.
+    root: Arc<Path>,
 }
 
 impl Images {
@@ -100,6 +104,15 @@ impl Source for Images {
     fn name_of(&self, index: usize) -> String {
         self.parts[index].0.name()
     }
+
+    fn name_within(&self, index: usize) -> Option<String> {
+        Some(part_within(&self.parts[index].0, &self.root))
+    }
+
+    fn fingerprint(&self, index: usize) -> Option<Fingerprint> {
+        let (part, format) = &self.parts[index];
+        format.fingerprint(part).ok()
+    }
 }
 
 #[cfg(test)]
@@ -107,6 +120,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::decode::png_of;
+    use crate::source::FileList;
     use std::fs;
 
     fn save(path: &Path) {
@@ -123,6 +137,9 @@ mod tests {
         save(&dir.join("deep/er/b.png"));
         let dataset = open_images(dir, &Opening::new(0)).unwrap();
         assert_eq!((dataset.train.len(), dataset.test.len(), dataset.channels), (2, 2, 1));
+        let names: Vec<String> =
+            FileList::of(&dataset).unwrap().samples.into_iter().map(|sample| sample.name).collect();
+        assert_eq!(names, ["a.png", "deep/er/b.png"], "what stands in for a split is listed once");
         save(&dir.join("train/c/d.png"));
         save(&dir.join("train/e.png"));
         save(&dir.join("test/f.png"));

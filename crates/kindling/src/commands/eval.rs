@@ -117,8 +117,9 @@ impl Args {
         let own = self.data.is_none() || dataset::is_same(&source, of_run);
         let scored = self.split.unwrap_or(if own { Scored::One(Split::Test) } else { Scored::All });
         let list = recorded::read(run)?;
-        // Another data set is split by what it says itself.
-        let how = HowToOpen { split_by: config.data.opening.split_by.filter(|_| own), ..config.data.opening };
+        // Another data set is split by what it says itself, and otherwise as a new run would split it.
+        let HowToOpen { split_by, split_rule, .. } = if own { config.data.opening } else { HowToOpen::unsaid() };
+        let how = HowToOpen { split_by, split_rule, ..config.data.opening };
         let opening = Opening {
             on_bad: config.data.on_bad_sample,
             recorded: recorded::sides(list.as_ref().filter(|_| own)),

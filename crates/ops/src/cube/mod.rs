@@ -12,5 +12,6 @@
 
 pub(crate) mod blocks;
 pub(crate) mod layout;
+pub(crate) mod place;
 pub(crate) mod read;
 pub(crate) mod source;

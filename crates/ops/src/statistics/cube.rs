@@ -11,6 +11,7 @@ use cubecl::prelude::*;
 
 use super::{Statistics, SumsOverGroups};
 use crate::cube::layout::{Flat, Groups, Spread, UNITS, addresses, element, empty, width_of};
+use crate::cube::place::{at, place_of_unit};
 use crate::cube::read::{GroupSizes, first_of, samples_of};
 
 /// The most pixels that a unit takes.
@@ -140,19 +141,16 @@ fn of_blocks<F: Float, N: Size>(
     #[define(F)] _element: ElemType,
 ) {
     let vectors = x.shape(1) / N::value();
-    let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
-    let sample = CUBE_POS_Z as usize;
+    let place = place_of_unit(each);
     let pixels = x.shape(2);
     let mut count = 0.0f32;
     let mut mean = Vector::<f32, N>::new(0.0);
     let mut squares = Vector::<f32, N>::new(0.0);
-    if vector < vectors {
-        let channel = vector * N::value();
-        let mut pixel = (CUBE_POS_Y * CUBE_DIM_Y * each + UNIT_POS_Y) as usize;
+    if place.vector < vectors {
+        let mut pixel = place.pixel;
         for _ in 0..each {
             if pixel < pixels {
-                let from = sample * x.stride(0) + channel * x.stride(1) + pixel * x.stride(2);
-                let value = Vector::<f32, N>::cast_from(x[from / N::value()]);
+                let value = Vector::<f32, N>::cast_from(x[at::<F, N>(x, &place, pixel)]);
                 count += 1.0;
                 let difference = value - mean;
                 mean += difference * Vector::new(1.0 / count);
@@ -162,11 +160,11 @@ fn of_blocks<F: Float, N: Size>(
         }
     }
     let seen = merge_rows::<N>(Seen::<N> { count, mean, squares });
-    if UNIT_POS_Y == 0 && vector < vectors {
-        let at = (CUBE_POS_Z * CUBE_COUNT_Y + CUBE_POS_Y) as usize;
+    if UNIT_POS_Y == 0 && place.vector < vectors {
+        let block = (CUBE_POS_Z * CUBE_COUNT_Y + CUBE_POS_Y) as usize;
         let of_blocks = parts.shape(1);
-        parts[at * vectors + vector] = seen.mean;
-        parts[(of_blocks + at) * vectors + vector] = seen.squares;
+        parts[block * vectors + place.vector] = seen.mean;
+        parts[(of_blocks + block) * vectors + place.vector] = seen.squares;
     }
 }
 

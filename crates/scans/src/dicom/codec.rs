@@ -51,7 +51,7 @@ impl Stored {
 pub(crate) fn decode(file: &DicomFile, header: &Header, frame: usize) -> Result<Stored, String> {
     // This assertion is sound, because nothing that the decoders write to outlives the panic.
     catch_unwind(AssertUnwindSafe(|| decode_unguarded(file, header, frame)))
-        .unwrap_or_else(|_| Err("its pixels made the decoder panic".to_owned()))
+        .unwrap_or_else(|_| Err("the decoder failed on its pixels".to_owned()))
 }
 
 fn decode_unguarded(file: &DicomFile, header: &Header, frame: usize) -> Result<Stored, String> {
@@ -88,20 +88,22 @@ fn packing(uid: &str) -> Result<Packing, String> {
         uid if uid.starts_with("1.2.840.10008.1.2.4.10") => "MPEG video",
         _ => "",
     };
-    Err(format!("pixels packed as {uid:?} {name} are not supported").replace("  ", " "))
+    Err(format!("pixels compressed as {uid:?} {name} are not supported").replace("  ", " "))
 }
 
 /// Pixels that are not compressed, as little-endian interleaved samples.
 fn native(file: &DicomFile, header: &Header, frame: usize) -> Result<Vec<u8>, String> {
     let Some(Pixels::Native(place, words)) = &file.elements.pixels else {
-        return Err("it has no pixels, or they are packed though its transfer syntax says otherwise".to_owned());
+        return Err(
+            "it has no pixels, or they are compressed although its transfer syntax says that they are not".to_owned()
+        );
     };
     let mut pixels = Cow::Borrowed(&file.bytes[place.clone()]);
     if file.elements.big_endian && *words && header.allocated == 8 {
         // The bytes of words are swapped, across the ends of rows and images.
         pixels.to_mut().chunks_exact_mut(2).for_each(<[u8]>::reverse);
     }
-    let short = || format!("image {frame} is cut off: the pixels are {} bytes", pixels.len());
+    let short = || format!("image {frame} is cut off: there are only {} bytes of pixels", pixels.len());
     if header.allocated == 1 {
         let first = frame * header.len();
         let bit = |index: usize| Some(pixels.get(index / 8)? >> (index % 8) & 1);
@@ -117,7 +119,7 @@ fn native(file: &DicomFile, header: &Header, frame: usize) -> Result<Vec<u8>, St
     }
     if shared {
         if deep != 1 {
-            return Err("shared chroma of more than 8 bits is not supported".to_owned());
+            return Err("subsampled chroma of more than 8 bits is not supported".to_owned());
         }
         // Two lumas, then the chroma of both (PS3.3, C.7.6.3.1.2).
         return Ok(bytes.chunks_exact(4).flat_map(|p| [p[0], p[2], p[3], p[1], p[2], p[3]]).collect());
@@ -141,7 +143,7 @@ fn jpeg(packed: &[u8], header: &Header) -> Result<Stored, String> {
         PixelFormat::L8 => (1, 8),
         PixelFormat::L16 => (1, 16),
         PixelFormat::RGB24 => (3, 8),
-        PixelFormat::CMYK32 => return Err("its JPEG has four colours".to_owned()),
+        PixelFormat::CMYK32 => return Err("its JPEG is CMYK, which is not supported".to_owned()),
     };
     if samples != header.samples {
         return Err(format!("its JPEG has {samples} channels instead of {}", header.samples));
@@ -212,5 +214,8 @@ fn check_size(header: &Header, width: usize, height: usize) -> Result<(), String
     if (width, height) == (header.columns, header.rows) {
         return Ok(());
     }
-    Err(format!("it says {} x {} pixels, its packed image {width} x {height}", header.columns, header.rows))
+    Err(format!(
+        "its header says {} x {} pixels, and its compressed image has {width} x {height}",
+        header.columns, header.rows
+    ))
 }

@@ -32,7 +32,7 @@ pub(crate) fn images(path: &Path, file: &DicomFile) -> Result<Vec<PathBuf>, Data
         // The standard allows eight capital letters, digits and underscores. Other names occur, and are accepted unless they leave the
         // folder.
         if parts.iter().any(|part| part.is_empty() || *part == ".." || part.contains(['/', ':', '\0'])) {
-            return Err(unreadable(path, format!("it names the file {name:?}, which is no name within a medium")));
+            return Err(unreadable(path, format!("it names the file {name:?}, which does not lie in its own folder")));
         }
         let exact: PathBuf = parts.iter().fold(folder.to_owned(), |path, part| path.join(part));
         let lower: PathBuf = parts.iter().fold(folder.to_owned(), |path, part| path.join(part.to_lowercase()));

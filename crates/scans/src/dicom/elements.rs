@@ -148,7 +148,7 @@ impl Elements {
                 if open.is_empty() && whole && bytes.len() - at < 8 {
                     break;
                 }
-                return Err(broken(format!("{} bytes stand where an element should", bytes.len() - at)));
+                return Err(broken(format!("{} bytes are left where an element should start", bytes.len() - at)));
             };
             // Some sequences declare a smaller length than their items; the end of the file ends everything.
             let end = match length {
@@ -159,7 +159,7 @@ impl Elements {
                     None if whole && (tag == ITEM || kind == Some(*b"SQ") || SEQUENCES.contains(&tag)) => {
                         Some(bytes.len())
                     }
-                    None => return Err(broken(format!("{tag} says that it has {length} bytes"))),
+                    None => return Err(broken(format!("{tag} declares {length} bytes, more than there are"))),
                     end => end,
                 },
             };
@@ -185,7 +185,7 @@ impl Elements {
                         }
                     }
                 }
-                _ if in_sequence => return Err(broken(format!("{tag} stands where an item should"))),
+                _ if in_sequence => return Err(broken(format!("{tag} was found where an item should be"))),
                 tags::PIXEL_DATA if open.is_empty() => {
                     if !whole {
                         return Ok(found);

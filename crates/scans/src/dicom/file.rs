@@ -91,7 +91,7 @@ impl DicomFile {
     /// Reads a deflated data set, and unpacks no more than its header announces.
     fn inflated(packed: &[u8], whole: bool) -> Result<Self, Failure> {
         let refused = |cause: std::io::Error| match whole {
-            true => Failure::Nonsense(format!("it cannot be unpacked: {cause}")),
+            true => Failure::Nonsense(format!("it cannot be decompressed: {cause}")),
             false => Failure::TooShort,
         };
         let parse = |bytes: Vec<u8>, whole: bool| {
@@ -104,7 +104,7 @@ impl DicomFile {
         if (bytes.len() as u64) < FIRST_UNPACKED {
             return parse(bytes, whole);
         }
-        let too_long = || format!("what stands before its pixels is longer than {} MiB", FIRST_UNPACKED >> 20);
+        let too_long = || format!("the data before its pixels is longer than {} MiB", FIRST_UNPACKED >> 20);
         let start = parse(bytes, false).map_err(|_| Failure::Nonsense(too_long()))?;
         if !whole {
             return Ok(start);
@@ -118,12 +118,12 @@ impl DicomFile {
         let more = most.saturating_sub(bytes.len() as u64);
         bytes
             .try_reserve_exact(more as usize)
-            .map_err(|_| Failure::Nonsense("there is no memory for it".to_owned()))?;
+            .map_err(|_| Failure::Nonsense("there is not enough memory for it".to_owned()))?;
         let read = stream.by_ref().take(more).read_to_end(&mut bytes).map_err(refused)? as u64;
         if read == more && stream.read(&mut [0]).map_err(refused)? > 0 {
             let megabytes = most >> 20;
             return Err(Failure::Nonsense(format!(
-                "it unpacks to more than the {megabytes} MiB that its header announces"
+                "it decompresses to more than the {megabytes} MiB that its header announces"
             )));
         }
         parse(bytes, true)

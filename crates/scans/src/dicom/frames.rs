@@ -10,10 +10,10 @@ use super::tags;
 /// The compressed bytes of an image: its fragments, joined.
 pub(crate) fn packed(file: &DicomFile, header: &Header, frame: usize) -> Result<Vec<u8>, String> {
     let Some(Pixels::Fragments(table, fragments)) = &file.elements.pixels else {
-        return Err("its pixels are not packed, though its transfer syntax says so".to_owned());
+        return Err("its pixels are not compressed, although its transfer syntax says that they are".to_owned());
     };
     let of = group(file, header, table, fragments)?;
-    let missing = || format!("image {frame} of {} is not there", header.frames);
+    let missing = || format!("image {frame} of {} is missing", header.frames);
     let own = of.get(frame).cloned().ok_or_else(missing)?;
     let pieces = fragments.get(own).filter(|pieces| !pieces.is_empty()).ok_or_else(missing)?;
     Ok(pieces.iter().flat_map(|place| &file.bytes[place.clone()]).copied().collect())
@@ -53,7 +53,7 @@ fn group(
         firsts = (0..fragments.len()).filter(|&index| starts(&fragments[index])).collect();
     }
     if firsts.len() != header.frames || !firsts.is_sorted() {
-        return Err(format!("it cannot be told which of {} fragments hold which image", fragments.len()));
+        return Err(format!("its {} fragments cannot be assigned to its images", fragments.len()));
     }
     let ends = firsts.iter().skip(1).copied().chain([fragments.len()]);
     Ok(firsts.iter().copied().zip(ends).map(|(first, end)| first..end).collect())

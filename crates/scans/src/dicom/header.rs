@@ -76,13 +76,15 @@ impl Header {
         let colours =
             !matches!(photometric, Photometric::Monochrome1 | Photometric::Monochrome2 | Photometric::Palette);
         if samples != if colours { 3 } else { 1 } {
-            return Err(format!("{photometric:?} with {samples} samples a pixel makes no sense"));
+            return Err(format!("{photometric:?} with {samples} samples per pixel is not valid"));
         }
         let allocated = u32::from(number(tags::BITS_ALLOCATED, "BitsAllocated")?);
         let stored = elements.number(bytes, tags::BITS_STORED).map_or(allocated, u32::from);
         let high_bit = elements.number(bytes, tags::HIGH_BIT).map_or(stored.saturating_sub(1), u32::from);
         if ![1, 8, 16, 32].contains(&allocated) || stored == 0 || stored > high_bit + 1 || high_bit >= allocated {
-            return Err(format!("{stored} of {allocated} bits, the highest {high_bit}, are not supported"));
+            return Err(format!(
+                "values in {stored} of {allocated} bits, the highest of them bit {high_bit}, are not supported"
+            ));
         }
         if allocated == 1 && samples != 1 {
             return Err("1-bit colours are not supported".to_owned());
@@ -90,10 +92,13 @@ impl Header {
         let frames = match elements.text(bytes, 0, tags::NUMBER_OF_FRAMES) {
             None => 1,
             // Some files have a zero that means one.
-            Some(text) => text.parse::<u32>().map_err(|_| format!("{text:?} is no number of frames"))?.max(1),
+            Some(text) => text
+                .parse::<u32>()
+                .map_err(|_| format!("its number of frames is {text:?}, which is not a number"))?
+                .max(1),
         };
         if frames > MAX_FRAMES {
-            return Err(format!("it says that it has {frames} images (the limit is {MAX_FRAMES})"));
+            return Err(format!("it declares {frames} images, and at most {MAX_FRAMES} are read"));
         }
         Ok(Self {
             rows: rows.into(),

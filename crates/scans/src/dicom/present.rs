@@ -133,7 +133,7 @@ fn palette(file: &DicomFile, header: &Header, stored: &Stored) -> Result<Image, 
         let next = |tag: Tag| Tag(tag.0, tag.1 + colour);
         let descriptor = elements.words(bytes, 0, next(tags::PALETTE_DESCRIPTOR));
         let Some([count, first, bits]) = descriptor.as_deref() else {
-            return Err("its palette is not described".to_owned());
+            return Err("its palette has no descriptor".to_owned());
         };
         let count = if *count == 0 { 65_536 } else { usize::from(*count) };
         let first = if header.signed { i64::from(*first as i16) } else { i64::from(*first) };

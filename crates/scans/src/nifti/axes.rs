@@ -43,7 +43,7 @@ pub(crate) fn anatomical_axes(header: &NiftiHeader, dims: [usize; 3]) -> Result<
     let affine = affine(header)?;
     let spacing: [f64; 3] = std::array::from_fn(|j| (0..3).map(|r| affine[r][j].powi(2)).sum::<f64>().sqrt());
     if affine.iter().flatten().any(|v| !v.is_finite()) || spacing.iter().any(|s| !SPACING_MM.contains(s)) {
-        return Err("its affine is not one of a head scan (voxel sizes of 0.05 to 20 mm)".into());
+        return Err("its affine is not that of a head scan, whose voxel sizes are 0.05 to 20 mm".into());
     }
     let cosine = |r: usize, j: usize| affine[r][j] / spacing[j];
 

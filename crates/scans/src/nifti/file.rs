@@ -82,7 +82,7 @@ fn check(header: &NiftiHeader) -> Result<([usize; 3], NiftiType, u64), String> {
     let sides = header.dim().map_err(|error| error.to_string())?;
     let dims = match sides {
         [x, y, z, more @ ..] if more.iter().all(|&side| side == 1) => [*x, *y, *z].map(usize::from),
-        _ => return Err(format!("it has {sides:?} voxels, where a single 3-D volume is expected")),
+        _ => return Err(format!("its shape is {sides:?}, and only a single 3-D volume is read")),
     };
     let count: usize = dims.iter().product();
     if dims.iter().any(|&side| side > MAX_SIDE) || count > MAX_VOXELS {
@@ -96,7 +96,7 @@ fn check(header: &NiftiHeader) -> Result<([usize; 3], NiftiType, u64), String> {
     }
     let start = header.vox_offset;
     if !((FIRST_VOXEL as f32)..=(MAX_EXTRA as f32)).contains(&start) || start.fract() != 0.0 {
-        return Err(format!("its voxels are said to start at byte {start}"));
+        return Err(format!("its header says that its voxels start at byte {start}"));
     }
     Ok((dims, element, start as u64))
 }
@@ -136,7 +136,7 @@ impl<R: Read> Stored<'_, R> {
         /// Voxels of a piece.
         const PIECE: usize = 1 << 13;
         let mut values = Vec::new();
-        let no_room = |_| ReadError::Nonsense(format!("there is no memory for its {} voxels", self.count));
+        let no_room = |_| ReadError::Nonsense(format!("there is not enough memory for its {} voxels", self.count));
         let mut piece = vec![0; PIECE * SIZE];
         while values.len() < self.count {
             let piece = &mut piece[..(self.count - values.len()).min(PIECE) * SIZE];

@@ -13,7 +13,7 @@ use crate::Done;
 use crate::commands::Format;
 use crate::commands::train::augment;
 use crate::config::preprocess;
-use crate::dataset;
+use crate::dataset::{self, HowToOpen};
 use crate::output::out;
 use crate::ranges;
 
@@ -23,7 +23,7 @@ use crate::ranges;
 /// while nobody computes. --run adds what a finished or running training waited for its data.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Data set, or a folder as for `train`
+    /// Data set, or a folder as for `train`; its training images are measured
     #[arg(long, value_name = "NAME|DIR")]
     data: String,
     /// Loader threads, 0 to 1024
@@ -64,7 +64,7 @@ struct Loaded {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        let dataset = dataset::open_with(&self.data, 0, &Default::default())?.dataset;
+        let dataset = dataset::open_with(&self.data, 0, &HowToOpen::unsaid())?.dataset;
         let augment = augment(&self.augment)?;
         let preprocess = preprocess(&dataset, self.image_size, Default::default())?;
         let stages = measure_stages(dataset.train.as_ref(), &preprocess, &augment, self.images)?;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use burn::module::Module;
 use burn::tensor::Device;
 use clap::ValueEnum;
-use kindling_data::{Dataset, Normalisation, Preprocess, within};
+use kindling_data::{Dataset, Normalisation, Preprocess, SplitRule, within};
 use kindling_files as files;
 use kindling_gan_training::{AdversarialConfig, Adversaries};
 use kindling_layers::{parameters, tensors};
@@ -15,7 +15,7 @@ use kindling_zoo::{GanDiscriminator, GanEntry, GanGenerator, GanOptions, find_ga
 use serde::{Deserialize, Serialize};
 
 use crate::config::MOST_WORKERS;
-use crate::dataset::{self, moved};
+use crate::dataset::{self, is_shuffled, moved};
 use crate::memory::MemoryBudget;
 
 /// The widest layer is 16 times as wide.
@@ -69,6 +69,9 @@ pub(crate) struct GanData {
     /// The same path from the root, so that the run goes on from any working folder; none of a named data set.
     #[serde(default, with = "kindling_given::none")]
     pub(crate) path: Option<PathBuf>,
+    /// How a manifest or shards without splits are split; runs of earlier versions say nothing.
+    #[serde(default, skip_serializing_if = "is_shuffled")]
+    pub(crate) split_rule: SplitRule,
     pub(crate) preprocess: Preprocess,
 }
 

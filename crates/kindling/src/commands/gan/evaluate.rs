@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use burn::module::Module;
-use kindling_data::{Image, Split};
+use kindling_data::{FileList, Image, Opening, Split, SplitRule};
 use kindling_gan_training::{AdversarialConfig, calibrate, sample_latent};
 use kindling_metrics::{frechet_distance, kernel_distance, precision_recall};
 use kindling_runs::{RunDir, write_atomically};
@@ -19,8 +19,9 @@ use crate::Done;
 use crate::commands::Format;
 use crate::dataset;
 use crate::device::DeviceChoice;
-use crate::output::out;
+use crate::output::{note, out};
 use crate::ranges;
+use crate::recorded;
 
 /// The neighbour whose distance is an image's reach: the paper's.
 const NEIGHBOURS: usize = 3;
@@ -72,7 +73,18 @@ impl Args {
         let run = RunDir::open(&self.run)?;
         let config = GanRunConfig::of(&run)?;
         let source = self.data.clone().map_or_else(|| config.data.place(&run, None), Ok)?;
-        let dataset = dataset::open_unlabelled(&source, config.train.seed)?;
+        let of_run = config.data.path.as_ref().map(|path| path.to_string_lossy());
+        let own = self.data.is_none() || dataset::is_same(&source, of_run.as_deref().unwrap_or(&config.data.source));
+        let list = recorded::read(&run)?.filter(|_| own);
+        let opening = Opening { recorded: recorded::sides(list.as_ref()), ..Opening::new(config.train.seed) };
+        let rule = if own { config.data.split_rule } else { SplitRule::Keyed };
+        let dataset = dataset::open_unlabelled(&source, rule, opening)?.dataset;
+        if let Some((list, now)) = list.and_then(|list| Some((list, FileList::of(&dataset)?)))
+            && let changes = list.changes(&now)
+            && !changes.is_none()
+        {
+            note!("note: the data is not what the run began with: {changes}");
+        }
         let asked = &config.data.preprocess;
         // Says what is wrong if the images are of another kind than the generator's.
         preprocess(&dataset, asked.size, Some(asked.channels))?;

@@ -16,6 +16,8 @@ mod train;
 
 use anyhow::Result;
 
+pub(crate) use config::GanRunConfig;
+
 use crate::Done;
 
 /// Train a generator against a discriminator, and use it

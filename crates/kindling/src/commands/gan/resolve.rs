@@ -1,7 +1,7 @@
 //! From flags and the data set to the resolved configuration, and what a resume may not change.
 
 use anyhow::{Result, anyhow, bail};
-use kindling_data::{Dataset, Normalisation, Preprocess};
+use kindling_data::{Dataset, Normalisation, Opening, Preprocess, SplitRule};
 use kindling_gan_training::{AdversarialConfig, AdversarialLoss, DiffAugment};
 use kindling_runs::RunDir;
 use kindling_trainer::CHECKPOINT_EVERY;
@@ -11,7 +11,7 @@ use super::config::{GanConfig, GanData, GanRunConfig, Upsampling, preprocess};
 use super::settings::Settings;
 use super::train::Args;
 use crate::config::default_workers;
-use crate::dataset::{self, path_of};
+use crate::dataset::{self, path_of, rule_of};
 use crate::device::DeviceChoice;
 use crate::memory::limit_before_reading;
 use crate::settings::{change, refused_change, set, table_of};
@@ -40,6 +40,7 @@ pub(super) fn defaults_of(entry: Option<&GanEntry>) -> GanRunConfig {
         data: GanData {
             source: DATA.to_string(),
             path: None,
+            split_rule: SplitRule::default(),
             preprocess: Preprocess::padded(size, 1, Normalisation::identity(1)),
         },
         train: AdversarialConfig {
@@ -65,6 +66,7 @@ pub(super) fn defaults_of(entry: Option<&GanEntry>) -> GanRunConfig {
             checkpoint_iterations: 200,
             checkpoint_every: CHECKPOINT_EVERY,
             sample_iterations: sample_iterations(iterations),
+            extended: Vec::new(),
         },
     }
 }
@@ -103,7 +105,9 @@ impl Args {
         let mut config: GanRunConfig =
             table.try_into().map_err(|error: toml::de::Error| anyhow!("{}", error.message()))?;
         limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
-        let dataset = dataset::open_unlabelled(&config.data.source, config.train.seed)?;
+        let opened = dataset::open_unlabelled(&config.data.source, SplitRule::Keyed, Opening::new(config.train.seed))?;
+        config.data.split_rule = rule_of(&opened, SplitRule::Keyed);
+        let dataset = opened.dataset;
         let images = dataset.train.len();
         if images < 2 {
             bail!(

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use burn::tensor::Device;
-use kindling_data::{Dataset, Loader, LoaderConfig};
+use kindling_data::{Dataset, FileList, Loader, LoaderConfig};
 use kindling_gan_training::trainer;
 use kindling_layers::{Checkpointing, parameters};
 use kindling_memory::Plan;
 use kindling_runs::{DeviceFacts, Environment, Event, GanMetrics, How, RunDir};
-use kindling_trainer::{Ended, Faults, Observer, Ranks, Setup};
+use kindling_trainer::{Checkpoints, Ended, Faults, Observer, Ranks, Setup};
 use serde_json::{Value, json};
 
 use super::config::GanRunConfig;
@@ -21,12 +21,14 @@ use crate::Done;
 use crate::commands::train::{
     Resumption, environment, has_ended, how_to_go_on, in_half, note_sitting, nothing_left, with_advice,
 };
-use crate::dataset::{self, path_of};
+use crate::dataset::path_of;
 use crate::device::{Chosen, DeviceChoice};
 use crate::interrupt;
 use crate::memory::{Choice, limit_before_reading};
 use crate::output::{self, note};
 use crate::progress::{Console, Verbosity};
+use crate::ranges;
+use crate::recorded::{self, Again};
 
 /// Train a generator against a discriminator, or continue a run
 ///
@@ -48,9 +50,18 @@ pub(crate) struct Args {
     /// Continue a run from its newest checkpoint, or from its start if it has none yet
     #[arg(long, value_name = "RUN", help_heading = "Run")]
     resume: Option<PathBuf>,
+    /// With --resume, make the run longer, finished or not: until it has had this many iterations in all, 1 to 1000000000.
+    /// Iterations that are done stay as they are. From the next one on the learning rates are those of a run of the new length from
+    /// its start: without --cooldown the same as before; with it they rise again and fall in the last share of all iterations. Both
+    /// networks, their optimizers and the average are kept
+    #[arg(long, value_name = "ITERATIONS", value_parser = ranges::times(), help_heading = "Run", requires = "resume")]
+    extend_to: Option<u64>,
     /// With --resume, where the run's data is now, if it has moved; the run remembers it
     #[arg(long, value_name = "PATH", help_heading = "Run", requires = "resume")]
     data_at: Option<PathBuf>,
+    /// Continue although files of the data set were added, removed or changed since; says which, and what becomes of them
+    #[arg(long, help_heading = "Run")]
+    accept_changed_data: bool,
     /// Print nothing but the result
     #[arg(long, short, help_heading = "Run", conflicts_with = "verbose")]
     quiet: bool,
@@ -65,10 +76,16 @@ impl Args {
             (Some(path), _) => self.resume(path),
             (None, Some(out)) if self.resume_or_start && RunDir::open(out).is_ok() => self.resume(out),
             _ => {
+                if self.accept_changed_data && !self.resume_or_start {
+                    bail!("--accept-changed-data is about a run that goes on; it belongs to --resume");
+                }
                 let (config, dataset) = self.resolve()?;
                 let chosen = DeviceChoice::configured(&config.device)?.open()?;
                 let run = RunDir::create(self.out.as_deref(), &config.gan.name, &config.data.source)?;
                 run.write_config(&config)?;
+                if let Some(list) = FileList::of(&dataset) {
+                    recorded::write(&run, &list)?;
+                }
                 self.fit(config, &dataset, &run, chosen, None)
             }
         }
@@ -77,7 +94,7 @@ impl Args {
     fn resume(&self, path: &Path) -> Result<Done> {
         let run = RunDir::open(path)?;
         let stored = GanRunConfig::of(&run)?;
-        let (config, mut changed) = self.resumed(&run, &stored)?;
+        let (mut config, mut changed) = self.resumed(&run, &stored)?;
         if self.resume_or_start
             && has_ended(&run)
             && let Ok(metrics) = run.read_gan_metrics()
@@ -90,12 +107,26 @@ impl Args {
             kept.data.path = path_of(&place);
             changed.extend(kept.data.path.as_ref().map(|path| ("data.path".to_string(), path.display().to_string())));
         }
+        let mut how = How::Resumed;
+        let planned = stored.train.iterations;
+        // Whoever says it again, says nothing new.
+        if let Some(iterations) = self.extend_to.filter(|it| *it != planned) {
+            if iterations < planned {
+                bail!("--extend-to is {iterations}, and the run was to have {planned} iterations already; give more");
+            }
+            let done = Checkpoints::new(run.checkpoints(), &config.gan.name).newest_step().unwrap_or(0);
+            kept.train.extend(done, iterations);
+            config.train.extend(done, iterations);
+            changed.push(("train.iterations".to_string(), iterations.to_string()));
+            how = How::Extended;
+        }
         limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
-        let dataset = dataset::open_unlabelled(&place, config.train.seed)?;
+        let Again { dataset, told, list } =
+            recorded::open_unlabelled_again(&run, &config, &place, self.accept_changed_data)?;
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
         let rewritten = (kept != stored).then_some(kept);
-        let resumption = Resumption { how: How::Resumed, changed, rewritten };
-        self.fit(config, &dataset, &run, chosen, Some(resumption))
+        let resumption = Resumption { how, changed, rewritten };
+        self.fit(config, &dataset, &run, chosen, Some((resumption, told, list)))
     }
 
     fn fit(
@@ -104,7 +135,7 @@ impl Args {
         dataset: &Dataset,
         run: &RunDir,
         chosen: Chosen,
-        resumption: Option<Resumption<GanRunConfig>>,
+        resumed: Option<(Resumption<GanRunConfig>, Option<String>, Option<FileList>)>,
     ) -> Result<Done> {
         chosen.check_precision(config.train.precision)?;
         let Chosen { device, facts } = chosen;
@@ -142,9 +173,18 @@ impl Args {
         let mut trainer = trainer(networks, config.train.clone(), entry.latent, &mut looker, setup)?;
         console.say(&opening(&config, dataset, run, &environment.device, parameters));
         let started = started(&config, &environment, parameters[0], trainer.plan());
-        let began_on = match resumption {
-            Some(resumption) => {
+        let began_on = match resumed {
+            Some((resumption, told, list)) => {
                 trainer.resume(started, &mut console)?;
+                if let Some(text) = told {
+                    if trainer.is_complete() {
+                        bail!("{} is finished, and changed data is nothing it can go on with", run.path().display());
+                    }
+                    trainer.emit(Event::Warned { step: trainer.progress().step, text }, &mut console)?;
+                }
+                if let Some(list) = list {
+                    recorded::write(run, &list)?;
+                }
                 resumption.note(run, &environment, trainer.progress().step, !trainer.is_complete())?
             }
             None => {

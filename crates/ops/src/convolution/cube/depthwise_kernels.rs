@@ -67,6 +67,95 @@ impl Window {
     }
 }
 
+/// Where a unit works: a tile of a row of a sample, and the channels.
+#[derive(CubeType, Clone, Copy)]
+struct Tile {
+    sample: usize,
+    /// Which vector of neighbouring channels.
+    vector: usize,
+    row: usize,
+    /// The first pixel of the tile.
+    first: usize,
+}
+
+/// The tile of this unit, where a row has `tiles` of them.
+#[cube]
+fn tile_of_unit(tiles: u32, #[comptime] window: Window) -> Tile {
+    let tile = (CUBE_POS_Y * CUBE_DIM_Y + UNIT_POS_Y) as usize;
+    Tile {
+        sample: CUBE_POS_Z as usize,
+        vector: (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize,
+        row: tile / tiles as usize,
+        first: tile % tiles as usize * window.tile,
+    }
+}
+
+/// So many sums, in registers.
+#[cube]
+fn zeros<N: Size>(#[comptime] count: usize) -> Array<Vector<f32, N>> {
+    let mut sums = Array::<Vector<f32, N>>::new(count);
+    #[unroll]
+    for index in 0..count {
+        sums[index] = Vector::new(0.0);
+    }
+    sums
+}
+
+/// The taps of a row of the filter.
+#[cube]
+fn taps_of<N: Size>(
+    filters: &Tensor<Vector<f32, N>>,
+    tap_row: usize,
+    vectors: usize,
+    vector: usize,
+    #[comptime] window: Window,
+) -> Array<Vector<f32, N>> {
+    let mut taps = Array::<Vector<f32, N>>::new(window.side);
+    #[unroll]
+    for tap in 0..window.side {
+        taps[tap] = filters[(tap_row * window.side + tap) * vectors + vector];
+    }
+    taps
+}
+
+/// Adds the value of a column, times the tap through which the two meet, to the sum of every pixel of a tile that it meets.
+/// [`Window::tap_back`] says through which if the value is the output's and the tile the input's, and otherwise [`Window::tap`].
+#[cube]
+fn add_to_tile<N: Size>(
+    sums: &mut Array<Vector<f32, N>>,
+    value: Vector<f32, N>,
+    taps: &Array<Vector<f32, N>>,
+    #[comptime] column: usize,
+    #[comptime] back: bool,
+    #[comptime] window: Window,
+) {
+    #[unroll]
+    for place in 0..window.tile {
+        let tap = comptime!(if back { window.tap_back(column, place) } else { window.tap(column, place) });
+        if comptime!(tap.is_some()) {
+            sums[place] += value * taps[comptime!(tap.unwrap_or(0))];
+        }
+    }
+}
+
+/// Writes the sums of a tile, as far as its row goes.
+#[cube]
+fn write<F: Float, N: Size>(
+    sums: &Array<Vector<f32, N>>,
+    out: &mut Tensor<Vector<F, N>>,
+    tile: &Tile,
+    #[comptime] window: Window,
+) {
+    let line = tile.sample * out.stride(0) + tile.vector * N::value() * out.stride(1) + tile.row * out.stride(2);
+    #[unroll]
+    for place in 0..window.tile {
+        if tile.first + place < out.shape(3) {
+            let to = line + (tile.first + place) * out.stride(3);
+            out[to / N::value()] = Vector::cast_from(sums[place]);
+        }
+    }
+}
+
 /// Computes the output. `filters` is `[side * side, channels]`.
 ///
 /// `CUBE_POS_Z` is the sample; `CUBE_POS_Y` and `UNIT_POS_Y` choose a row of the output and a tile in it. For each row of the filter, a
@@ -84,54 +173,29 @@ pub(crate) fn forward<F: Float, N: Size>(
     #[define(F)] _element: ElemType,
 ) {
     let vectors = x.shape(1) / N::value();
-    let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
-    let sample = CUBE_POS_Z as usize;
-    let tile = (CUBE_POS_Y * CUBE_DIM_Y + UNIT_POS_Y) as usize;
-    let row = tile / tiles as usize;
-    let first = tile % tiles as usize * window.tile;
-    if vector < vectors && row < y.shape(2) {
-        let of = numbers::<N>(applied, vectors, vector, CUBE_POS_Z, read);
-        let mut sums = Array::<Vector<f32, N>>::new(window.tile);
-        #[unroll]
-        for place in 0..window.tile {
-            sums[place] = Vector::new(0.0);
-        }
-        let plane = sample * x.stride(0) + vector * N::value() * x.stride(1);
+    let tile = tile_of_unit(tiles, window);
+    if tile.vector < vectors && tile.row < y.shape(2) {
+        let of = numbers::<N>(applied, vectors, tile.vector, CUBE_POS_Z, read);
+        let mut sums = zeros::<N>(window.tile);
+        let plane = tile.sample * x.stride(0) + tile.vector * N::value() * x.stride(1);
         for tap_row in 0..window.side {
-            let line = row * window.stride + tap_row * window.dilation;
+            let line = tile.row * window.stride + tap_row * window.dilation;
             if line >= window.before[0] && line - window.before[0] < x.shape(2) {
-                let mut taps = Array::<Vector<f32, N>>::new(window.side);
-                #[unroll]
-                for tap in 0..window.side {
-                    taps[tap] = filters[(tap_row * window.side + tap) * vectors + vector];
-                }
+                let taps = taps_of::<N>(filters, tap_row, vectors, tile.vector, window);
                 let line = plane + (line - window.before[0]) * x.stride(2);
                 #[unroll]
                 for column in 0..comptime!(window.columns()) {
-                    let at = first * window.stride + column;
+                    let at = tile.first * window.stride + column;
                     let mut value = Vector::<f32, N>::new(0.0);
                     if at >= window.before[1] && at - window.before[1] < x.shape(3) {
                         let at = line + (at - window.before[1]) * x.stride(3);
                         value = reading::<N>(Vector::cast_from(x[at / N::value()]), &of, read);
                     }
-                    #[unroll]
-                    for place in 0..window.tile {
-                        let tap = comptime!(window.tap(column, place));
-                        if comptime!(tap.is_some()) {
-                            sums[place] += value * taps[comptime!(tap.unwrap_or(0))];
-                        }
-                    }
+                    add_to_tile::<N>(&mut sums, value, &taps, column, false, window);
                 }
             }
         }
-        let line = sample * y.stride(0) + vector * N::value() * y.stride(1) + row * y.stride(2);
-        #[unroll]
-        for place in 0..window.tile {
-            if first + place < y.shape(3) {
-                let to = line + (first + place) * y.stride(3);
-                y[to / N::value()] = Vector::cast_from(sums[place]);
-            }
-        }
+        write::<F, N>(&sums, y, &tile, window);
     }
 }
 
@@ -150,21 +214,13 @@ pub(crate) fn backward_input<F: Float, N: Size>(
     #[define(F)] _element: ElemType,
 ) {
     let vectors = dx.shape(1) / N::value();
-    let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
-    let sample = CUBE_POS_Z as usize;
-    let tile = (CUBE_POS_Y * CUBE_DIM_Y + UNIT_POS_Y) as usize;
-    let row = tile / tiles as usize;
-    let first = tile % tiles as usize * window.tile;
-    if vector < vectors && row < dx.shape(2) {
-        let mut sums = Array::<Vector<f32, N>>::new(window.tile);
-        #[unroll]
-        for place in 0..window.tile {
-            sums[place] = Vector::new(0.0);
-        }
-        let plane = sample * dy.stride(0) + vector * N::value() * dy.stride(1);
+    let tile = tile_of_unit(tiles, window);
+    if tile.vector < vectors && tile.row < dx.shape(2) {
+        let mut sums = zeros::<N>(window.tile);
+        let plane = tile.sample * dy.stride(0) + tile.vector * N::value() * dy.stride(1);
         for tap_row in 0..window.side {
             // The output row that reaches this row through this row of the filter; `dy.shape(2)` if there is none.
-            let below = row + window.before[0];
+            let below = tile.row + window.before[0];
             let mut line = dy.shape(2);
             let above = tap_row * window.dilation;
             if below >= above {
@@ -174,39 +230,22 @@ pub(crate) fn backward_input<F: Float, N: Size>(
                 }
             }
             if line < dy.shape(2) {
-                let mut taps = Array::<Vector<f32, N>>::new(window.side);
-                #[unroll]
-                for tap in 0..window.side {
-                    taps[tap] = filters[(tap_row * window.side + tap) * vectors + vector];
-                }
+                let taps = taps_of::<N>(filters, tap_row, vectors, tile.vector, window);
                 let line = plane + line * dy.stride(2);
                 #[unroll]
                 for column in 0..comptime!(window.reaching()) {
-                    let at = first / window.stride + column;
+                    let at = tile.first / window.stride + column;
                     let back = comptime!(window.back());
                     let mut value = Vector::<f32, N>::new(0.0);
                     if at >= back && at - back < dy.shape(3) {
                         let at = line + (at - back) * dy.stride(3);
                         value = Vector::cast_from(dy[at / N::value()]);
                     }
-                    #[unroll]
-                    for place in 0..window.tile {
-                        let tap = comptime!(window.tap_back(column, place));
-                        if comptime!(tap.is_some()) {
-                            sums[place] += value * taps[comptime!(tap.unwrap_or(0))];
-                        }
-                    }
+                    add_to_tile::<N>(&mut sums, value, &taps, column, true, window);
                 }
             }
         }
-        let line = sample * dx.stride(0) + vector * N::value() * dx.stride(1) + row * dx.stride(2);
-        #[unroll]
-        for place in 0..window.tile {
-            if first + place < dx.shape(3) {
-                let to = line + (first + place) * dx.stride(3);
-                dx[to / N::value()] = Vector::cast_from(sums[place]);
-            }
-        }
+        write::<F, N>(&sums, dx, &tile, window);
     }
 }
 
@@ -231,11 +270,7 @@ pub(crate) fn backward_filters<F: Float, N: Size>(
     let vectors = x.shape(1) / N::value();
     let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
     let tap_row = CUBE_POS_Z as usize;
-    let mut sums = Array::<Vector<f32, N>>::new(window.side);
-    #[unroll]
-    for tap in 0..window.side {
-        sums[tap] = Vector::new(0.0);
-    }
+    let mut sums = zeros::<N>(window.side);
     if vector < vectors {
         let of_sample = dy.shape(2) * stretches as usize;
         let mut job = (CUBE_POS_Y * CUBE_DIM_Y + UNIT_POS_Y) as usize;

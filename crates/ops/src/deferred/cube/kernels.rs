@@ -10,6 +10,7 @@ use cubecl::prelude::*;
 
 use crate::activation::Activation;
 use crate::activation::cube::value;
+use crate::cube::place::{at, place_of_unit, put};
 use crate::cube::read::{
     Applied, GroupSizes, Read, group_of, normal, numbers, of_normal, over_rows, reading, samples_of,
 };
@@ -27,24 +28,19 @@ pub(crate) fn apply<F: Float, N: Size>(
     #[define(F)] _element: ElemType,
 ) {
     let vectors = x.shape(1) / N::value();
-    let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
-    let sample = CUBE_POS_Z as usize;
+    let place = place_of_unit(each);
     let pixels = x.shape(2);
-    if vector < vectors {
-        let of = numbers::<N>(applied, vectors, vector, CUBE_POS_Z, read);
-        let channel = vector * N::value();
-        let mut pixel = (CUBE_POS_Y * CUBE_DIM_Y * each + UNIT_POS_Y) as usize;
+    if place.vector < vectors {
+        let of = numbers::<N>(applied, vectors, place.vector, CUBE_POS_Z, read);
+        let mut pixel = place.pixel;
         for _ in 0..each {
             if pixel < pixels {
-                let from = sample * x.stride(0) + channel * x.stride(1) + pixel * x.stride(2);
-                let to = sample * y.stride(0) + channel * y.stride(1) + pixel * y.stride(2);
-                let mut out = reading::<N>(Vector::cast_from(x[from / N::value()]), &of, read);
+                let mut out = reading::<N>(Vector::cast_from(x[at::<F, N>(x, &place, pixel)]), &of, read);
                 if comptime!(join.is_some()) {
-                    let other = sample * shortcut.stride(0) + channel * shortcut.stride(1) + pixel * shortcut.stride(2);
-                    let sum = out + Vector::cast_from(shortcut[other / N::value()]);
+                    let sum = out + Vector::cast_from(shortcut[at::<F, N>(shortcut, &place, pixel)]);
                     out = value::<N>(sum, comptime!(join.unwrap_or(Activation::Identity)));
                 }
-                y[to / N::value()] = Vector::cast_from(out);
+                put::<F, N>(y, &place, pixel, Vector::cast_from(out));
             }
             pixel += CUBE_DIM_Y as usize;
         }
@@ -60,19 +56,15 @@ pub(crate) fn of_sum<F: Float, N: Size>(
     each: u32,
     #[define(F)] _element: ElemType,
 ) {
-    let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
-    let sample = CUBE_POS_Z as usize;
-    if vector < y.shape(1) / N::value() {
-        let channel = vector * N::value();
-        let mut pixel = (CUBE_POS_Y * CUBE_DIM_Y * each + UNIT_POS_Y) as usize;
+    let place = place_of_unit(each);
+    if place.vector < y.shape(1) / N::value() {
+        let mut pixel = place.pixel;
         for _ in 0..each {
             if pixel < y.shape(2) {
-                let from = sample * y.stride(0) + channel * y.stride(1) + pixel * y.stride(2);
-                let at = sample * dy.stride(0) + channel * dy.stride(1) + pixel * dy.stride(2);
-                let to = sample * out.stride(0) + channel * out.stride(1) + pixel * out.stride(2);
                 let zero = Vector::<F, N>::new(F::new(0.0));
-                let above = y[from / N::value()].greater_than(&zero);
-                out[to / N::value()] = select_many(above, dy[at / N::value()], zero);
+                let above = y[at::<F, N>(y, &place, pixel)].greater_than(&zero);
+                let gradient = select_many(above, dy[at::<F, N>(dy, &place, pixel)], zero);
+                put::<F, N>(out, &place, pixel, gradient);
             }
             pixel += CUBE_DIM_Y as usize;
         }
@@ -91,26 +83,23 @@ pub(crate) fn sums_of_planes<F: Float, N: Size>(
     #[define(F)] _element: ElemType,
 ) {
     let vectors = x.shape(1) / N::value();
-    let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
-    let sample = CUBE_POS_Z as usize;
+    let place = place_of_unit(each);
     let pixels = x.shape(2);
     let mut sum = Vector::<f32, N>::new(0.0);
-    if vector < vectors {
-        let of = numbers::<N>(applied, vectors, vector, CUBE_POS_Z, read);
-        let channel = vector * N::value();
-        let mut pixel = (CUBE_POS_Y * CUBE_DIM_Y * each + UNIT_POS_Y) as usize;
+    if place.vector < vectors {
+        let of = numbers::<N>(applied, vectors, place.vector, CUBE_POS_Z, read);
+        let mut pixel = place.pixel;
         for _ in 0..each {
             if pixel < pixels {
-                let from = sample * x.stride(0) + channel * x.stride(1) + pixel * x.stride(2);
-                sum += reading::<N>(Vector::cast_from(x[from / N::value()]), &of, read);
+                sum += reading::<N>(Vector::cast_from(x[at::<F, N>(x, &place, pixel)]), &of, read);
             }
             pixel += CUBE_DIM_Y as usize;
         }
     }
     let sum = over_rows::<N>(sum);
-    if UNIT_POS_Y == 0 && vector < vectors {
+    if UNIT_POS_Y == 0 && place.vector < vectors {
         let blocks = CUBE_COUNT_Y as usize;
-        sums[(sample * blocks + CUBE_POS_Y as usize) * vectors + vector] = sum;
+        sums[(place.sample * blocks + CUBE_POS_Y as usize) * vectors + place.vector] = sum;
     }
 }
 
@@ -128,22 +117,18 @@ pub(crate) fn sums_of_gradients<F: Float, N: Size>(
     #[define(F)] _element: ElemType,
 ) {
     let vectors = x.shape(1) / N::value();
-    let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
-    let sample = CUBE_POS_Z as usize;
+    let place = place_of_unit(each);
     let pixels = x.shape(2);
     let mut of_gate = Vector::<f32, N>::new(0.0);
     let mut plain = Vector::<f32, N>::new(0.0);
     let mut weighted = Vector::<f32, N>::new(0.0);
-    if vector < vectors {
-        let of = numbers::<N>(applied, vectors, vector, CUBE_POS_Z, read);
-        let channel = vector * N::value();
-        let mut pixel = (CUBE_POS_Y * CUBE_DIM_Y * each + UNIT_POS_Y) as usize;
+    if place.vector < vectors {
+        let of = numbers::<N>(applied, vectors, place.vector, CUBE_POS_Z, read);
+        let mut pixel = place.pixel;
         for _ in 0..each {
             if pixel < pixels {
-                let from = sample * x.stride(0) + channel * x.stride(1) + pixel * x.stride(2);
-                let at = sample * dy.stride(0) + channel * dy.stride(1) + pixel * dy.stride(2);
-                let value_x = Vector::<f32, N>::cast_from(x[from / N::value()]);
-                let value_dy = Vector::<f32, N>::cast_from(dy[at / N::value()]);
+                let value_x = Vector::<f32, N>::cast_from(x[at::<F, N>(x, &place, pixel)]);
+                let value_dy = Vector::<f32, N>::cast_from(dy[at::<F, N>(dy, &place, pixel)]);
                 if comptime!(read.gated) {
                     of_gate += value_dy * value::<N>(normal::<N>(value_x, &of, read), comptime!(read.activation));
                 }
@@ -157,16 +142,16 @@ pub(crate) fn sums_of_gradients<F: Float, N: Size>(
     let plain = over_rows::<N>(plain);
     let weighted = over_rows::<N>(weighted);
     let of_planes = (CUBE_COUNT_Z * CUBE_COUNT_Y) as usize;
-    let at = sample * CUBE_COUNT_Y as usize + CUBE_POS_Y as usize;
-    let first = UNIT_POS_Y == 0 && vector < vectors;
+    let plane = place.sample * CUBE_COUNT_Y as usize + CUBE_POS_Y as usize;
+    let first = UNIT_POS_Y == 0 && place.vector < vectors;
     if first {
-        sums[at * vectors + vector] = plain;
-        sums[(of_planes + at) * vectors + vector] = weighted;
+        sums[plane * vectors + place.vector] = plain;
+        sums[(of_planes + plane) * vectors + place.vector] = weighted;
     }
     if comptime!(read.gated) {
         let of_gate = over_rows::<N>(of_gate);
         if first {
-            sums[(2 * of_planes + at) * vectors + vector] = of_gate;
+            sums[(2 * of_planes + plane) * vectors + place.vector] = of_gate;
         }
     }
 }
@@ -225,27 +210,22 @@ pub(crate) fn backward<F: Float, N: Size>(
     #[define(F)] _element: ElemType,
 ) {
     let vectors = x.shape(1) / N::value();
-    let vector = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
-    let sample = CUBE_POS_Z as usize;
+    let place = place_of_unit(each);
     let pixels = x.shape(2);
-    if vector < vectors {
-        let of = numbers::<N>(applied, vectors, vector, CUBE_POS_Z, read);
+    if place.vector < vectors {
+        let of = numbers::<N>(applied, vectors, place.vector, CUBE_POS_Z, read);
         let (group, groups) = (group_of(CUBE_POS_Z, &applied.groups), of_groups.shape(1));
         let samples = samples_of(group as u32, &applied.groups);
         let share = Vector::<f32, N>::new(1.0 / (samples as f32 * pixels as f32));
-        let centre = of_groups[group * vectors + vector] * share;
-        let slope = of_groups[(groups + group) * vectors + vector] * share * of.inverse;
-        let channel = vector * N::value();
-        let mut pixel = (CUBE_POS_Y * CUBE_DIM_Y * each + UNIT_POS_Y) as usize;
+        let centre = of_groups[group * vectors + place.vector] * share;
+        let slope = of_groups[(groups + group) * vectors + place.vector] * share * of.inverse;
+        let mut pixel = place.pixel;
         for _ in 0..each {
             if pixel < pixels {
-                let from = sample * x.stride(0) + channel * x.stride(1) + pixel * x.stride(2);
-                let at = sample * dy.stride(0) + channel * dy.stride(1) + pixel * dy.stride(2);
-                let to = sample * dx.stride(0) + channel * dx.stride(1) + pixel * dx.stride(2);
-                let value_x = Vector::<f32, N>::cast_from(x[from / N::value()]);
-                let dz = of_normal::<N>(value_x, Vector::cast_from(dy[at / N::value()]), &of, read);
+                let value_x = Vector::<f32, N>::cast_from(x[at::<F, N>(x, &place, pixel)]);
+                let dz = of_normal::<N>(value_x, Vector::cast_from(dy[at::<F, N>(dy, &place, pixel)]), &of, read);
                 let out = of.scale * (dz - centre - (value_x - of.mean) * slope);
-                dx[to / N::value()] = Vector::cast_from(out);
+                put::<F, N>(dx, &place, pixel, Vector::cast_from(out));
             }
             pixel += CUBE_DIM_Y as usize;
         }
