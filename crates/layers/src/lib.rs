@@ -10,6 +10,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `staged`, `head`, `classifier`, `adversary`, `checkpointing` | the structure of every classifier (stem, stages of blocks, head); the traits of classifiers and of pairs of networks; the segments for activation checkpointing |
+//! | `backbone` | a classifier without its head, for networks that read its feature maps |
 //! | [`blocks`], `conv_norm`, `squeeze_excite`, `drop_path` and others | the blocks of the mobile families, and their parts |
 //! | [`pass`], `batch_norm`, `dropout` | the training pass, and the layers that depend on it |
 //! | `map` | a feature map between two layers, whose normalisation may be deferred to the next one |
@@ -18,7 +19,9 @@
 //! | [`parameters`], [`names`], [`tensors`], [`host`], [`init`] | tensors by name, other libraries' names, safetensors, reading to the host, initial weights |
 
 mod adversary;
+mod backbone;
 mod batch_norm;
+mod biased_conv2d;
 pub mod blocks;
 mod checkpointing;
 mod classifier;
@@ -47,7 +50,9 @@ pub mod tensors;
 pub mod trace;
 
 pub use adversary::{Discriminator, Generator, Judgement};
+pub use backbone::{Backbone, Taps};
 pub use batch_norm::{BatchNorm, BatchNormConfig};
+pub use biased_conv2d::BiasedConv2d;
 pub use checkpointing::Checkpointing;
 pub use classifier::Classifier;
 pub use conv_norm::{ConvNorm, ConvNormConfig};
