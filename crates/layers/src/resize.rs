@@ -24,7 +24,7 @@ impl Upsample {
 /// `[batch, channels, height, width]` to `[batch, channels, size[0], size[1]]`, as [`Interpolation`] says.
 ///
 /// # Panics
-/// As [`kindling_ops::resize`].
+/// As [`kindling_ops::resize()`].
 pub fn resized(x: Tensor<4>, size: [usize; 2], interpolation: Interpolation) -> Tensor<4> {
     let [batch, channels, ..] = x.dims();
     reserve::announce_like(&x, batch * channels * size[0] * size[1]);

@@ -55,7 +55,7 @@ const LIMIT: usize = 1 << 15;
 /// See the module.
 #[backend_extension(Autodiff, Flex, Cube: cfg(feature = "cube"), Fusion: cfg(feature = "cube"))]
 pub(crate) trait Resize: Backend {
-    /// See [`resize`].
+    /// See [`resize()`].
     #[fusion(dtype = x, shape = [x[0], x[1], size[0], size[1]].into())]
     fn resize(x: FloatTensor<Self>, size: [usize; 2], interpolation: Interpolation) -> FloatTensor<Self>;
 }
