@@ -80,8 +80,13 @@ impl Conv2dConfig {
         assert!(self.dilation > 0, "the places of a kernel are 1 pixel apart or more");
         assert!(!self.depthwise || self.input == self.output, "a depthwise convolution keeps its channels");
         let fan = if self.depthwise { 1 } else { self.input };
+        self.with(zeros_when_read([self.output, fan, self.kernel, self.kernel], device))
+    }
+
+    /// The layer with these weights.
+    pub(crate) fn with(&self, weight: Param<Tensor<4>>) -> Conv2d {
         Conv2d {
-            weight: zeros_when_read([self.output, fan, self.kernel, self.kernel], device),
+            weight,
             stride: self.stride,
             dilation: self.dilation,
             depthwise: self.depthwise,

@@ -10,6 +10,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `staged`, `head`, `classifier`, `adversary`, `checkpointing` | the structure of every classifier (stem, stages of blocks, head); the traits of classifiers and of pairs of networks; the segments for activation checkpointing |
+//! | `backbone` | a classifier without its head, for networks that read its feature maps |
 //! | [`blocks`], `conv_norm`, `squeeze_excite`, `drop_path` and others | the blocks of the mobile families, and their parts |
 //! | [`pass`], `batch_norm`, `dropout` | the training pass, and the layers that depend on it |
 //! | `map` | a feature map between two layers, whose normalisation may be deferred to the next one |
@@ -18,7 +19,9 @@
 //! | [`parameters`], [`names`], [`tensors`], [`host`], [`init`] | tensors by name, other libraries' names, safetensors, reading to the host, initial weights |
 
 mod adversary;
+mod backbone;
 mod batch_norm;
+mod biased_conv2d;
 pub mod blocks;
 mod checkpointing;
 mod classifier;
@@ -47,7 +50,9 @@ pub mod tensors;
 pub mod trace;
 
 pub use adversary::{Discriminator, Generator, Judgement};
+pub use backbone::{Backbone, Taps};
 pub use batch_norm::{BatchNorm, BatchNormConfig};
+pub use biased_conv2d::BiasedConv2d;
 pub use checkpointing::Checkpointing;
 pub use classifier::Classifier;
 pub use conv_norm::{ConvNorm, ConvNormConfig};
@@ -56,14 +61,14 @@ pub use conv2d::{Conv2d, Conv2dConfig};
 pub use drop_path::DropPath;
 pub use dropout::Dropout;
 pub use head::{Head, HeadConfig, Hidden, HiddenConfig, HiddenLinear};
-pub use kindling_ops::Activation;
+pub use kindling_ops::{Activation, Interpolation};
 pub use linear::{Linear, global_average_pool};
 pub use map::Map;
 pub use noise_injection::NoiseInjection;
 pub use padding::Padding;
 pub use pool::MaxPool;
 pub use precision::Precision;
-pub use resize::{AdaptiveAveragePool, AveragePool, Upsample};
+pub use resize::{AdaptiveAveragePool, AveragePool, Upsample, describe_resized, resized};
 pub use rounding::make_divisible;
 pub use squeeze_excite::{SqueezeExcite, SqueezeExciteConfig};
 pub use staged::{Freeze, Staged, StagedConfig, StemConfig};

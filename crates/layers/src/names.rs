@@ -76,6 +76,11 @@ impl Names {
         self.0.push(LayerName { own: own.to_string(), reference: reference.to_string(), kind });
     }
 
+    /// Adds a layer.
+    pub fn push(&mut self, name: LayerName) {
+        self.0.push(name);
+    }
+
     /// Adds a convolution or linear layer.
     pub fn plain(&mut self, own: &str, reference: &str) {
         self.add(own, reference, LayerKind::Plain);

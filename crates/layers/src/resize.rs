@@ -1,10 +1,10 @@
-//! Upsampling and average pooling.
+//! Maps of another size: interpolation and average pooling.
 
 use burn::tensor::ops::{AvgPoolOptions, InterpolateMode, InterpolateOptions};
 use burn::tensor::{Tensor, module};
 
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
-use kindling_ops::{by_planes, reserve};
+use kindling_ops::{Interpolation, by_planes, reserve, resize, serves};
 
 /// Nearest-neighbour upsampling: every pixel becomes a square of equal pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,19 +17,45 @@ impl Upsample {
     /// `[batch, channels, height, width]` to `[batch, channels, factor * height, factor * width]`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let [_, _, height, width] = x.dims();
-        let size = [self.factor * height, self.factor * width];
-        reserve::announce_like(&x, x.shape().num_elements() * self.factor * self.factor);
-        let options = InterpolateOptions::new(InterpolateMode::Nearest).with_align_corners(false);
-        by_planes(x, |x| module::interpolate(x, options.with_output_size(size)))
+        resized(x, [self.factor * height, self.factor * width], Interpolation::Nearest)
     }
+}
+
+/// `[batch, channels, height, width]` to `[batch, channels, size[0], size[1]]`, as [`Interpolation`] says.
+///
+/// # Panics
+/// As [`kindling_ops::resize()`].
+pub fn resized(x: Tensor<4>, size: [usize; 2], interpolation: Interpolation) -> Tensor<4> {
+    let [batch, channels, ..] = x.dims();
+    reserve::announce_like(&x, batch * channels * size[0] * size[1]);
+    if serves(&x) {
+        return resize(x, size, interpolation);
+    }
+    let (mode, corners) = match interpolation {
+        Interpolation::Nearest => (InterpolateMode::Nearest, false),
+        Interpolation::Bilinear => (InterpolateMode::Bilinear, false),
+        Interpolation::BilinearCorners => (InterpolateMode::Bilinear, true),
+    };
+    let options = InterpolateOptions::new(mode).with_align_corners(corners);
+    by_planes(x, |x| module::interpolate(x, options.with_output_size(size)))
+}
+
+/// Describes [`resized`].
+pub fn describe_resized(input: Value, size: [usize; 2], interpolation: Interpolation, trace: &mut Trace) -> Value {
+    let FeatureMap { channels, height, width } = input.map;
+    let factor = size[0].checked_div(height).unwrap_or(0);
+    let even = factor > 0 && size == [factor * height, factor * width];
+    let op = match interpolation {
+        Interpolation::Nearest if even => Op::Upsample { factor },
+        _ => Op::Resize { interpolation },
+    };
+    trace.push(op, &[input], FeatureMap { channels, height: size[0], width: size[1] }, 0)
 }
 
 impl Describe for Upsample {
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
-        let FeatureMap { channels, height, width } = input.map;
-        let factor = self.factor;
-        let output = FeatureMap { channels, height: factor * height, width: factor * width };
-        trace.push(Op::Upsample { factor }, &[input], output, 0)
+        let size = [self.factor * input.map.height, self.factor * input.map.width];
+        describe_resized(input, size, Interpolation::Nearest, trace)
     }
 }
 

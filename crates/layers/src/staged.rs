@@ -174,6 +174,11 @@ impl<B: Block> Staged<B> {
         maps
     }
 
+    /// Stem, pooling after it, stages, head.
+    pub(crate) fn into_parts(self) -> (ConvNorm, Option<MaxPool>, Vec<Vec<B>>, Head) {
+        (self.stem, self.pool, self.stages, self.head)
+    }
+
     fn run_stem(&self, images: Tensor<4>) -> Tensor<4> {
         let _range = range(|| "stem");
         maybe_frozen(self.frozen > 0, &self.stem, images, ConvNorm::forward)

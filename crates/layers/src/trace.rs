@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use kindling_ops::Activation;
+use kindling_ops::{Activation, Interpolation};
 
 /// The shape of the feature map of one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +131,11 @@ pub enum Op {
         /// Side of the square.
         factor: usize,
     },
+    /// A map of another size, by interpolation.
+    Resize {
+        /// How.
+        interpolation: Interpolation,
+    },
 }
 
 impl fmt::Display for Op {
@@ -153,6 +158,7 @@ impl fmt::Display for Op {
             Self::Concat => f.write_str("concatenate"),
             Self::Slice { start, end } => write!(f, "channels {start}..{end}"),
             Self::Upsample { factor } => write!(f, "upsample {factor}x"),
+            Self::Resize { .. } => f.write_str("resize"),
         }
     }
 }

@@ -107,6 +107,8 @@ impl Layer<'_> {
                 ];
                 self.node(graph, "Resize", attributes);
             }
+            // Refused with its shape.
+            Op::Resize { .. } => return Err(OnnxError::unsupported(self.trace, "it has any size".to_string())),
         }
         Ok(())
     }

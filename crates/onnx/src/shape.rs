@@ -59,6 +59,10 @@ fn output_of(layer: &LayerTrace, inputs: &[FeatureMap]) -> Result<FeatureMap, On
         (Op::Upsample { factor }, &[x]) => {
             Ok(FeatureMap { channels: x.channels, height: x.height * factor, width: x.width * factor })
         }
+        (Op::Resize { .. }, &[_]) => {
+            let reason = "its maps are no whole number of times as large as its inputs".to_string();
+            Err(OnnxError::unsupported(layer, reason))
+        }
         (Op::GlobalAveragePool, &[x]) => Ok(FeatureMap::vector(x.channels)),
         (Op::Linear, &[_]) => Ok(FeatureMap::vector(channels)),
         (Op::BatchNorm { .. } | Op::Activation(_) | Op::Scale { .. }, &[x]) => Ok(x),
@@ -93,6 +97,7 @@ fn windows(size: usize, kernel: usize, stride: usize) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::testing::traced;
+    use kindling_layers::Interpolation;
 
     /// One layer that hands on `output`.
     fn one(op: Op, output: FeatureMap) -> Result<Vec<FeatureMap>, OnnxError> {
@@ -108,6 +113,14 @@ mod tests {
         // Seven rows in windows of two: the last row is in none.
         assert!(one(Op::AveragePool { kernel: 2 }, FeatureMap::square(4, 3)).is_ok());
         assert!(one(Op::Upsample { factor: 3 }, FeatureMap::square(4, 21)).is_ok());
+    }
+
+    /// ONNX takes the size of the batch from a list of all sizes, or factors, which it rounds.
+    #[test]
+    fn a_map_of_any_size_is_refused_with_the_layer() {
+        let resize = Op::Resize { interpolation: Interpolation::Nearest };
+        let refused = one(resize, FeatureMap::square(4, 13)).expect_err("13 / 7 is no whole number");
+        assert!(matches!(refused, OnnxError::Unsupported { layer, .. } if layer == "layer"));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use kindling_layers::tensors::Tensors;
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
 use kindling_layers::{Activation, Classifier};
 use kindling_onnx::{Export, OPSET, encode};
+use kindling_segmentation::{UnetConfig, encoder};
 use kindling_tests::{Optional, run_optional};
 use serde_json::json;
 use support::python::Report;
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
     run_optional(Optional { missing: python::missing(), required_by: "KINDLING_REQUIRE_PYTHON" }, &TESTS)
 }
 
-const TESTS: [(&str, fn()); 12] = [
+const TESTS: [(&str, fn()); 13] = [
     ("mobilenet_v3_runs_in_onnxruntime", || classifier("mobilenet_v3", mobilenet_v3_small(Library::Torchvision), 64)),
     ("mobilenet_v4_runs_in_onnxruntime", || classifier("mobilenet_v4", mobilenet_v4_conv_small(), 64)),
     // TensorFlow's padding where sizes are odd at first and even later: 75, 38, 19, 10, 5, 3.
@@ -41,6 +42,7 @@ const TESTS: [(&str, fn()); 12] = [
     ("resnet_runs_in_onnxruntime", || classifier("resnet", resnet18(), 64)),
     ("dcgan_runs_in_onnxruntime", dcgan),
     ("fastgan_runs_in_onnxruntime", fastgan),
+    ("unet_runs_in_onnxruntime", unet),
     ("every_activation_runs_in_onnxruntime", every_activation),
     ("every_way_to_another_size_runs_in_onnxruntime", every_size),
     ("linear_layers_on_maps_and_vectors_run_in_onnxruntime", linear_layers),
@@ -94,6 +96,17 @@ fn fastgan() {
     let (judge, images) = (config.discriminator(&device), FeatureMap::square(1, 256));
     let report = network("fastgan discriminator", judge, images, [3, 1, 256, 256], |model, x| model.forward(x));
     assert_eq!(report.output, json!(["logits", "batch", 1, 5, 5]));
+}
+
+/// With a last convolution that is read, and with one that is only kept.
+fn unet() {
+    for name in ["mobilenet_v2", "efficientnet-b0"] {
+        let config = UnetConfig::new(encoder(name).expect("an encoder"), 1, 3);
+        let images = FeatureMap { channels: 1, height: 64, width: 96 };
+        let model = config.init(&Device::flex());
+        let report = network(&format!("unet of {name}"), model, images, [3, 1, 64, 96], |model, x| model.forward(x));
+        assert_eq!(report.output, json!(["logits", "batch", 3, 64, 96]));
+    }
 }
 
 /// A network that a function describes.

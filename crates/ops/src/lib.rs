@@ -10,11 +10,12 @@
 //! - `squeeze_excite`: the mean of each plane, and each plane times a number.
 //! - `deferred`: operations that read a map through its normalisation: the map itself, convolutions, global average and max pooling,
 //!   residual additions.
+//! - `resize`: maps of another height and width, by nearest or bilinear interpolation.
 //! - `optimizer`: AdamW's update, moving averages, and reductions over all tensors of a network's state.
 //!
 //! They share `cpu` (number types, vector loops, matrix products), `cube` (memory layouts of maps, how kernels read them), `graph`
 //! (gradients on Burn's graph), `device` (which tensors are supported) and [`reserve`] (memory is requested before it is allocated).
-//! A module uses only those after it in this order: deferred, squeeze_excite; convolution, statistics, optimizer; activation; the
+//! A module uses only those after it in this order: deferred, squeeze_excite; convolution, statistics, resize, optimizer; activation; the
 //! shared modules.
 //!
 //! `cube`, behind the feature of that name, is for CUDA, Vulkan and the other devices of CubeCL. Tensors on any other device, or of
@@ -31,6 +32,7 @@ mod device;
 mod graph;
 mod optimizer;
 pub mod reserve;
+mod resize;
 mod squeeze_excite;
 mod statistics;
 
@@ -43,5 +45,6 @@ pub use device::{
     by_planes, infers_samples_alone, on_cpu, plain, serves, serves_groups, serves_on_cpu, sums_in_a_fixed_order,
 };
 pub use optimizer::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers, lerp, squared_norm};
+pub use resize::{Interpolation, resize};
 pub use squeeze_excite::{channel_multiply, global_average_pool};
 pub use statistics::{bessel, statistics, sums_over_groups};

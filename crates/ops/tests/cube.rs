@@ -13,8 +13,9 @@ use kindling_tests::{Optional, Suite, Test, cuda_on_cpu, on_cuda, repeat_what_wa
 
 use device::{
     bfloat16, block, deferred_convolutions, dense_convolutions, dense_convolutions_on_tensor_cores,
-    depthwise_convolutions, float16, large_means, maxima, means_and_scale, moves_of_many_tensors, norm_act,
-    one_channel, padded, quarters, recorded_block, slices, sums_with_a_shortcut,
+    depthwise_convolutions, doubled_bfloat16, doubled_float16, float16, large_means, maxima, means_and_scale,
+    moves_of_many_tensors, norm_act, one_channel, padded, quarters, recorded_block, resized, slices,
+    sums_with_a_shortcut,
 };
 use naive::norm::check_sums_over_groups;
 use naive::state::{check_many_tensors, check_updates_of_many_tensors};
@@ -22,12 +23,13 @@ use naive::state::{check_many_tensors, check_updates_of_many_tensors};
 /// A test of a device and its name.
 type OnDevice = (&'static str, fn(&Device));
 
-const TESTS: [OnDevice; 17] = [
+const TESTS: [OnDevice; 18] = [
     ("many_tensors_at_once_on_a_device_equal_the_naive_sums", check_many_tensors),
     ("moves_of_many_tensors_on_a_device_equal_the_naive_ones", moves_of_many_tensors),
     ("sums_over_groups_on_a_device_equal_the_naive_ones", check_sums_over_groups),
     ("adamws_updates_of_many_tensors_on_a_device_equal_the_papers", check_updates_of_many_tensors),
     ("maps_of_one_channel_on_a_device_and_their_gradients_are_those_of_the_cpu", one_channel),
+    ("resized_maps_on_a_device_and_their_gradients_equal_the_naive_sums", resized),
     ("norm_act_on_a_device_and_its_gradients_equal_the_naive_sums", norm_act),
     ("means_and_scale_on_a_device_and_their_gradients_equal_the_naive_sums", means_and_scale),
     ("sums_with_a_shortcut_on_a_device_and_their_gradients_equal_the_naive_sums", sums_with_a_shortcut),
@@ -43,9 +45,11 @@ const TESTS: [OnDevice; 17] = [
 ];
 
 /// Tests of maps in formats that not every device has.
-const HALVES: [(FloatDType, OnDevice); 2] = [
+const HALVES: [(FloatDType, OnDevice); 4] = [
     (FloatDType::F16, ("float16_maps_on_a_device_are_near_the_float32_result", float16)),
     (FloatDType::BF16, ("bfloat16_maps_on_a_device_are_near_the_float32_result", bfloat16)),
+    (FloatDType::F16, ("gradients_of_doubled_float16_maps_on_a_device_are_exact", doubled_float16)),
+    (FloatDType::BF16, ("gradients_of_doubled_bfloat16_maps_on_a_device_are_exact", doubled_bfloat16)),
 ];
 
 /// Runs alone: what another thread asks of the device meanwhile is recorded too, or refused. On CUDA only, where there are graphs.
@@ -56,7 +60,7 @@ const TENSOR_CORES: OnDevice = (
     dense_convolutions_on_tensor_cores,
 );
 /// Tests that run on other devices than the stand-in by day; compiling their kernels in software takes minutes.
-const BY_DAY: usize = 8;
+const BY_DAY: usize = 9;
 
 /// What the stand-in for CUDA claims to be, and which of the kernels that could be used are (`CUDASIM_CLOCK`).
 const WITHOUT_CORES: (&str, &str) = ("6.1", "fixed");

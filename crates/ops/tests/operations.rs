@@ -4,9 +4,10 @@ mod naive;
 
 use std::ops::RangeInclusive;
 
-use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance};
+use burn::tensor::ops::{InterpolateMode, InterpolateOptions};
+use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance, module};
 use kindling_layers::{Activation, ConvTranspose2dConfig, Padding};
-use kindling_ops::{Places, Pooling, channel_multiply, dense, depthwise, global_average_pool};
+use kindling_ops::{Interpolation, Places, Pooling, channel_multiply, dense, depthwise, global_average_pool, resize};
 
 use proptest::prelude::*;
 
@@ -16,6 +17,7 @@ use naive::deferred::{
 };
 use naive::gates::check_squeeze_and_scale;
 use naive::norm::{ACTIVATIONS, check_sums_over_groups};
+use naive::resize::{INTERPOLATIONS, check_resize};
 use naive::state::{check_many_tensors, check_updates_of_many_tensors};
 use naive::{COMPUTED, Ground, close, random, rng, vec};
 
@@ -217,6 +219,117 @@ fn maxima_that_normalise_while_they_read_and_their_gradients_equal_the_naive_one
     }
 }
 
+#[test]
+fn maps_of_another_size_and_their_gradients_equal_the_naive_sums() {
+    let sizes = [1, 2, 3, 5, 8, 16, 17, 33];
+    let mut case = 0;
+    for height in sizes {
+        for rows in sizes {
+            // Every pair of sizes for the columns too, beside another pair for the rows.
+            let (width, columns) = (rows, sizes[(height + rows) % sizes.len()]);
+            for how in INTERPOLATIONS {
+                on_each_format(|ground| check_resize(ground, [2, 3, height, width], [rows, columns], how, case));
+                case += 1;
+            }
+        }
+    }
+    assert_eq!(case, 192);
+}
+
+/// What PyTorch computes, written by `golden/resize.py`.
+fn of_pytorch() -> serde_json::Value {
+    serde_json::from_str(include_str!("golden/resize.json")).expect("the script writes JSON")
+}
+
+#[test]
+fn resized_maps_and_their_gradients_equal_pytorch_in_float64() {
+    let [_, ground] = cpu();
+    let golden = of_pytorch();
+    let cases = golden["cases"].as_array().expect("cases");
+    assert_eq!(cases.len(), 21);
+    for case in cases {
+        let list = |name: &str| -> Vec<f64> {
+            case[name].as_array().expect("a list").iter().map(|number| number.as_f64().expect("a number")).collect()
+        };
+        let sides = |name: &str| list(name).into_iter().map(|side| side as usize).collect::<Vec<_>>();
+        let (shape, size, mode) = (sides("shape"), sides("size"), case["mode"].as_str().expect("a mode"));
+        let how = INTERPOLATIONS.into_iter().find(|how| format!("{how:?}") == mode).expect("a mode that exists");
+        let numbers = |count: usize, factor: usize, shift: usize| -> Vec<f32> {
+            (0..count).map(|index| ((factor * index + shift) % 64) as f32 / 16.0 - 2.0).collect()
+        };
+        let (shape, of_output) = ([1, shape[0], shape[1], shape[2]], [1, shape[0], size[0], size[1]]);
+        let x = ground.map(&numbers(shape.iter().product(), 37, 11), shape).require_grad();
+        let y = resize(x.clone(), [size[0], size[1]], how);
+        let grads = ground.weighed(y.clone(), &numbers(of_output.iter().product(), 29, 5)).backward();
+        close(&format!("{mode} {shape:?} to {size:?}"), &vec(y), &list("y"));
+        let dx = x.grad(&grads).expect("a gradient");
+        close(&format!("dx of {mode} {shape:?} to {size:?}"), &vec(dx), &list("dx"));
+    }
+}
+
+/// PyTorch computes the places of nearest in float32. At some sizes, one of two columns gets fewer pixels there than the other.
+#[test]
+fn nearest_divides_a_map_evenly_where_pytorch_does_not() {
+    let golden = of_pytorch();
+    let sizes = golden["uneven"].as_array().expect("sizes");
+    assert!(sizes.iter().any(|size| size == 82), "{sizes:?}");
+    let two = Tensor::<4>::from_floats([[[[0.0, 1.0]]]], &Device::flex());
+    for size in sizes {
+        let size = size.as_u64().expect("a size") as usize;
+        let ones = resize(two.clone(), [1, size], Interpolation::Nearest).sum();
+        assert_eq!(ones.into_scalar::<f32>(), (size / 2) as f32, "of {size}");
+    }
+}
+
+/// So runs of generators on the CPU keep their bits. In float16, Burn rounds after every addition, and a bit may differ.
+#[test]
+fn nearest_and_its_gradient_have_the_bits_of_burns() {
+    let [ground, _] = cpu();
+    for (shape, size) in [([2, 3, 8, 8], [16, 16]), ([1, 2, 9, 7], [18, 14]), ([1, 2, 4, 5], [12, 15])] {
+        let dy = random(&mut rng(8700), 6 * size[0] * size[1]);
+        for format in [FloatDType::F32, FloatDType::BF16] {
+            let run = |burns: bool| {
+                let values = random(&mut rng(8701), shape.iter().product());
+                let x = ground.map(&values, shape).cast(format).detach().require_grad();
+                let options = InterpolateOptions::new(InterpolateMode::Nearest).with_output_size(size);
+                let y = if burns {
+                    module::interpolate(x.clone(), options)
+                } else {
+                    resize(x.clone(), size, Interpolation::Nearest)
+                };
+                let of_output = y.dims();
+                let dy = ground.map(&dy[..of_output.iter().product()], of_output).cast(format);
+                let mut grads = (y.clone() * dy).sum().backward();
+                [y.inner(), x.grad_remove(&mut grads).expect("a gradient")].map(Tensor::into_data)
+            };
+            assert!(run(false) == run(true), "{format:?} {shape:?}");
+        }
+    }
+}
+
+/// Of a half format, each number is read as float32 and each result is rounded once; nearest moves numbers as they are.
+#[test]
+fn resized_maps_of_half_formats_are_the_float32_result_rounded_once() {
+    let [ground, _] = cpu();
+    for format in [FloatDType::BF16, FloatDType::F16] {
+        for how in INTERPOLATIONS {
+            let halves = [[2, 3, 9, 5], [2, 3, 13, 10]].map(|shape: [usize; 4]| {
+                ground.map(&random(&mut rng(8600), shape.iter().product()), shape).cast(format)
+            });
+            let run = |[x, dy]: [Tensor<4>; 2]| {
+                let x = x.detach().require_grad();
+                let y = resize(x.clone(), [13, 10], how);
+                let mut grads = (y.clone() * dy).sum().backward();
+                [y.inner(), x.grad_remove(&mut grads).expect("a gradient")]
+            };
+            let full = run(halves.clone().map(|map| map.cast(FloatDType::F32)));
+            for (half, full) in run(halves).into_iter().zip(full) {
+                half.into_data().assert_eq(&full.cast(format).into_data(), true);
+            }
+        }
+    }
+}
+
 /// A convolution of each kind that is computed in its own way, of `batch` samples.
 fn convolutions_of_every_kind(batch: usize) -> Vec<Case> {
     let dense = |[input, height, width]: [usize; 3], output, kernel, stride| {
@@ -278,6 +391,10 @@ fn no_operation_and_no_gradient_depends_on_the_number_of_threads() {
         }
         check_norm_act_max_pool(&ground, [20, 19], Pooling { kernel: 3, stride: 2, padding: 1 }, 9600);
         check_squeeze_and_scale(&ground, map, 9700);
+        for how in INTERPOLATIONS {
+            check_resize(&ground, map, [40, 38], how, 9800);
+            check_resize(&ground, map, [13, 50], how, 9801);
+        }
         check_many_tensors(&ground.device);
     };
     for batch in [1, 4] {
@@ -370,6 +487,16 @@ proptest! {
     #[test]
     fn convolutions_of_any_shape_and_their_gradients_equal_the_naive_sums(case in any_convolution(), number in any::<u64>()) {
         on_each_format(|ground| check_convolution(ground, &case, number));
+    }
+
+    #[test]
+    fn maps_of_any_size_and_their_gradients_equal_the_naive_sums(
+        shape in [1..=2usize, 1..=3, 1..=40, 1..=40],
+        size in [1..=70usize, 1..=70],
+        how in prop::sample::select(INTERPOLATIONS.to_vec()),
+        number in 0..1000u64,
+    ) {
+        on_each_format(|ground| check_resize(ground, shape, size, how, number));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Compares every name of the zoo with its reference in float64, where rounding hides no difference, at odd and even sizes.
+//! Compares every name of the zoo, and every network for segmentation, with its reference in float64, where rounding hides no difference, at odd and even sizes.
 //!
 //! The precision of a device can only be set once in a process, before its first tensor, so this is a test program of its own.
 
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use burn::tensor::{Device, FloatDType};
 use kindling_zoo::{Model, models};
 use libtest_mimic::{Arguments, Trial};
-use reference::{Tolerance, golden, model, zoo};
+use reference::{Tolerance, golden, model, segmentation, zoo};
 
 const TOLERANCE: Tolerance = Tolerance { relative: 1e-9, gradients: 1e-7, of_reference: 0.0 };
 /// In the deepest networks whose outputs the formula's weights make chaotic: the reference's own float32 differs by a
@@ -51,11 +51,18 @@ fn main() {
             Ok(())
         })
     });
+    let segmentation = segmentation::all().into_iter().map(|(name, case)| {
+        let device = device.clone();
+        Trial::test(format!("{name}_equals_its_reference"), move || {
+            segmentation::equals_the_reference(&case, &device, TOLERANCE);
+            Ok(())
+        })
+    });
     let complete = Trial::test("every_name_of_the_zoo_has_a_case", || {
         every_name_has_a_case();
         Ok(())
     });
     // The operations use all cores already.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, golden.chain(zoo).chain([complete]).collect()).exit();
+    libtest_mimic::run(&arguments, golden.chain(zoo).chain(segmentation).chain([complete]).collect()).exit();
 }

@@ -58,6 +58,11 @@ impl Pass<'_> {
                     self.give(input, shared, view);
                 }
             }
+            Kind::Resize => {
+                let copied = self.copy_of_view(gradient, node.output);
+                let made = self.computed(&[node.output], input, copied);
+                self.give(input, made, false);
+            }
             Kind::Mean => {
                 // One number for each plane, which is broadcast when it is read.
                 let made = self.make(self.map_bytes(node.output));

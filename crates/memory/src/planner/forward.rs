@@ -87,6 +87,10 @@ impl Pass<'_> {
                 self.make(bytes)
             }
             Kind::Deferred | Kind::Mean | Kind::Concat => self.make(bytes),
+            Kind::Resize => {
+                let copied = self.copy_of_view(first, node.inputs[0]);
+                self.computed(&[node.inputs[0]], node.output, copied)
+            }
             Kind::MaxPool if node.reads => {
                 keep.push(self.retained(first));
                 self.computed(&[node.inputs[0]], node.output, self.read(index))

@@ -31,6 +31,8 @@ pub(super) enum Kind {
     MaxPool,
     Slice,
     Concat,
+    /// A map of another size. Keeps nothing.
+    Resize,
     /// Does nothing: the operations after it apply it while they read.
     Deferred,
     /// Anything else: keeps its input and computes a map.
@@ -213,6 +215,7 @@ fn kind_of(layer: &LayerTrace) -> Kind {
         Op::MaxPool { .. } => Kind::MaxPool,
         Op::Slice { .. } => Kind::Slice,
         Op::Concat => Kind::Concat,
+        Op::Upsample { .. } | Op::Resize { .. } => Kind::Resize,
         _ => Kind::Other,
     }
 }

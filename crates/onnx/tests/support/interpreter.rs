@@ -3,6 +3,7 @@
 use burn::tensor::ops::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, InterpolateMode, InterpolateOptions};
 use burn::tensor::ops::{MaxPoolOptions, PadMode};
 use burn::tensor::{Device, Tensor, TensorData, module};
+use kindling_layers::resized;
 use kindling_layers::tensors::Tensors;
 use kindling_layers::trace::{LayerTrace, Op, Trace};
 
@@ -56,6 +57,7 @@ fn apply(layer: &LayerTrace, tensors: &Tensors, inputs: Vec<Tensor<4>>) -> Tenso
         }
         Op::Concat => Tensor::cat(inputs, 1),
         Op::Slice { start, end } => x.narrow(1, start, end - start),
+        Op::Resize { interpolation } => resized(x, [layer.output.height, layer.output.width], interpolation),
         Op::Upsample { factor } => {
             let [_, _, height, width] = x.dims();
             let options = InterpolateOptions::new(InterpolateMode::Nearest);

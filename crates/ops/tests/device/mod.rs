@@ -5,13 +5,16 @@ use kindling_layers::blocks::{Block, BlockConfig, InvertedResidualConfig};
 use kindling_layers::init::initialise;
 use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::{AveragePool, DropPath, SqueezeExciteConfig, Upsample};
-use kindling_ops::{Activation, Places, Pooling, channel_multiply, dense, depthwise, global_average_pool, lerp};
+use kindling_ops::{
+    Activation, Interpolation, Places, Pooling, channel_multiply, dense, depthwise, global_average_pool, lerp, resize,
+};
 
 use crate::naive::convolutions::{Case, check_convolution, check_convolution_within};
 use crate::naive::deferred::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
 };
 use crate::naive::gates::check_squeeze_and_scale;
+use crate::naive::resize::{INTERPOLATIONS, check_resize};
 use crate::naive::{Ground, close, norm::ACTIVATIONS, random, rng, state, vec};
 
 /// The tolerance where tensor cores round factors to ten bits, as a share of the largest number.
@@ -162,6 +165,7 @@ fn every_operation(ground: &Ground, channels: usize, width: usize, number: u64) 
     check_norm_act_means(ground, map, Activation::Silu, number);
     check_squeeze_and_scale(ground, map, number);
     check_norm_act_add(ground, channels, Activation::Relu, false, number);
+    check_resize(ground, map, [13, 2 * width], INTERPOLATIONS[number as usize % 3], number);
     check_norm_act_max_pool(ground, [6, width], Pooling { kernel: 3, stride: 2, padding: 1 }, number);
     let cases = [Case::dense(map, 6, 1, 1, 0), Case::dense(map, 6, 3, 2, 1), Case::depthwise(map, 3, 1, [1, 1])];
     for (case, gated) in cases.into_iter().zip([true, false, true]) {
@@ -245,6 +249,25 @@ pub(crate) fn one_channel(device: &Device) {
     }
 }
 
+/// Larger and smaller maps, channels that are taken one, two and four at a time, single rows and columns, and more pixels than a cube
+/// takes.
+pub(crate) fn resized(device: &Device) {
+    let [channels_last, planes] = grounds(device);
+    let cases = [
+        (&channels_last, [2, 4, 5, 7], [10, 14]),
+        (&channels_last, [2, 8, 9, 6], [4, 17]),
+        (&channels_last, [1, 4, 1, 1], [3, 5]),
+        (&channels_last, [1, 4, 40, 33], [90, 1]),
+        (&planes, [2, 3, 33, 8], [7, 31]),
+        (&planes, [1, 1, 6, 5], [6, 5]),
+    ];
+    for (number, (ground, shape, size)) in cases.into_iter().enumerate() {
+        for how in INTERPOLATIONS {
+            check_resize(ground, shape, size, how, 100 + number as u64);
+        }
+    }
+}
+
 pub(crate) fn float16(device: &Device) {
     half_format(device, FloatDType::F16, 1.0 / 512.0);
 }
@@ -276,6 +299,7 @@ fn half_format_on(ground: &Ground, format: FloatDType, digits: f32) {
             channel_multiply(x.clone(), global_average_pool(x) * d.reshape([8, 9]).sum_dim(1).reshape([1, 8]))
         }),
     ];
+    resized_halves(ground, format);
     for (weight, operation) in &operations {
         let half = Ground { format, ..ground.clone() }.map(&x, [2, 8, 9, 9]);
         // A dense convolution rounds its filters to the format, which adds to the error of a sum.
@@ -293,6 +317,63 @@ fn half_format_on(ground: &Ground, format: FloatDType, digits: f32) {
         y.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_y.into_data(), near);
         dx.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_dx.into_data(), near);
         dw.into_data().assert_approx_eq::<f32>(&full_dw.into_data(), near);
+    }
+}
+
+/// Resized maps of a half format and their gradients have the bits of the float32 result, rounded. Numbers and weights are multiples of
+/// small powers of two, so that float32 sums are exact whether or not a compiler joins products and sums.
+fn resized_halves(ground: &Ground, format: FloatDType) {
+    let half = Ground { format, ..ground.clone() };
+    let sixteenths = |values: Vec<f32>| values.iter().map(|value| (16.0 * value).round() / 16.0).collect::<Vec<_>>();
+    let shape = [2, 8, 9, 5];
+    for how in INTERPOLATIONS {
+        let size = if how == Interpolation::BilinearCorners { [17, 9] } else { [18, 10] };
+        let of_output = [2, 8, size[0], size[1]];
+        let [x, dy] = [shape, of_output].map(|shape| sixteenths(random(&mut rng(3100), shape.iter().product())));
+        let run = |as_it_is: bool| {
+            let cast = |map: Tensor<4>| if as_it_is { map } else { map.cast(FloatDType::F32) };
+            let x = cast(half.map(&x, shape)).detach().require_grad();
+            let y = resize(x.clone(), size, how);
+            let mut grads = (y.clone() * cast(half.map(&dy, of_output))).sum().backward();
+            [y.inner(), x.grad_remove(&mut grads).expect("a gradient")].map(|map| map.cast(format).into_data())
+        };
+        for (found, expected) in run(true).into_iter().zip(run(false)) {
+            found.assert_eq(&expected, true);
+        }
+    }
+}
+
+/// The gradient of maps of which every pixel becomes four, on sides whose products are no numbers of the format: 256 * 512 lies beyond
+/// the largest float16, and 224 * 448 has more digits than bfloat16. The gradients are whole numbers, so that no sum is rounded.
+pub(crate) fn doubled_float16(device: &Device) {
+    doubled_halves(device, FloatDType::F16, 256);
+}
+
+pub(crate) fn doubled_bfloat16(device: &Device) {
+    doubled_halves(device, FloatDType::BF16, 224);
+}
+
+fn doubled_halves(device: &Device, format: FloatDType, height: usize) {
+    const WIDTH: usize = 2;
+    for ground in grounds(device) {
+        let ground = Ground { format, ..ground };
+        let (shape, of_doubled) = ([1, 4, height, WIDTH], [1, 4, 2 * height, 2 * WIDTH]);
+        let weights: Vec<f32> = (0..16 * height * WIDTH).map(|place| (place * 7 % 17) as f32 - 8.0).collect();
+        let x = ground.map(&random(&mut rng(8400), 4 * height * WIDTH), shape).require_grad();
+        let doubled = Upsample { factor: 2 }.forward(x.clone());
+        let grads = ground.weighed(doubled, &weights).backward();
+        let found = vec(x.grad(&grads).expect("a gradient").cast(FloatDType::F32));
+        let weight = |plane: usize, row: usize, column: usize| {
+            f64::from(weights[(plane * of_doubled[2] + row) * of_doubled[3] + column])
+        };
+        let wrong = (0..found.numbers.len()).filter(|place| {
+            let (plane, row, column) = (place / WIDTH / height, place / WIDTH % height, place % WIDTH);
+            let four = [(0, 0), (0, 1), (1, 0), (1, 1)]
+                .map(|(down, across)| weight(plane, 2 * row + down, 2 * column + across));
+            found.numbers[*place] != four.iter().sum::<f64>()
+        });
+        let rows: std::collections::BTreeSet<usize> = wrong.map(|place| place / WIDTH % height).collect();
+        assert!(rows.is_empty(), "{} of {height} rows of the gradient are wrong in {format:?}: {rows:?}", rows.len());
     }
 }
 

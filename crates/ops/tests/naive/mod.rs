@@ -5,6 +5,7 @@ pub(crate) mod convolutions;
 pub(crate) mod deferred;
 pub(crate) mod gates;
 pub(crate) mod norm;
+pub(crate) mod resize;
 pub(crate) mod state;
 
 use std::cell::RefCell;

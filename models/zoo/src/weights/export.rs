@@ -1,8 +1,9 @@
 //! Exports the tensors of a network under the keys of a library.
 
+use burn::module::Module;
 use burn::tensor::TensorData;
 use kindling_classification::Network;
-use kindling_layers::names::{KeyStyle, LayerKind};
+use kindling_layers::names::{KeyStyle, LayerKind, Names};
 use kindling_layers::parameters;
 use kindling_layers::tensors::Tensors;
 
@@ -20,8 +21,16 @@ pub fn export(network: &Network, model: &Model, style: KeyStyle) -> Result<Tenso
         let known = KeyStyle::ALL.into_iter().filter(|style| model.layer_names(network, *style).is_some());
         ZooError::NoNames { library: style, model: model.key(), known: known.map(|style| style.to_string()).collect() }
     })?;
+    export_named(network, &names)
+}
+
+/// The tensors of any network, under keys that follow from the names of its layers in a library, as [`export`] has them.
+///
+/// # Errors
+/// [`ZooError::Device`] if a tensor cannot be read.
+pub fn export_named<M: Module>(network: &M, names: &Names) -> Result<Tensors, ZooError> {
     let mut own = parameters::read(network).map_err(ZooError::Device)?;
-    let table = KeyTable::of_library(style, &names, &parameters::slots(network));
+    let table = KeyTable::named(names, &parameters::slots(network));
     let mut tensors = Tensors::new();
     for (key, place) in table.places {
         if let Some(data) = own.remove(&place.own) {

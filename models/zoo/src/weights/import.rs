@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use burn::module::Module;
 use burn::tensor::{DType, Tensor, TensorData};
 use kindling_classification::Network;
-use kindling_layers::names::KeyStyle;
+use kindling_layers::names::{KeyStyle, Names};
 use kindling_layers::parameters::{self, Mismatch};
 use kindling_layers::tensors::Tensors;
 
@@ -78,6 +79,20 @@ pub fn import(network: Network, model: &Model, tensors: Tensors, adapt: Adapt) -
     if import.replaced_head.is_some() {
         keep_head(&network, &mut own);
     }
+    Ok((parameters::write(network, own)?, import))
+}
+
+/// Fills any network, from tensors under keys that follow from the names of its layers in a library. Every tensor of the network is
+/// filled, and every given tensor is used or listed in the [`Import`].
+///
+/// # Errors
+/// As [`import`].
+pub fn import_named<M: Module>(network: M, names: &Names, tensors: Tensors) -> Result<(M, Import), Mismatch> {
+    let (tensors, left_out) = unwrap(tensors);
+    let table = KeyTable::named(names, &parameters::slots(&network));
+    let mut import = Import { style: None, filled: 0, counters: 0, replaced_head: None, folded_stem: None, left_out };
+    let own = fit(&table, tensors, Adapt::Strict, &mut import)?;
+    import.filled = own.len();
     Ok((parameters::write(network, own)?, import))
 }
 

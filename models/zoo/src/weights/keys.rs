@@ -46,6 +46,11 @@ impl KeyTable {
 
     /// The table of a library's keys.
     pub(super) fn of_library(style: KeyStyle, names: &Names, slots: &[Slot]) -> Self {
+        Self { style: Some(style), ..Self::named(names, slots) }
+    }
+
+    /// The table of the keys that follow from names of layers.
+    pub(super) fn named(names: &Names, slots: &[Slot]) -> Self {
         let layers: BTreeMap<&str, &LayerName> = names.iter().map(|name| (name.own.as_str(), name)).collect();
         let places = slots.iter().filter_map(|slot| {
             let (layer, leaf) = slot.name.rsplit_once('.')?;
@@ -57,7 +62,7 @@ impl KeyTable {
             let place = Place { own: slot.name.clone(), shape: slot.shape.clone(), reference_shape };
             Some((format!("{reference}.{leaf}"), place))
         });
-        Self { style: Some(style), places: places.collect() }
+        Self { style: None, places: places.collect() }
     }
 
     /// How many of the tensors have a key of this table.

@@ -5,10 +5,10 @@ mod file;
 mod import;
 mod keys;
 
-pub use export::export;
+pub use export::{export, export_named};
 pub use file::read;
 pub(crate) use import::HEAD;
-pub use import::{Adapt, Import, classes, import};
+pub use import::{Adapt, Import, classes, import, import_named};
 
 use std::path::Path;
 

@@ -4,12 +4,15 @@
 //! explains how weights and inputs are filled from names by a formula, so that no weights need to be stored.
 
 pub(crate) mod golden;
+pub(crate) mod segmentation;
 pub(crate) mod zoo;
 
 use std::collections::BTreeMap;
 
+use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData, activation};
 use kindling_layers::Classifier;
+use kindling_layers::names::Names;
 use kindling_layers::parameters::{self, ModulePath};
 use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::tensors::Tensors;
@@ -60,9 +63,13 @@ pub(crate) fn fill(name: &str, shape: &[usize], gain: f64) -> TensorData {
 }
 
 pub(crate) fn images(batch: usize, size: usize) -> TensorData {
-    let count = batch * 3 * size * size;
-    let values: Vec<f64> = fill01("input", count).map(|u| 1.7 * (2.0 * u - 1.0)).collect();
-    TensorData::new(values, [batch, 3, size, size])
+    numbers("input", 1.7, [batch, 3, size, size])
+}
+
+/// Numbers between minus and plus `largest`.
+fn numbers(name: &str, largest: f64, shape: [usize; 4]) -> TensorData {
+    let values: Vec<f64> = fill01(name, shape.iter().product()).map(|u| largest * (2.0 * u - 1.0)).collect();
+    TensorData::new(values, shape)
 }
 
 /// The cases of a file of reference figures.
@@ -139,8 +146,8 @@ pub(crate) fn cross_entropy(logits: Tensor<2>) -> Tensor<1> {
 }
 
 /// The norm of the gradient of each parameter, by our own name.
-pub(crate) fn gradient_norms(network: &Network, loss: Tensor<1>) -> BTreeMap<String, f64> {
-    use burn::module::{Module, ModuleVisitor, Param};
+pub(crate) fn gradient_norms<M: Module>(network: &M, loss: Tensor<1>) -> BTreeMap<String, f64> {
+    use burn::module::{ModuleVisitor, Param};
     use burn::tensor::Gradients;
 
     struct Norms {
@@ -176,6 +183,11 @@ pub(crate) fn train_mode(network: &Network, x: Tensor<4>) -> (Tensor<2>, kindlin
 /// Our own name of each of the reference's parameters.
 pub(crate) fn own_names(model: &Model, network: &Network) -> BTreeMap<String, String> {
     let names = model.layer_names(network, model.name.library.keys()).expect("the library has it");
+    own_names_of(network, &names)
+}
+
+/// As [`own_names`], for any network whose layers have these names.
+pub(crate) fn own_names_of<M: Module>(network: &M, names: &Names) -> BTreeMap<String, String> {
     let slots = parameters::slots(network);
     let of_layer = |own: &str, reference: &str| -> Vec<(String, String)> {
         let tensors = slots.iter().filter_map(|slot| slot.name.strip_prefix(own)?.strip_prefix('.'));

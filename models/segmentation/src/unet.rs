@@ -1,0 +1,147 @@
+//! U-Net with an encoder of the zoo (Ronneberger et al. 2015, figure 1), as `segmentation_models_pytorch` 0.5.0 builds it.
+//!
+//! The encoder halves height and width five times and hands on a map of each resolution. The decoder goes back: five times, a map is
+//! enlarged to the size of the next finer one, which is appended to its channels, and two 3x3 convolutions follow. The last block has
+//! the size of the image and nothing to append.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kindling_classification::AnyBlock;
+use kindling_layers::names::Names;
+use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
+use kindling_layers::{
+    Activation, Backbone, BatchNormConfig, BiasedConv2d, Conv2dConfig, ConvNorm, ConvNormConfig, Interpolation,
+    describe_resized, resized,
+};
+
+use crate::encoder::Encoder;
+
+/// Channels of the decoder's blocks.
+const CHANNELS: [usize; 5] = [256, 128, 64, 32, 16];
+
+/// Configuration of a [`Unet`].
+#[derive(Clone, Copy, Debug)]
+pub struct UnetConfig {
+    /// The encoder.
+    pub encoder: &'static Encoder,
+    /// Channels of the images.
+    pub in_channels: usize,
+    /// Classes of a pixel.
+    pub classes: usize,
+    /// Takes the place of the encoder's share of residual branches that are left out while training.
+    pub drop_path_rate: Option<f64>,
+}
+
+impl UnetConfig {
+    /// A network with the encoder's own rate of drop-path.
+    pub fn new(encoder: &'static Encoder, in_channels: usize, classes: usize) -> Self {
+        Self { encoder, in_channels, classes, drop_path_rate: None }
+    }
+
+    /// A network whose weights are zero until [`kindling_layers::init::initialise`] or a weights file fills them.
+    pub fn init(&self, device: &Device) -> Unet {
+        let encoder = self.encoder.init(self.in_channels, self.drop_path_rate, device);
+        // The size is arbitrary; channels do not depend on it.
+        let maps = Trace::of(&encoder, FeatureMap::square(self.in_channels, 64)).stages;
+        let mut channels = maps.iter().rev().map(|stage| stage.value.map.channels);
+        let mut input = channels.next().unwrap_or(self.in_channels);
+        let conv = |input, output| {
+            let (conv, norm) = (Conv2dConfig::new(input, output, 3, 1), BatchNormConfig::default());
+            ConvNormConfig { conv, norm, activation: Activation::Relu }.init(device)
+        };
+        let decoder = CHANNELS.map(|output| {
+            let read = input + channels.next().unwrap_or(0);
+            input = output;
+            DecoderBlock { conv1: conv(read, output), conv2: conv(output, output) }
+        });
+        let head = BiasedConv2d::new(Conv2dConfig::new(input, self.classes, 3, 1), device);
+        Unet { encoder, decoder: decoder.into(), head }
+    }
+
+    /// The names of the network's layers in `segmentation_models_pytorch`.
+    pub fn names(&self) -> Names {
+        let mut names = Names::default();
+        self.encoder.names(&mut names);
+        for index in 0..CHANNELS.len() {
+            for conv in ["conv1", "conv2"] {
+                let reference = format!("decoder.blocks.{index}.{conv}");
+                names.conv_norm(
+                    &format!("decoder.{index}.{conv}"),
+                    &format!("{reference}.0"),
+                    &format!("{reference}.1"),
+                );
+            }
+        }
+        names.plain("head", "segmentation_head.0");
+        names
+    }
+}
+
+/// Encoder, decoder, and a 3x3 convolution to the logits.
+#[derive(Module, Debug)]
+pub struct Unet {
+    /// From images to feature maps.
+    pub encoder: Backbone<AnyBlock>,
+    /// From feature maps to a map of the images' size.
+    pub decoder: Vec<DecoderBlock>,
+    /// To one logit a class.
+    pub head: BiasedConv2d,
+}
+
+/// Two 3x3 convolutions, each with normalisation and ReLU, of an enlarged map and the channels appended to it.
+#[derive(Module, Debug)]
+pub struct DecoderBlock {
+    /// The first convolution.
+    pub conv1: ConvNorm,
+    /// The second convolution.
+    pub conv2: ConvNorm,
+}
+
+impl Unet {
+    /// `[batch, in_channels, height, width]` to logits `[batch, classes, height, width]`. Height and width may be any numbers.
+    ///
+    /// # Panics
+    /// If both are below 17: the last two of six resolutions would be one pixel each.
+    pub fn forward(&self, images: Tensor<4>) -> Tensor<4> {
+        let [_, _, height, width] = images.dims();
+        let mut skips = self.encoder.forward_features(images);
+        let Some(deepest) = skips.pop() else { unreachable!("a backbone has a stem") };
+        let x = self.decoder.iter().fold(deepest, |x, block| block.forward(x, skips.pop(), [height, width]));
+        self.head.forward(x)
+    }
+}
+
+impl Describe for Unet {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let mut skips = trace.scope("encoder", |trace| self.encoder.describe_features(input, trace));
+        let size = [input.map.height, input.map.width];
+        let mut x = skips.pop().unwrap_or(input);
+        for (index, block) in self.decoder.iter().enumerate() {
+            x = trace.scope(format!("decoder.{index}"), |trace| block.describe(x, skips.pop(), size, trace));
+        }
+        trace.scope("head", |trace| self.head.describe(x, trace))
+    }
+}
+
+impl DecoderBlock {
+    /// Enlarges `x` to the size of `skip`, or to `size` if there is none.
+    fn forward(&self, x: Tensor<4>, skip: Option<Tensor<4>>, size: [usize; 2]) -> Tensor<4> {
+        let size = skip.as_ref().map_or(size, |skip| [skip.dims()[2], skip.dims()[3]]);
+        let mut x = resized(x, size, Interpolation::Nearest);
+        if let Some(skip) = skip {
+            x = Tensor::cat(vec![x, skip], 1);
+        }
+        self.conv2.pass(self.conv1.pass(x.into())).whole()
+    }
+
+    fn describe(&self, x: Value, skip: Option<Value>, size: [usize; 2], trace: &mut Trace) -> Value {
+        let size = skip.map_or(size, |skip| [skip.map.height, skip.map.width]);
+        let mut x = trace.scope("upsample", |trace| describe_resized(x, size, Interpolation::Nearest, trace));
+        if let Some(skip) = skip {
+            let channels = x.map.channels + skip.map.channels;
+            x = trace.apply("concat", Op::Concat, &[x, skip], FeatureMap { channels, ..x.map });
+        }
+        let x = trace.scope("conv1", |trace| self.conv1.describe(x, trace));
+        trace.scope("conv2", |trace| self.conv2.describe(x, trace))
+    }
+}
