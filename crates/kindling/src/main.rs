@@ -34,6 +34,7 @@ mod pretrained;
 mod progress;
 mod ranges;
 mod recorded;
+mod scores;
 mod settings;
 mod targets;
 

@@ -39,11 +39,11 @@ impl Agreement {
             .filter(|c| truths[*c] + answers[*c] > 0.0)
             .map(|c| 2.0 * count(c, c) / (truths[c] + answers[c]));
         let (mut observed, mut expected) = (0.0, 0.0);
-        for truth in 0..classes {
-            for answer in 0..classes {
+        for (truth, of_truth) in truths.iter().enumerate() {
+            for (answer, of_answer) in answers.iter().enumerate() {
                 let weight = (truth as f64 - answer as f64).powi(2);
                 observed += weight * count(truth, answer);
-                expected += weight * truths[truth] * answers[answer];
+                expected += weight * of_truth * of_answer;
             }
         }
         let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();

@@ -168,7 +168,7 @@ impl Recalibration {
             // Far from the solution a whole step may leap over it.
             let step = (gradient / curvature).clamp(-2.0, 2.0);
             intercept += step;
-            if !(intercept.abs() < MOST_SLOPE) {
+            if intercept.is_nan() || intercept.abs() >= MOST_SLOPE {
                 break;
             }
             if step.abs() < PRECISE * (1.0 + intercept.abs()) {
