@@ -420,6 +420,7 @@ def section_robustness():
 
 
 BUILD = "2026-11-23-first-build.json"
+SCORES = "2026-11-24-score-speed.json"
 
 
 def section_build():
@@ -435,6 +436,16 @@ def section_build():
             f"Crates alone with other settings: {document['tried']['about']}.", "",
             table(["crate", "`opt-level`", "`lto`", "seconds"], tried, 3), "",
             source(BUILD, document, f"rustc {document['environment']['rustc']}; {document['environment']['note']}."), ""]
+
+
+def section_scores():
+    document = load(SCORES)
+    rows = [[row["classes"], f"{row['images']:,}", f"{row['patients']:,}", f"{row['resamples']:,}", min(row["seconds"]), min(row["processor_seconds"])]
+            for row in document["rows"]]
+    return ["## Scores with intervals", "",
+            f"Time of `kindling eval --from` on a made-up table: {document['about']}. The best of {len(document['rows'][0]['seconds'])}.", "",
+            table(["classes", "images", "patients", "resamples", "seconds", "seconds of processors"], rows, 0), "",
+            source(SCORES, document, f"{document['environment']['note']}."), ""]
 
 
 def bench_rows(name, document):
@@ -468,7 +479,7 @@ def page():
              f"noise; compare what was measured side by side. {on_gpus()} "
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
     for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_processes, section_loading, section_gans,
-                    section_stand_in, section_ledger, section_robustness, section_build):
+                    section_stand_in, section_ledger, section_robustness, section_scores, section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):
         document = json.loads(path.read_text())

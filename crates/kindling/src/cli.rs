@@ -4,7 +4,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::Done;
 use crate::commands::{
-    bench, completions, data, devices, eval, export, forward, gan, man, models, plan, predict, profile, train,
+    bench, compare, completions, data, devices, eval, export, forward, gan, man, models, plan, predict, profile, runs,
+    train,
 };
 use crate::ranks;
 
@@ -22,6 +23,8 @@ pub(crate) struct Cli {
 enum Command {
     Train(Box<train::Args>),
     Eval(eval::Args),
+    Runs(runs::Args),
+    Compare(compare::Args),
     Predict(predict::Args),
     Plan(Box<plan::Args>),
     Profile(profile::Args),
@@ -50,6 +53,8 @@ impl Command {
             Self::Data(_) => Some("data"),
             Self::Train(_)
             | Self::Eval(_)
+            | Self::Runs(_)
+            | Self::Compare(_)
             | Self::Models(_)
             | Self::Devices(_)
             | Self::Completions(_)
@@ -82,6 +87,8 @@ impl Cli {
         match self.command {
             Command::Train(args) => args.run(),
             Command::Eval(args) => args.run(),
+            Command::Runs(args) => args.run(),
+            Command::Compare(args) => args.run(),
             Command::Predict(args) => args.run(),
             Command::Plan(args) => args.run(),
             Command::Profile(args) => args.run(),

@@ -5,15 +5,16 @@ use burn::tensor::Device;
 use kindling_data::{Dataset, Preprocess, Split, Task, png_of};
 use kindling_files as files;
 use kindling_layers::parameters;
-use kindling_metrics::Score;
+use kindling_metrics::{Resampling, Score, Scores};
 use kindling_report::{Report, SamplePicture};
-use kindling_runs::{Environment, Event, EventLog, Metrics, RunDir};
+use kindling_runs::{BadSamples, Environment, Event, EventLog, Metrics, RunDir};
 use kindling_trainer::engine::make_room;
 use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Ranks, Trained, evaluate};
 use kindling_zoo::Network;
 
 use crate::config::RunConfig;
 use crate::loaders;
+use crate::scores;
 
 /// Pictures in the report, and how many of them are mistakes where there are mistakes.
 const PICTURES: usize = 24;
@@ -34,14 +35,14 @@ pub(crate) struct Finished<'a> {
 }
 
 impl Finished<'_> {
-    /// Scores the best weights on the test samples, writes `metrics.json` and `report.html`, and returns the metrics; of several
-    /// processes the first does.
+    /// Scores the best weights on the test samples, writes `predictions.csv`, `scores.json`, `metrics.json` and `report.html`, and
+    /// returns the metrics; of several processes the first does.
     pub(crate) fn conclude(&self, trained: &mut Trained, observer: &mut dyn Observer) -> Result<Option<Metrics>> {
         // Pages that held the state of training are of sizes that nothing new may lie in.
         make_room(self.device);
         let network = self.config.trained(self.run, false, self.device)?;
         let parameters = parameters::count(&network);
-        let validation = self.evaluate(&network, Split::Val, observer)?.score;
+        let validation = self.evaluate(&network, Split::Val, observer)?;
         let test = self.evaluate(&network, Split::Test, observer)?;
         if !self.ranks.is_first() {
             return Ok(None);
@@ -64,7 +65,7 @@ impl Finished<'_> {
             epochs: progress.epoch,
             parameters,
             best_epoch,
-            validation: Some(validation),
+            validation: Some(validation.score.clone()),
             majority_baseline: self.dataset.majority_baseline(Split::Test),
             images_per_second: progress.images as f64 / progress.seconds.max(1e-9),
             peak_memory_bytes: journal.peak_memory(),
@@ -77,6 +78,7 @@ impl Finished<'_> {
             recovery_seconds: progress.recovery_seconds,
             test: Some(test.score.clone()),
         };
+        let scores = self.scores(&validation, &test)?;
         // What a run that had ended lacks is made anew; what it has measured stays.
         let metrics = match self.metrics_after(progress.step) {
             Some(metrics) => metrics,
@@ -85,7 +87,7 @@ impl Finished<'_> {
                 measured
             }
         };
-        self.report(&metrics, &test)?;
+        self.report(&metrics, scores.as_ref(), &test)?;
         Ok(Some(metrics))
     }
 
@@ -110,7 +112,30 @@ impl Finished<'_> {
         Ok(evaluate(network, &loader, classes, &inference, tell)?)
     }
 
-    fn report(&self, metrics: &Metrics, test: &Evaluation) -> Result<()> {
+    /// Writes `predictions.csv` and `scores.json`; none where no test image could be scored.
+    fn scores(&self, validation: &Evaluation, test: &Evaluation) -> Result<Option<Scores>> {
+        let mut table = scores::empty_table(&self.config.data.classes, self.config.data.task);
+        for (split, evaluation) in [(Split::Val, validation), (Split::Test, test)] {
+            let source = self.dataset.source(split).as_ref();
+            scores::add_to(&mut table, split.name(), source, &evaluation.predictions);
+        }
+        table.write(&self.run.predictions())?;
+        if !scores::can_be_scored(&test.predictions) || !scores::are_numbers(&validation.predictions) {
+            return Ok(None);
+        }
+        let resampling = Resampling { seed: self.config.train.seed, ..Resampling::default() };
+        let mut found = scores::of_table(&table, Split::Test.name(), Some(Split::Val.name()), resampling)?;
+        let trained_without = BadSamples::open(&self.run.bad_samples())?.samples(Split::Train.name()).len();
+        found.flow = scores::flow(self.dataset, |split| match split {
+            Split::Train => trained_without,
+            Split::Val => scores::count(&validation.bad),
+            Split::Test => scores::count(&test.bad),
+        });
+        self.run.write_scores(&found)?;
+        Ok(Some(found))
+    }
+
+    fn report(&self, metrics: &Metrics, scores: Option<&Scores>, test: &Evaluation) -> Result<()> {
         let config_toml = files::read_to_string(&self.run.config(), files::MAX_TEXT_BYTES)
             .context("reading the run's configuration")?;
         let events = EventLog::read(&self.run.events())?;
@@ -124,6 +149,7 @@ impl Finished<'_> {
             config_toml: &config_toml,
             events: &events,
             metrics,
+            scores,
             environment: self.environment,
             history: &self.run.read_history()?,
             pictures: &pictures,

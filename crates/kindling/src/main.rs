@@ -36,6 +36,7 @@ mod progress;
 mod ranges;
 mod ranks;
 mod recorded;
+mod scores;
 mod settings;
 mod targets;
 

@@ -3,6 +3,7 @@
 use clap::builder::RangedU64ValueParser;
 use kindling_data::within;
 use kindling_given::Span;
+use kindling_metrics::MOST_RESAMPLES;
 use kindling_trainer::MOST_SAMPLES;
 
 use crate::config::MOST_WORKERS;
@@ -101,4 +102,9 @@ pub(crate) fn workers() -> RangedU64ValueParser<usize> {
 /// Images or steps, one after another.
 pub(crate) fn many() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=MOST_TIMES)
+}
+
+/// Resamples of patients; 0 is no intervals.
+pub(crate) fn resamples() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(0..=MOST_RESAMPLES as u64)
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `classification.rs` | one class an image: accuracy, balanced accuracy, recall, precision, majority-class baseline |
 //! | `multi_label.rs` | any number of labels an image: area under the ROC curve, F1 |
+//! | `predictions/` | all scores of predictions with 95 % intervals by patient, curves, calibration, comparisons of two models |
 //! | `image_sets/` | two sets of images: Frechet and kernel distance, precision and recall, nearest neighbours |
 //! | `quartiles.rs` | median and quartiles of measured times and speeds |
 //!
@@ -13,6 +14,7 @@ mod classification;
 mod image_sets;
 mod multi_label;
 pub mod number;
+mod predictions;
 mod quartiles;
 
 pub use classification::Score;
@@ -20,4 +22,8 @@ pub use image_sets::{
     Features, MetricError, Neighbour, PrecisionRecall, frechet_distance, kernel_distance, nearest, precision_recall,
 };
 pub use multi_label::MultiLabel;
+pub use predictions::{
+    Bin, ClassScores, Curve, CurvePoint, DeLong, Figure, FlowRow, MOST_RESAMPLES, McNemar, Paired, PredictionError,
+    Predictions, Resampling, Scores, Subgroup, Subgroups, Temperature, compare, overall,
+};
 pub use quartiles::Quartiles;

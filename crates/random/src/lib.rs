@@ -45,6 +45,8 @@ pub enum Purpose {
     Replacement = 31,
     /// The samples of a batch that are mixed, and the shares of each.
     Mix = 32,
+    /// The patients of a bootstrap's resample (index: the resample).
+    Resample = 40,
 }
 
 /// The generator of one (seed, purpose, epoch, sample index).

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use kindling_files as files;
+use kindling_metrics::Scores;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -112,6 +113,16 @@ impl RunDir {
         self.path.join("metrics.json")
     }
 
+    /// `predictions.csv`: what the model said of every evaluated image.
+    pub fn predictions(&self) -> PathBuf {
+        self.path.join("predictions.csv")
+    }
+
+    /// `scores.json`: all scores with their intervals.
+    pub fn scores(&self) -> PathBuf {
+        self.path.join("scores.json")
+    }
+
     /// `weights.safetensors`: the best weights.
     pub fn weights(&self) -> PathBuf {
         self.path.join("weights.safetensors")
@@ -163,6 +174,8 @@ impl RunDir {
             self.config(),
             self.events(),
             self.metrics(),
+            self.predictions(),
+            self.scores(),
             self.last_weights(),
             self.weights(),
             self.environment(),
@@ -243,6 +256,22 @@ impl RunDir {
     /// [`RunError::Malformed`], [`RunError::Io`].
     pub fn read_gan_metrics(&self) -> Result<GanMetrics, RunError> {
         read_json(&self.metrics())
+    }
+
+    /// Writes `scores.json`, atomically.
+    ///
+    /// # Errors
+    /// [`RunError::Io`], [`RunError::DiskFull`].
+    pub fn write_scores(&self, scores: &Scores) -> Result<(), RunError> {
+        write_json(&self.scores(), scores)
+    }
+
+    /// Reads `scores.json` back; `None` if there is none, as in runs of earlier versions.
+    ///
+    /// # Errors
+    /// [`RunError::Malformed`], [`RunError::Io`].
+    pub fn read_scores(&self) -> Result<Option<Scores>, RunError> {
+        if self.scores().exists() { read_json(&self.scores()).map(Some) } else { Ok(None) }
     }
 
     /// Writes `environment.json`, atomically.

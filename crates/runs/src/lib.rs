@@ -7,6 +7,8 @@
 //! | `config.toml` | the resolved configuration; its presence makes a folder a run | the command's own |
 //! | `events.jsonl` | one line an event, in order | [`Event`], [`EventLog`] |
 //! | `metrics.json` | the results | [`Metrics`], [`GanMetrics`] |
+//! | `predictions.csv` | what the model said of every evaluated image | [`PredictionTable`] |
+//! | `scores.json` | all scores with their intervals | [`kindling_metrics::Scores`] |
 //! | `environment.json` | what it began on | [`Environment`] |
 //! | `history.jsonl` | one line each time it was started or continued | [`Sitting`] |
 //! | `report.html` | all of it for a reader | made by `kindling-report` |
@@ -24,25 +26,33 @@ mod atomic;
 mod atomic_folder;
 mod bad_samples;
 pub mod bench;
+mod comparing;
+mod csv;
 mod dir;
 mod environment;
 mod error;
 mod event;
 mod history;
 mod kill;
+mod listing;
 mod log;
 mod metrics;
+mod predictions;
 mod table;
 
 pub use atomic::{stream_atomically, write_atomically};
 pub use atomic_folder::{NewFolder, tidy_folders, write_folder_atomically};
 pub use bad_samples::{BadSampleLine, BadSamples};
+pub use comparing::{Difference, common, differences};
+pub use csv::{csv_line, read_column};
 pub use dir::{RunDir, read_toml};
 pub use environment::{DeviceFacts, Environment};
 pub use error::RunError;
 pub use event::{Event, Together};
 pub use history::{How, Sitting};
 pub use kill::check_kill;
+pub use listing::{COLUMNS, Listed, runs_in};
 pub use log::{BroughtInLine, EventLog, LogMark};
 pub use metrics::{GanMetrics, Metrics};
+pub use predictions::{Predicted, PredictionTable};
 pub use table::Table;

@@ -1,16 +1,18 @@
-//! `kindling eval`: a run's weights on a split.
+//! `kindling eval`: a run's weights on a split, or predictions that are there already.
+
+mod from;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use kindling_data::{Changes, FileList, Opening, Purpose, Source, Split, UnknownName, counted, majority_baseline};
 use kindling_layers::Precision;
-use kindling_metrics::{MultiLabel, Score};
-use kindling_runs::{RunDir, Table};
-use kindling_trainer::{Inference, Ranks, evaluate};
+use kindling_metrics::{MultiLabel, Resampling, Score, Scores};
+use kindling_runs::{PredictionTable, RunDir, Table};
+use kindling_trainer::{Inference, Prediction, Ranks, evaluate};
 use serde_json::json;
 
 use crate::Done;
@@ -23,15 +25,24 @@ use crate::output::{self, note, out};
 use crate::ranges;
 use crate::ranks;
 use crate::recorded;
+use crate::scores;
+use crate::targets::refuse_files_of_runs;
 
-/// Score the weights of a run on a split of its data set, or on all of another with some of its classes
+/// Score the weights of a run on a split of its data set, or on all of another with some of its classes; or score predictions that
+/// are there already
 ///
 /// Classes of another data set are matched by name. What the run's own data set has lost, gained or changed since is said, and
-/// what was there keeps its split.
+/// what was there keeps its split. Intervals are those of the bootstrap by patient. Cut-offs and a temperature are chosen on
+/// predictions of the validation split, which a run keeps in predictions.csv.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The run's folder
-    run: PathBuf,
+    #[arg(required_unless_present = "from")]
+    run: Option<PathBuf>,
+    /// Score this table of predictions without a model, a run's predictions.csv or another program's: CSV with the columns
+    /// sample, truth, for each class p:CLASS, and where they are known split and group (the patient)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "data", "data_at", "last", "micro_batch", "precision", "predictions"])]
+    from: Option<PathBuf>,
     /// Another data set, folder, manifest or shards [default: the run's]
     #[arg(long, value_name = "NAME|PATH")]
     data: Option<String>,
@@ -57,6 +68,21 @@ pub(crate) struct Args {
     /// The MPI library that connects several processes, which `mpirun` or `srun` start; also KINDLING_MPI
     #[arg(long, value_name = "PATH")]
     mpi_library: Option<PathBuf>,
+    /// Also write what the model says of each image to this file, as a run's predictions.csv
+    #[arg(long, value_name = "FILE")]
+    predictions: Option<PathBuf>,
+    /// Also score the images of each value of this column of the table, or of the manifest
+    #[arg(long, value_name = "COLUMN", requires = "from")]
+    subgroups: Option<String>,
+    /// The manifest (CSV) whose column the subgroups are of; its paths are the samples
+    #[arg(long, value_name = "FILE", requires = "subgroups")]
+    manifest: Option<PathBuf>,
+    /// Resamples for the intervals, 0 to 100000; 0 gives none
+    #[arg(long, value_name = "N", default_value_t = Resampling::default().resamples, value_parser = ranges::resamples())]
+    resamples: usize,
+    /// What the resamples are drawn with, 0 to 9223372036854775807 [default: the run's, or 0]
+    #[arg(long, value_name = "N", value_parser = ranges::seed())]
+    seed: Option<u64>,
     /// How the score is printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -64,14 +90,20 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
+        if let Some(table) = &self.from {
+            ranks::check_alone("eval --from")?;
+            return self.score_table(table);
+        }
         ranks::together(self.mpi_library.as_deref(), |ranks| self.run_on(ranks))
     }
 
     /// Of several processes each scores a part, and the first says what all found.
     fn run_on(&self, ranks: &Rc<Ranks>) -> Result<Done> {
-        let run = RunDir::open(&self.run)?;
+        let Some(run) = &self.run else { bail!("give a run's folder, or a table of predictions with --from") };
+        self.predictions.as_deref().map_or(Ok(()), refuse_files_of_runs)?;
+        let run = RunDir::open(run)?;
         let config = RunConfig::of(&run)?;
-        let Samples { scored, data, samples, absent, changes, seen } = self.samples(&run, &config)?;
+        let Samples { scored, data, own, samples, absent, changes, seen } = self.samples(&run, &config)?;
         let chosen = self.device.of_rank(ranks.group().local_rank()).open()?;
         let network = config.trained(&run, self.last, &chosen.device)?;
         let micro_batch = self.micro_batch.unwrap_or(config.inference_batch(&chosen.device));
@@ -80,16 +112,25 @@ impl Args {
         let precision = self.precision.unwrap_or(config.train.precision);
         chosen.check_precision(precision)?;
         let inference = Inference::new(&chosen.device, micro_batch, precision).divided(ranks);
-        let score = evaluate(&network, &loader, classes, &inference, |_| {})?.score;
+        let evaluation = evaluate(&network, &loader, classes, &inference, |_| {})?;
         if !ranks.is_first() {
             return Ok(Done::Complete);
         }
+        let score = evaluation.score;
         let baseline = majority_baseline(samples.as_ref());
+        let split = scored.to_string();
+        let mut table = scores::empty_table(&config.data.classes, config.data.task);
+        scores::add_to(&mut table, &split, samples.as_ref(), &evaluation.predictions);
+        self.predictions.as_ref().map_or(Ok(()), |path| table.write(path))?;
+        // What was chosen on images of this very split says nothing about it.
+        let independent = !own || scored == Scored::One(Split::Test);
+        let resampling = self.resampling(config.train.seed);
+        let found = with_intervals(&run, table, &evaluation.predictions, (&split, independent), resampling)?;
         match self.format {
             Format::Json => out!(
                 "{}",
                 json!({
-                    "run": run.path(), "data": data, "split": scored.to_string(), "score": score,
+                    "run": run.path(), "data": data, "split": split, "score": score, "scores": found,
                     "classes": config.data.classes, "absent_classes": absent, "chance": baseline,
                     "device": chosen.facts.device, "data_changes": changes.as_ref().map(counts),
                     "seen_in_training": seen,
@@ -97,11 +138,37 @@ impl Args {
             ),
             Format::Table => {
                 print_score(&config.data.classes, &score, baseline);
+                if let Some(found) = &found {
+                    out!("");
+                    scores::print(found);
+                }
                 out!("\nscored: {scored} of {data}, {} images", score.samples);
                 if !absent.is_empty() {
                     out!("classes without an image: {}", absent.join(", "));
                 }
             }
+        }
+        Ok(Done::Complete)
+    }
+
+    /// How intervals are found, for a run of this seed.
+    fn resampling(&self, seed: u64) -> Resampling {
+        Resampling { resamples: self.resamples, seed: self.seed.unwrap_or(seed) }
+    }
+
+    /// Scores predictions that are there already.
+    fn score_table(&self, table: &Path) -> Result<Done> {
+        let from = from::From {
+            table,
+            split: self.split,
+            subgroups: self.subgroups.as_deref(),
+            manifest: self.manifest.as_ref(),
+            resampling: self.resampling(0),
+        };
+        let found = from.scores()?;
+        match self.format {
+            Format::Json => out!("{}", json!({ "predictions": table, "split": found.split, "scores": found })),
+            Format::Table => scores::print(&found),
         }
         Ok(Done::Complete)
     }
@@ -161,7 +228,7 @@ impl Args {
             bail!("{source} has no {scored} samples; it has {}, and --split all takes everything", there.join(", "));
         }
         let absent = absent_from(samples.as_ref(), &dataset.classes);
-        Ok(Samples { scored, data: dataset.name, samples, absent, changes, seen })
+        Ok(Samples { scored, data: dataset.name, own, samples, absent, changes, seen })
     }
 }
 
@@ -196,6 +263,8 @@ struct Samples {
     scored: Scored,
     /// What the data set is called.
     data: String,
+    /// Whether it is the run's own.
+    own: bool,
     samples: Arc<dyn Source>,
     /// Classes of the run that no scored sample has.
     absent: Vec<String>,
@@ -203,6 +272,30 @@ struct Samples {
     changes: Option<Changes>,
     /// How many samples of another data set were trained on.
     seen: Option<usize>,
+}
+
+/// Scores with intervals of what a model has just said. Cut-offs and a temperature are chosen on the run's own predictions for its
+/// validation split, where they are there and the images scored are others. Where nothing could be scored there are none.
+fn with_intervals(
+    run: &RunDir,
+    mut table: PredictionTable,
+    predictions: &[Prediction],
+    (split, independent): (&str, bool),
+    resampling: Resampling,
+) -> Result<Option<Scores>> {
+    if !scores::can_be_scored(predictions) {
+        return Ok(None);
+    }
+    let validation = Split::Val.name();
+    if independent && run.predictions().is_file() {
+        let kept = PredictionTable::read(&run.predictions())?;
+        if kept.classes == table.classes && kept.several == table.several {
+            table.images.extend(kept.images.into_iter().filter(|image| image.split == validation));
+        }
+    }
+    let mut found = scores::of_table(&table, split, Some(validation), resampling)?;
+    found.flow.retain(|row| row.split == split);
+    Ok(Some(found))
 }
 
 fn absent_from(samples: &dyn Source, classes: &[String]) -> Vec<String> {

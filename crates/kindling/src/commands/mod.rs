@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 pub(crate) mod bench;
+pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod data;
 pub(crate) mod devices;
@@ -18,6 +19,7 @@ pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod profile;
+pub(crate) mod runs;
 pub(crate) mod train;
 
 /// The model that is meant where none is named.

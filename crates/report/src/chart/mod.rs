@@ -2,6 +2,7 @@
 
 mod axis;
 mod points;
+mod square;
 
 use std::fmt::Write;
 
@@ -11,6 +12,7 @@ use self::axis::Axis;
 use crate::words;
 
 pub(crate) use points::{Point, smooth, thin};
+pub(crate) use square::{Place, Square};
 
 /// How a series is drawn. Series differ by more than their colour: faint, solid, dotted, or single marks.
 #[derive(Debug, Clone, Copy, PartialEq)]

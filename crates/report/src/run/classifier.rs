@@ -2,12 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kindling_metrics::Score;
+use kindling_metrics::{Score, Scores};
 use kindling_runs::{Environment, Event, Metrics, Sitting};
 use maud::{Markup, html};
 
 use super::curves::Steps;
-use super::{confusion, curves, happened, of_run};
+use super::{confusion, curves, happened, of_run, scores};
 use crate::words;
 
 /// One image of the test split with the model's answer.
@@ -42,6 +42,8 @@ pub struct Report<'a> {
     pub events: &'a [Event],
     /// The results.
     pub metrics: &'a Metrics,
+    /// Scores with intervals, where there are any.
+    pub scores: Option<&'a Scores>,
     /// What it began on.
     pub environment: &'a Environment,
     /// Every time it was started or continued.
@@ -79,6 +81,7 @@ fn page(report: &Report<'_>) -> Markup {
         (tiles(report))
         (curves::learning(report, &steps))
         (confusion::section(report))
+        @if let Some(scores) = report.scores { (scores::section(scores)) }
         (pictures(report))
         (curves::cost(&steps))
         (happened(report.events, resized))

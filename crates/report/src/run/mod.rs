@@ -4,6 +4,7 @@ mod classifier;
 mod confusion;
 mod curves;
 mod gan;
+mod scores;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,6 @@
 //! What the page as a whole promises.
 
-use kindling_metrics::Score;
+use kindling_metrics::{FlowRow, Predictions, Resampling, Score, Scores};
 use kindling_runs::{DeviceFacts, How, Metrics, RunDir, Sitting};
 
 use super::*;
@@ -30,6 +30,7 @@ struct Run {
     classes: Vec<String>,
     events: Vec<Event>,
     metrics: Metrics,
+    scores: Option<Scores>,
     environment: Environment,
     history: Vec<Sitting>,
     pictures: Vec<SamplePicture>,
@@ -57,6 +58,7 @@ impl Run {
             classes: names,
             events,
             metrics,
+            scores: None,
             environment,
             history: Vec::new(),
             pictures: vec![picture(0), picture(1)],
@@ -72,6 +74,7 @@ impl Run {
             config_toml: "seed = 7",
             events: &self.events,
             metrics: &self.metrics,
+            scores: self.scores.as_ref(),
             environment: &self.environment,
             history: &self.history,
             pictures: &self.pictures,
@@ -223,4 +226,55 @@ fn the_files_of_a_run_can_be_written_and_read_back() {
     assert_eq!(dir.read_metrics().unwrap(), run.metrics);
     assert_eq!(dir.read_environment().unwrap(), run.environment);
     assert!(std::fs::read_to_string(dir.report()).unwrap().starts_with("<!DOCTYPE html>"));
+}
+
+/// Scores of so many classes, each with ten images of five patients; every tenth answer is wrong.
+fn scores(classes: usize) -> Scores {
+    let images = 10 * classes;
+    let truths: Vec<Vec<usize>> = (0..images).map(|image| vec![image / 10]).collect();
+    let row = |image: usize| {
+        let answer = if image % 10 == 3 { (image / 10 + 1) % classes } else { image / 10 };
+        let sure = 0.6 + 0.03 * (image % 10) as f64;
+        (0..classes).map(|class| if class == answer { sure } else { (1.0 - sure) / (classes - 1) as f64 }).collect()
+    };
+    let rows: Vec<Vec<f64>> = (0..images).map(row).collect();
+    let patients: Vec<Option<String>> = (0..images).map(|image| Some((image / 2).to_string())).collect();
+    let found = Predictions::new(classes, false, &truths, &rows, &patients).unwrap();
+    let names: Vec<String> = (0..classes).map(|class| format!("kind-{class}")).collect();
+    let mut scores = Scores::of("test", &names, &found, Some(&found), Resampling { resamples: 200, seed: 0 });
+    scores.flow = vec![FlowRow { split: "train".into(), images: 70, patients: 35, left_out: 2 }];
+    scores
+}
+
+#[test]
+fn scores_have_intervals_curves_bands_and_what_they_are_of() {
+    let mut run = Run::new(3, short());
+    run.scores = Some(scores(3));
+    let html = run.html();
+    for text in [
+        "30 images of 15 patients. Intervals: 200 resamples of the patients",
+        "<th scope=\"row\">Accuracy</th><td>0.900</td>",
+        "ROC: kind-2",
+        "Precision and recall: kind-0",
+        "Reliability",
+        "Temperature, fitted on validation",
+        "Calibration slope",
+        "<th scope=\"row\">train</th><td>35</td><td>70</td><td>2</td>",
+        "class=\"band\"",
+    ] {
+        assert!(html.contains(text), "{text}\n{html}");
+    }
+    assert!(!html.contains("NaN"), "{html}");
+    assert!(!Run::new(3, short()).html().contains("95 % intervals"), "a run of an earlier version has none");
+}
+
+#[test]
+fn scores_of_any_number_of_classes_make_a_page_of_less_than_a_megabyte() {
+    for (classes, curves) in [(2, 1), (10, 10), (11, 0), (60, 0)] {
+        let mut run = Run::new(classes, short());
+        run.scores = Some(scores(classes));
+        let html = run.html();
+        assert_eq!(html.matches("ROC: kind-").count() / 2, curves, "{classes}: a title and its label each");
+        assert!(html.len() < 1_000_000, "{classes}: {}", html.len());
+    }
 }

@@ -1,0 +1,113 @@
+//! `kindling compare`: is one run better than another, and what was set otherwise?
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, bail};
+use kindling_metrics::{Paired, Resampling, compare};
+use kindling_runs::{PredictionTable, RunDir, Table, common, differences};
+use serde_json::{Value, json};
+
+use crate::Done;
+use crate::commands::Format;
+use crate::output::{self, out};
+use crate::ranges;
+use crate::scores;
+
+/// Compare runs with the first: settings that differ, and scores on the images both have answered
+///
+/// Differences of scores have 95 % intervals of the paired bootstrap by patient: an interval without 0 is a difference that chance
+/// does not explain. McNemar's test of right answers takes images for independent, so where patients have several the interval
+/// counts.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Two or more folders of runs
+    #[arg(required = true, num_args = 2.., value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// The split that is compared: val or test
+    #[arg(long, default_value = "test", value_parser = ["val", "test"])]
+    split: String,
+    /// Resamples for the intervals, 0 to 100000; 0 gives none
+    #[arg(long, value_name = "N", default_value_t = Resampling::default().resamples, value_parser = ranges::resamples())]
+    resamples: usize,
+    /// What the resamples are drawn with, 0 to 9223372036854775807
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = ranges::seed())]
+    seed: u64,
+    /// json: one object
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// A run, as far as it is compared.
+struct Compared {
+    name: String,
+    config: toml::Table,
+    predictions: PredictionTable,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Done> {
+        let runs: Vec<Compared> = self.runs.iter().map(|run| Compared::read(run)).collect::<Result<_>>()?;
+        let [first, others @ ..] = runs.as_slice() else { bail!("give two or more folders of runs") };
+        let resampling = Resampling { resamples: self.resamples, seed: self.seed };
+        let mut objects = Vec::new();
+        for other in others {
+            let called = || format!("{} and {}", other.name, first.name);
+            let pair = common(&other.predictions, &first.predictions, &self.split);
+            let (theirs, ours) = pair.map_err(|reason| anyhow!("{} cannot be compared: {reason}", called()))?;
+            let paired = compare(&theirs, &ours, resampling)?;
+            match self.format {
+                Format::Json => objects.push(object(first, other, &paired)),
+                Format::Table => print(first, other, &paired, &self.split),
+            }
+        }
+        if self.format == Format::Json {
+            out!("{}", json!({ "run": first.name, "split": self.split, "against": objects }));
+        }
+        Ok(Done::Complete)
+    }
+}
+
+impl Compared {
+    fn read(path: &Path) -> Result<Self> {
+        let run = RunDir::open(path)?;
+        if !run.predictions().is_file() {
+            bail!(
+                "{} has no predictions.csv: it has not ended, or is of an earlier version; `kindling eval` scores it",
+                path.display()
+            );
+        }
+        let predictions = PredictionTable::read(&run.predictions())?;
+        Ok(Self { name: path.display().to_string(), config: run.read_config()?, predictions })
+    }
+}
+
+fn object(first: &Compared, other: &Compared, paired: &Paired) -> Value {
+    let settings = differences(&first.config, &other.config).into_iter();
+    let settings: Vec<Value> =
+        settings.map(|(key, first, second)| json!({ "key": key, "first": first, "this": second })).collect();
+    json!({ "run": other.name, "settings": settings, "scores": paired })
+}
+
+fn print(first: &Compared, other: &Compared, paired: &Paired, split: &str) {
+    out!("{} against {}\n", other.name, first.name);
+    let settings = differences(&first.config, &other.config);
+    if settings.is_empty() {
+        out!("no setting differs");
+    } else {
+        let mut table = Table::new(&["<setting", "<this", "<first"]);
+        let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        settings.into_iter().for_each(|(key, a, b)| table.row([key, or_none(b), or_none(a)]));
+        output::text_of_product(&table.to_string());
+    }
+    out!("\n{} common {split} images of {} patients; this less the first\n", paired.images, paired.patients);
+    let mut table = Table::new(&["<score", "difference", "95 % interval"]);
+    paired.differences.iter().for_each(|figure| table.row(scores::row(&figure.name, figure)));
+    output::text_of_product(&table.to_string());
+    let test = paired.mcnemar;
+    out!(
+        "\nright alone: {} this, {} the first; McNemar's exact test p = {:.3}\n",
+        test.first_alone,
+        test.second_alone,
+        test.p
+    );
+}

@@ -1,0 +1,84 @@
+//! `kindling eval --from`: scores of a table of predictions, without the model.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, bail};
+use kindling_metrics::{Resampling, Scores, Subgroups};
+use kindling_runs::{PredictionTable, read_column};
+
+use super::Scored;
+use crate::scores;
+
+/// What splits that choose cut-offs are called.
+const VALIDATION: [&str; 3] = ["val", "valid", "validation"];
+
+/// A table of predictions, and what of it is scored.
+pub(super) struct From<'a> {
+    pub(super) table: &'a Path,
+    pub(super) split: Option<Scored>,
+    /// The column of subgroups, and the manifest it is in where that is not the table.
+    pub(super) subgroups: Option<&'a str>,
+    pub(super) manifest: Option<&'a PathBuf>,
+    pub(super) resampling: Resampling,
+}
+
+impl From<'_> {
+    pub(super) fn scores(&self) -> Result<Scores> {
+        let mut table = PredictionTable::read(self.table)?;
+        if table.images.is_empty() {
+            bail!("{} holds no predictions: there is nothing below its first line", self.table.display());
+        }
+        if self.split == Some(Scored::All) {
+            table.images.iter_mut().for_each(|image| image.split = "all".to_owned());
+        }
+        let splits: Vec<String> = table.splits().into_iter().map(str::to_owned).collect();
+        let split = self.split(&splits)?;
+        let validation = splits.iter().map(String::as_str).find(|split| VALIDATION.contains(split));
+        let mut found = scores::of_table(&table, &split, validation, self.resampling)
+            .map_err(|error| anyhow!("{}: {error}", self.table.display()))?;
+        if let (Some(column), Some(predictions)) = (self.subgroups, table.predictions(&split).ok().flatten()) {
+            let values = self.values(&table, &split, column)?;
+            found.subgroups = Some(Subgroups::of(column, &values, &predictions, self.resampling));
+        }
+        Ok(found)
+    }
+
+    /// The split that is asked for; otherwise test, or the only one there is.
+    fn split(&self, splits: &[String]) -> Result<String> {
+        let there = || splits.iter().map(|split| format!("{split:?}")).collect::<Vec<_>>().join(", ");
+        let wanted = self.split.map(|split| split.to_string());
+        match (wanted, splits) {
+            (Some(wanted), _) if splits.contains(&wanted) => Ok(wanted),
+            (Some(wanted), _) => bail!("{} has no split {wanted}; it has {}", self.table.display(), there()),
+            (None, _) if splits.iter().any(|split| split == "test") => Ok("test".to_owned()),
+            (None, [only]) => Ok(only.clone()),
+            (None, _) => {
+                bail!("{} has the splits {}; choose one with --split, or all", self.table.display(), there())
+            }
+        }
+    }
+
+    /// The value of a column for each image of the split: the table's own, or the manifest's, by the sample's name.
+    fn values(&self, table: &PredictionTable, split: &str, column: &str) -> Result<Vec<Option<String>>> {
+        if let Some(manifest) = self.manifest {
+            let of = read_column(manifest, "path", column)?;
+            let values: Vec<Option<String>> =
+                table.of_split(split).map(|image| of.get(&image.sample).cloned()).collect();
+            if values.iter().all(Option::is_none) {
+                bail!("{} has no path that is a sample of {}", manifest.display(), self.table.display());
+            }
+            return Ok(values);
+        }
+        let Some(place) = table.others.iter().position(|other| other == column) else {
+            let there = match table.others.as_slice() {
+                [] => "it has no others than those of predictions".to_owned(),
+                others => format!("it has {}", others.join(", ")),
+            };
+            bail!(
+                "{} has no column {column} ({there}); name the manifest that has it with --manifest",
+                self.table.display()
+            );
+        };
+        Ok(table.of_split(split).map(|image| image.others.get(place).cloned()).collect())
+    }
+}

@@ -1,0 +1,125 @@
+//! Runs beside each other: what differs in their configurations, and what they said of the same images.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use kindling_metrics::Predictions;
+
+use crate::{Predicted, PredictionTable};
+
+/// A setting that differs: its key with dots, and what either side has; `None` where it is not there.
+pub type Difference = (String, Option<String>, Option<String>);
+
+/// The settings in which two configurations differ, in the order of their keys.
+pub fn differences(first: &toml::Table, second: &toml::Table) -> Vec<Difference> {
+    let (first, second) = (flat(first), flat(second));
+    let keys: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
+    let differ = keys.into_iter().filter(|key| first.get(*key) != second.get(*key));
+    differ.map(|key| (key.clone(), first.get(key).cloned(), second.get(key).cloned())).collect()
+}
+
+/// The values of a configuration by their keys with dots.
+pub(crate) fn flat(table: &toml::Table) -> BTreeMap<String, String> {
+    let mut values = BTreeMap::new();
+    for (key, value) in table {
+        match value {
+            toml::Value::Table(inner) => {
+                values.extend(flat(inner).into_iter().map(|(inner, value)| (format!("{key}.{inner}"), value)));
+            }
+            toml::Value::String(text) => drop(values.insert(key.clone(), text.clone())),
+            other => drop(values.insert(key.clone(), other.to_string())),
+        }
+    }
+    values
+}
+
+/// What two models said of the images of a split that both have, in one order, under the classes of the first.
+///
+/// # Errors
+/// A sentence: other classes, no image in common, or one with another truth or patient.
+pub fn common(
+    first: &PredictionTable,
+    second: &PredictionTable,
+    split: &str,
+) -> Result<(Predictions, Predictions), String> {
+    let place = |class: &String| second.classes.iter().position(|other| other == class);
+    let order: Option<Vec<usize>> = first.classes.iter().map(place).collect();
+    let (Some(order), true) = (order, first.classes.len() == second.classes.len()) else {
+        let (a, b) = (first.classes.join(", "), second.classes.join(", "));
+        return Err(format!("one has the classes {a} and the other {b}"));
+    };
+    if first.several != second.several {
+        return Err("in one of them images have one class, in the other several".to_owned());
+    }
+    let theirs: HashMap<&str, &Predicted> =
+        second.of_split(split).map(|image| (image.sample.as_str(), image)).collect();
+    let table =
+        |images| PredictionTable { classes: first.classes.clone(), several: first.several, others: Vec::new(), images };
+    let (mut ours, mut other) = (Vec::new(), Vec::new());
+    for image in first.of_split(split) {
+        let Some(their) = theirs.get(image.sample.as_str()) else { continue };
+        let mut truth: Vec<usize> =
+            their.truth.iter().filter_map(|class| order.iter().position(|at| at == class)).collect();
+        truth.sort_unstable();
+        if truth != image.truth || their.group != image.group {
+            return Err(format!("the sample {:?} has another truth or group in the other", image.sample));
+        }
+        let probabilities = order.iter().filter_map(|at| their.probabilities.get(*at)).copied().collect();
+        ours.push(Predicted { others: Vec::new(), ..image.clone() });
+        other.push(Predicted { truth, probabilities, others: Vec::new(), ..(*their).clone() });
+    }
+    let of = |table: PredictionTable| {
+        table.predictions(split)?.ok_or_else(|| format!("there is no image of the split {split} in both"))
+    };
+    Ok((of(table(ours))?, of(table(other))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(classes: [&str; 2], samples: &[(&str, usize, f64)]) -> PredictionTable {
+        let image = |&(sample, truth, p): &(&str, usize, f64)| Predicted {
+            sample: sample.into(),
+            split: "test".into(),
+            truth: vec![truth],
+            probabilities: vec![p, 1.0 - p],
+            ..Predicted::default()
+        };
+        let classes = classes.map(str::to_owned).to_vec();
+        PredictionTable { classes, images: samples.iter().map(image).collect(), ..PredictionTable::default() }
+    }
+
+    #[test]
+    fn common_images_are_found_whatever_their_order_and_that_of_the_classes() {
+        let first = table(["a", "b"], &[("x", 0, 0.75), ("y", 1, 0.5), ("z", 1, 0.25)]);
+        let second = table(["b", "a"], &[("z", 0, 0.125), ("w", 0, 0.5), ("x", 1, 0.875)]);
+        let (ours, theirs) = common(&first, &second, "test").unwrap();
+        assert_eq!((ours.images(), theirs.images()), (2, 2));
+        assert_eq!([0, 1].map(|image| theirs.truth(image)), [0, 1]);
+        assert_eq!([0, 1].map(|image| theirs.probability(image, 0)), [0.125, 0.875]);
+        assert_eq!([0, 1].map(|image| ours.probability(image, 0)), [0.75, 0.25]);
+    }
+
+    #[test]
+    fn what_has_nothing_in_common_is_not_compared() {
+        let first = table(["a", "b"], &[("x", 0, 0.75)]);
+        let refused = |second: &PredictionTable| common(&first, second, "test").unwrap_err();
+        assert!(refused(&table(["a", "c"], &[("x", 0, 0.5)])).contains("the other a, c"));
+        assert!(refused(&table(["a", "b"], &[("x", 1, 0.5)])).contains("\"x\" has another truth"));
+        assert!(refused(&table(["a", "b"], &[("y", 0, 0.5)])).contains("no image of the split test"));
+    }
+
+    #[test]
+    fn settings_that_differ_are_named_with_both_values() {
+        let of = |text: &str| text.parse::<toml::Table>().unwrap();
+        let first = of("seed = 1\n[model]\nname = 'a'\nwidth = 1.0\n");
+        let found = differences(&first, &of("seed = 2\n[model]\nname = 'a'\n[data]\nsize = 32\n"));
+        let some = |text: &str| Some(text.to_owned());
+        let expected = [
+            ("data.size".to_owned(), None, some("32")),
+            ("model.width".to_owned(), some("1.0"), None),
+            ("seed".to_owned(), some("1"), some("2")),
+        ];
+        assert_eq!(found, expected);
+    }
+}
