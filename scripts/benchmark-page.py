@@ -308,8 +308,8 @@ def section_processes():
                 for run in sums["runs"] for row in run["rows"]]
     return ["## Several processes", "",
             f"A training step in several processes on one machine, beside one process with as many threads, batches of 32 in ghost batches of 8, in turn. "
-            f"There are {document['environment']['cores']} cores, so that several processes can only lose: the table shows what it costs. Waiting and sending "
-            f"are the first process's. The load of the machine at the start was {document['load_at_start']:.1f}.", "",
+            f"There are {document['environment']['cores']} cores: with two processes each has one, and four share them. Waiting and sending are the first "
+            f"process's. The load of the machine at the start was {document['load_at_start']:.1f}.", "",
             table(["network", "processes", "ms a step", "quartiles", "of one process", "ms waiting", "sent"], rows, 1), "",
             source(PROCESSES, document, "By `scripts/processes-cost.py`."), "",
             "The exchange alone, and MPI's own sum of one vector a process, whose order depends on the number of processes; the least of 15 rounds:", "",
