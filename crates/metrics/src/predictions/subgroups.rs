@@ -18,7 +18,7 @@ pub struct Subgroup {
     pub images: usize,
     /// Their patients.
     pub patients: usize,
-    /// Scores as [`Scores::figures`].
+    /// Scores as [`Scores::figures`](crate::Scores::figures).
     pub figures: Vec<Figure>,
 }
 
