@@ -65,7 +65,10 @@ fn main() -> ExitCode {
     let cli = match cli::Cli::parsed() {
         Ok(cli) => cli,
         // Of several processes the first says it for all.
-        Err(help) if ranks::is_another() => return ExitCode::from(u8::try_from(help.exit_code()).unwrap_or(1)),
+        Err(help) if ranks::is_another() => {
+            ranks::let_the_first_say();
+            return ExitCode::from(u8::try_from(help.exit_code()).unwrap_or(1));
+        }
         Err(help) => return say(&help),
     };
     memory::limit_to_system();
@@ -81,7 +84,7 @@ fn main() -> ExitCode {
     match (outcome, output::finish()) {
         // Whoever read the output had enough of it.
         (Err(error), Delivery::Unwanted) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        (Err(error), _) if error.is::<ranks::SaidElsewhere>() => ExitCode::FAILURE,
+        (Err(error), _) if error.is::<ranks::Said>() => ExitCode::FAILURE,
         (Err(error), _) if !error.is::<std::io::Error>() => {
             note!("error: {error:#}");
             ExitCode::FAILURE

@@ -21,17 +21,24 @@ use crate::Done;
 use crate::memory;
 use crate::output::note;
 
-/// What the other processes end with: the first has said why.
+/// What several processes end with: the first has said why, for all.
 #[derive(Debug)]
-pub(crate) struct SaidElsewhere;
+pub(crate) struct Said;
 
-impl std::fmt::Display for SaidElsewhere {
+impl std::fmt::Display for Said {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the first process says why")
     }
 }
 
-impl std::error::Error for SaidElsewhere {}
+impl std::error::Error for Said {}
+
+/// Launchers end all processes when one has failed, and the first could not say why any more. A process that has not joined it yet
+/// can only give it time.
+pub(crate) fn let_the_first_say() -> Said {
+    std::thread::sleep(Duration::from_secs(2));
+    Said
+}
 
 /// Whether this process is one of several and not the first, as its launcher says it.
 pub(crate) fn is_another() -> bool {
@@ -42,7 +49,7 @@ pub(crate) fn is_another() -> bool {
 pub(crate) fn check_alone(command: &str) -> Result<()> {
     let Some(launched) = launcher::launched() else { return Ok(()) };
     match launched.size {
-        Some(size) if size > 1 && is_another() => Err(SaidElsewhere.into()),
+        Some(size) if size > 1 && is_another() => Err(let_the_first_say().into()),
         Some(size) if size > 1 => bail!(
             "kindling {command} runs in one process, and {} has started {size}: start it without a launcher, or one process of it",
             launched.launcher
@@ -55,7 +62,7 @@ pub(crate) fn check_alone(command: &str) -> Result<()> {
 pub(crate) fn together(library: Option<&Path>, work: impl FnOnce(&Rc<Ranks>) -> Result<Done>) -> Result<Done> {
     let group = match Group::join(library) {
         Ok(group) => group,
-        Err(_) if is_another() => return Err(SaidElsewhere.into()),
+        Err(_) if is_another() => return Err(let_the_first_say().into()),
         Err(error) => return Err(error.into()),
     };
     let ranks = Ranks::of(group);
@@ -67,17 +74,29 @@ pub(crate) fn together(library: Option<&Path>, work: impl FnOnce(&Rc<Ranks>) -> 
         work(&ranks)
     }));
     let outcome = outcome.unwrap_or_else(|panic| Err(anyhow!("{}", panic_message(panic.as_ref()))));
-    let told = match &outcome {
-        Err(error) if !is_of_processes(error) => ranks.fail(&format!("{error:#}")),
-        Err(error) => abort(&ranks, error),
-        Ok(_) => Ok(()),
-    };
-    if let Err(error) = told.and_then(|()| ranks.finish()) {
-        abort(&ranks, outcome.as_ref().err().unwrap_or(&error.into()));
+    if let Err(error) = &outcome
+        && (is_of_processes(error) || ranks.fail(&format!("{error:#}")).is_err())
+    {
+        abort(&ranks, error);
     }
+    let outcome = said_by_the_first(&ranks, outcome);
+    if let Err(error) = ranks.finish() {
+        abort(&ranks, &error.into());
+    }
+    outcome
+}
+
+/// Has the first say what went wrong while all are still there. What could not be written to the output is told where the command ends.
+fn said_by_the_first(ranks: &Ranks, outcome: Result<Done>) -> Result<Done> {
     match outcome {
-        Err(_) if !ranks.is_first() => Err(SaidElsewhere.into()),
-        other => other,
+        Err(error) if ranks.is_first() && error.is::<std::io::Error>() => Err(error),
+        Err(error) => {
+            if ranks.is_first() {
+                note!("error: {error:#}");
+            }
+            Err(Said.into())
+        }
+        done => done,
     }
 }
 

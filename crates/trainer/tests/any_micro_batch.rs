@@ -16,8 +16,9 @@ use kindling_zoo::{ModelOptions, find, models};
 const IMAGES: usize = 13;
 const BATCH: usize = 8;
 const GROUP: usize = 3;
-/// Half formats need maps of more than one pixel at the end: of two numbers a normalisation gets gradients that they cannot hold.
-const SIZES: [(Precision, usize); 3] = [(Precision::F32, 32), (Precision::Bf16, 64), (Precision::F16, 64)];
+/// Maps of more than one pixel at the end: of two numbers a normalisation gets gradients that grow with each block, in EfficientNet-B4
+/// beyond float32 on some processors. Half formats need more still.
+const SIZES: [(Precision, usize); 3] = [(Precision::F32, 48), (Precision::Bf16, 64), (Precision::F16, 64)];
 /// One in every step: memory is short for good, a micro-batch later than the first fails, and a graph is left behind.
 const FAULTS: &str =
     "oom@step=1,phase=backward,micro=1;toolarge@step=2,phase=forward,micro=1;panic@step=3,phase=optimizer";
