@@ -411,27 +411,36 @@ fn whole_block(channels: usize) -> InvertedResidualConfig {
     }
 }
 
-/// Nothing in the layers prevents a step from being recorded as a CUDA graph and replayed (`docs/cuda-graphs.md`). On a device without
-/// graphs, Burn runs the closure again.
+/// Nothing in the layers prevents a step from being recorded as a CUDA graph and replayed (`docs/cuda-graphs.md`). Recording computes
+/// nothing: until the first replay the output is whatever its memory held, which is why every call gets another map.
 #[allow(unsafe_code)]
 pub(crate) fn recorded_block(device: &Device) {
     let channels = 8;
     let block = initialise(whole_block(channels).init(DropPath::default(), device), 3);
     let ground = Ground::planes(device);
     let shape = [2, channels, 9, 7];
-    let [x, weights] = [8100, 8101].map(|seed| ground.map(&random(&mut rng(seed), shape.iter().product()), shape));
-    let step = || {
+    let map = |seed| ground.map(&random(&mut rng(seed), shape.iter().product()), shape);
+    let (weights, maps) = (map(8100), (8101..8117).map(map).collect::<Vec<_>>());
+    let step = |x: &Tensor<4>| {
         let (y, _) = training(TrainingPass::whole_batch(2), || block.forward(x.clone()));
         let grads = (y * weights.clone()).sum().backward();
         block.depthwise.conv.weight.val().grad(&grads).expect("a gradient")
     };
-    let straight = vec(step());
-    let mut graph = capture(&device.clone().without_autodiff(), step);
-    assert_eq!(vec(graph.output().clone()), straight, "recorded otherwise than run");
+    let mut calls = maps.iter();
+    let mut recorded = None;
+    let mut graph = capture(&device.clone().without_autodiff(), || {
+        recorded = calls.next();
+        step(recorded.expect("fewer warm-ups than maps"))
+    });
     assert!(graph.is_hardware(), "this device has no graphs");
-    // SAFETY: the block, the map and the weights live to the end of this function, and no other thread has them.
-    let replayed = unsafe { vec(graph.replay().clone()) };
-    assert_eq!(replayed, straight, "replayed otherwise than run");
+    let replayed = [(); 2].map(|()| {
+        // SAFETY: the block, the maps and the weights live to the end of this function, and no other thread has them.
+        unsafe { vec(graph.replay().clone()) }
+    });
+    drop(graph);
+    let straight = vec(step(recorded.expect("it was called")));
+    assert_ne!(vec(step(&maps[0])), straight, "other maps have other gradients");
+    assert_eq!(replayed, [straight.clone(), straight], "replayed otherwise than run");
 }
 
 pub(crate) fn block(device: &Device) {
