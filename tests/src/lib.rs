@@ -19,6 +19,7 @@ mod chance;
 mod command;
 mod cuda;
 mod flags;
+mod mounts;
 mod optional;
 mod pictures;
 mod reference;
@@ -36,12 +37,15 @@ pub use chance::Chance;
 pub use command::{Outcome, assert_says, kindling, sentence_of, train};
 pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda, train_on_cuda};
 pub use flags::Flags;
+pub use mounts::private_mounts;
 pub use optional::{
     Optional, Suite, Test, is_nightly, repeat_what_was_not_run, run_optional, run_optional_and_nightly,
 };
 pub use pictures::{CLASSES, picture, picture_folder};
 pub use reference::reference_pages;
-pub use run::{Started, checkpoints, events, files_differ, json_of, losses, step_numbers, steps, toml_value};
+pub use run::{
+    Started, checkpoints, events, files_differ, json_of, losses, newest_step, step_numbers, steps, toml_value,
+};
 pub use same::{
     Apart, FIRST_STEP, GRADIENTS, ONE_STEP, STILL, assert_near, assert_same_bits, first_step_apart, first_steps_apart,
     gradients_apart, parted_at, resume, same_bits, same_scores, steps_apart,

@@ -65,6 +65,13 @@ fn of_steps<T>(run: &Path, field: impl Fn(&Value) -> Option<T>) -> Vec<T> {
     events.map(|event| field(&event).unwrap_or_else(|| panic!("a step without the number: {event}"))).collect()
 }
 
+/// The step of a run's newest complete checkpoint; 0 if there is none.
+pub fn newest_step(run: &Path) -> u64 {
+    let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
+    let step = |name: String| name.strip_prefix("step-")?.parse::<u64>().ok();
+    entries.filter_map(|entry| step(entry.file_name().to_string_lossy().into_owned())).max().unwrap_or(0)
+}
+
 /// The checkpoints of a run, oldest first.
 ///
 /// # Panics

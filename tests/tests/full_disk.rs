@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use kindling_tests::{
-    Bench, Optional, Outcome, assert_same_bits, checkpoints, events, kindling, picture_folder, resume, run_optional,
-    steps, toml_value, train,
+    Bench, Optional, Outcome, assert_same_bits, checkpoints, events, kindling, picture_folder, private_mounts, resume,
+    run_optional, steps, toml_value, train,
 };
 use tempfile::{TempDir, tempdir};
 
@@ -28,17 +28,6 @@ fn main() -> ExitCode {
             ),
         ],
     )
-}
-
-/// The options with which `unshare` lets us mount something that nobody else sees.
-fn private_mounts() -> Option<&'static str> {
-    let folder = tempdir().expect("a temporary folder");
-    let works = |options: &&str| {
-        let mut command = Command::new("unshare");
-        command.args([options, "sh", "-c", "mount -t tmpfs -o size=1m none \"$1\"", "sh"]).arg(folder.path());
-        command.output().is_ok_and(|output| output.status.success())
-    };
-    ["-rm", "-m"].into_iter().find(works)
 }
 
 /// A run that met a full disk: what it said, and a copy of what it left there.

@@ -7,7 +7,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use kindling_tests::{
-    Outcome, Started, assert_same_bits, checkpoints, events, kindling, picture_folder, resume, steps, toml_value,
+    Outcome, Started, assert_same_bits, checkpoints, events, kindling, newest_step, picture_folder, resume, steps,
+    toml_value,
 };
 use tempfile::tempdir;
 
@@ -45,19 +46,12 @@ fn unfinished(run: &Path) -> bool {
     entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(".unfinished-"))
 }
 
-/// The step of the newest complete checkpoint; 0 if there is none.
-fn newest(run: &Path) -> u64 {
-    let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
-    let step = |name: String| name.strip_prefix("step-")?.parse::<u64>().ok();
-    entries.filter_map(|entry| step(entry.file_name().to_string_lossy().into_owned())).max().unwrap_or(0)
-}
-
 /// Waits until something holds, or the process that went on from step `known` has lived its time.
 fn wait_until(started: &mut Started, known: u64, mut reached: impl FnMut() -> bool) {
     let began = Instant::now();
-    while !reached() && newest(started.run()) < known + LIFETIME {
+    while !reached() && newest_step(started.run()) < known + LIFETIME {
         started.assert_running();
-        assert!(began.elapsed() < PATIENCE, "nothing is saved any more after step {}", newest(started.run()));
+        assert!(began.elapsed() < PATIENCE, "nothing is saved any more after step {}", newest_step(started.run()));
         std::thread::sleep(Duration::from_micros(200));
     }
 }
@@ -85,20 +79,20 @@ fn a_run_killed_fifty_times_at_any_moment_ends_with_the_same_bits() {
     let mut inside = 0;
     let mut started = Started::new(train(&data, &run, &flags), &run);
     for kill in 0..KILLS {
-        let known = newest(&run);
+        let known = newest_step(&run);
         match chance.below(3) {
             // Anywhere: while starting, loading, rewinding the log, or in a step. Not before there is a checkpoint.
             0 if kill > 0 => wait_for(Duration::from_millis(chance.below(250)), &mut started, known),
             // While a checkpoint is written.
             1 => {
-                wait_until(&mut started, known, || newest(&run) > known);
+                wait_until(&mut started, known, || newest_step(&run) > known);
                 wait_until(&mut started, known, || unfinished(&run));
                 std::thread::sleep(Duration::from_micros(chance.below(4000)));
             }
             // A step or two later.
             _ => {
                 let more = 1 + chance.below(2);
-                wait_until(&mut started, known, || newest(&run) >= known + more);
+                wait_until(&mut started, known, || newest_step(&run) >= known + more);
                 wait_for(Duration::from_millis(chance.below(60)), &mut started, known);
             }
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kindling_tests::{Bench, Chance, Outcome, assert_same_bits, checkpoints, kindling};
+use kindling_tests::{Bench, Chance, Outcome, assert_same_bits, checkpoints, kindling, newest_step, private_mounts};
 
 use crate::together::{EACH, EVERYTHING, in_processes};
 
@@ -72,13 +72,6 @@ impl Launched {
         }
         Outcome::of_child("mpirun", self.child)
     }
-}
-
-/// The step of the newest checkpoint; 0 if there is none.
-pub(crate) fn newest_step(run: &Path) -> u64 {
-    let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
-    let step = |name: String| name.strip_prefix("step-")?.parse::<u64>().ok();
-    entries.filter_map(|entry| step(entry.file_name().to_string_lossy().into_owned())).max().unwrap_or(0)
 }
 
 /// A run of so many steps, of which a process is killed so many times; each time it goes on with another number of processes.
@@ -176,17 +169,6 @@ fn what_does_not_fit_on_one_is_one_sentence_that_names_it() {
     resume.args(["train", "--quiet", "--resume"]).arg(&run);
     Outcome::of(&mut in_processes(2, &resume, "")).succeeded();
     assert_same_bits(&straight, &run, "after what did not fit");
-}
-
-/// The options with which `unshare` lets us mount something that nobody else sees.
-pub(crate) fn private_mounts() -> Option<&'static str> {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let works = |options: &&str| {
-        let mut command = Command::new("unshare");
-        command.args([options, "sh", "-c", "mount -t tmpfs -o size=1m none \"$1\"", "sh"]).arg(folder.path());
-        command.output().is_ok_and(|output| output.status.success())
-    };
-    ["-rm", "-m"].into_iter().find(works)
 }
 
 fn a_full_disk_under_the_first_is_one_sentence_and_nothing_is_lost() {

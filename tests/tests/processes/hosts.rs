@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kindling_tests::{Bench, Started, assert_same_bits, events, kindling};
+use kindling_tests::{Bench, Started, assert_same_bits, events, kindling, newest_step};
 
-use crate::disasters::newest_step;
 use crate::together::{EACH, EVERYTHING, open_mpi};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[

@@ -7,7 +7,7 @@ mod together;
 
 use std::process::ExitCode;
 
-use kindling_tests::{Optional, Suite, Test};
+use kindling_tests::{Optional, Suite, Test, private_mounts};
 use together::open_mpi;
 
 fn main() -> ExitCode {
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let disk = Optional {
         missing: mpi.missing.clone().or_else(|| {
             let why = "a small file system to fill: run as root, or allow user namespaces (`unshare -rm`)";
-            disasters::private_mounts().is_none().then(|| why.to_string())
+            private_mounts().is_none().then(|| why.to_string())
         }),
         required_by: "KINDLING_REQUIRE_TMPFS",
     };

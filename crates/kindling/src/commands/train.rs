@@ -1,25 +1,30 @@
 //! `kindling train`: start a run, or continue one.
 
+mod going_on;
 mod resolve;
 mod restart;
 mod settings;
+mod together;
 mod words;
 
+use going_on::check_longer;
+pub(crate) use going_on::{Resumption, has_ended, how_to_go_on, note_sitting, nothing_left, with_advice};
 pub(crate) use resolve::augment;
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use kindling_data::{DataError, Dataset, FileList, Split, largest_decoding_bytes};
 use kindling_given::Span;
 use kindling_layers::parameters;
-use kindling_runs::{DeviceFacts, Environment, Event, EventLog, How, RunDir, RunError, Sitting};
-use kindling_trainer::{Checkpoints, Ended, Faults, Length, Ranks, Setup, TrainError, Trainer};
+use kindling_runs::{DeviceFacts, Environment, Event, How, Metrics, RunDir};
+use kindling_trainer::engine::{Classification, ModelState};
+use kindling_trainer::{Checkpoints, Ended, Faults, Ranks, Setup, TrainError, Trainer};
 use kindling_zoo::Network;
 use kindling_zoo::weights::Import;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use settings::Settings;
 
 use crate::Done;
@@ -144,35 +149,26 @@ struct Launch {
     beginning: Beginning,
 }
 
-/// What the first of several processes tells the others of a run that is about to begin, or to go on.
-#[derive(Serialize, Deserialize)]
-struct Order {
-    /// Its folder.
-    run: PathBuf,
-    /// Its configuration, as TOML.
-    config: String,
-    /// Whether it goes on.
-    how: Option<How>,
-}
-
 /// What a run starts from.
 #[allow(clippy::large_enum_variant)] // one a process
 enum Beginning {
     /// Initial or imported weights.
     New((Network, Option<Import>)),
-    /// Its newest checkpoint; with what has become of its data, and the list to keep of it, where that has changed.
-    Resumed(Resumption<RunConfig>, Option<String>, Option<FileList>),
+    /// Its newest checkpoint.
+    Resumed(Resumed),
 }
 
-/// How a run goes on.
-pub(crate) struct Resumption<C> {
-    /// Resumed or extended.
-    pub(crate) how: How,
-    /// What is said for this time.
-    pub(crate) changed: Vec<(String, String)>,
-    /// The configuration, where it is another from now on: the run is longer, or its data elsewhere.
-    pub(crate) rewritten: Option<C>,
+/// A run that goes on.
+struct Resumed {
+    resumption: Resumption<RunConfig>,
+    /// What has become of its data, where that has changed.
+    told: Option<String>,
+    /// The list to keep of its data, where that is another now.
+    list: Option<FileList>,
 }
+
+/// A run in progress.
+type Training<'a> = Trainer<'a, ModelState<Network>, Classification>;
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
@@ -181,56 +177,6 @@ impl Args {
             true => self.lead(ranks),
             false => self.follow(ranks),
         })
-    }
-
-    /// The first process, or the only one: it decides what is done.
-    fn lead(&self, ranks: &Rc<Ranks>) -> Result<Done> {
-        let prepared = match (&self.resume, &self.out) {
-            (Some(path), _) => self.resume(path)?,
-            (None, Some(out)) if self.resume_or_start && RunDir::open(out).is_ok() => self.resume(out)?,
-            _ => self.start(ranks)?,
-        };
-        let launch = match prepared {
-            Prepared::Launch(launch) => *launch,
-            Prepared::Nothing(done) => {
-                ranks.agree::<Option<Order>>("run", None)?;
-                return Ok(done);
-            }
-        };
-        if !ranks.is_alone() {
-            if self.restart_on_device_loss > 0 {
-                bail!("--restart-on-device-loss is for one process; of several, the launcher starts all again");
-            }
-            ranks.agree("run", Some(Order::of(&launch)?))?;
-        }
-        self.fit(launch, ranks)
-    }
-
-    /// Another process: it does what the first says, with a device, threads and memory of its own.
-    fn follow(mut self, ranks: &Rc<Ranks>) -> Result<Done> {
-        interrupt::say_nothing();
-        let Some(order) = ranks.agree::<Option<Order>>("run", None)?.into_iter().flatten().next() else {
-            return Ok(Done::Complete);
-        };
-        // Its command line is that of a run which goes on: what it says must be what the run is.
-        (self.resume_or_start, self.quiet) = (true, true);
-        let run = RunDir::open(&order.run)
-            .with_context(|| format!("{} must be visible to all processes", order.run.display()))?;
-        let stored: RunConfig = toml::from_str(&order.config)?;
-        let (config, _) = self.resumed(&run, &stored)?;
-        limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
-        let place = config.data.place(&run, self.data_at.as_deref())?;
-        let dataset = recorded::open_as_listed(&run, &config, &place)?;
-        config.check_classes(&dataset)?;
-        let chosen = DeviceChoice::configured(&config.device)?.of_rank(ranks.group().local_rank()).open()?;
-        let beginning = match order.how {
-            None => Beginning::New(config.initial_network(&chosen.device)?),
-            Some(how) => {
-                let resumption = Resumption { how, changed: Vec::new(), rewritten: None };
-                Beginning::Resumed(resumption, None, None)
-            }
-        };
-        self.fit(Launch { config, dataset, run, chosen, beginning }, ranks)
     }
 
     fn start(&self, ranks: &Ranks) -> Result<Prepared> {
@@ -297,7 +243,7 @@ impl Args {
         }
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
         let resumption = Resumption { how, changed, rewritten: (kept != stored).then_some(kept) };
-        let beginning = Beginning::Resumed(resumption, told, list);
+        let beginning = Beginning::Resumed(Resumed { resumption, told, list });
         Ok(Prepared::Launch(Box::new(Launch { config, dataset, run, chosen, beginning })))
     }
 
@@ -325,12 +271,12 @@ impl Args {
         let environment = environment(facts);
         let (network, import, resumed) = match beginning {
             Beginning::New((network, import)) => (network, import, None),
-            Beginning::Resumed(resumption, told, list) => {
+            Beginning::Resumed(resumed) => {
                 // Everything comes from the checkpoint. Without one the run begins again, with what it began with.
                 let is_saved = Checkpoints::new(run.checkpoints(), &config.model.name).newest_step().is_some();
                 let (network, import) =
                     if is_saved { (config.network(&device)?, None) } else { config.initial_network(&device)? };
-                (network, import, Some((resumption, told, list)))
+                (network, import, Some(resumed))
             }
         };
         let parameters = parameters::count(&network);
@@ -359,29 +305,7 @@ impl Args {
         }
         let started = started(&config, &environment, parameters, trainer.total_steps(), trainer.plan());
         let began_on = match resumed {
-            Some((resumption, told, list)) => {
-                if resumption.how == How::Extended {
-                    check_longer(trainer.length())?;
-                }
-                trainer.resume(started, &mut console)?;
-                if !ranks.is_first() {
-                    environment.clone()
-                } else {
-                    if let Some(text) = told {
-                        if trainer.is_complete() {
-                            let path = run.path().display();
-                            bail!(
-                                "{path} is finished, and changed data is nothing it can go on with; kindling eval {path} scores it"
-                            );
-                        }
-                        trainer.emit(Event::Warned { step: trainer.progress().step, text }, &mut console)?;
-                    }
-                    if let Some(list) = list {
-                        recorded::write(run, &list)?;
-                    }
-                    resumption.note(run, &environment, trainer.progress().step, !trainer.is_complete())?
-                }
-            }
+            Some(resumed) => resumed.begin(&mut trainer, started, (run, ranks), &environment, &mut console)?,
             None if !ranks.is_first() => environment.clone(),
             None => {
                 run.write_environment(&environment)?;
@@ -410,27 +334,7 @@ impl Args {
             return Ok(Done::Interrupted);
         }
         let finished = Finished { config: &config, dataset, run, device: &device, environment: &began_on, ranks };
-        let concluded = trainer.is_complete().then(|| finished.concluded(trainer.progress().step)).flatten();
-        // The weights of the first process are written when it says this.
-        let is_concluded = ranks.agree("end of training", concluded.is_some())?[0];
-        if is_concluded {
-            if let Some(metrics) = concluded.filter(|_| ranks.is_first()) {
-                console.say(&closing(&metrics, run));
-                output::result(result_line(&metrics));
-            }
-            return Ok(Done::Complete);
-        }
-        let mut trained = trainer.close();
-        let concluded = finished.conclude(&mut trained, &mut console);
-        let metrics = concluded.map_err(|error| match error.downcast::<TrainError>() {
-            Ok(error) => with_advice(trained.journal.with_checkpoint(error).into(), &go_on),
-            Err(other) => with_advice(other, &go_on),
-        })?;
-        if let Some(metrics) = metrics {
-            console.say(&closing(&metrics, run));
-            output::result(result_line(&metrics));
-        }
-        Ok(Done::Complete)
+        conclude(trainer, &finished, &mut console)
     }
 
     fn verbosity(&self) -> Verbosity {
@@ -442,87 +346,67 @@ impl Args {
     }
 }
 
-impl Order {
-    fn of(launch: &Launch) -> Result<Self> {
-        let Launch { config, run, beginning, .. } = launch;
-        let how = match beginning {
-            Beginning::New(_) => None,
-            Beginning::Resumed(resumption, ..) => Some(resumption.how),
-        };
-        let path = run.path().canonicalize().with_context(|| format!("reading {}", run.path().display()))?;
-        Ok(Self { run: path, config: toml::to_string(config)?, how })
-    }
-}
-
-impl<C: Serialize> Resumption<C> {
-    /// Writes down that a run goes on from a step, or what has changed of one that has ended, and returns what it began on.
-    pub(crate) fn note(self, run: &RunDir, now: &Environment, step: u64, goes_on: bool) -> Result<Environment> {
-        if let Some(config) = &self.rewritten {
-            run.write_config(config)?;
+impl Resumed {
+    /// Has the trainer go on, writes down that it does, and returns what the run began on; of several processes the first writes.
+    fn begin(
+        self,
+        trainer: &mut Training,
+        started: Event,
+        (run, ranks): (&RunDir, &Ranks),
+        now: &Environment,
+        console: &mut Console,
+    ) -> Result<Environment> {
+        let Self { resumption, told, list } = self;
+        if resumption.how == How::Extended {
+            check_longer(trainer.length())?;
         }
-        if goes_on || self.rewritten.is_some() {
-            note_sitting(run, now, step, self.how, self.changed)?;
+        trainer.resume(started, console)?;
+        if !ranks.is_first() {
+            return Ok(now.clone());
         }
-        began_on(run, now)
+        if let Some(text) = told {
+            if trainer.is_complete() {
+                let path = run.path().display();
+                bail!(
+                    "{path} is finished, and changed data is nothing it can go on with; kindling eval {path} scores it"
+                );
+            }
+            trainer.emit(Event::Warned { step: trainer.progress().step, text }, console)?;
+        }
+        if let Some(list) = list {
+            recorded::write(run, &list)?;
+        }
+        resumption.note(run, now, trainer.progress().step, !trainer.is_complete())
     }
 }
 
-/// Whether the last thing that a run tells of is its end, and its report is there.
-pub(crate) fn has_ended(run: &RunDir) -> bool {
-    let last = EventLog::read(&run.events()).ok().and_then(|mut events| events.pop());
-    matches!(last, Some(Event::Finished { .. })) && run.report().is_file()
-}
-
-/// Says that a run is finished, and its result once more.
-pub(crate) fn nothing_left(run: &RunDir, quiet: bool, result: serde_json::Value) -> Done {
-    if !quiet {
-        note!("{} is finished; nothing is changed", run.path().display());
+/// Scores a run whose training has ended, if it is not scored already, and prints its result; of several processes the first does.
+fn conclude(trainer: Training, finished: &Finished, console: &mut Console) -> Result<Done> {
+    let Finished { run, ranks, .. } = finished;
+    let result = |metrics: &Metrics, console: &mut Console| {
+        console.say(&closing(metrics, run));
+        output::result(result_line(metrics));
+    };
+    let concluded = trainer.is_complete().then(|| finished.concluded(trainer.progress().step)).flatten();
+    // The weights of the first process are written when it says this.
+    let is_concluded = ranks.agree("end of training", concluded.is_some())?[0];
+    if is_concluded {
+        if let Some(metrics) = concluded.filter(|_| ranks.is_first()) {
+            result(&metrics, console);
+        }
+        return Ok(Done::Complete);
     }
-    output::result(result);
-    Done::Complete
-}
-
-/// Adds to a run's history that it is worked on from a step on.
-pub(crate) fn note_sitting(
-    run: &RunDir,
-    now: &Environment,
-    from_step: u64,
-    how: How,
-    changed: Vec<(String, String)>,
-) -> Result<()> {
-    Ok(run.add_to_history(Sitting { how, from_step, changed, environment: now.clone() })?)
-}
-
-/// What a run that goes on began on. One that was killed in its first moments may not have written it down.
-fn began_on(run: &RunDir, now: &Environment) -> Result<Environment> {
-    if !run.environment().is_file() {
-        run.write_environment(now)?;
+    let mut trained = trainer.close();
+    let concluded = finished.conclude(&mut trained, console);
+    let go_on = how_to_go_on("train", run);
+    let metrics = concluded.map_err(|error| match error.downcast::<TrainError>() {
+        Ok(error) => with_advice(trained.journal.with_checkpoint(error).into(), &go_on),
+        Err(other) => with_advice(other, &go_on),
+    })?;
+    if let Some(metrics) = metrics {
+        result(&metrics, console);
     }
-    Ok(run.read_environment()?)
-}
-
-/// Fails unless a run was made longer.
-fn check_longer(length: &Length) -> Result<()> {
-    match length.before() {
-        Some(before) if length.total() <= before => bail!(
-            "--extend-to gives the run {} steps, and it was to have {before} already; give more epochs",
-            length.total()
-        ),
-        _ => Ok(()),
-    }
-}
-
-/// The command that continues a run of `kindling train` or `kindling gan train`.
-pub(crate) fn how_to_go_on(subcommand: &str, run: &RunDir) -> String {
-    format!("kindling {subcommand} --resume {}", run.path().display())
-}
-
-/// The error, and how to go on where a full disk is all that stopped the run.
-pub(crate) fn with_advice(error: Error, go_on: &str) -> Error {
-    let full =
-        matches!(error.downcast_ref(), Some(TrainError::Run(RunError::DiskFull { .. }) | TrainError::Save { .. }))
-            || matches!(error.downcast_ref(), Some(RunError::DiskFull { .. }));
-    if full { anyhow!("{error:#}; then continue with: {go_on}") } else { error }
+    Ok(Done::Complete)
 }
 
 /// The machine, with the commit the command was built from.
