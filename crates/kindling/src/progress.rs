@@ -153,6 +153,10 @@ impl Observer for Console {
                 counted(*samples, "image")
             )),
             Event::Warned { step, text } => self.say(&format!("after step {step}: {text}")),
+            Event::EndedEarly { epoch, best_epoch, .. } => self.say(&format!(
+                "ended early after {epoch} epochs: none was better than epoch {}",
+                best_epoch.unwrap_or_default()
+            )),
             Event::Resumed { step } => self.say(&format!("resumed after step {step}")),
             _ => {}
         }

@@ -231,6 +231,15 @@ pub enum Event {
         #[serde(with = "kindling_metrics::number")]
         lr: f64,
     },
+    /// The run ends before its last step, because for some epochs no score was better.
+    EndedEarly {
+        /// The last step.
+        step: u64,
+        /// Epochs done.
+        epoch: u64,
+        /// The number of the best one, from 1.
+        best_epoch: Option<u64>,
+    },
     /// The run is complete.
     Finished {
         /// The last step.
@@ -276,6 +285,7 @@ impl Event {
             | Self::Interrupted { step }
             | Self::Resumed { step }
             | Self::Extended { step, .. }
+            | Self::EndedEarly { step, .. }
             | Self::Finished { step, .. } => Some(*step),
         }
     }

@@ -98,12 +98,23 @@ pub(crate) fn beginning<M: Classifier>(
     TrainState::new(model_state, policy, config.precision)
 }
 
+/// Whether an epoch has just ended, and none of the last `patience` epochs brought a better score.
+fn is_out_of_patience(progress: &Progress, patience: Option<u64>) -> bool {
+    let &Progress { step, epoch, batch, evaluated, best, .. } = progress;
+    let (Some(patience), Some(best)) = (patience, best) else { return false };
+    batch == 0 && evaluated == step && epoch >= best.epoch.saturating_add(patience)
+}
+
 impl<M: Classifier> Training<ModelState<M>> for Classification {
     type Told = Losses;
     const BY_EPOCH: bool = true;
 
     fn length(&self) -> &Length {
         &self.length
+    }
+
+    fn is_over(&self, progress: &Progress) -> bool {
+        progress.step >= self.length.total() || is_out_of_patience(progress, self.config.patience)
     }
 
     fn learning_rate(&self, step: u64) -> f64 {
@@ -194,5 +205,26 @@ impl<M: Classifier> Training<ModelState<M>> for Classification {
     fn finish(&mut self, run: &Run<'_, ModelState<M>>) -> Result<(), TrainError> {
         let path = run.setup.run.last_weights();
         if run.was_complete() && path.exists() { Ok(()) } else { run.write_weights(&run.state().judged(), &path) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_counted_in_whole_epochs_since_the_best_one() {
+        let best = Some(Best { epoch: 3, step: 30, accuracy: 0.5, loss: 1.0 });
+        let after = |epoch| Progress { step: 10 * epoch, epoch, evaluated: 10 * epoch, best, ..Progress::default() };
+        let is_out = |progress: &Progress| is_out_of_patience(progress, Some(2));
+        assert_eq!([3, 4, 5, 6].map(|epoch| is_out(&after(epoch))), [false, false, true, true]);
+        assert!(!is_out_of_patience(&after(5), None));
+        assert!(
+            !is_out_of_patience(&after(5), Some(u64::MAX)),
+            "and a number that is too large for any run is no overflow"
+        );
+        assert!(!is_out(&Progress { best: None, ..after(5) }), "nothing was scored yet");
+        assert!(!is_out(&Progress { batch: 1, ..after(5) }), "the next epoch has begun");
+        assert!(!is_out(&Progress { evaluated: 40, ..after(5) }), "this epoch is not scored yet");
     }
 }

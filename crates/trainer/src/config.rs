@@ -43,6 +43,9 @@ pub struct TrainConfig {
     /// Stops after this many optimizer steps, 1 to 10^9, if that is sooner.
     #[serde(default, with = "kindling_given::none")]
     pub max_steps: Option<u64>,
+    /// Ends after this many epochs in a row without a better validation score, 1 to 10^9.
+    #[serde(default, with = "kindling_given::none")]
+    pub patience: Option<u64>,
     /// Peak learning rate, 1e-37 to 1000.
     pub lr: f64,
     /// Share of all steps in which the learning rate rises linearly to its peak, in `[0, 1]`.
@@ -158,6 +161,7 @@ impl TrainConfig {
             norm_momentum: None,
             epochs,
             max_steps: None,
+            patience: None,
             lr: 0.003,
             warmup: 0.1,
             optimizer: OptimizerConfig::default(),
@@ -199,6 +203,7 @@ impl TrainConfig {
         within("normalisation momentum", self.norm_momentum.unwrap_or(0.0), 0.0..=1.0)?;
         within("number of epochs", self.epochs, 1..=MOST_TIMES)?;
         within("number of steps", self.max_steps.unwrap_or(1), 1..=MOST_TIMES)?;
+        within("number of epochs without a better score", self.patience.unwrap_or(1), 1..=MOST_TIMES)?;
         for Extension { epochs, max_steps, .. } in &self.extended {
             within("number of epochs before the extension", *epochs, 1..=MOST_TIMES)?;
             within("number of steps before the extension", max_steps.unwrap_or(1), 1..=MOST_TIMES)?;

@@ -55,9 +55,9 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none that can be used, though there was one.
     pub fn resume(&mut self, started: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        let steps_total = self.total_steps();
-        if self.run.resume(steps_total, started, observer)? {
-            let step = self.progress().step;
+        let training = &self.training;
+        if self.run.resume(&|progress| training.is_over(progress), started, observer)? {
+            let (step, steps_total) = (self.progress().step, self.total_steps());
             let lr = self.training.learning_rate(step + 1);
             self.emit(Event::Extended { step, steps_total, lr }, observer)?;
         }
@@ -146,6 +146,11 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
                 self.checkpoint(observer)?;
             }
             if last {
+                // After the checkpoint, so that whoever goes on from it tells of it once.
+                let &Progress { step, epoch, best, .. } = self.run.progress();
+                if step < self.total_steps() {
+                    self.emit(Event::EndedEarly { step, epoch, best_epoch: best.map(|best| best.epoch) }, observer)?;
+                }
                 self.training.finish(&self.run)?;
                 return Ok(Ended::Finished);
             }
@@ -198,7 +203,7 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
     }
 
     fn is_over(&self) -> bool {
-        self.run.progress().step >= self.total_steps()
+        self.training.is_over(self.run.progress())
     }
 
     /// Has the device choose its kernels while it is empty; whether that took steps.

@@ -85,6 +85,9 @@ pub struct Run<'a, S> {
     stop_agreed: bool,
 }
 
+/// Whether a run that is there is over.
+type IsOver<'a> = &'a dyn Fn(&Progress) -> bool;
+
 impl<'a, S: Checkpointable + Clone> Run<'a, S> {
     /// A run at its start.
     ///
@@ -202,25 +205,26 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
         self.emit(Event::Replanned { step, reason: reason.to_string(), lever: describe(&used, &next) }, observer)
     }
 
-    /// Continues from the newest checkpoint of a run that is `steps_total` long, with which the log is brought in line, or from the
-    /// start if nothing was saved yet; `started` tells of that. Returns whether the run had ended, and is longer now.
+    /// Continues from the newest checkpoint, with which the log is brought in line, or from the start if nothing was saved
+    /// yet; `started` tells of that. `is_over` says whether a run that is there has ended. Returns whether the run had ended, and
+    /// is longer now.
     ///
     /// # Errors
     /// [`TrainError::Checkpoint`] if there is none that can be used, though there was one.
     pub(crate) fn resume(
         &mut self,
-        steps_total: u64,
+        is_over: IsOver<'_>,
         started: Event,
         observer: &mut dyn Observer,
     ) -> Result<bool, TrainError> {
         let ranks = Rc::clone(&self.setup.ranks);
         if ranks.is_alone() {
-            return self.resume_alone(steps_total, started, observer);
+            return self.resume_alone(is_over, started, observer);
         }
         // The first brings the files of the run in order before the others look at them.
         let mut found = None;
         if ranks.is_first() {
-            let longer = self.resume_alone(steps_total, started, observer)?;
+            let longer = self.resume_alone(is_over, started, observer)?;
             found = Some(Found { step: self.journal.saved, complete: self.journal.complete, longer });
         }
         let found = ranks.agree("run's newest checkpoint", found)?.into_iter().flatten().next();
@@ -244,7 +248,7 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
     /// [`Run::resume`] of a process that writes the run.
     fn resume_alone(
         &mut self,
-        steps_total: u64,
+        is_over: IsOver<'_>,
         started: Event,
         observer: &mut dyn Observer,
     ) -> Result<bool, TrainError> {
@@ -261,7 +265,7 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
             Some(mark) => {
                 let found = self.journal.log.bring_in_line(step, &mark)?;
                 if found.complete {
-                    self.journal.complete = step >= steps_total;
+                    self.journal.complete = is_over(self.progress());
                     return Ok(!self.journal.complete);
                 }
                 (found.lost > 0).then(|| format!("{} lines are missing in the log before this step", found.lost))

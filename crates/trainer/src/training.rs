@@ -10,6 +10,7 @@ use crate::error::TrainError;
 use crate::journal::Observer;
 use crate::run::Run;
 use crate::schedule::Length;
+use crate::state::Progress;
 use crate::warm_up::Warmed;
 
 /// The training of a state `S`: a network with its optimizer, or several of them. The loop of a run is
@@ -25,6 +26,11 @@ pub trait Training<S: Checkpointable + Clone> {
 
     /// How long the run is.
     fn length(&self) -> &Length;
+
+    /// Whether a run that is there is over.
+    fn is_over(&self, progress: &Progress) -> bool {
+        progress.step >= self.length().total()
+    }
 
     /// The learning rate of a step, counted from 1.
     fn learning_rate(&self, step: u64) -> f64;

@@ -361,6 +361,14 @@ impl Resumed {
             check_longer(trainer.length())?;
         }
         trainer.resume(started, console)?;
+        if resumption.how == How::Extended && trainer.is_complete() {
+            let (path, config) = (run.path().display(), run.config());
+            bail!(
+                "{path} has ended because no epoch was better for as long as --patience says, and more epochs change nothing about \
+                 that; start a new run, with --config {} and another --patience",
+                config.display()
+            );
+        }
         if !ranks.is_first() {
             return Ok(now.clone());
         }

@@ -133,6 +133,10 @@ fn told(event: &Event) -> Option<(u64, String)> {
             step,
             format!("extended to {steps_total} steps, with a learning rate of {} in the next", words::number(*lr)),
         ),
+        Event::EndedEarly { step, epoch, best_epoch } => (
+            step,
+            format!("ended early after {epoch} epochs, of which the best was {}", best_epoch.unwrap_or_default()),
+        ),
         Event::Finished { step, seconds } => (step, format!("finished after {}", words::duration(*seconds))),
         _ => return None,
     };

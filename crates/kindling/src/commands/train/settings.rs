@@ -70,6 +70,10 @@ settings! {
     /// Stop after this many optimizer steps, 1 to 1000000000
     #[arg(value_name = "N", help_heading = "Training")]
     Stays "train.max_steps" max_steps: u64;
+    /// End after this many epochs in a row without a better validation score, 1 to 1000000000. The learning rate falls as if all
+    /// epochs were to come
+    #[arg(value_name = "EPOCHS", help_heading = "Training")]
+    Stays "train.patience" patience: u64;
     /// Peak learning rate, above 0 and at most 1000
     #[arg(value_name = "RATE", help_heading = "Training")]
     Stays "train.lr" lr: f64 =
