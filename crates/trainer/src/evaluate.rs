@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use burn::tensor::Device;
+use burn::tensor::{Device, TensorData};
 use kindling_data::{BadSample, HostBatch, Loader, Task};
 use kindling_layers::{Classifier, Precision, host};
 use kindling_memory::{has_pages, with_own_allocations};
@@ -16,6 +16,7 @@ use crate::fault::{Faults, Phase};
 use crate::ranks::Ranks;
 use crate::recovery::{Attempts, Lack, Recovery, make_room, until_it_fits};
 use crate::step::upload;
+use crate::views::{Views, mean};
 
 /// What a model says about one sample.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,8 +60,8 @@ pub struct Evaluation {
     pub(crate) recoveries: Vec<Recovery>,
 }
 
-/// Class probabilities of some rows of a batch, computed with feature maps of a format. `model` must be on `device`, without
-/// gradients.
+/// Class probabilities of some rows of a batch, computed with feature maps of a format: the mean over the views of each image.
+/// `model` must be on `device`, without gradients.
 ///
 /// # Errors
 /// [`TrainError::InferenceOutOfMemory`] or [`TrainError::Device`].
@@ -71,21 +72,25 @@ pub fn predict<M: Classifier>(
     device: &Device,
     precision: Precision,
     task: Task,
+    views: Views,
 ) -> Result<Vec<Vec<f64>>, TrainError> {
     let _range = range(|| "inference");
     let count = rows.len();
     let failed = |text: &str| TrainError::of_device(None, count, text);
-    let data = TrainError::caught(None, count, || {
-        let logits = model.forward(precision.cast(upload(batch, rows, device)));
-        host::read(logits).map_err(|error| failed(&error))
+    let seen: Vec<TensorData> = TrainError::caught(None, count, || {
+        let logits = |view| host::read(model.forward(precision.cast(view))).map_err(|error| failed(&error));
+        views.of(upload(batch, rows, device)).map(logits).collect()
     })?;
-    let classes = data.shape().as_slice().last().copied().unwrap_or(1);
-    let logits = data.convert::<f64>().try_to_vec::<f64>().map_err(|error| failed(&format!("{error:?}")))?;
     let probabilities = match task {
         Task::MultiClass => softmax,
         Task::MultiLabel => sigmoids,
     };
-    Ok(logits.chunks(classes.max(1)).map(probabilities).collect())
+    let found = seen.into_iter().map(|data| {
+        let classes = data.shape().as_slice().last().copied().unwrap_or(1);
+        let logits = data.convert::<f64>().try_to_vec::<f64>().map_err(|error| failed(&format!("{error:?}")))?;
+        Ok(logits.chunks(classes.max(1)).map(probabilities).collect())
+    });
+    Ok(mean(found.collect::<Result<_, TrainError>>()?))
 }
 
 /// Softmax in float64, stable for large logits.
@@ -111,6 +116,8 @@ pub struct Inference<'a> {
     pub micro_batch: usize,
     /// The format of feature maps.
     pub precision: Precision,
+    /// What the model sees of each image.
+    pub views: Views,
     /// Failures to come, and the step they are told of.
     pub(crate) faults: Option<(&'a Faults, u64)>,
     /// Who does it together, where several processes do.
@@ -120,7 +127,8 @@ pub struct Inference<'a> {
 impl<'a> Inference<'a> {
     /// On `device`, `micro_batch` samples at a time.
     pub fn new(device: &'a Device, micro_batch: usize, precision: Precision) -> Self {
-        Self { device, micro_batch: micro_batch.max(1), precision, faults: None, ranks: None }
+        let micro_batch = micro_batch.max(1);
+        Self { device, micro_batch, precision, views: Views::default(), faults: None, ranks: None }
     }
 
     /// The same, divided among the processes of a run: each takes a part of the batches, and learns what all found. All of them must
@@ -311,7 +319,8 @@ impl Chunks<'_> {
             if let Some((faults, step)) = self.inference.faults {
                 faults.at(step, Phase::Eval, piece);
             }
-            predict(model, batch, rows, self.inference.device, self.inference.precision, self.task)
+            let &Inference { device, precision, views, .. } = self.inference;
+            predict(model, batch, rows, device, precision, self.task, views)
         })
     }
 }

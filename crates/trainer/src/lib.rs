@@ -67,6 +67,7 @@ mod sums;
 mod testing;
 mod training;
 mod update;
+mod views;
 mod warm_up;
 
 /// The parts of the engine. A training loop of one's own takes the policy, the loop that obeys it and the sum of gradients. A
@@ -114,3 +115,4 @@ pub use run::Setup;
 pub use schedule::{Length, Schedule};
 pub use state::{Best, Progress};
 pub use steps::{Stepped, Steps};
+pub use views::Views;

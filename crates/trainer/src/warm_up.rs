@@ -21,6 +21,7 @@ use crate::recovery::{abandon_graph, make_room};
 use crate::step::StepEngine;
 use crate::training::Attempt;
 use crate::update::Update;
+use crate::views::Views;
 
 /// What was tried.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +76,7 @@ pub(crate) fn warm_up<M: Classifier>(
             device,
             engine.precision,
             Task::MultiClass,
+            Views::default(),
         ) {
             Ok(_) | Err(TrainError::InferenceOutOfMemory { .. }) => {}
             Err(other) => return Err(other),

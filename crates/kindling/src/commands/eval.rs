@@ -16,7 +16,7 @@ use kindling_trainer::{Inference, Prediction, Ranks, evaluate};
 use serde_json::json;
 
 use crate::Done;
-use crate::commands::Format;
+use crate::commands::{Format, TestTimeAugmentation};
 use crate::config::RunConfig;
 use crate::dataset::{self, HowToOpen};
 use crate::device::DeviceChoice;
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     run: Option<PathBuf>,
     /// Score this table of predictions without a model, a run's predictions.csv or another program's: CSV with the columns
     /// sample, truth, for each class p:CLASS, and where they are known split and group (the patient)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "data", "data_at", "last", "micro_batch", "precision", "predictions"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "data", "data_at", "last", "micro_batch", "tta", "precision", "predictions"])]
     from: Option<PathBuf>,
     /// Another data set, folder, manifest or shards [default: the run's]
     #[arg(long, value_name = "NAME|PATH")]
@@ -59,6 +59,10 @@ pub(crate) struct Args {
     /// digits [default: the run's]
     #[arg(long, value_name = "N", value_parser = ranges::samples())]
     micro_batch: Option<usize>,
+    /// Test-time augmentation: the views of each image whose probabilities are averaged. A cut-off and a temperature stay those
+    /// that were chosen without it
+    #[arg(long, value_enum, value_name = "VIEWS", default_value_t)]
+    tta: TestTimeAugmentation,
     /// Format of feature maps: f32, bf16 or f16 [default: the run's]
     #[arg(long, value_name = "FORMAT")]
     precision: Option<Precision>,
@@ -112,6 +116,7 @@ impl Args {
         let precision = self.precision.unwrap_or(config.train.precision);
         chosen.check_precision(precision)?;
         let inference = Inference::new(&chosen.device, micro_batch, precision).divided(ranks);
+        let inference = Inference { views: self.tta.into(), ..inference };
         let evaluation = evaluate(&network, &loader, classes, &inference, |_| {})?;
         if !ranks.is_first() {
             return Ok(Done::Complete);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use kindling_trainer::Views;
 
 pub(crate) mod bench;
 pub(crate) mod compare;
@@ -30,6 +31,25 @@ pub(crate) const DEFAULT_MODEL: &str = "mobilenet_v3_small";
 pub(crate) enum Format {
     Table,
     Json,
+}
+
+/// Which views of an image are averaged.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TestTimeAugmentation {
+    /// The image alone
+    #[default]
+    None,
+    /// The image and its mirror image, left and right exchanged: not where sides matter
+    Flip,
+}
+
+impl From<TestTimeAugmentation> for Views {
+    fn from(of: TestTimeAugmentation) -> Self {
+        match of {
+            TestTimeAugmentation::None => Self::Alone,
+            TestTimeAugmentation::Flip => Self::Flip,
+        }
+    }
 }
 
 /// What is written for other programs.

@@ -11,12 +11,13 @@ use clap::ValueEnum;
 use kindling_data::{HostBatch, Opening, Part, Pictures, Preprocess, Task, images_in};
 use kindling_layers::Precision;
 use kindling_runs::RunDir;
-use kindling_trainer::{most_probable, predict};
+use kindling_trainer::{Views, most_probable, predict};
 use kindling_zoo::weights::{self, Adapt};
 use kindling_zoo::{ModelOptions, Network, find};
 use serde_json::{Map, Value, json};
 
 use crate::Done;
+use crate::commands::TestTimeAugmentation;
 use crate::config::{DataConfig, RunConfig};
 use crate::dataset::HowToOpen;
 use crate::device::DeviceChoice;
@@ -45,6 +46,9 @@ pub(crate) struct Args {
     /// Only so many classes of each image, 1 or more, the most probable first; one row a class in csv
     #[arg(long, value_name = "N", value_parser = ranges::many())]
     top: Option<usize>,
+    /// Test-time augmentation: the views of each image whose probabilities are averaged
+    #[arg(long, value_enum, value_name = "VIEWS", default_value_t)]
+    tta: TestTimeAugmentation,
     /// csv: a row an image; json: one object a line
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
@@ -70,6 +74,7 @@ struct Predictor {
     preprocess: Preprocess,
     precision: Precision,
     opening: HowToOpen,
+    views: Views,
     device: Device,
 }
 
@@ -82,6 +87,7 @@ impl Args {
             (None, [run, images @ ..]) if !images.is_empty() => (Predictor::of_run(run, self.last, device)?, images),
             (None, _) => bail!("give a run's folder and then image files, or --model and image files"),
         };
+        let predictor = Predictor { views: self.tta.into(), ..predictor };
         let name = |path: &Path| format!("writing {}", path.display());
         let mut out: Box<dyn Write> = match &self.out {
             Some(path) => Box::new(BufWriter::new(File::create(path).with_context(|| name(path))?)),
@@ -159,7 +165,7 @@ impl Predictor {
         let network = config.trained(&run, last, &device)?;
         let precision = config.train.precision;
         let DataConfig { classes, task, preprocess, opening, .. } = config.data;
-        Ok(Self { network, classes, task, preprocess, precision, opening, device })
+        Ok(Self { network, classes, task, preprocess, precision, opening, views: Views::default(), device })
     }
 
     fn pretrained(name: &str, device: Device) -> Result<Self> {
@@ -175,6 +181,7 @@ impl Predictor {
             preprocess: pretrained::preprocess(known),
             precision: Precision::F32,
             opening: HowToOpen::default(),
+            views: Views::default(),
             device,
         })
     }
@@ -189,7 +196,8 @@ impl Predictor {
         let images = self.preprocess.to_tensor(&format.read_fitted(part, &self.preprocess)?);
         let shape = [1, self.preprocess.channels, self.preprocess.size, self.preprocess.size];
         let batch = HostBatch { images, shape, labels: vec![0], samples: vec![0], ..HostBatch::default() };
-        let found = predict(&self.network, &batch, 0..1, &self.device, self.precision, self.task)?.pop();
+        let Self { network, device, precision, task, views, .. } = self;
+        let found = predict(network, &batch, 0..1, device, *precision, *task, *views)?.pop();
         Ok(found.unwrap_or_default())
     }
 

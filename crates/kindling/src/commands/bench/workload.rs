@@ -11,7 +11,7 @@ use kindling_layers::{Checkpointing, Classifier, Precision};
 use kindling_memory::Plan;
 use kindling_runs::bench::{Configuration, What};
 use kindling_trainer::engine::make_room;
-use kindling_trainer::{OptimizerConfig, Steps, TrainConfig, TrainError, predict};
+use kindling_trainer::{OptimizerConfig, Steps, TrainConfig, TrainError, Views, predict};
 use kindling_zoo::Network;
 
 use crate::noise::noise;
@@ -179,7 +179,7 @@ impl Workload for Infer {
         while start < batch.len() {
             let rows = start..(start + *micro_batch).min(batch.len());
             let end = rows.end;
-            match predict(network, batch, rows, device, *precision, Task::MultiClass) {
+            match predict(network, batch, rows, device, *precision, Task::MultiClass, Views::default()) {
                 Ok(_) => start = end,
                 Err(TrainError::InferenceOutOfMemory { .. }) if *micro_batch > 1 => {
                     *micro_batch = micro_batch.div_ceil(2);
