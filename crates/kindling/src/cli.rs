@@ -5,7 +5,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::Done;
 use crate::commands::{
     bench, compare, completions, data, devices, eval, export, forward, gan, man, models, plan, predict, profile, runs,
-    train,
+    sweep, train,
 };
 use crate::ranks;
 
@@ -23,6 +23,7 @@ pub(crate) struct Cli {
 enum Command {
     Train(Box<train::Args>),
     Eval(eval::Args),
+    Sweep(sweep::Args),
     Runs(runs::Args),
     Compare(compare::Args),
     Predict(predict::Args),
@@ -43,6 +44,7 @@ impl Command {
     /// The name of a command that works in one process, and would do the same several times if a launcher started more.
     fn runs_alone(&self) -> Option<&'static str> {
         match self {
+            Self::Sweep(_) => Some("sweep"),
             Self::Predict(_) => Some("predict"),
             Self::Plan(_) => Some("plan"),
             Self::Profile(_) => Some("profile"),
@@ -87,6 +89,7 @@ impl Cli {
         match self.command {
             Command::Train(args) => args.run(),
             Command::Eval(args) => args.run(),
+            Command::Sweep(args) => args.run(),
             Command::Runs(args) => args.run(),
             Command::Compare(args) => args.run(),
             Command::Predict(args) => args.run(),

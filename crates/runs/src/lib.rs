@@ -38,6 +38,7 @@ mod listing;
 mod log;
 mod metrics;
 mod predictions;
+mod spread;
 mod table;
 
 pub use atomic::{stream_atomically, write_atomically};
@@ -55,4 +56,5 @@ pub use listing::{COLUMNS, Listed, runs_in};
 pub use log::{BroughtInLine, EventLog, LogMark};
 pub use metrics::{GanMetrics, Metrics};
 pub use predictions::{Predicted, PredictionTable};
+pub use spread::Spread;
 pub use table::Table;

@@ -21,6 +21,7 @@ pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod runs;
+pub(crate) mod sweep;
 pub(crate) mod train;
 
 /// The model that is meant where none is named.

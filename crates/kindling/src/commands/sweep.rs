@@ -1,0 +1,266 @@
+//! `kindling sweep`: the same run again and again, with other seeds or settings, and how far the scores are apart.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::builder::RangedU64ValueParser;
+use kindling_runs::{Listed, RunDir, Spread, Table, write_atomically};
+use serde_json::{Map, Value, json};
+
+use crate::Done;
+use crate::commands::Format;
+use crate::interrupt;
+use crate::output::{self, note, out};
+
+/// The scores of a run that are compared, by the columns of `kindling runs`.
+const SCORES: [(&str, &str); 4] =
+    [("accuracy", "accuracy"), ("balanced_accuracy", "balanced"), ("macro_auroc", "AUROC"), ("loss", "loss")];
+/// Flags of `kindling train` that say which run it is, so that a sweep gives them itself.
+const OWN_FLAGS: [&str; 6] = ["out", "resume", "resume-or-start", "extend-to", "data-at", "seed"];
+/// How often a run is looked at.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long a run may take to save what it has done when the sweep is asked to stop. What is lost after that are the steps since its last
+/// checkpoint, and they are the same when it goes on.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// Train the same with several seeds or settings, and say how far the scores are apart
+///
+/// Runs lie in one folder, a run a folder. Whatever stops it, the same command line goes on where it was: runs that are finished are
+/// not repeated. A seed draws initial weights, order, augmentation and dropout, and where a data set brings no splits of its own the
+/// splits, too. `kindling compare` sets two of the runs against each other.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The folder of the runs
+    #[arg(long, value_name = "FOLDER")]
+    out: PathBuf,
+    /// How many seeds each combination of settings is trained with, 1 to 1000: 0, 1, 2 ...
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<u64>::new().range(1..=1000))]
+    seeds: u64,
+    /// A flag of `kindling train` and its values: lr=0.001,0.003; given several times, all combinations are trained
+    #[arg(long = "over", value_name = "FLAG=VALUES", value_parser = varied)]
+    over: Vec<Varied>,
+    /// How the scores are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Flags of `kindling train` that all runs share
+    #[arg(last = true, value_name = "FLAGS OF TRAIN")]
+    flags: Vec<OsString>,
+}
+
+/// A flag and the values that it is given.
+#[derive(Clone, Debug, PartialEq)]
+struct Varied {
+    flag: String,
+    values: Vec<String>,
+}
+
+fn varied(text: &str) -> Result<Varied, String> {
+    let (flag, values) = text.split_once('=').ok_or("it is not FLAG=VALUE,VALUE")?;
+    let flag = flag.trim().trim_start_matches("--").to_owned();
+    let values: Vec<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
+    if flag.is_empty() || values.iter().any(String::is_empty) {
+        return Err("a flag or a value is empty".into());
+    }
+    if OWN_FLAGS.contains(&flag.as_str()) {
+        return Err(format!("a sweep gives --{flag} itself"));
+    }
+    if values.iter().collect::<BTreeSet<_>>().len() < values.len() {
+        return Err("a value is given twice".into());
+    }
+    Ok(Varied { flag, values })
+}
+
+/// One run of a sweep.
+struct Planned {
+    /// The number of its combination of settings.
+    combination: usize,
+    /// Its settings: flags and values.
+    settings: Vec<(String, String)>,
+    seed: u64,
+    folder: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Done> {
+        self.check()?;
+        let (combinations, planned) = self.planned()?;
+        fs::create_dir_all(&self.out).with_context(|| format!("creating {}", self.out.display()))?;
+        interrupt::say_nothing();
+        let stop = interrupt::flag()?;
+        let mut failed = Vec::new();
+        for (number, run) in (1..).zip(&planned) {
+            if !stop.load(Ordering::Relaxed) {
+                note!("[{number}/{}] {}", planned.len(), run.folder.display());
+                let status = self.train(run, &stop)?;
+                if status.code() == Some(2) {
+                    bail!("kindling train does not take these flags; nothing else was started");
+                }
+                if !status.success() && !stop.load(Ordering::Relaxed) {
+                    failed.push(run.folder.display().to_string());
+                }
+            }
+            if stop.load(Ordering::Relaxed) {
+                note!("stopped in run {number} of {}; the same command line goes on", planned.len());
+                return Ok(Done::Interrupted);
+            }
+        }
+        let summary = summary(&combinations, &planned)?;
+        write_atomically(&self.out.join("sweep.json"), format!("{summary:#}\n").as_bytes())?;
+        match self.format {
+            Format::Json => out!("{summary}"),
+            Format::Table => print(&summary),
+        }
+        if failed.is_empty() {
+            return Ok(Done::Complete);
+        }
+        note!("error: {} of {} runs failed: {}", failed.len(), planned.len(), failed.join(", "));
+        Ok(Done::SomeFailed)
+    }
+
+    /// What the runs share must not say what tells them apart.
+    fn check(&self) -> Result<()> {
+        let own = OWN_FLAGS.into_iter().chain(self.over.iter().map(|varied| varied.flag.as_str()));
+        for name in own {
+            let flag = format!("--{name}");
+            let is_it = |given: &OsString| {
+                given.to_str().is_some_and(|text| {
+                    text.strip_prefix(&flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+                })
+            };
+            if self.flags.iter().any(is_it) {
+                bail!("{flag} is given to each run by the sweep; leave it out behind --");
+            }
+        }
+        let flags: BTreeSet<&str> = self.over.iter().map(|varied| varied.flag.as_str()).collect();
+        if flags.len() < self.over.len() {
+            bail!("a flag is given twice with --over; give all its values at once");
+        }
+        Ok(())
+    }
+
+    /// The combinations of settings in words, and all runs.
+    fn planned(&self) -> Result<(Vec<String>, Vec<Planned>)> {
+        let mut combinations: Vec<Vec<(String, String)>> = vec![Vec::new()];
+        for Varied { flag, values } in &self.over {
+            let with = |settings: &Vec<(String, String)>, value: &String| {
+                settings.iter().cloned().chain([(flag.clone(), value.clone())]).collect()
+            };
+            combinations = combinations.iter().flat_map(|of| values.iter().map(move |value| with(of, value))).collect();
+        }
+        let planned: Vec<Planned> = (0..)
+            .zip(&combinations)
+            .flat_map(|(combination, settings)| {
+                (0..self.seeds).map(move |seed| Planned {
+                    combination,
+                    settings: settings.clone(),
+                    seed,
+                    folder: self.out.join(folder_name(settings, seed)),
+                })
+            })
+            .collect();
+        let folders: BTreeSet<&Path> = planned.iter().map(|run| run.folder.as_path()).collect();
+        if folders.len() < planned.len() {
+            bail!(
+                "two runs would have the same folder: values of --over differ in nothing that a file's name can hold"
+            );
+        }
+        Ok((combinations.iter().map(|settings| in_words(settings)).collect(), planned))
+    }
+
+    /// Trains a run to its end, or as far as it comes until the sweep is asked to stop.
+    fn train(&self, run: &Planned, stop: &AtomicBool) -> Result<ExitStatus> {
+        let command = std::env::current_exe().context("finding this command to start it again")?;
+        let mut command = Command::new(command);
+        command.arg("train").args(["--resume-or-start", "--seed", &run.seed.to_string(), "--out"]).arg(&run.folder);
+        run.settings.iter().for_each(|(flag, value)| {
+            command.arg(format!("--{flag}={value}"));
+        });
+        let started = command.args(&self.flags).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let mut child = started.context("starting a run")?;
+        let mut asked = None;
+        loop {
+            if let Some(status) = child.try_wait().context("waiting for a run")? {
+                return Ok(status);
+            }
+            // Ctrl-C reaches the run as well. What else asks the sweep to stop may not.
+            if stop.load(Ordering::Relaxed) && asked.get_or_insert_with(Instant::now).elapsed() > GRACE {
+                // It may have ended just now.
+                let _ = child.kill();
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// A name for a run, of characters that every file system takes.
+fn folder_name(settings: &[(String, String)], seed: u64) -> String {
+    let plain =
+        |text: &str| text.chars().map(|it| if it.is_alphanumeric() || "._+".contains(it) { it } else { '-' }).collect();
+    let parts = settings.iter().map(|(flag, value)| format!("{flag}-{}", plain(value) as String));
+    parts.chain([format!("seed-{seed}")]).collect::<Vec<_>>().join("-")
+}
+
+fn in_words(settings: &[(String, String)]) -> String {
+    match settings {
+        [] => "all".to_owned(),
+        _ => settings.iter().map(|(flag, value)| format!("{flag} {value}")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// The scores of all runs that have ended, and their spread over the seeds.
+fn summary(combinations: &[String], planned: &[Planned]) -> Result<Value> {
+    let mut rows = Vec::new();
+    for run in planned {
+        let listed = RunDir::open(&run.folder).ok().map(|folder| Listed::of(&folder)).transpose()?;
+        let score = |column: &str| listed.as_ref().and_then(|listed| listed.value(column)).unwrap_or(Value::Null);
+        let mut row = Map::from_iter([
+            ("run".to_owned(), run.folder.display().to_string().into()),
+            (
+                "settings".to_owned(),
+                run.settings.iter().cloned().map(|(flag, value)| (flag, value.into())).collect::<Map<_, _>>().into(),
+            ),
+            ("seed".to_owned(), run.seed.into()),
+        ]);
+        row.extend(SCORES.iter().map(|(column, _)| ((*column).to_owned(), score(column))));
+        rows.push(row);
+    }
+    let spreads = combinations.iter().enumerate().map(|(combination, words)| {
+        let of = |column: &str| {
+            let runs = planned.iter().zip(&rows).filter(|(run, _)| run.combination == combination);
+            Spread::of(runs.filter_map(|(_, row)| row[column].as_f64()))
+        };
+        let scores: Map<String, Value> =
+            SCORES.iter().map(|(column, _)| ((*column).to_owned(), json!(of(column)))).collect();
+        json!({ "settings": words, "scores": scores })
+    });
+    Ok(json!({ "spread": spreads.collect::<Vec<_>>(), "runs": rows }))
+}
+
+/// The spread of each combination of settings, for people.
+fn print(summary: &Value) {
+    let headings: Vec<&str> =
+        ["<settings", "runs"].into_iter().chain(SCORES.iter().map(|(_, heading)| *heading)).collect();
+    let mut table = Table::new(&headings);
+    for of in summary["spread"].as_array().into_iter().flatten() {
+        let runs = SCORES.iter().filter_map(|(column, _)| of["scores"][column]["runs"].as_u64()).max().unwrap_or(0);
+        let cell = |(column, _): &(&str, &str)| {
+            let score = &of["scores"][column];
+            match (score["mean"].as_f64(), score["deviation"].as_f64()) {
+                (Some(mean), Some(deviation)) => format!("{mean:.3} ± {deviation:.3}"),
+                (Some(mean), None) => format!("{mean:.3}"),
+                _ => "-".to_owned(),
+            }
+        };
+        let words = of["settings"].as_str().unwrap_or_default().to_owned();
+        table.row([words, runs.to_string()].into_iter().chain(SCORES.iter().map(cell)));
+    }
+    output::text_of_product(&table.to_string());
+    output::paragraph("Mean and standard deviation of one run over the seeds. sweep.json has the range and every run.");
+}
