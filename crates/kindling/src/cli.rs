@@ -4,8 +4,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::Done;
 use crate::commands::{
-    bench, compare, completions, data, devices, eval, export, forward, gan, man, models, plan, predict, profile, runs,
-    train,
+    bench, card, compare, completions, data, devices, eval, export, forward, gan, man, models, plan, predict, profile,
+    runs, train,
 };
 use crate::ranks;
 
@@ -25,6 +25,7 @@ enum Command {
     Eval(eval::Args),
     Runs(runs::Args),
     Compare(compare::Args),
+    Card(card::Args),
     Predict(predict::Args),
     Plan(Box<plan::Args>),
     Profile(profile::Args),
@@ -43,6 +44,7 @@ impl Command {
     /// The name of a command that works in one process, and would do the same several times if a launcher started more.
     fn runs_alone(&self) -> Option<&'static str> {
         match self {
+            Self::Card(_) => Some("card"),
             Self::Predict(_) => Some("predict"),
             Self::Plan(_) => Some("plan"),
             Self::Profile(_) => Some("profile"),
@@ -89,6 +91,7 @@ impl Cli {
             Command::Eval(args) => args.run(),
             Command::Runs(args) => args.run(),
             Command::Compare(args) => args.run(),
+            Command::Card(args) => args.run(),
             Command::Predict(args) => args.run(),
             Command::Plan(args) => args.run(),
             Command::Profile(args) => args.run(),

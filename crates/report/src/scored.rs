@@ -47,17 +47,18 @@ pub(crate) fn interval(figure: &Figure) -> String {
     figure.interval.map_or_else(|| "–".to_owned(), |(low, high)| format!("{low:.3}\u{a0}to\u{a0}{high:.3}"))
 }
 
-/// A difference, with its sign: `+0.031`, `−0.004`.
+/// A difference, with its sign: `+0.031`, `−0.004`, `+3e-5`. What rounding alone may make is none.
 pub(crate) fn difference(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();
     }
-    let digits = format!("{:.3}", value.abs());
-    match digits.as_str() {
-        "0.000" => digits,
-        _ if value < 0.0 => format!("−{digits}"),
-        _ => format!("+{digits}"),
-    }
+    let size = value.abs();
+    let digits = match size {
+        0.0..=1e-9 => return "0.000".to_owned(),
+        0.0..0.0005 => format!("{size:.0e}"),
+        _ => format!("{size:.3}"),
+    };
+    if value < 0.0 { format!("−{digits}") } else { format!("+{digits}") }
 }
 
 /// What the intervals are of.
@@ -85,7 +86,14 @@ mod tests {
 
     #[test]
     fn differences_have_a_sign_unless_they_are_none() {
-        let cases = [(0.0312, "+0.031"), (-0.0049, "−0.005"), (-0.0001, "0.000"), (0.0, "0.000"), (f64::NAN, "–")];
+        let cases = [
+            (0.0312, "+0.031"),
+            (-0.0049, "−0.005"),
+            (-0.0001, "−1e-4"),
+            (1e-12, "0.000"),
+            (0.0, "0.000"),
+            (f64::NAN, "–"),
+        ];
         for (value, text) in cases {
             assert_eq!(difference(value), text);
         }

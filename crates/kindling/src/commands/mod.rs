@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 pub(crate) mod bench;
+pub(crate) mod card;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod data;

@@ -22,7 +22,7 @@ pub(super) fn of(card: &Card<'_>) -> String {
     let Some(scores) = &record.scores else { return text + "---\n\n" };
     let metric = |(key, name): &(&str, &str)| {
         let figure = scores.figure(key).filter(|figure| figure.value.is_finite())?;
-        Some(format!("    - type: {name}\n      value: {}\n", figure.value))
+        Some(format!("    - type: {name}\n      value: {:.4}\n", figure.value))
     };
     let metrics: String = SHOWN.iter().filter_map(metric).collect();
     if !metrics.is_empty() {

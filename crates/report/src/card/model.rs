@@ -29,7 +29,7 @@ pub(super) fn details(card: &Card<'_>) -> String {
         _ => size,
     });
     let best =
-        |metrics: &Metrics| metrics.best_epoch.map(|epoch| format!("weights of epoch {epoch}, the best on validation"));
+        |metrics: &Metrics| metrics.best_epoch.map(|epoch| format!("those of epoch {epoch}, the best on validation"));
     let began = record.environment.as_ref().map(|environment| text(&environment.time)).filter(|time| !time.is_empty());
     let rows = [
         ("Model", Some(text(record.model()))),
@@ -42,7 +42,7 @@ pub(super) fn details(card: &Card<'_>) -> String {
         ("Classes", Some(names(record.classes())).filter(|names| !names.is_empty())),
         ("Started from", start(record)),
         ("Kept as it was", setting("model.freeze").filter(|what| what != "none")),
-        ("Kept", metrics.and_then(best)),
+        ("Weights", metrics.and_then(best)),
         ("Training began", began),
     ];
     format!(

@@ -7,15 +7,17 @@ use super::coordinate;
 use crate::scored;
 
 /// The plot in the units of its view box.
-const WIDTH: f64 = 340.0;
+const WIDTH: f64 = 360.0;
 const LEFT: f64 = 30.0;
 /// Values with their intervals stand in here.
-const RIGHT: f64 = 158.0;
+const RIGHT: f64 = 190.0;
 const TOP: f64 = 6.0;
 const ROW: f64 = 24.0;
 const BOTTOM: f64 = 24.0;
 /// Half of the shortest axis: differences below it are none that anybody would act on, and are not to look large.
 const SHORTEST: f64 = 0.001;
+/// Equal scores that were added up in another order differ by less.
+const ROUNDING: f64 = 1e-9;
 
 /// A difference with its interval.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,9 +41,9 @@ pub(crate) struct Forest<'a> {
 }
 
 impl ForestRow {
-    /// Whether the interval leaves out 0.
-    pub(crate) fn is_clear(&self) -> bool {
-        self.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+    /// Whether the interval leaves out 0, by more than what sums round to.
+    fn is_clear(&self) -> bool {
+        self.interval.is_some_and(|(low, high)| low > ROUNDING || high < -ROUNDING)
     }
 
     fn text(&self) -> String {
@@ -64,7 +66,7 @@ impl Forest<'_> {
                 svg viewBox={ "0 0 " (WIDTH) " " (bottom + BOTTOM) } role="img" aria-label=(self.summary()) {
                     @for &tick in &axis.ticks {
                         line.grid x1=(place(tick)) x2=(place(tick)) y1=(TOP) y2=(bottom) {}
-                        text.tick x=(place(tick)) y=(bottom + 16.0) text-anchor="middle" { (axis.label(tick)) }
+                        text.tick x=(place(tick)) y=(bottom + 16.0) text-anchor="middle" { (axis.label(tick).replace('-', "−")) }
                     }
                     line.zero x1=(place(0.0)) x2=(place(0.0)) y1=(TOP - 4.0) y2=(bottom + 4.0) {}
                     @for (row, middle) in self.rows.iter().zip(0..).map(|(row, at)| (row, TOP + ROW * (f64::from(at) + 0.5))) {

@@ -27,7 +27,7 @@ pub(super) fn section(runs: &[ComparedRun<'_>]) -> Markup {
         @if !shown.is_empty() {
             section {
                 h2 { "Curves" }
-                div.charts { @for chart in shown { (chart.figure()) } }
+                div.charts.small { @for chart in shown { (chart.figure()) } }
                 @if training.iter().any(|points| points.len() >= SMOOTH_FROM) {
                     p.note { "The training loss is a running mean over about a fortieth of the steps." }
                 }
@@ -64,5 +64,5 @@ fn chart(
         stroke: stroke(index),
         points: thin(points),
     });
-    Chart { title, along, unit, series: series.collect(), level: None, marks: Vec::new(), small: false }
+    Chart { title, along, unit, series: series.collect(), level: None, marks: Vec::new(), small: true }
 }

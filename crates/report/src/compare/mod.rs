@@ -51,10 +51,8 @@ impl Comparison<'_> {
         let body = html! {
             header {
                 p.brand { "Kindling compare" }
-                h1 {
-                    (title)
-                    @if let Some(first) = self.runs.first() { ", set against " (first.name) }
-                }
+                h1 { (title) " compared" }
+                @if let Some(first) = self.runs.first() { p.about { "Set against the first, " strong { (first.name) } "." } }
             }
             main {
                 (table::section(self.runs))
