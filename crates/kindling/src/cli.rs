@@ -4,8 +4,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::Done;
 use crate::commands::{
-    bench, compare, completions, data, devices, eval, export, forward, gan, man, models, plan, predict, profile, runs,
-    sweep, train,
+    bench, card, compare, completions, data, devices, eval, export, forward, gan, man, models, plan, predict, profile,
+    runs, sweep, train,
 };
 use crate::ranks;
 
@@ -26,6 +26,7 @@ enum Command {
     Sweep(sweep::Args),
     Runs(runs::Args),
     Compare(compare::Args),
+    Card(card::Args),
     Predict(predict::Args),
     Plan(Box<plan::Args>),
     Profile(profile::Args),
@@ -45,6 +46,7 @@ impl Command {
     fn runs_alone(&self) -> Option<&'static str> {
         match self {
             Self::Sweep(_) => Some("sweep"),
+            Self::Card(_) => Some("card"),
             Self::Predict(_) => Some("predict"),
             Self::Plan(_) => Some("plan"),
             Self::Profile(_) => Some("profile"),
@@ -92,6 +94,7 @@ impl Cli {
             Command::Sweep(args) => args.run(),
             Command::Runs(args) => args.run(),
             Command::Compare(args) => args.run(),
+            Command::Card(args) => args.run(),
             Command::Predict(args) => args.run(),
             Command::Plan(args) => args.run(),
             Command::Profile(args) => args.run(),

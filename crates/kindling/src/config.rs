@@ -265,7 +265,7 @@ impl RunConfig {
 }
 
 /// Fails for the run of two networks, whose configuration is another.
-fn refuse_gan(run: &RunDir) -> Result<()> {
+pub(crate) fn refuse_gan(run: &RunDir) -> Result<()> {
     // What cannot be read here is told by whoever reads it for good.
     let text = files::read_to_string(&run.config(), files::MAX_TEXT_BYTES).unwrap_or_default();
     if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("gan")) {

@@ -17,6 +17,19 @@ pub fn differences(first: &toml::Table, second: &toml::Table) -> Vec<Difference>
     differ.map(|key| (key.clone(), first.get(key).cloned(), second.get(key).cloned())).collect()
 }
 
+/// The settings that are not the same in all configurations, in the order of their keys: each with its value in every one of them,
+/// `None` where it is not there.
+pub fn settings_that_differ<'a>(
+    configurations: &[&'a BTreeMap<String, String>],
+) -> Vec<(&'a str, Vec<Option<&'a str>>)> {
+    let keys: BTreeSet<&'a str> = configurations.iter().flat_map(|one| one.keys().map(String::as_str)).collect();
+    let values = |key: &'a str| {
+        let values = configurations.iter().map(|one| one.get(key).map(String::as_str)).collect::<Vec<_>>();
+        (key, values)
+    };
+    keys.into_iter().map(values).filter(|(_, values)| values.windows(2).any(|pair| pair[0] != pair[1])).collect()
+}
+
 /// The values of a configuration by their keys with dots.
 pub(crate) fn flat(table: &toml::Table) -> BTreeMap<String, String> {
     let mut values = BTreeMap::new();
@@ -121,5 +134,15 @@ mod tests {
             ("seed".to_owned(), some("1"), some("2")),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn settings_of_many_runs_are_named_if_any_of_them_has_another() {
+        let of = |text: &str| flat(&text.parse::<toml::Table>().unwrap());
+        let runs = [of("seed = 1\nlr = 0.1"), of("seed = 1\nlr = 0.1"), of("seed = 1\nlr = 0.2\nema = 0.9")];
+        let found = settings_that_differ(&runs.each_ref());
+        let expected = [("ema", vec![None, None, Some("0.9")]), ("lr", vec![Some("0.1"), Some("0.1"), Some("0.2")])];
+        assert_eq!(found, expected);
+        assert_eq!(settings_that_differ(&[&runs[0]]), []);
     }
 }

@@ -14,10 +14,11 @@
 //! | `report.html` | all of it for a reader | made by `kindling-report` |
 //! | `weights.safetensors`, `weights-last.safetensors` | the best and the last weights | written by the trainer |
 //! | `bad-samples.jsonl` | what could not be read, if there is any | appended |
+//! | `data.csv` | the samples it was trained on | counted by [`ListedSamples`] |
 //! | `samples/` | grids of a generator's images over time | written by the command |
 //! | `checkpoints/` | states to resume from | written by the trainer |
 //!
-//! Benchmarks are files of their own: [`mod@bench`]. What is read from files is shown in a [`Table`].
+//! [`Record`] is all of it at once. Benchmarks are files of their own: [`mod@bench`]. What is read from files is shown in a [`Table`].
 //!
 //! This crate knows neither Burn nor the trainer nor the data: it takes plain values, so that a report can be made
 //! from any run's files at any time.
@@ -34,17 +35,19 @@ mod error;
 mod event;
 mod history;
 mod kill;
+mod listed_samples;
 mod listing;
 mod log;
 mod metrics;
 mod predictions;
+mod record;
 mod spread;
 mod table;
 
 pub use atomic::{stream_atomically, write_atomically};
 pub use atomic_folder::{NewFolder, tidy_folders, write_folder_atomically};
 pub use bad_samples::{BadSampleLine, BadSamples};
-pub use comparing::{Difference, common, differences};
+pub use comparing::{Difference, common, differences, settings_that_differ};
 pub use csv::{csv_line, read_column};
 pub use dir::{RunDir, read_toml};
 pub use environment::{DeviceFacts, Environment};
@@ -52,9 +55,11 @@ pub use error::RunError;
 pub use event::{Event, Together};
 pub use history::{How, Sitting};
 pub use kill::check_kill;
+pub use listed_samples::{ListedSamples, SplitCounts};
 pub use listing::{COLUMNS, Listed, runs_in};
 pub use log::{BroughtInLine, EventLog, LogMark};
 pub use metrics::{GanMetrics, Metrics};
 pub use predictions::{Predicted, PredictionTable};
+pub use record::Record;
 pub use spread::Spread;
 pub use table::Table;

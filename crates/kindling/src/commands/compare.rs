@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use kindling_metrics::{Paired, Resampling, compare};
-use kindling_runs::{PredictionTable, RunDir, Table, common, differences};
+use kindling_report::{ComparedRun, Comparison};
+use kindling_runs::{PredictionTable, Record, RunDir, RunError, Table, common, differences, write_atomically};
 use serde_json::{Value, json};
 
 use crate::Done;
@@ -12,6 +13,7 @@ use crate::commands::Format;
 use crate::output::{self, out};
 use crate::ranges;
 use crate::scores;
+use crate::targets::refuse_files_of_runs;
 
 /// Compare runs with the first: settings that differ, and scores on the images both have answered
 ///
@@ -32,6 +34,9 @@ pub(crate) struct Args {
     /// What the resamples are drawn with, 0 to 9223372036854775807
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = ranges::seed())]
     seed: u64,
+    /// Also write a page with all of it, and with the runs' scores, cost and curves beside each other
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// json: one object
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -46,10 +51,11 @@ struct Compared {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
+        self.html.as_deref().map_or(Ok(()), refuse_files_of_runs)?;
         let runs: Vec<Compared> = self.runs.iter().map(|run| Compared::read(run)).collect::<Result<_>>()?;
         let [first, others @ ..] = runs.as_slice() else { bail!("give two or more folders of runs") };
         let resampling = Resampling { resamples: self.resamples, seed: self.seed };
-        let mut objects = Vec::new();
+        let (mut objects, mut pairs) = (Vec::new(), Vec::new());
         for other in others {
             let called = || format!("{} and {}", other.name, first.name);
             let pair = common(&other.predictions, &first.predictions, &self.split);
@@ -59,11 +65,29 @@ impl Args {
                 Format::Json => objects.push(object(first, other, &paired)),
                 Format::Table => print(first, other, &paired, &self.split),
             }
+            pairs.push(paired);
         }
         if self.format == Format::Json {
             out!("{}", json!({ "run": first.name, "split": self.split, "against": objects }));
         }
+        if let Some(path) = &self.html {
+            write_atomically(path, self.page(&runs, &pairs)?.as_bytes())?;
+        }
         Ok(Done::Complete)
+    }
+
+    /// The page; `pairs` are the runs but the first, set against it.
+    fn page(&self, runs: &[Compared], pairs: &[Paired]) -> Result<String> {
+        let records: Vec<Record> =
+            self.runs.iter().map(|run| Record::of(&RunDir::open(run)?)).collect::<Result<_, RunError>>()?;
+        let paired = std::iter::once(None).chain(pairs.iter().map(Some));
+        let shown: Vec<ComparedRun<'_>> = runs
+            .iter()
+            .zip(&records)
+            .zip(paired)
+            .map(|((run, record), paired)| ComparedRun { name: &run.name, record, paired })
+            .collect();
+        Ok(Comparison { split: &self.split, resamples: self.resamples, runs: &shown }.html())
     }
 }
 

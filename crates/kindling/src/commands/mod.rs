@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use kindling_trainer::Views;
 
 pub(crate) mod bench;
+pub(crate) mod card;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod data;

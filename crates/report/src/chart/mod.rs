@@ -1,9 +1,11 @@
 //! Line charts as SVG, by hand: a page that is sent around should not bring a chart library.
 
 mod axis;
+mod forest;
 mod points;
 mod square;
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use maud::{Markup, html};
@@ -11,6 +13,7 @@ use maud::{Markup, html};
 use self::axis::Axis;
 use crate::words;
 
+pub(crate) use forest::{Forest, ForestRow};
 pub(crate) use points::{Point, smooth, thin};
 pub(crate) use square::{Place, Square};
 
@@ -25,11 +28,13 @@ pub(crate) enum Stroke {
     Dots,
     /// Marks only.
     Marks,
+    /// A line with one of the style sheet's dash patterns, of which 0 is none.
+    Pattern(usize),
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// `first`, `second`: colours of the style sheet.
     pub(crate) colour: &'static str,
     pub(crate) stroke: Stroke,
@@ -153,7 +158,7 @@ impl Chart {
         html! {
             ul.legend {
                 @for series in &self.series {
-                    li { (sample(series.colour, series.stroke)) (series.name) }
+                    li { (sample(series.colour, series.stroke)) span { (series.name) } }
                 }
                 @if let Some((value, name)) = &self.level {
                     li {
@@ -173,7 +178,8 @@ impl Chart {
             if !text.is_empty() {
                 text.push('\n');
             }
-            text.push_str(series.name);
+            // The script ends a name at the first bar, and a series at the end of the line.
+            text.push_str(&series.name.replace(['|', '\n'], " "));
             text.push('|');
             for &(x, y) in series.points.iter().filter(|(_, y)| y.is_finite()) {
                 // Writing to a String cannot fail.
@@ -195,7 +201,7 @@ impl Chart {
         for series in &self.series {
             let finite = || series.points.iter().filter(|(_, y)| y.is_finite());
             if let (Some(first), Some(last)) = (finite().next(), finite().next_back()) {
-                let (along, name) = (self.along, series.name);
+                let (along, name) = (self.along, &series.name);
                 let (from, to) = (self.unit.text(first.1), self.unit.text(last.1));
                 let _ = write!(text, "; {name}: {from} at {along} {}, {to} at {along} {}", first.0, last.0);
             }
@@ -276,16 +282,25 @@ fn draw(frame: &Frame, series: &Series) -> Markup {
         let finite = series.points.iter().filter(|point| point.1.is_finite());
         finite.map(|&(x, y)| (frame.left(x), frame.top(y)))
     };
+    // A line through one point cannot be seen.
+    let alone = || {
+        html! {
+            @if series.points.len() == 1 {
+                @for (x, y) in places() { circle.dot cx=(coordinate(x)) cy=(coordinate(y)) r="4" {} }
+            }
+        }
+    };
     html! {
         g class={ (series.colour) } {
             @match series.stroke {
                 Stroke::Faint => path.faint d=(path) {},
                 Stroke::Line => {
                     path.line d=(path) {}
-                    // A line through one point cannot be seen.
-                    @if series.points.len() == 1 {
-                        @for (x, y) in places() { circle.dot cx=(coordinate(x)) cy=(coordinate(y)) r="4" {} }
-                    }
+                    (alone())
+                }
+                Stroke::Pattern(pattern) => {
+                    path class={ "line pattern" (pattern) } d=(path) {}
+                    (alone())
                 }
                 Stroke::Dots => {
                     path.dashed d=(path) {}
@@ -314,14 +329,15 @@ fn mark(frame: &Frame, x: f64, name: &str) -> Markup {
     }
 }
 
-/// A short piece of a series for the legend.
-fn sample(colour: &str, stroke: Stroke) -> Markup {
+/// A short piece of a series for a legend.
+pub(crate) fn sample(colour: &str, stroke: Stroke) -> Markup {
     html! {
         svg.sample viewBox="0 0 28 10" aria-hidden="true" {
             g class=(colour) {
                 @match stroke {
                     Stroke::Faint => path.faint d="M1 8L7 2L13 8L20 3L27 6" {},
                     Stroke::Line => path.line d="M1 5H27" {},
+                    Stroke::Pattern(pattern) => path class={ "line pattern" (pattern) } d="M1 5H27" {},
                     Stroke::Dots => {
                         path.dashed d="M1 5H27" {}
                         circle.dot cx="14" cy="5" r="4" {}
@@ -342,7 +358,7 @@ mod tests {
             title: "Loss",
             along: "step",
             unit: Unit::Plain,
-            series: vec![Series { name: "training", colour: "first", stroke: Stroke::Line, points }],
+            series: vec![Series { name: "training".into(), colour: "first", stroke: Stroke::Line, points }],
             level: None,
             marks: Vec::new(),
             small: false,
@@ -371,6 +387,15 @@ mod tests {
         let svg = chart(vec![(1.0, 1.0), (2.0, f64::NAN), (3.0, 1.0)]).figure().into_string();
         assert!(svg.contains("Not a finite number at step 2"), "{svg}");
         assert!(svg.contains("class=\"cross\""), "{svg}");
+    }
+
+    #[test]
+    fn a_name_cannot_pass_for_points() {
+        let mut chart = chart(vec![(1.0, 1.0)]);
+        chart.series[0].name = "a|9,9,9,9;\n<b>".into();
+        let svg = chart.figure().into_string();
+        let points = svg.split("data-points=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        assert!(points.starts_with("a 9,9,9,9; &lt;b&gt;|") && points.lines().count() == 1, "{points}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::chart::{Chart, Point, Series, Stroke, Unit, smooth, thin};
 use crate::words;
 
 /// Below this many steps a smoothed line would say nothing that the plain one does not.
-const SMOOTH_FROM: usize = 30;
+pub(crate) const SMOOTH_FROM: usize = 30;
 
 /// The two large charts: loss and accuracy.
 pub(super) fn learning(report: &Report<'_>, steps: &Steps) -> Markup {
@@ -32,16 +32,27 @@ pub(super) fn learning(report: &Report<'_>, steps: &Steps) -> Markup {
 fn loss(report: &Report<'_>, steps: &Steps, validation: &[Evaluation]) -> Chart {
     let mut series = Vec::new();
     if steps.loss.len() >= SMOOTH_FROM {
-        let each = Series { name: "training", colour: "first", stroke: Stroke::Faint, points: thin(&steps.loss) };
+        let each =
+            Series { name: "training".into(), colour: "first", stroke: Stroke::Faint, points: thin(&steps.loss) };
         let smooth = thin(&smooth(&steps.loss));
         series.push(each);
-        series.push(Series { name: "smoothed", colour: "first", stroke: Stroke::Line, points: smooth });
+        series.push(Series { name: "smoothed".into(), colour: "first", stroke: Stroke::Line, points: smooth });
     } else if !steps.loss.is_empty() {
-        series.push(Series { name: "training", colour: "first", stroke: Stroke::Line, points: steps.loss.clone() });
+        series.push(Series {
+            name: "training".into(),
+            colour: "first",
+            stroke: Stroke::Line,
+            points: steps.loss.clone(),
+        });
     }
     if !validation.is_empty() {
         let points = validation.iter().map(|at| (at.step as f64, at.loss)).collect::<Vec<_>>();
-        series.push(Series { name: "validation", colour: "second", stroke: Stroke::Dots, points: thin(&points) });
+        series.push(Series {
+            name: "validation".into(),
+            colour: "second",
+            stroke: Stroke::Dots,
+            points: thin(&points),
+        });
     }
     let resumed = report.events.iter().filter_map(|event| match event {
         Event::Resumed { step } => Some((*step as f64, "resumed".to_owned())),
@@ -71,7 +82,12 @@ fn accuracy(report: &Report<'_>, validation: &[Evaluation]) -> Chart {
     let series = kinds
         .into_iter()
         .filter(|(.., evaluations)| !evaluations.is_empty())
-        .map(|(name, colour, stroke, evaluations)| Series { name, colour, stroke, points: points(evaluations) })
+        .map(|(name, colour, stroke, evaluations)| Series {
+            name: name.into(),
+            colour,
+            stroke,
+            points: points(evaluations),
+        })
         .collect();
     let best = report.metrics.best_epoch.filter(|_| by_epoch && validation.len() > 1);
     Chart {
@@ -138,7 +154,7 @@ pub(super) fn cost(steps: &Steps) -> Markup {
             title,
             along: "step",
             unit,
-            series: vec![Series { name: title, colour: "first", stroke: Stroke::Line, points: thin(points) }],
+            series: vec![Series { name: title.into(), colour: "first", stroke: Stroke::Line, points: thin(points) }],
             level: None,
             marks: Vec::new(),
             small: true,
@@ -156,8 +172,8 @@ pub(super) fn cost(steps: &Steps) -> Markup {
 
 /// What was noted of each step, by step.
 #[derive(Debug, Default)]
-pub(super) struct Steps {
-    pub(super) loss: Vec<Point>,
+pub(crate) struct Steps {
+    pub(crate) loss: Vec<Point>,
     pub(super) rate: Vec<Point>,
     pub(super) speed: Vec<Point>,
     pub(super) memory: Vec<Point>,
@@ -171,7 +187,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    pub(super) fn of(events: &[Event]) -> Self {
+    pub(crate) fn of(events: &[Event]) -> Self {
         // A log that was not rewound holds some steps twice; what was done later counts.
         let mut rows: Vec<&Event> = Vec::new();
         for event in events.iter().filter(|event| matches!(event, Event::Step { .. })) {
@@ -227,15 +243,15 @@ impl Steps {
 
 /// One evaluation.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Evaluation {
-    pub(super) step: u64,
-    pub(super) epoch: u64,
-    pub(super) loss: f64,
-    pub(super) accuracy: f64,
+pub(crate) struct Evaluation {
+    pub(crate) step: u64,
+    pub(crate) epoch: u64,
+    pub(crate) loss: f64,
+    pub(crate) accuracy: f64,
 }
 
 /// The evaluations of one split, by step; of two at the same step the later one.
-pub(super) fn evaluations(events: &[Event], split: &str) -> Vec<Evaluation> {
+pub(crate) fn evaluations(events: &[Event], split: &str) -> Vec<Evaluation> {
     let mut found: Vec<Evaluation> = Vec::new();
     for event in events {
         let Event::Evaluated { step, epoch, split: of, loss, accuracy, .. } = event else { continue };

@@ -183,9 +183,18 @@ impl GanReport<'_> {
 }
 
 fn charts(curves: &Curves) -> Markup {
-    let line =
-        |name, colour, points: &[Point]| Series { name, colour, stroke: Stroke::Line, points: thin(&smooth(points)) };
-    let dots = |name, points: &[Point]| Series { name, colour: "first", stroke: Stroke::Dots, points: thin(points) };
+    let line = |name: &'static str, colour, points: &[Point]| Series {
+        name: name.into(),
+        colour,
+        stroke: Stroke::Line,
+        points: thin(&smooth(points)),
+    };
+    let dots = |name: &'static str, points: &[Point]| Series {
+        name: name.into(),
+        colour: "first",
+        stroke: Stroke::Dots,
+        points: thin(points),
+    };
     let chart = |title, unit, series: Vec<Series>| {
         let series: Vec<Series> = series.into_iter().filter(|series| !series.points.is_empty()).collect();
         Chart { title, along: "step", unit, series, level: None, marks: Vec::new(), small: false }

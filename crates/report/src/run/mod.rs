@@ -2,7 +2,7 @@
 
 mod classifier;
 mod confusion;
-mod curves;
+pub(crate) mod curves;
 mod gan;
 mod scores;
 #[cfg(test)]
@@ -19,10 +19,11 @@ use crate::words;
 pub use classifier::{Report, SamplePicture};
 pub use gan::{GanReport, Grid};
 
-const STYLE: &str = include_str!("run.css");
-const SCRIPT: &str = include_str!("run.js");
+pub(crate) const STYLE: &str = include_str!("run.css");
+pub(crate) const SCRIPT: &str = include_str!("run.js");
 /// The browser itself holds the page to its promise of asking nothing of the network.
-const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+pub(crate) const POLICY: &str =
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 /// The page of a run: header, what is particular, then where it ran and with what.
 fn of_run(

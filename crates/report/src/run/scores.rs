@@ -4,30 +4,7 @@ use kindling_metrics::{Bin, ClassScores, Curve, Figure, FlowRow, Scores, Subgrou
 use maud::{Markup, html};
 
 use crate::chart::{Place, Square};
-use crate::words;
-
-/// What scores are called on the page.
-const NAMES: [(&str, &str); 19] = [
-    ("accuracy", "Accuracy"),
-    ("balanced_accuracy", "Balanced accuracy"),
-    ("macro_f1", "F1, mean of the classes"),
-    ("quadratic_kappa", "Kappa, quadratic weights"),
-    ("mcc", "Matthews correlation"),
-    ("macro_auroc", "AUROC, mean of the classes"),
-    ("macro_auprc", "AUPRC, mean of the classes"),
-    ("brier", "Brier score"),
-    ("nll", "Negative log-likelihood"),
-    ("ece", "Expected calibration error"),
-    ("auroc", "AUROC"),
-    ("auprc", "AUPRC"),
-    ("sensitivity", "Sensitivity"),
-    ("specificity", "Specificity"),
-    ("ppv", "PPV"),
-    ("npv", "NPV"),
-    ("calibration_slope", "Calibration slope"),
-    ("calibration_intercept", "Calibration intercept"),
-    ("right", "Right"),
-];
+use crate::scored::{basis, interval, name, number};
 
 pub(super) fn section(scores: &Scores) -> Markup {
     html! {
@@ -43,25 +20,6 @@ pub(super) fn section(scores: &Scores) -> Markup {
             @if let Some(subgroups) = &scores.subgroups { (by_subgroup(subgroups)) }
             (flow(&scores.flow))
         }
-    }
-}
-
-/// What the intervals are of.
-fn basis(scores: &Scores) -> String {
-    let images = words::plural(scores.images as u64, "image", "images");
-    let patients = words::plural(scores.patients as u64, "patient", "patients");
-    let drawn = match scores.resamples {
-        0 => return format!("{images} of {patients}: too few for intervals."),
-        count => format!("{count} resamples"),
-    };
-    match scores.patients < scores.images {
-        true => format!(
-            "{images} of {patients}. Intervals: {drawn} of the patients, with all images of each (percentiles)."
-        ),
-        false => format!(
-            "{images}, each taken for a patient of its own. Intervals: {drawn} of the images (percentiles). Where patients have \
-             several images, name them as groups: these intervals are too narrow then."
-        ),
     }
 }
 
@@ -215,16 +173,4 @@ fn flow(rows: &[FlowRow]) -> Markup {
             p.note { "An image that belongs to no group counts as a patient." }
         }
     }
-}
-
-fn name(key: &str) -> &str {
-    NAMES.iter().find(|(known, _)| *known == key).map_or(key, |(_, name)| name)
-}
-
-fn number(value: f64) -> String {
-    if value.is_finite() { format!("{value:.3}") } else { "–".to_owned() }
-}
-
-fn interval(figure: &Figure) -> String {
-    figure.interval.map_or_else(|| "–".to_owned(), |(low, high)| format!("{low:.3}\u{a0}to\u{a0}{high:.3}"))
 }

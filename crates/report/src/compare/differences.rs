@@ -1,0 +1,91 @@
+//! Differences from the first run on the images that both have answered: forest plots, and McNemar's test.
+
+use kindling_metrics::Paired;
+use maud::{Markup, html};
+
+use super::{Comparison, colour, sign};
+use crate::chart::{Forest, ForestRow};
+use crate::scored;
+use crate::words;
+
+/// A run that is set against the first: its place among all runs, its name, and what came out.
+type Against<'a> = (usize, &'a str, &'a Paired);
+
+pub(super) fn section(comparison: &Comparison<'_>) -> Markup {
+    let others: Vec<Against<'_>> =
+        comparison.runs.iter().enumerate().filter_map(|(index, run)| Some((index, run.name, run.paired?))).collect();
+    html! {
+        @if !others.is_empty() {
+            section {
+                h2 { "Differences from the first run, " (comparison.split) " split" }
+                p.note { (meaning(comparison.resamples)) }
+                div.forests { @for forest in forests(&others) { (forest.figure()) } }
+                (mcnemar(&others))
+                p.note {
+                    "McNemar's exact test takes images for independent, so where patients have several the intervals are what counts. "
+                    "Nothing here knows how many runs were tried before these, or how many scores are looked at."
+                }
+            }
+        }
+    }
+}
+
+fn meaning(resamples: usize) -> String {
+    let what = "Each run less the first, on the images that both have answered.";
+    match resamples {
+        0 => format!("{what} There are no intervals: no resamples were drawn."),
+        count => format!(
+            "{what} Lines are 95\u{a0}% intervals of the paired bootstrap by patient ({count} resamples). An interval without 0, in \
+             bold, is a difference that chance does not explain."
+        ),
+    }
+}
+
+/// A plot for each score, with a row for each run.
+fn forests<'a>(others: &[Against<'a>]) -> Vec<Forest<'a>> {
+    let mut names: Vec<&'a str> = Vec::new();
+    for figure in others.iter().flat_map(|(.., paired)| &paired.differences) {
+        if !names.contains(&figure.name.as_str()) {
+            names.push(&figure.name);
+        }
+    }
+    let rows = |name: &str| {
+        let of = |(index, _, paired): &Against<'a>| {
+            let figure = paired.differences.iter().find(|figure| figure.name == name)?;
+            let label = (index + 1).to_string();
+            Some(ForestRow { label, colour: colour(*index), value: figure.value, interval: figure.interval })
+        };
+        others.iter().filter_map(of).collect()
+    };
+    let note = |name: &str| if scored::less_is_better(name) { "less is better" } else { "more is better" };
+    names.into_iter().map(|name| Forest { title: scored::name(name), note: note(name), rows: rows(name) }).collect()
+}
+
+fn mcnemar(others: &[Against<'_>]) -> Markup {
+    html! {
+        h3.later { "Right alone: McNemar's exact test" }
+        div.scroll {
+            table.numbers {
+                thead { tr {
+                    th scope="col" { "run" } th scope="col" { "common images" } th scope="col" { "patients" }
+                    th scope="col" { "right alone: this" } th scope="col" { "right alone: the first" } th scope="col" { "p" }
+                } }
+                tbody {
+                    @for (index, name, paired) in others {
+                        tr {
+                            th scope="row" { (sign(*index)) " " (name) }
+                            td { (paired.images) } td { (paired.patients) }
+                            td { (paired.mcnemar.first_alone) } td { (paired.mcnemar.second_alone) }
+                            td { (probability(paired.mcnemar.p)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `0.031`; what is smaller than three digits can say is said to be so.
+fn probability(p: f64) -> String {
+    if p < 0.001 { "<\u{a0}0.001".to_owned() } else { words::number((p * 1000.0).round() / 1000.0) }
+}
