@@ -131,6 +131,11 @@ impl<'a> Inference<'a> {
         Self { device, micro_batch, precision, views: Views::default(), faults: None, ranks: None }
     }
 
+    /// The same, with other views of each image.
+    pub fn seeing(self, views: Views) -> Self {
+        Self { views, ..self }
+    }
+
     /// The same, divided among the processes of a run: each takes a part of the batches, and learns what all found. All of them must
     /// call it.
     pub fn divided(self, ranks: &'a Ranks) -> Self {

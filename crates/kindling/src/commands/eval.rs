@@ -116,7 +116,7 @@ impl Args {
         let precision = self.precision.unwrap_or(config.train.precision);
         chosen.check_precision(precision)?;
         let inference = Inference::new(&chosen.device, micro_batch, precision).divided(ranks);
-        let inference = Inference { views: self.tta.into(), ..inference };
+        let inference = inference.seeing(self.tta.into());
         let evaluation = evaluate(&network, &loader, classes, &inference, |_| {})?;
         if !ranks.is_first() {
             return Ok(Done::Complete);

@@ -201,9 +201,9 @@ impl Args {
 
 /// A name for a run, of characters that every file system takes.
 fn folder_name(settings: &[(String, String)], seed: u64) -> String {
-    let plain =
-        |text: &str| text.chars().map(|it| if it.is_alphanumeric() || "._+".contains(it) { it } else { '-' }).collect();
-    let parts = settings.iter().map(|(flag, value)| format!("{flag}-{}", plain(value) as String));
+    let is_plain = |it: char| it.is_alphanumeric() || "._+".contains(it);
+    let plain = |text: &str| -> String { text.chars().map(|it| if is_plain(it) { it } else { '-' }).collect() };
+    let parts = settings.iter().map(|(flag, value)| format!("{flag}-{}", plain(value)));
     parts.chain([format!("seed-{seed}")]).collect::<Vec<_>>().join("-")
 }
 
