@@ -64,15 +64,15 @@ impl Card<'_> {
 
 fn heading(card: &Card<'_>) -> String {
     let record = card.record;
-    let made_by = record.environment.as_ref().map_or("", |environment| environment.kindling.as_str());
+    let version = record.environment.as_ref().map(|environment| format!(" {}", text(&environment.kindling)));
     format!(
-        "# {}\n\nAn image classifier, {}, trained on {} with Kindling {}.\n\nThe sections are those of Mitchell et al. (2019), \
+        "# {}\n\nAn image classifier, {}, trained on {} with Kindling{}.\n\nThe sections are those of Mitchell et al. (2019), \
          [Model Cards for Model Reporting](https://doi.org/10.1145/3287560.3287596). All figures are read from the files of the \
          run. What no file knows is marked “To be filled in by a person”.\n\n",
         text(card.title),
         text(record.model()),
         text(record.data()),
-        text(made_by),
+        version.unwrap_or_default(),
     )
 }
 
