@@ -1,6 +1,7 @@
 //! Test-time augmentation: what the model says of an image and of its mirror image, averaged.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -67,11 +68,17 @@ impl Trained {
     }
 }
 
-/// The probabilities of every line, after the columns that say which sample it is.
-fn probabilities(table: &str) -> Vec<Vec<f64>> {
-    let head = table.lines().next().unwrap();
-    let first = head.split(',').position(|name| name.starts_with("p:")).unwrap();
-    let of = |line: &str| line.split(',').skip(first).map(|number| number.parse().unwrap()).collect();
+/// The probabilities of every picture, by its class and file.
+fn probabilities(table: &str) -> BTreeMap<String, Vec<f64>> {
+    let head: Vec<&str> = table.lines().next().unwrap().split(',').collect();
+    let first = head.iter().position(|name| name.starts_with("p:")).unwrap();
+    let sample = head.iter().position(|name| *name == "sample").unwrap();
+    let of = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let mut path = cells[sample].rsplit('/');
+        let (file, class) = (path.next().unwrap(), path.next().unwrap());
+        (format!("{class}/{file}"), cells[first..].iter().map(|number| number.parse().unwrap()).collect())
+    };
     table.lines().skip(1).map(of).collect()
 }
 
@@ -83,8 +90,8 @@ fn flipping_averages_what_is_said_of_an_image_and_of_its_mirror_image() {
     assert_eq!(plain.len(), 36);
     assert!(plain != flipped, "the model should tell an image from its mirror image");
     let both = probabilities(&trained.predictions(&data, &["--tta", "flip"]));
-    for (both, (plain, flipped)) in both.iter().zip(plain.iter().zip(&flipped)) {
-        for (both, (plain, flipped)) in both.iter().zip(plain.iter().zip(flipped)) {
+    for (picture, both) in &both {
+        for (both, (plain, flipped)) in both.iter().zip(plain[picture].iter().zip(&flipped[picture])) {
             assert!((both - (plain + flipped) / 2.0).abs() < 1e-12, "{both} of {plain} and {flipped}");
         }
     }
@@ -110,10 +117,8 @@ fn without_it_not_a_byte_is_another_and_predict_says_what_eval_says() {
     assert_eq!(predict(&[]), predict(&["--tta", "none"]));
     let both = predict(&["--tta", "flip"]);
     assert!(both != predict(&[]));
-    let table = trained.predictions(&data, &["--tta", "flip"]);
-    let scored = probabilities(&table);
-    let line = table.lines().skip(1).position(|line| line.contains(&format!("{}/00.png", CLASSES[0]))).unwrap();
-    for (said, scored) in both.iter().zip(&scored[line]) {
+    let scored = probabilities(&trained.predictions(&data, &["--tta", "flip"]));
+    for (said, scored) in both.iter().zip(&scored[&format!("{}/00.png", CLASSES[0])]) {
         assert!((said - scored).abs() < 1e-6, "{said} and {scored}");
     }
     let sentence = Outcome::of(kindling().args(["predict", "--tta", "flop"]).arg(&trained.run).arg(&data)).refused();

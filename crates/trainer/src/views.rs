@@ -48,7 +48,7 @@ mod tests {
         let views = |views: Views| -> Vec<Vec<f32>> {
             views.of(images.clone()).map(|view| view.into_data().try_to_vec().expect("floats")).collect()
         };
-        assert_eq!(views(Views::Alone), [numbers.clone()]);
+        assert_eq!(views(Views::Alone), std::slice::from_ref(&numbers));
         let mirrored = [2.0, 1.0, 0.0, 5.0, 4.0, 3.0, 8.0, 7.0, 6.0, 11.0, 10.0, 9.0];
         assert_eq!(views(Views::Flip), [numbers, mirrored.to_vec()]);
     }
