@@ -6,6 +6,7 @@
 //! | `multi_label.rs` | any number of labels an image: area under the ROC curve, F1 |
 //! | `predictions/` | all scores of predictions with 95 % intervals by patient, curves, calibration, comparisons of two models |
 //! | `image_sets/` | two sets of images: Frechet and kernel distance, precision and recall, nearest neighbours |
+//! | `segmentation/` | masks of classes, case by case: Dice, IoU, Hausdorff distance, surface Dice |
 //! | `quartiles.rs` | median and quartiles of measured times and speeds |
 //!
 //! Scores are written to JSON files, in which numbers that are not finite are written as text: [`number`].
@@ -16,6 +17,7 @@ mod multi_label;
 pub mod number;
 mod predictions;
 mod quartiles;
+mod segmentation;
 
 pub use classification::Score;
 pub use image_sets::{
@@ -27,3 +29,7 @@ pub use predictions::{
     Predictions, Resampling, Scores, Subgroup, Subgroups, Temperature, compare, overall,
 };
 pub use quartiles::Quartiles;
+pub use segmentation::{
+    ClassMaskScores, ClassSummary, LabelMap, SegmentationError, SegmentationScorer, SegmentedClass, Spread,
+    SurfaceDice, VoxelCounts,
+};
