@@ -22,7 +22,9 @@ for kind in jpeg png16; do
             printf '%s\t%s\t%s\tkindling\t' "$kind" "$augment" "$round"
             "$kindling" bench data --data "$files/$kind" --augment "$augment" --images "$images" --workers 2 --format json
             printf '%s\t%s\t%s\tpytorch\t' "$kind" "$augment" "$round"
-            "$python" scripts/peers/pytorch_data.py "$files/$kind" --augment "$augment" --images "$images" --workers 2
+            # Memory that is freed is kept, as PyTorch's tuning guide advises; by default glibc gives every large tensor back.
+            MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=17179869184 \
+                "$python" scripts/peers/pytorch_data.py "$files/$kind" --augment "$augment" --images "$images" --workers 2
         done
     done
 done | tee /dev/stderr | "$python" scripts/peers/compare_data.py

@@ -3,7 +3,8 @@
 # disturbs both. Not for continuous integration: it wants a quiet machine and a Python with torch and torchvision.
 #
 #   scripts/compare-peers.sh --python PYTHON [--kindling BINARY] [--rounds 3] [--out FOLDER] [--what "train infer"]
-#       [--models a,b] [--image-size 512] [--batch-size 4] [--precision f32,bf16] [--layouts contiguous,channels_last]
+#       [--models a,b] [--image-size 512] [--batch-size 4] [--precision f32,bf16]
+#       [--variants 'contiguous,channels_last,channels_last compiled']
 #       [--device cpu] [-- FLAGS OF BOTH, e.g. --windows 5 --threads 2]
 #
 # Leaves kindling.json, pytorch.json and compare.html in FOLDER and prints the comparison.
@@ -11,8 +12,8 @@ set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 
 python=python3 kindling=$here/../target/release/kindling rounds=3 out=peers what="train infer"
-models=mobilenet_v2,mobilenet_v3_small,efficientnet_b0,resnet18 sizes=512 batches=4 precisions=f32
-layouts=contiguous,channels_last device=cpu
+models=mobilenet_v2,mobilenet_v3_small,efficientnet_b0,resnet18 sizes=512 batches=4 precisions=f32,bf16
+variants='contiguous,channels_last,channels_last compiled' device=cpu
 while (($# > 0)); do
     case $1 in
     --python) python=$2 ;;
@@ -24,7 +25,7 @@ while (($# > 0)); do
     --image-size) sizes=$2 ;;
     --batch-size) batches=$2 ;;
     --precision) precisions=$2 ;;
-    --layouts) layouts=$2 ;;
+    --variants) variants=$2 ;;
     --device) device=$2 ;;
     --) shift && break ;;
     *) echo "error: unknown option $1" >&2 && exit 2 ;;
@@ -46,7 +47,7 @@ for ((round = 1; round <= rounds; round++)); do
                 --device "$device" "$@")
             # A failed row is in the file; the rest goes on.
             "$kindling" bench "${row[@]}" --isolate --out "$out/rows/kindling-$name.json" >/dev/null || true
-            "$python" "$here/peers/pytorch_bench.py" "${row[@]}" --layouts "$layouts" --out "$out/rows/pytorch-$name.json"
+            "$python" "$here/peers/pytorch_bench.py" "${row[@]}" --variants "$variants" --out "$out/rows/pytorch-$name.json"
         done; done
     done; done; done
 done

@@ -273,9 +273,9 @@ def bench(suite):
             ours += suite.bench(*row, "--isolate")
             if suite.args.python:
                 out = suite.work / "pytorch.json"
-                layouts = "contiguous" if quick else "channels_last,channels_last compiled"
+                variants = "contiguous" if quick else "channels_last,channels_last compiled"
                 subprocess.run([suite.args.python, HERE / "peers" / "pytorch_bench.py", *map(str, row), "--device",
-                                suite.device, "--layouts", layouts, "--out", out], capture_output=True, check=True,
+                                suite.device, "--variants", variants, "--out", out], capture_output=True, check=True,
                                timeout=max(1, suite.part_end - time.monotonic()))
                 theirs += json.loads(out.read_text())["rows"]
         except (OutOfTime, subprocess.TimeoutExpired):

@@ -5,9 +5,13 @@
         --device cpu --out pytorch.json
     kindling bench compare kindling.json pytorch.json
 
-Every row runs in both memory layouts, each in a process of its own, and is recorded as a row with its `variant`; a
-comparison takes the faster one. Half formats are autocast, with a gradient scaler for f16. Threads are those of
-`--threads`, or all this process may use, as in `kindling bench`. Needs torch and torchvision, for timm's names timm.
+Every row runs in several variants, each in a process of its own, and is recorded as a row with its `variant`; a
+comparison takes the fastest one. The words of a variant: `contiguous` or `channels_last`, `compiled` for torch.compile,
+`as-installed` for glibc's malloc as it is. Without that word it keeps memory that was freed on the CPU, as PyTorch's
+tuning guide advises (there with jemalloc or TCMalloc): as installed, every large tensor is given back to the system, and
+most of the time goes into page faults. Half formats are autocast, with a gradient scaler for f16. Threads are those of
+`--threads`, or all this process may use, as in `kindling bench`. Needs torch and torchvision, for timm's names timm, for
+`compiled` a C++ compiler.
 """
 
 import argparse
@@ -25,6 +29,9 @@ import time
 FORMAT = "kindling-bench/1"
 FIELDS = ["what", "model", "image_size", "channels", "classes", "batch_size", "micro_batch", "norm_group", "precision",
           "recompute", "optimizer", "memory_budget", "seed", "device", "threads"]
+
+# https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html, "Switch Memory allocator"
+KEEPS_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(16 << 30)}
 
 
 def configuration_hash(configuration: dict) -> str:
@@ -294,7 +301,8 @@ def one_row(text: str) -> None:
         kind = "out-of-memory" if "out of memory" in str(error).lower() or "DefaultCPUAllocator" in str(error) else "error"
         row["failed"] = {"kind": kind, "reason": " ".join(str(error).split())[:400]}
     row |= surroundings(configuration)
-    row["notes"] = []
+    kept = " ".join(f"{name}={os.environ[name]}" for name in KEEPS_MEMORY if name in os.environ)
+    row["notes"] = [f"malloc keeps memory: {kept}"] if kept else []
     if configuration["what"] != "infer" and configuration["batch_size"] > configuration["norm_group"]:
         micro = min(configuration["micro_batch"] or configuration["batch_size"], configuration["batch_size"])
         row["notes"].append(f"batch norm takes {micro} samples together, not groups of {configuration['norm_group']}")
@@ -305,6 +313,8 @@ def isolated(configuration: dict, protocol: dict, variant: str) -> dict:
     """A row in a process of its own; whatever happens to it is a row."""
     asked = json.dumps({"configuration": configuration, "protocol": protocol, "variant": variant})
     environment = os.environ | {"OMP_NUM_THREADS": str(configuration["threads"])}
+    if configuration["device"] == "cpu" and "as-installed" not in variant:
+        environment |= KEEPS_MEMORY
     done = subprocess.run([sys.executable, __file__, "--row", asked], capture_output=True, text=True, env=environment)
     try:
         return json.loads(done.stdout.strip().splitlines()[-1])
@@ -338,7 +348,8 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=7)
     parser.add_argument("--window-seconds", type=float, default=2.0)
     parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--layouts", default="contiguous,channels_last", help="variants; `channels_last compiled` is torch.compile")
+    parser.add_argument("--variants", "--layouts", default="contiguous,channels_last,channels_last compiled",
+                        help="separated by commas, each of the words above")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     args = parser.parse_args()
     protocol = {"warmup": args.warmup, "windows": args.windows, "window_seconds": args.window_seconds}
@@ -352,7 +363,7 @@ def main() -> None:
                         values = [what, model, size, args.channels, args.classes, batch,
                                   None if args.micro_batch == "auto" else int(args.micro_batch), args.norm_group,
                                   precision, "none", args.optimizer, None, args.seed, device, args.threads]
-                        for variant in args.layouts.split(","):
+                        for variant in args.variants.split(","):
                             row = isolated(dict(zip(FIELDS, values)), protocol, variant)
                             found = row.get("measured", {}).get("images_per_second", row.get("failed"))
                             print(f"{what} {model} {size} batch {batch} {precision} {variant}: {found}", file=sys.stderr)

@@ -155,7 +155,7 @@ fn cost<'a>(records: &[&Record]) -> Vec<Row<'a>> {
         Some(row("device", records, device)),
         measured("precision", records, precision),
         measured("steps", records, |metrics| Some(metrics.steps.to_string())),
-        measured("epochs", records, |metrics| Some(metrics.epochs.to_string())),
+        measured("whole epochs", records, |metrics| Some(metrics.epochs.to_string())),
         measured("best epoch", records, |metrics| metrics.best_epoch.map(|epoch| epoch.to_string())),
         measured("images per second", records, |metrics| Some(words::number(metrics.images_per_second))),
         measured("peak memory", records, peak),
