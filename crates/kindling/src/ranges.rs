@@ -11,6 +11,8 @@ use crate::memory::Choice;
 
 /// As many of anything as one after another makes sense.
 const MOST_TIMES: u64 = 1_000_000_000;
+/// More runs than anybody averages over.
+const MOST_SEEDS: u64 = 1000;
 /// A day, beyond which nobody waits for a measurement.
 const MOST_SECONDS: f64 = 86_400.0;
 
@@ -47,6 +49,11 @@ pub(crate) fn image_side() -> RangedU64ValueParser<usize> {
 /// Passes over samples, or steps.
 pub(crate) fn times() -> RangedU64ValueParser {
     RangedU64ValueParser::new().range(1..=MOST_TIMES)
+}
+
+/// Seeds that one after another is trained with.
+pub(crate) fn seeds() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(1..=MOST_SEEDS)
 }
 
 /// Threads that compute.

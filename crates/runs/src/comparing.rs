@@ -12,9 +12,9 @@ pub type Difference = (String, Option<String>, Option<String>);
 /// The settings in which two configurations differ, in the order of their keys.
 pub fn differences(first: &toml::Table, second: &toml::Table) -> Vec<Difference> {
     let (first, second) = (flat(first), flat(second));
-    let keys: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
-    let differ = keys.into_iter().filter(|key| first.get(*key) != second.get(*key));
-    differ.map(|key| (key.clone(), first.get(key).cloned(), second.get(key).cloned())).collect()
+    let differ = settings_that_differ(&[&first, &second]).into_iter();
+    let owned = |value: Option<&str>| value.map(str::to_owned);
+    differ.map(|(key, values)| (key.to_owned(), owned(values[0]), owned(values[1]))).collect()
 }
 
 /// The settings that are not the same in all configurations, in the order of their keys: each with its value in every one of them,

@@ -16,13 +16,21 @@ const MOST_BYTES: usize = 64 << 10;
 /// # Errors
 /// [`RunError::Malformed`] if a column is not there or a line is wrong, [`RunError::Io`].
 pub fn read_column(path: &Path, key: &str, column: &str) -> Result<BTreeMap<String, String>, RunError> {
+    read_text(path, |text| column_of(text, key, column))
+}
+
+/// Reads a table and makes something of its text; what is wrong with it is told with its path.
+///
+/// # Errors
+/// [`RunError::Malformed`] with what `parse` says, [`RunError::Io`].
+pub(crate) fn read_text<T>(path: &Path, parse: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<T, RunError> {
     let text = files::read(path, files::MAX_LOG_BYTES).map_err(RunError::on("read", path))?;
-    column_of(&text, key, column).map_err(|reason| RunError::Malformed { path: path.to_owned(), reason })
+    parse(&text).map_err(|reason| RunError::Malformed { path: path.to_owned(), reason })
 }
 
 fn column_of(text: &[u8], key: &str, column: &str) -> Result<BTreeMap<String, String>, String> {
     let mut records = Records::of(text);
-    let header = records.next().transpose()?.map(|(_, header)| header).unwrap_or_default();
+    let header = records.header()?;
     let place = |name: &str| {
         let found = header.iter().position(|have| have.trim() == name);
         found.ok_or_else(|| format!("there is no column `{name}`; there are {}", header.join(", ")))
@@ -61,6 +69,11 @@ impl<'a> Records<'a> {
         // What spreadsheets put before UTF-8.
         let rest = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         Self { reader: csv_core::Reader::new(), rest, line: 1 }
+    }
+
+    /// The first record: the names of the columns, none in an empty text.
+    pub(crate) fn header(&mut self) -> Result<Vec<String>, String> {
+        Ok(self.next().transpose()?.map(|(_, header)| header).unwrap_or_default())
     }
 }
 

@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use kindling_files as files;
-
 use crate::RunError;
-use crate::csv::Records;
+use crate::csv::{Records, read_text};
 
 /// The samples that a run was trained on and scored with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,13 +34,12 @@ impl ListedSamples {
     /// # Errors
     /// [`RunError::Malformed`] with the line, [`RunError::Io`].
     pub fn read(path: &Path) -> Result<Self, RunError> {
-        let text = files::read(path, files::MAX_LOG_BYTES).map_err(RunError::on("read", path))?;
-        Self::parse(&text).map_err(|reason| RunError::Malformed { path: path.to_owned(), reason })
+        read_text(path, Self::parse)
     }
 
     fn parse(text: &[u8]) -> Result<Self, String> {
         let mut records = Records::of(text);
-        let header = records.next().transpose()?.map(|(_, header)| header).unwrap_or_default();
+        let header = records.header()?;
         let place = |name: &str| {
             let found = header.iter().position(|have| have == name);
             found.ok_or_else(|| format!("the first line names no column `{name}`"))

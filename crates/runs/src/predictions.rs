@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use kindling_files as files;
 use kindling_metrics::Predictions;
 
-use crate::csv::{Records, csv_line};
+use crate::csv::{Records, csv_line, read_text};
 use crate::{RunError, stream_atomically};
 
 /// What stands before the name of a class.
@@ -80,13 +79,12 @@ impl PredictionTable {
     /// # Errors
     /// [`RunError::Malformed`] with the line, [`RunError::Io`].
     pub fn read(path: &Path) -> Result<Self, RunError> {
-        let text = files::read(path, files::MAX_LOG_BYTES).map_err(RunError::on("read", path))?;
-        Self::parse(&text).map_err(|reason| RunError::Malformed { path: path.to_owned(), reason })
+        read_text(path, Self::parse)
     }
 
     fn parse(text: &[u8]) -> Result<Self, String> {
         let mut records = Records::of(text);
-        let header = records.next().transpose()?.map(|(_, header)| header).unwrap_or_default();
+        let header = records.header()?;
         let columns = Columns::of(&header)?;
         let mut table =
             Self { classes: columns.classes.clone(), others: columns.other_names.clone(), ..Self::default() };

@@ -44,6 +44,7 @@ pub(crate) struct Args {
 
 /// A run, as far as it is compared.
 struct Compared {
+    run: RunDir,
     name: String,
     config: toml::Table,
     predictions: PredictionTable,
@@ -78,8 +79,7 @@ impl Args {
 
     /// The page; `pairs` are the runs but the first, set against it.
     fn page(&self, runs: &[Compared], pairs: &[Paired]) -> Result<String> {
-        let records: Vec<Record> =
-            self.runs.iter().map(|run| Record::of(&RunDir::open(run)?)).collect::<Result<_, RunError>>()?;
+        let records: Vec<Record> = runs.iter().map(|run| Record::of(&run.run)).collect::<Result<_, RunError>>()?;
         let paired = std::iter::once(None).chain(pairs.iter().map(Some));
         let shown: Vec<ComparedRun<'_>> = runs
             .iter()
@@ -101,7 +101,7 @@ impl Compared {
             );
         }
         let predictions = PredictionTable::read(&run.predictions())?;
-        Ok(Self { name: path.display().to_string(), config: run.read_config()?, predictions })
+        Ok(Self { name: path.display().to_string(), config: run.read_config()?, predictions, run })
     }
 }
 

@@ -10,7 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::builder::RangedU64ValueParser;
 use kindling_runs::{Listed, RunDir, Spread, Table, write_atomically};
 use serde_json::{Map, Value, json};
 
@@ -18,6 +17,7 @@ use crate::Done;
 use crate::commands::Format;
 use crate::interrupt;
 use crate::output::{self, note, out};
+use crate::ranges;
 
 /// The scores of a run that are compared, by the columns of `kindling runs`.
 const SCORES: [(&str, &str); 4] =
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
     /// How many seeds each combination of settings is trained with, 1 to 1000: 0, 1, 2 ...
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<u64>::new().range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = ranges::seeds())]
     seeds: u64,
     /// A flag of `kindling train` and its values: lr=0.001,0.003; given several times, all combinations are trained
     #[arg(long = "over", value_name = "FLAG=VALUES", value_parser = varied)]
@@ -96,19 +96,16 @@ impl Args {
         let stop = interrupt::flag()?;
         let mut failed = Vec::new();
         for (number, run) in (1..).zip(&planned) {
-            if !stop.load(Ordering::Relaxed) {
-                note!("[{number}/{}] {}", planned.len(), run.folder.display());
-                let status = self.train(run, &stop)?;
-                if status.code() == Some(2) {
-                    bail!("kindling train does not take these flags; nothing else was started");
-                }
-                if !status.success() && !stop.load(Ordering::Relaxed) {
-                    failed.push(run.folder.display().to_string());
-                }
-            }
+            note!("[{number}/{}] {}", planned.len(), run.folder.display());
+            let status = self.train(run, &stop)?;
             if stop.load(Ordering::Relaxed) {
                 note!("stopped in run {number} of {}; the same command line goes on", planned.len());
                 return Ok(Done::Interrupted);
+            }
+            match status.code() {
+                Some(0) => {}
+                Some(2) => bail!("kindling train does not take these flags; nothing else was started"),
+                _ => failed.push(run.folder.display().to_string()),
             }
         }
         let summary = summary(&combinations, &planned)?;
