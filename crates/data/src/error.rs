@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::split::{Split, SplitBy};
+use crate::split::{Fold, Split, SplitBy};
 use kindling_given::UnknownName;
 
 /// An error with data. Paths are quoted and escaped, so that a name with a newline cannot break the sentence in two.
@@ -239,6 +239,25 @@ pub enum DataError {
         needed: usize,
         /// What was asked for.
         split_by: SplitBy,
+    },
+    /// Folds are for data without splits.
+    #[error(
+        "{path:?} says itself which samples are in train, val or test, so there is no fold {fold} of it; cross-validation \
+         takes a folder or a manifest without splits"
+    )]
+    FoldOfSplits {
+        /// The data.
+        path: PathBuf,
+        /// What was asked for.
+        fold: Fold,
+    },
+    /// Fewer samples than folds.
+    #[error("{path:?} has too few samples for a cross-validation with {needed} folds")]
+    TooFewForFolds {
+        /// The data.
+        path: PathBuf,
+        /// How many folds.
+        needed: usize,
     },
     /// A class without training samples.
     #[error("the class {class:?} of {path:?} has no sample in train, so it cannot be learnt")]

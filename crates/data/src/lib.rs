@@ -35,7 +35,7 @@ pub use augment::{Augment, Blur, Cutout, Draw, Elastic, Noise, Policy};
 pub use check::sheet;
 pub use decode::{
     Depth, Fit, Header, Image, Interpolation, Keeper, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, Normalisation, Preprocess,
-    decode_image, decoding_bytes, depth_of, grid, keep_decoders_within, png_of, read_header, read_image,
+    decode_image, decoding_bytes, depth_of, grid, keep_decoders_within, overlay_png, png_of, read_header, read_image,
 };
 pub use error::DataError;
 pub use kindling_given::{UnknownName, below, counted, within};
@@ -47,4 +47,4 @@ pub use source::{
     StackSource, Task, first_bytes, images_in, largest_decoding_bytes, majority_baseline, manifest_of, open_folder,
     open_folder_with, open_images, open_manifest, open_path, parse_idx, parse_manifest, read_guarded, read_idx, shards,
 };
-pub use split::{Split, SplitBy, SplitRule};
+pub use split::{FEWEST_FOLDS, Fold, MOST_FOLDS, Split, SplitBy, SplitRule};

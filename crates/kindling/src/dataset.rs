@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
 use kindling_data::{
-    Dataset, Format, OnBadSample, Opened, Opening, Pages, PassedOver, SplitBy, SplitRule, open_images, open_path,
+    Dataset, Fold, Format, OnBadSample, Opened, Opening, Pages, PassedOver, SplitBy, SplitRule, open_images, open_path,
 };
 use kindling_runs::RunDir;
 use kindling_scans::{Dicom, Nifti, Window};
@@ -73,6 +73,11 @@ pub(crate) struct HowToOpen {
     #[arg(long, help_heading = "What")]
     #[serde(default)]
     pub(crate) pages: bool,
+    /// One fold of a cross-validation, 1/5 to 5/5 or of another number of folds, 3 to 1000: of as many parts of what brings no splits,
+    /// the first, second ... is test, the one after it val, and the rest train
+    #[arg(long, value_name = "K/N", help_heading = "What")]
+    #[serde(default, with = "kindling_given::none")]
+    pub(crate) fold: Option<Fold>,
     /// How what brings no splits is split: by name today, and as earlier versions did where a configuration says nothing.
     #[arg(skip = SplitRule::Keyed)]
     #[serde(default, skip_serializing_if = "is_shuffled")]
@@ -161,8 +166,12 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
         _ => None,
     };
     if let Some(dataset) = named {
-        let flags =
-            [("--split-by", how.split_by.is_some()), ("--window", how.window.is_some()), ("--pages", how.pages)];
+        let flags = [
+            ("--split-by", how.split_by.is_some()),
+            ("--window", how.window.is_some()),
+            ("--pages", how.pages),
+            ("--fold", how.fold.is_some()),
+        ];
         for (flag, given) in flags {
             if given {
                 bail!("{flag} is for folders, manifests and shards; {name} brings its own");
@@ -176,7 +185,7 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
         bail!("there is no data set `{name}` and no such folder; known sets are {}", known.join(", "));
     }
     let (split_by, rule, formats) = (how.split_by, how.split_rule, how.formats());
-    let opening = Opening { split_by, rule, formats, cache: cache().ok(), ..opening };
+    let opening = Opening { split_by, rule, fold: how.fold, formats, cache: cache().ok(), ..opening };
     Ok(open_path(path, &opening)?)
 }
 

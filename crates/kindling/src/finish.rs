@@ -1,24 +1,25 @@
 //! The end of a run: the best weights on the test samples, the metrics, the report.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result};
 use burn::tensor::Device;
-use kindling_data::{Dataset, Preprocess, Split, Task, png_of};
+use kindling_data::{Dataset, Split, Task, overlay_png, png_of};
 use kindling_files as files;
 use kindling_layers::parameters;
 use kindling_metrics::{Resampling, Score, Scores};
-use kindling_report::{Report, SamplePicture};
+use kindling_report::{Report, SamplePicture, Shown};
 use kindling_runs::{BadSamples, Environment, Event, EventLog, Metrics, RunDir};
 use kindling_trainer::engine::make_room;
-use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Ranks, Trained, evaluate};
+use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Ranks, TrainError, Trained, evaluate, explain};
 use kindling_zoo::Network;
 
 use crate::config::RunConfig;
 use crate::loaders;
 use crate::scores;
 
-/// Pictures in the report, and how many of them are mistakes where there are mistakes.
-const PICTURES: usize = 24;
-const MISTAKES: usize = 8;
+/// Pictures of each group in the report.
+const OF_A_GROUP: usize = 8;
 /// Longer side of a picture, in pixels.
 const PICTURE_SIDE: usize = 192;
 
@@ -87,7 +88,10 @@ impl Finished<'_> {
                 measured
             }
         };
-        self.report(&metrics, scores.as_ref(), &test)?;
+        let pictures = self.pictures(&network, &test.predictions, |text| {
+            Ok(journal.emit(Event::Warned { step: progress.step, text }, observer)?)
+        })?;
+        self.report(&metrics, scores.as_ref(), &pictures)?;
         Ok(Some(metrics))
     }
 
@@ -135,11 +139,10 @@ impl Finished<'_> {
         Ok(Some(found))
     }
 
-    fn report(&self, metrics: &Metrics, scores: Option<&Scores>, test: &Evaluation) -> Result<()> {
+    fn report(&self, metrics: &Metrics, scores: Option<&Scores>, pictures: &[SamplePicture]) -> Result<()> {
         let config_toml = files::read_to_string(&self.run.config(), files::MAX_TEXT_BYTES)
             .context("reading the run's configuration")?;
         let events = EventLog::read(&self.run.events())?;
-        let pictures = pictures(self.dataset, &self.config.data.preprocess, &test.predictions)?;
         let name = self.run.path().file_name().unwrap_or_default().to_string_lossy();
         let report = Report {
             title: &name,
@@ -152,36 +155,73 @@ impl Finished<'_> {
             scores,
             environment: self.environment,
             history: &self.run.read_history()?,
-            pictures: &pictures,
+            pictures,
             majority_baseline: metrics.majority_baseline,
         };
         Ok(self.run.write_report(&report.html())?)
     }
-}
 
-/// Test samples to look at: evenly spaced ones, and the surest of the mistakes.
-fn pictures(dataset: &Dataset, preprocess: &Preprocess, predictions: &[Prediction]) -> Result<Vec<SamplePicture>> {
-    let answers: Vec<Answer> = predictions.iter().map(|prediction| Answer::of(dataset, prediction)).collect();
-    let mut mistakes: Vec<&Answer> = answers.iter().filter(|answer| answer.classes != answer.truth).collect();
-    mistakes.sort_by(|a, b| b.probability.total_cmp(&a.probability));
-    mistakes.truncate(MISTAKES);
-    let spaced = PICTURES - mistakes.len();
-    let step = answers.len().div_ceil(spaced).max(1);
-    let mut shown: Vec<&Answer> = answers.iter().step_by(step).collect();
-    shown.extend(mistakes.into_iter().filter(|mistake| mistake.sample % step != 0));
-    shown
-        .into_iter()
-        .map(|answer| {
-            let image = dataset.test.read_fitted(answer.sample, preprocess)?;
-            Ok(SamplePicture {
+    /// Test images to look at, with where they speak for the answers. Where memory does not suffice for that, `warn` is told and the
+    /// images are shown without.
+    fn pictures(
+        &self,
+        network: &Network,
+        predictions: &[Prediction],
+        mut warn: impl FnMut(String) -> Result<()>,
+    ) -> Result<Vec<SamplePicture>> {
+        let (preprocess, test) = (&self.config.data.preprocess, &self.dataset.test);
+        let shape = [preprocess.channels, preprocess.size, preprocess.size];
+        let answers: Vec<Answer> = predictions.iter().map(|prediction| Answer::of(self.dataset, prediction)).collect();
+        let mut pictures = Vec::new();
+        let mut maps_fit = true;
+        for (shown, answer) in chosen(&answers) {
+            let image = test.read_fitted(answer.sample, preprocess)?;
+            let mut map = None;
+            if maps_fit && let Some(class) = answer.spoken_for() {
+                match explain(network, preprocess.to_tensor(&image), shape, class, self.device) {
+                    Ok(found) => map = Some(overlay_png(found.width, found.height, &found.values)?),
+                    Err(error @ TrainError::InferenceOutOfMemory { .. }) => {
+                        maps_fit = false;
+                        warn(format!("the report has no maps of what images speak for: {error}"))?;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            pictures.push(SamplePicture {
                 png: png_of(&image, PICTURE_SIDE)?,
-                name: dataset.test.name_of(answer.sample),
+                map,
+                shown,
+                name: test.name_of(answer.sample),
                 truth: answer.truth.clone(),
                 prediction: answer.classes.clone(),
                 probability: answer.probability,
-            })
-        })
-        .collect()
+            });
+        }
+        Ok(pictures)
+    }
+}
+
+/// Answers to look at: the surest mistakes, the least sure answers, the surest that are right, and others evenly spaced; each once.
+fn chosen(answers: &[Answer]) -> Vec<(Shown, &Answer)> {
+    let mut surest_first: Vec<&Answer> = answers.iter().collect();
+    surest_first.sort_by(|a, b| b.probability.total_cmp(&a.probability));
+    let of = |is_right: bool| surest_first.iter().copied().filter(move |answer| answer.is_right() == is_right);
+    let spaced = answers.iter().step_by(answers.len().div_ceil(OF_A_GROUP).max(1));
+    let groups: [(Shown, Vec<&Answer>); 4] = [
+        (Shown::Mistake, of(false).collect()),
+        (Shown::Uncertain, surest_first.iter().rev().copied().collect()),
+        (Shown::Certain, of(true).collect()),
+        (Shown::Spaced, spaced.collect()),
+    ];
+    let mut taken = BTreeSet::new();
+    let mut shown = Vec::new();
+    for (why, candidates) in groups {
+        let new: Vec<&Answer> =
+            candidates.into_iter().filter(|answer| !taken.contains(&answer.sample)).take(OF_A_GROUP).collect();
+        taken.extend(new.iter().map(|answer| answer.sample));
+        shown.extend(new.into_iter().map(|answer| (why, answer)));
+    }
+    shown
 }
 
 /// What a model says of a sample.
@@ -191,6 +231,8 @@ struct Answer {
     classes: Vec<usize>,
     /// Of several labels that of the one it is least sure of.
     probability: f64,
+    /// The most probable class.
+    first: usize,
 }
 
 impl Answer {
@@ -205,6 +247,42 @@ impl Answer {
         };
         let mut truth = dataset.test.labels(sample);
         truth.sort_unstable();
-        Self { sample, truth, classes, probability }
+        Self { sample, truth, classes, probability, first: prediction.class() }
+    }
+
+    fn is_right(&self) -> bool {
+        self.classes == self.truth
+    }
+
+    /// The class whose map is shown: the answer; of several labels the most probable one, if any is said to be there.
+    fn spoken_for(&self) -> Option<usize> {
+        (!self.classes.is_empty()).then_some(self.first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(sample: usize, is_right: bool, probability: f64) -> Answer {
+        Answer { sample, truth: vec![0], classes: vec![usize::from(!is_right)], probability, first: 0 }
+    }
+
+    #[test]
+    fn the_worst_the_least_certain_and_the_most_certain_are_shown_and_none_twice() {
+        // Every tenth is wrong; the surer the later.
+        let answers: Vec<Answer> = (0..100).map(|at| answer(at, at % 10 != 3, 0.5 + at as f64 / 250.0)).collect();
+        let found = chosen(&answers);
+        let of = |shown: Shown| -> Vec<usize> {
+            found.iter().filter(|(why, _)| *why == shown).map(|(_, answer)| answer.sample).collect()
+        };
+        assert_eq!(of(Shown::Mistake), [93, 83, 73, 63, 53, 43, 33, 23]);
+        assert_eq!(of(Shown::Uncertain), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(of(Shown::Certain), [99, 98, 97, 96, 95, 94, 92, 91]);
+        assert_eq!(of(Shown::Spaced), [13, 26, 39, 52, 65, 78], "0 and 91 are shown already");
+        let once: BTreeSet<usize> = found.iter().map(|(_, answer)| answer.sample).collect();
+        assert_eq!(once.len(), found.len());
+        assert_eq!(chosen(&answers[..3]).len(), 3, "of few all are shown");
+        assert!(chosen(&[]).is_empty());
     }
 }

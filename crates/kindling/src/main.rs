@@ -11,6 +11,7 @@
 //! | `recorded` | the samples a run was trained on, compared with those that are there now |
 //! | `device`, `memory` | which device is used and what it lacks; what a user says about memory |
 //! | `ranks` | several processes of one run, and what they must have in common |
+//! | `children` | runs that a command trains one after another, each in a process of its own |
 //! | `finish`, `progress`, `output` | scores and report at the end, the bar, and the only place that writes to the terminal |
 //! | `interrupt`, `abort`, `allocator`, `targets`, `ranges` | signals, the allocator, exports kept away from runs' own files, ranges of flags |
 
@@ -20,6 +21,7 @@
 #[cfg(unix)]
 mod abort;
 mod allocator;
+mod children;
 mod cli;
 mod commands;
 mod config;

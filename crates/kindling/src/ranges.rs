@@ -1,7 +1,7 @@
 //! Ranges of flags that no configuration checks.
 
 use clap::builder::RangedU64ValueParser;
-use kindling_data::within;
+use kindling_data::{FEWEST_FOLDS, MOST_FOLDS, within};
 use kindling_given::Span;
 use kindling_metrics::MOST_RESAMPLES;
 use kindling_trainer::MOST_SAMPLES;
@@ -54,6 +54,11 @@ pub(crate) fn times() -> RangedU64ValueParser {
 /// Seeds that one after another is trained with.
 pub(crate) fn seeds() -> RangedU64ValueParser {
     RangedU64ValueParser::new().range(1..=MOST_SEEDS)
+}
+
+/// Folds of a cross-validation.
+pub(crate) fn folds() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(FEWEST_FOLDS as u64..=MOST_FOLDS as u64)
 }
 
 /// Threads that compute.

@@ -13,6 +13,7 @@
 //! | `backbone` | a classifier without its head, for networks that read its feature maps |
 //! | [`blocks`], `conv_norm`, `squeeze_excite`, `drop_path` and others | the blocks of the mobile families, and their parts |
 //! | [`pass`], `batch_norm`, `dropout` | the training pass, and the layers that depend on it |
+//! | `grad_cam` | which places of an image speak for a class |
 //! | `map` | a feature map between two layers, whose normalisation may be deferred to the next one |
 //! | [`trace`] | the graph of primitive layers, from which all counts are read |
 //! | [`precision`] | the one place that casts between formats |
@@ -30,6 +31,7 @@ mod conv_norm;
 mod conv_transpose2d;
 mod drop_path;
 mod dropout;
+mod grad_cam;
 mod head;
 pub mod host;
 pub mod init;
@@ -60,6 +62,7 @@ pub use conv_transpose2d::{ConvTranspose2d, ConvTranspose2dConfig};
 pub use conv2d::{Conv2d, Conv2dConfig};
 pub use drop_path::DropPath;
 pub use dropout::Dropout;
+pub use grad_cam::grad_cam;
 pub use head::{Head, HeadConfig, Hidden, HiddenConfig, HiddenLinear};
 pub use kindling_ops::{Activation, Interpolation};
 pub use linear::{Linear, global_average_pool};

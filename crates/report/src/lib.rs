@@ -8,6 +8,7 @@
 //! | a classifier's run, `report.html` | [`Report`] |
 //! | a generative pair's run, `report.html` | [`GanReport`] |
 //! | several runs beside each other | [`Comparison`] |
+//! | a cross-validation | [`CrossValidationReport`] |
 //! | a run's model card, in Markdown | [`Card`] |
 //! | rows of `kindling bench`, and two files of them compared | [`bench_page`] |
 //! | what takes time and memory in a step | [`flame::page`] |
@@ -19,6 +20,7 @@ mod card;
 mod chart;
 mod compare;
 pub mod flame;
+mod folds;
 mod frame;
 mod run;
 mod scored;
@@ -27,4 +29,5 @@ mod words;
 pub use bench::bench_page;
 pub use card::{Architecture, Card};
 pub use compare::{ComparedRun, Comparison};
-pub use run::{GanReport, Grid, Report, SamplePicture};
+pub use folds::CrossValidationReport;
+pub use run::{GanReport, Grid, Report, SamplePicture, Shown};

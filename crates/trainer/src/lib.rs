@@ -27,6 +27,7 @@
 //! | `checkpoint`, `checkpointable`, `parts`, `model_snapshot`, `manifest` | how it is saved and read, tensor by tensor, with its sums |
 //! | `host_copy` | the copy of the state that outlives a device |
 //! | `fault` | failures and wrong results on demand, for tests |
+//! | `explain` | which places of an image speak for a class |
 //! | `warm_up`, `steps` | a GPU chooses its kernels while it is empty; steps without a run, for measuring |
 
 mod activation_checkpointing;
@@ -38,6 +39,7 @@ mod config;
 mod error;
 mod evaluate;
 mod exchange;
+mod explain;
 mod fault;
 mod fit;
 mod gradients;
@@ -106,6 +108,7 @@ pub use checkpoint::Checkpoints;
 pub use config::{CHECKPOINT_EVERY, Extension, MOST_SAMPLES, OptimizerConfig, TrainConfig};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, predict, samples_at_once};
+pub use explain::{ClassMap, explain};
 pub use fault::Faults;
 pub use fit::{Ended, Trainer};
 pub use journal::{Journal, Observer, Trained};

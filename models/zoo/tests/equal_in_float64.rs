@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use burn::tensor::{Device, FloatDType};
 use kindling_zoo::{Model, models};
 use libtest_mimic::{Arguments, Trial};
-use reference::{Tolerance, golden, model, segmentation, zoo};
+use reference::{Tolerance, golden, grad_cam, model, segmentation, zoo};
 
 const TOLERANCE: Tolerance = Tolerance { relative: 1e-9, gradients: 1e-7, of_reference: 0.0 };
 /// In the deepest networks whose outputs the formula's weights make chaotic: the reference's own float32 differs by a
@@ -58,11 +58,19 @@ fn main() {
             Ok(())
         })
     });
+    let grad_cam = grad_cam::all().into_iter().map(|(name, case)| {
+        let device = device.clone();
+        Trial::test(format!("grad_cam_of_{name}_equals_its_reference"), move || {
+            grad_cam::equals_the_reference(&case, &device);
+            Ok(())
+        })
+    });
     let complete = Trial::test("every_name_of_the_zoo_has_a_case", || {
         every_name_has_a_case();
         Ok(())
     });
     // The operations use all cores already.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, golden.chain(zoo).chain(segmentation).chain([complete]).collect()).exit();
+    libtest_mimic::run(&arguments, golden.chain(zoo).chain(segmentation).chain(grad_cam).chain([complete]).collect())
+        .exit();
 }

@@ -20,7 +20,7 @@ pub use self::image::{Depth, Image, depth_of};
 pub use self::limits::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
 pub use self::normalisation::Normalisation;
 pub(crate) use self::picture::byte;
-pub use self::picture::{grid, png_of};
+pub use self::picture::{grid, overlay_png, png_of};
 pub use self::preprocess::{Fit, Interpolation, Preprocess};
 pub(crate) use self::reserve::work_for;
 pub use self::reserve::{Keeper, keep_decoders_within};

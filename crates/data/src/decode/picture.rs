@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use image::{DynamicImage, GrayImage, ImageFormat, RgbImage};
+use image::{DynamicImage, GrayImage, ImageFormat, RgbImage, RgbaImage};
 
 use super::Image;
 use super::preprocess::{Interpolation, scale};
@@ -19,6 +19,24 @@ pub fn png_of(image: &Image, max_side: usize) -> Result<Vec<u8>, DataError> {
         .and_then(|picture| {
             picture.write_to(&mut Cursor::new(&mut png), ImageFormat::Png).map_err(|error| error.to_string())
         })
+        .map_err(|reason| DataError::Encode { reason })?;
+    Ok(png)
+}
+
+/// A map of shares, 0 to 1, as an RGBA picture to lie over an image: nothing where they are 0, yellow, and red where they are 1. It has
+/// a pixel a place; whoever shows it stretches it.
+///
+/// # Errors
+/// [`DataError::Encode`], for a map whose shape and values disagree.
+pub fn overlay_png(width: usize, height: usize, shares: &[f32]) -> Result<Vec<u8>, DataError> {
+    let colour = |share: &f32| {
+        let share = share.clamp(0.0, 1.0);
+        [255, byte(0.8 * (1.0 - share)), 0, byte(0.75 * share)]
+    };
+    let mut png = Vec::new();
+    RgbaImage::from_raw(width as u32, height as u32, shares.iter().flat_map(colour).collect())
+        .ok_or_else(|| "the map's shape and values disagree".to_owned())
+        .and_then(|map| map.write_to(&mut Cursor::new(&mut png), ImageFormat::Png).map_err(|error| error.to_string()))
         .map_err(|reason| DataError::Encode { reason })?;
     Ok(png)
 }
@@ -91,6 +109,15 @@ mod tests {
         assert_eq!(image::load_from_memory(&small).unwrap().width(), 5);
         let broken = Image { width: 9, ..Image::filled(5, 4, 1, 0.0) };
         assert!(matches!(png_of(&broken, 96), Err(DataError::Encode { .. })));
+    }
+
+    #[test]
+    fn a_map_covers_what_it_is_sure_of_and_leaves_the_rest_to_be_seen() {
+        let png = overlay_png(3, 1, &[0.0, 0.5, 1.0]).unwrap();
+        let back = image::load_from_memory_with_format(&png, ImageFormat::Png).unwrap().to_rgba8();
+        let pixels: Vec<[u8; 4]> = back.pixels().map(|pixel| pixel.0).collect();
+        assert_eq!(pixels, [[255, 204, 0, 0], [255, 102, 0, 96], [255, 0, 0, 191]]);
+        assert!(matches!(overlay_png(2, 2, &[0.5]), Err(DataError::Encode { .. })));
     }
 
     #[test]

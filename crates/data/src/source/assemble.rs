@@ -13,8 +13,8 @@ use crate::augment::Augment;
 use crate::decode::{Image, Preprocess};
 use crate::error::DataError;
 use crate::split::{
-    Member, Split, SplitBy, SplitRule, TooHighUp, group_key, keyed_group_split, keyed_split, sample_key,
-    shuffled_group_split, shuffled_split,
+    Fold, Member, Split, SplitBy, SplitRule, TooHighUp, fold_split, group_key, keyed_group_split, keyed_split,
+    sample_key, shuffled_group_split, shuffled_split,
 };
 
 /// An image with what is said about it.
@@ -150,6 +150,9 @@ pub(crate) fn assemble(mut listed: Listed, opening: &Opening) -> Result<Opened, 
         Purpose::ScoreSplit if !given.is_empty() => missing.clear(),
         _ => {}
     }
+    if let (Some(fold), false) = (opening.fold, given.is_empty()) {
+        return Err(DataError::FoldOfSplits { path: listed.path, fold });
+    }
     if !missing.is_empty() {
         divide(&mut listed, &missing, split_by, opening)?;
     }
@@ -174,7 +177,7 @@ pub(crate) fn assemble(mut listed: Listed, opening: &Opening) -> Result<Opened, 
     let [train, val, test] = parts.map(|entries| Arc::new(Files { entries, root: root.clone() }) as Arc<dyn Source>);
     let about = match (missing.is_empty(), given.is_empty()) {
         (true, true) => format!("{}; not split.", listed.about),
-        _ => format!("{}; {}.", listed.about, told(&missing, split_by, opening.seed)),
+        _ => format!("{}; {}.", listed.about, told(&missing, split_by, opening.fold, opening.seed)),
     };
     let dataset = Dataset {
         name: name_of(&listed.path),
@@ -219,7 +222,7 @@ fn divide(listed: &mut Listed, missing: &[Split], split_by: SplitBy, opening: &O
             .collect();
         open.iter().zip(named).for_each(|(&index, named)| (keys[index], kept[index]) = named);
     }
-    if parted && listed.task == Task::MultiClass {
+    if parted && listed.task == Task::MultiClass && opening.fold.is_none() {
         divide_classes(listed, missing, &open, &keys, opening)?;
     } else {
         divide_groups(listed, missing, &open, &keys, split_by, opening)?;
@@ -285,17 +288,23 @@ fn divide_groups(
             Member { labels: &entry.labels, group, key: keys[index] }
         })
         .collect();
-    let draw = match opening.rule {
-        SplitRule::Keyed => keyed_group_split,
-        SplitRule::Shuffled => shuffled_group_split,
+    let (classes, seed) = (listed.classes.len(), opening.seed);
+    let given = match (opening.fold, opening.rule) {
+        (Some(fold), _) => fold_split(&members, classes, fold, seed),
+        (None, SplitRule::Keyed) => keyed_group_split(&members, classes, missing, seed),
+        (None, SplitRule::Shuffled) => shuffled_group_split(&members, classes, missing, seed),
     };
-    match draw(&members, listed.classes.len(), missing, opening.seed) {
+    let needed = opening.fold.map_or(1 + missing.len(), Fold::of);
+    match given {
         Some(given) => {
             open.iter().zip(given).for_each(|(&index, split)| listed.entries[index].split = Some(split));
             Ok(())
         }
         None if opening.recorded.is_some() => Ok(()),
-        None => Err(DataError::TooFewGroups { path: listed.path.clone(), needed: 1 + missing.len(), split_by }),
+        None if opening.fold.is_some() && split_by == SplitBy::None => {
+            Err(DataError::TooFewForFolds { path: listed.path.clone(), needed })
+        }
+        None => Err(DataError::TooFewGroups { path: listed.path.clone(), needed, split_by }),
     }
 }
 
@@ -331,12 +340,15 @@ fn leaks_of(entries: &[Entry]) -> Vec<DataError> {
     leaks.into_values().collect()
 }
 
-fn told(missing: &[Split], split_by: SplitBy, seed: u64) -> String {
+fn told(missing: &[Split], split_by: SplitBy, fold: Option<Fold>, seed: u64) -> String {
     let how = match split_by {
         SplitBy::None => "class by class".to_owned(),
         SplitBy::Group => "no group on two sides, stratified".to_owned(),
         SplitBy::Folder(level) => format!("no folder of level {level} on two sides, stratified"),
     };
+    if let Some(fold) = fold {
+        return format!("fold {fold} of a cross-validation with seed {seed}, {how}");
+    }
     match missing {
         [] => "split as it says itself".to_owned(),
         [one] => format!("{one} split off from train with seed {seed}, {how}"),

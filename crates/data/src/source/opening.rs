@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Dataset, Format, OnBadSample, PassedOver, Pictures, Recorded};
 use crate::error::DataError;
-use crate::split::{SplitBy, SplitRule};
+use crate::split::{Fold, SplitBy, SplitRule};
 
 /// What a data set is opened for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct Opening {
     pub split_by: Option<SplitBy>,
     /// How what is not split yet is split.
     pub rule: SplitRule,
+    /// The fold of a cross-validation, whatever the rule; data that brings splits has no folds.
+    pub fold: Option<Fold>,
     /// The sides that samples were given before, which they keep.
     pub recorded: Option<Arc<Recorded>>,
     /// What it is opened for.
@@ -53,6 +55,7 @@ impl Opening {
             seed,
             split_by: None,
             rule: SplitRule::Keyed,
+            fold: None,
             recorded: None,
             purpose: Purpose::Learn,
             formats: Vec::new(),

@@ -58,19 +58,27 @@ pub(crate) fn keyed_group_split(
         return None;
     }
     units.sort_by_key(|unit| unit.key);
+    let splits: Vec<Split> = [Split::Train].into_iter().chain(missing.iter().copied()).collect();
+    let side = |split: Split| splits.iter().position(|known| *known == split).unwrap_or(0);
+    let quotas = |_: &[usize], sizes: &[(u128, usize)]| quotas(sizes, missing).into_iter().map(side).collect();
     let by_key: Vec<usize> = (0..units.len()).collect();
-    let home = by_strata(&units, &by_key, missing);
-    let sides = Sides::new(missing);
-    let given = mend(&units, classes, &sides, home, seed, |order| by_strata(&units, order, missing));
-    let mut splits = vec![Split::Train; members.len()];
-    for (unit, split) in units.iter().zip(given) {
-        unit.members.iter().for_each(|&member| splits[member] = split);
+    let home = by_strata(&units, &by_key, quotas);
+    let sides = Sides::of_splits(missing.len());
+    let given = mend(&units, classes, &sides, home, seed, |order| by_strata(&units, order, quotas));
+    Some(of_members(&units, &given, members.len()).into_iter().map(|side| splits[side]).collect())
+}
+
+/// The side of every member, given that of its unit.
+pub(super) fn of_members(units: &[Unit], given: &[usize], members: usize) -> Vec<usize> {
+    let mut sides = vec![0; members];
+    for (unit, &side) in units.iter().zip(given) {
+        unit.members.iter().for_each(|&member| sides[member] = side);
     }
-    Some(splits)
+    sides
 }
 
 /// What goes to one side together.
-fn units_of(members: &[Member], classes: usize) -> Vec<Unit> {
+pub(super) fn units_of(members: &[Member], classes: usize) -> Vec<Unit> {
     let mut named: BTreeMap<&str, usize> = BTreeMap::new();
     let mut units: Vec<Unit> = Vec::new();
     for (index, member) in members.iter().enumerate() {
@@ -93,20 +101,31 @@ fn units_of(members: &[Member], classes: usize) -> Vec<Unit> {
     units
 }
 
-/// The side of every unit, stratum by stratum, in the order given.
-fn by_strata(units: &[Unit], order: &[usize], missing: &[Split]) -> Vec<Split> {
+/// The side of every unit, stratum by stratum, in the order given. `quotas` divides one stratum, given its classes and the places
+/// and sizes of its units in order.
+pub(super) fn by_strata(
+    units: &[Unit],
+    order: &[usize],
+    quotas: impl Fn(&[usize], &[(u128, usize)]) -> Vec<usize>,
+) -> Vec<usize> {
     let mut strata: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
     for &unit in order {
         let classes = units[unit].counts.iter().map(|(class, _)| *class).collect();
         strata.entry(classes).or_default().push(unit);
     }
-    let mut splits = vec![Split::Train; units.len()];
-    for stratum in strata.into_values() {
+    let mut sides = vec![0; units.len()];
+    for (classes, stratum) in strata {
         let sizes: Vec<(u128, usize)> =
             stratum.iter().map(|&unit| (units[unit].key, units[unit].members.len())).collect();
-        stratum.into_iter().zip(quotas(&sizes, missing)).for_each(|(unit, split)| splits[unit] = split);
+        stratum.into_iter().zip(quotas(&classes, &sizes)).for_each(|(unit, side)| sides[unit] = side);
     }
-    splits
+    sides
+}
+
+/// A key as a share of all keys, 0 to 1.
+pub(super) fn share_of(key: u128) -> f64 {
+    // The first 64 bits are far more than enough.
+    (key >> 64) as f64 / 2f64.powi(64)
 }
 
 /// The sides of a stratum's units, given their places and sizes in order: test from the front and val from the back as far as
@@ -121,8 +140,7 @@ fn quotas(units: &[(u128, usize)], missing: &[Split]) -> Vec<Split> {
     let mut before = 0;
     let place = |(index, &(key, size)): (usize, &(u128, usize))| {
         let behind = total - before - size;
-        // The first 64 bits are far more than enough for a share.
-        let alone = (key >> 64) as f64 / 2f64.powi(64);
+        let alone = share_of(key);
         let (low, high) = match few {
             true => (alone < super::HELD_OUT, alone >= 1.0 - super::HELD_OUT),
             false => (index == 0 || within(before, size), index + 1 == units.len() || within(behind, size)),

@@ -7,10 +7,10 @@
 
 use kindling_random::{Purpose, rng};
 
-use super::{HELD_OUT, Split};
+use super::HELD_OUT;
 use crate::order::shuffle;
 
-/// How far a share may be from what is wanted before anything is moved for it.
+/// How far a share of train, val or test may be from what is wanted before anything is moved for it.
 const TOLERANCE: f64 = 0.05;
 /// What moving all samples costs, in shares that are too far off.
 const MOVING: f64 = 0.1;
@@ -34,22 +34,32 @@ pub(super) struct Unit {
     pub(super) counts: Vec<(usize, usize)>,
 }
 
-/// Train and the splits that are missing, with the shares that are wanted.
+/// The sides, by number, with the shares that are wanted.
 pub(super) struct Sides {
-    splits: Vec<Split>,
     wanted: Vec<f64>,
+    /// The side that should lack no class above all: what is learnt from.
+    learnt: Option<usize>,
+    /// How far a share may be from what is wanted before anything is moved for it.
+    tolerance: f64,
 }
 
 impl Sides {
-    pub(super) fn new(missing: &[Split]) -> Self {
-        let splits: Vec<Split> = [Split::Train].into_iter().chain(missing.iter().copied()).collect();
-        let train = 1.0 - HELD_OUT * missing.len() as f64;
-        let wanted = splits.iter().map(|split| if *split == Split::Train { train } else { HELD_OUT }).collect();
-        Self { splits, wanted }
+    /// Train, and behind it so many splits that are split off.
+    pub(super) fn of_splits(missing: usize) -> Self {
+        let train = 1.0 - HELD_OUT * missing as f64;
+        let wanted = std::iter::once(train).chain(std::iter::repeat_n(HELD_OUT, missing)).collect();
+        Self { wanted, learnt: Some(0), tolerance: TOLERANCE }
     }
 
-    fn of(&self, split: Split) -> usize {
-        self.splits.iter().position(|side| *side == split).unwrap_or(0)
+    /// So many folds of one size, each of which is learnt from in its turn.
+    pub(super) fn of_folds(folds: usize) -> Self {
+        let share = 1.0 / folds as f64;
+        // A fold of its size and a third more, at most.
+        Self { wanted: vec![share; folds], learnt: None, tolerance: share / 3.0 }
+    }
+
+    fn count(&self) -> usize {
+        self.wanted.len()
     }
 }
 
@@ -83,35 +93,33 @@ pub(super) fn mend(
     units: &[Unit],
     classes: usize,
     sides: &Sides,
-    home: Vec<Split>,
+    home: Vec<usize>,
     seed: u64,
-    start: impl Fn(&[usize]) -> Vec<Split>,
-) -> Vec<Split> {
-    let home: Vec<usize> = home.into_iter().map(|split| sides.of(split)).collect();
+    start: impl Fn(&[usize]) -> Vec<usize>,
+) -> Vec<usize> {
     let mut state = State::new(units, classes, sides, &home);
     let unavoidable = state.unavoidable();
     let at_home = state.cost();
     if at_home.missing <= unavoidable && at_home.shares <= 0.0 {
-        return state.splits();
+        return home;
     }
-    if (sides.splits.len() as f64).powi(units.len() as i32) * (classes + 1) as f64 <= EXACT {
+    if (sides.count() as f64).powi(units.len() as i32) * (classes + 1) as f64 <= EXACT {
         let mut best = (at_home, home.clone());
         state.try_all(0, &mut best);
-        return best.1.into_iter().map(|side| sides.splits[side]).collect();
+        return best.1;
     }
     state.improve();
-    let mut best = (state.cost(), state.splits());
+    let mut best = (state.cost(), state.given.clone());
     for attempt in 0..MOST_STARTS {
         if best.0.missing <= unavoidable {
             break;
         }
         let mut order: Vec<usize> = (0..units.len()).collect();
         shuffle(&mut order, &mut rng(seed, Purpose::Split, STARTS + attempt, 0));
-        let other: Vec<usize> = start(&order).into_iter().map(|split| sides.of(split)).collect();
-        state.become_other(&other);
+        state.become_other(&start(&order));
         state.improve();
         if state.cost().is_below(best.0) {
-            best = (state.cost(), state.splits());
+            best = (state.cost(), state.given.clone());
         }
     }
     best.1
@@ -134,7 +142,7 @@ impl<'a> State<'a> {
     fn new(units: &'a [Unit], classes: usize, sides: &'a Sides, home: &'a [usize]) -> Self {
         let mut totals = vec![0; classes + 1];
         units.iter().flat_map(|unit| &unit.counts).for_each(|&(column, count)| totals[column] += count);
-        let counts = vec![vec![0; sides.splits.len()]; classes + 1];
+        let counts = vec![vec![0; sides.count()]; classes + 1];
         let mut state = Self { units, sides, home, given: Vec::new(), counts, totals };
         state.become_other(home);
         state
@@ -146,10 +154,6 @@ impl<'a> State<'a> {
             unit.counts.iter().for_each(|&(column, count)| self.counts[column][side] += count);
         }
         self.given = given.to_vec();
-    }
-
-    fn splits(&self) -> Vec<Split> {
-        self.given.iter().map(|&side| self.sides.splits[side]).collect()
     }
 
     /// What is wrong with a class.
@@ -164,17 +168,17 @@ impl<'a> State<'a> {
                 cost.missing += self.weight(column, side);
             }
             let off = (count as f64 / total as f64 - self.sides.wanted[side]).abs();
-            cost.shares += (off - TOLERANCE).max(0.0);
+            cost.shares += (off - self.sides.tolerance).max(0.0);
         }
         cost
     }
 
     /// How bad it is that a side lacks a class: a split without samples is worst, then a class that cannot be learnt.
     fn weight(&self, column: usize, side: usize) -> i64 {
-        match (column + 1 == self.totals.len(), side) {
-            (true, _) => 1 << 40,
-            (_, 0) => 1 << 20,
-            _ => 1,
+        match column + 1 == self.totals.len() {
+            true => 1 << 40,
+            false if self.sides.learnt == Some(side) => 1 << 20,
+            false => 1,
         }
     }
 
@@ -193,7 +197,7 @@ impl<'a> State<'a> {
     fn unavoidable(&self) -> i64 {
         let mut groups = vec![0; self.totals.len()];
         self.units.iter().flat_map(|unit| &unit.counts).for_each(|(column, _)| groups[*column] += 1);
-        let lacking = |groups: &usize| if *groups == 0 { 0 } else { self.sides.splits.len().saturating_sub(*groups) };
+        let lacking = |groups: &usize| if *groups == 0 { 0 } else { self.sides.count().saturating_sub(*groups) };
         groups.iter().map(|groups| lacking(groups) as i64).sum()
     }
 
@@ -233,7 +237,7 @@ impl<'a> State<'a> {
             }
             return;
         }
-        let others = (0..self.sides.splits.len()).filter(|&side| side != self.home[next]);
+        let others = (0..self.sides.count()).filter(|&side| side != self.home[next]);
         for side in std::iter::once(self.home[next]).chain(others) {
             self.shift(next, side);
             self.try_all(next + 1, best);
@@ -265,7 +269,7 @@ impl<'a> State<'a> {
             .filter(|(_, cost)| cost.missing > 0 || cost.shares > 0.0)
             .collect();
         wrong.sort_by(|(_, one), (_, other)| other.missing.cmp(&one.missing).then(other.shares.total_cmp(&one.shares)));
-        let sides = self.sides.splits.len();
+        let sides = self.sides.count();
         for &(column, _) in &wrong {
             let steps = having[column].iter().flat_map(|&unit| (0..sides).map(move |side| vec![(unit, side)]));
             if let Some(step) = self.best_of(steps) {

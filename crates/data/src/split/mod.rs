@@ -1,6 +1,7 @@
 //! The three parts of a data set, and who gets into which: by seed, stratified by class, and never through a group. Knows
 //! labels, groups and names, and nothing of files or images.
 
+mod folds;
 mod keyed;
 mod mend;
 mod shuffled;
@@ -14,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use kindling_given::{Named, UnknownName, all};
 
+pub(crate) use folds::fold_split;
+pub use folds::{FEWEST_FOLDS, Fold, MOST_FOLDS};
 pub(crate) use keyed::{group_key, keyed_group_split, keyed_split, sample_key};
 pub(crate) use shuffled::{shuffled_group_split, shuffled_split};
 

@@ -190,8 +190,8 @@ impl Args {
         let scored = self.split.unwrap_or(if own { Scored::One(Split::Test) } else { Scored::All });
         let list = recorded::read(run)?;
         // Another data set is split by what it says itself, and otherwise as a new run would split it.
-        let HowToOpen { split_by, split_rule, .. } = if own { config.data.opening } else { HowToOpen::unsaid() };
-        let how = HowToOpen { split_by, split_rule, ..config.data.opening };
+        let HowToOpen { split_by, split_rule, fold, .. } = if own { config.data.opening } else { HowToOpen::unsaid() };
+        let how = HowToOpen { split_by, split_rule, fold, ..config.data.opening };
         let opening = Opening {
             on_bad: config.data.on_bad_sample,
             recorded: recorded::sides(list.as_ref().filter(|_| own)),

@@ -4,16 +4,14 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
 use kindling_runs::{Listed, RunDir, Spread, Table, write_atomically};
 use serde_json::{Map, Value, json};
 
 use crate::Done;
+use crate::children;
 use crate::commands::Format;
 use crate::interrupt;
 use crate::output::{self, note, out};
@@ -23,12 +21,7 @@ use crate::ranges;
 const SCORES: [(&str, &str); 4] =
     [("accuracy", "accuracy"), ("balanced_accuracy", "balanced"), ("macro_auroc", "AUROC"), ("loss", "loss")];
 /// Flags of `kindling train` that say which run it is, so that a sweep gives them itself.
-const OWN_FLAGS: [&str; 6] = ["out", "resume", "resume-or-start", "extend-to", "data-at", "seed"];
-/// How often a run is looked at.
-const PAUSE: Duration = Duration::from_millis(50);
-/// How long a run may take to save what it has done when the sweep is asked to stop. What is lost after that are the steps since its last
-/// checkpoint, and they are the same when it goes on.
-const GRACE: Duration = Duration::from_secs(60);
+const OWN_FLAGS: [&str; 7] = ["out", "resume", "resume-or-start", "extend-to", "data-at", "seed", "folds"];
 
 /// Train the same with several seeds or settings, and say how far the scores are apart
 ///
@@ -97,7 +90,7 @@ impl Args {
         let mut failed = Vec::new();
         for (number, run) in (1..).zip(&planned) {
             note!("[{number}/{}] {}", planned.len(), run.folder.display());
-            let status = self.train(run, &stop)?;
+            let status = children::train(self.flags_of(run), &stop)?;
             if stop.load(Ordering::Relaxed) {
                 note!("stopped in run {number} of {}; the same command line goes on", planned.len());
                 return Ok(Done::Interrupted);
@@ -171,28 +164,11 @@ impl Args {
         Ok((combinations.iter().map(|settings| in_words(settings)).collect(), planned))
     }
 
-    /// Trains a run to its end, or as far as it comes until the sweep is asked to stop.
-    fn train(&self, run: &Planned, stop: &AtomicBool) -> Result<ExitStatus> {
-        let command = std::env::current_exe().context("finding this command to start it again")?;
-        let mut command = Command::new(command);
-        command.arg("train").args(["--resume-or-start", "--seed", &run.seed.to_string(), "--out"]).arg(&run.folder);
-        run.settings.iter().for_each(|(flag, value)| {
-            command.arg(format!("--{flag}={value}"));
-        });
-        let started = command.args(&self.flags).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        let mut child = started.context("starting a run")?;
-        let mut asked = None;
-        loop {
-            if let Some(status) = child.try_wait().context("waiting for a run")? {
-                return Ok(status);
-            }
-            // Ctrl-C reaches the run as well. What else asks the sweep to stop may not.
-            if stop.load(Ordering::Relaxed) && asked.get_or_insert_with(Instant::now).elapsed() > GRACE {
-                // It may have ended just now.
-                let _ = child.kill();
-            }
-            thread::sleep(PAUSE);
-        }
+    /// What a run is started and continued with.
+    fn flags_of(&self, run: &Planned) -> Vec<OsString> {
+        let settings = run.settings.iter().map(|(flag, value)| format!("--{flag}={value}").into());
+        let own = ["--resume-or-start".into(), "--seed".into(), run.seed.to_string().into(), "--out".into()];
+        own.into_iter().chain([run.folder.clone().into()]).chain(settings).chain(self.flags.iter().cloned()).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! `kindling train`: start a run, or continue one.
 
+mod folds;
 mod going_on;
 mod resolve;
 mod restart;
@@ -95,6 +96,18 @@ pub(crate) struct Args {
     /// first time and for every time after. Settings that differ from the run's are refused, as with --resume
     #[arg(long, help_heading = "Run", requires = "out")]
     resume_or_start: bool,
+    /// Cross-validation: train so many folds one after another, 3 to 1000, each a run of its own in a folder of --out, and report
+    /// them together. Each sample is tested once, and no group is parted. Whatever stops it, the same command line goes on. To train
+    /// folds beside each other, start each with --fold and --out DIR/fold-1 ..., and then this to report them
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = ranges::folds(),
+        help_heading = "Run",
+        requires = "out",
+        conflicts_with_all = ["fold", "resume"]
+    )]
+    folds: Option<usize>,
     /// Continue a run from its newest checkpoint, mid-epoch included, or from its start if it has none yet
     #[arg(long, value_name = "RUN", help_heading = "Run")]
     resume: Option<PathBuf>,
@@ -172,6 +185,10 @@ type Training<'a> = Trainer<'a, ModelState<Network>, Classification>;
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
+        if let Some(folds) = self.folds {
+            ranks::check_alone("train --folds")?;
+            return self.cross_validate(folds);
+        }
         let library = self.mpi_library.clone();
         ranks::together(library.as_deref(), |ranks| match ranks.is_first() {
             true => self.lead(ranks),

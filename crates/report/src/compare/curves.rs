@@ -6,7 +6,7 @@ use super::{ComparedRun, colour, stroke};
 use crate::chart::{Chart, Point, Series, Unit, smooth, thin};
 use crate::run::curves::{Evaluation, SMOOTH_FROM, Steps, evaluations};
 
-pub(super) fn section(runs: &[ComparedRun<'_>]) -> Markup {
+pub(crate) fn section(runs: &[ComparedRun<'_>]) -> Markup {
     let validations: Vec<Vec<Evaluation>> =
         runs.iter().map(|run| evaluations(&run.record.events, "validation")).collect();
     // An evaluation in the middle of an epoch would stand on the same place as the one at its end.

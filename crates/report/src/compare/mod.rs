@@ -1,6 +1,6 @@
 //! Several runs beside each other: what was set otherwise, scores, curves, and differences from the first with their intervals.
 
-mod curves;
+pub(crate) mod curves;
 mod differences;
 mod table;
 #[cfg(test)]
@@ -15,7 +15,7 @@ use crate::frame::frame;
 use crate::run::{POLICY, SCRIPT, STYLE};
 use crate::words;
 
-const OWN_STYLE: &str = include_str!("compare.css");
+pub(crate) const OWN_STYLE: &str = include_str!("compare.css");
 
 /// Colours of the style sheet, and how many dash patterns it has. Their numbers have no common divisor, so thirty runs have looks of
 /// their own, and neighbours differ in both.

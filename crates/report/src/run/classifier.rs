@@ -10,11 +10,28 @@ use super::curves::Steps;
 use super::{confusion, curves, happened, of_run, scores};
 use crate::words;
 
+/// Why an image is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// One of the mistakes that the model is surest of.
+    Mistake,
+    /// One of the images that it is least sure of.
+    Uncertain,
+    /// One of those that it is surest of, and rightly.
+    Certain,
+    /// One of many, evenly spaced.
+    Spaced,
+}
+
 /// One image of the test split with the model's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplePicture {
     /// The image as PNG. About 192 pixels wide is enough; it is embedded as it is.
     pub png: Vec<u8>,
+    /// Where it speaks for the answer, as PNG that lies over the image, stretched to its size; none where that is not known.
+    pub map: Option<Vec<u8>>,
+    /// Why it is shown.
+    pub shown: Shown,
     /// Its name in the data set.
     pub name: String,
     /// Indices of the true classes, ascending: one, or any number where samples have several labels.
@@ -240,22 +257,44 @@ fn device_memory(report: &Report<'_>) -> String {
     }
 }
 
-/// A grid of test images with the model's answers.
+/// The groups of images, in the order of the page, with their titles.
+const GROUPS: [(Shown, &str); 4] = [
+    (Shown::Mistake, "Mistakes it is surest of"),
+    (Shown::Uncertain, "What it is least sure of"),
+    (Shown::Certain, "What it is surest of, and right"),
+    (Shown::Spaced, "Others, evenly spaced"),
+];
+
+/// Test images with the model's answers, and where they speak for them.
 fn pictures(report: &Report<'_>) -> Markup {
-    let wrong = report.pictures.iter().filter(|picture| picture.truth != picture.prediction).count();
+    let of = |shown: Shown| report.pictures.iter().filter(move |picture| picture.shown == shown);
+    let has_maps = report.pictures.iter().any(|picture| picture.map.is_some());
     html! {
         @if !report.pictures.is_empty() {
-            section {
+            section.images {
                 h2 { "Images of the test split" }
                 p.note {
                     (words::plural(report.pictures.len() as u64, "image", "images"))
-                    ", each with the model's answer and its probability; "
-                    @match wrong {
-                        0 => "all answers right.",
-                        _ => { (wrong) " wrong, with a dashed frame and the truth below." }
+                    ", each with the model's answer and its probability. Wrong answers have a dashed frame and the truth below."
+                }
+                @if has_maps {
+                    label.switch {
+                        input type="checkbox" checked;
+                        " Show where an image speaks for the answer (Grad-CAM; red is most)"
                     }
                 }
-                div.pictures { @for picture in report.pictures { (figure(report, picture)) } }
+                @for (shown, title) in GROUPS {
+                    @if of(shown).next().is_some() {
+                        h3.later { (title) }
+                        div.pictures { @for picture in of(shown) { (figure(report, picture)) } }
+                    }
+                }
+                @if has_maps {
+                    p.note {
+                        "A map says where the network's last features speak for a class, in places of its stride, often 32 pixels. It is no proof that "
+                        "what lies there is the reason."
+                    }
+                }
             }
         }
     }
@@ -266,8 +305,13 @@ fn figure(report: &Report<'_>, picture: &SamplePicture) -> Markup {
     let (answer, truth) = (names(report, &picture.prediction), names(report, &picture.truth));
     html! {
         figure.picture.wrong[!right] {
-            img src={ "data:image/png;base64," (STANDARD.encode(&picture.png)) } loading="lazy"
-                alt={ (picture.name) ": answered " (answer) ", truth " (truth) };
+            div.frame {
+                img src={ "data:image/png;base64," (STANDARD.encode(&picture.png)) } loading="lazy"
+                    alt={ (picture.name) ": answered " (answer) ", truth " (truth) };
+                @if let Some(map) = &picture.map {
+                    img.map src={ "data:image/png;base64," (STANDARD.encode(map)) } alt="";
+                }
+            }
             figcaption {
                 span.answer {
                     span.sign aria-hidden="true" { @if right { "✓" } @else { "✗" } }

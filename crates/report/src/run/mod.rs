@@ -4,7 +4,7 @@ mod classifier;
 mod confusion;
 pub(crate) mod curves;
 mod gan;
-mod scores;
+pub(crate) mod scores;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +16,7 @@ use maud::{Markup, PreEscaped, html};
 use crate::frame::frame;
 use crate::words;
 
-pub use classifier::{Report, SamplePicture};
+pub use classifier::{Report, SamplePicture, Shown};
 pub use gan::{GanReport, Grid};
 
 pub(crate) const STYLE: &str = include_str!("run.css");

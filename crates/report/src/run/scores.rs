@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use crate::chart::{Place, Square};
 use crate::scored::{basis, interval, name, number};
 
-pub(super) fn section(scores: &Scores) -> Markup {
+pub(crate) fn section(scores: &Scores) -> Markup {
     html! {
         section {
             h2 { "Scores with 95\u{a0}% intervals, " (scores.split) " split" }
@@ -53,6 +53,7 @@ fn line(name: &str, figure: &Figure) -> Markup {
 fn classes(scores: &Scores) -> Markup {
     let columns = |class: &ClassScores| class.figures.iter().map(|figure| figure.name.clone()).collect::<Vec<_>>();
     let Some(first) = scores.classes.first().map(columns) else { return html! {} };
+    let has_cut_offs = scores.classes.iter().any(|class| class.cut_off.is_some());
     html! {
         h3.later { "Each class against the others" }
         div.scroll {
@@ -60,7 +61,7 @@ fn classes(scores: &Scores) -> Markup {
                 thead { tr {
                     th scope="col" { "class" } th scope="col" { "images" }
                     @for key in &first { th scope="col" { (name(key)) } }
-                    th scope="col" { "cut-off" }
+                    @if has_cut_offs { th scope="col" { "cut-off" } }
                 } }
                 tbody {
                     @for class in &scores.classes {
@@ -69,15 +70,18 @@ fn classes(scores: &Scores) -> Markup {
                             @for key in &first {
                                 td { @if let Some(figure) = class.figure(key) { b { (number(figure.value)) } span { (interval(figure)) } } }
                             }
-                            td { @if let Some(cut_off) = class.cut_off { (number(cut_off)) } @else { "–" } }
+                            @if has_cut_offs { td { @if let Some(cut_off) = class.cut_off { (number(cut_off)) } @else { "–" } } }
                         }
                     }
                 }
             }
         }
         p.note {
-            "Sensitivity, specificity and predictive values are at the cut-off with the largest sum of sensitivity and specificity on the "
-            "validation split. PPV and NPV hold for the share of the class in this split. A calibration slope below 1 says that "
+            @if has_cut_offs {
+                "Sensitivity, specificity and predictive values are at the cut-off with the largest sum of sensitivity and specificity on the "
+                "validation split. PPV and NPV hold for the share of the class in this split. "
+            }
+            "A calibration slope below 1 says that "
             "probabilities are too extreme, an intercept above 0 that they are too low on the whole."
         }
     }

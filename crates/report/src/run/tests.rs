@@ -48,6 +48,8 @@ impl Run {
         let metrics = Metrics { majority_baseline: score.majority_baseline(), test: Some(score), ..Metrics::default() };
         let picture = |prediction| SamplePicture {
             png: vec![0x89, b'P', b'N', b'G'],
+            map: (prediction == 1).then(|| vec![0x89, b'M', b'A', b'P']),
+            shown: if prediction == 1 { Shown::Mistake } else { Shown::Spaced },
             name: format!("scan-{prediction}"),
             truth: vec![0],
             prediction: vec![prediction],
@@ -154,7 +156,7 @@ fn every_sitting_is_told_with_its_command_and_what_it_changed() {
 fn a_wrong_answer_is_marked_by_more_than_colour() {
     let html = Run::new(3, short()).html();
     assert!(html.contains("✗") && html.contains("truth: <b>kind-0</b>"), "{html}");
-    assert!(html.contains("1 wrong, with a dashed frame"), "{html}");
+    assert!(html.contains("Wrong answers have a dashed frame") && html.contains("Mistakes it is surest of"), "{html}");
     assert!(html.contains("alt=\"scan-1: answered kind-1, truth kind-0\""), "{html}");
 }
 
@@ -277,4 +279,19 @@ fn scores_of_any_number_of_classes_make_a_page_of_less_than_a_megabyte() {
         assert_eq!(html.matches("ROC: kind-").count() / 2, curves, "{classes}: a title and its label each");
         assert!(html.len() < 1_000_000, "{classes}: {}", html.len());
     }
+}
+
+#[test]
+fn images_stand_in_groups_and_maps_lie_over_them_where_there_are_any() {
+    let mut run = Run::new(2, Vec::new());
+    let page = run.report().html();
+    let [mistakes, others] =
+        ["Mistakes it is surest of", "Others, evenly spaced"].map(|title| page.find(title).unwrap());
+    let [wrong, right] = ["scan-1", "scan-0"].map(|name| page.find(&format!(">{name}<")).unwrap());
+    assert!(mistakes < wrong && wrong < others && others < right);
+    assert!(!page.contains("What it is least sure of"), "an empty group has no title");
+    assert_eq!(page.matches("class=\"map\"").count(), 1);
+    assert!(page.contains("iU1BUA=="), "the map is in the page");
+    run.pictures[1].map = None;
+    assert!(!run.report().html().contains("Grad-CAM"));
 }

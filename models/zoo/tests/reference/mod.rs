@@ -4,6 +4,7 @@
 //! explains how weights and inputs are filled from names by a formula, so that no weights need to be stored.
 
 pub(crate) mod golden;
+pub(crate) mod grad_cam;
 pub(crate) mod segmentation;
 pub(crate) mod zoo;
 

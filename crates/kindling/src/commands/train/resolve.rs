@@ -176,7 +176,7 @@ impl Args {
             let weights = weights.context("--class-weights takes even, balanced, or numbers separated by commas")?;
             say("train.class_weights", weights.into());
         }
-        let [split_by, window, pages] = OPENING.map(|(_, key)| key);
+        let [split_by, window, pages, fold] = OPENING.map(|(_, key)| key);
         if let Some(given) = self.opening.split_by {
             say(split_by, Value::try_from(given)?);
         }
@@ -185,6 +185,9 @@ impl Args {
         }
         if self.opening.pages {
             say(pages, true.into());
+        }
+        if let Some(given) = self.opening.fold {
+            say(fold, Value::try_from(given)?);
         }
         Ok(given)
     }

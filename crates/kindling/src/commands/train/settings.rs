@@ -145,8 +145,12 @@ settings! {
 }
 
 /// Settings whose flags other commands have, too: see [`crate::dataset::HowToOpen`].
-pub(super) const OPENING: [(&str, &str); 3] =
-    [("split_by", "data.opening.split_by"), ("window", "data.opening.window"), ("pages", "data.opening.pages")];
+pub(super) const OPENING: [(&str, &str); 4] = [
+    ("split_by", "data.opening.split_by"),
+    ("window", "data.opening.window"),
+    ("pages", "data.opening.pages"),
+    ("fold", "data.opening.fold"),
+];
 
 /// Every setting of `kindling train`.
 pub(super) fn all() -> Vec<Setting> {

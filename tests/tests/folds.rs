@@ -1,0 +1,203 @@
+//! `kindling train --folds`: every sample is tested once by a model that has not seen its patient, and whatever stops it, the same
+//! command line ends with the same bits.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kindling_tests::{
+    CLASSES, Outcome, Started, assert_same_bits, json_of, kindling, newest_step, picture_folder, steps, train,
+};
+use tempfile::{TempDir, tempdir};
+
+const FLAGS: &str = "--batch-size 8 --epochs 2 --checkpoint-steps 2";
+const FOLDS: usize = 3;
+/// Pictures of each class, and of each patient.
+const EACH: usize = 15;
+const OF_A_PATIENT: usize = 3;
+const SAMPLES: usize = EACH * CLASSES.len();
+
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempdir().unwrap();
+        let pictures = folder.path().join("pictures");
+        picture_folder(&pictures, EACH);
+        let mut manifest = "path,label,group\n".to_owned();
+        let mut number = 0;
+        for class in CLASSES {
+            for index in 0..EACH {
+                let patient = number / OF_A_PATIENT;
+                manifest += &format!("pictures/{class}/{index:02}.png,{class},patient {patient}\n");
+                number += 1;
+            }
+        }
+        fs::write(folder.path().join("manifest.csv"), manifest).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn train(&self, out: &str, more: &str) -> Command {
+        train(&self.path("manifest.csv"), &self.path(out), &format!("{FLAGS} {more}"))
+    }
+
+    fn folds(&self, out: &str) -> Command {
+        self.train(out, &format!("--folds {FOLDS}"))
+    }
+}
+
+/// A line of the pooled predictions.
+struct Predicted {
+    sample: String,
+    patient: String,
+    fold: String,
+    is_right: bool,
+}
+
+/// Reads `sample,group,split,truth,p:CLASS,p:CLASS,p:CLASS,fold`; no name of this data set has a comma.
+fn predictions(path: &Path) -> Vec<Predicted> {
+    let text = fs::read_to_string(path).unwrap();
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    assert_eq!([&header[..4], &header[7..]].concat(), ["sample", "group", "split", "truth", "fold"]);
+    let of = |fields: Vec<&str>| {
+        assert_eq!(fields[2], "test");
+        let probability = |column: usize| fields[column].parse::<f64>().unwrap();
+        let answer = (4..7).max_by(|a, b| probability(*a).total_cmp(&probability(*b))).unwrap();
+        Predicted {
+            sample: fields[0].to_owned(),
+            patient: fields[1].to_owned(),
+            fold: fields[7].to_owned(),
+            is_right: header[answer] == format!("p:{}", fields[3]),
+        }
+    };
+    lines.map(of).collect()
+}
+
+#[test]
+fn every_sample_is_tested_once_and_no_patient_by_a_model_that_has_seen_it() {
+    let place = Place::new();
+    let said = Outcome::of(&mut place.folds("cv")).succeeded().result();
+    let table = predictions(&place.path("cv/predictions.csv"));
+    let samples: BTreeSet<&str> = table.iter().map(|image| image.sample.as_str()).collect();
+    assert_eq!((samples.len(), table.len()), (SAMPLES, SAMPLES));
+    let mut of_patient: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for image in &table {
+        of_patient.entry(&image.patient).or_default().insert(&image.fold);
+    }
+    assert_eq!(of_patient.len(), SAMPLES / OF_A_PATIENT);
+    for (patient, folds) in of_patient {
+        assert_eq!(folds.len(), 1, "{patient} is tested by folds {folds:?}");
+        for fold in folds {
+            let list = fs::read_to_string(place.path(&format!("cv/fold-{fold}/data.csv"))).unwrap();
+            let of = |line: &&str| line.split(',').any(|field| field == patient);
+            let lines: Vec<&str> = list.lines().filter(of).collect();
+            assert_eq!(lines.len(), OF_A_PATIENT, "{patient} in fold {fold}");
+            assert!(lines.iter().all(|line| line.split(',').any(|field| field == "test")), "{lines:?}");
+        }
+    }
+
+    // The figures are those of the table, and the table can be scored again.
+    let accuracy = table.iter().filter(|image| image.is_right).count() as f64 / table.len() as f64;
+    assert!((said["test_accuracy"].as_f64().unwrap() - accuracy).abs() < 1e-12, "{said} {accuracy}");
+    let found = json_of(&place.path("cv/cross-validation.json"));
+    let figure = |figures: &serde_json::Value, name: &str| {
+        figures.as_array().unwrap().iter().find(|figure| figure["name"] == name).unwrap().clone()
+    };
+    let mut again = kindling();
+    again.args(["eval", "--format", "json", "--from"]).arg(place.path("cv/predictions.csv"));
+    let again: serde_json::Value = serde_json::from_str(&Outcome::of(&mut again).succeeded().stdout).unwrap();
+    for name in ["accuracy", "macro_auroc", "brier"] {
+        assert_eq!(figure(&again["scores"]["figures"], name), figure(&found["pooled"]["figures"], name));
+    }
+    for (index, fold) in found["folds"].as_array().unwrap().iter().enumerate() {
+        let own = json_of(&place.path(&format!("cv/fold-{}/metrics.json", index + 1)));
+        assert_eq!(figure(&fold["figures"], "accuracy")["value"], own["test"]["accuracy"], "fold {index}");
+    }
+    let page = fs::read_to_string(place.path("cv/report.html")).unwrap();
+    assert!(page.contains("over 3\u{a0}folds") && page.contains("of 15\u{a0}patients was tested once"));
+}
+
+#[test]
+fn a_cross_validation_that_is_killed_goes_on_and_folds_of_a_job_array_are_the_same() {
+    let place = Place::new();
+    // One by one, as the jobs of an array train them.
+    for fold in 1..=FOLDS {
+        let flags = format!("--fold {fold}/{FOLDS}");
+        Outcome::of(&mut place.train(&format!("array/fold-{fold}"), &flags)).succeeded();
+    }
+    Outcome::of(&mut place.folds("array")).succeeded();
+    for fold in 1..=FOLDS {
+        let history = fs::read_to_string(place.path(&format!("array/fold-{fold}/history.jsonl"))).unwrap();
+        assert_eq!(history.lines().count(), 1, "fold {fold} was finished, and is only reported: {history}");
+    }
+
+    let second = place.path("stopped/fold-2");
+    let mut child = Started::new(place.folds("stopped"), &second);
+    child.until_step(2);
+    let outcome = child.signal("TERM", 1);
+    assert_eq!(outcome.code, Some(143), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("stopped in fold 2/3"), "{}", outcome.stderr);
+    let done = newest_step(&second);
+    assert!((2..steps(&place.path("array/fold-2")).len() as u64).contains(&done), "stopped after step {done}");
+    assert!(!place.path("stopped/predictions.csv").exists());
+
+    Outcome::of(&mut place.folds("stopped")).succeeded();
+    for fold in 1..=FOLDS {
+        let [array, stopped] = ["array", "stopped"].map(|out| place.path(&format!("{out}/fold-{fold}")));
+        assert_same_bits(&array, &stopped, &format!("fold {fold}"));
+    }
+    let [array, stopped] = ["array", "stopped"].map(|out| fs::read(place.path(out).join("predictions.csv")).unwrap());
+    assert_eq!(array, stopped);
+}
+
+#[test]
+fn what_cannot_be_cross_validated_is_one_sentence() {
+    let place = Place::new();
+    let sentence = Outcome::of(&mut place.train("refused", "--fold 1/16")).refused();
+    assert!(sentence.contains("too few groups") && sentence.contains("at least 16"), "{sentence}");
+    let sentence = Outcome::of(&mut place.train("refused", "--fold 1/46 --split-by none")).refused();
+    assert!(sentence.contains("too few samples for a cross-validation with 46 folds"), "{sentence}");
+    for flags in ["--fold 4/3", "--fold 1/2", "--folds 2", "--folds 3 --fold 1/3"] {
+        Outcome::of(&mut place.train("refused", flags)).refused();
+    }
+    let mut phantoms = kindling();
+    phantoms.args("train --device cpu --image-size 32 --fold 1/3 --out".split(' ')).arg(place.path("refused"));
+    let sentence = Outcome::of(&mut phantoms).refused();
+    assert!(sentence.contains("--fold") && sentence.contains("phantoms brings its own"), "{sentence}");
+    assert!(!place.path("refused").exists(), "a folder is left behind");
+
+    // Data with splits has no folds.
+    let text = fs::read_to_string(place.path("manifest.csv")).unwrap();
+    let with_split: Vec<String> = text.lines().enumerate().map(|(at, line)| format!("{line},{}", split(at))).collect();
+    fs::write(place.path("split.csv"), with_split.join("\n")).unwrap();
+    let mut command = train(&place.path("split.csv"), &place.path("refused"), &format!("{FLAGS} --fold 1/3"));
+    let sentence = Outcome::of(&mut command).refused();
+    assert!(sentence.contains("says itself") && sentence.contains("fold 1/3"), "{sentence}");
+
+    // A run goes on in the fold it was started with.
+    Outcome::of(&mut place.train("run", "--fold 1/3 --max-steps 2")).succeeded();
+    let mut other = kindling();
+    other.args(["train", "--fold", "2/3", "--resume"]).arg(place.path("run"));
+    let sentence = Outcome::of(&mut other).refused();
+    assert!(sentence.contains("--fold is 2/3, the run has 1/3"), "{sentence}");
+}
+
+fn split(line: usize) -> &'static str {
+    // Patients of three pictures each; the first line names the columns.
+    match line {
+        0 => "split",
+        line if (line - 1) / OF_A_PATIENT % 5 == 0 => "test",
+        line if (line - 1) / OF_A_PATIENT % 5 == 1 => "val",
+        _ => "train",
+    }
+}
