@@ -132,6 +132,37 @@ fn predictions_of_another_program_are_scored_with_subgroups_of_any_column() {
 }
 
 #[test]
+fn a_run_scores_subgroups_of_a_column_of_its_manifest() {
+    let folder = tempdir().unwrap();
+    picture_folder(&folder.path().join("pictures"), 80);
+    let row = |(class, index): (&str, usize)| {
+        format!("pictures/{class}/{index:02}.png,{class},{}\n", ["one", "two"][index % 2])
+    };
+    let samples = CLASSES.iter().flat_map(|class| (0..80).map(move |index| (*class, index)));
+    let rows: String = samples.map(row).collect();
+    let manifest = folder.path().join("manifest.csv");
+    fs::write(&manifest, format!("path,label,scanner\n{rows}")).unwrap();
+
+    let run = folder.path().join("run");
+    let flags = "--batch-size 8 --max-steps 2 --subgroups scanner";
+    Outcome::of(&mut train(&manifest, &run, flags)).succeeded();
+    let own = json_of(&run.join("scores.json"))["subgroups"].clone();
+    let flags = format!("--format json --subgroups scanner --manifest {}", manifest.display());
+    let again = eval_from(&run.join("predictions.csv"), &flags).succeeded().result()["scores"]["subgroups"].clone();
+    assert_eq!(own["column"], "scanner");
+    assert_eq!(own, again, "they are those of the table of predictions");
+    let page = fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(page.contains("By scanner"));
+
+    // What cannot be scored at the end is refused at the start.
+    for (data, column, word) in [(&manifest, "sex", "no column `sex`"), (&folder.path().join("pictures"), "sex", "CSV")] {
+        let flags = format!("--batch-size 8 --max-steps 2 --subgroups {column}");
+        let sentence = Outcome::of(&mut train(data, &folder.path().join("refused"), &flags)).refused();
+        assert!(sentence.contains(word), "{sentence}");
+    }
+}
+
+#[test]
 fn what_cannot_be_scored_is_refused_in_one_sentence() {
     let folder = tempdir().unwrap();
     let table = folder.path().join("wrong.csv");

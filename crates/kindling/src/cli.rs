@@ -4,8 +4,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::Done;
 use crate::commands::{
-    bench, card, compare, completions, data, devices, eval, export, forward, gan, man, models, plan, predict, profile,
-    runs, sweep, train,
+    bench, card, compare, completions, data, devices, eval, export, find_lr, forward, gan, man, models, plan, predict,
+    profile, runs, sweep, train,
 };
 use crate::ranks;
 
@@ -23,6 +23,7 @@ pub(crate) struct Cli {
 enum Command {
     Train(Box<train::Args>),
     Eval(eval::Args),
+    FindLr(Box<find_lr::Args>),
     Sweep(sweep::Args),
     Runs(runs::Args),
     Compare(compare::Args),
@@ -45,6 +46,7 @@ impl Command {
     /// The name of a command that works in one process, and would do the same several times if a launcher started more.
     fn runs_alone(&self) -> Option<&'static str> {
         match self {
+            Self::FindLr(_) => Some("find-lr"),
             Self::Sweep(_) => Some("sweep"),
             Self::Card(_) => Some("card"),
             Self::Predict(_) => Some("predict"),
@@ -91,6 +93,7 @@ impl Cli {
         match self.command {
             Command::Train(args) => args.run(),
             Command::Eval(args) => args.run(),
+            Command::FindLr(args) => args.run(),
             Command::Sweep(args) => args.run(),
             Command::Runs(args) => args.run(),
             Command::Compare(args) => args.run(),

@@ -124,6 +124,7 @@ impl Default for DataConfig {
             sampling: Sampling::default(),
             on_bad_sample: OnBadSample::default(),
             max_bad: MaxBad::default(),
+            subgroups: None,
             preprocess: Preprocess::padded(512, 1, Normalisation::identity(1)),
         }
     }
@@ -160,6 +161,9 @@ pub(crate) struct DataConfig {
     /// How many may be skipped.
     #[serde(default, with = "as_text")]
     pub(crate) max_bad: MaxBad,
+    /// The manifest's column whose values are scored one by one at the end.
+    #[serde(default, with = "kindling_given::none")]
+    pub(crate) subgroups: Option<String>,
     pub(crate) preprocess: Preprocess,
 }
 

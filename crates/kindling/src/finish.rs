@@ -1,13 +1,14 @@
 //! The end of a run: the best weights on the test samples, the metrics, the report.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use burn::tensor::Device;
 use kindling_data::{Dataset, Split, Task, overlay_png, png_of};
 use kindling_files as files;
 use kindling_layers::parameters;
-use kindling_metrics::{Resampling, Score, Scores};
+use kindling_metrics::{Resampling, Score, Scores, Subgroups};
 use kindling_report::{Report, SamplePicture, Shown};
 use kindling_runs::{BadSamples, Environment, Event, EventLog, Metrics, RunDir};
 use kindling_trainer::engine::make_room;
@@ -27,6 +28,8 @@ const PICTURE_SIDE: usize = 192;
 pub(crate) struct Finished<'a> {
     pub(crate) config: &'a RunConfig,
     pub(crate) dataset: &'a Dataset,
+    /// Where it is: its name, or its path.
+    pub(crate) place: &'a str,
     pub(crate) run: &'a RunDir,
     pub(crate) device: &'a Device,
     /// What the run began on.
@@ -129,6 +132,12 @@ impl Finished<'_> {
         }
         let resampling = Resampling { seed: self.config.train.seed, ..Resampling::default() };
         let mut found = scores::of_table(&table, Split::Test.name(), Some(Split::Val.name()), resampling)?;
+        if let (Some(column), Ok(Some(predictions))) =
+            (&self.config.data.subgroups, table.predictions(Split::Test.name()))
+        {
+            let values = scores::values_in(Path::new(self.place), column, &table, Split::Test.name())?;
+            found.subgroups = Some(Subgroups::of(column, &values, &predictions, resampling));
+        }
         let trained_without = BadSamples::open(&self.run.bad_samples())?.samples(Split::Train.name()).len();
         found.flow = scores::flow(self.dataset, |split| match split {
             Split::Train => trained_without,

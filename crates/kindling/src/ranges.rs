@@ -91,6 +91,21 @@ pub(crate) fn patience(text: &str) -> Result<Span, String> {
     Ok(span)
 }
 
+/// A learning rate.
+///
+/// # Errors
+/// A sentence with the range.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().map_err(|error| format!("{error}"))?;
+    within("learning rate", rate, 1e-10..=100.0)?;
+    Ok(rate)
+}
+
+/// Learning rates that are tried one after another.
+pub(crate) fn tested_rates() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(10..=1_000_000)
+}
+
 /// Pixels of a side of a picture that people look at.
 pub(crate) fn picture_side() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(16..=1024)

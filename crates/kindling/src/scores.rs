@@ -1,11 +1,12 @@
 //! Predictions as a table, their scores with intervals, and both on the terminal.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use kindling_data::{BadSample, Dataset, Source, Split, Task};
 use kindling_metrics::{ClassScores, Figure, FlowRow, Resampling, Scores, Subgroups};
-use kindling_runs::{Predicted, PredictionTable, Table};
+use kindling_runs::{Predicted, PredictionTable, Table, read_column};
 use kindling_trainer::Prediction;
 
 use crate::output::{self, out};
@@ -63,6 +64,37 @@ pub(crate) fn of_table(
     let mut scores = Scores::of(split, &table.classes, &predictions, validation.as_ref(), resampling);
     scores.flow = flow_of_table(table)?;
     Ok(scores)
+}
+
+/// The value of a manifest's column for each image of a split; its paths are the samples.
+///
+/// # Errors
+/// If it has no such column, or no path that is a sample.
+pub(crate) fn values_in(
+    manifest: &Path,
+    column: &str,
+    table: &PredictionTable,
+    split: &str,
+) -> Result<Vec<Option<String>>> {
+    let of = read_column(manifest, "path", column)?;
+    let values: Vec<Option<String>> = table.of_split(split).map(|image| of.get(&image.sample).cloned()).collect();
+    if values.iter().all(Option::is_none) {
+        bail!("{} has no path that is a sample of the split {split}", manifest.display());
+    }
+    Ok(values)
+}
+
+/// Fails unless the data of a run has the column whose values are subgroups.
+///
+/// # Errors
+/// A sentence, if it is no manifest in CSV or has no such column.
+pub(crate) fn check_column(data: &str, column: &str) -> Result<()> {
+    let path = Path::new(data);
+    if !path.extension().is_some_and(|have| have.eq_ignore_ascii_case("csv")) {
+        bail!("--subgroups names a column of a manifest in CSV, and {data} is none");
+    }
+    read_column(path, "path", column)?;
+    Ok(())
 }
 
 /// Images and patients of the splits of a table.

@@ -10,6 +10,7 @@
 //! | several runs beside each other | [`Comparison`] |
 //! | a cross-validation | [`CrossValidationReport`] |
 //! | a run's model card, in Markdown | [`Card`] |
+//! | a learning-rate range test | [`RatePage`] |
 //! | rows of `kindling bench`, and two files of them compared | [`bench_page`] |
 //! | what takes time and memory in a step | [`flame::page`] |
 //!
@@ -22,6 +23,7 @@ mod compare;
 pub mod flame;
 mod folds;
 mod frame;
+mod rates;
 mod run;
 mod scored;
 mod words;
@@ -30,4 +32,5 @@ pub use bench::bench_page;
 pub use card::{Architecture, Card};
 pub use compare::{ComparedRun, Comparison};
 pub use folds::CrossValidationReport;
+pub use rates::{RatePage, RateStep};
 pub use run::{GanReport, Grid, Report, SamplePicture, Shown};

@@ -27,6 +27,7 @@
 //! | `checkpoint`, `checkpointable`, `parts`, `model_snapshot`, `manifest` | how it is saved and read, tensor by tensor, with its sums |
 //! | `host_copy` | the copy of the state that outlives a device |
 //! | `fault` | failures and wrong results on demand, for tests |
+//! | `range_test` | which learning rate a run should have |
 //! | `explain` | which places of an image speak for a class |
 //! | `warm_up`, `steps` | a GPU chooses its kernels while it is empty; steps without a run, for measuring |
 
@@ -55,6 +56,7 @@ mod norm_momentum;
 mod optimizer;
 mod parts;
 mod policy;
+mod range_test;
 mod ranks;
 mod recovery;
 mod run;
@@ -113,6 +115,7 @@ pub use fault::Faults;
 pub use fit::{Ended, Trainer};
 pub use journal::{Journal, Observer, Trained};
 pub use micro_batch::{MicroBatch, micro_batches, micro_batches_on};
+pub use range_test::{RangeTest, RangeTested, Tried};
 pub use ranks::Ranks;
 pub use run::Setup;
 pub use schedule::{Length, Schedule};

@@ -1,4 +1,4 @@
-//! Steps without a run: no folder, no log, no validation. For measuring what a step costs.
+//! Steps without a run: no folder, no log, no validation. For measuring what a step costs, and what rate it should have.
 
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Task};
@@ -42,6 +42,7 @@ impl<M: Classifier> Steps<M> {
     pub fn new(
         model: M,
         config: &TrainConfig,
+        task: Task,
         classes: usize,
         device: &Device,
         start: Plan,
@@ -49,19 +50,16 @@ impl<M: Classifier> Steps<M> {
         config.check(classes)?;
         let total_steps = config.max_steps.unwrap_or(u64::MAX);
         Ok(Self {
-            engine: StepEngine::new(
-                config,
-                Task::MultiClass,
-                classes,
-                device,
-                total_steps,
-                Faults::default(),
-                Ranks::alone(),
-            ),
+            engine: StepEngine::new(config, task, classes, device, total_steps, Faults::default(), Ranks::alone()),
             device: device.clone(),
             rate: config.lr,
             state: beginning(model, config, start, device),
         })
+    }
+
+    /// From now on steps at this learning rate, 0 or more.
+    pub fn set_rate(&mut self, rate: f64) {
+        self.rate = rate;
     }
 
     /// Trains on one global batch.

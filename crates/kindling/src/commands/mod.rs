@@ -14,6 +14,7 @@ pub(crate) mod data;
 pub(crate) mod devices;
 pub(crate) mod eval;
 pub(crate) mod export;
+pub(crate) mod find_lr;
 pub(crate) mod forward;
 pub(crate) mod gan;
 pub(crate) mod man;

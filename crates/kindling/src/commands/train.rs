@@ -1,5 +1,6 @@
 //! `kindling train`: start a run, or continue one.
 
+mod asked;
 mod folds;
 mod going_on;
 mod resolve;
@@ -8,6 +9,7 @@ mod settings;
 mod together;
 mod words;
 
+pub(crate) use asked::Asked;
 use going_on::check_longer;
 pub(crate) use going_on::{Resumption, has_ended, how_to_go_on, note_sitting, nothing_left, with_advice};
 pub(crate) use resolve::augment;
@@ -26,11 +28,10 @@ use kindling_trainer::{Checkpoints, Ended, Faults, Ranks, Setup, TrainError, Tra
 use kindling_zoo::Network;
 use kindling_zoo::weights::Import;
 use serde::Serialize;
-use settings::Settings;
 
 use crate::Done;
 use crate::config::RunConfig;
-use crate::dataset::{HowToOpen, path_of};
+use crate::dataset::path_of;
 use crate::device::{Chosen, DeviceChoice};
 use crate::finish::Finished;
 use crate::interrupt;
@@ -41,6 +42,7 @@ use crate::progress::{Console, Verbosity};
 use crate::ranges;
 use crate::ranks::{self, Fingerprint};
 use crate::recorded::{self, Again};
+use crate::scores;
 pub(crate) use words::in_half;
 use words::{batch_of_one, closing, note, opening, result_line, started};
 
@@ -55,19 +57,7 @@ const BURN: &str = "0.22.1";
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
-    opening: HowToOpen,
-    /// Start from pretrained weights; scripts/fetch-weights.sh brings them, `kindling models --pretrained` lists them
-    #[arg(long, help_heading = "What", conflicts_with = "weights")]
-    pretrained: bool,
-    /// Start from a weights file (safetensors or PyTorch, with torchvision's, timm's or Kindling's keys), or from the best
-    /// weights of a run
-    #[arg(long, value_name = "FILE|RUN", help_heading = "What")]
-    weights: Option<PathBuf>,
-    /// Follow the plan that `kindling plan --out` wrote; flags beside it win
-    #[arg(long, value_name = "FILE", help_heading = "Memory", conflicts_with = "resume")]
-    plan: Option<PathBuf>,
+    asked: Asked,
     /// When the device is lost (a fault in a kernel, a hardware error), continue in a new process, at most so many times,
     /// 0 to 1000000000
     #[arg(
@@ -109,7 +99,7 @@ pub(crate) struct Args {
     )]
     folds: Option<usize>,
     /// Continue a run from its newest checkpoint, mid-epoch included, or from its start if it has none yet
-    #[arg(long, value_name = "RUN", help_heading = "Run")]
+    #[arg(long, value_name = "RUN", help_heading = "Run", conflicts_with_all = ["plan", "config"])]
     resume: Option<PathBuf>,
     /// With --resume, make the run longer, finished or not: until it has had this many passes over the training samples, 1 to
     /// 1000000000, or --max-steps steps in all if that is sooner. Steps that are done stay as they are. From the next one on the
@@ -124,9 +114,6 @@ pub(crate) struct Args {
     /// Continue although files of the data set were added, removed or changed since; says which, and what becomes of them
     #[arg(long, help_heading = "Run")]
     accept_changed_data: bool,
-    /// Take the settings of a config.toml; flags beside it win
-    #[arg(long, value_name = "FILE", help_heading = "Run", conflicts_with = "resume")]
-    config: Option<PathBuf>,
     /// Print nothing but the result
     #[arg(long, short, help_heading = "Run", conflicts_with = "verbose")]
     quiet: bool,
@@ -143,6 +130,15 @@ pub(crate) enum OptimizerName {
     AdamW,
     /// Stochastic gradient descent with momentum
     Sgd,
+}
+
+/// How a run is asked to go on.
+#[derive(Clone, Copy, Debug)]
+struct Continuing {
+    /// Whether the command line is that of its start as well.
+    one_line_for_both: bool,
+    /// Whether it is to become longer.
+    is_extended: bool,
 }
 
 /// What is to be done.
@@ -200,7 +196,7 @@ impl Args {
         if self.accept_changed_data && !self.resume_or_start {
             bail!("--accept-changed-data is about a run that goes on; it belongs to --resume");
         }
-        let (config, dataset) = self.resolve()?;
+        let (config, dataset) = self.asked.resolve(self.quiet)?;
         let model = config.zoo_model()?;
         config.train.check(config.data.classes.len())?;
         ranks::check_groups(&config.train, ranks)?;
@@ -221,7 +217,7 @@ impl Args {
     fn resume(&self, path: &Path) -> Result<Prepared> {
         let run = RunDir::open(path)?;
         let stored = RunConfig::of(&run)?;
-        let (mut config, mut changed) = self.resumed(&run, &stored)?;
+        let (mut config, mut changed) = self.asked.resumed(&run, &stored, self.continuing())?;
         if self.resume_or_start
             && has_ended(&run)
             && let Ok(metrics) = run.read_metrics()
@@ -243,20 +239,23 @@ impl Args {
         }
         let mut how = How::Resumed;
         // Whoever says it again, says nothing new.
-        if let Some(epochs) = self.extend_to.filter(|it| (*it, self.settings.max_steps) != stored.train.planned()) {
+        if let Some(epochs) = self.extend_to.filter(|it| (*it, self.asked.settings.max_steps) != stored.train.planned())
+        {
             let after_step = Checkpoints::new(run.checkpoints(), &config.model.name).newest_step().unwrap_or(0);
-            kept.train.extend(after_step, epochs, self.settings.max_steps);
-            config.train.extend(after_step, epochs, self.settings.max_steps);
+            kept.train.extend(after_step, epochs, self.asked.settings.max_steps);
+            config.train.extend(after_step, epochs, self.asked.settings.max_steps);
             changed.push(("train.epochs".to_string(), epochs.to_string()));
-            changed.extend(self.settings.max_steps.map(|steps| ("train.max_steps".to_string(), steps.to_string())));
+            changed
+                .extend(self.asked.settings.max_steps.map(|steps| ("train.max_steps".to_string(), steps.to_string())));
             how = How::Extended;
         }
         let config = config.checked()?;
         limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
+        config.data.subgroups.as_deref().map_or(Ok(()), |column| scores::check_column(&place, column))?;
         let Again { dataset, told, list } = recorded::open_again(&run, &config, &place, self.accept_changed_data)?;
         config.check_classes(&dataset)?;
         if told.is_none() {
-            self.check_balanced(&config, &dataset)?;
+            self.asked.check_balanced(&config, &dataset)?;
         }
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
         let resumption = Resumption { how, changed, rewritten: (kept != stored).then_some(kept) };
@@ -350,8 +349,15 @@ impl Args {
             }
             return Ok(Done::Interrupted);
         }
-        let finished = Finished { config: &config, dataset, run, device: &device, environment: &began_on, ranks };
+        let place = config.data.place(run, self.data_at.as_deref())?;
+        let finished =
+            Finished { config: &config, dataset, place: &place, run, device: &device, environment: &began_on, ranks };
         conclude(trainer, &finished, &mut console)
+    }
+
+    /// How a run goes on.
+    fn continuing(&self) -> Continuing {
+        Continuing { one_line_for_both: self.resume_or_start, is_extended: self.extend_to.is_some() }
     }
 
     fn verbosity(&self) -> Verbosity {

@@ -51,7 +51,7 @@ pub(super) fn of(
                 micro_batch: configuration.micro_batch.unwrap_or(whole),
                 checkpointing: config.activation_checkpointing.unwrap_or(Checkpointing::None),
             };
-            let steps = Steps::new(network, &config, configuration.classes, device, start)?;
+            let steps = Steps::new(network, &config, Task::MultiClass, configuration.classes, device, start)?;
             Ok(Box::new(Train { steps, batches: Turns::new(configuration) }))
         }
         What::Infer => Ok(Box::new(Infer {

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use kindling_metrics::{Resampling, Scores, Subgroups};
-use kindling_runs::{PredictionTable, read_column};
+use kindling_runs::PredictionTable;
 
 use super::Scored;
 use crate::scores;
@@ -61,13 +61,8 @@ impl From<'_> {
     /// The value of a column for each image of the split: the table's own, or the manifest's, by the sample's name.
     fn values(&self, table: &PredictionTable, split: &str, column: &str) -> Result<Vec<Option<String>>> {
         if let Some(manifest) = self.manifest {
-            let of = read_column(manifest, "path", column)?;
-            let values: Vec<Option<String>> =
-                table.of_split(split).map(|image| of.get(&image.sample).cloned()).collect();
-            if values.iter().all(Option::is_none) {
-                bail!("{} has no path that is a sample of {}", manifest.display(), self.table.display());
-            }
-            return Ok(values);
+            return scores::values_in(manifest, column, table, split)
+                .with_context(|| format!("the subgroups of {}", self.table.display()));
         }
         let Some(place) = table.others.iter().position(|other| other == column) else {
             let there = match table.others.as_slice() {

@@ -58,7 +58,7 @@ impl Args {
 
     /// Writes what the folds reach together, and says it.
     fn conclude_folds(&self, out: PathBuf, runs: &[RunDir]) -> Result<Done> {
-        let resampling = Resampling { seed: self.settings.seed.unwrap_or_default(), ..Resampling::default() };
+        let resampling = Resampling { seed: self.asked.settings.seed.unwrap_or_default(), ..Resampling::default() };
         let (found, predictions) = CrossValidation::of(runs, resampling)?;
         predictions.write(&out.join("predictions.csv"))?;
         let text = serde_json::to_string_pretty(&found)?;

@@ -13,13 +13,14 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::settings::{OPENING, all};
-use super::{Args, OptimizerName};
+use super::{Asked, Continuing, OptimizerName};
 use crate::config::{RunConfig, StartingPoint, defaults, measure, preprocess, usual};
 use crate::dataset::{self, BRAIN_MRI_ORIENTATION, PHANTOMS, path_of};
 use crate::device::DeviceChoice;
 use crate::memory::{MemoryBudget, limit_before_reading};
 use crate::output::note;
 use crate::pretrained;
+use crate::scores;
 use crate::settings::{change, get, overlay, refused_change, remove, set, table_of};
 
 /// Ends within five minutes on two cores; `benchmarks/` has the run.
@@ -65,10 +66,10 @@ fn as_budget<S: serde::Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, 
     MemoryBudget::Bytes(*bytes).serialize(serializer)
 }
 
-impl Args {
+impl Asked {
     /// The configuration of a new run: defaults, over them the file, over that a plan, over that the flags; and what only the
     /// data set can say where nobody has said it.
-    pub(super) fn resolve(&self) -> Result<(RunConfig, Dataset)> {
+    pub(crate) fn resolve(&self, quiet: bool) -> Result<(RunConfig, Dataset)> {
         let file: Option<RunConfig> = self.config.as_deref().map(read_toml).transpose()?;
         if let (Some(file), Some(path)) = (&file, &self.config) {
             file.clone().checked().with_context(|| path.display().to_string())?;
@@ -112,10 +113,11 @@ impl Args {
             None => data.source.clone(),
         };
         data.path = path_of(&place);
+        data.subgroups.as_deref().map_or(Ok(()), |column| scores::check_column(&place, column))?;
         data.opening.split_rule = same_data.map_or(SplitRule::Keyed, |file| file.data.opening.split_rule);
         let opened = dataset::open_to(&place, config.train.seed, &data.opening, data.on_bad_sample)?;
         data.opening = data.opening.resolved(&opened);
-        if !self.quiet && !opened.passed_over.is_empty() {
+        if !quiet && !opened.passed_over.is_empty() {
             note!("{}", opened.passed_over);
         }
         let dataset = opened.dataset;
@@ -256,7 +258,12 @@ impl Args {
 
     /// The configuration of a run as its resume is asked to go on, and what that changes. A flag that would make it another run
     /// is an error, not a silent change.
-    pub(super) fn resumed(&self, run: &RunDir, stored: &RunConfig) -> Result<(RunConfig, Vec<(String, String)>)> {
+    pub(super) fn resumed(
+        &self,
+        run: &RunDir,
+        stored: &RunConfig,
+        how: Continuing,
+    ) -> Result<(RunConfig, Vec<(String, String)>)> {
         let (settings, mut given) = (all(), self.given()?);
         if self
             .settings
@@ -276,15 +283,15 @@ impl Args {
             // Which they are is known once the data set is.
             given.remove("train.class_weights");
         }
-        if self.extend_to.is_some() {
+        if how.is_extended {
             given.remove("train.max_steps");
         }
-        if self.resume_or_start {
+        if how.one_line_for_both {
             self.follow_plan(&mut given)?;
             self.follow_file(&mut given, stored)?;
         }
         let mut table = table_of(stored)?;
-        if let Some(change) = self.refused_start(stored)?.or_else(|| refused_change(&settings, &given, &table)) {
+        if let Some(change) = self.refused_start(stored, how)?.or_else(|| refused_change(&settings, &given, &table)) {
             bail!(
                 "{} cannot be resumed as something else: {change}; start a new run, with --config {} to keep its settings",
                 run.path().display(),
@@ -296,13 +303,13 @@ impl Args {
     }
 
     /// What a run starts from is said of its start alone, unless one command line is for both.
-    fn refused_start(&self, stored: &RunConfig) -> Result<Option<String>> {
+    fn refused_start(&self, stored: &RunConfig, how: Continuing) -> Result<Option<String>> {
         let flag = match (self.pretrained, &self.weights) {
             (true, _) => "--pretrained",
             (false, Some(_)) => "--weights",
             (false, None) => return Ok(None),
         };
-        if !self.resume_or_start {
+        if !how.one_line_for_both {
             return Ok(Some(format!("{flag} says what a run starts from")));
         }
         let differs = self.starting_point(&stored.zoo_model()?)? != stored.model.start;
@@ -356,6 +363,7 @@ fn forget_what_depended(layer: &mut Table, given: &Table) {
         "data.classes",
         "data.task",
         "data.augment",
+        "data.subgroups",
         "data.preprocess.channels",
         "data.preprocess.normalisation",
         "data.preprocess.fit",

@@ -116,6 +116,9 @@ settings! {
     /// says), the latter two with replacement
     #[arg(value_name = "HOW", help_heading = "Training")]
     Stays "data.sampling" sampling: Sampling;
+    /// Also score the test images of each value of this column of the manifest (CSV), such as sex or scanner
+    #[arg(value_name = "COLUMN", help_heading = "What")]
+    Changes "data.subgroups" subgroups: String;
 
     /// auto, cpu, cuda[:N] or wgpu
     #[arg(value_name = "DEVICE", help_heading = "How")]

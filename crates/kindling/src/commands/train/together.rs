@@ -74,7 +74,7 @@ impl Args {
         let run = RunDir::open(&order.run)
             .with_context(|| format!("{} must be visible to all processes", order.run.display()))?;
         let stored: RunConfig = toml::from_str(&order.config)?;
-        let (config, _) = self.resumed(&run, &stored)?;
+        let (config, _) = self.asked.resumed(&run, &stored, self.continuing())?;
         limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
         let place = config.data.place(&run, self.data_at.as_deref())?;
         let dataset = recorded::open_as_listed(&run, &config, &place)?;
