@@ -155,7 +155,8 @@ fn a_run_scores_subgroups_of_a_column_of_its_manifest() {
     assert!(page.contains("By scanner"));
 
     // What cannot be scored at the end is refused at the start.
-    for (data, column, word) in [(&manifest, "sex", "no column `sex`"), (&folder.path().join("pictures"), "sex", "CSV")] {
+    for (data, column, word) in [(&manifest, "sex", "no column `sex`"), (&folder.path().join("pictures"), "sex", "CSV")]
+    {
         let flags = format!("--batch-size 8 --max-steps 2 --subgroups {column}");
         let sentence = Outcome::of(&mut train(data, &folder.path().join("refused"), &flags)).refused();
         assert!(sentence.contains(word), "{sentence}");

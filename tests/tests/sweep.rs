@@ -55,7 +55,7 @@ fn a_sweep_trains_what_one_would_train_by_hand_and_says_the_spread() {
     let said: Value = serde_json::from_str(&Outcome::of(&mut { swept }).succeeded().stdout).unwrap();
     let folder = place.path("swept");
     let runs = ["lr-0.001-seed-0", "lr-0.001-seed-1", "lr-0.01-seed-0", "lr-0.01-seed-1"];
-    assert_eq!(names(&folder), [&runs[..], &["sweep.json"]].concat());
+    assert_eq!(names(&folder), [&runs[..], &["report.html", "sweep.json"]].concat());
     assert_eq!(json_of(&folder.join("sweep.json")), said);
 
     let by_hand = place.path("by-hand");
@@ -76,6 +76,10 @@ fn a_sweep_trains_what_one_would_train_by_hand_and_says_the_spread() {
         near(&of["mean"], (a + b) / 2.0) && near(&of["deviation"], (a - b).abs() / 2f64.sqrt()),
         "{of} of {a} and {b}"
     );
+
+    let page = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(runs.iter().all(|run| page.contains(&format!("href=\"{run}/report.html\""))));
+    assert_eq!(page.matches("class=\"dot faded\"").count(), 4 * 4, "a dot a run and score");
 
     // Once more, nothing is left to do.
     let before = events(&folder.join(runs[0]));

@@ -10,6 +10,7 @@
 //! | several runs beside each other | [`Comparison`] |
 //! | a cross-validation | [`CrossValidationReport`] |
 //! | a run's model card, in Markdown | [`Card`] |
+//! | the runs of a sweep | [`SweepPage`] |
 //! | a learning-rate range test | [`RatePage`] |
 //! | rows of `kindling bench`, and two files of them compared | [`bench_page`] |
 //! | what takes time and memory in a step | [`flame::page`] |
@@ -26,6 +27,7 @@ mod frame;
 mod rates;
 mod run;
 mod scored;
+mod sweep;
 mod words;
 
 pub use bench::bench_page;
@@ -34,3 +36,4 @@ pub use compare::{ComparedRun, Comparison};
 pub use folds::CrossValidationReport;
 pub use rates::{RatePage, RateStep};
 pub use run::{GanReport, Grid, Report, SamplePicture, Shown};
+pub use sweep::{SweepPage, SweptRun, SweptSettings};

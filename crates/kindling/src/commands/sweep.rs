@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
-use kindling_runs::{Listed, RunDir, Spread, Table, write_atomically};
+use kindling_report::{SweepPage, SweptRun, SweptSettings};
+use kindling_runs::{Listed, Record, RunDir, Spread, Table, write_atomically};
 use serde_json::{Map, Value, json};
 
 use crate::Done;
@@ -80,6 +81,13 @@ struct Planned {
     folder: PathBuf,
 }
 
+impl Planned {
+    /// The name of its folder.
+    fn name(&self) -> String {
+        self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
         self.check()?;
@@ -103,6 +111,7 @@ impl Args {
         }
         let summary = summary(&combinations, &planned)?;
         write_atomically(&self.out.join("sweep.json"), format!("{summary:#}\n").as_bytes())?;
+        write_atomically(&self.out.join("report.html"), self.page(&combinations, &planned, &summary)?.as_bytes())?;
         match self.format {
             Format::Json => out!("{summary}"),
             Format::Table => print(&summary),
@@ -162,6 +171,29 @@ impl Args {
             );
         }
         Ok((combinations.iter().map(|settings| in_words(settings)).collect(), planned))
+    }
+
+    /// The page about all runs.
+    fn page(&self, combinations: &[String], planned: &[Planned], summary: &Value) -> Result<String> {
+        let record = |run: &Planned| RunDir::open(&run.folder).ok().map(|folder| Record::of(&folder)).transpose();
+        let records = planned.iter().map(record).collect::<Result<Vec<_>, _>>()?;
+        let names: Vec<String> = planned.iter().map(Planned::name).collect();
+        let rows = summary["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let of = |combination: usize, settings| {
+            let runs = planned.iter().enumerate().filter(|(_, run)| run.combination == combination);
+            let swept = |(at, run): (usize, &Planned)| SweptRun {
+                seed: run.seed,
+                folder: &names[at],
+                record: records[at].as_ref(),
+                values: SCORES.iter().map(|(column, _)| rows.get(at).and_then(|row| row[*column].as_f64())).collect(),
+            };
+            SweptSettings { settings, runs: runs.map(swept).collect() }
+        };
+        let combinations: Vec<SweptSettings<'_>> =
+            combinations.iter().enumerate().map(|(at, settings)| of(at, settings)).collect();
+        let scores = SCORES.map(|(column, heading)| (heading, column == "loss"));
+        let title = self.out.file_name().unwrap_or_default().to_string_lossy();
+        Ok(SweepPage { title: &title, scores: &scores, combinations: &combinations }.html())
     }
 
     /// What a run is started and continued with.
@@ -235,5 +267,7 @@ fn print(summary: &Value) {
         table.row([words, runs.to_string()].into_iter().chain(SCORES.iter().map(cell)));
     }
     output::text_of_product(&table.to_string());
-    output::paragraph("Mean and standard deviation of one run over the seeds. sweep.json has the range and every run.");
+    output::paragraph(
+        "Mean and standard deviation of one run over the seeds. sweep.json has the range and every run, report.html draws them.",
+    );
 }

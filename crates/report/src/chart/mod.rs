@@ -4,6 +4,7 @@ mod axis;
 mod forest;
 mod points;
 mod square;
+mod strip;
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -16,6 +17,7 @@ use crate::words;
 pub(crate) use forest::{Forest, ForestRow};
 pub(crate) use points::{Point, smooth, thin};
 pub(crate) use square::{Place, Square};
+pub(crate) use strip::{Strip, StripRow};
 
 /// How a series is drawn. Series differ by more than their colour: faint, solid, dotted, or single marks.
 #[derive(Debug, Clone, Copy, PartialEq)]
