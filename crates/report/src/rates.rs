@@ -3,6 +3,7 @@
 use maud::{Markup, PreEscaped, html};
 
 use crate::chart::{Chart, Point, Series, Stroke, Unit};
+use crate::compare::OWN_STYLE;
 use crate::frame::frame;
 use crate::run::{POLICY, SCRIPT, STYLE};
 
@@ -51,7 +52,7 @@ impl RatePage<'_> {
             footer { "Made by Kindling " (env!("CARGO_PKG_VERSION")) ". This page is one file and loads nothing." }
             script { (PreEscaped(SCRIPT)) }
         };
-        frame("Learning rates – Kindling", STYLE, POLICY, &body).into_string()
+        frame("Learning rates – Kindling", &format!("{STYLE}{OWN_STYLE}"), POLICY, &body).into_string()
     }
 
     fn chart(&self) -> Chart {

@@ -96,13 +96,13 @@ impl SweepPage<'_> {
             div.scroll {
                 table.numbers.ranges {
                     thead { tr {
-                        th scope="col" { "" } th scope="col" { "setting" } th scope="col" { "runs" }
+                        th scope="col" { "setting" } th scope="col" { "runs" }
                         @for (title, _) in self.scores { th scope="col" { (title) } }
                     } }
                     tbody {
                         @for (at, combination) in self.combinations.iter().enumerate() {
                             tr {
-                                td { (at + 1) } th scope="row" { (combination.settings) } td { (combination.runs.len()) }
+                                th scope="row" { (at + 1) " · " (combination.settings) } td { (combination.runs.len()) }
                                 @for score in 0..self.scores.len() { td { (spread(Spread::of(self.values(score).nth(at).unwrap_or_default()))) } }
                             }
                         }

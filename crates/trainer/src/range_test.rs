@@ -61,16 +61,23 @@ impl RangeTested {
         self.steps.len() <= FEWEST || smoothed <= DIVERGED * lowest
     }
 
-    /// The rate at which the running mean falls fastest for each factor of the rate; none if it falls nowhere.
+    /// The rate at which the running mean falls fastest for each factor of the rate, on its way to where it is lowest: behind that it
+    /// falls by chance. None if it falls nowhere.
     pub fn steepest(&self) -> Option<f64> {
         let fall = |pair: &[Tried]| (pair[1].smoothed - pair[0].smoothed) / (pair[1].rate / pair[0].rate).ln();
-        let falls = self.steps.windows(2).map(|pair| (fall(pair), pair[0].rate));
+        let falls = self.steps[..self.lowest()? + 1].windows(2).map(|pair| (fall(pair), pair[0].rate));
         falls.filter(|(fall, _)| *fall < 0.0).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, rate)| rate)
+    }
+
+    /// The step with the lowest running mean.
+    fn lowest(&self) -> Option<usize> {
+        let steps = self.steps.iter().enumerate();
+        steps.min_by(|a, b| a.1.smoothed.total_cmp(&b.1.smoothed)).map(|(step, _)| step)
     }
 
     /// A tenth of the rate at which the running mean is lowest; none without steps.
     pub fn tenth_of_lowest(&self) -> Option<f64> {
-        self.steps.iter().min_by(|a, b| a.smoothed.total_cmp(&b.smoothed)).map(|step| step.rate / 10.0)
+        self.lowest().map(|step| self.steps[step].rate / 10.0)
     }
 }
 
@@ -123,6 +130,17 @@ mod tests {
         assert!((test.rate(40)..test.rate(75)).contains(&steepest), "{steepest}");
         let lowest = tested.tenth_of_lowest().unwrap() * 10.0;
         assert!((test.rate(60)..test.rate(85)).contains(&lowest), "{lowest}");
+    }
+
+    #[test]
+    fn a_fall_by_chance_behind_the_lowest_loss_is_no_suggestion() {
+        // A gentle fall, a rise, and a batch that happens to be easy.
+        let mut losses: Vec<f64> = (0..50).map(|step| 2.0 - 0.01 * f64::from(step)).collect();
+        losses.extend((0..20).map(|step| 1.5 + 0.1 * f64::from(step)));
+        losses.push(-3.0);
+        let (tested, _) = tested(&losses);
+        let lowest = tested.tenth_of_lowest().unwrap() * 10.0;
+        assert!(tested.steepest().unwrap() < lowest);
     }
 
     #[test]
