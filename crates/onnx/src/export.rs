@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use kindling_layers::tensors::Tensors;
 use kindling_layers::trace::Trace;
+use kindling_protobuf as wire;
 
 use crate::error::OnnxError;
 use crate::lowering::lower;
 use crate::proto::{ModelProto, OperatorSetIdProto, StringStringEntryProto};
-use crate::wire;
 
 /// The version of ONNX's operators that files use (ONNX 1.12, June 2022). Version 14 is the first with everything that is needed here, and
 /// readers of version 17 are widespread.

@@ -9,7 +9,7 @@
 //! trace.
 //!
 //! `lowering` walks the trace, `operation` and `activation` write each operation, `shape` checks that a trace's shapes follow from
-//! each other, `form` says what is a map and what a matrix, and `wire` and `proto` write the protobuf bytes.
+//! each other, `form` says what is a map and what a matrix, and `proto` has the messages of the file.
 
 mod activation;
 mod error;
@@ -23,7 +23,6 @@ mod proto;
 mod shape;
 #[cfg(test)]
 mod testing;
-mod wire;
 
 pub use error::OnnxError;
 pub use export::{Export, OPSET, encode};

@@ -3,7 +3,7 @@
 //! Names and numbers are those of `onnx.proto` (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>).
 //! `tests/run_onnx.py` checks that the format's own library writes the same bytes.
 
-use crate::wire::{Message, Output};
+use kindling_protobuf::{Message, Output};
 
 /// `ModelProto`: the whole file.
 #[derive(Clone, Debug, PartialEq)]

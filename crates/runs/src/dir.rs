@@ -168,6 +168,11 @@ impl RunDir {
         self.path.join("checkpoints")
     }
 
+    /// `tracking`: the folder of what other trackers read.
+    pub fn tracking(&self) -> PathBuf {
+        self.path.join("tracking")
+    }
+
     /// Whether a path inside the folder is one of the run's own, there or not yet.
     pub fn owns(&self, path: &Path) -> bool {
         let files = [
@@ -185,7 +190,7 @@ impl RunDir {
             self.data(),
         ];
         files.iter().any(|file| file == path)
-            || [self.samples(), self.checkpoints()].iter().any(|it| path.starts_with(it))
+            || [self.samples(), self.checkpoints(), self.tracking()].iter().any(|it| path.starts_with(it))
     }
 
     /// Writes `config.toml`, atomically. Whole numbers above `i64::MAX` have no place in TOML and are an error.

@@ -17,6 +17,7 @@
 //! | `data.csv` | the samples it was trained on | counted by [`ListedSamples`] |
 //! | `samples/` | grids of a generator's images over time | written by the command |
 //! | `checkpoints/` | states to resume from | written by the trainer |
+//! | `tracking/` | what other trackers read | made by `kindling-tracking` |
 //!
 //! [`Record`] is all of it at once. Benchmarks are files of their own: [`mod@bench`]. What is read from files is shown in a [`Table`].
 //!

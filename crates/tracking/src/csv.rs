@@ -1,0 +1,150 @@
+//! One table for spreadsheets: a row for each step, each evaluation and each comparison of a generator's images.
+
+use std::path::PathBuf;
+
+use kindling_runs::csv_line;
+
+use crate::TrackingError;
+use crate::about::About;
+use crate::appended::Appended;
+use crate::entry::{Entry, Name, What};
+use crate::marks::Marks;
+use crate::tracker::Tracker;
+use crate::vocabulary::Ending;
+
+/// The columns before the values.
+const FIRST: [&str; 4] = ["step", "epoch", "split", "seconds"];
+/// The values of a classifier's run. The first one of a row says what the row is.
+const CLASSIFIER: &[&str] = &[
+    "loss",
+    "loss_scale",
+    "accuracy",
+    "lr",
+    "gradient_norm",
+    "images_per_second",
+    "waiting_seconds",
+    "micro_batch",
+    "memory_peak_bytes",
+    "processes_slowest_seconds",
+    "processes_waited_seconds",
+    "processes_sent_bytes",
+];
+/// The values of two networks against each other.
+const GAN: &[&str] = &[
+    "discriminator_loss",
+    "loss_scale",
+    "generator_loss",
+    "discriminator_gradient_norm",
+    "generator_gradient_norm",
+    "real_believed",
+    "fake_believed",
+    "spread",
+    "frechet_distance",
+    "kernel_distance",
+    "images_per_second",
+    "micro_batch",
+    "memory_peak_bytes",
+];
+
+/// The table in a file.
+#[derive(Debug)]
+pub(crate) struct Csv {
+    path: PathBuf,
+    file: Option<Appended>,
+    columns: &'static [&'static str],
+}
+
+impl Csv {
+    /// In the file `path`, which need not be there.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, file: None, columns: &[] }
+    }
+}
+
+fn header(columns: &[&str]) -> String {
+    csv_line(FIRST.iter().chain(columns).map(|name| (*name).to_owned()))
+}
+
+/// The split of a row, and the columns of its values.
+fn row(values: &[(Name, f64)]) -> (&str, Vec<(String, f64)>) {
+    let split = values.first().and_then(|(name, _)| name.split_once('/')).map_or("", |(split, _)| split);
+    let column = |name: &str| match name.split_once('/') {
+        Some((first, rest)) if first == split => rest.to_owned(),
+        _ => name.replace('/', "_"),
+    };
+    (split, values.iter().map(|(name, value)| (column(name), *value)).collect())
+}
+
+impl Tracker for Csv {
+    fn open(&mut self, _: &About) -> Result<Marks, TrackingError> {
+        let (mut file, bytes) = Appended::open(&self.path)?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        file.cut(whole as u64)?;
+        let mut lines = bytes[..whole].split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
+        let first = lines.next().unwrap_or_default();
+        let known = [CLASSIFIER, GAN].into_iter().find(|columns| header(columns) == first);
+        self.columns = match known {
+            Some(columns) => columns,
+            None if first.is_empty() => &[],
+            None => {
+                return Err(TrackingError::Foreign { path: self.path.clone(), reason: "it is no table of a run" });
+            }
+        };
+        let mut marks = Marks::default();
+        for line in lines {
+            let fields: Vec<&str> = line.split(',').collect();
+            let [step, _, split, _, values @ ..] = &fields[..] else { continue };
+            let first = self.columns.iter().zip(values).find(|(_, value)| !value.is_empty());
+            if let (Ok(step), Some((column, _))) = (step.parse(), first) {
+                marks.count(&format!("{split}/{column}"), step);
+            }
+        }
+        self.file = Some(file);
+        Ok(marks)
+    }
+
+    fn takes(&self, what: &What) -> bool {
+        matches!(what, What::Values(_))
+    }
+
+    fn deliver(&mut self, entries: &[Entry]) -> Result<(), TrackingError> {
+        let mut text = String::new();
+        for entry in entries {
+            let What::Values(values) = &entry.what else { continue };
+            let (split, values) = row(values);
+            if self.columns.is_empty() {
+                // The first values tell what kind of run it is.
+                let is_gan = values.iter().any(|(column, _)| !CLASSIFIER.contains(&column.as_str()));
+                self.columns = if is_gan { GAN } else { CLASSIFIER };
+                text.push_str(&header(self.columns));
+                text.push('\n');
+            }
+            let of = |column: &&str| {
+                let found = values.iter().find(|(name, _)| name == column);
+                found.map(|(_, value)| value.to_string()).unwrap_or_default()
+            };
+            let epoch = entry.epoch.map(|epoch| epoch.to_string()).unwrap_or_default();
+            let first = [entry.step.to_string(), epoch, split.to_owned(), entry.seconds.to_string()];
+            text.push_str(&csv_line(first.into_iter().chain(self.columns.iter().map(of))));
+            text.push('\n');
+        }
+        self.file.as_mut().map_or(Ok(()), |file| file.append(text.as_bytes()))
+    }
+
+    fn end(&mut self, _: Ending, _: &Entry) -> Result<(), TrackingError> {
+        Ok(())
+    }
+}
+
+/// The series of a table's rows, each with its step.
+#[cfg(test)]
+pub(crate) fn arrived(bytes: &[u8]) -> Vec<(String, u64)> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().unwrap_or_default();
+    let row = |fields: Vec<&str>| {
+        let column = (FIRST.len()..header.len()).find(|at| !fields[*at].is_empty())?;
+        Some((format!("{}/{}", fields[2], header[column]), fields[0].parse().ok()?))
+    };
+    lines.filter_map(row).collect()
+}
