@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use kindling_data::counted;
 use kindling_memory::MemorySize;
-use kindling_runs::Event;
+use kindling_runs::{Event, RunDir};
+use kindling_tracking::{Target, Tracking};
 use kindling_trainer::Observer;
 
 use crate::output::note;
@@ -44,6 +45,8 @@ pub(crate) struct Console {
     rate: f64,
     began: Instant,
     pace: Pace,
+    /// Who else is told.
+    tracking: Option<Tracking>,
 }
 
 impl Console {
@@ -59,6 +62,28 @@ impl Console {
             rate: 0.0,
             began: Instant::now(),
             pace: Pace::default(),
+            tracking: None,
+        }
+    }
+
+    /// From now on tells other trackers of the run, in the background, and says what goes wrong with that.
+    pub(crate) fn track(&mut self, run: &RunDir, targets: &[Target]) {
+        self.tracking = (!targets.is_empty()).then(|| Tracking::start(run, targets));
+    }
+
+    /// Waits until other trackers know all, for a minute at most.
+    pub(crate) fn finish_tracking(&mut self) {
+        let warnings = self.tracking.take().map(Tracking::finish).unwrap_or_default();
+        self.warn(&warnings);
+    }
+
+    /// What goes wrong with trackers is said even where nothing else is, for what was asked for is not done.
+    fn warn(&self, warnings: &[String]) {
+        for warning in warnings {
+            match self.verbosity {
+                Verbosity::Quiet => note!("warning: {warning}"),
+                _ => self.say(&format!("warning: {warning}")),
+            }
         }
     }
 
@@ -104,6 +129,8 @@ impl Console {
 
 impl Observer for Console {
     fn event(&mut self, event: &Event) {
+        let warnings = self.tracking.as_ref().map(Tracking::warnings).unwrap_or_default();
+        self.warn(&warnings);
         match event {
             Event::Step { step, epoch, loss, images_per_second, peak_memory_bytes, .. } => {
                 self.step(*step, *epoch, *loss, *images_per_second, *peak_memory_bytes);

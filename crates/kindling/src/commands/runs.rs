@@ -1,10 +1,12 @@
-//! `kindling runs`: what there is, with what matters of each.
+//! `kindling runs`: what there is, with what matters of each; and runs for other trackers.
+
+mod export;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use clap::ValueEnum;
+use clap::{Subcommand, ValueEnum};
 use kindling_runs::{COLUMNS, Listed, Table, csv_line, runs_in};
 use serde_json::{Map, Value};
 
@@ -26,8 +28,11 @@ const SHOWN: [(&str, &str); 6] = [
 /// Columns are run, model, data, ended, steps, accuracy, balanced_accuracy, macro_auroc, loss (of the test split),
 /// images_per_second, peak_memory_bytes and seconds; and every key of a configuration, such as train.lr.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
-    /// Folders of runs, or runs
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Folders of runs, or runs; one that is called export is ./export
     #[arg(value_name = "FOLDER", default_value = "runs")]
     folders: Vec<PathBuf>,
     /// Only runs with this value; given several times, all must hold
@@ -47,6 +52,11 @@ pub(crate) struct Args {
     format: Format,
 }
 
+#[derive(Subcommand)]
+enum Command {
+    Export(export::Args),
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     Table,
@@ -61,6 +71,9 @@ fn condition(text: &str) -> Result<(String, String), String> {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
+        if let Some(Command::Export(export)) = &self.command {
+            return export.run();
+        }
         let mut runs = Vec::new();
         let mut done = Done::Complete;
         for folder in &self.folders {

@@ -23,6 +23,7 @@ use kindling_data::{DataError, Dataset, FileList, Split, largest_decoding_bytes}
 use kindling_given::Span;
 use kindling_layers::parameters;
 use kindling_runs::{DeviceFacts, Environment, Event, How, Metrics, RunDir};
+use kindling_tracking::Target;
 use kindling_trainer::engine::{Classification, ModelState};
 use kindling_trainer::{Checkpoints, Ended, Faults, Ranks, Setup, TrainError, Trainer};
 use kindling_zoo::Network;
@@ -114,6 +115,10 @@ pub(crate) struct Args {
     /// Continue although files of the data set were added, removed or changed since; says which, and what becomes of them
     #[arg(long, help_heading = "Run")]
     accept_changed_data: bool,
+    /// Tell another tracker of the run while it goes on: tensorboard, wandb (an offline run for `wandb sync`), mlflow=URL (a server)
+    /// or csv; may be given several times. Files go to tracking/ of the run; `kindling runs export` does the same afterwards
+    #[arg(long = "track", value_name = "WHERE", help_heading = "Run")]
+    track: Vec<Target>,
     /// Print nothing but the result
     #[arg(long, short, help_heading = "Run", conflicts_with = "verbose")]
     quiet: bool,
@@ -312,6 +317,9 @@ impl Args {
         let (classes, validation) = (config.data.classes.len(), loaders::evaluation(&config, dataset, Split::Val)?);
         let mut trainer = Trainer::new(network, config.train.clone(), classes, validation, setup)?;
         let mut console = Console::new(self.verbosity(), trainer.total_steps());
+        if ranks.is_first() {
+            console.track(run, &self.track);
+        }
         console.say(&opening(&config, dataset, run, &environment, parameters, trainer.plan()));
         if let Some(warning) = batch_of_one(&config) {
             console.say(&warning);
@@ -344,6 +352,7 @@ impl Args {
         }
         if ended.map_err(|error| with_advice(error.into(), &go_on))? == Ended::Interrupted {
             let step = trainer.progress().step;
+            console.finish_tracking();
             if ranks.is_first() {
                 note!("stopped after step {step}; continue with: {go_on}");
             }
@@ -352,7 +361,9 @@ impl Args {
         let place = config.data.place(run, self.data_at.as_deref())?;
         let finished =
             Finished { config: &config, dataset, place: &place, run, device: &device, environment: &began_on, ranks };
-        conclude(trainer, &finished, &mut console)
+        let done = conclude(trainer, &finished, &mut console)?;
+        console.finish_tracking();
+        Ok(done)
     }
 
     /// How a run goes on.

@@ -9,6 +9,7 @@ use kindling_gan_training::trainer;
 use kindling_layers::{Checkpointing, parameters};
 use kindling_memory::Plan;
 use kindling_runs::{DeviceFacts, Environment, Event, GanMetrics, How, RunDir};
+use kindling_tracking::Target;
 use kindling_trainer::{Checkpoints, Ended, Faults, Observer, Ranks, Setup};
 use serde_json::{Value, json};
 
@@ -62,6 +63,10 @@ pub(crate) struct Args {
     /// Continue although files of the data set were added, removed or changed since; says which, and what becomes of them
     #[arg(long, help_heading = "Run")]
     accept_changed_data: bool,
+    /// Tell another tracker of the run while it goes on: tensorboard, wandb (an offline run for `wandb sync`), mlflow=URL (a server)
+    /// or csv; may be given several times. Files go to tracking/ of the run; `kindling runs export` does the same afterwards
+    #[arg(long = "track", value_name = "WHERE", help_heading = "Run")]
+    track: Vec<Target>,
     /// Print nothing but the result
     #[arg(long, short, help_heading = "Run", conflicts_with = "verbose")]
     quiet: bool,
@@ -171,6 +176,7 @@ impl Args {
         };
         // From here on the run is ours alone: the trainer holds its log.
         let mut trainer = trainer(networks, config.train.clone(), entry.latent, &mut looker, setup)?;
+        console.track(run, &self.track);
         console.say(&opening(&config, dataset, run, &environment.device, parameters));
         let started = started(&config, &environment, parameters[0], trainer.plan());
         let began_on = match resumed {
@@ -199,6 +205,7 @@ impl Args {
         let go_on = how_to_go_on("gan train", run);
         if ended.map_err(|error| with_advice(error.into(), &go_on))? == Ended::Interrupted {
             let step = trainer.progress().step;
+            console.finish_tracking();
             note!("stopped after iteration {step}; continue with: {go_on}");
             return Ok(Done::Interrupted);
         }
@@ -212,6 +219,7 @@ impl Args {
         };
         console.say(&format!("samples {}\nreport {}", grid_path(run, step).display(), run.report().display()));
         output::result(result_line(&metrics));
+        console.finish_tracking();
         Ok(Done::Complete)
     }
 
