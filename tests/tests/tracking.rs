@@ -25,7 +25,8 @@ fn tabled(run: &Path) -> Vec<u64> {
     let table = fs::read_to_string(run.join("tracking/run.csv")).unwrap();
     let mut lines = table.lines();
     let header: Vec<&str> = lines.next().unwrap().split(',').collect();
-    let column = |name: &str| header.iter().position(|have| *have == name).unwrap_or_else(|| panic!("{name}: {header:?}"));
+    let column =
+        |name: &str| header.iter().position(|have| *have == name).unwrap_or_else(|| panic!("{name}: {header:?}"));
     let (step, rate) = (column("step"), column("lr"));
     let rows = lines.map(|line| line.split(',').collect::<Vec<_>>());
     rows.filter(|row| !row[rate].is_empty()).map(|row| row[step].parse().unwrap()).collect()

@@ -34,6 +34,7 @@ pub(crate) fn flag() -> Result<Arc<AtomicBool>> {
     let (seen, again) = (Arc::clone(&stop), AtomicBool::new(false));
     let ctrl_c = move || {
         if again.swap(true, Ordering::Relaxed) {
+            kindling_dashboard::give_back();
             std::process::exit(i32::from(exit_code()));
         }
         ask(CTRL_C, &seen);
@@ -80,6 +81,7 @@ mod unix {
             let mut terminated = false;
             for signal in signals.forever() {
                 if signal == SIGTERM && std::mem::replace(&mut terminated, true) {
+                    kindling_dashboard::give_back();
                     process::exit(i32::from(super::exit_code()));
                 }
                 super::ask(signal, &stop);

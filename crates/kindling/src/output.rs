@@ -26,8 +26,12 @@ macro_rules! out {
 
 pub(crate) use {note, out};
 
-/// See [`note!`]. What cannot be written is dropped.
+/// See [`note!`]. What cannot be written is dropped. A dashboard on the terminal takes it among its messages.
 pub(crate) fn tell(text: impl Display) {
+    let text = text.to_string();
+    if kindling_dashboard::tell(&text) {
+        return;
+    }
     // In one piece, so that threads do not write into each other's lines.
     let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }

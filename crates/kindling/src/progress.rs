@@ -1,13 +1,13 @@
-//! What a person sees while a run goes on: a bar on a terminal, plain lines elsewhere, both on standard error.
+//! What a person sees while a run goes on: a bar or a dashboard on a terminal, plain lines elsewhere, all on standard error.
 
 mod line;
-mod pace;
 
 use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use kindling_data::counted;
+use anyhow::{Context, Result, bail};
+use kindling_dashboard::{Dashboard, Pace, Screen, in_words, sentence};
 use kindling_memory::MemorySize;
 use kindling_runs::{Event, RunDir};
 use kindling_tracking::{Target, Tracking};
@@ -15,7 +15,6 @@ use kindling_trainer::Observer;
 
 use crate::output::note;
 use line::Line;
-use pace::{Pace, in_words};
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +30,25 @@ pub(crate) enum Verbosity {
 /// Time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
+/// Fails where a dashboard is asked for and there is no terminal to draw it on.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn check_dashboard(asked: bool) -> Result<()> {
+    if asked && !std::io::stderr().is_terminal() {
+        bail!("--dashboard needs a terminal on standard error; leave it out where that goes to a file");
+    }
+    Ok(())
+}
+
 /// Shows a run's events.
 pub(crate) struct Console {
     verbosity: Verbosity,
     /// A terminal's; where there is none, lines are written one below the other. Sentences are said from where the console is
     /// only looked at.
     line: Option<RefCell<Line>>,
+    /// The whole terminal, where that is asked for.
+    screen: Option<Screen>,
     total: u64,
     /// Where the run is.
     step: u64,
@@ -56,6 +68,7 @@ impl Console {
         Self {
             verbosity,
             line: on_terminal.then(|| RefCell::new(Line::new())),
+            screen: None,
             total,
             step: 0,
             last_line: None,
@@ -87,8 +100,21 @@ impl Console {
         }
     }
 
+    /// Shows the run on the whole terminal instead, until [`Console::close`].
+    ///
+    /// # Errors
+    /// A sentence, if the terminal cannot be drawn on.
+    pub(crate) fn open_dashboard(&mut self, run: &RunDir) -> Result<()> {
+        let dashboard = Dashboard::new(run.path().display().to_string(), self.total);
+        self.screen = Some(Screen::open(dashboard).context("--dashboard cannot draw on this terminal; leave it out")?);
+        Ok(())
+    }
+
     /// Says a sentence above the bar.
     pub(crate) fn say(&self, sentence: &str) {
+        if let Some(screen) = &self.screen {
+            return screen.say(sentence);
+        }
         match (&self.line, self.verbosity) {
             (_, Verbosity::Quiet) => {}
             (Some(line), _) => line.borrow_mut().say(sentence),
@@ -96,8 +122,9 @@ impl Console {
         }
     }
 
-    /// Takes the bar away.
-    pub(crate) fn close(&self) {
+    /// Takes the bar or the dashboard away.
+    pub(crate) fn close(&mut self) {
+        self.screen = None;
         if let Some(line) = &self.line {
             line.borrow_mut().clear();
         }
@@ -131,37 +158,12 @@ impl Observer for Console {
     fn event(&mut self, event: &Event) {
         let warnings = self.tracking.as_ref().map(Tracking::warnings).unwrap_or_default();
         self.warn(&warnings);
+        if let Some(screen) = &self.screen {
+            return screen.see(event);
+        }
         match event {
             Event::Step { step, epoch, loss, images_per_second, peak_memory_bytes, .. } => {
                 self.step(*step, *epoch, *loss, *images_per_second, *peak_memory_bytes);
-            }
-            Event::Evaluated { epoch, split, loss, accuracy, samples, .. } => {
-                let percent = accuracy * 100.0;
-                self.say(&format!(
-                    "epoch {epoch} · {split}: accuracy {percent:.1} % · loss {loss:.3} · {}",
-                    counted(*samples, "image")
-                ));
-            }
-            Event::BadSample { split, path, reason, .. } => {
-                self.say(&format!("skipped a {split} sample that cannot be read: {path:?}: {reason}"));
-            }
-            Event::Checkpoint { path, .. } if self.verbosity == Verbosity::Steps => {
-                self.say(&format!("saved {path}"));
-            }
-            Event::Recovered { step, during, reason, lever, seconds } => self.say(&format!(
-                "memory ran out in {during} after step {step} ({reason}): {lever}; it cost {seconds:.1} s"
-            )),
-            Event::Replanned { step, reason, lever } => self.say(&format!("after step {step}: {lever}; {reason}")),
-            Event::Skipped { step, loss_scale } => self.say(&format!(
-                "step {step}: gradients not finite in this format; update left out, loss scale now {loss_scale}"
-            )),
-            Event::WarmedUp { micro_batches, too_large, seconds, .. } => {
-                let sizes: Vec<String> = micro_batches.iter().map(usize::to_string).collect();
-                let beyond = too_large.map(|size| format!("; {size} did not fit")).unwrap_or_default();
-                self.say(&format!(
-                    "kernels chosen for micro-batches of {} in {seconds:.0} s{beyond}",
-                    sizes.join(", ")
-                ));
             }
             Event::Iteration {
                 step,
@@ -175,21 +177,21 @@ impl Observer for Console {
                 let losses = format!("losses {discriminator_loss:.3} and {generator_loss:.3} · spread {spread:.2}");
                 self.iteration(*step, &losses, *images_per_second, *peak_memory_bytes);
             }
-            Event::Compared { step, frechet, kernel, samples } => self.say(&format!(
-                "after iteration {step}: Frechet distance {frechet:.1}, kernel distance {kernel:.4} ({})",
-                counted(*samples, "image")
-            )),
-            Event::Warned { step, text } => self.say(&format!("after step {step}: {text}")),
-            Event::EndedEarly { epoch, best_epoch, .. } => self.say(&format!(
-                "ended early after {epoch} epochs: none was better than epoch {}",
-                best_epoch.unwrap_or_default()
-            )),
-            Event::Resumed { step } => self.say(&format!("resumed after step {step}")),
-            _ => {}
+            Event::Checkpoint { .. } if self.verbosity != Verbosity::Steps => {}
+            // The lines around a run say these.
+            Event::Sampled { .. } | Event::Interrupted { .. } | Event::Extended { .. } | Event::Finished { .. } => {}
+            other => {
+                if let Some(sentence) = sentence(other) {
+                    self.say(&sentence);
+                }
+            }
         }
     }
 
     fn evaluating(&mut self, split: &str, done: usize, total: usize) {
+        if let Some(screen) = &self.screen {
+            return screen.evaluating(split, done, total);
+        }
         if let Some(line) = &self.line {
             line.borrow_mut().show(self.step, self.total, &format!("steps · {split} {done}/{total} images"));
         }

@@ -119,6 +119,9 @@ pub(crate) struct Args {
     /// or csv; may be given several times. Files go to tracking/ of the run; `kindling runs export` does the same afterwards
     #[arg(long = "track", value_name = "WHERE", help_heading = "Run")]
     track: Vec<Target>,
+    /// Show the run on the whole terminal: curves, numbers, messages. Ctrl-C works as without it
+    #[arg(long, help_heading = "Run", conflicts_with_all = ["quiet", "verbose"])]
+    dashboard: bool,
     /// Print nothing but the result
     #[arg(long, short, help_heading = "Run", conflicts_with = "verbose")]
     quiet: bool,
@@ -319,6 +322,9 @@ impl Args {
         let mut console = Console::new(self.verbosity(), trainer.total_steps());
         if ranks.is_first() {
             console.track(run, &self.track);
+            if self.dashboard {
+                console.open_dashboard(run)?;
+            }
         }
         console.say(&opening(&config, dataset, run, &environment, parameters, trainer.plan()));
         if let Some(warning) = batch_of_one(&config) {

@@ -27,7 +27,7 @@ use crate::device::{Chosen, DeviceChoice};
 use crate::interrupt;
 use crate::memory::{Choice, limit_before_reading};
 use crate::output::{self, note};
-use crate::progress::{Console, Verbosity};
+use crate::progress::{Console, Verbosity, check_dashboard};
 use crate::ranges;
 use crate::recorded::{self, Again};
 
@@ -67,6 +67,9 @@ pub(crate) struct Args {
     /// or csv; may be given several times. Files go to tracking/ of the run; `kindling runs export` does the same afterwards
     #[arg(long = "track", value_name = "WHERE", help_heading = "Run")]
     track: Vec<Target>,
+    /// Show the run on the whole terminal: curves, numbers, messages. Ctrl-C works as without it
+    #[arg(long, help_heading = "Run", conflicts_with_all = ["quiet", "verbose"])]
+    dashboard: bool,
     /// Print nothing but the result
     #[arg(long, short, help_heading = "Run", conflicts_with = "verbose")]
     quiet: bool,
@@ -77,6 +80,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
+        check_dashboard(self.dashboard)?;
         match (&self.resume, &self.out) {
             (Some(path), _) => self.resume(path),
             (None, Some(out)) if self.resume_or_start && RunDir::open(out).is_ok() => self.resume(out),
@@ -177,6 +181,9 @@ impl Args {
         // From here on the run is ours alone: the trainer holds its log.
         let mut trainer = trainer(networks, config.train.clone(), entry.latent, &mut looker, setup)?;
         console.track(run, &self.track);
+        if self.dashboard {
+            console.open_dashboard(run)?;
+        }
         console.say(&opening(&config, dataset, run, &environment.device, parameters));
         let started = started(&config, &environment, parameters[0], trainer.plan());
         let began_on = match resumed {

@@ -37,6 +37,7 @@ fn arguments(args: &Args, run: &Path, left: u64) -> Vec<OsString> {
             let mut line: Vec<OsString> = vec!["train".into(), "--resume".into(), run.into()];
             line.extend(args.quiet.then(|| "--quiet".into()));
             line.extend(args.verbose.then(|| "--verbose".into()));
+            line.extend(args.dashboard.then(|| "--dashboard".into()));
             line.extend(args.track.iter().map(|target| format!("--track={target}").into()));
             line
         }

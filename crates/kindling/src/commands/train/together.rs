@@ -14,6 +14,7 @@ use crate::config::RunConfig;
 use crate::device::DeviceChoice;
 use crate::interrupt;
 use crate::memory::limit_before_reading;
+use crate::progress::check_dashboard;
 use crate::recorded;
 
 /// What the first of several processes tells the others of a run that is about to begin, or to go on.
@@ -42,6 +43,7 @@ impl Order {
 impl Args {
     /// The first process, or the only one: it decides what is done.
     pub(super) fn lead(&self, ranks: &Rc<Ranks>) -> Result<Done> {
+        check_dashboard(self.dashboard)?;
         let prepared = match (&self.resume, &self.out) {
             (Some(path), _) => self.resume(path)?,
             (None, Some(out)) if self.resume_or_start && RunDir::open(out).is_ok() => self.resume(out)?,
