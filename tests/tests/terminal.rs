@@ -113,23 +113,73 @@ fn the_time_left_is_told_once_it_is_known_and_again_after_a_resume() {
     assert!(told(&resumed).last().unwrap().ends_with("· 0 s left"), "{:#?}", told(&resumed));
 }
 
+/// A command as a shell takes it.
+#[cfg(target_os = "linux")]
+fn quoted(command: &Command) -> String {
+    let quoted = |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap());
+    let words: Vec<String> = std::iter::once(command.get_program()).chain(command.get_args()).map(quoted).collect();
+    words.join(" ")
+}
+
+/// What a shell's commands show on a terminal of their own, and their exit code.
+#[cfg(target_os = "linux")]
+fn on_a_terminal(script: &str) -> (Option<i32>, String) {
+    let output = Command::new("script").args(["-qec", script, "/dev/null"]).output().expect("util-linux has `script`");
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_dashboard_changes_no_bit_gives_the_terminal_back_and_lets_ctrl_c_through() {
+    let bench = Bench::new(24);
+    let flags = "--batch-size 4 --epochs 2 --checkpoint-steps 2";
+    let (plain, shown) = (bench.path("plain"), bench.path("shown"));
+    Outcome::of(&mut train(bench.data(), &plain, flags)).succeeded();
+    let (enter, leave) = ("\x1b[?1049h", "\x1b[?1049l");
+    let watched = |run: &std::path::Path| {
+        let command = quoted(&train(bench.data(), run, &format!("{flags} --dashboard --resume-or-start")));
+        format!("stty rows 30 cols 100; {command}")
+    };
+    let (code, text) = on_a_terminal(&watched(&shown));
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!((text.matches(enter).count(), text.matches(leave).count()), (1, 1), "{text:?}");
+    let (before, after) = text.split_once(leave).unwrap();
+    assert!(before.contains("mobilenet_v3_small"), "the picture names the model: {before:?}");
+    assert!(after.contains("test accuracy") && after.contains("\"test_accuracy\""), "{after:?}");
+    kindling_tests::assert_same_bits(&plain, &shown, "with a dashboard");
+
+    // Ctrl-C reaches the run, which saves and says how it goes on once the terminal is everyone's again.
+    let stopped = bench.path("stopped");
+    let script = format!(
+        "set -m; {} & run=$!; while ! grep -q '\"step\":3,' '{}/events.jsonl' 2>/dev/null; do sleep 0.02; done; \
+         kill -INT $run; wait $run",
+        watched(&stopped).replace("stty rows 30 cols 100; ", ""),
+        stopped.display()
+    );
+    let (code, text) = on_a_terminal(&script);
+    assert_eq!(code, Some(130), "{text}");
+    let after = text.rsplit_once(leave).unwrap().1;
+    assert!(after.contains("continue with"), "{after:?}");
+
+    // Without a terminal there is nothing to draw on.
+    let sentence = Outcome::of(train(bench.data(), &bench.path("none"), flags).arg("--dashboard")).refused();
+    assert!(sentence.contains("--dashboard needs a terminal") && !bench.path("none").exists(), "{sentence}");
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn the_line_of_progress_is_never_wider_than_a_terminal_that_is_resized() {
     let bench = Bench::new(40);
-    let train = train(bench.data(), &bench.path("run"), "--batch-size 2 --epochs 4");
-    let quoted = |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap());
-    let words: Vec<String> = std::iter::once(train.get_program()).chain(train.get_args()).map(quoted).collect();
+    let words = quoted(&train(bench.data(), &bench.path("run"), "--batch-size 2 --epochs 4"));
     // A terminal of 120 columns, which becomes one of 40 while the run goes on.
     let script = format!(
         "stty rows 24 cols 120; {} & run=$!; while ! [ -s '{}/events.jsonl' ]; do sleep 0.05; done; sleep 0.5; \
          stty cols 40; echo; echo NARROW; wait $run",
-        words.join(" "),
+        words,
         bench.path("run").display()
     );
-    let output = Command::new("script").args(["-qec", &script, "/dev/null"]).output().expect("util-linux has `script`");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}");
+    let (code, text) = on_a_terminal(&script);
+    assert_eq!(code, Some(0), "{text}");
     let (wide, narrow) = text.split_once("NARROW").unwrap();
     // A picture of the line ends with the cursor at its beginning, a sentence on a line of its own.
     let pictures = |text: &str| -> Vec<usize> {
