@@ -1,7 +1,7 @@
 //! Files that grow.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use kindling_files as files;
@@ -25,7 +25,8 @@ impl Appended {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(TrackingError::on("create", folder))?;
         }
-        let file = OpenOptions::new().create(true).append(true).open(path);
+        // Not opened for appending: some systems cut no file that is.
+        let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
         let file = file.map_err(TrackingError::on("open", path))?;
         let bytes = files::read(path, files::MAX_LOG_BYTES).map_err(TrackingError::on("read", path))?;
         Ok((Self { path: path.into(), file, length: bytes.len() as u64 }, bytes))
@@ -53,7 +54,8 @@ impl Appended {
     /// # Errors
     /// [`TrackingError::Io`].
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), TrackingError> {
-        if let Err(cause) = self.file.write_all(bytes) {
+        let place = self.file.seek(SeekFrom::Start(self.length));
+        if let Err(cause) = place.and_then(|_| self.file.write_all(bytes)) {
             // If this fails too, the half piece is cut off when the file is opened again.
             let _ = self.file.set_len(self.length);
             return Err(TrackingError::Io { action: "write", path: self.path.clone(), cause });

@@ -51,13 +51,16 @@ const GAN: &[&str] = &[
 pub(crate) struct Csv {
     path: PathBuf,
     file: Option<Appended>,
+    /// Those of the file; none before it has a header.
     columns: &'static [&'static str],
+    /// Whether the configuration is one of two networks.
+    is_gan: bool,
 }
 
 impl Csv {
     /// In the file `path`, which need not be there.
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, file: None, columns: &[] }
+        Self { path, file: None, columns: &[], is_gan: false }
     }
 }
 
@@ -76,20 +79,21 @@ fn row(values: &[(Name, f64)]) -> (&str, Vec<(String, f64)>) {
 }
 
 impl Tracker for Csv {
-    fn open(&mut self, _: &About) -> Result<Marks, TrackingError> {
+    fn open(&mut self, about: &About) -> Result<Marks, TrackingError> {
         let (mut file, bytes) = Appended::open(&self.path)?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-        file.cut(whole as u64)?;
         let mut lines = bytes[..whole].split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
         let first = lines.next().unwrap_or_default();
         let known = [CLASSIFIER, GAN].into_iter().find(|columns| header(columns) == first);
         self.columns = match known {
             Some(columns) => columns,
-            None if first.is_empty() => &[],
+            // A kill may have left the beginning of a header.
+            None if whole == 0 && [CLASSIFIER, GAN].iter().any(|it| header(it).as_bytes().starts_with(&bytes)) => &[],
             None => {
                 return Err(TrackingError::Foreign { path: self.path.clone(), reason: "it is no table of a run" });
             }
         };
+        file.cut(whole as u64)?;
         let mut marks = Marks::default();
         for line in lines {
             let fields: Vec<&str> = line.split(',').collect();
@@ -100,6 +104,7 @@ impl Tracker for Csv {
             }
         }
         self.file = Some(file);
+        self.is_gan = about.config.get("gan").is_some();
         Ok(marks)
     }
 
@@ -113,8 +118,7 @@ impl Tracker for Csv {
             let What::Values(values) = &entry.what else { continue };
             let (split, values) = row(values);
             if self.columns.is_empty() {
-                // The first values tell what kind of run it is.
-                let is_gan = values.iter().any(|(column, _)| !CLASSIFIER.contains(&column.as_str()));
+                let is_gan = self.is_gan || values.iter().any(|(column, _)| !CLASSIFIER.contains(&column.as_str()));
                 self.columns = if is_gan { GAN } else { CLASSIFIER };
                 text.push_str(&header(self.columns));
                 text.push('\n');
@@ -147,4 +151,42 @@ pub(crate) fn arrived(bytes: &[u8]) -> Vec<(String, u64)> {
         Some((format!("{}/{}", fields[2], header[column]), fields[0].parse().ok()?))
     };
     lines.filter_map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{append, started};
+    use crate::{Follower, Target};
+    use kindling_runs::Event;
+    use std::fs;
+    use std::time::Duration;
+
+    #[test]
+    fn the_columns_are_those_of_the_kind_of_run_whatever_is_told_first() {
+        for (section, column) in [("gan", "frechet_distance"), ("model", "accuracy")] {
+            let folder = tempfile::tempdir().unwrap();
+            let run = crate::testing::run(folder.path());
+            fs::write(run.config(), format!("[{section}]\nname = \"a\"\n")).unwrap();
+            append(&run, &[started(), Event::Skipped { step: 1, loss_scale: 512.0 }]);
+            Follower::new(&run, &Target::Csv).unwrap().finish(Duration::from_secs(60)).unwrap();
+            let table = fs::read_to_string(Target::Csv.place(&run)).unwrap();
+            assert!(table.lines().next().unwrap().split(',').any(|name| name == column), "{table}");
+            assert!(table.contains("\n1,,train,0,,512,"), "{table}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_somebody_else_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = crate::testing::run(folder.path());
+        append(&run, &[started(), crate::testing::step(1, 1)]);
+        let theirs = folder.path().join("theirs.csv");
+        for text in ["name,age\nA,7\n", "name,age\nA,7", "name", "\n"] {
+            fs::write(&theirs, text).unwrap();
+            let error = Follower::at(&run, &Target::Csv, &theirs).unwrap().poll().unwrap_err();
+            assert!(matches!(error, TrackingError::Foreign { .. }), "{error}");
+            assert_eq!(fs::read_to_string(&theirs).unwrap(), text);
+        }
+    }
 }

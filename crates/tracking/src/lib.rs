@@ -4,6 +4,25 @@
 //! [`Target`] what is new: TensorBoard, Weights & Biases (offline), MLflow, or a table. [`Tracking`] does so in the background.
 //! Nothing is sent anywhere unless a target says so, and only MLflow does.
 //!
+//! ```no_run
+//! use std::time::Duration;
+//! use kindling_runs::RunDir;
+//! use kindling_tracking::{Follower, Target, Tracking};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let run = RunDir::open("runs/scans".as_ref())?;
+//! // While it is in progress: threads of their own, whose failures are sentences and end nothing.
+//! let tracking = Tracking::start(&run, &["tensorboard".parse()?, "mlflow=http://localhost:5000".parse()?]);
+//! // ... it trains; now and then:
+//! let sentences = tracking.warnings();
+//! // At the end of the run, however it ended:
+//! let last_sentences = tracking.finish();
+//! // Afterwards:
+//! Follower::new(&run, &Target::Wandb)?.finish(Duration::from_secs(600))?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | module | holds |
 //! |---|---|
 //! | `log_reader` | what is new in a log that is still written, and may be cut back |

@@ -82,11 +82,15 @@ impl Vocabulary {
 
     /// Adds the entries of the next event.
     pub(crate) fn tell(&mut self, event: &Event, entries: &mut Vec<Entry>) {
-        self.ending = match event {
-            Event::Finished { .. } => Ending::Finished,
-            Event::Interrupted { .. } => Ending::Interrupted,
-            _ => Ending::Open,
-        };
+        match event {
+            Event::Finished { .. } => self.ending = Ending::Finished,
+            Event::Interrupted { .. } => self.ending = Ending::Interrupted,
+            Event::Step { .. } | Event::Iteration { .. } | Event::Resumed { .. } | Event::Extended { .. } => {
+                self.ending = Ending::Open;
+            }
+            // What else is told after an end changes none.
+            _ => {}
+        }
         match event {
             Event::Step { step, epoch, loss, gradient_norm, seconds, .. } => {
                 self.clock.set(*seconds);

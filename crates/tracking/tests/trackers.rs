@@ -301,6 +301,7 @@ fn wandb_sync_takes_a_run_without_an_end_for_failed() {
 fn wandb_sync_gets_no_step_twice_after_a_resume() {
     let tracked = Tracked::with(&in_progress());
     tracked.export(&Target::Wandb);
+    assert_eq!(rows_of(&sync(&tracked)).len(), 8, "a run may be sent before it is complete");
     tracked.resume();
     tracked.export(&Target::Wandb);
     let sent = sync(&tracked);

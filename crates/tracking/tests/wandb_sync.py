@@ -89,7 +89,9 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 with tempfile.TemporaryDirectory() as home:
     kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy") and not name.startswith("WANDB")}
     own = {"HOME": home, "WANDB_BASE_URL": address, "WANDB_API_KEY": "0" * 40, "WANDB_ERROR_REPORTING": "false"}
-    wandb = Path(sys.executable).with_name("wandb")
-    synced = subprocess.run([wandb, "sync", sys.argv[1]], env=kept | own, capture_output=True, text=True, timeout=120)
+    # A run that goes on after it was sent is sent again, whole.
+    command = [Path(sys.executable).with_name("wandb"), "sync", "--include-synced", Path(sys.argv[1]).absolute()]
+    # It leaves logs in the folder where it runs.
+    synced = subprocess.run(command, cwd=home, env=kept | own, capture_output=True, text=True, timeout=120)
 sent["rows"] = [row for _, row in sorted(sent["rows"].items())]
 print(json.dumps({"version": version("wandb"), "code": synced.returncode, "said": synced.stderr, "sent": sent}))

@@ -7,6 +7,9 @@ use crate::testing::{append, checkpoint, evaluated, run, started, step, warned};
 
 const FOREVER: Duration = Duration::from_secs(600);
 
+/// The end of a run for TensorBoard's table of hyperparameters.
+const SESSION_END: &str = "_hparams_/session_end_info";
+
 /// The trackers that are files.
 const FILES: [Target; 3] = [Target::TensorBoard, Target::Wandb, Target::Csv];
 
@@ -19,7 +22,8 @@ fn file_of(run: &RunDir, target: &Target) -> PathBuf {
     let mut place = target.place(run);
     while place.is_dir() {
         let mut inside: Vec<PathBuf> = fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path()).collect();
-        inside.retain(|path| path.extension().is_none_or(|end| end != "json"));
+        // W&B's folder of pictures.
+        inside.retain(|path| !path.ends_with("files"));
         assert_eq!(inside.len(), 1, "{inside:?}");
         place = inside.remove(0);
     }
@@ -115,10 +119,12 @@ fn a_run_that_resumes_from_an_earlier_step_repeats_none() {
 
 #[test]
 fn a_kill_at_any_byte_leaves_what_is_continued_to_the_same_file() {
+    let mut events = vec![started(), step(1, 1), evaluated(1, "validation"), warned(1, "one"), warned(1, "other")];
+    events.extend([step(2, 1), evaluated(2, "test"), Event::Finished { step: 2, seconds: 2.0 }]);
     for target in FILES {
         let folder = tempfile::tempdir().unwrap();
         let run = run(folder.path());
-        append(&run, &complete());
+        append(&run, &events);
         export(&run, &target);
         let path = file_of(&run, &target);
         let whole = fs::read(&path).unwrap();
@@ -190,4 +196,67 @@ fn a_loss_that_is_no_number_arrives() {
     }
     let table = fs::read_to_string(Target::Csv.place(&run)).unwrap();
     assert!(table.contains("\n1,1,val,0,NaN,,inf,") && table.contains("\n2,1,val,0,-inf,,inf,"), "{table}");
+}
+
+#[test]
+fn a_run_that_is_made_longer_after_its_end_goes_on_where_it_was_told() {
+    for target in FILES {
+        let folder = tempfile::tempdir().unwrap();
+        let [told_twice, told_once] = ["a", "b"].map(|name| run(&folder.path().join(name)));
+        let mut longer = vec![Event::Extended { step: 8, steps_total: 10, lr: 0.1 }];
+        longer.extend(steps(9..=10));
+        longer.push(Event::Finished { step: 10, seconds: 10.0 });
+        append(&told_twice, &complete());
+        export(&told_twice, &target);
+        append(&told_twice, &longer);
+        export(&told_twice, &target);
+        append(&told_once, &[complete(), longer].concat());
+        export(&told_once, &target);
+        let [mut twice, mut once] = [&told_twice, &told_once].map(|run| arrived(run, &target));
+        // An event file tells of both ends.
+        assert_eq!(twice.remove(SESSION_END).is_some(), once.remove(SESSION_END).is_some());
+        assert_eq!(once["train/loss"], (1..=10).collect::<Vec<_>>(), "{target}");
+        assert_eq!(twice, once, "{target}");
+    }
+}
+
+#[test]
+fn a_gan_is_told_with_its_pictures_and_distances_from_before_its_first_iteration_on() {
+    let iteration = |step: u64| Event::Iteration {
+        step,
+        epoch: 1,
+        discriminator_loss: 0.5,
+        generator_loss: 1.5,
+        discriminator_norm: 1.0,
+        generator_norm: 2.0,
+        real_believed: 0.75,
+        made_believed: 0.25,
+        spread: 0.5,
+        images_per_second: 10.0,
+        micro_batch: 4,
+        peak_memory_bytes: 1 << 20,
+        seconds: step as f64,
+    };
+    let compared = |step| Event::Compared { step, frechet: 20.0, kernel: 0.5, samples: 64 };
+    let sampled = |step| Event::Sampled { step, path: "samples/a.png".into() };
+    for target in FILES {
+        let folder = tempfile::tempdir().unwrap();
+        let run = run(folder.path());
+        fs::create_dir(run.samples()).unwrap();
+        let mut png = png::Encoder::new(File::create(run.samples().join("a.png")).unwrap(), 3, 2);
+        png.set_color(png::ColorType::Grayscale);
+        png.write_header().unwrap().write_image_data(&[0; 6]).unwrap();
+        append(&run, &[started(), compared(0), sampled(0), iteration(1), iteration(2), compared(2), sampled(2)]);
+        append(&run, &[Event::Finished { step: 2, seconds: 2.0 }]);
+        export(&run, &target);
+        let arrived = arrived(&run, &target);
+        assert_eq!(arrived["train/discriminator_loss"], [1, 2], "{target}");
+        assert_eq!(arrived["val/frechet_distance"], [0, 2], "{target}");
+        if target != Target::Csv {
+            assert_eq!(arrived["samples"], [0, 2], "{target}");
+        }
+        let once = fs::read(file_of(&run, &target)).unwrap();
+        export(&run, &target);
+        assert!(fs::read(file_of(&run, &target)).unwrap() == once, "{target}");
+    }
 }

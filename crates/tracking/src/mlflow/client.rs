@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{env, fmt, fs};
+use std::{env, fmt};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use kindling_files as files;
 use serde_json::Value;
 use ureq::http::Response;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
@@ -148,7 +149,7 @@ fn authorization(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
 }
 
 fn certificates(path: &Path) -> Result<RootCerts, TrackingError> {
-    let pem = fs::read(path).map_err(TrackingError::on("read", path))?;
+    let pem = files::read(path, files::MAX_TEXT_BYTES).map_err(TrackingError::on("read", path))?;
     let certificates: Vec<Certificate<'static>> = parse_pem(&pem)
         .filter_map(|item| match item {
             Ok(PemItem::Certificate(certificate)) => Some(certificate),
