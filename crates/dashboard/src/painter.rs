@@ -53,6 +53,13 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    /// The dashboard to be drawn. It is a copy, so that nobody waits while it is drawn.
+    fn newest(&self) -> Dashboard {
+        let mut state = self.state();
+        state.changed = false;
+        state.dashboard.clone()
+    }
+
     /// Lets the painter end.
     pub(crate) fn close(&self) {
         self.state().closing = true;
@@ -79,11 +86,8 @@ pub(crate) fn paint(shared: &Shared, mut terminal: Terminal<TerminalBackend>) {
             }
             whole = Some(Instant::now());
         }
-        let drawn = terminal.draw(|frame| {
-            let mut state = shared.state();
-            state.changed = false;
-            state.dashboard.draw(frame);
-        });
+        let dashboard = shared.newest();
+        let drawn = terminal.draw(|frame| dashboard.draw(frame));
         match drawn.map(drop) {
             Ok(()) => {}
             // The terminal is behind, and part of this picture is lost.

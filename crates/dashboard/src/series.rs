@@ -132,6 +132,11 @@ mod tests {
             curve.push(step, value);
         }
         assert_eq!(curve.points(), [(1.0, 1.0), (4.0, 1.0)]);
+        let mut series = Series::default();
+        for (step, value) in (1..).zip([f64::NAN, 0.5, f64::INFINITY]) {
+            series.push(step, value);
+        }
+        assert_eq!(series.points(), [(2.0, 0.5)]);
     }
 
     #[test]

@@ -104,10 +104,11 @@ fn at_most_ten_pictures_a_second_are_drawn_and_none_where_nothing_changes() {
 
     let paper = Paper::default();
     let screen = screen_on(&paper);
+    let began = Instant::now();
     sleep(Duration::from_millis(900));
-    // The first, and one more if the start was seen after it.
+    // The first, one more if the start was seen after it, and one a second.
     let idle = paper.pictures();
-    assert!((1..=2).contains(&idle), "{idle}");
+    assert!((1..=2 + began.elapsed().as_secs() as usize).contains(&idle), "{idle}");
     // All of it is drawn again now and then, over what others wrote.
     wait_until("a whole picture", || paper.text().matches(CLEAR).count() > 2);
     drop(screen);
