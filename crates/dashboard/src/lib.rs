@@ -41,7 +41,7 @@ mod words;
 
 pub use backend::LEAVE;
 pub use dashboard::Dashboard;
-pub use open::{give_back, tell};
+pub use open::{give_back, is_open, tell};
 pub use pace::{Pace, in_words};
 pub use screen::Screen;
 pub use words::sentence;

@@ -3,6 +3,7 @@
 //! A process has one standard error. Whoever writes a line to it while a dashboard is there (a handler of Ctrl-C, a library's log, a
 //! hook of panics) would write into the picture, and the line would be gone a second later.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::backend::leave;
@@ -10,6 +11,9 @@ use crate::outlet::Outlet;
 use crate::painter::Shared;
 
 static OPEN: Mutex<Option<Open>> = Mutex::new(None);
+
+/// Whether there is one, for those who must not wait for a lock.
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
 struct Open {
     shared: Weak<Shared>,
@@ -20,6 +24,7 @@ struct Open {
 pub(crate) fn opened(shared: &Arc<Shared>, outlet: &Outlet) {
     let open = Open { shared: Arc::downgrade(shared), outlet: outlet.clone() };
     *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
+    IS_OPEN.store(true, Ordering::Relaxed);
 }
 
 /// Forgets a screen, if it is the one that is open.
@@ -27,7 +32,14 @@ pub(crate) fn closed(shared: &Arc<Shared>) {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if open.as_ref().is_some_and(|open| open.shared.as_ptr() == Arc::as_ptr(shared)) {
         *open = None;
+        IS_OPEN.store(false, Ordering::Relaxed);
     }
+}
+
+/// Whether a screen is open on standard error. It waits for nothing, so that a handler of a signal may ask before it writes
+/// [`LEAVE`](crate::LEAVE).
+pub fn is_open() -> bool {
+    IS_OPEN.load(Ordering::Relaxed)
 }
 
 /// Adds a line to the messages of the screen on standard error. False if there is none: the line is the caller's to write then.
@@ -42,6 +54,7 @@ pub fn tell(line: &str) -> bool {
 /// its place). Nothing happens where no screen is open on standard error, or if the terminal takes nothing for a while.
 pub fn give_back() {
     let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
+    IS_OPEN.store(false, Ordering::Relaxed);
     if let Some(Open { shared, outlet }) = open {
         if let Some(shared) = shared.upgrade() {
             shared.close();
@@ -83,14 +96,14 @@ mod tests {
         let text = || String::from_utf8(paper.0.lock().unwrap().clone()).unwrap();
         let (shared, outlet) = (Arc::new(Shared::new(Dashboard::new("run", 1))), Outlet::new(paper.clone()));
         opened(&shared, &outlet);
-        assert!(tell("finishing the step"));
+        assert!(tell("finishing the step") && is_open());
         let mut lines = Vec::new();
         shared.change(|dashboard| lines.extend(dashboard.messages.newest_first().cloned()));
         assert_eq!(lines[0].text, "finishing the step");
 
         give_back();
         assert_eq!(text(), LEAVE);
-        assert!(!tell("the terminal is everyone's again") && outlet.write(b"a picture").is_err());
+        assert!(!is_open() && !tell("the terminal is everyone's again") && outlet.write(b"a picture").is_err());
         give_back();
         outlet.close(&leave());
         assert_eq!(text(), LEAVE, "once");

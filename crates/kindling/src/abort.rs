@@ -12,7 +12,7 @@ use kindling_memory::failed_allocation;
 ///
 /// # Safety argument
 /// The handler is installed before other threads are. It calls only what POSIX lists as safe in handlers of signals (`write`,
-/// `_exit`, `signal`, `raise`), reads one atomic, and formats its number into its own stack; it allocates nothing.
+/// `_exit`, `signal`, `raise`), reads two atomics, and formats its number into its own stack; it allocates nothing.
 #[allow(unsafe_code)]
 pub(crate) fn explain_failed_allocations() {
     // SAFETY: above; the handler has the signature that `signal` asks for.
@@ -38,7 +38,9 @@ extern "C" fn explain(signal: c_int) {
         return;
     };
     let mut digits = [0; 20];
-    for text in [BEFORE, decimal(bytes, &mut digits), AFTER] {
+    // A dashboard would take the sentence away with its screen.
+    let leave = if kindling_dashboard::is_open() { kindling_dashboard::LEAVE.as_bytes() } else { &[] };
+    for text in [leave, BEFORE, decimal(bytes, &mut digits), AFTER] {
         // SAFETY: the pointer and the length are those of a slice that outlives the call.
         unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
     }

@@ -135,7 +135,11 @@ fn quiet_panics() {
             Failure::OutOfMemory | Failure::TensorTooLarge => {
                 note!("caught: {reason}");
             }
-            Failure::DeviceLost | Failure::Other => with_trace(panic),
+            Failure::DeviceLost | Failure::Other => {
+                // A trace on a dashboard's screen would be gone with it.
+                kindling_dashboard::give_back();
+                with_trace(panic);
+            }
         }
     }));
 }

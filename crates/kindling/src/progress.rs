@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use kindling_dashboard::{Dashboard, Pace, Screen, in_words, sentence};
 use kindling_memory::MemorySize;
-use kindling_runs::{Event, RunDir};
+use kindling_runs::{Event, EventLog, RunDir};
 use kindling_tracking::{Target, Tracking};
 use kindling_trainer::Observer;
 
@@ -105,7 +105,9 @@ impl Console {
     /// # Errors
     /// A sentence, if the terminal cannot be drawn on.
     pub(crate) fn open_dashboard(&mut self, run: &RunDir) -> Result<()> {
-        let dashboard = Dashboard::new(run.path().display().to_string(), self.total);
+        let mut dashboard = Dashboard::new(run.path().display().to_string(), self.total);
+        // What a run that goes on has done before. Its log has been read by now: what could be wrong with it is known.
+        EventLog::read(&run.events()).unwrap_or_default().iter().for_each(|event| dashboard.see(event));
         self.screen = Some(Screen::open(dashboard).context("--dashboard cannot draw on this terminal; leave it out")?);
         Ok(())
     }
