@@ -17,6 +17,7 @@ use kindling_zoo::Network;
 
 use crate::config::RunConfig;
 use crate::loaders;
+use crate::output::note;
 use crate::scores;
 
 /// Pictures of each group in the report.
@@ -91,9 +92,7 @@ impl Finished<'_> {
                 measured
             }
         };
-        let pictures = self.pictures(&network, &test.predictions, |text| {
-            Ok(journal.emit(Event::Warned { step: progress.step, text }, observer)?)
-        })?;
+        let pictures = self.pictures(&network, &test.predictions)?;
         self.report(&metrics, scores.as_ref(), &pictures)?;
         Ok(Some(metrics))
     }
@@ -170,14 +169,9 @@ impl Finished<'_> {
         Ok(self.run.write_report(&report.html())?)
     }
 
-    /// Test images to look at, with where they speak for the answers. Where memory does not suffice for that, `warn` is told and the
-    /// images are shown without.
-    fn pictures(
-        &self,
-        network: &Network,
-        predictions: &[Prediction],
-        mut warn: impl FnMut(String) -> Result<()>,
-    ) -> Result<Vec<SamplePicture>> {
+    /// Test images to look at, with where they speak for the answers. Where memory does not suffice for that, whoever watches is told,
+    /// and the images are shown without. It is no event: how much memory there is changes nothing that a run writes down.
+    fn pictures(&self, network: &Network, predictions: &[Prediction]) -> Result<Vec<SamplePicture>> {
         let (preprocess, test) = (&self.config.data.preprocess, &self.dataset.test);
         let shape = [preprocess.channels, preprocess.size, preprocess.size];
         let answers: Vec<Answer> = predictions.iter().map(|prediction| Answer::of(self.dataset, prediction)).collect();
@@ -191,7 +185,7 @@ impl Finished<'_> {
                     Ok(found) => map = Some(overlay_png(found.width, found.height, &found.values)?),
                     Err(error @ TrainError::InferenceOutOfMemory { .. }) => {
                         maps_fit = false;
-                        warn(format!("the report has no maps of what images speak for: {error}"))?;
+                        note!("warning: the report has no maps of what images speak for: {error}");
                     }
                     Err(error) => return Err(error.into()),
                 }

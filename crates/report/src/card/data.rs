@@ -67,6 +67,12 @@ fn how_split(record: &Record) -> String {
         Some("group") => "all images of a group (the patient, usually) stay together".to_owned(),
         Some(other) => format!("all images of a {} stay together", text(other)),
     };
+    if let Some(fold) = record.setting("data.opening.fold").filter(|fold| *fold != "none") {
+        sentences.push(format!(
+            "The model is that of fold {} of a cross-validation: its test images are a part of all, and other models test the others.",
+            text(fold)
+        ));
+    }
     // The rule is written down where the split was made by Kindling.
     match record.setting("data.opening.split_rule") {
         Some(rule) => {

@@ -192,3 +192,13 @@ fn names_stay_names() {
 fn the_same_files_give_the_same_card() {
     assert_eq!(card(&record(["a", "b"])), card(&record(["a", "b"])));
 }
+
+#[test]
+fn the_model_of_a_fold_says_that_others_test_the_rest() {
+    let sentence = "The model is that of fold 2/5 of a cross-validation";
+    let mut record = record(["benign", "malignant"]);
+    for (fold, is_said) in [("none", false), ("2/5", true)] {
+        record.settings.insert("data.opening.fold".to_owned(), fold.to_owned());
+        assert_eq!(card(&record).contains(sentence), is_said, "{fold}");
+    }
+}

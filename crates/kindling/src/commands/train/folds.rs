@@ -15,6 +15,7 @@ use serde_json::json;
 use super::Args;
 use crate::Done;
 use crate::children;
+use crate::config::RunConfig;
 use crate::interrupt;
 use crate::output::{self, note};
 use crate::scores;
@@ -58,7 +59,8 @@ impl Args {
 
     /// Writes what the folds reach together, and says it.
     fn conclude_folds(&self, out: PathBuf, runs: &[RunDir]) -> Result<Done> {
-        let resampling = Resampling { seed: self.asked.settings.seed.unwrap_or_default(), ..Resampling::default() };
+        let seed = runs.first().map_or(Ok(0), |run| RunConfig::of(run).map(|config| config.train.seed))?;
+        let resampling = Resampling { seed, ..Resampling::default() };
         let (found, predictions) = CrossValidation::of(runs, resampling)?;
         predictions.write(&out.join("predictions.csv"))?;
         let text = serde_json::to_string_pretty(&found)?;
