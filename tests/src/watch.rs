@@ -51,5 +51,5 @@ fn peak_of(id: u32) -> Option<u64> {
 /// The `--memory-budget` on the CPU that leaves room for so many counted bytes, in bytes: the process itself takes the rest, as
 /// `docs/decisions/a-budget-is-of-the-process.md` says.
 pub fn budget_with_room_for(counted: u64) -> u64 {
-    counted / 8 * 9 + (60 << 20)
+    counted / 8 * 9 + (68 << 20)
 }

@@ -26,8 +26,9 @@ static ASKING: Mutex<()> = Mutex::new(());
 static TRY_FIRST: AtomicBool = AtomicBool::new(false);
 static GIVE_BACK: OnceLock<fn()> = OnceLock::new();
 
-/// Bytes that the process occupies besides counted bytes: code, stacks, and the allocator's own data.
-pub const PROCESS_BYTES: u64 = 60 << 20;
+/// Bytes that the process occupies besides counted bytes: code, stacks, and the allocator's own data. Measured are 60 to 68 MiB, by the
+/// machine and by what of the code a run needs.
+pub const PROCESS_BYTES: u64 = 68 << 20;
 /// The allocator, which rounds up and leaves gaps, adds one part in this many to the counted bytes.
 const ALLOCATOR_SHARE: u64 = 8;
 
