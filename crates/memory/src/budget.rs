@@ -34,7 +34,7 @@ const ALLOCATOR_SHARE: u64 = 8;
 
 /// If the counted bytes are within the limit, the process may exceed it by one part in this many. Memory that other threads have freed
 /// cannot always be returned to the system, and a plan that fits must run.
-const TOLERANCE: u64 = 32;
+const TOLERANCE: u64 = 64;
 
 /// The size of a process whose counted bytes are `counted` at their peak.
 pub fn resident_of(counted: u64) -> u64 {
