@@ -51,7 +51,12 @@ fn a_run_keeps_its_budget_as_a_process_checkpoints_included_or_is_refused() {
             );
             let (outcome, peak) = watched(&mut train_at(size, &data, &run, &flags), MOST_SECONDS);
             eprintln!("{model} in {budget} MiB: code {:?}, {} MiB", outcome.code, peak / MIB);
-            assert!(peak <= budget * MIB * 105 / 100 + CODE, "{model} took {} MiB of {budget}\n{}", peak / MIB, outcome.all());
+            assert!(
+                peak <= budget * MIB * 105 / 100 + CODE,
+                "{model} took {} MiB of {budget}\n{}",
+                peak / MIB,
+                outcome.all()
+            );
             if outcome.code == Some(0) {
                 ran += 1;
             } else {
