@@ -37,6 +37,8 @@ pub struct RangeTested {
     pub steps: Vec<Tried>,
     mean: f64,
     weight: f64,
+    /// The step with the lowest running mean.
+    lowest: Option<usize>,
 }
 
 impl RangeTest {
@@ -56,7 +58,10 @@ impl RangeTested {
         self.mean = KEPT * self.mean + (1.0 - KEPT) * loss;
         self.weight = KEPT * self.weight + (1.0 - KEPT);
         let smoothed = self.mean / self.weight;
-        let lowest = self.steps.iter().map(|step| step.smoothed).fold(f64::INFINITY, f64::min);
+        let lowest = self.lowest.map_or(f64::INFINITY, |step| self.steps[step].smoothed);
+        if smoothed < lowest {
+            self.lowest = Some(self.steps.len());
+        }
         self.steps.push(Tried { rate, loss, smoothed });
         self.steps.len() <= FEWEST || smoothed <= DIVERGED * lowest
     }
@@ -65,19 +70,13 @@ impl RangeTested {
     /// falls by chance. None if it falls nowhere.
     pub fn steepest(&self) -> Option<f64> {
         let fall = |pair: &[Tried]| (pair[1].smoothed - pair[0].smoothed) / (pair[1].rate / pair[0].rate).ln();
-        let falls = self.steps[..self.lowest()? + 1].windows(2).map(|pair| (fall(pair), pair[0].rate));
+        let falls = self.steps[..self.lowest? + 1].windows(2).map(|pair| (fall(pair), pair[0].rate));
         falls.filter(|(fall, _)| *fall < 0.0).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, rate)| rate)
-    }
-
-    /// The step with the lowest running mean.
-    fn lowest(&self) -> Option<usize> {
-        let steps = self.steps.iter().enumerate();
-        steps.min_by(|a, b| a.1.smoothed.total_cmp(&b.1.smoothed)).map(|(step, _)| step)
     }
 
     /// A tenth of the rate at which the running mean is lowest; none without steps.
     pub fn tenth_of_lowest(&self) -> Option<f64> {
-        self.lowest().map(|step| self.steps[step].rate / 10.0)
+        self.lowest.map(|step| self.steps[step].rate / 10.0)
     }
 }
 
