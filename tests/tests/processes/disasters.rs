@@ -10,7 +10,7 @@ use kindling_tests::{Bench, Chance, Outcome, assert_same_bits, checkpoints, kind
 use crate::together::{EACH, EVERYTHING, in_processes};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("a_random_process_killed_again_and_again_leaves_the_bits", || killed(4, 40)),
+    ("a_random_process_killed_again_and_again_leaves_the_bits", || killed(4, 60)),
     (
         "a_stopped_process_is_named_and_all_end_within_the_timeout",
         a_stopped_process_is_named_and_all_end_within_the_timeout,
@@ -89,13 +89,25 @@ fn killed(times: usize, steps: u64) {
         assert!(begun < 4 * times + 10, "killed {kills} times in {begun} starts");
         let mut launched = Launched::start(&bench.path("ids"), size, &bench.command("run", &flags, ""));
         if kills < times {
-            // Some steps later, or before the first.
+            // Some steps later, or before the first, at a random moment; a machine that makes many steps in
+            // that time is not given so many, because a run that has ended cannot be killed.
             let until = newest_step(&run) + chance.within(0..=3);
             while newest_step(&run) < until && !launched.has_ended() {
                 std::thread::sleep(Duration::from_millis(2));
             }
-            std::thread::sleep(Duration::from_millis(chance.within(0..=399)));
-            kills += usize::from(launched.signal(chance.within(0..=size as u64 - 1) as usize, "-KILL"));
+            let (waiting, delay) = (Instant::now(), Duration::from_millis(chance.within(0..=399)));
+            while waiting.elapsed() < delay && newest_step(&run) < until + steps / (2 * times as u64) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            // The launcher may not have started that process yet.
+            let rank = chance.within(0..=size as u64 - 1) as usize;
+            while !launched.has_ended() {
+                if launched.signal(rank, "-KILL") {
+                    kills += 1;
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
         }
         let outcome = launched.end();
         if outcome.code == Some(0) {
