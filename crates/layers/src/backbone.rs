@@ -3,11 +3,11 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use crate::ConvNorm;
 use crate::blocks::Block;
 use crate::pool::MaxPool;
 use crate::staged::Staged;
 use crate::trace::{Describe, Stage, Trace, Value};
+use crate::{Checkpointing, ConvNorm};
 
 /// Which feature map of each resolution is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,44 +46,77 @@ impl<B: Block> Staged<B> {
 impl<B: Block> Backbone<B> {
     /// `[batch, channels, height, width]` to a feature map of each resolution, finest first.
     pub fn forward_features(&self, images: Tensor<4>) -> Vec<Tensor<4>> {
-        let size = |x: &Tensor<4>| [x.dims()[2], x.dims()[3]];
-        let mut x = self.stem.forward(images);
-        let mut maps = vec![x.clone()];
-        if let Some(pool) = &self.pool {
-            x = pool.forward(x);
-        }
-        for (number, block) in self.stages.iter().flatten().enumerate() {
-            x = block.forward(x);
-            self.see(&mut maps, Some(number), &x, size);
-        }
-        if let Some(features) = self.last() {
-            x = features.forward(x);
-            self.see(&mut maps, None, &x, size);
+        let blocks = Checkpointing::Blocks;
+        (0..self.segments(blocks)).fold(vec![images], |maps, index| self.run_segment(blocks, index, maps))
+    }
+
+    /// Number of segments of [`Backbone::run_segment`].
+    pub fn segments(&self, checkpointing: Checkpointing) -> usize {
+        let between = match checkpointing {
+            Checkpointing::None => return 0,
+            Checkpointing::Stages => self.stages.len(),
+            Checkpointing::Blocks => self.stages.iter().map(Vec::len).sum(),
+        };
+        1 + between + usize::from(self.last().is_some())
+    }
+
+    /// Runs segment `index`; segment 0 takes the images. A segment makes the maps that are read, as far as they are there, finest first,
+    /// and then the one that the next segment goes on from, if it is none of them.
+    pub fn run_segment(&self, checkpointing: Checkpointing, index: usize, maps: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
+        let Some(index) = index.checked_sub(1) else { return self.run_stem(maps) };
+        let mut blocks = self.stages.iter().flatten().enumerate();
+        let in_segment = match checkpointing {
+            Checkpointing::None => return maps,
+            Checkpointing::Blocks => blocks.nth(index).into_iter().collect::<Vec<_>>(),
+            Checkpointing::Stages => {
+                let before = self.stages.iter().take(index).map(Vec::len).sum();
+                blocks.skip(before).take(self.stages.get(index).map_or(0, Vec::len)).collect()
+            }
+        };
+        let maps = match in_segment.is_empty() {
+            true => self.run_last(maps),
+            false => {
+                let run = |maps, (number, block): (usize, &B)| self.advance(maps, number, |x| block.forward(x));
+                in_segment.into_iter().fold(maps, run)
+            }
+        };
+        if index + 2 == self.segments(checkpointing) { self.without_unread(maps) } else { maps }
+    }
+
+    fn run_stem(&self, maps: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
+        let mut maps: Vec<_> = maps.into_iter().map(|images| self.stem.forward(images)).collect();
+        if let (Some(pool), Some(x)) = (&self.pool, maps.last().cloned()) {
+            maps.push(pool.forward(x));
         }
         maps
     }
 
+    fn run_last(&self, maps: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
+        match self.last() {
+            Some(features) => self.advance(maps, self.blocks(), |x| features.forward(x)),
+            None => maps,
+        }
+    }
+
     /// Describes [`Backbone::forward_features`].
     pub fn describe_features(&self, input: Value, trace: &mut Trace) -> Vec<Value> {
-        let size = |x: &Value| [x.map.height, x.map.width];
-        let mut x = trace.scope("stem", |trace| self.stem.describe(input, trace));
-        let mut maps = vec![x];
+        let mut maps = vec![trace.scope("stem", |trace| self.stem.describe(input, trace))];
         if let Some(pool) = &self.pool {
-            x = trace.scope("pool", |trace| pool.describe(x, trace));
+            let x = maps[0];
+            maps.push(trace.scope("pool", |trace| pool.describe(x, trace)));
         }
         let mut number = 0;
         for (stage, blocks) in self.stages.iter().enumerate() {
             for (index, block) in blocks.iter().enumerate() {
-                x = trace.scope(format!("stages.{stage}.{index}"), |trace| block.describe(x, trace));
-                self.see(&mut maps, Some(number), &x, size);
+                let name = format!("stages.{stage}.{index}");
+                maps = self.advance(maps, number, |x| trace.scope(name, |trace| block.describe(x, trace)));
                 number += 1;
             }
         }
         if let Some(features) = self.last() {
-            x = trace.scope("features", |trace| features.describe(x, trace));
-            self.see(&mut maps, None, &x, size);
+            maps = self.advance(maps, number, |x| trace.scope("features", |trace| features.describe(x, trace)));
         }
-        maps
+        self.without_unread(maps)
     }
 
     /// The last convolution, if it is part of the backbone.
@@ -91,15 +124,59 @@ impl<B: Block> Backbone<B> {
         self.features.as_ref().filter(|_| self.taps == Taps::Last)
     }
 
-    /// Adds the map after the block of this number, or after the last convolution, if it is read.
-    fn see<T: Clone>(&self, maps: &mut Vec<T>, number: Option<usize>, x: &T, size: impl Fn(&T) -> [usize; 2]) {
-        match self.taps {
-            Taps::Last if maps.last().is_some_and(|map| size(map) == size(x)) => drop(maps.pop()),
-            Taps::Last => {}
-            Taps::Blocks(numbers) if number.is_some_and(|number| numbers.contains(&number)) => {}
-            Taps::Blocks(_) => return,
+    /// The number of blocks, which is also the number of the part after them.
+    fn blocks(&self) -> usize {
+        self.stages.iter().map(Vec::len).sum()
+    }
+
+    /// Whether the map that part `number` reads, of the blocks and the convolution after them, is one that is read from outside too.
+    fn is_read_before(&self, number: usize) -> bool {
+        match (number.checked_sub(1), self.taps) {
+            (None, _) => self.pool.is_none(),
+            (Some(_), Taps::Last) => true,
+            (Some(before), Taps::Blocks(numbers)) => numbers.contains(&before),
         }
-        maps.push(x.clone());
+    }
+
+    /// The maps that are read, once all parts have run.
+    fn without_unread<T>(&self, mut maps: Vec<T>) -> Vec<T> {
+        if !self.is_read_before(self.blocks()) {
+            maps.pop();
+        }
+        maps
+    }
+
+    /// Runs part `number`.
+    fn advance<T: OnGrid>(&self, mut maps: Vec<T>, number: usize, run: impl FnOnce(T) -> T) -> Vec<T> {
+        let Some(x) = maps.pop() else { return maps };
+        if self.is_read_before(number) {
+            maps.push(x.clone());
+        }
+        let x = run(x);
+        // The last map of a resolution takes the place of those before it.
+        if self.taps == Taps::Last && maps.last().is_some_and(|map| map.size() == x.size()) {
+            maps.pop();
+        }
+        maps.push(x);
+        maps
+    }
+}
+
+/// What has height and width.
+trait OnGrid: Clone {
+    fn size(&self) -> [usize; 2];
+}
+
+impl OnGrid for Tensor<4> {
+    fn size(&self) -> [usize; 2] {
+        let [_, _, height, width] = self.dims();
+        [height, width]
+    }
+}
+
+impl OnGrid for Value {
+    fn size(&self) -> [usize; 2] {
+        [self.map.height, self.map.width]
     }
 }
 

@@ -10,7 +10,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `staged`, `head`, `classifier`, `adversary`, `checkpointing` | the structure of every classifier (stem, stages of blocks, head); the traits of classifiers and of pairs of networks; the segments for activation checkpointing |
-//! | `backbone` | a classifier without its head, for networks that read its feature maps |
+//! | `backbone`, `segmenter` | a classifier without its head, for networks that read its feature maps; the trait of those that give every pixel a class |
 //! | [`blocks`], `conv_norm`, `squeeze_excite`, `drop_path` and others | the blocks of the mobile families, and their parts |
 //! | [`pass`], `batch_norm`, `dropout` | the training pass, and the layers that depend on it |
 //! | `grad_cam` | which places of an image speak for a class |
@@ -46,6 +46,7 @@ mod pool;
 pub mod precision;
 mod resize;
 mod rounding;
+mod segmenter;
 mod squeeze_excite;
 mod staged;
 pub mod tensors;
@@ -73,5 +74,6 @@ pub use pool::MaxPool;
 pub use precision::Precision;
 pub use resize::{AdaptiveAveragePool, AveragePool, Upsample, describe_resized, resized};
 pub use rounding::make_divisible;
+pub use segmenter::Segmenter;
 pub use squeeze_excite::{SqueezeExcite, SqueezeExciteConfig};
 pub use staged::{Freeze, Staged, StagedConfig, StemConfig};

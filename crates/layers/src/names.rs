@@ -38,11 +38,14 @@ pub enum KeyStyle {
     /// The package `efficientnet_lite_pytorch`: `_conv_stem.weight`.
     #[strum(to_string = "efficientnet_pytorch")]
     EfficientNetPytorch,
+    /// `segmentation_models_pytorch`: `decoder.blocks.0.conv1.0.weight`.
+    #[strum(to_string = "segmentation_models_pytorch")]
+    Smp,
 }
 
 impl KeyStyle {
     /// Every style, in the order they are tried.
-    pub const ALL: [Self; 3] = kindling_given::all();
+    pub const ALL: [Self; 4] = kindling_given::all();
 }
 
 /// The names of a layer that holds tensors, here and in a library.

@@ -8,13 +8,14 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use kindling_layers::Checkpointing;
 use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
-use kindling_layers::{Checkpointing, Classifier};
 use kindling_nvtx::range;
 
 use crate::fault::Phase;
 use crate::gradients::{GradientSum, backward};
 use crate::sums::Sums;
+use crate::trainable::Trainable;
 
 /// Maps that a network's segments made without a graph, and what it takes to find the gradients all the same. A segment may take
 /// and hand on several maps.
@@ -87,10 +88,10 @@ pub(crate) struct Work {
 
 /// Computes the loss of a micro-batch, a function of the logits, and its scaled gradients. `reach` is told when forward and backward
 /// begin, so that failures can be made to happen there.
-pub(crate) fn gradients<M: Classifier>(
+pub(crate) fn gradients<M: Trainable<D>, const D: usize>(
     model: &M,
     work: Work,
-    loss: impl FnOnce(Tensor<2>) -> Tensor<1>,
+    loss: impl FnOnce(Tensor<D>) -> Tensor<1>,
     mut reach: impl FnMut(Phase),
 ) -> Sums {
     let Work { images, pass, checkpointing, loss_scale } = work;
@@ -100,7 +101,7 @@ pub(crate) fn gradients<M: Classifier>(
     if segments == 0 {
         let images = Tensor::from_inner(images);
         let phase = range(|| "forward");
-        let (loss, statistics) = pass::training(pass, || loss(model.forward(images)));
+        let (loss, statistics) = pass::training(pass, || loss(model.logits(images)));
         drop(phase);
         reach(Phase::Backward);
         let _phase = range(|| "backward");
@@ -110,8 +111,7 @@ pub(crate) fn gradients<M: Classifier>(
 
     let phase = range(|| "forward");
     let plain = model.valid();
-    let run =
-        |model: &M, index, mut maps: Vec<Tensor<4>>| vec![model.run_segment(checkpointing, index, maps.swap_remove(0))];
+    let run = |model: &M, index, maps| model.run_segment(checkpointing, index, maps);
     let mut made = Segments::forward(pass.clone(), segments, vec![images], |index, maps| run(&plain, index, maps));
     drop(plain);
     let last = Tensor::from_inner(made.maps.swap_remove(0)).require_grad();

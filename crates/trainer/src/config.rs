@@ -9,6 +9,7 @@ use kindling_layers::{Checkpointing, Precision};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
+use crate::loss::{DiceOver, PixelLoss};
 
 /// How a run trains. Every field is part of the run's resolved configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,6 +58,9 @@ pub struct TrainConfig {
     /// Weight of each class in the loss, 1e-6 to 1e6; even weights if absent.
     #[serde(default, with = "kindling_given::even")]
     pub class_weights: Option<Vec<f64>>,
+    /// What a network for segmentation makes small, in whose run it stands; classifiers have cross-entropy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segmentation: Option<SegmentationConfig>,
     /// Gradients whose global norm is larger are scaled down to it; 1e-12 to 1e12.
     #[serde(default, with = "kindling_given::none")]
     pub clip_norm: Option<f64>,
@@ -70,6 +74,16 @@ pub struct TrainConfig {
     /// What the length of the run was before it was extended, in the order of the steps; see [`TrainConfig::extend`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extended: Vec<Extension>,
+}
+
+/// What a network for segmentation makes small.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SegmentationConfig {
+    /// The sum of these losses.
+    pub loss: PixelLoss,
+    /// Over what the sums of Dice and its relatives run.
+    pub dice_over: DiceOver,
 }
 
 /// How long a run was to be, up to the step after which it was extended.
@@ -167,6 +181,7 @@ impl TrainConfig {
             optimizer: OptimizerConfig::default(),
             label_smoothing: 0.0,
             class_weights: None,
+            segmentation: None,
             clip_norm: None,
             seed: 0,
             checkpoint_steps: 100,

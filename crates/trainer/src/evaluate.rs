@@ -4,18 +4,19 @@ use std::ops::Range;
 
 use burn::tensor::{Device, TensorData};
 use kindling_data::{BadSample, HostBatch, Loader, Task};
-use kindling_layers::{Classifier, Precision, host};
-use kindling_memory::{has_pages, with_own_allocations};
+use kindling_layers::{Precision, host};
 use kindling_metrics::{MultiLabel, Score};
 use kindling_nvtx::range;
 use kindling_ops as ops;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
-use crate::fault::{Faults, Phase};
+use crate::fault::Faults;
+use crate::pieces::Pieces;
 use crate::ranks::Ranks;
-use crate::recovery::{Attempts, Lack, Recovery, make_room, until_it_fits};
+use crate::recovery::Recovery;
 use crate::step::upload;
+use crate::trainable::Trainable;
 use crate::views::{Views, mean};
 
 /// What a model says about one sample.
@@ -65,7 +66,7 @@ pub struct Evaluation {
 ///
 /// # Errors
 /// [`TrainError::InferenceOutOfMemory`] or [`TrainError::Device`].
-pub fn predict<M: Classifier>(
+pub fn predict<M: Trainable<2>>(
     model: &M,
     batch: &HostBatch,
     rows: Range<usize>,
@@ -78,13 +79,10 @@ pub fn predict<M: Classifier>(
     let count = rows.len();
     let failed = |text: &str| TrainError::of_device(None, count, text);
     let seen: Vec<TensorData> = TrainError::caught(None, count, || {
-        let logits = |view| host::read(model.forward(precision.cast(view))).map_err(|error| failed(&error));
+        let logits = |view| host::read(model.logits(precision.cast(view))).map_err(|error| failed(&error));
         views.of(upload(batch, rows, device)).map(logits).collect()
     })?;
-    let probabilities = match task {
-        Task::MultiClass => softmax,
-        Task::MultiLabel => sigmoids,
-    };
+    let probabilities = if task == Task::MultiLabel { sigmoids } else { softmax };
     let found = seen.into_iter().map(|data| {
         let classes = data.shape().as_slice().last().copied().unwrap_or(1);
         let logits = data.convert::<f64>().try_to_vec::<f64>().map_err(|error| failed(&format!("{error:?}")))?;
@@ -94,7 +92,7 @@ pub fn predict<M: Classifier>(
 }
 
 /// Softmax in float64, stable for large logits.
-fn softmax(logits: &[f64]) -> Vec<f64> {
+pub(crate) fn softmax(logits: &[f64]) -> Vec<f64> {
     let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let powers: Vec<f64> = logits.iter().map(|logit| (logit - largest).exp()).collect();
     let sum: f64 = powers.iter().sum();
@@ -157,7 +155,7 @@ pub fn samples_at_once(device: &Device, group: usize, fitting: usize) -> usize {
 /// # Errors
 /// [`TrainError::Data`] if a sample cannot be read, [`TrainError::InferenceOutOfMemory`] if a single image does not fit,
 /// otherwise as [`predict`].
-pub fn evaluate<M: Classifier>(
+pub fn evaluate<M: Trainable<2>>(
     model: &M,
     loader: &Loader,
     classes: usize,
@@ -165,14 +163,7 @@ pub fn evaluate<M: Classifier>(
     mut progress: impl FnMut(usize),
 ) -> Result<Evaluation, TrainError> {
     let mut answers = Answers::default();
-    let mut chunks = Chunks {
-        inference,
-        task: loader.task(),
-        size: inference.micro_batch,
-        own_allocations: false,
-        count: 0,
-        recoveries: Vec::new(),
-    };
+    let mut pieces = Pieces::of(inference);
     let (batches, size) = (loader.batches_per_epoch(), inference.ranks.map_or(1, |ranks| ranks.group().size()));
     let mine = inference.ranks.map_or(0..batches, |ranks| ranks.share(batches));
     for batch in loader.batches(0, mine) {
@@ -180,7 +171,9 @@ pub fn evaluate<M: Classifier>(
         answers.bad.append(&mut batch.bad);
         let mut start = 0;
         while start < batch.len() {
-            let probabilities = chunks.predict(model, &batch, start)?;
+            let &Inference { device, precision, views, .. } = inference;
+            let ask = |rows| predict(model, &batch, rows, device, precision, loader.task(), views);
+            let probabilities = pieces.next(batch.len(), start, ask)?;
             for (row, probabilities) in (start..).zip(probabilities) {
                 answers.add(&batch, row, probabilities);
                 start = row + 1;
@@ -196,7 +189,7 @@ pub fn evaluate<M: Classifier>(
     let bad = std::mem::take(&mut answers.bad);
     let predictions: Vec<Prediction> = answers.predictions().inspect(|one| tally.add(loader, one)).collect();
     let score = tally.score(&predictions);
-    Ok(Evaluation { score, predictions, bad, recoveries: chunks.recoveries })
+    Ok(Evaluation { score, predictions, bad, recoveries: pieces.recoveries })
 }
 
 /// What was found of some samples, as ranks tell each other. Probabilities are the bits of float64 numbers, one after the other.
@@ -249,8 +242,8 @@ enum Tally {
 impl Tally {
     fn new(task: Task, classes: usize) -> Self {
         match task {
-            Task::MultiClass => Self::MultiClass(0.0, vec![vec![0; classes]; classes]),
             Task::MultiLabel => Self::MultiLabel(0.0, Vec::new(), classes),
+            Task::MultiClass | Task::Segmentation => Self::MultiClass(0.0, vec![vec![0; classes]; classes]),
         }
     }
 
@@ -282,102 +275,6 @@ impl Tally {
                 Score::from_labels(mean(loss), truths.len(), MultiLabel::of(classes, &truths, &sure))
             }
         }
-    }
-}
-
-/// Batches in pieces that fit.
-struct Chunks<'a> {
-    inference: &'a Inference<'a>,
-    task: Task,
-    size: usize,
-    /// Whether each tensor gets an allocation of its own, as in [`crate::policy`].
-    own_allocations: bool,
-    /// Pieces begun.
-    count: usize,
-    recoveries: Vec<Recovery>,
-}
-
-impl Chunks<'_> {
-    /// The probabilities of the next rows: as many as fit. What did not fit once is not tried again in this evaluation.
-    fn predict<M: Classifier>(
-        &mut self,
-        model: &M,
-        batch: &HostBatch,
-        start: usize,
-    ) -> Result<Vec<Vec<f64>>, TrainError> {
-        let mut recoveries = Vec::new();
-        let piece = Piece { chunks: self, model, batch, start, reclaimed: false };
-        let outcome = until_it_fits(piece, |recovery| recoveries.push(recovery.clone()));
-        self.recoveries.append(&mut recoveries);
-        outcome
-    }
-
-    fn try_rows<M: Classifier>(
-        &mut self,
-        model: &M,
-        batch: &HostBatch,
-        rows: Range<usize>,
-    ) -> Result<Vec<Vec<f64>>, TrainError> {
-        let (count, piece) = (rows.len(), self.count);
-        self.count += 1;
-        TrainError::caught(None, count, || {
-            if let Some((faults, step)) = self.inference.faults {
-                faults.at(step, Phase::Eval, piece);
-            }
-            let &Inference { device, precision, views, .. } = self.inference;
-            predict(model, batch, rows, device, precision, self.task, views)
-        })
-    }
-}
-
-/// The next rows of a batch.
-struct Piece<'a, 'b, M> {
-    chunks: &'a mut Chunks<'b>,
-    model: &'a M,
-    batch: &'a HostBatch,
-    start: usize,
-    /// Whether cached memory was freed for it.
-    reclaimed: bool,
-}
-
-impl<M> Piece<'_, '_, M> {
-    fn rows(&self) -> Range<usize> {
-        self.start..(self.start + self.chunks.size).min(self.batch.len())
-    }
-}
-
-impl<M: Classifier> Attempts for Piece<'_, '_, M> {
-    type Done = Vec<Vec<f64>>;
-
-    fn attempt(&mut self) -> Result<Self::Done, TrainError> {
-        let rows = self.rows();
-        let Self { chunks, model, batch, .. } = self;
-        match chunks.own_allocations {
-            true => with_own_allocations(chunks.inference.device, || chunks.try_rows(*model, batch, rows)),
-            false => chunks.try_rows(*model, batch, rows),
-        }
-    }
-
-    fn lever(&mut self, lack: &Lack) -> Option<String> {
-        let count = self.rows().len();
-        let chunks = &mut *self.chunks;
-        if !self.reclaimed && !lack.too_large {
-            self.reclaimed = true;
-            return Some("freed what was cached".to_string());
-        }
-        if !chunks.own_allocations && has_pages(chunks.inference.device) {
-            chunks.own_allocations = true;
-            return Some("each tensor in an allocation of its own".to_string());
-        }
-        if count == 1 {
-            return None;
-        }
-        chunks.size = count / 2;
-        Some(format!("{count} -> {} images at once", chunks.size))
-    }
-
-    fn make_room(&self) {
-        make_room(self.chunks.inference.device);
     }
 }
 

@@ -17,8 +17,10 @@
 //! | module | holds |
 //! |---|---|
 //! | `fit`, `run`, `journal` | the loop of a run, what it writes down, and what it saves |
-//! | `training`, `classification`, `evaluate` | what differs between trainings, that of a classifier, and its validation |
-//! | `step`, `micro_batch`, `loss`, `schedule` | one step of a classifier, and what it is made of |
+//! | `training`, `supervised` | what differs between trainings; that of one network whose answers are known |
+//! | `classification`, `evaluate`; `segmentation`, `segmented` | classes of images, and of pixels: training and validation |
+//! | `pieces` | inference in pieces that fit |
+//! | `step`, `trainable`, `micro_batch`, `loss`, `schedule` | one step of a network, and what it is made of |
 //! | `sums`, `gradients` | what micro-batches add up to, in which order |
 //! | `ranks`, `exchange` | the processes of a run, what they say to each other, and their sums |
 //! | `update`, `optimizer`, `norm_momentum` | what becomes of one network in a step: finite check, update |
@@ -55,20 +57,25 @@ mod model_state;
 mod norm_momentum;
 mod optimizer;
 mod parts;
+mod pieces;
 mod policy;
 mod range_test;
 mod ranks;
 mod recovery;
 mod run;
 mod schedule;
+mod segmentation;
+mod segmented;
 mod state;
 mod step;
 #[cfg(test)]
 mod step_tests;
 mod steps;
 mod sums;
+mod supervised;
 #[cfg(test)]
 mod testing;
+mod trainable;
 mod training;
 mod update;
 mod views;
@@ -92,9 +99,11 @@ pub mod engine {
     pub use crate::policy::{Decision, Happened, Limits, Policy};
     pub use crate::recovery::{Recovery, abandon_graph, carry_out, make_room};
     pub use crate::run::Run;
+    pub use crate::segmentation::Segmentation;
     pub use crate::state::TrainState;
     pub use crate::step::{Losses, upload};
     pub use crate::sums::{InOrder, Summand, Sums};
+    pub use crate::trainable::Trainable;
     pub use crate::training::{Attempt, Committed, GoodStep, Moment, Training};
     pub use crate::update::{Checked, Update};
     pub use crate::warm_up::Warmed;
@@ -107,18 +116,20 @@ pub mod ranges {
 }
 
 pub use checkpoint::Checkpoints;
-pub use config::{CHECKPOINT_EVERY, Extension, MOST_SAMPLES, OptimizerConfig, TrainConfig};
+pub use config::{CHECKPOINT_EVERY, Extension, MOST_SAMPLES, OptimizerConfig, SegmentationConfig, TrainConfig};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, predict, samples_at_once};
 pub use explain::{ClassMap, explain};
 pub use fault::Faults;
 pub use fit::{Ended, Trainer};
 pub use journal::{Journal, Observer, Trained};
+pub use loss::{DiceOver, PixelLoss, PixelTerm};
 pub use micro_batch::{MicroBatch, micro_batches, micro_batches_on};
 pub use range_test::{RangeTest, RangeTested, Tried};
 pub use ranks::Ranks;
 pub use run::Setup;
 pub use schedule::{Length, Schedule};
+pub use segmented::{PixelEvaluation, SegmentedImage, evaluate_pixels, segment};
 pub use state::{Best, Progress};
 pub use steps::{Stepped, Steps};
 pub use views::Views;

@@ -1,11 +1,11 @@
-//! One optimizer step of a classifier on one global batch: computed beside the old state, and found good before it replaces it.
+//! One optimizer step of a network on one global batch: computed beside the old state, and found good before it replaces it.
 
 use std::rc::Rc;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kindling_data::{HostBatch, Task};
+use kindling_data::HostBatch;
+use kindling_layers::Precision;
 use kindling_layers::pass::TrainingPass;
-use kindling_layers::{Classifier, Precision};
 use kindling_nvtx::range;
 
 use crate::activation_checkpointing::{self, Work};
@@ -20,15 +20,16 @@ use crate::norm_momentum::NormMomentum;
 use crate::ranks::Ranks;
 use crate::schedule::Length;
 use crate::sums::{InOrder, Sums};
+use crate::trainable::Trainable;
 use crate::training::{Attempt, GoodStep};
 use crate::update::Update;
 
 /// What does not change from step to step.
 #[derive(Clone)]
-pub(crate) struct StepEngine {
+pub(crate) struct StepEngine<L> {
     /// The device, with gradients.
     pub(crate) device: Device,
-    pub(crate) loss: Loss,
+    pub(crate) loss: L,
     pub(crate) ghost_batch_size: usize,
     pub(crate) seed: u64,
     /// The format of feature maps.
@@ -38,7 +39,7 @@ pub(crate) struct StepEngine {
     pub(crate) ranks: Rc<Ranks>,
 }
 
-/// What a good step of a classifier says of itself.
+/// What a good step says of itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Losses {
     /// The mean loss of the global batch.
@@ -47,12 +48,11 @@ pub struct Losses {
     pub gradient_norm: f64,
 }
 
-impl StepEngine {
+impl<L: Clone> StepEngine<L> {
     /// The engine of a run of this length on `device`, which is without gradients.
     pub(crate) fn new(
         config: &TrainConfig,
-        task: Task,
-        classes: usize,
+        loss: L,
         device: &Device,
         length: impl Into<Length>,
         faults: Faults,
@@ -61,7 +61,7 @@ impl StepEngine {
         let norm_momentum = NormMomentum::new(config.norm_momentum, length);
         Self {
             device: device.clone().autodiff(),
-            loss: Loss::new(task, classes, config.label_smoothing, config.class_weights.as_deref()),
+            loss,
             ghost_batch_size: config.ghost_batch_size,
             seed: config.seed,
             precision: config.precision,
@@ -75,13 +75,16 @@ impl StepEngine {
     /// # Errors
     /// [`TrainError::OutOfMemory`], [`TrainError::Device`] or [`TrainError::NotFinite`]; panics of the device's
     /// runtime are caught and told apart the same way.
-    pub(crate) fn compute<M: Classifier>(
+    pub(crate) fn compute<M: Trainable<D>, const D: usize>(
         &self,
         model_state: &ModelState<M>,
         batch: &HostBatch,
         at: &Attempt,
         rate: f64,
-    ) -> Result<GoodStep<ModelState<M>, Losses>, TrainError> {
+    ) -> Result<GoodStep<ModelState<M>, Losses>, TrainError>
+    where
+        L: Loss<D>,
+    {
         let &Attempt { step, plan, .. } = at;
         let _step = range(|| format!("step {step}"));
         // Several ranks add by groups, on any device.
@@ -102,13 +105,16 @@ impl StepEngine {
     }
 
     /// The sums over the whole batch, whoever computes its parts.
-    fn sums<M: Classifier>(
+    fn sums<M: Trainable<D>, const D: usize>(
         &self,
         model: &M,
         batch: &HostBatch,
         cuts: &[MicroBatch],
         at: &Attempt,
-    ) -> Result<Sums, TrainError> {
+    ) -> Result<Sums, TrainError>
+    where
+        L: Loss<D>,
+    {
         let plain = self.device.clone().without_autodiff();
         if self.ranks.is_alone() {
             let sums = self.add(InOrder::on(&plain), model, batch, (0, cuts), at);
@@ -126,14 +132,17 @@ impl StepEngine {
     }
 
     /// Adds micro-batches, of which the first is the one with this number, to sums.
-    fn add<M: Classifier>(
+    fn add<M: Trainable<D>, const D: usize>(
         &self,
         mut sums: InOrder<Sums>,
         model: &M,
         batch: &HostBatch,
         (first, cuts): (usize, &[MicroBatch]),
         at: &Attempt,
-    ) -> InOrder<Sums> {
+    ) -> InOrder<Sums>
+    where
+        L: Loss<D>,
+    {
         let total_weight = self.loss.total_weight(batch);
         let plain = self.device.clone().without_autodiff();
         for (index, micro) in (first..).zip(cuts) {
@@ -149,7 +158,7 @@ impl StepEngine {
                 epoch: batch.epoch,
                 samples: batch.samples[micro.rows.clone()].to_vec(),
             };
-            let loss = |logits| self.loss.part(logits, batch, micro.rows.clone(), total_weight);
+            let loss = |logits| self.loss.part(logits, batch, micro, total_weight);
             let work = Work { images, pass, checkpointing: at.plan.checkpointing, loss_scale: at.loss_scale };
             sums.push(activation_checkpointing::gradients(model, work, loss, reach));
         }

@@ -5,19 +5,20 @@ use kindling_data::{HostBatch, Task};
 use kindling_layers::Classifier;
 use kindling_memory::Plan;
 
-use crate::classification::beginning;
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::fault::Faults;
+use crate::loss::ImageLoss;
 use crate::model_state::ModelState;
 use crate::ranks::Ranks;
 use crate::recovery::Recovery;
 use crate::state::{Settled, TrainState};
 use crate::step::StepEngine;
+use crate::supervised::beginning;
 
 /// A network in training, one call a step. It is the engine of a run, recovery from a lack of memory included.
 pub struct Steps<M: Classifier> {
-    engine: StepEngine,
+    engine: StepEngine<ImageLoss>,
     device: Device,
     rate: f64,
     state: TrainState<ModelState<M>>,
@@ -49,8 +50,9 @@ impl<M: Classifier> Steps<M> {
     ) -> Result<Self, TrainError> {
         config.check(classes)?;
         let total_steps = config.max_steps.unwrap_or(u64::MAX);
+        let loss = ImageLoss::new(task, classes, config.label_smoothing, config.class_weights.as_deref());
         Ok(Self {
-            engine: StepEngine::new(config, task, classes, device, total_steps, Faults::default(), Ranks::alone()),
+            engine: StepEngine::new(config, loss, device, total_steps, Faults::default(), Ranks::alone()),
             device: device.clone(),
             rate: config.lr,
             state: beginning(model, config, start, device),

@@ -18,6 +18,11 @@ impl Views {
         let mirrored = (self == Self::Flip).then(|| images.clone().flip([3]));
         std::iter::once(images).chain(mirrored)
     }
+
+    /// What was found in a view of this number, `[N, C, H, W]`, where it is in the image.
+    pub(crate) fn undo(self, number: usize, found: Tensor<4>) -> Tensor<4> {
+        if number == 0 { found } else { found.flip([3]) }
+    }
 }
 
 /// The mean of each probability over the views, as each view has it for every sample and class; of one view what it says.

@@ -7,21 +7,22 @@
 use std::time::Instant;
 
 use burn::tensor::Device;
-use kindling_data::{HostBatch, Task};
-use kindling_layers::Classifier;
+use kindling_data::HostBatch;
+use kindling_layers::host;
 use kindling_memory::Plan;
 
 use crate::error::TrainError;
-use crate::evaluate::{predict, samples_at_once};
+use crate::evaluate::samples_at_once;
 use crate::fault::Faults;
+use crate::loss::Loss;
 use crate::model_state::ModelState;
 use crate::policy::Policy;
 use crate::ranks::Ranks;
 use crate::recovery::{abandon_graph, make_room};
-use crate::step::StepEngine;
+use crate::step::{StepEngine, upload};
+use crate::trainable::Trainable;
 use crate::training::Attempt;
 use crate::update::Update;
-use crate::views::Views;
 
 /// What was tried.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,8 +40,8 @@ pub struct Warmed {
 ///
 /// # Errors
 /// What is no lack of memory.
-pub(crate) fn warm_up<M: Classifier>(
-    engine: &StepEngine,
+pub(crate) fn warm_up<M: Trainable<D>, L: Loss<D> + Clone, const D: usize>(
+    engine: &StepEngine<L>,
     model_state: &ModelState<M>,
     batch: &HostBatch,
     policy: &Policy,
@@ -69,15 +70,12 @@ pub(crate) fn warm_up<M: Classifier>(
     }
     if let (Some(&group), Some(&largest)) = (micro_batches.first(), micro_batches.last()) {
         let at_once = samples_at_once(device, group, largest);
-        match predict(
-            &model_state.judged(),
-            &first_rows(batch, at_once),
-            0..at_once,
-            device,
-            engine.precision,
-            Task::MultiClass,
-            Views::default(),
-        ) {
+        let images = || engine.precision.cast(upload(&first_rows(batch, at_once), 0..at_once, device));
+        let inferred = TrainError::caught(None, at_once, || {
+            let read = host::read(model_state.judged().logits(images()));
+            read.map_err(|text| TrainError::of_device(None, at_once, &text))
+        });
+        match inferred {
             Ok(_) | Err(TrainError::InferenceOutOfMemory { .. }) => {}
             Err(other) => return Err(other),
         }
@@ -97,6 +95,8 @@ fn first_rows(batch: &HostBatch, count: usize) -> HostBatch {
         shape: [count, channels, height, width],
         labels: batch.labels[rows.clone()].to_vec(),
         targets: batch.targets_of(rows.clone()).map(<[f32]>::to_vec),
+        masks: batch.masks_of(rows.clone()).map(<[u8]>::to_vec),
+        pixels: batch.pixels.get(rows.clone()).map(<[_]>::to_vec).unwrap_or_default(),
         samples: batch.samples[rows].to_vec(),
         bad: Vec::new(),
         epoch: batch.epoch,

@@ -30,6 +30,7 @@ impl LayerNames {
             KeyStyle::Timm => Some(self.timm),
             KeyStyle::Torchvision => self.torchvision,
             KeyStyle::EfficientNetPytorch => self.efficientnet_pytorch,
+            KeyStyle::Smp => None,
         };
         naming?(network)
     }

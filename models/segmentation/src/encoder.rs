@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use kindling_classification::{
-    AnyBlock, NetworkConfig, efficientnet, efficientnet_lite, mobilenet_v2, mobilenet_v3, resnet,
+    AnyBlock, Network, NetworkConfig, efficientnet, efficientnet_lite, mobilenet_v2, mobilenet_v3, resnet,
 };
 use kindling_classification::{LayerNames, ModelEntry};
 use kindling_layers::names::{KeyStyle, LayerName, Library, Names};
@@ -67,19 +67,38 @@ impl Encoder {
         Self { taps: Taps::Blocks(blocks), ..self }
     }
 
-    /// The configuration of the classifier, and how its layers are named.
-    fn classifier(&self) -> (NetworkConfig, LayerNames) {
+    /// A classifier with the details of a library, which need not be one of [`ENCODERS`]: the last map of each resolution is read. Its
+    /// layers have the names of timm where timm has it.
+    pub fn of_classifier(entry: &'static ModelEntry, library: Library) -> Self {
+        let keys = if library == Library::Torchvision { KeyStyle::Torchvision } else { KeyStyle::Timm };
+        let (name, paper) = (entry.name(), std::slice::from_ref(entry));
+        Self { name, paper, classifier: name, library, keys, prefix: "encoder.", taps: Taps::Last }
+    }
+
+    /// The entry of the classifier, and the library whose details it has here.
+    pub fn entry(&self) -> (&'static ModelEntry, Library) {
         let entry = self.paper.iter().find(|entry| entry.name() == self.classifier);
         // A test looks all of them up.
         let entry = entry.unwrap_or_else(|| unreachable!("{} has no classifier {}", self.name, self.classifier));
-        ((entry.config)(self.library), entry.layer_names)
+        (entry, self.library)
+    }
+
+    /// A classifier of this encoder's kind as the encoder.
+    pub fn of_network(&self, network: Network) -> Backbone<AnyBlock> {
+        network.into_backbone(self.taps)
+    }
+
+    /// The configuration of the classifier, and how its layers are named.
+    fn classifier(&self) -> (NetworkConfig, LayerNames) {
+        let (entry, library) = self.entry();
+        ((entry.config)(library), entry.layer_names)
     }
 
     /// The encoder for images of `channels` channels, with weights of zero. `drop_path_rate` takes the place of the classifier's.
     pub(crate) fn init(&self, channels: usize, drop_path_rate: Option<f64>, device: &Device) -> Backbone<AnyBlock> {
         let (mut config, _) = self.classifier();
         config.drop_path_rate = drop_path_rate.unwrap_or(config.drop_path_rate);
-        config.init(channels, 1, device).into_backbone(self.taps)
+        self.of_network(config.init(channels, 1, device))
     }
 
     /// Adds the names of the encoder's layers: here after `encoder.`, there as `segmentation_models_pytorch` has them.

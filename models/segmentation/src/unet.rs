@@ -10,8 +10,8 @@ use kindling_classification::AnyBlock;
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_layers::{
-    Activation, Backbone, BatchNormConfig, BiasedConv2d, Conv2dConfig, ConvNorm, ConvNormConfig, Interpolation,
-    describe_resized, resized,
+    Activation, Backbone, BatchNormConfig, BiasedConv2d, Checkpointing, Conv2dConfig, ConvNorm, ConvNormConfig,
+    Interpolation, Segmenter, describe_resized, precision, resized,
 };
 
 use crate::encoder::Encoder;
@@ -23,7 +23,7 @@ const CHANNELS: [usize; 5] = [256, 128, 64, 32, 16];
 #[derive(Clone, Copy, Debug)]
 pub struct UnetConfig {
     /// The encoder.
-    pub encoder: &'static Encoder,
+    pub encoder: Encoder,
     /// Channels of the images.
     pub in_channels: usize,
     /// Classes of a pixel.
@@ -34,8 +34,8 @@ pub struct UnetConfig {
 
 impl UnetConfig {
     /// A network with the encoder's own rate of drop-path.
-    pub fn new(encoder: &'static Encoder, in_channels: usize, classes: usize) -> Self {
-        Self { encoder, in_channels, classes, drop_path_rate: None }
+    pub fn new(encoder: &Encoder, in_channels: usize, classes: usize) -> Self {
+        Self { encoder: *encoder, in_channels, classes, drop_path_rate: None }
     }
 
     /// A network whose weights are zero until [`kindling_layers::init::initialise`] or a weights file fills them.
@@ -97,17 +97,52 @@ pub struct DecoderBlock {
     pub conv2: ConvNorm,
 }
 
-impl Unet {
-    /// `[batch, in_channels, height, width]` to logits `[batch, classes, height, width]`. Height and width may be any numbers.
+impl Segmenter for Unet {
+    /// Height and width may be any numbers.
     ///
     /// # Panics
     /// If both are below 17: the last two of six resolutions would be one pixel each.
-    pub fn forward(&self, images: Tensor<4>) -> Tensor<4> {
-        let [_, _, height, width] = images.dims();
-        let mut skips = self.encoder.forward_features(images);
-        let Some(deepest) = skips.pop() else { unreachable!("a backbone has a stem") };
-        let x = self.decoder.iter().fold(deepest, |x, block| block.forward(x, skips.pop(), [height, width]));
-        self.head.forward(x)
+    fn forward(&self, images: Tensor<4>) -> Tensor<4> {
+        let blocks = Checkpointing::Blocks;
+        let mut maps =
+            (0..self.segments(blocks)).fold(vec![images], |maps, index| self.run_segment(blocks, index, maps));
+        self.finish(maps.swap_remove(0))
+    }
+
+    fn segments(&self, checkpointing: Checkpointing) -> usize {
+        match checkpointing {
+            Checkpointing::None => 0,
+            level => self.encoder.segments(level) + self.decoder.len(),
+        }
+    }
+
+    /// Between segments there are the images, whose size the last block of the decoder needs, and the encoder's maps that are not read
+    /// yet with the one to go on from.
+    fn run_segment(&self, checkpointing: Checkpointing, index: usize, mut maps: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
+        let of_encoder = self.encoder.segments(checkpointing);
+        if index < of_encoder {
+            let images = maps[0].clone();
+            if index > 0 {
+                maps.remove(0);
+            }
+            let mut made = self.encoder.run_segment(checkpointing, index, maps);
+            made.insert(0, images);
+            return made;
+        }
+        let index = index - of_encoder;
+        let (Some(block), Some(x)) = (self.decoder.get(index), maps.pop()) else { return maps };
+        let [_, _, height, width] = maps[0].dims();
+        let skip = if maps.len() > 1 { maps.pop() } else { None };
+        let x = block.forward(x, skip, [height, width]);
+        if index + 1 < self.decoder.len() {
+            maps.push(x);
+            return maps;
+        }
+        vec![x]
+    }
+
+    fn finish(&self, x: Tensor<4>) -> Tensor<4> {
+        precision::full(self.head.forward(x))
     }
 }
 

@@ -6,6 +6,7 @@ mod error;
 mod gans;
 mod pretrained;
 mod registry;
+mod segmentation;
 pub mod weights;
 
 pub use adversaries::{GanDiscriminator, GanGenerator};
@@ -13,5 +14,7 @@ pub use error::ZooError;
 pub use gans::{GANS, GanEntry, GanOptions, GanTraces, find_gan};
 pub use kindling_classification::{ModelEntry, ModelName, Network};
 pub use kindling_gan::Upsampling;
+pub use kindling_segmentation::Unet;
 pub use pretrained::{Filter, PRETRAINED, Pretrained, pretrained_for};
 pub use registry::{Model, ModelOptions, find, is_called, matches, models};
+pub use segmentation::{SegmentationModel, find_segmentation, is_segmentation, segmentation_models};

@@ -21,7 +21,7 @@ pub struct Model {
 }
 
 /// The largest image side. With larger images, a single feature map exceeds four gigabytes.
-const MAX_IMAGE_SIZE: usize = 8192;
+pub(crate) const MAX_IMAGE_SIZE: usize = 8192;
 /// The most channels of images.
 pub(crate) const MAX_CHANNELS: usize = 1024;
 /// The most classes of a head; the largest published set has 21,841.
@@ -53,7 +53,7 @@ pub fn find(name: &str) -> Result<Model, ZooError> {
 }
 
 /// Up to three names that are similar to `asked`, most similar first, and at most one for each network.
-fn nearest(asked: &str) -> Vec<String> {
+pub(crate) fn nearest(asked: &str) -> Vec<String> {
     let plain = |name: &str| name.replace(['_', '-', '.'], "");
     let asked = plain(asked);
     let mut scored: Vec<(f64, &str)> = models()

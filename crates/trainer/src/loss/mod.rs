@@ -1,36 +1,50 @@
-//! What is made small: cross-entropy where a sample is of one class, binary cross-entropy where it may be of several.
+//! What is made small: cross-entropy where an image is of one class, binary cross-entropy where it may be of several, and the losses
+//! of segmentation.
 
 mod binary;
 mod cross_entropy;
-
-use std::ops::Range;
+mod pixels;
 
 use burn::tensor::Tensor;
 use kindling_data::{HostBatch, Task};
 
+use crate::micro_batch::MicroBatch;
+
 pub(crate) use binary::BinaryCrossEntropy;
 pub(crate) use cross_entropy::CrossEntropy;
+pub(crate) use pixels::SegmentationLoss;
+pub use pixels::{DiceOver, PixelLoss, PixelTerm};
 
-/// The loss of a run: parts of a batch add up to the whole, however it is cut.
+/// The loss of a run, of logits with `D` axes: parts of a batch add up to the whole, however it is cut into whole normalisation groups.
+pub(crate) trait Loss<const D: usize> {
+    /// What the losses of a global batch are divided by.
+    fn total_weight(&self, batch: &HostBatch) -> f64;
+
+    /// The part of a global batch's loss that belongs to a micro-batch with these `logits`. `total_weight` is that of the global batch.
+    fn part(&self, logits: Tensor<D>, batch: &HostBatch, micro: &MicroBatch, total_weight: f64) -> Tensor<1>;
+}
+
+/// The loss of a classifier.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Loss {
+pub(crate) enum ImageLoss {
     /// Each sample is of one class, mixed images aside.
     MultiClass(CrossEntropy),
     /// Each sample has any of the classes.
     MultiLabel(BinaryCrossEntropy),
 }
 
-impl Loss {
+impl ImageLoss {
     /// A loss over `classes` classes; even weights if `weights` is absent.
     pub(crate) fn new(task: Task, classes: usize, smoothing: f64, weights: Option<&[f64]>) -> Self {
         match task {
-            Task::MultiClass => Self::MultiClass(CrossEntropy::new(classes, smoothing, weights)),
             Task::MultiLabel => Self::MultiLabel(BinaryCrossEntropy::new(classes, smoothing, weights)),
+            Task::MultiClass | Task::Segmentation => Self::MultiClass(CrossEntropy::new(classes, smoothing, weights)),
         }
     }
+}
 
-    /// What the losses of a global batch are divided by.
-    pub(crate) fn total_weight(&self, batch: &HostBatch) -> f64 {
+impl Loss<2> for ImageLoss {
+    fn total_weight(&self, batch: &HostBatch) -> f64 {
         match (self, &batch.targets) {
             (Self::MultiClass(loss), None) => loss.total_weight(&batch.labels),
             (Self::MultiClass(loss), Some(targets)) => loss.total_soft_weight(targets),
@@ -38,15 +52,9 @@ impl Loss {
         }
     }
 
-    /// The part of a global batch's loss that belongs to some of its rows, whose `logits` are `[rows, classes]`.
-    /// `total_weight` is that of the global batch. Panics if a batch of any-of samples has no targets.
-    pub(crate) fn part(
-        &self,
-        logits: Tensor<2>,
-        batch: &HostBatch,
-        rows: Range<usize>,
-        total_weight: f64,
-    ) -> Tensor<1> {
+    /// `logits` are `[rows, classes]`. Panics if a batch of any-of samples has no targets.
+    fn part(&self, logits: Tensor<2>, batch: &HostBatch, micro: &MicroBatch, total_weight: f64) -> Tensor<1> {
+        let rows = micro.rows.clone();
         match (self, batch.targets_of(rows.clone())) {
             (Self::MultiClass(loss), None) => loss.part(logits, &batch.labels[rows], total_weight),
             (Self::MultiClass(loss), Some(targets)) => loss.soft_part(logits, targets, total_weight),

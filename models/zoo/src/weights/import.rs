@@ -8,9 +8,11 @@ use kindling_classification::Network;
 use kindling_layers::names::{KeyStyle, Names};
 use kindling_layers::parameters::{self, Mismatch};
 use kindling_layers::tensors::Tensors;
+use kindling_segmentation::Unet;
 
-use super::keys::{COUNTER, KeyTable, Place, recognise, unwrap};
+use super::keys::{COUNTER, KeyTable, Place, libraries_of, recognise, unwrap};
 use crate::registry::Model;
+use crate::segmentation::SegmentationModel;
 
 /// What may differ between the network of the file and the one that is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +71,40 @@ impl fmt::Display for Import {
 /// # Errors
 /// The first tensor that is missing, unknown or of another shape, by its key in the file. The network is lost then.
 pub fn import(network: Network, model: &Model, tensors: Tensors, adapt: Adapt) -> Result<(Network, Import), Mismatch> {
+    let libraries = libraries_of(&network, model);
+    import_of(network, &libraries, &CLASSIFIER, tensors, adapt)
+}
+
+/// As [`import`], of a network for segmentation.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_segmentation(
+    network: Unet,
+    model: &SegmentationModel,
+    tensors: Tensors,
+    adapt: Adapt,
+) -> Result<(Unet, Import), Mismatch> {
+    let libraries: Vec<_> = model.layer_names().into_iter().map(|names| (KeyStyle::Smp, names)).collect();
+    import_of(network, &libraries, &SEGMENTATION, tensors, adapt)
+}
+
+fn import_of<M: Module>(
+    network: M,
+    libraries: &[(KeyStyle, Names)],
+    ends: &'static Ends,
+    tensors: Tensors,
+    adapt: Adapt,
+) -> Result<(M, Import), Mismatch> {
     let (tensors, left_out) = unwrap(tensors);
-    let slots = parameters::slots(&network);
-    let table = recognise(&network, model, &slots, &tensors)?;
+    let table = recognise(libraries, &parameters::slots(&network), &tensors)?;
     let mut import =
         Import { style: table.style, filled: 0, counters: 0, replaced_head: None, folded_stem: None, left_out };
-    let mut own = fit(&table, tensors, adapt, &mut import)?;
+    let mut own = fit(&table, tensors, (adapt, ends), &mut import)?;
     import.filled = own.len();
     if import.replaced_head.is_some() {
-        keep_head(&network, &mut own);
+        // If one tensor of a head does not fit, none is used.
+        own.extend(parameters::read_only(&network, |name| ends.head.contains(&name)).into_iter().flatten());
     }
     Ok((parameters::write(network, own)?, import))
 }
@@ -91,7 +118,7 @@ pub fn import_named<M: Module>(network: M, names: &Names, tensors: Tensors) -> R
     let (tensors, left_out) = unwrap(tensors);
     let table = KeyTable::named(names, &parameters::slots(&network));
     let mut import = Import { style: None, filled: 0, counters: 0, replaced_head: None, folded_stem: None, left_out };
-    let own = fit(&table, tensors, Adapt::Strict, &mut import)?;
+    let own = fit(&table, tensors, (Adapt::Strict, &CLASSIFIER), &mut import)?;
     import.filled = own.len();
     Ok((parameters::write(network, own)?, import))
 }
@@ -99,7 +126,7 @@ pub fn import_named<M: Module>(network: M, names: &Names, tensors: Tensors) -> R
 /// Number of classes of the head in a file, if its other tensors belong to this network.
 pub fn classes(network: &Network, model: &Model, tensors: &Tensors) -> Option<usize> {
     let (tensors, _) = unwrap(tensors.clone());
-    let table = recognise(network, model, &parameters::slots(network), &tensors).ok()?;
+    let table = recognise(&libraries_of(network, model), &parameters::slots(network), &tensors).ok()?;
     let (key, _) = table.places.iter().find(|(_, place)| place.own == HEAD[0])?;
     let shape = tensors.get(key)?.shape();
     match shape.as_slice() {
@@ -110,7 +137,7 @@ pub fn classes(network: &Network, model: &Model, tensors: &Tensors) -> Option<us
 }
 
 /// The tensors of the file with our names and shapes.
-fn fit(table: &KeyTable, tensors: Tensors, adapt: Adapt, import: &mut Import) -> Result<Tensors, Mismatch> {
+fn fit(table: &KeyTable, tensors: Tensors, adapt: (Adapt, &Ends), import: &mut Import) -> Result<Tensors, Mismatch> {
     let mut own = Tensors::new();
     let mut unknown = None;
     for (key, data) in tensors {
@@ -126,7 +153,7 @@ fn fit(table: &KeyTable, tensors: Tensors, adapt: Adapt, import: &mut Import) ->
             own.insert(place.own.clone(), data);
         }
     }
-    let taken = |place: &Place| own.contains_key(&place.own) || is_replaced(&place.own, import);
+    let taken = |place: &Place| own.contains_key(&place.own) || is_replaced(&place.own, adapt.1, import);
     if let Some((key, _)) = table.places.iter().find(|(_, place)| !taken(place)) {
         return Err(Mismatch::Missing(key.clone()));
     }
@@ -136,12 +163,24 @@ fn fit(table: &KeyTable, tensors: Tensors, adapt: Adapt, import: &mut Import) ->
     }
 }
 
-const STEM: &str = "stem.conv.weight";
-/// The tensors of a head by name.
+/// The tensors of a classifier's head by name.
 pub(crate) const HEAD: [&str; 2] = ["head.classifier.weight", "head.classifier.bias"];
+/// Those of a network for segmentation.
+pub(crate) const SEGMENTATION_HEAD: [&str; 2] = ["head.weight", "head.bias"];
 
-fn is_replaced(own: &str, import: &Import) -> bool {
-    import.replaced_head.is_some() && HEAD.contains(&own)
+/// The ends of a network, which may be adapted to other images and classes.
+struct Ends {
+    /// The weights of the first convolution.
+    stem: &'static str,
+    /// The tensors of the last layer.
+    head: [&'static str; 2],
+}
+
+const CLASSIFIER: Ends = Ends { stem: "stem.conv.weight", head: HEAD };
+const SEGMENTATION: Ends = Ends { stem: "encoder.stem.conv.weight", head: SEGMENTATION_HEAD };
+
+fn is_replaced(own: &str, ends: &Ends, import: &Import) -> bool {
+    import.replaced_head.is_some() && ends.head.contains(&own)
 }
 
 /// A tensor in the network's shape; `None` if it belongs to a head that is replaced.
@@ -149,7 +188,7 @@ fn reshape(
     key: &str,
     place: &Place,
     data: TensorData,
-    adapt: Adapt,
+    (adapt, ends): (Adapt, &Ends),
     import: &mut Import,
 ) -> Result<Option<TensorData>, Mismatch> {
     let found = data.shape().as_slice().to_vec();
@@ -163,12 +202,15 @@ fn reshape(
         let data = TensorData::from_bytes(bytes, place.shape.clone(), dtype);
         return Ok(Some(data));
     }
-    if adapt_head && HEAD.contains(&place.own.as_str()) && found.len() == expected.len() && found[1..] == expected[1..]
+    if adapt_head
+        && ends.head.contains(&place.own.as_str())
+        && found.len() == expected.len()
+        && found[1..] == expected[1..]
     {
         import.replaced_head = Some(found[0]);
         return Ok(None);
     }
-    if let (true, STEM, &[output, channels, height, width]) = (adapt_stem, place.own.as_str(), found.as_slice())
+    if let (true, &[output, channels, height, width]) = (adapt_stem && place.own == ends.stem, found.as_slice())
         && *expected == [output, 1, height, width]
         && channels > 1
     {
@@ -186,9 +228,4 @@ fn is_float(dtype: DType) -> bool {
 fn sum_channels(data: TensorData) -> TensorData {
     let device = burn::tensor::Device::flex();
     Tensor::<4>::from_data(data.convert::<f32>(), &device).sum_dim(1).into_data()
-}
-
-/// Keeps the network's own head: if one tensor of a head does not fit, none is used.
-fn keep_head(network: &Network, own: &mut Tensors) {
-    own.extend(parameters::read_only(network, |name| HEAD.contains(&name)).into_iter().flatten());
 }

@@ -71,25 +71,28 @@ impl KeyTable {
     }
 }
 
-/// The table that contains most of the keys. If several contain equally many, it is the first; our own comes before the others.
+/// The table that contains most of the keys: our own, or one of the libraries', each with the names of the network's layers there. If
+/// several contain equally many, it is the first; our own comes before the others.
 ///
 /// # Errors
 /// [`Mismatch::Foreign`] if no table contains any of the keys.
 pub(super) fn recognise(
-    network: &Network,
-    model: &Model,
+    libraries: &[(KeyStyle, Names)],
     slots: &[Slot],
     tensors: &Tensors,
 ) -> Result<KeyTable, Mismatch> {
-    let libraries = KeyStyle::ALL.into_iter().filter_map(|style| {
-        let names = model.layer_names(network, style)?;
-        Some(KeyTable::of_library(style, &names, slots))
-    });
+    let libraries = libraries.iter().map(|(style, names)| KeyTable::of_library(*style, names, slots));
     let tables: Vec<KeyTable> = std::iter::once(KeyTable::own(slots)).chain(libraries).collect();
     let examples = tables.iter().filter_map(|table| table.places.keys().next().cloned()).collect();
     let best = tables.into_iter().rev().max_by_key(|table| table.known(tensors));
     best.filter(|table| table.known(tensors) > 0)
         .ok_or_else(|| Mismatch::Foreign { found: tensors.keys().next().cloned().unwrap_or_default(), known: examples })
+}
+
+/// The libraries that have the network of a model, with its names there.
+pub(super) fn libraries_of(network: &Network, model: &Model) -> Vec<(KeyStyle, Names)> {
+    let of = |style| Some((style, model.layer_names(network, style)?));
+    KeyStyle::ALL.into_iter().filter_map(of).collect()
 }
 
 /// Extracts the model from the other things that a training script saved. Returns the tensors of the model, without prefixes, and the

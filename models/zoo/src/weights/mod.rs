@@ -7,16 +7,18 @@ mod keys;
 
 pub use export::{export, export_named};
 pub use file::read;
-pub(crate) use import::HEAD;
-pub use import::{Adapt, Import, classes, import, import_named};
+pub use import::{Adapt, Import, classes, import, import_named, import_segmentation};
+pub(crate) use import::{HEAD, SEGMENTATION_HEAD};
 
 use std::path::Path;
 
 use kindling_classification::Network;
 use kindling_layers::tensors::Tensors;
+use kindling_segmentation::Unet;
 
 use crate::error::ZooError;
 use crate::registry::Model;
+use crate::segmentation::SegmentationModel;
 
 /// Fills the network of a model from a file, whatever its format and its keys: [`read`] and [`import()`].
 ///
@@ -38,6 +40,23 @@ pub fn fill(
     adapt: Adapt,
 ) -> Result<(Network, Import), ZooError> {
     import(network, model, tensors, adapt).map_err(|mismatch| ZooError::OtherModel {
+        path: path.to_path_buf(),
+        model: model.key(),
+        mismatch,
+    })
+}
+
+/// As [`load`], of a network for segmentation.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_segmentation(
+    network: Unet,
+    model: &SegmentationModel,
+    path: &Path,
+    adapt: Adapt,
+) -> Result<(Unet, Import), ZooError> {
+    import_segmentation(network, model, read(path)?, adapt).map_err(|mismatch| ZooError::OtherModel {
         path: path.to_path_buf(),
         model: model.key(),
         mismatch,

@@ -1,0 +1,420 @@
+//! Losses of segmentation. Dice, generalised Dice, Tversky and focal loss are MONAI 1.6.1's with a softmax over all classes,
+//! background included; cross-entropy is PyTorch's.
+
+use std::fmt;
+use std::str::FromStr;
+
+use burn::tensor::{Tensor, TensorData, activation};
+use kindling_data::{HostBatch, IGNORED};
+use kindling_given::{Named, UnknownName, all};
+use serde::{Deserialize, Serialize};
+
+use super::Loss;
+use crate::config::SegmentationConfig;
+use crate::micro_batch::MicroBatch;
+
+/// What keeps a ratio of sums defined where a class is absent, above and below.
+const SMOOTH: f64 = 1e-5;
+/// Share of false positives in Tversky's denominator, and of false negatives.
+const TVERSKY: [f64; 2] = [0.3, 0.7];
+
+/// One loss of segmentation.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
+pub enum PixelTerm {
+    /// The mean over pixels of the cross-entropy, weighted by the weights of the true classes.
+    CrossEntropy,
+    /// One minus the mean over classes of `(2 I + e) / (P + T + e)`: the sums over pixels of probability and truth together, of
+    /// probability, of truth (Milletari et al. 2016).
+    Dice,
+    /// One minus `(2 sum w I + e) / (sum w (P + T) + e)` with `w = 1 / T^2`; an absent class has the largest of the others' (Sudre et
+    /// al. 2017).
+    GeneralisedDice,
+    /// As Dice, with `I / (I + 0.3 FP + 0.7 FN)`: what is missed costs more than what is found without being there (Salehi et al. 2017).
+    Tversky,
+    /// Cross-entropy times `(1 - p)^2`, the mean over pixels and classes (Lin et al. 2017).
+    Focal,
+}
+
+impl Named for PixelTerm {
+    const KIND: &str = "loss";
+}
+
+impl PixelTerm {
+    /// All of them.
+    pub const ALL: [Self; 5] = all();
+}
+
+/// A sum of losses, each of which counts as much. Written `dice+cross-entropy`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PixelLoss(Vec<PixelTerm>);
+
+impl Default for PixelLoss {
+    /// nnU-Net's: Dice and cross-entropy.
+    fn default() -> Self {
+        Self(vec![PixelTerm::Dice, PixelTerm::CrossEntropy])
+    }
+}
+
+impl FromStr for PixelLoss {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut terms = Vec::new();
+        for name in text.split('+') {
+            let term: PixelTerm = name.trim().parse().map_err(|error: UnknownName| error.to_string())?;
+            if terms.contains(&term) {
+                return Err(format!("the loss {term} stands twice in {text}"));
+            }
+            terms.push(term);
+        }
+        Ok(Self(terms))
+    }
+}
+
+impl TryFrom<String> for PixelLoss {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<PixelLoss> for String {
+    fn from(loss: PixelLoss) -> Self {
+        loss.to_string()
+    }
+}
+
+impl fmt::Display for PixelLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(Into::into).collect();
+        f.write_str(&names.join("+"))
+    }
+}
+
+/// Over what the sums of Dice and its relatives run; the loss is the mean over these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
+pub enum DiceOver {
+    /// Each image: MONAI's default.
+    Image,
+    /// The images of a normalisation group, weighted by how many they are. Where the group is the whole batch this is what nnU-Net and
+    /// MONAI's `batch=True` compute, and it is exact at any micro-batch because a group is never divided.
+    #[default]
+    Group,
+}
+
+impl Named for DiceOver {
+    const KIND: &str = "range of Dice";
+}
+
+/// The loss of a network for segmentation.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SegmentationLoss {
+    terms: Vec<PixelTerm>,
+    over: DiceOver,
+    smoothing: f64,
+    weights: Vec<f64>,
+}
+
+/// What is so in some rows of a batch.
+struct Truth {
+    /// `[rows, classes, height, width]`: 1 where a pixel is of the class; ignored pixels are of none.
+    one_hot: Vec<f32>,
+    /// `[rows][class]`: pixels.
+    counts: Vec<Vec<f64>>,
+    /// Pixels of no class: which have to be left out of what is found, too.
+    ignores: bool,
+}
+
+impl Truth {
+    fn of(batch: &HostBatch, micro: &MicroBatch, classes: usize) -> Self {
+        let [_, _, height, width] = batch.shape;
+        let (pixels, rows) = (height * width, micro.rows.len());
+        let Some(masks) = batch.masks_of(micro.rows.clone()) else {
+            unreachable!("a loader of segmentations gives masks with every batch")
+        };
+        let mut one_hot = vec![0.0; rows * classes * pixels];
+        let mut counts = vec![vec![0.0; classes]; rows];
+        let mut ignores = false;
+        for (row, mask) in masks.chunks_exact(pixels).enumerate() {
+            for (pixel, &class) in mask.iter().enumerate() {
+                if class == IGNORED {
+                    ignores = true;
+                    continue;
+                }
+                one_hot[(row * classes + usize::from(class)) * pixels + pixel] = 1.0;
+                counts[row][usize::from(class)] += 1.0;
+            }
+        }
+        Self { one_hot, counts, ignores }
+    }
+
+    /// Pixels of each class in some rows.
+    fn in_rows(&self, rows: std::ops::Range<usize>) -> Vec<f64> {
+        let classes = self.counts.first().map_or(0, Vec::len);
+        (0..classes).map(|class| self.counts[rows.clone()].iter().map(|row| row[class]).sum()).collect()
+    }
+}
+
+/// Logits of some rows, and what they should have been.
+struct Rows {
+    log_p: Tensor<4>,
+    /// Zero where nothing counts.
+    p: Tensor<4>,
+    truth: Tensor<4>,
+}
+
+/// The sum over the pixels of each image and class: `[rows, classes]`. Rows of pixels first, which keeps rounding small.
+fn over_pixels(x: Tensor<4>) -> Tensor<2> {
+    x.sum_dim(3).sum_dim(2).flatten::<3>(2, 3).squeeze_dim(2)
+}
+
+impl SegmentationLoss {
+    /// A loss over `classes` classes; even weights if `weights` is absent.
+    pub(crate) fn new(asked: &SegmentationConfig, classes: usize, smoothing: f64, weights: Option<&[f64]>) -> Self {
+        let weights = weights.map_or_else(|| vec![1.0; classes], <[f64]>::to_vec);
+        Self { terms: asked.loss.0.clone(), over: asked.dice_over, smoothing, weights }
+    }
+
+    fn cross_entropy(&self, rows: &Rows, total_weight: f64) -> Tensor<1> {
+        let [_, classes, _, _] = rows.truth.dims();
+        let spread = self.smoothing / classes as f64;
+        let mut targets = rows.truth.clone();
+        if self.smoothing > 0.0 {
+            let counts = rows.truth.clone().sum_dim(1);
+            targets = targets * (1.0 - self.smoothing) + counts * spread;
+        }
+        if self.weights.iter().any(|weight| *weight != 1.0) {
+            targets = targets * numbers::<4>(&self.weights, [1, classes, 1, 1], &rows.log_p);
+        }
+        over_pixels(rows.log_p.clone() * targets).sum() / -total_weight
+    }
+
+    fn focal(rows: &Rows, pixels: f64) -> Tensor<1> {
+        let [_, classes, _, _] = rows.truth.dims();
+        let rest = rows.p.clone().neg() + 1.0;
+        let cost = rows.log_p.clone() * rows.truth.clone() * (rest.clone() * rest);
+        over_pixels(cost).sum() / -(pixels * classes as f64)
+    }
+
+    /// One minus a ratio of sums, over each group.
+    fn ratio(&self, term: PixelTerm, rows: &Rows, truth: &Truth, groups: &[usize], batch: f64) -> Tensor<1> {
+        let together = over_pixels(rows.p.clone() * rows.truth.clone());
+        let found = over_pixels(rows.p.clone());
+        let singles = vec![1; groups.iter().sum()];
+        let groups = if self.over == DiceOver::Image { &singles } else { groups };
+        let mut start = 0;
+        let parts = groups.iter().map(|&size| {
+            let of = |x: &Tensor<2>| x.clone().narrow(0, start, size).sum_dim(0);
+            let there = truth.in_rows(start..start + size);
+            start += size;
+            let ratio = ratio(term, of(&together), of(&found), &there);
+            (ratio.neg() + 1.0) * (size as f64 / batch)
+        });
+        let parts: Vec<Tensor<1>> = parts.collect();
+        parts.into_iter().reduce(|sum, part| sum + part).unwrap_or_else(|| together.sum() * 0.0)
+    }
+}
+
+/// The ratio of one group: 1 where everything is right. `together` and `found` are `[1, classes]`, `there` counts pixels.
+fn ratio(term: PixelTerm, together: Tensor<2>, found: Tensor<2>, there: &[f64]) -> Tensor<1> {
+    let shape = [1, there.len()];
+    let truth = numbers::<2>(there, shape, &together);
+    match term {
+        PixelTerm::Tversky => {
+            let [of_found, of_missed] = TVERSKY;
+            let too_much = (found - together.clone()) * of_found;
+            let missed = (truth - together.clone()) * of_missed;
+            ((together.clone() + SMOOTH) / (together + too_much + missed + SMOOTH)).mean()
+        }
+        PixelTerm::GeneralisedDice => {
+            let weights = numbers::<2>(&inverse_squares(there), shape, &together);
+            let above = (together * weights.clone()).sum() * 2.0 + SMOOTH;
+            above / (((found + truth) * weights).sum() + SMOOTH)
+        }
+        _ => ((together * 2.0 + SMOOTH) / (found + truth + SMOOTH)).mean(),
+    }
+}
+
+/// The weights of generalised Dice.
+fn inverse_squares(there: &[f64]) -> Vec<f64> {
+    let largest = there.iter().filter(|count| **count > 0.0).map(|count| 1.0 / (count * count)).fold(0.0, f64::max);
+    there.iter().map(|count| if *count > 0.0 { 1.0 / (count * count) } else { largest }).collect()
+}
+
+/// Numbers as a tensor beside another, in its format.
+fn numbers<const D: usize>(values: &[f64], shape: [usize; D], beside: &Tensor<D>) -> Tensor<D> {
+    Tensor::from_data(TensorData::new(values.to_vec(), shape), (&beside.device(), beside.dtype()))
+}
+
+impl Loss<4> for SegmentationLoss {
+    fn total_weight(&self, batch: &HostBatch) -> f64 {
+        let weigh = |counts: &Vec<u64>| -> f64 {
+            counts.iter().zip(&self.weights).map(|(count, weight)| *count as f64 * weight).sum()
+        };
+        // A batch in which nothing counts has a loss of zero.
+        batch.pixels.iter().map(weigh).sum::<f64>().max(f64::from(f32::MIN_POSITIVE))
+    }
+
+    /// `logits` are `[rows, classes, height, width]`. Panics if a batch has no masks.
+    fn part(&self, logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch, total_weight: f64) -> Tensor<1> {
+        let shape = logits.dims();
+        let Truth { one_hot, counts, ignores } = Truth::of(batch, micro, shape[1]);
+        let log_p = activation::log_softmax(logits, 1);
+        let one_hot = TensorData::new(one_hot, shape);
+        let truth = Tensor::<4>::from_data(one_hot, (&log_p.device(), log_p.dtype()));
+        let mut p = log_p.clone().exp();
+        if ignores {
+            p = p * truth.clone().sum_dim(1);
+        }
+        let rows = Rows { log_p, p, truth };
+        let truth = Truth { one_hot: Vec::new(), counts, ignores };
+        let term = |term: &PixelTerm| match term {
+            PixelTerm::CrossEntropy => self.cross_entropy(&rows, total_weight),
+            PixelTerm::Focal => {
+                let counted: u64 = batch.pixels.iter().flatten().sum();
+                Self::focal(&rows, (counted as f64).max(1.0))
+            }
+            ratio => self.ratio(*ratio, &rows, &truth, &micro.groups, batch.len() as f64),
+        };
+        let parts: Vec<Tensor<1>> = self.terms.iter().map(term).collect();
+        parts.into_iter().reduce(|sum, part| sum + part).unwrap_or_else(|| rows.p.sum() * 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{DType, Device};
+    use serde_json::Value;
+
+    use super::*;
+    use crate::micro_batch::micro_batches;
+
+    const GOLDEN: &str = include_str!("golden/pixels.json");
+
+    fn numbers_of(value: &Value) -> Vec<f64> {
+        value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+    }
+
+    /// A batch with a truth that needs no image.
+    fn batch(golden: &Value, truth: &str) -> HostBatch {
+        let shape: Vec<usize> = numbers_of(&golden["shape"]).into_iter().map(|side| side as usize).collect();
+        let [images, classes, height, width] = shape[..] else { panic!("{shape:?}") };
+        let masks: Vec<u8> = numbers_of(&golden[truth]).into_iter().map(|class| class as u8).collect();
+        let counts =
+            |mask: &[u8]| (0..classes).map(|of| mask.iter().filter(|it| usize::from(**it) == of).count() as u64);
+        HostBatch {
+            shape: [images, 1, height, width],
+            images: vec![0.0; images * height * width],
+            labels: vec![0; images],
+            samples: (0..images as u64).collect(),
+            pixels: masks.chunks(height * width).map(|mask| counts(mask).collect()).collect(),
+            masks: Some(masks),
+            ..HostBatch::default()
+        }
+    }
+
+    /// The loss of a batch that is cut into micro-batches of so many rows with groups of at most `ghost`, and its gradient.
+    fn of_batch(
+        loss: &SegmentationLoss,
+        logits: &[f64],
+        batch: &HostBatch,
+        ghost: usize,
+        limit: usize,
+    ) -> (f64, Vec<f64>) {
+        let device = Device::flex().autodiff();
+        let [images, _, height, width] = batch.shape;
+        let shape = [images, logits.len() / (images * height * width), height, width];
+        let data = TensorData::new(logits.to_vec(), shape);
+        let logits = Tensor::<4>::from_data(data, (&device, DType::F64)).require_grad();
+        let total = loss.total_weight(batch);
+        let parts = micro_batches(images, ghost, limit).into_iter().map(|micro| {
+            let rows = logits.clone().narrow(0, micro.rows.start, micro.rows.len());
+            loss.part(rows, batch, &micro, total)
+        });
+        let sum = parts.reduce(|sum, part| sum + part).unwrap();
+        let gradient = logits.grad(&sum.backward()).unwrap();
+        let value = sum.inner().into_data().try_to_vec::<f64>().unwrap()[0];
+        (value, gradient.into_data().try_to_vec::<f64>().unwrap())
+    }
+
+    fn close(found: f64, expected: f64, what: &str) {
+        assert!((found - expected).abs() <= 1e-10 * expected.abs().max(1.0), "{what}: {found} for {expected}");
+    }
+
+    #[test]
+    fn every_loss_and_its_gradient_equal_monai_and_pytorch() {
+        let golden: Value = serde_json::from_str(GOLDEN).unwrap();
+        let logits = numbers_of(&golden["logits"]);
+        for case in golden["cases"].as_array().unwrap() {
+            let (name, over) = (case["loss"].as_str().unwrap(), case["over"].as_str().unwrap());
+            let ignores = case["ignores"].as_bool().unwrap();
+            let asked = SegmentationConfig { loss: name.parse().unwrap(), dice_over: over.parse().unwrap() };
+            let weights = case["weights"].as_array().map(|_| numbers_of(&case["weights"]));
+            let smoothing = case["smoothing"].as_f64().unwrap();
+            let loss = SegmentationLoss::new(&asked, 3, smoothing, weights.as_deref());
+            let batch = batch(&golden, if ignores { "ignoring" } else { "truth" });
+            let what =
+                format!("{name} over {over}, smoothing {smoothing}, weights {weights:?}, ignored pixels: {ignores}");
+            let (value, gradient) = of_batch(&loss, &logits, &batch, 3, 3);
+            close(value, case["value"].as_f64().unwrap(), &what);
+            close(
+                gradient.iter().map(|number| number * number).sum::<f64>().sqrt(),
+                case["norm"].as_f64().unwrap(),
+                &what,
+            );
+            for (found, expected) in gradient.iter().zip(numbers_of(&case["first8"])) {
+                close(*found, expected, &what);
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_a_batch_add_up_to_its_loss_wherever_it_is_cut_between_groups() {
+        let golden: Value = serde_json::from_str(GOLDEN).unwrap();
+        let logits = numbers_of(&golden["logits"]);
+        for term in PixelTerm::ALL {
+            for over in [DiceOver::Image, DiceOver::Group] {
+                let asked = SegmentationConfig { loss: term.to_string().parse().unwrap(), dice_over: over };
+                let loss = SegmentationLoss::new(&asked, 3, 0.0, Some(&[1.0, 2.0, 0.5]));
+                let batch = batch(&golden, "ignoring");
+                let whole = of_batch(&loss, &logits, &batch, 1, 3);
+                let cut = of_batch(&loss, &logits, &batch, 1, 1);
+                close(cut.0, whole.0, &format!("{term} over {over}"));
+                cut.1.iter().zip(&whole.1).for_each(|(cut, whole)| close(*cut, *whole, &format!("{term} over {over}")));
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_of_ignored_pixels_costs_nothing_and_moves_nothing() {
+        let golden: Value = serde_json::from_str(GOLDEN).unwrap();
+        let mut batch = batch(&golden, "truth");
+        batch.masks.iter_mut().flatten().for_each(|class| *class = IGNORED);
+        batch.pixels.iter_mut().flatten().for_each(|count| *count = 0);
+        for term in PixelTerm::ALL {
+            let asked = SegmentationConfig { loss: term.to_string().parse().unwrap(), dice_over: DiceOver::Image };
+            let loss = SegmentationLoss::new(&asked, 3, 0.0, None);
+            let (value, gradient) = of_batch(&loss, &numbers_of(&golden["logits"]), &batch, 3, 3);
+            close(value, 0.0, &term.to_string());
+            assert!(gradient.iter().all(|number| *number == 0.0), "{term}");
+        }
+    }
+
+    #[test]
+    fn a_sum_of_losses_reads_as_it_is_written() {
+        let sum: PixelLoss = "dice+focal".parse().unwrap();
+        assert_eq!(sum.to_string(), "dice+focal");
+        assert_eq!(PixelLoss::default().to_string(), "dice+cross-entropy");
+        assert!("dice+dice".parse::<PixelLoss>().is_err());
+        let error = "dise".parse::<PixelLoss>().unwrap_err();
+        assert!(error.contains("dice"), "{error}");
+    }
+}

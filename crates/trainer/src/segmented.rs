@@ -1,0 +1,282 @@
+//! Segmentation of a split, without gradients.
+
+use std::ops::Range;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use kindling_data::{BadSample, HostBatch, IGNORED, Loader, Mask};
+use kindling_layers::{Precision, host};
+use kindling_metrics::{Score, VoxelCounts};
+use kindling_nvtx::range;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TrainError;
+use crate::evaluate::{Inference, softmax};
+use crate::pieces::Pieces;
+use crate::ranks::Ranks;
+use crate::recovery::Recovery;
+use crate::step::upload;
+use crate::trainable::Trainable;
+use crate::views::{Views, mean};
+
+/// What a model says about the pixels of one image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SegmentedImage {
+    /// Classes, height and width.
+    pub shape: [usize; 3],
+    /// `[classes, height, width]`: the probability of each class; those of a pixel add up to 1.
+    pub probabilities: Vec<f64>,
+}
+
+impl SegmentedImage {
+    /// The probabilities of a pixel, by class.
+    fn of_pixel(&self, pixel: usize) -> impl Iterator<Item = f64> {
+        let [classes, height, width] = self.shape;
+        (0..classes).map(move |class| self.probabilities[class * height * width + pixel])
+    }
+
+    /// The most probable class of each pixel; the first of equals.
+    pub fn mask(&self) -> Mask {
+        let [_, height, width] = self.shape;
+        let best = |pixel| {
+            let first = (0, f64::NEG_INFINITY);
+            let better = |best: (usize, f64), next: (usize, f64)| if next.1 > best.1 { next } else { best };
+            self.of_pixel(pixel).enumerate().fold(first, better).0 as u8
+        };
+        Mask { width, height, classes: (0..height * width).map(best).collect() }
+    }
+
+    /// The sum of the cross-entropies of the pixels whose class is known.
+    fn cost(&self, truth: &[u8]) -> f64 {
+        let pixels = truth.len();
+        let known = truth.iter().enumerate().filter(|(_, class)| **class != IGNORED);
+        // The smallest positive number keeps the loss of a certain mistake finite.
+        known
+            .map(|(pixel, &class)| -self.probabilities[usize::from(class) * pixels + pixel].max(f64::MIN_POSITIVE).ln())
+            .sum()
+    }
+}
+
+/// A model's answers on a split.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PixelEvaluation {
+    /// Cross-entropy, accuracy and confusion over all pixels that count.
+    pub score: Score,
+    /// The mean over images of each class but the background, then over these classes, as nnU-Net's `foreground_mean`; images that have a
+    /// class neither in truth nor in the answer are left out of its mean. NaN if nothing is defined.
+    pub dice: f64,
+    /// Images that were scored.
+    pub images: usize,
+    /// What could not be read and was left out.
+    pub bad: Vec<BadSample>,
+    /// What it took to make it fit.
+    pub(crate) recoveries: Vec<Recovery>,
+}
+
+/// The classes of the pixels of some rows of a batch, computed with feature maps of a format: the mean over the views of each image.
+/// `model` must be on `device`, without gradients.
+///
+/// # Errors
+/// [`TrainError::InferenceOutOfMemory`] or [`TrainError::Device`].
+pub fn segment<M: Trainable<4>>(
+    model: &M,
+    batch: &HostBatch,
+    rows: Range<usize>,
+    device: &Device,
+    precision: Precision,
+    views: Views,
+) -> Result<Vec<SegmentedImage>, TrainError> {
+    let _range = range(|| "inference");
+    let count = rows.len();
+    let failed = |text: &str| TrainError::of_device(None, count, text);
+    let seen: Vec<TensorData> = TrainError::caught(None, count, || {
+        let logits = |(number, view): (usize, Tensor<4>)| {
+            host::read(views.undo(number, model.logits(precision.cast(view)))).map_err(|error| failed(&error))
+        };
+        views.of(upload(batch, rows, device)).enumerate().map(logits).collect()
+    })?;
+    let mut shape = [0; 3];
+    let probabilities = seen.into_iter().map(|data| {
+        if let [_, classes, height, width] = data.shape().as_slice() {
+            shape = [*classes, *height, *width];
+        }
+        let logits = data.convert::<f64>().try_to_vec::<f64>().map_err(|error| failed(&format!("{error:?}")))?;
+        let image = shape.iter().product::<usize>().max(1);
+        Ok(logits.chunks(image).map(|logits| by_pixel(logits, shape[0])).collect())
+    });
+    let probabilities = mean(probabilities.collect::<Result<_, TrainError>>()?);
+    Ok(probabilities.into_iter().map(|probabilities| SegmentedImage { shape, probabilities }).collect())
+}
+
+/// The softmax over the classes of each pixel; `logits` are `[classes, pixels]`.
+fn by_pixel(logits: &[f64], classes: usize) -> Vec<f64> {
+    let pixels = logits.len() / classes.max(1);
+    let mut probabilities = vec![0.0; logits.len()];
+    let mut of_pixel = vec![0.0; classes];
+    for pixel in 0..pixels {
+        (0..classes).for_each(|class| of_pixel[class] = logits[class * pixels + pixel]);
+        for (class, probability) in softmax(&of_pixel).into_iter().enumerate() {
+            probabilities[class * pixels + pixel] = probability;
+        }
+    }
+    probabilities
+}
+
+/// Evaluates a model on every sample a loader gives, which has their masks, at the size of the model's input.
+///
+/// `progress` is told how many samples are done, and `see` the mask of each sample that is computed in this process.
+///
+/// # Errors
+/// [`TrainError::Data`] if a sample cannot be read, or as `see` says; [`TrainError::InferenceOutOfMemory`] if a single image does not fit;
+/// otherwise as [`segment`].
+pub fn evaluate_pixels<M: Trainable<4>>(
+    model: &M,
+    loader: &Loader,
+    classes: usize,
+    inference: &Inference<'_>,
+    mut progress: impl FnMut(usize),
+    mut see: impl FnMut(u64, &Mask) -> Result<(), TrainError>,
+) -> Result<PixelEvaluation, TrainError> {
+    let mut found = Counted::default();
+    let mut pieces = Pieces::of(inference);
+    let (batches, size) = (loader.batches_per_epoch(), inference.ranks.map_or(1, |ranks| ranks.group().size()));
+    let mine = inference.ranks.map_or(0..batches, |ranks| ranks.share(batches));
+    for batch in loader.batches(0, mine) {
+        let mut batch = batch?;
+        found.bad.append(&mut batch.bad);
+        let mut start = 0;
+        while start < batch.len() {
+            let &Inference { device, precision, views, .. } = inference;
+            let ask = |rows| segment(model, &batch, rows, device, precision, views);
+            for image in pieces.next(batch.len(), start, ask)? {
+                let mask = image.mask();
+                see(batch.samples[start], &mask)?;
+                found.count(&batch, start, &image, &mask);
+                start += 1;
+            }
+            // The other ranks are about as far.
+            progress((found.images.len() * size).min(loader.samples_per_epoch()));
+        }
+    }
+    if let Some(ranks) = inference.ranks {
+        found = found.of_all(ranks, loader)?;
+    }
+    let Counted { images, bad } = found;
+    let (score, dice) = summary(&images, classes);
+    Ok(PixelEvaluation { score, dice, images: images.len(), bad, recoveries: pieces.recoveries })
+}
+
+/// What was found of some samples, as ranks tell each other.
+#[derive(Default, Serialize, Deserialize)]
+struct Counted {
+    images: Vec<ImageCounts>,
+    bad: Vec<BadSample>,
+}
+
+/// Pixels of an image.
+#[derive(Serialize, Deserialize)]
+struct ImageCounts {
+    /// `[truth][answer]`, of pixels that count.
+    confusion: Vec<Vec<u64>>,
+    /// The bits of the sum of their costs.
+    cost: u64,
+}
+
+impl Counted {
+    fn count(&mut self, batch: &HostBatch, row: usize, image: &SegmentedImage, mask: &Mask) {
+        let classes = image.shape[0];
+        let mut confusion = vec![vec![0; classes]; classes];
+        let truth = batch.masks_of(row..row + 1).unwrap_or_default();
+        for (&truth, &answer) in truth.iter().zip(&mask.classes).filter(|(truth, _)| **truth != IGNORED) {
+            confusion[usize::from(truth)][usize::from(answer)] += 1;
+        }
+        self.images.push(ImageCounts { confusion, cost: image.cost(truth).to_bits() });
+    }
+
+    /// Those of all ranks, in the order of the source.
+    fn of_all(self, ranks: &Ranks, loader: &Loader) -> Result<Self, TrainError> {
+        let mut all = Self::default();
+        for mut some in ranks.agree("answers to the evaluation", self)? {
+            all.images.append(&mut some.images);
+            all.bad.append(&mut some.bad);
+        }
+        loader.count_bad(&all.bad)?;
+        Ok(all)
+    }
+}
+
+/// The score over all pixels, and the mean foreground Dice.
+fn summary(images: &[ImageCounts], classes: usize) -> (Score, f64) {
+    let mut confusion = vec![vec![0; classes]; classes];
+    for (class, row) in images.iter().flat_map(|image| image.confusion.iter().enumerate()) {
+        confusion[class].iter_mut().zip(row).for_each(|(sum, count)| *sum += count);
+    }
+    let pixels: u64 = confusion.iter().flatten().sum();
+    let cost: f64 = images.iter().map(|image| f64::from_bits(image.cost)).sum();
+    let of_class = |class: usize| mean_of_defined(images.iter().map(|image| counts_of(&image.confusion, class).dice()));
+    let dice = mean_of_defined((1..classes).map(of_class));
+    (Score::from_confusion(cost / pixels.max(1) as f64, confusion), dice)
+}
+
+/// The mean of what is no NaN; NaN of nothing.
+fn mean_of_defined(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) =
+        values.filter(|value| !value.is_nan()).fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
+    sum / f64::from(count)
+}
+
+/// Who has a class where, by a confusion matrix.
+fn counts_of(confusion: &[Vec<u64>], class: usize) -> VoxelCounts {
+    let all: u64 = confusion.iter().flatten().sum();
+    let truths: u64 = confusion[class].iter().sum();
+    let answers: u64 = confusion.iter().map(|row| row[class]).sum();
+    let both = confusion[class][class];
+    VoxelCounts {
+        true_positives: both,
+        false_positives: answers - both,
+        false_negatives: truths - both,
+        true_negatives: all + both - truths - answers,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dice_of_a_split_is_the_mean_over_images_where_it_is_defined_and_then_over_classes() {
+        let image = |confusion: [[u64; 3]; 3]| ImageCounts {
+            confusion: confusion.map(|row| row.to_vec()).to_vec(),
+            cost: 1.5f64.to_bits(),
+        };
+        let images = [
+            // Class 1: 2 shared, 1 too much, 1 missed; class 2 is nowhere.
+            image([[5, 1, 0], [1, 2, 0], [0, 0, 0]]),
+            // Class 1 is nowhere; class 2 is missed.
+            image([[6, 0, 0], [0, 0, 0], [3, 0, 0]]),
+            // Nothing is anywhere.
+            image([[9, 0, 0], [0, 0, 0], [0, 0, 0]]),
+        ];
+        let (score, dice) = summary(&images, 3);
+        assert_eq!(dice, (4.0 / 6.0 + 0.0) / 2.0);
+        assert_eq!((score.samples, score.loss), (27, 4.5 / 27.0));
+        assert_eq!(score.confusion[0], [20, 1, 0]);
+        assert!(summary(&images[2..], 3).1.is_nan(), "of nothing there is no Dice");
+    }
+
+    #[test]
+    fn the_mask_has_the_most_probable_class_and_the_first_of_equals() {
+        let image =
+            SegmentedImage { shape: [3, 1, 3], probabilities: vec![0.2, 0.4, 0.1, 0.5, 0.4, 0.1, 0.3, 0.2, 0.8] };
+        assert_eq!(image.mask(), Mask { width: 3, height: 1, classes: vec![1, 0, 2] });
+        assert_eq!(image.cost(&[1, IGNORED, IGNORED]), -(0.5f64.ln()));
+    }
+
+    #[test]
+    fn the_probabilities_of_each_pixel_add_up_to_one() {
+        let found = by_pixel(&[0.0, 1.0, 2.0, 3.0, -1.0, 1000.0], 3);
+        for pixel in 0..2 {
+            assert!(((0..3).map(|class| found[class * 2 + pixel]).sum::<f64>() - 1.0).abs() < 1e-12);
+        }
+        assert_eq!(found[5], 1.0);
+    }
+}
