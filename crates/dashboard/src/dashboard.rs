@@ -53,25 +53,25 @@ pub(crate) enum Phase {
 /// What is drawn as charts.
 #[derive(Clone, Debug)]
 pub(crate) enum Curves {
-    /// One network that learns from labels.
-    Classifier { training: Smoothed, validation: Series, accuracy: Series },
+    /// One network that learns from labels. `dice` has points where it segments.
+    Classifier { training: Smoothed, validation: Series, accuracy: Series, dice: Series },
     /// Two networks against each other.
     Gan { discriminator: Smoothed, generator: Smoothed },
 }
 
 impl Default for Curves {
     fn default() -> Self {
-        Self::Classifier { training: Smoothed::default(), validation: Series::default(), accuracy: Series::default() }
+        let (validation, accuracy, dice) = Default::default();
+        Self::Classifier { training: Smoothed::default(), validation, accuracy, dice }
     }
 }
 
 impl Curves {
     fn rewind(&mut self, step: u64) {
         match self {
-            Self::Classifier { training, validation, accuracy } => {
+            Self::Classifier { training, validation, accuracy, dice } => {
                 training.rewind(step);
-                validation.rewind(step);
-                accuracy.rewind(step);
+                [validation, accuracy, dice].into_iter().for_each(|series| series.rewind(step));
             }
             Self::Gan { discriminator, generator } => {
                 discriminator.rewind(step);
@@ -190,11 +190,12 @@ impl Dashboard {
         match (&mut self.curves, event) {
             (Curves::Classifier { training, .. }, Event::Step { step, loss, .. }) => training.push(*step, *loss),
             (
-                Curves::Classifier { validation, accuracy: score, .. },
-                Event::Evaluated { step, split, loss, accuracy, .. },
+                Curves::Classifier { validation, accuracy: right, dice: overlap, .. },
+                Event::Evaluated { step, split, loss, accuracy, dice, .. },
             ) if split == "validation" => {
                 validation.push(*step, *loss);
-                score.push(*step, *accuracy);
+                right.push(*step, *accuracy);
+                dice.iter().for_each(|dice| overlap.push(*step, *dice));
             }
             (
                 Curves::Gan { discriminator, generator },

@@ -28,6 +28,11 @@ pub(crate) fn percent(share: f64, digits: usize) -> String {
     if share.is_finite() { format!("{:.digits$} %", share * 100.0) } else { short(share) }
 }
 
+/// Dice, which nobody writes as a percentage: `0.832`.
+pub(crate) fn overlap(dice: f64) -> String {
+    if dice.is_finite() { format!("{dice:.3}") } else { short(dice) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +57,6 @@ mod tests {
             assert!(short(number).len() <= 9, "{text}");
         }
         assert_eq!([percent(0.8321, 1), percent(f64::NAN, 1)], ["83.2 %", "NaN"]);
+        assert_eq!([overlap(0.08321), overlap(1.0), overlap(f64::NAN)], ["0.083", "1.000", "NaN"]);
     }
 }

@@ -3,7 +3,7 @@
 use kindling_given::counted;
 use kindling_runs::Event;
 
-use crate::numbers::{percent, short};
+use crate::numbers::{overlap, percent, short};
 
 /// What an event says to whoever watches, in one sentence without an end; `None` for steps, which are shown as numbers, and for the
 /// start.
@@ -27,9 +27,12 @@ pub fn sentence(event: &Event) -> Option<String> {
             counted(*samples, "image")
         ),
         Event::Warned { step, text } => format!("after step {step}: {text}"),
-        Event::Evaluated { epoch, split, loss, accuracy, samples, .. } => format!(
-            "epoch {epoch} · {split}: accuracy {} · loss {} · {}",
-            percent(*accuracy, 1),
+        Event::Evaluated { epoch, split, loss, accuracy, samples, dice, .. } => format!(
+            "epoch {epoch} · {split}: {} · loss {} · {}",
+            dice.map_or_else(
+                || format!("accuracy {}", percent(*accuracy, 1)),
+                |dice| format!("Dice {}", overlap(dice))
+            ),
             short(*loss),
             counted(*samples, "image")
         ),

@@ -6,7 +6,7 @@
 //! | `multi_label.rs` | any number of labels an image: area under the ROC curve, F1 |
 //! | `predictions/` | all scores of predictions with 95 % intervals by patient, curves, calibration, comparisons of two models |
 //! | `image_sets/` | two sets of images: Frechet and kernel distance, precision and recall, nearest neighbours |
-//! | `segmentation/` | masks of classes, case by case: Dice, IoU, Hausdorff distance, surface Dice |
+//! | `segmentation/` | masks of classes, case by case: Dice, IoU, Hausdorff distance, surface Dice; and over cases with intervals |
 //! | `quartiles.rs` | median and quartiles of measured times and speeds |
 //!
 //! Scores are written to JSON files, in which numbers that are not finite are written as text: [`number`].
@@ -30,6 +30,6 @@ pub use predictions::{
 };
 pub use quartiles::Quartiles;
 pub use segmentation::{
-    ClassMaskScores, ClassSummary, LabelMap, SegmentationError, SegmentationScorer, SegmentedClass, Spread,
-    SurfaceDice, VoxelCounts,
+    ClassMaskScores, ClassSummary, LabelMap, LengthUnit, NamedClass, SegmentationError, SegmentationScorer,
+    SegmentationScores, SegmentedCase, SegmentedClass, SegmentedClassScores, Spread, SurfaceDice, VoxelCounts,
 };

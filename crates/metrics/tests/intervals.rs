@@ -1,7 +1,10 @@
 //! What intervals promise: that they hold the truth as often as they say, and are the same on any machine.
 #![allow(clippy::unwrap_used)]
 
-use kindling_metrics::{Predictions, Resampling, Scores, Subgroups, compare, overall};
+use kindling_metrics::{
+    ClassMaskScores, LengthUnit, NamedClass, Predictions, Resampling, Scores, SegmentationScores, SegmentedCase,
+    Subgroups, VoxelCounts, compare, overall,
+};
 use kindling_random::{Purpose, rng};
 use rand::RngExt;
 
@@ -65,6 +68,33 @@ fn intervals_are_the_same_for_any_number_of_threads_and_others_for_another_seed(
     };
     assert_eq!(of(1, 5), of(3, 5));
     assert_ne!(of(1, 5).figures, of(1, 6).figures);
+}
+
+#[test]
+fn intervals_of_segmentations_are_the_same_for_any_number_of_threads_and_others_for_another_seed() {
+    let mut rng = rng(3, Purpose::Display, 0, 0);
+    let mut class = |class: u32| {
+        let dice = rng.random();
+        let voxels = VoxelCounts::default();
+        ClassMaskScores { class, voxels, dice, iou: dice / (2.0 - dice), hausdorff_95: f64::NAN, surface_dice: dice }
+    };
+    let mut case = |number: usize| SegmentedCase {
+        sample: number.to_string(),
+        group: Some((number / 3).to_string()),
+        split: "val".into(),
+        scores: vec![class(1), class(4)],
+    };
+    let cases: Vec<SegmentedCase> = (0..60).map(&mut case).collect();
+    let classes = [("a", 1), ("b", 4)].map(|(name, label)| NamedClass { name: name.into(), label });
+    let of = |threads: usize, seed: u64| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let resampling = Resampling { resamples: 300, seed };
+        let scored = || SegmentationScores::of("val", &classes, (1.0, LengthUnit::Millimetres), &cases, resampling);
+        pool.install(scored).unwrap()
+    };
+    assert_eq!(of(1, 5), of(3, 5));
+    assert_ne!(of(1, 5).dice.interval, of(1, 6).dice.interval);
+    assert_eq!(of(1, 5).dice.value, of(1, 6).dice.value);
 }
 
 #[test]

@@ -172,11 +172,14 @@ pub enum Event {
         /// Mean loss.
         #[serde(with = "kindling_metrics::number")]
         loss: f64,
-        /// Share of right answers, 0 to 1.
+        /// Share of right answers, 0 to 1; of a model that segments, the share of pixels that it gives their class.
         #[serde(with = "kindling_metrics::number")]
         accuracy: f64,
         /// Images evaluated.
         samples: usize,
+        /// Mean foreground Dice, 0 to 1, of a model that segments; NaN where a class lies in no image. None of other models.
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "kindling_metrics::number::option")]
+        dice: Option<f64>,
     },
     /// A state to resume from was saved.
     Checkpoint {
@@ -295,6 +298,10 @@ impl Event {
 mod tests {
     use super::*;
 
+    fn evaluated(loss: f64, dice: Option<f64>) -> Event {
+        Event::Evaluated { step: 1, epoch: 1, split: "test".into(), loss, accuracy: 0.0, samples: 3, dice }
+    }
+
     #[test]
     fn an_event_is_one_line_that_says_what_it_is() {
         let line = serde_json::to_string(&Event::Interrupted { step: 7 }).unwrap();
@@ -304,12 +311,27 @@ mod tests {
     #[test]
     fn a_loss_that_is_not_finite_survives_the_file() {
         for loss in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.5, 2.0] {
-            let event = Event::Evaluated { step: 1, epoch: 1, split: "test".into(), loss, accuracy: 0.0, samples: 3 };
+            let event = evaluated(loss, None);
             let line = serde_json::to_string(&event).unwrap();
             let Event::Evaluated { loss: back, .. } = serde_json::from_str(&line).unwrap() else {
                 panic!("{line}");
             };
             assert!(back == loss || (back.is_nan() && loss.is_nan()), "{line}");
+        }
+    }
+
+    #[test]
+    fn only_runs_that_segment_say_dice_and_logs_of_others_keep_their_bytes() {
+        let before = r#"{"event":"evaluated","step":1,"epoch":1,"split":"test","loss":0.5,"accuracy":0.0,"samples":3}"#;
+        assert_eq!(serde_json::to_string(&evaluated(0.5, None)).unwrap(), before);
+        assert_eq!(serde_json::from_str::<Event>(before).unwrap(), evaluated(0.5, None));
+        for (dice, text) in [(0.75, "0.75"), (f64::NAN, "\"NaN\"")] {
+            let line = serde_json::to_string(&evaluated(0.5, Some(dice))).unwrap();
+            assert_eq!(line, before.replace('}', &format!(r#","dice":{text}}}"#)));
+            let Event::Evaluated { dice: Some(back), .. } = serde_json::from_str(&line).unwrap() else {
+                panic!("{line}")
+            };
+            assert_eq!(back.to_bits(), dice.to_bits(), "{line}");
         }
     }
 }

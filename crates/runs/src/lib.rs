@@ -61,7 +61,7 @@ pub use kill::check_kill;
 pub use listed_samples::{ListedSamples, SplitCounts};
 pub use listing::{COLUMNS, Listed, runs_in};
 pub use log::{BroughtInLine, EventLog, LogMark};
-pub use metrics::{GanMetrics, Metrics};
+pub use metrics::{GanMetrics, Metrics, SegmentationSummary};
 pub use predictions::{Predicted, PredictionTable};
 pub use record::Record;
 pub use spread::Spread;

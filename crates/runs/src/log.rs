@@ -449,7 +449,15 @@ mod tests {
         let path = folder.path().join("events.jsonl");
         let mut log = log_of(&path, &[step(1)]);
         let mark = marked(&mut log, 1);
-        let scored = Event::Evaluated { step: 1, epoch: 1, split: "test".into(), loss: 1.0, accuracy: 0.5, samples: 4 };
+        let scored = Event::Evaluated {
+            step: 1,
+            epoch: 1,
+            split: "test".into(),
+            loss: 1.0,
+            accuracy: 0.5,
+            samples: 4,
+            dice: None,
+        };
         log.append(&scored).unwrap();
         let half = fs::read(&path).unwrap();
         log.append(&Event::Finished { step: 1, seconds: 2.0 }).unwrap();

@@ -27,6 +27,9 @@ pub struct Metrics {
     pub validation: Option<Score>,
     /// The best weights on the test split.
     pub test: Option<Score>,
+    /// What a model that segments reached; none of other models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segmentation: Option<SegmentationSummary>,
     /// Accuracy of always answering the largest class of the test split, 0 to 1.
     #[serde(rename = "chance", with = "kindling_metrics::number")]
     pub majority_baseline: f64,
@@ -52,6 +55,18 @@ pub struct Metrics {
     /// Seconds that cost.
     #[serde(with = "kindling_metrics::number")]
     pub recovery_seconds: f64,
+}
+
+/// The mean foreground Dice of the best weights, 0 to 1, as nnU-Net defines it: NaN where a class lies in no image. `segmentation.json` has all scores of the test split.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SegmentationSummary {
+    /// On the test split; none as long as it was not evaluated.
+    #[serde(with = "kindling_metrics::number::option")]
+    pub test_dice: Option<f64>,
+    /// On the validation split; none without one.
+    #[serde(with = "kindling_metrics::number::option")]
+    pub validation_dice: Option<f64>,
 }
 
 /// `metrics.json` of two networks that were trained against each other.
@@ -115,5 +130,15 @@ mod tests {
         let text = serde_json::to_string(&metrics).unwrap();
         assert_eq!(serde_json::from_str::<Metrics>(&text).unwrap(), metrics);
         assert!(text.contains("\"chance\":"), "the majority-class baseline has the name it always had: {text}");
+    }
+
+    #[test]
+    fn only_runs_that_segment_say_dice_and_one_that_is_not_defined_survives_the_file() {
+        assert!(!serde_json::to_string(&Metrics::default()).unwrap().contains("segmentation"));
+        let summary = SegmentationSummary { test_dice: Some(f64::NAN), validation_dice: Some(0.75) };
+        let text = serde_json::to_string(&Metrics { segmentation: Some(summary), ..Metrics::default() }).unwrap();
+        assert!(text.contains(r#""segmentation":{"test_dice":"NaN","validation_dice":0.75}"#), "{text}");
+        let read = serde_json::from_str::<Metrics>(&text).unwrap().segmentation.unwrap();
+        assert!(read.test_dice.unwrap().is_nan() && read.validation_dice == Some(0.75));
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use kindling_runs::csv_line;
+use kindling_files as files;
+use kindling_runs::{csv_line, write_atomically};
 
 use crate::TrackingError;
 use crate::about::About;
@@ -14,8 +15,8 @@ use crate::vocabulary::Ending;
 
 /// The columns before the values.
 const FIRST: [&str; 4] = ["step", "epoch", "split", "seconds"];
-/// The values of a classifier's run. The first one of a row says what the row is.
-const CLASSIFIER: &[&str] = &[
+/// The values of a run that segments. The first one of a row says what the row is.
+const SEGMENTER: &[&str] = &[
     "loss",
     "loss_scale",
     "accuracy",
@@ -28,7 +29,13 @@ const CLASSIFIER: &[&str] = &[
     "processes_slowest_seconds",
     "processes_waited_seconds",
     "processes_sent_bytes",
+    "dice",
 ];
+/// The values of a classifier's run: all but the last of these.
+const CLASSIFIER: &[&str] = match SEGMENTER {
+    [without_dice @ .., _] => without_dice,
+    [] => &[],
+};
 /// The values of two networks against each other.
 const GAN: &[&str] = &[
     "discriminator_loss",
@@ -46,6 +53,9 @@ const GAN: &[&str] = &[
     "memory_peak_bytes",
 ];
 
+/// All kinds of tables.
+const KINDS: [&[&str]; 3] = [CLASSIFIER, SEGMENTER, GAN];
+
 /// The table in a file.
 #[derive(Debug)]
 pub(crate) struct Csv {
@@ -61,6 +71,19 @@ impl Csv {
     /// In the file `path`, which need not be there.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, file: None, columns: &[], is_gan: false }
+    }
+
+    /// Makes a classifier's table one of a run that segments, which is known by its first evaluation: the rows so far have no Dice.
+    fn widen(&mut self) -> Result<(), TrackingError> {
+        let bytes = files::read(&self.path, files::MAX_LOG_BYTES).map_err(TrackingError::on("read", &self.path))?;
+        let text = String::from_utf8_lossy(&bytes);
+        let rows = text.lines().skip(1).map(|row| format!("{row},\n"));
+        let wider: String = std::iter::once(header(SEGMENTER) + "\n").chain(rows).collect();
+        // As a file of its own: the old one is open, and half of either would be none.
+        write_atomically(&self.path, wider.as_bytes())?;
+        self.file = Some(Appended::open(&self.path)?.0);
+        self.columns = SEGMENTER;
+        Ok(())
     }
 }
 
@@ -78,17 +101,21 @@ fn row(values: &[(Name, f64)]) -> (&str, Vec<(String, f64)>) {
     (split, values.iter().map(|(name, value)| (column(name), *value)).collect())
 }
 
+fn is_dice((column, _): &(String, f64)) -> bool {
+    SEGMENTER.last() == Some(&column.as_str())
+}
+
 impl Tracker for Csv {
     fn open(&mut self, about: &About) -> Result<Marks, TrackingError> {
         let (mut file, bytes) = Appended::open(&self.path)?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         let mut lines = bytes[..whole].split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
         let first = lines.next().unwrap_or_default();
-        let known = [CLASSIFIER, GAN].into_iter().find(|columns| header(columns) == first);
+        let known = KINDS.into_iter().find(|columns| header(columns) == first);
         self.columns = match known {
             Some(columns) => columns,
             // A kill may have left the beginning of a header.
-            None if whole == 0 && [CLASSIFIER, GAN].iter().any(|it| header(it).as_bytes().starts_with(&bytes)) => &[],
+            None if whole == 0 && KINDS.iter().any(|it| header(it).as_bytes().starts_with(&bytes)) => &[],
             None => {
                 return Err(TrackingError::Foreign { path: self.path.clone(), reason: "it is no table of a run" });
             }
@@ -113,13 +140,23 @@ impl Tracker for Csv {
     }
 
     fn deliver(&mut self, entries: &[Entry]) -> Result<(), TrackingError> {
+        let says_dice =
+            |entry: &Entry| matches!(&entry.what, What::Values(values) if row(values).1.iter().any(is_dice));
+        let segments = entries.iter().any(says_dice);
+        if segments && self.columns == CLASSIFIER {
+            self.widen()?;
+        }
         let mut text = String::new();
         for entry in entries {
             let What::Values(values) = &entry.what else { continue };
             let (split, values) = row(values);
             if self.columns.is_empty() {
-                let is_gan = self.is_gan || values.iter().any(|(column, _)| !CLASSIFIER.contains(&column.as_str()));
-                self.columns = if is_gan { GAN } else { CLASSIFIER };
+                let is_gan = self.is_gan || values.iter().any(|(column, _)| !SEGMENTER.contains(&column.as_str()));
+                self.columns = match (is_gan, segments) {
+                    (true, _) => GAN,
+                    (false, true) => SEGMENTER,
+                    (false, false) => CLASSIFIER,
+                };
                 text.push_str(&header(self.columns));
                 text.push('\n');
             }
@@ -156,7 +193,7 @@ pub(crate) fn arrived(bytes: &[u8]) -> Vec<(String, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{append, started};
+    use crate::testing::{append, evaluated, started, step};
     use crate::{Follower, Target};
     use kindling_runs::Event;
     use std::fs;
@@ -174,6 +211,41 @@ mod tests {
             assert!(table.lines().next().unwrap().split(',').any(|name| name == column), "{table}");
             assert!(table.contains("\n1,,train,0,,512,"), "{table}");
         }
+    }
+
+    #[test]
+    fn a_table_gets_a_column_of_dice_as_soon_as_a_run_says_it_and_loses_nothing() {
+        let segmented = |step| match evaluated(step, "validation") {
+            Event::Evaluated { step, epoch, split, loss, accuracy, samples, .. } => {
+                Event::Evaluated { step, epoch, split, loss, accuracy, samples, dice: Some(0.625) }
+            }
+            other => other,
+        };
+        let parts = [vec![started(), step(1, 1), step(2, 1)], vec![segmented(2), step(3, 2)], vec![segmented(3)]];
+        // At once, and in parts, by a follower that goes on and by a new one.
+        let tables = [(1, false), (3, false), (3, true)].map(|(polls, anew)| {
+            let folder = tempfile::tempdir().unwrap();
+            let run = crate::testing::run(folder.path());
+            let mut follower = Follower::new(&run, &Target::Csv).unwrap();
+            for (number, part) in parts.iter().enumerate() {
+                append(&run, part);
+                if anew {
+                    drop(follower);
+                    follower = Follower::new(&run, &Target::Csv).unwrap();
+                }
+                if number + 1 == parts.len() || polls > 1 {
+                    follower.poll().unwrap();
+                }
+            }
+            fs::read_to_string(Target::Csv.place(&run)).unwrap()
+        });
+        assert_eq!(tables[0], tables[1]);
+        assert_eq!(tables[0], tables[2]);
+        let lines: Vec<&str> = tables[0].lines().collect();
+        assert!(lines.len() == 6 && lines[0].ends_with(",processes_sent_bytes,dice"), "{}", tables[0]);
+        assert!(lines[1].ends_with(',') && lines[3].ends_with(",0.625"), "{}", tables[0]);
+        let columns = |line: &&str| line.split(',').count();
+        assert!(lines.iter().all(|line| columns(line) == columns(&lines[0])), "{}", tables[0]);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(crate) fn step(step: u64, epoch: u64) -> Event {
 }
 
 pub(crate) fn evaluated(step: u64, split: &str) -> Event {
-    Event::Evaluated { step, epoch: 1, split: split.into(), loss: 0.5, accuracy: 0.75, samples: 4 }
+    Event::Evaluated { step, epoch: 1, split: split.into(), loss: 0.5, accuracy: 0.75, samples: 4, dice: None }
 }
 
 pub(crate) fn checkpoint(step: u64) -> Event {

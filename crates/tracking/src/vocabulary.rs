@@ -222,9 +222,10 @@ fn values(event: &Event) -> Vec<(Name, f64)> {
             ("train/micro_batch", *micro_batch as f64),
             ("memory/peak_bytes", *peak_memory_bytes as f64),
         ]),
-        Event::Evaluated { split, loss, accuracy, .. } => {
+        Event::Evaluated { split, loss, accuracy, dice, .. } => {
             let name = split_name(split);
-            vec![(format!("{name}/loss").into(), *loss), (format!("{name}/accuracy").into(), *accuracy)]
+            let told = [("loss", Some(*loss)), ("accuracy", Some(*accuracy)), ("dice", *dice)].into_iter();
+            told.filter_map(|(what, value)| Some((format!("{name}/{what}").into(), value?))).collect()
         }
         Event::Compared { frechet, kernel, .. } => {
             named(&[("val/frechet_distance", *frechet), ("val/kernel_distance", *kernel)])
@@ -276,6 +277,21 @@ mod tests {
         let series: Vec<_> = entries.iter().map(|entry| entry.what.series().into_owned()).collect();
         assert_eq!(series, ["train/loss", "val/loss"]);
         assert_eq!((entries[0].time, entries[0].epoch), (1001.0, Some(1)));
+    }
+
+    #[test]
+    fn only_a_run_that_segments_has_dice_among_the_values_of_a_split() {
+        let names = |dice| {
+            let event = match testing::evaluated(1, "validation") {
+                Event::Evaluated { step, epoch, split, loss, accuracy, samples, .. } => {
+                    Event::Evaluated { step, epoch, split, loss, accuracy, samples, dice }
+                }
+                other => other,
+            };
+            values(&event).into_iter().map(|(name, _)| name.into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(None), ["val/loss", "val/accuracy"]);
+        assert_eq!(names(Some(f64::NAN)), ["val/loss", "val/accuracy", "val/dice"]);
     }
 
     #[test]

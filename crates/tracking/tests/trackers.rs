@@ -96,7 +96,7 @@ fn started() -> Event {
 }
 
 fn evaluated(step: u64, split: &str) -> Event {
-    Event::Evaluated { step, epoch: 1, split: split.into(), loss: 0.5, accuracy: 0.75, samples: 4 }
+    Event::Evaluated { step, epoch: 1, split: split.into(), loss: 0.5, accuracy: 0.75, samples: 4, dice: None }
 }
 
 fn sampled(step: u64) -> Event {

@@ -8,7 +8,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Axis, Block, Borders, Chart, Dataset, GraphType, Paragraph};
 
 use crate::dashboard::Curves;
-use crate::numbers::{percent, short};
+use crate::numbers::{overlap, percent, short};
 use crate::series::Point;
 
 /// Between two charts.
@@ -23,15 +23,14 @@ pub(super) fn draw(curves: &Curves, area: Rect, frame: &mut Frame<'_>) {
     let left = Rect { width, ..area };
     let right = Rect { x: area.x + width + GAP, width: area.width.saturating_sub(width + GAP), ..area };
     match curves {
-        Curves::Classifier { training, validation, accuracy } => {
+        Curves::Classifier { training, validation, accuracy, dice } => {
             let title = "training loss, validation •";
             Picture { title, line: training.points(), dots: validation.points(), value: short }.draw(left, frame);
-            let (line, dots) = (accuracy.points(), accuracy.points());
-            let title = match accuracy.points().iter().map(|point| point.1).reduce(f64::max) {
-                Some(best) => format!("validation accuracy, best {}", percent(best, 1)),
-                None => "validation accuracy".into(),
-            };
-            Picture { title: &title, line, dots, value: |share| percent(share, 1) }.draw(right, frame);
+            // Most pixels are background: where there is Dice, the share of right ones says little.
+            match dice.points() {
+                [] => score("validation accuracy", accuracy.points(), |share| percent(share, 1), right, frame),
+                dice => score("validation Dice", dice, overlap, right, frame),
+            }
         }
         Curves::Gan { discriminator, generator } => {
             let (d, g) = (discriminator.points(), generator.points());
@@ -39,6 +38,15 @@ pub(super) fn draw(curves: &Curves, area: Rect, frame: &mut Frame<'_>) {
             Picture { title: "generator loss (G)", line: g, dots: &[], value: short }.draw(right, frame);
         }
     }
+}
+
+/// A chart of what is to rise, with its best value in the title.
+fn score(name: &str, points: &[Point], value: fn(f64) -> String, area: Rect, frame: &mut Frame<'_>) {
+    let title = match points.iter().map(|point| point.1).reduce(f64::max) {
+        Some(best) => format!("{name}, best {}", value(best)),
+        None => name.into(),
+    };
+    Picture { title: &title, line: points, dots: points, value }.draw(area, frame);
 }
 
 /// A chart: a line, and dots over it. They differ in shape, whatever colours a terminal has.

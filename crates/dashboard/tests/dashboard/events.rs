@@ -44,6 +44,7 @@ pub(crate) fn evaluated(step: u64) -> Event {
         loss: 1.1 * (-(step as f64) / 150.0).exp() + 0.2,
         accuracy: 0.9 - 0.5 * (-(step as f64) / 200.0).exp(),
         samples: 300,
+        dice: None,
     }
 }
 

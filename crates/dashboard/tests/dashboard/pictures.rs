@@ -99,6 +99,25 @@ fn a_finished_run_is_full_and_says_how_it_ended() {
 }
 
 #[test]
+fn a_run_that_segments_shows_dice_where_others_show_accuracy() {
+    let segmented = |number: u64, dice: f64| {
+        let Event::Evaluated { step, epoch, split, loss, accuracy, samples, .. } = evaluated(number) else { panic!() };
+        Event::Evaluated { step, epoch, split, loss, accuracy, samples, dice: Some(dice) }
+    };
+    let mut dashboard = Dashboard::new("kindling train · runs/masks", 600);
+    dashboard.see(&started(600));
+    (1..=200).for_each(|number| dashboard.see(&step(number)));
+    [segmented(100, 0.8123), segmented(200, f64::NAN)].iter().for_each(|event| dashboard.see(event));
+    let drawn = picture(&dashboard, 100, 30);
+    for expected in ["validation Dice, best 0.812", "validation: Dice 0.812 · loss", "validation: Dice NaN"] {
+        assert!(drawn.contains(expected), "{expected}\n{drawn}");
+    }
+    assert!(!drawn.contains("accuracy"), "{drawn}");
+    dashboard.see(&Event::Resumed { step: 50 });
+    assert!(picture(&dashboard, 100, 30).contains("validation accuracy"), "what came after the step is forgotten");
+}
+
+#[test]
 fn two_networks_have_a_chart_each() {
     let mut dashboard = Dashboard::new("kindling gan train · runs/gan", 600);
     dashboard.see(&started(600));
@@ -187,6 +206,7 @@ fn numbers_that_are_not_finite_are_told_and_spoil_nothing() {
                 loss: strange,
                 accuracy: strange,
                 samples: 3,
+                dice: Some(strange),
             });
             dashboard.see(&Event::Skipped { step: number, loss_scale: strange });
             gan.see(&Event::Iteration {

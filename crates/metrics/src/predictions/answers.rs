@@ -1,6 +1,6 @@
 //! What a model said of some images, what is true of them, and whose they are.
 
-use std::collections::HashMap;
+use super::patients::Patients;
 
 /// How far the probabilities of an image may add up to something else than 1: files of other programs are rounded.
 const SUM_TOLERANCE: f64 = 0.01;
@@ -78,9 +78,7 @@ pub struct Predictions {
     has: Vec<bool>,
     /// `[images, classes]`.
     probabilities: Vec<f64>,
-    /// Of each image, from 0 in the order of their first image.
-    patients: Vec<u32>,
-    patient_count: usize,
+    patients: Patients,
     /// Of each image the most probable class; the first of equals.
     answers: Vec<usize>,
 }
@@ -126,20 +124,12 @@ impl Predictions {
             let best = |best: usize, class: usize| if row[class] > row[best] { class } else { best };
             answers.push((0..classes).fold(0, best));
         }
-        let (mut numbers, mut next): (HashMap<&str, u32>, u32) = (HashMap::new(), 0);
-        let mut of_images = Vec::with_capacity(patients.len());
-        for patient in patients {
-            let number = patient.as_deref().map_or(next, |name| *numbers.entry(name).or_insert(next));
-            next = next.max(number + 1);
-            of_images.push(number);
-        }
         Ok(Self {
             classes,
             several,
             has,
             probabilities: probabilities.concat(),
-            patients: of_images,
-            patient_count: next as usize,
+            patients: Patients::named(patients.iter().map(Option::as_deref)),
             answers,
         })
     }
@@ -156,7 +146,7 @@ impl Predictions {
 
     /// Number of patients, at least 1 and at most [`images`](Self::images).
     pub fn patients(&self) -> usize {
-        self.patient_count
+        self.patients.count()
     }
 
     /// Whether an image may have any number of the classes.
@@ -174,9 +164,9 @@ impl Predictions {
         self.probabilities[image * self.classes + class]
     }
 
-    /// The patient of an image, from 0.
-    pub(super) fn patient(&self, image: usize) -> usize {
-        self.patients[image] as usize
+    /// Which images are of the same patient.
+    pub(super) fn whose(&self) -> &Patients {
+        &self.patients
     }
 
     /// The most probable class of an image; the first of equals.
@@ -214,20 +204,13 @@ impl Predictions {
             return Err(PredictionError::None);
         }
         let classes = self.classes;
-        let mut numbers: HashMap<u32, u32> = HashMap::new();
-        let mut number = |image: &usize| {
-            let next = numbers.len() as u32;
-            *numbers.entry(self.patients[*image]).or_insert(next)
-        };
-        let patients = images.iter().map(&mut number).collect();
         let row = |image: &usize| image * classes..(image + 1) * classes;
         Ok(Self {
             classes,
             several: self.several,
             has: images.iter().flat_map(|image| self.has[row(image)].iter().copied()).collect(),
             probabilities: images.iter().flat_map(|image| self.probabilities[row(image)].iter().copied()).collect(),
-            patients,
-            patient_count: numbers.len(),
+            patients: self.patients.only(images),
             answers: images.iter().map(|image| self.answers[*image]).collect(),
         })
     }
@@ -263,13 +246,5 @@ mod tests {
         assert_eq!(of(&[&[]], &[good]).unwrap_err(), PredictionError::Truth { image: 1, classes: 2 });
         let one = Predictions::new(1, false, &[vec![0]], &[vec![1.0]], &[None]);
         assert_eq!(one.unwrap_err(), PredictionError::Classes(1));
-    }
-
-    #[test]
-    fn images_without_a_patient_are_patients_of_their_own() {
-        let patients = [Some("a".to_string()), None, Some("a".to_string()), None];
-        let found = Predictions::new(2, false, &vec![vec![0]; 4], &vec![vec![0.9, 0.1]; 4], &patients).unwrap();
-        assert_eq!((found.images(), found.patients()), (4, 3));
-        assert_eq!(found.patient(0), found.patient(2));
     }
 }

@@ -8,7 +8,7 @@ use kindling_random::{Purpose, rng};
 use rand::RngExt;
 use rayon::prelude::*;
 
-use super::answers::Predictions;
+use super::patients::Patients;
 
 /// The most resamples that are drawn.
 pub const MOST_RESAMPLES: usize = 100_000;
@@ -36,14 +36,14 @@ impl Default for Resampling {
 impl Resampling {
     /// Values in every resample: a row a resample, in order, whatever the number of threads. `of` is told how often each image was
     /// drawn. There are none where there is one patient: nothing is known of others.
-    pub(super) fn rows(self, predictions: &Predictions, of: impl Fn(&[u32]) -> Vec<f64> + Sync) -> Vec<Vec<f64>> {
-        let patients = predictions.patients();
+    pub(crate) fn rows(self, whose: &Patients, of: impl Fn(&[u32]) -> Vec<f64> + Sync) -> Vec<Vec<f64>> {
+        let patients = whose.count();
         let resamples = if patients < 2 { 0 } else { self.resamples.min(MOST_RESAMPLES) };
         let row = |resample: usize| {
             let mut rng = rng(self.seed, Purpose::Resample, 0, resample as u64);
             let mut drawn = vec![0_u32; patients];
             (0..patients).for_each(|_| drawn[rng.random_range(0..patients)] += 1);
-            let times: Vec<u32> = (0..predictions.images()).map(|image| drawn[predictions.patient(image)]).collect();
+            let times: Vec<u32> = (0..whose.images()).map(|image| drawn[whose.of(image)]).collect();
             of(&times)
         };
         (0..resamples).into_par_iter().map(row).collect()

@@ -32,7 +32,7 @@ pub struct CurvePoint {
 pub type Curve = Vec<CurvePoint>;
 
 /// The columns of a table of resamples, from left to right.
-pub(super) struct Columns<'a> {
+pub(crate) struct Columns<'a> {
     point: &'a [f64],
     rows: &'a [Vec<f64>],
     next: usize,
@@ -40,7 +40,7 @@ pub(super) struct Columns<'a> {
 
 impl<'a> Columns<'a> {
     /// `point` is the row of the predictions themselves, `rows` those of the resamples.
-    pub(super) fn new(point: &'a [f64], rows: &'a [Vec<f64>]) -> Self {
+    pub(crate) fn new(point: &'a [f64], rows: &'a [Vec<f64>]) -> Self {
         Self { point, rows, next: 0 }
     }
 
@@ -51,7 +51,7 @@ impl<'a> Columns<'a> {
         (value, interval(self.rows, column).filter(|_| value.is_finite()))
     }
 
-    pub(super) fn figure(&mut self, name: &str) -> Figure {
+    pub(crate) fn figure(&mut self, name: &str) -> Figure {
         let (value, interval) = self.take();
         Figure { name: name.to_owned(), value, interval }
     }

@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `answers.rs` | [`Predictions`]: truths, probabilities and patients, checked once |
+//! | `patients.rs` | which images are of the same patient |
 //! | `ranking.rs` | areas under the ROC and the precision-recall curve, and the curves |
 //! | `agreement.rs` | accuracy, balanced accuracy, F1, quadratic kappa, Matthews correlation |
 //! | `calibration.rs` | Brier score, negative log-likelihood, expected calibration error, calibration slope and intercept |
@@ -20,10 +21,11 @@ mod agreement;
 mod answers;
 mod bootstrap;
 mod calibration;
-mod columns;
+pub(crate) mod columns;
 mod cut_off;
 mod delong;
 mod paired;
+pub(crate) mod patients;
 mod ranking;
 mod scores;
 mod subgroups;

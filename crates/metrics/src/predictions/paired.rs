@@ -44,7 +44,7 @@ pub fn compare(first: &Predictions, second: &Predictions, resampling: Resampling
     let (a, b) = (Whole::new(first), Whole::new(second));
     let difference = |times: &[u32]| a.row(times).iter().zip(b.row(times)).map(|(a, b)| a - b).collect::<Vec<f64>>();
     let point = difference(&vec![1; first.images()]);
-    let rows = resampling.rows(first, difference);
+    let rows = resampling.rows(first.whose(), difference);
     let alone = |one: &Predictions, other: &Predictions| {
         (0..one.images()).filter(|image| one.is_right(*image) && !other.is_right(*image)).count()
     };

@@ -109,7 +109,7 @@ impl Scores {
         let prepared = Prepared::new(predictions, validation);
         let once = vec![1; predictions.images()];
         let point = prepared.row(&once);
-        let rows = resampling.rows(predictions, |times| prepared.row(times));
+        let rows = resampling.rows(predictions.whose(), |times| prepared.row(times));
         let mut columns = Columns::new(&point, &rows);
         let figures = columns.figures(&prepared.whole.names());
         let of_bins: Vec<Figure> = (0..BINS).map(|_| columns.figure("right")).collect();

@@ -14,7 +14,7 @@ const MOST_CLASSES: usize = 50;
 pub fn overall(predictions: &Predictions, resampling: Resampling) -> Vec<Figure> {
     let whole = Whole::new(predictions);
     let point = whole.row(&vec![1; predictions.images()]);
-    let rows = resampling.rows(predictions, |times| whole.row(times));
+    let rows = resampling.rows(predictions.whose(), |times| whole.row(times));
     Columns::new(&point, &rows).figures(&whole.names())
 }
 

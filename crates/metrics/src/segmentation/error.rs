@@ -58,6 +58,16 @@ pub enum SegmentationError {
     /// There is nothing to summarise.
     #[error("no cases were given to summarise")]
     NoCases,
+    /// A case was scored for other classes than were named.
+    #[error("the classes with the labels {named:?} were named, but the case {sample:?} was scored for {scored:?}")]
+    Named {
+        /// The case.
+        sample: String,
+        /// Labels of the classes that were named.
+        named: Vec<u32>,
+        /// Labels of the classes that it was scored for.
+        scored: Vec<u32>,
+    },
     /// The cases were scored for different classes.
     #[error("case {case}, counted from 0, was scored for other classes than the first")]
     Classes {

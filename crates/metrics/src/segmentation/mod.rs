@@ -12,12 +12,15 @@
 //! | `distance.rs` | exact Euclidean distances from one surface to the other |
 //! | `agreement.rs` | the 95th percentile of these distances, and the share of them within a tolerance |
 //! | `summary.rs` | [`ClassSummary`]: median and quartiles of a class over the cases |
+//! | `case.rs` | [`SegmentedCase`]: a case with its scores, and whose it is |
+//! | `scores.rs` | [`SegmentationScores`]: all of it for a split, with 95 % intervals by patient |
 //!
 //! Overlap follows nnU-Net 2.8.1, surfaces follow MONAI 1.6.1: tools differ by a factor of two and more in what a surface is, how a
 //! percentile is taken, and what an empty mask is worth.
 
 mod agreement;
 mod area;
+mod case;
 mod counts;
 mod distance;
 mod error;
@@ -25,11 +28,14 @@ mod grid;
 mod label_map;
 mod masks;
 mod scorer;
+mod scores;
 mod summary;
 mod surface;
 
+pub use case::{LengthUnit, NamedClass, SegmentedCase};
 pub use counts::VoxelCounts;
 pub use error::SegmentationError;
 pub use label_map::LabelMap;
 pub use scorer::{ClassMaskScores, SegmentationScorer, SegmentedClass, SurfaceDice};
+pub use scores::{SegmentationScores, SegmentedClassScores};
 pub use summary::{ClassSummary, Spread};

@@ -18,7 +18,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+    pub(super) fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let (defined, undefined) = values
             .clone()
             .fold((0, 0), |(yes, no), value| if value.is_finite() { (yes + 1, no) } else { (yes, no + 1) });

@@ -42,6 +42,7 @@ fn events(steps: u64, rate: f64) -> Vec<Event> {
         loss: 0.2 + (-rate * 10.0 * epoch as f64).exp(),
         accuracy: 0.95 - 0.5 * (-rate * 10.0 * epoch as f64).exp(),
         samples: 20,
+        dice: None,
     };
     (1..=steps).map(step).chain((1..=steps / 10).map(evaluated)).collect()
 }

@@ -22,7 +22,7 @@ fn step(step: u64, epoch: u64, loss: f64) -> Event {
 }
 
 fn evaluated(step: u64, epoch: u64, accuracy: f64) -> Event {
-    Event::Evaluated { step, epoch, split: "validation".into(), loss: 0.5, accuracy, samples: 20 }
+    Event::Evaluated { step, epoch, split: "validation".into(), loss: 0.5, accuracy, samples: 20, dice: None }
 }
 
 /// A run whose every class has ten test images, of which one was taken for the next class.

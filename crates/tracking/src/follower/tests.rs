@@ -187,6 +187,7 @@ fn a_loss_that_is_no_number_arrives() {
         loss,
         accuracy: f64::INFINITY,
         samples: 1,
+        dice: None,
     };
     append(&run, &[started(), evaluated(1, f64::NAN), evaluated(2, f64::NEG_INFINITY)]);
     for target in FILES {
