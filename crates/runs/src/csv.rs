@@ -57,6 +57,11 @@ pub fn csv_line(fields: impl Iterator<Item = String>) -> String {
     fields.map(quoted).collect::<Vec<_>>().join(",")
 }
 
+/// The shortest text that reads back as the same number, of one that is not negative.
+pub(crate) fn shortest(value: f64) -> String {
+    if value == 0.0 || value >= 1e-5 { format!("{value}") } else { format!("{value:e}") }
+}
+
 /// The records of a CSV text, each with the line it ends on. Empty lines are none.
 pub(crate) struct Records<'a> {
     reader: csv_core::Reader,

@@ -5,12 +5,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use kindling_files as files;
-use kindling_metrics::Scores;
+use kindling_metrics::{Scores, SegmentationScores};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::atomic::partial_name;
-use crate::{Environment, GanMetrics, Metrics, RunError, write_atomically};
+use crate::{CaseTable, Environment, GanMetrics, Metrics, RunError, write_atomically};
 
 /// The folder of one run. Nothing here deletes anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +123,16 @@ impl RunDir {
         self.path.join("scores.json")
     }
 
+    /// `cases.csv`: how well each class of each evaluated case was found, in a run that segments.
+    pub fn cases(&self) -> PathBuf {
+        self.path.join("cases.csv")
+    }
+
+    /// `segmentation.json`: all scores of the cases with their intervals, in a run that segments.
+    pub fn segmentation_scores(&self) -> PathBuf {
+        self.path.join("segmentation.json")
+    }
+
     /// `weights.safetensors`: the best weights.
     pub fn weights(&self) -> PathBuf {
         self.path.join("weights.safetensors")
@@ -181,6 +191,8 @@ impl RunDir {
             self.metrics(),
             self.predictions(),
             self.scores(),
+            self.cases(),
+            self.segmentation_scores(),
             self.last_weights(),
             self.weights(),
             self.environment(),
@@ -279,6 +291,40 @@ impl RunDir {
         if self.scores().exists() { read_json(&self.scores()).map(Some) } else { Ok(None) }
     }
 
+    /// Writes `segmentation.json`, atomically.
+    ///
+    /// # Errors
+    /// [`RunError::Io`], [`RunError::DiskFull`].
+    pub fn write_segmentation_scores(&self, scores: &SegmentationScores) -> Result<(), RunError> {
+        write_json(&self.segmentation_scores(), scores)
+    }
+
+    /// Reads `segmentation.json` back; `None` if there is none, as in runs that classify.
+    ///
+    /// # Errors
+    /// [`RunError::Malformed`], [`RunError::Io`].
+    pub fn read_segmentation_scores(&self) -> Result<Option<SegmentationScores>, RunError> {
+        let path = self.segmentation_scores();
+        if path.exists() { read_json(&path).map(Some) } else { Ok(None) }
+    }
+
+    /// Writes `cases.csv`, atomically.
+    ///
+    /// # Errors
+    /// See [`CaseTable::write`].
+    pub fn write_cases(&self, cases: &CaseTable) -> Result<(), RunError> {
+        cases.write(&self.cases())
+    }
+
+    /// Reads `cases.csv` back; `None` if there is none, as in runs that classify.
+    ///
+    /// # Errors
+    /// [`RunError::Malformed`] with the line, [`RunError::Io`].
+    pub fn read_cases(&self) -> Result<Option<CaseTable>, RunError> {
+        let path = self.cases();
+        if path.exists() { CaseTable::read(&path).map(Some) } else { Ok(None) }
+    }
+
     /// Writes `environment.json`, atomically.
     ///
     /// # Errors
@@ -350,6 +396,7 @@ fn file_name(text: &str, otherwise: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kindling_metrics::{ClassMaskScores, LengthUnit, NamedClass, Resampling, SegmentedCase, VoxelCounts};
 
     #[derive(Debug, PartialEq, Serialize, serde::Deserialize)]
     struct Config {
@@ -434,5 +481,39 @@ mod tests {
         fs::write(&path, "model = \"m\"\nseed = \"seven\"\n").unwrap();
         let text = read_toml::<Config>(&path).unwrap_err().to_string();
         assert!(text.contains("config.toml") && text.contains("line 2") && !text.contains('\n'), "{text}");
+    }
+
+    #[test]
+    fn scores_of_a_run_that_segments_are_its_own_files_and_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(Some(&folder.path().join("run")), "m", "d").unwrap();
+        assert!(run.read_segmentation_scores().unwrap().is_none() && run.read_cases().unwrap().is_none());
+        assert!(run.owns(&run.cases()) && run.owns(&run.segmentation_scores()));
+        let scores = ClassMaskScores {
+            class: 1,
+            voxels: VoxelCounts::default(),
+            dice: 0.5,
+            iou: 1.0 / 3.0,
+            hausdorff_95: 2.0,
+            surface_dice: 0.75,
+        };
+        let case = |sample: &str| SegmentedCase {
+            sample: sample.into(),
+            split: "test".into(),
+            scores: vec![scores],
+            ..SegmentedCase::default()
+        };
+        let classes = vec![NamedClass { name: "a".into(), label: 1 }];
+        let table = CaseTable { classes: classes.clone(), cases: vec![case("x"), case("y")] };
+        let tolerance = (2.0, LengthUnit::Millimetres);
+        let scores = SegmentationScores::of("test", &classes, tolerance, &table.cases, Resampling::default()).unwrap();
+        run.write_cases(&table).unwrap();
+        run.write_segmentation_scores(&scores).unwrap();
+        assert_eq!(run.read_cases().unwrap(), Some(table));
+        assert_eq!(run.read_segmentation_scores().unwrap(), Some(scores));
+        assert!(fs::read_to_string(run.segmentation_scores()).unwrap().contains("\"unit\": \"mm\""));
+        fs::write(run.segmentation_scores(), "{\n\"split\": 7}").unwrap();
+        let sentence = run.read_segmentation_scores().unwrap_err().to_string();
+        assert!(sentence.contains("segmentation.json") && sentence.contains("line 2"), "{sentence}");
     }
 }

@@ -9,6 +9,8 @@
 //! | `metrics.json` | the results | [`Metrics`], [`GanMetrics`] |
 //! | `predictions.csv` | what the model said of every evaluated image | [`PredictionTable`] |
 //! | `scores.json` | all scores with their intervals | [`kindling_metrics::Scores`] |
+//! | `cases.csv` | of a run that segments, how well each class of each evaluated case was found | [`CaseTable`] |
+//! | `segmentation.json` | of such a run, all scores with their intervals | [`kindling_metrics::SegmentationScores`] |
 //! | `environment.json` | what it began on | [`Environment`] |
 //! | `history.jsonl` | one line each time it was started or continued | [`Sitting`] |
 //! | `report.html` | all of it for a reader | made by `kindling-report` |
@@ -28,6 +30,7 @@ mod atomic;
 mod atomic_folder;
 mod bad_samples;
 pub mod bench;
+mod cases;
 mod comparing;
 mod cross_validation;
 mod csv;
@@ -49,6 +52,7 @@ mod table;
 pub use atomic::{stream_atomically, write_atomically};
 pub use atomic_folder::{NewFolder, tidy_folders, write_folder_atomically};
 pub use bad_samples::{BadSampleLine, BadSamples};
+pub use cases::CaseTable;
 pub use comparing::{Difference, common, differences, settings_that_differ};
 pub use cross_validation::{ClassSpread, CrossValidation, FoldClass, FoldScores, NamedSpread};
 pub use csv::{csv_line, read_column};

@@ -57,7 +57,7 @@ pub struct Metrics {
     pub recovery_seconds: f64,
 }
 
-/// The mean foreground Dice of the best weights, 0 to 1, as nnU-Net defines it: NaN where a class lies in no image. `segmentation.json` has all scores of the test split.
+/// The mean foreground Dice of the best weights, 0 to 1, as [`kindling_metrics::SegmentationScores::dice`] has it. `segmentation.json` has all scores of the test split.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SegmentationSummary {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use kindling_metrics::Predictions;
 
-use crate::csv::{Records, csv_line, read_text};
+use crate::csv::{Records, csv_line, read_text, shortest};
 use crate::{RunError, stream_atomically};
 
 /// What stands before the name of a class.
@@ -231,11 +231,6 @@ impl Columns {
         };
         Ok((image, text(Some(self.truth))))
     }
-}
-
-/// The shortest text that reads back as the same number.
-fn shortest(value: f64) -> String {
-    if value == 0.0 || value >= 1e-5 { format!("{value}") } else { format!("{value:e}") }
 }
 
 #[cfg(test)]
