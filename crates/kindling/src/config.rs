@@ -13,7 +13,7 @@ use kindling_layers::Freeze;
 use kindling_runs::RunDir;
 use kindling_trainer::{TrainConfig, samples_at_once};
 use kindling_zoo::weights::{self, Adapt, Import};
-use kindling_zoo::{Model, ModelOptions, Network, find};
+use kindling_zoo::{Model, ModelOptions, Network, SegmentationModel, Unet};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
@@ -21,6 +21,7 @@ use crate::commands::DEFAULT_MODEL;
 use crate::dataset::{self, HowToOpen, PHANTOMS, moved};
 use crate::device::DeviceChoice;
 use crate::memory::MemoryBudget;
+use crate::model::AnyModel;
 use crate::pretrained;
 use crate::settings::table_of;
 
@@ -189,8 +190,27 @@ impl RunConfig {
             below(what, rate.unwrap_or(0.0), 0.0, 1.0).map_err(anyhow::Error::msg)?;
         }
         self.train.check(self.data.classes.len())?;
-        self.zoo_model()?;
+        match self.is_segmentation() {
+            true => self.check_segmentation()?,
+            false => drop(self.zoo_model()?),
+        }
         Ok(self)
+    }
+
+    /// Fails where something is asked for that is about classes of images.
+    fn check_segmentation(&self) -> Result<()> {
+        self.segmentation_model()?;
+        let refused = [
+            ("--freeze", self.model.freeze != Freeze::None, "none"),
+            ("--sampling", self.data.sampling != Sampling::Even, "even"),
+            ("--drop-rate", self.model.drop_rate.is_some(), "nothing, for there is no layer that it is of"),
+        ];
+        for (flag, is_asked, only) in refused {
+            if is_asked {
+                bail!("{flag} is about classifiers; with --task segmentation it can be {only}");
+            }
+        }
+        Ok(())
     }
 
     /// The configuration of a run.
@@ -204,10 +224,46 @@ impl RunConfig {
     }
 
     /// The model, after a check that it takes the images.
-    pub(crate) fn zoo_model(&self) -> Result<Model> {
-        let model = find(&self.model.name)?;
+    pub(crate) fn any_model(&self) -> Result<AnyModel> {
+        let model = AnyModel::find(&self.model.name)?;
         model.check_image_size(self.data.preprocess.size)?;
         Ok(model)
+    }
+
+    /// The classifier, after a check that it takes the images.
+    ///
+    /// # Errors
+    /// If the run is of a network for segmentation.
+    pub(crate) fn zoo_model(&self) -> Result<Model> {
+        match self.any_model()? {
+            AnyModel::Classifier(model) => Ok(model),
+            AnyModel::Segmentation(model) => bail!(
+                "{} gives each pixel a class, and this is for classifiers; train, eval, predict and export take networks for \
+                 segmentation, too",
+                model.key()
+            ),
+        }
+    }
+
+    /// The network for segmentation, after a check that it takes the images.
+    ///
+    /// # Errors
+    /// If the run is of a classifier.
+    pub(crate) fn segmentation_model(&self) -> Result<SegmentationModel> {
+        match self.any_model()? {
+            AnyModel::Segmentation(model) => Ok(model),
+            AnyModel::Classifier(model) => bail!(
+                "{} is a classifier, and --task segmentation takes a network that gives each pixel a class: unet-{} has it as \
+                 its encoder",
+                model.key(),
+                model.key()
+            ),
+        }
+    }
+
+    /// Whether each pixel has a class.
+    pub(crate) fn is_segmentation(&self) -> bool {
+        self.data.task == Task::Segmentation
     }
 
     /// The network that the run starts from, and what was imported for it.
@@ -228,6 +284,32 @@ impl RunConfig {
         Ok(self.zoo_model()?.build(&self.model_options(), device)?.freeze(self.model.freeze))
     }
 
+    /// As [`RunConfig::initial_network`], of a network for segmentation: pretrained weights are those of its encoder.
+    pub(crate) fn initial_unet(&self, device: &Device) -> Result<(Unet, Option<Import>)> {
+        let model = self.segmentation_model()?;
+        match &self.model.start {
+            None => Ok((self.unet(device)?, None)),
+            Some(StartingPoint::File(path)) => {
+                let network = model.build_to_fill(&self.model_options(), device)?;
+                let (network, import) = weights::load_segmentation(network, &model, path, Adapt::StemAndHead)?;
+                Ok((network, Some(import)))
+            }
+            Some(StartingPoint::Pretrained(_)) => {
+                let classifier = model.classifier();
+                let path = pretrained::find(&classifier)?.1;
+                let encoder = classifier.build_to_fill(&self.model_options(), device)?;
+                let (encoder, import) = weights::load(encoder, &classifier, &path, Adapt::StemAndHead)?;
+                let encoder = model.encoder.of_network(encoder);
+                Ok((Unet { encoder, ..self.unet(device)? }, Some(import)))
+            }
+        }
+    }
+
+    /// As [`RunConfig::network`], of a network for segmentation.
+    pub(crate) fn unet(&self, device: &Device) -> Result<Unet> {
+        Ok(self.segmentation_model()?.build(&self.model_options(), device)?)
+    }
+
     /// What the network is built with.
     pub(crate) fn model_options(&self) -> ModelOptions {
         ModelOptions {
@@ -245,6 +327,15 @@ impl RunConfig {
         let model = self.zoo_model()?;
         let network = model.build_to_fill(&self.model_options(), device)?;
         let (network, _) = weights::load(network, &model, &path, Adapt::Strict)?;
+        Ok(network.valid())
+    }
+
+    /// As [`RunConfig::trained`], of a network for segmentation.
+    pub(crate) fn trained_unet(&self, run: &RunDir, last: bool, device: &Device) -> Result<Unet> {
+        let path = if last { run.last_weights() } else { run.weights() };
+        let model = self.segmentation_model()?;
+        let network = model.build_to_fill(&self.model_options(), device)?;
+        let (network, _) = weights::load_segmentation(network, &model, &path, Adapt::Strict)?;
         Ok(network.valid())
     }
 

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
 use kindling_data::{
     Dataset, Fold, Format, OnBadSample, Opened, Opening, Pages, PassedOver, SplitBy, SplitRule, open_images, open_path,
+    open_segmentation,
 };
 use kindling_runs::RunDir;
 use kindling_scans::{Dicom, Nifti, Window};
@@ -78,10 +79,26 @@ pub(crate) struct HowToOpen {
     #[arg(long, value_name = "K/N", help_heading = "What")]
     #[serde(default, with = "kindling_given::none")]
     pub(crate) fold: Option<Fold>,
+    /// What is asked about an image: classification (which class it is, or which classes it has, as the data says) or segmentation
+    /// (which class each pixel is; the data has a mask for each image) [default: segmentation where --model is a network for it,
+    /// otherwise classification]
+    #[arg(long, value_name = "TASK", value_enum, help_heading = "What")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) task: Option<AskedTask>,
     /// How what brings no splits is split: by name today, and as earlier versions did where a configuration says nothing.
     #[arg(skip = SplitRule::Keyed)]
     #[serde(default, skip_serializing_if = "is_shuffled")]
     pub(crate) split_rule: SplitRule,
+}
+
+/// What is asked about an image.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AskedTask {
+    /// Which class it is, or which classes it has
+    Classification,
+    /// Which class each pixel is
+    Segmentation,
 }
 
 /// Whether a rule is what a configuration means that says nothing.
@@ -118,7 +135,13 @@ impl HowToOpen {
 
     /// As it is written down once the data set is open: what stayed together, and the rule where it mattered.
     pub(crate) fn resolved(self, opened: &Opened) -> Self {
-        Self { split_by: opened.split_by, split_rule: rule_of(opened, self.split_rule), ..self }
+        let task = self.task.filter(|task| *task == AskedTask::Segmentation);
+        Self { split_by: opened.split_by, split_rule: rule_of(opened, self.split_rule), task, ..self }
+    }
+
+    /// Whether each pixel has a class.
+    pub(crate) fn segments(&self) -> bool {
+        self.task == Some(AskedTask::Segmentation)
     }
 
     /// The kinds of files that are understood besides pictures, and pictures where they are read in another way.
@@ -159,6 +182,10 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
     let name = todays_name(name);
     let name = name.as_str();
     let named = match name {
+        PHANTOMS if how.segments() => Some(kindling_phantoms::segmentation_dataset(PHANTOM_SEED)),
+        _ if how.segments() && is_named(name) => {
+            bail!("{name} has no masks; --task segmentation takes {PHANTOMS}, folders of images and masks, or a manifest with masks")
+        }
         PHANTOMS => Some(kindling_phantoms::dataset(PHANTOM_SEED)),
         BRAIN_MRI_ORIENTATION => Some(kindling_brain_mri_orientation::dataset(&cache()?)?),
         FASHION_MNIST => Some(kindling_fashion_mnist::dataset(&cache()?)?),
@@ -186,7 +213,7 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
     }
     let (split_by, rule, formats) = (how.split_by, how.split_rule, how.formats());
     let opening = Opening { split_by, rule, fold: how.fold, formats, cache: cache().ok(), ..opening };
-    Ok(open_path(path, &opening)?)
+    Ok(if how.segments() { open_segmentation(path, &opening)? } else { open_path(path, &opening)? })
 }
 
 /// Whether a data set has this name; otherwise it is a path.

@@ -1,5 +1,7 @@
 //! The end of a run: the best weights on the test samples, the metrics, the report.
 
+mod segmentation;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -52,16 +54,39 @@ impl Finished<'_> {
         if !self.ranks.is_first() {
             return Ok(None);
         }
-        let Trained { progress, skipped_updates, journal } = trained;
-        journal.note_bad(progress.step, Split::Test, &test.bad, observer)?;
-
-        let best_epoch = progress.best.map(|best| best.epoch);
-        let (step, epoch) = (progress.step, best_epoch.unwrap_or(progress.epoch));
-        let Score { loss, accuracy, samples, .. } = test.score;
-        journal.emit(Event::Evaluated { step, epoch, split: "test".into(), loss, accuracy, samples }, observer)?;
-        journal.emit(Event::Finished { step, seconds: progress.seconds }, observer)?;
-
+        trained.journal.note_bad(trained.progress.step, Split::Test, &test.bad, observer)?;
+        self.tell_end(trained, &test.score, None, observer)?;
         let measured = Metrics {
+            majority_baseline: self.dataset.majority_baseline(Split::Test),
+            ..self.measured(trained, parameters, [&validation.score, &test.score])
+        };
+        let scores = self.scores(&validation, &test)?;
+        let metrics = self.kept_metrics(trained.progress.step, measured)?;
+        let pictures = self.pictures(&network, &test.predictions)?;
+        self.report(&metrics, scores.as_ref(), &pictures)?;
+        Ok(Some(metrics))
+    }
+
+    /// Writes down how the best weights did on the test samples, and that the run has ended.
+    fn tell_end(
+        &self,
+        trained: &mut Trained,
+        score: &Score,
+        dice: Option<f64>,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let Trained { progress, journal, .. } = trained;
+        let (step, epoch) = (progress.step, progress.best.map_or(progress.epoch, |best| best.epoch));
+        let &Score { loss, accuracy, samples, .. } = score;
+        journal.emit(Event::Evaluated { step, epoch, split: "test".into(), loss, accuracy, dice, samples }, observer)?;
+        journal.emit(Event::Finished { step, seconds: progress.seconds }, observer)?;
+        Ok(())
+    }
+
+    /// What came out, given the scores of the validation and test samples.
+    fn measured(&self, trained: &Trained, parameters: u64, [validation, test]: [&Score; 2]) -> Metrics {
+        let Trained { progress, skipped_updates, journal } = trained;
+        Metrics {
             run: self.run.path().display().to_string(),
             model: self.config.model.name.clone(),
             data: self.config.data.source.clone(),
@@ -69,9 +94,8 @@ impl Finished<'_> {
             steps: progress.step,
             epochs: progress.epoch,
             parameters,
-            best_epoch,
-            validation: Some(validation.score.clone()),
-            majority_baseline: self.dataset.majority_baseline(Split::Test),
+            best_epoch: progress.best.map(|best| best.epoch),
+            validation: Some(validation.clone()),
             images_per_second: progress.images as f64 / progress.seconds.max(1e-9),
             peak_memory_bytes: journal.peak_memory(),
             seconds: progress.seconds,
@@ -81,20 +105,18 @@ impl Finished<'_> {
             bad_samples: journal.bad_samples() as u64,
             recoveries: progress.recoveries,
             recovery_seconds: progress.recovery_seconds,
-            test: Some(test.score.clone()),
-        };
-        let scores = self.scores(&validation, &test)?;
-        // What a run that had ended lacks is made anew; what it has measured stays.
-        let metrics = match self.metrics_after(progress.step) {
-            Some(metrics) => metrics,
-            None => {
-                self.run.write_metrics(&measured)?;
-                measured
-            }
-        };
-        let pictures = self.pictures(&network, &test.predictions)?;
-        self.report(&metrics, scores.as_ref(), &pictures)?;
-        Ok(Some(metrics))
+            test: Some(test.clone()),
+            ..Metrics::default()
+        }
+    }
+
+    /// Writes the metrics. What a run that had ended lacks is made anew; what it has measured stays.
+    fn kept_metrics(&self, step: u64, measured: Metrics) -> Result<Metrics> {
+        if let Some(metrics) = self.metrics_after(step) {
+            return Ok(metrics);
+        }
+        self.run.write_metrics(&measured)?;
+        Ok(measured)
     }
 
     /// The metrics of a run that has ended with a step and has its report: nothing of it is measured again.
@@ -242,7 +264,7 @@ impl Answer {
     fn of(dataset: &Dataset, prediction: &Prediction) -> Self {
         let (sample, probabilities) = (prediction.sample as usize, &prediction.probabilities);
         let (classes, probability) = match dataset.task {
-            Task::MultiClass => (vec![prediction.class()], probabilities[prediction.class()]),
+            Task::MultiClass | Task::Segmentation => (vec![prediction.class()], probabilities[prediction.class()]),
             Task::MultiLabel => {
                 let there = (0..probabilities.len()).filter(|class| probabilities[*class] >= 0.5).collect();
                 (there, probabilities.iter().map(|p| p.max(1.0 - p)).fold(1.0, f64::min))

@@ -21,6 +21,7 @@
 #[cfg(unix)]
 mod abort;
 mod allocator;
+mod cases;
 mod children;
 mod cli;
 mod commands;
@@ -29,8 +30,10 @@ mod dataset;
 mod device;
 mod finish;
 mod interrupt;
+mod kind;
 mod loaders;
 mod memory;
+mod model;
 mod noise;
 mod output;
 mod pretrained;

@@ -15,11 +15,12 @@ use kindling_memory::{
 };
 use kindling_runs::DeviceFacts;
 use kindling_trainer::OptimizerConfig;
-use kindling_zoo::{Network, find, models};
+use kindling_zoo::{models, segmentation_models};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::config::{DataConfig, ModelConfig, RunConfig};
 use crate::device::{DeviceChoice, cuda};
+use crate::model::AnyModel;
 
 /// A value, or whatever turns out to be best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +224,7 @@ pub(crate) fn limit_to_system() {
 /// `decoding` is what reading an image takes, in bytes.
 pub(crate) fn starting_plan(
     config: &RunConfig,
-    network: &Network,
+    trace: &Trace,
     device: &Device,
     budget: Option<u64>,
     decoding: u64,
@@ -238,20 +239,15 @@ pub(crate) fn starting_plan(
         (None, Some((share, _))) => (group, share),
         (None, None) => (group, u64::MAX),
     };
-    let trace = trace(config, network);
     let situation = |checkpointing| Situation { decoding, ..situation(config, checkpointing, device) };
     let levels = fixed.map_or(Checkpointing::ALL.to_vec(), |level| vec![level]);
     let fitting = levels.iter().find_map(|&checkpointing| {
-        let (micro_batch, _) = planner::largest_micro_batch(&trace, &situation(checkpointing), budget)?;
+        let (micro_batch, _) = planner::largest_micro_batch(trace, &situation(checkpointing), budget)?;
         Some(Plan { micro_batch: micro_batch.min(most), checkpointing })
     });
     // If nothing is predicted to fit, the least is tried: a prediction is no refusal.
     let least = Plan { micro_batch: group, checkpointing: levels.last().copied().unwrap_or(Checkpointing::None) };
     fitting.unwrap_or(least)
-}
-
-fn trace(config: &RunConfig, network: &Network) -> Trace {
-    network.trace(config.data.preprocess.channels, config.data.preprocess.size)
 }
 
 /// What a device means for a prediction: all that compile kernels have the pools of CubeCL.
@@ -287,14 +283,14 @@ const MODELS: usize = 5;
 /// What to say when even the smallest step does not fit: what needs the most, and what would fit.
 pub(crate) fn does_not_fit(
     config: &RunConfig,
-    network: &Network,
+    trace: &Trace,
     device: &Device,
     budget: Option<u64>,
     decoding: u64,
 ) -> String {
     let mut lines = vec!["what this model keeps for its backward pass, largest first:".to_string()];
     let least = situation(config, Checkpointing::None, device);
-    let mut layers = planner::by_layer(&trace(config, network), &least);
+    let mut layers = planner::by_layer(trace, &least);
     layers.sort_by_key(|layer| std::cmp::Reverse(layer.kept));
     for layer in layers.iter().take(LAYERS) {
         lines.push(format!("  {:>10}  {} ({})", MemorySize(layer.kept).to_string(), layer.name, layer.kind));
@@ -311,7 +307,8 @@ pub(crate) fn does_not_fit(
             ..config.clone()
         };
         // Of the layers alone: memory is what there is none of.
-        let Ok(trace) = find(model).and_then(|model| model.trace(&altered.model_options(), size)) else { return false };
+        let trace = AnyModel::find(model).and_then(|model| model.trace(&altered.model_options(), size));
+        let Ok(trace) = trace else { return false };
         let situation = Situation { ghost_batch_size, decoding, ..smallest };
         planner::largest_micro_batch(&trace, &situation, budget).is_some()
     };
@@ -325,7 +322,11 @@ pub(crate) fn does_not_fit(
     if let Some(size) = smaller_size.into_iter().find(|&it| it >= 32 && fits(&config.model.name, it, group)) {
         lines.push(format!("  --image-size {size}"));
     }
-    let others = models().map(|entry| entry.name()).filter(|name| fits(name, size, group)).take(MODELS);
+    let others: Vec<String> = match config.is_segmentation() {
+        true => segmentation_models().map(|model| model.key()).collect(),
+        false => models().map(|entry| entry.name().to_string()).collect(),
+    };
+    let others = others.into_iter().filter(|name| fits(name, size, group)).take(MODELS);
     lines.extend(others.map(|name| format!("  --model {name}")));
     if lines.last().is_some_and(|line| line.starts_with("what would")) {
         lines.push("  nothing that was looked at: smaller groups, smaller images, other models".to_string());

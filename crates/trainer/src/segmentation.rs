@@ -70,7 +70,7 @@ impl Objective<4> for PixelClasses {
             loss: evaluation.score.loss,
             accuracy: evaluation.score.accuracy,
             dice: Some(evaluation.dice),
-            samples: evaluation.images,
+            samples: evaluation.score.samples,
             bad: evaluation.bad,
             recoveries: evaluation.recoveries,
         })

@@ -59,13 +59,12 @@ impl SegmentedImage {
 /// A model's answers on a split.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PixelEvaluation {
-    /// Cross-entropy, accuracy and confusion over all pixels that count.
+    /// Cross-entropy, accuracy and confusion over all pixels that count. Samples are images.
     pub score: Score,
     /// The mean over images of each class but the background, then over these classes, as nnU-Net's `foreground_mean`; images that have a
-    /// class neither in truth nor in the answer are left out of its mean. NaN if nothing is defined.
+    /// class neither in truth nor in the answer are left out of its mean. A class that is nowhere is left out, too. NaN if nothing is
+    /// defined.
     pub dice: f64,
-    /// Images that were scored.
-    pub images: usize,
     /// What could not be read and was left out.
     pub bad: Vec<BadSample>,
     /// What it took to make it fit.
@@ -162,7 +161,7 @@ pub fn evaluate_pixels<M: Trainable<4>>(
     }
     let Counted { images, bad } = found;
     let (score, dice) = summary(&images, classes);
-    Ok(PixelEvaluation { score, dice, images: images.len(), bad, recoveries: pieces.recoveries })
+    Ok(PixelEvaluation { score, dice, bad, recoveries: pieces.recoveries })
 }
 
 /// What was found of some samples, as ranks tell each other.
@@ -214,7 +213,8 @@ fn summary(images: &[ImageCounts], classes: usize) -> (Score, f64) {
     let cost: f64 = images.iter().map(|image| f64::from_bits(image.cost)).sum();
     let of_class = |class: usize| mean_of_defined(images.iter().map(|image| counts_of(&image.confusion, class).dice()));
     let dice = mean_of_defined((1..classes).map(of_class));
-    (Score::from_confusion(cost / pixels.max(1) as f64, confusion), dice)
+    let score = Score::from_confusion(cost / pixels.max(1) as f64, confusion);
+    (Score { samples: images.len(), ..score }, dice)
 }
 
 /// The mean of what is no NaN; NaN of nothing.
@@ -258,7 +258,7 @@ mod tests {
         ];
         let (score, dice) = summary(&images, 3);
         assert_eq!(dice, (4.0 / 6.0 + 0.0) / 2.0);
-        assert_eq!((score.samples, score.loss), (27, 4.5 / 27.0));
+        assert_eq!((score.samples, score.loss), (3, 4.5 / 27.0));
         assert_eq!(score.confusion[0], [20, 1, 0]);
         assert!(summary(&images[2..], 3).1.is_nan(), "of nothing there is no Dice");
     }

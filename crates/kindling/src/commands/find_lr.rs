@@ -16,6 +16,7 @@ use crate::commands::Format;
 use crate::commands::train::Asked;
 use crate::device::DeviceChoice;
 use crate::interrupt;
+use crate::kind::{Kind, OfImages};
 use crate::loaders;
 use crate::memory::starting_plan;
 use crate::output::{note, out};
@@ -64,7 +65,8 @@ impl Args {
         let imposed = config.memory_budget.map(|budget| budget.impose(&chosen.device, &chosen.facts)).transpose()?;
         let (network, _) = config.initial_network(&chosen.device)?;
         let decoding = largest_decoding_bytes(&dataset, &config.data.preprocess);
-        let start = starting_plan(&config, &network, &chosen.device, imposed.as_ref().map(|it| it.bytes), decoding);
+        let trace = OfImages::trace(&config, &network);
+        let start = starting_plan(&config, &trace, &chosen.device, imposed.as_ref().map(|it| it.bytes), decoding);
         let loader = loaders::training(&config, &dataset)?;
         let (task, classes) = (config.data.task, config.data.classes.len());
         let mut steps = Steps::new(network, &config.train, task, classes, &chosen.device, start)?;

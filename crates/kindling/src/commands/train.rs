@@ -18,16 +18,16 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Result, bail};
+use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{DataError, Dataset, FileList, Split, largest_decoding_bytes};
 use kindling_given::Span;
 use kindling_layers::parameters;
 use kindling_runs::{DeviceFacts, Environment, Event, How, Metrics, RunDir};
 use kindling_tracking::Target;
-use kindling_trainer::engine::{Classification, ModelState};
+use kindling_trainer::engine::ModelState;
 use kindling_trainer::{Checkpoints, Ended, Faults, Ranks, Setup, TrainError, Trainer};
-use kindling_zoo::Network;
-use kindling_zoo::weights::Import;
+use kindling_zoo::{Network, Unet};
 use serde::Serialize;
 
 use crate::Done;
@@ -36,6 +36,7 @@ use crate::dataset::path_of;
 use crate::device::{Chosen, DeviceChoice};
 use crate::finish::Finished;
 use crate::interrupt;
+use crate::kind::{Kind, OfImages, OfPixels, Start};
 use crate::loaders;
 use crate::memory::{does_not_fit, limit_before_reading, starting_plan};
 use crate::output::{self, note};
@@ -170,8 +171,30 @@ struct Launch {
 #[allow(clippy::large_enum_variant)] // one a process
 enum Beginning {
     /// Initial or imported weights.
-    New((Network, Option<Import>)),
+    New(Initial),
     /// Its newest checkpoint.
+    Resumed(Resumed),
+}
+
+/// The network of a run that begins.
+#[allow(clippy::large_enum_variant)] // one a process
+enum Initial {
+    OfImages(Start<Network>),
+    OfPixels(Start<Unet>),
+}
+
+impl Initial {
+    fn of(config: &RunConfig, device: &Device) -> Result<Self> {
+        Ok(match config.is_segmentation() {
+            true => Self::OfPixels(OfPixels::initial(config, device)?),
+            false => Self::OfImages(OfImages::initial(config, device)?),
+        })
+    }
+}
+
+/// A network to begin with, or what to go on from.
+enum From<M> {
+    Start(Start<M>),
     Resumed(Resumed),
 }
 
@@ -185,7 +208,7 @@ struct Resumed {
 }
 
 /// A run in progress.
-type Training<'a> = Trainer<'a, ModelState<Network>, Classification>;
+type Running<'a, K> = Trainer<'a, ModelState<<K as Kind>::Network>, <K as Kind>::Training>;
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
@@ -205,13 +228,12 @@ impl Args {
             bail!("--accept-changed-data is about a run that goes on; it belongs to --resume");
         }
         let (config, dataset) = self.asked.resolve(self.quiet)?;
-        let model = config.zoo_model()?;
         config.train.check(config.data.classes.len())?;
         ranks::check_groups(&config.train, ranks)?;
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
         // Weights that do not fit should not leave a run behind.
-        let start = config.initial_network(&chosen.device)?;
-        let run = RunDir::create(self.out.as_deref(), model.name.name, &config.data.source)?;
+        let start = Initial::of(&config, &chosen.device)?;
+        let run = RunDir::create(self.out.as_deref(), plain_name(&config.model.name), &config.data.source)?;
         run.write_config(&config)?;
         if let Some(list) = FileList::of(&dataset) {
             recorded::write(&run, &list)?;
@@ -287,22 +309,46 @@ impl Args {
     /// [`Args::fit`] in this process alone, without a new one.
     fn fit_here(&self, launch: Launch, faults: Faults, ranks: &Rc<Ranks>) -> Result<Done> {
         let Launch { config, dataset, run, chosen, beginning } = launch;
+        let place = (config, dataset, run, chosen);
+        match beginning {
+            Beginning::New(Initial::OfImages(start)) => {
+                self.fit_as::<OfImages>(place, From::Start(start), faults, ranks)
+            }
+            Beginning::New(Initial::OfPixels(start)) => {
+                self.fit_as::<OfPixels>(place, From::Start(start), faults, ranks)
+            }
+            Beginning::Resumed(resumed) if place.0.is_segmentation() => {
+                self.fit_as::<OfPixels>(place, From::Resumed(resumed), faults, ranks)
+            }
+            Beginning::Resumed(resumed) => self.fit_as::<OfImages>(place, From::Resumed(resumed), faults, ranks),
+        }
+    }
+
+    /// Trains a network of a kind.
+    fn fit_as<K: Kind>(
+        &self,
+        (config, dataset, run, chosen): (RunConfig, Dataset, RunDir, Chosen),
+        from: From<K::Network>,
+        faults: Faults,
+        ranks: &Rc<Ranks>,
+    ) -> Result<Done> {
         let (dataset, run) = (&dataset, &run);
         chosen.check_precision(config.train.precision)?;
         let Chosen { device, facts } = chosen;
         let imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;
         let budget = imposed.as_ref().map(|imposed| imposed.bytes);
         let environment = environment(facts);
-        let (network, import, resumed) = match beginning {
-            Beginning::New((network, import)) => (network, import, None),
-            Beginning::Resumed(resumed) => {
+        let (network, import, resumed) = match from {
+            From::Start((network, import)) => (network, import, None),
+            From::Resumed(resumed) => {
                 // Everything comes from the checkpoint. Without one the run begins again, with what it began with.
                 let is_saved = Checkpoints::new(run.checkpoints(), &config.model.name).newest_step().is_some();
                 let (network, import) =
-                    if is_saved { (config.network(&device)?, None) } else { config.initial_network(&device)? };
+                    if is_saved { (K::untrained(&config, &device)?, None) } else { K::initial(&config, &device)? };
                 (network, import, Some(resumed))
             }
         };
+        let trace = K::trace(&config, &network);
         let parameters = parameters::count(&network);
         let decoding = largest_decoding_bytes(dataset, &config.data.preprocess);
         let setup = Setup {
@@ -312,13 +358,13 @@ impl Args {
             train: loaders::training(&config, dataset)?,
             run,
             stop: interrupt::flag()?,
-            start: starting_plan(&config, &network, &device, budget, decoding),
+            start: starting_plan(&config, &trace, &device, budget, decoding),
             faults,
             ranks: Rc::clone(ranks),
         };
         // From here on the run is ours alone: the trainer holds its log.
-        let (classes, validation) = (config.data.classes.len(), loaders::evaluation(&config, dataset, Split::Val)?);
-        let mut trainer = Trainer::new(network, config.train.clone(), classes, validation, setup)?;
+        let validation = loaders::evaluation(&config, dataset, Split::Val)?;
+        let mut trainer = K::trainer(network, &config, validation, setup)?;
         let mut console = Console::new(self.verbosity(), trainer.total_steps());
         if ranks.is_first() {
             console.track(run, &self.track);
@@ -335,7 +381,7 @@ impl Args {
         }
         let started = started(&config, &environment, parameters, trainer.total_steps(), trainer.plan());
         let began_on = match resumed {
-            Some(resumed) => resumed.begin(&mut trainer, started, (run, ranks), &environment, &mut console)?,
+            Some(resumed) => resumed.begin::<K>(&mut trainer, started, (run, ranks), &environment, &mut console)?,
             None if !ranks.is_first() => environment.clone(),
             None => {
                 run.write_environment(&environment)?;
@@ -352,7 +398,7 @@ impl Args {
             ended
         {
             if ranks.is_first() {
-                note!("{}", does_not_fit(&config, &trainer.model(), &device, budget, decoding));
+                note!("{}", does_not_fit(&config, &trace, &device, budget, decoding));
             }
             return Err(error.into());
         }
@@ -367,7 +413,7 @@ impl Args {
         let place = config.data.place(run, self.data_at.as_deref())?;
         let finished =
             Finished { config: &config, dataset, place: &place, run, device: &device, environment: &began_on, ranks };
-        let done = conclude(trainer, &finished, &mut console)?;
+        let done = conclude::<K>(trainer, &finished, &mut console)?;
         console.finish_tracking();
         Ok(done)
     }
@@ -388,9 +434,9 @@ impl Args {
 
 impl Resumed {
     /// Has the trainer go on, writes down that it does, and returns what the run began on; of several processes the first writes.
-    fn begin(
+    fn begin<K: Kind>(
         self,
-        trainer: &mut Training,
+        trainer: &mut Running<'_, K>,
         started: Event,
         (run, ranks): (&RunDir, &Ranks),
         now: &Environment,
@@ -429,7 +475,7 @@ impl Resumed {
 }
 
 /// Scores a run whose training has ended, if it is not scored already, and prints its result; of several processes the first does.
-fn conclude(trainer: Training, finished: &Finished, console: &mut Console) -> Result<Done> {
+fn conclude<K: Kind>(trainer: Running<K>, finished: &Finished, console: &mut Console) -> Result<Done> {
     let Finished { run, ranks, .. } = finished;
     let result = |metrics: &Metrics, console: &mut Console| {
         console.say(&closing(metrics, run));
@@ -445,7 +491,7 @@ fn conclude(trainer: Training, finished: &Finished, console: &mut Console) -> Re
         return Ok(Done::Complete);
     }
     let mut trained = trainer.close();
-    let concluded = finished.conclude(&mut trained, console);
+    let concluded = K::conclude(finished, &mut trained, console);
     let go_on = how_to_go_on("train", run);
     let metrics = concluded.map_err(|error| match error.downcast::<TrainError>() {
         Ok(error) => with_advice(trained.journal.with_checkpoint(error).into(), &go_on),
@@ -455,6 +501,11 @@ fn conclude(trainer: Training, finished: &Finished, console: &mut Console) -> Re
         result(&metrics, console);
     }
     Ok(Done::Complete)
+}
+
+/// A model's name without that of its library.
+fn plain_name(model: &str) -> &str {
+    model.rsplit('.').next().unwrap_or(model)
 }
 
 /// The machine, with the commit the command was built from.

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use kindling_data::{Augment, Dataset, Fit, Normalisation, Policy, Preprocess, Split, SplitRule, within};
+use kindling_data::{
+    Augment, Dataset, Fit, Normalisation, Policy, Preprocess, Split, SplitRule, Task, within,
+};
 use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_runs::{RunDir, read_toml};
-use kindling_trainer::{MOST_SAMPLES, OptimizerConfig};
-use kindling_zoo::{Model, find};
+use kindling_trainer::{MOST_SAMPLES, OptimizerConfig, SegmentationConfig};
+use kindling_zoo::is_segmentation;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -15,14 +17,18 @@ use toml::{Table, Value};
 use super::settings::{OPENING, all};
 use super::{Asked, Continuing, OptimizerName};
 use crate::config::{RunConfig, StartingPoint, defaults, measure, preprocess, usual};
-use crate::dataset::{self, BRAIN_MRI_ORIENTATION, PHANTOMS, path_of};
+use crate::dataset::{self, AskedTask, BRAIN_MRI_ORIENTATION, PHANTOMS, path_of};
 use crate::device::DeviceChoice;
 use crate::memory::{MemoryBudget, limit_before_reading};
+use crate::model::AnyModel;
 use crate::output::note;
 use crate::pretrained;
 use crate::scores;
 use crate::settings::{change, get, overlay, refused_change, remove, set, table_of};
 
+/// What `--task segmentation` trains where nothing else is said, and how many images at a time.
+const SEGMENTATION_MODEL: &str = "unet-mobilenet_v2";
+const SEGMENTATION_BATCH: i64 = 4;
 /// Ends within five minutes on two cores; `benchmarks/` has the run.
 pub(super) const PHANTOM_EPOCHS: u64 = 4;
 /// Neighbouring slices are alike: three passes see everything there is to see.
@@ -80,9 +86,9 @@ impl Asked {
         given.retain(|key, _| !(NEED_THE_DATA.contains(&key) || balanced && key == "train.class_weights"));
         let mut layer = file.as_ref().map(table_of).transpose()?.unwrap_or_default();
         forget_what_depended(&mut layer, &given);
-        let is_said = |key: &str| given.contains_key(key) || get(&layer, key).is_some();
-        let (epochs_said, lr_said, augment_said) =
-            (is_said("train.epochs"), is_said("train.lr"), is_said("data.augment"));
+        let said = ["train.epochs", "train.lr", "data.augment", "model.name", "train.batch_size"];
+        let said = said.map(|key| given.contains_key(key) || get(&layer, key).is_some());
+        let [epochs_said, lr_said, augment_said, model_said, batch_said] = said;
         let momentum_said = given.contains_key("train.optimizer.momentum");
 
         let mut table = defaults();
@@ -97,10 +103,11 @@ impl Asked {
         for (key, value) in given {
             set(&mut table, &key, value);
         }
+        self.settle_task(&mut table, model_said, batch_said)?;
         let mut config: RunConfig = configuration(table)?;
 
         // Names and sizes first: a typing error should not wait for a data set to be opened.
-        let model = config.zoo_model()?;
+        let model = config.any_model()?;
         config.model.name = model.key();
         within("batch size", config.train.batch_size, 1..=MOST_SAMPLES).map_err(anyhow::Error::msg)?;
         let started_from = config.model.start.take();
@@ -130,7 +137,7 @@ impl Asked {
             data.preprocess = preprocess(&dataset, data.preprocess.size, data.on_bad_sample)?;
         }
         if same_data.is_none_or(|file| file.model.start != config.model.start)
-            && let (Some(StartingPoint::Pretrained(_)), Some(known)) = (&config.model.start, model.pretrained())
+            && let (Some(StartingPoint::Pretrained(_)), Some(known)) = (&config.model.start, model.classifier().pretrained())
         {
             data.preprocess.normalisation = pretrained::normalisation(known, dataset.channels);
         }
@@ -151,6 +158,9 @@ impl Asked {
                 OptimizerConfig::Sgd { .. } => SGD_LR,
             };
         }
+        if balanced && dataset.task == Task::Segmentation {
+            bail!("--class-weights balanced counts images; of a segmentation give one weight a class, the background's first");
+        }
         if balanced {
             train.class_weights = Some(balanced_weights(&dataset));
         }
@@ -163,12 +173,42 @@ impl Asked {
         Ok((config.checked()?, dataset))
     }
 
+    /// Puts what follows from the task: the network and the batch, where nothing is said of them, and the loss of a segmentation.
+    fn settle_task(&self, table: &mut Table, model_said: bool, batch_said: bool) -> Result<()> {
+        let text = |value: &str| Value::String(value.to_string());
+        let segments = get(table, "data.opening.task").is_some();
+        let name = get(table, "model.name").and_then(Value::as_str).unwrap_or_default();
+        if !segments {
+            if is_segmentation(name) {
+                bail!("{name} gives each pixel a class; --task segmentation trains it");
+            }
+            if self.settings.loss.is_some() || self.settings.dice_over.is_some() {
+                bail!("--loss and --dice-over belong to --task segmentation; classifiers have cross-entropy");
+            }
+            return Ok(());
+        }
+        if self.opening.task == Some(AskedTask::Classification) {
+            bail!("{name} gives each pixel a class, and --task classification is about whole images");
+        }
+        if !model_said {
+            set(table, "model.name", text(SEGMENTATION_MODEL));
+        }
+        if !batch_said {
+            set(table, "train.batch_size", Value::Integer(SEGMENTATION_BATCH));
+        }
+        let loss = Value::try_from(SegmentationConfig::default())?;
+        if get(table, "train.segmentation").is_none() {
+            set(table, "train.segmentation", loss);
+        }
+        Ok(())
+    }
+
     /// What the flags say, as a flat layer.
     fn given(&self) -> Result<Table> {
         let mut given = table_of(&self.settings)?;
         let mut say = |key: &str, value: Value| given.insert(key.to_string(), value);
         if let Some(model) = &self.settings.model {
-            say("model.name", find(model)?.key().into());
+            say("model.name", AnyModel::find(model)?.key().into());
         }
         if let Some(text) = &self.settings.augment {
             say("data.augment", Value::try_from(augment(text)?)?);
@@ -178,7 +218,7 @@ impl Asked {
             let weights = weights.context("--class-weights takes even, balanced, or numbers separated by commas")?;
             say("train.class_weights", weights.into());
         }
-        let [split_by, window, pages, fold] = OPENING.map(|(_, key)| key);
+        let [split_by, window, pages, fold, task] = OPENING.map(|(_, key)| key);
         if let Some(given) = self.opening.split_by {
             say(split_by, Value::try_from(given)?);
         }
@@ -190,6 +230,11 @@ impl Asked {
         }
         if let Some(given) = self.opening.fold {
             say(fold, Value::try_from(given)?);
+        }
+        let of_model = self.settings.model.as_deref().is_some_and(is_segmentation).then_some(AskedTask::Segmentation);
+        // What a configuration says that says nothing is no value of it.
+        if let Some(given) = self.opening.task.or(of_model).filter(|task| *task == AskedTask::Segmentation) {
+            say(task, Value::try_from(given)?);
         }
         Ok(given)
     }
@@ -244,9 +289,9 @@ impl Asked {
     }
 
     /// What the run is asked to start from, after a look that it is there.
-    fn starting_point(&self, model: &Model) -> Result<Option<StartingPoint>> {
+    fn starting_point(&self, model: &AnyModel) -> Result<Option<StartingPoint>> {
         if self.pretrained {
-            let (known, _) = pretrained::find(model)?;
+            let (known, _) = pretrained::find(&model.classifier())?;
             return Ok(Some(StartingPoint::Pretrained(known.sha256.to_string())));
         }
         let Some(path) = &self.weights else { return Ok(None) };
@@ -312,7 +357,7 @@ impl Asked {
         if !how.one_line_for_both {
             return Ok(Some(format!("{flag} says what a run starts from")));
         }
-        let differs = self.starting_point(&stored.zoo_model()?)? != stored.model.start;
+        let differs = self.starting_point(&stored.any_model()?)? != stored.model.start;
         Ok(differs.then(|| format!("{flag} is not what the run started from")))
     }
 

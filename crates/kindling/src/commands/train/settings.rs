@@ -4,6 +4,7 @@ use kindling_data::{MaxBad, OnBadSample, Sampling};
 use kindling_given::Span;
 use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_memory::MemorySize;
+use kindling_trainer::{DiceOver, PixelLoss};
 use serde::{Serialize, Serializer};
 
 use super::OptimizerName;
@@ -97,6 +98,12 @@ settings! {
     /// even, balanced (rare classes weigh more), or one weight a class, 0.000001 to 1000000: 1,2,0.5
     #[arg(value_name = "WEIGHTS", help_heading = "Training")]
     Stays "train.class_weights" class_weights: String;
+    /// What segmentation makes small, one or a sum of: cross-entropy, dice, generalised-dice, tversky, focal
+    #[arg(value_name = "LOSS[+LOSS]", help_heading = "Training")]
+    Stays "train.segmentation.loss" loss: PixelLoss = PixelLoss::default();
+    /// Over what the sums of dice and its relatives run: image (each by itself), or group (the images that batch norm sees together)
+    #[arg(value_name = "image|group", help_heading = "Training")]
+    Stays "train.segmentation.dice_over" dice_over: DiceOver = DiceOver::default();
     /// Scale gradients down to this global norm, 1e-12 to 1e12
     #[arg(value_name = "NORM", help_heading = "Training")]
     Stays "train.clip_norm" clip_norm: f64;
@@ -148,11 +155,12 @@ settings! {
 }
 
 /// Settings whose flags other commands have, too: see [`crate::dataset::HowToOpen`].
-pub(super) const OPENING: [(&str, &str); 4] = [
+pub(super) const OPENING: [(&str, &str); 5] = [
     ("split_by", "data.opening.split_by"),
     ("window", "data.opening.window"),
     ("pages", "data.opening.pages"),
     ("fold", "data.opening.fold"),
+    ("task", "data.opening.task"),
 ];
 
 /// Every setting of `kindling train`.

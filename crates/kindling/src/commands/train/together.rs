@@ -8,7 +8,7 @@ use kindling_runs::{How, RunDir};
 use kindling_trainer::Ranks;
 use serde::{Deserialize, Serialize};
 
-use super::{Args, Beginning, Launch, Prepared, Resumed, Resumption};
+use super::{Args, Beginning, Initial, Launch, Prepared, Resumed, Resumption};
 use crate::Done;
 use crate::config::RunConfig;
 use crate::device::DeviceChoice;
@@ -83,7 +83,7 @@ impl Args {
         config.check_classes(&dataset)?;
         let chosen = DeviceChoice::configured(&config.device)?.of_rank(ranks.group().local_rank()).open()?;
         let beginning = match order.how {
-            None => Beginning::New(config.initial_network(&chosen.device)?),
+            None => Beginning::New(Initial::of(&config, &chosen.device)?),
             Some(how) => {
                 let resumption = Resumption { how, changed: Vec::new(), rewritten: None };
                 Beginning::Resumed(Resumed { resumption, told: None, list: None })

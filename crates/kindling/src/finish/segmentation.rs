@@ -1,0 +1,219 @@
+//! The end of a run of a network for segmentation.
+
+use anyhow::{Context, Result};
+use burn::tensor::Device;
+use kindling_data::{HostBatch, Split, difference_overlay_png, mask_overlay_png, png_of};
+use kindling_files as files;
+use kindling_layers::parameters;
+use kindling_metrics::{Resampling, SegmentationScores, SegmentedCase};
+use kindling_report::{MaskPicture, SegmentationReport, ShownCase};
+use kindling_runs::{CaseTable, EventLog, Metrics, SegmentationSummary};
+use kindling_trainer::engine::make_room;
+use kindling_trainer::{Inference, Observer, PixelEvaluation, Trained, Views, segment};
+use kindling_zoo::Unet;
+
+use super::{Finished, PICTURE_SIDE};
+use crate::cases::{self, CaseScorer};
+use crate::loaders;
+
+/// Cases of each group in the report.
+const OF_A_GROUP: usize = 6;
+
+/// What is found of a split.
+struct Found {
+    evaluation: PixelEvaluation,
+    cases: Vec<SegmentedCase>,
+}
+
+impl Finished<'_> {
+    /// Scores the best weights on the validation and test images at their own size, writes `cases.csv`, `segmentation.json`,
+    /// `metrics.json` and `report.html`, and returns the metrics; of several processes the first does.
+    pub(crate) fn conclude_segmentation(
+        &self,
+        trained: &mut Trained,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Metrics>> {
+        // Pages that held the state of training are of sizes that nothing new may lie in.
+        make_room(self.device);
+        let network = self.config.trained_unet(self.run, false, self.device)?;
+        let validation = self.segment(&network, Split::Val, observer)?;
+        let test = self.segment(&network, Split::Test, observer)?;
+        if !self.ranks.is_first() {
+            return Ok(None);
+        }
+        trained.journal.note_bad(trained.progress.step, Split::Test, &test.evaluation.bad, observer)?;
+        self.tell_end(trained, &test.evaluation.score, Some(test.evaluation.dice), observer)?;
+        let classes = cases::foreground(&self.config.data.classes);
+        let all = validation.cases.iter().chain(&test.cases).cloned().collect();
+        self.run.write_cases(&CaseTable { classes: classes.clone(), cases: all })?;
+        let resampling = Resampling { seed: self.config.train.seed, ..Resampling::default() };
+        let score = |found: &Found, split: Split| {
+            let (tolerance, unit) = (cases::TOLERANCE, cases::UNIT);
+            SegmentationScores::of(split.name(), &classes, (tolerance, unit), &found.cases, resampling).ok()
+        };
+        let scores = score(&test, Split::Test);
+        if let Some(scores) = &scores {
+            self.run.write_segmentation_scores(scores)?;
+        }
+        let mean = |scores: &Option<SegmentationScores>| scores.as_ref().map(|scores| scores.dice.value);
+        let summary =
+            SegmentationSummary { test_dice: mean(&scores), validation_dice: mean(&score(&validation, Split::Val)) };
+        let measured = Metrics {
+            majority_baseline: cases::share_of_largest(&test.evaluation.score),
+            segmentation: Some(summary),
+            ..self.measured(trained, parameters::count(&network), [&validation.evaluation.score, &test.evaluation.score])
+        };
+        let metrics = self.kept_metrics(trained.progress.step, measured)?;
+        let pictures = self.mask_pictures(&network, &test.cases)?;
+        self.report_segmentation(&metrics, scores.as_ref(), &test.cases, &pictures)?;
+        Ok(Some(metrics))
+    }
+
+    fn segment(&self, network: &Unet, split: Split, observer: &mut dyn Observer) -> Result<Found> {
+        let loader = loaders::evaluation(self.config, self.dataset, split)?;
+        let total = loader.samples_per_epoch();
+        let name = split.to_string();
+        let at_once = self.config.inference_batch(self.device);
+        let inference = Inference::new(self.device, at_once, self.config.train.precision).divided(self.ranks);
+        let scorer = CaseScorer::new(&self.config.data.classes, &self.config.data.preprocess)?;
+        let tell = |done| observer.evaluating(&name, done, total);
+        let (evaluation, cases) = scorer.score(network, &loader, split.name(), &inference, self.ranks, tell)?;
+        Ok(Found { evaluation, cases })
+    }
+
+    fn report_segmentation(
+        &self,
+        metrics: &Metrics,
+        scores: Option<&SegmentationScores>,
+        cases: &[SegmentedCase],
+        pictures: &[MaskPicture],
+    ) -> Result<()> {
+        let config_toml = files::read_to_string(&self.run.config(), files::MAX_TEXT_BYTES)
+            .context("reading the run's configuration")?;
+        let name = self.run.path().file_name().unwrap_or_default().to_string_lossy();
+        let report = SegmentationReport {
+            title: &name,
+            model: &self.config.model.name,
+            data: &self.dataset.name,
+            classes: &self.config.data.classes,
+            config_toml: &config_toml,
+            events: &EventLog::read(&self.run.events())?,
+            metrics,
+            scores,
+            cases,
+            environment: self.environment,
+            history: &self.run.read_history()?,
+            pictures,
+            position_dice: cases::position_dice(self.dataset, self.config)?,
+        };
+        Ok(self.run.write_report(&report.html())?)
+    }
+
+    /// The worst, typical and best cases to look at.
+    fn mask_pictures(&self, network: &Unet, cases: &[SegmentedCase]) -> Result<Vec<MaskPicture>> {
+        let mut pictures = Vec::new();
+        for (shown, place) in chosen(cases) {
+            pictures.push(self.mask_picture(network, &cases[place], place, shown)?);
+        }
+        Ok(pictures)
+    }
+
+    fn mask_picture(
+        &self,
+        network: &Unet,
+        case: &SegmentedCase,
+        place: usize,
+        shown: ShownCase,
+    ) -> Result<MaskPicture> {
+        let (preprocess, test) = (&self.config.data.preprocess, &self.dataset.test);
+        // Cases are in the order of the source, without what could not be read.
+        let sample = cases::place_of(test.as_ref(), &case.sample, place);
+        let image = test.read_fitted(sample, preprocess)?;
+        let truth = preprocess.fit_mask(&test.read_mask(sample)?);
+        let prediction = mask_of(network, self.config, &image, self.device)?;
+        let names = self.config.data.classes.iter().skip(1);
+        Ok(MaskPicture {
+            png: png_of(&image, PICTURE_SIDE)?,
+            truth: mask_overlay_png(&truth, PICTURE_SIDE)?,
+            prediction: mask_overlay_png(&prediction, PICTURE_SIDE)?,
+            difference: difference_overlay_png(&truth, &prediction, PICTURE_SIDE)?,
+            shown,
+            name: case.sample.clone(),
+            dice: names.cloned().zip(case.scores.iter().map(|scores| scores.dice)).collect(),
+        })
+    }
+}
+
+/// The classes of the pixels of one fitted image.
+fn mask_of(
+    network: &Unet,
+    config: &crate::config::RunConfig,
+    image: &kindling_data::Image,
+    device: &Device,
+) -> Result<kindling_data::Mask> {
+    let preprocess = &config.data.preprocess;
+    let batch = HostBatch {
+        images: preprocess.to_tensor(image),
+        shape: [1, preprocess.channels, preprocess.size, preprocess.size],
+        labels: vec![0],
+        samples: vec![0],
+        ..HostBatch::default()
+    };
+    let found = segment(network, &batch, 0..1, device, config.train.precision, Views::default())?;
+    found.first().map(|image| image.mask()).context("the network gave no answer")
+}
+
+/// Cases to look at: those with the lowest mean Dice, those around the median, and those with the highest; each once.
+fn chosen(cases: &[SegmentedCase]) -> Vec<(ShownCase, usize)> {
+    let dice = |case: &SegmentedCase| {
+        let defined: Vec<f64> = case.scores.iter().map(|it| it.dice).filter(|dice| !dice.is_nan()).collect();
+        (!defined.is_empty()).then(|| defined.iter().sum::<f64>() / defined.len() as f64)
+    };
+    let mut ranked: Vec<(f64, usize)> =
+        cases.iter().enumerate().filter_map(|(place, case)| Some((dice(case)?, place))).collect();
+    ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let count = ranked.len();
+    let group = OF_A_GROUP.min(count.div_ceil(3));
+    let middle = (count / 2).saturating_sub(group / 2).max(group.min(count));
+    let places = |range: std::ops::Range<usize>| {
+        ranked.get(range.start.min(count)..range.end.min(count)).unwrap_or_default().iter().map(|(_, place)| *place)
+    };
+    let best = count.saturating_sub(group).max(middle + group);
+    let groups = [
+        (ShownCase::Worst, places(0..group).collect::<Vec<_>>()),
+        (ShownCase::Typical, places(middle..middle + group).collect()),
+        (ShownCase::Best, places(best..count).rev().collect()),
+    ];
+    groups.into_iter().flat_map(|(shown, places)| places.into_iter().map(move |place| (shown, place))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kindling_metrics::{ClassMaskScores, VoxelCounts};
+
+    use super::*;
+
+    fn case(dice: f64) -> SegmentedCase {
+        let voxels = VoxelCounts::default();
+        let scores = ClassMaskScores { class: 1, voxels, dice, iou: dice, hausdorff_95: 0.0, surface_dice: dice };
+        SegmentedCase { scores: vec![scores], ..SegmentedCase::default() }
+    }
+
+    #[test]
+    fn the_worst_the_typical_and_the_best_cases_are_shown_and_none_twice() {
+        let mut cases: Vec<SegmentedCase> = (0..99).map(|at| case(f64::from(at) / 99.0)).collect();
+        cases.push(case(f64::NAN));
+        let found = chosen(&cases);
+        let of = |shown: ShownCase| -> Vec<usize> {
+            found.iter().filter(|(why, _)| *why == shown).map(|(_, place)| *place).collect()
+        };
+        assert_eq!(of(ShownCase::Worst), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(of(ShownCase::Typical), [46, 47, 48, 49, 50, 51]);
+        assert_eq!(of(ShownCase::Best), [98, 97, 96, 95, 94, 93]);
+        for few in 0..7 {
+            let mut places: Vec<usize> = chosen(&cases[..few]).into_iter().map(|(_, place)| place).collect();
+            places.sort_unstable();
+            assert_eq!(places, (0..few).collect::<Vec<_>>(), "of few all are shown, once");
+        }
+    }
+}

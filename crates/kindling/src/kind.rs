@@ -1,0 +1,114 @@
+//! What a run may train: a classifier, or a network for segmentation.
+
+use anyhow::Result;
+use burn::module::Module;
+use burn::tensor::Device;
+use kindling_data::Loader;
+use kindling_layers::trace::{FeatureMap, Trace};
+use kindling_runs::Metrics;
+use kindling_trainer::engine::{Classification, ModelState, Segmentation, Training};
+use kindling_trainer::{Observer, Setup, Trained, Trainer};
+use kindling_zoo::weights::Import;
+use kindling_zoo::{Network, Unet};
+
+use crate::config::RunConfig;
+use crate::finish::Finished;
+
+/// A network with initial or imported weights.
+pub(crate) type Start<M> = (M, Option<Import>);
+
+/// A kind of networks, with what their runs do differently.
+pub(crate) trait Kind {
+    /// The network.
+    type Network: Module;
+    /// How it is trained.
+    type Training: Training<ModelState<Self::Network>>;
+
+    /// The network that a run starts from.
+    fn initial(config: &RunConfig, device: &Device) -> Result<Start<Self::Network>>;
+
+    /// The network with the initial weights of the seed.
+    fn untrained(config: &RunConfig, device: &Device) -> Result<Self::Network>;
+
+    /// Its layers for images of the run's size.
+    fn trace(config: &RunConfig, network: &Self::Network) -> Trace;
+
+    /// A run at its start.
+    fn trainer<'a>(
+        network: Self::Network,
+        config: &RunConfig,
+        validation: Loader,
+        setup: Setup<'a>,
+    ) -> Result<Trainer<'a, ModelState<Self::Network>, Self::Training>>;
+
+    /// Scores a run whose training has ended, writes what it has found and the report, and returns the metrics; of several processes
+    /// the first does.
+    fn conclude(finished: &Finished, trained: &mut Trained, observer: &mut dyn Observer) -> Result<Option<Metrics>>;
+}
+
+/// Classifiers: classes of images.
+pub(crate) struct OfImages;
+
+/// Networks for segmentation: classes of pixels.
+pub(crate) struct OfPixels;
+
+impl Kind for OfImages {
+    type Network = Network;
+    type Training = Classification;
+
+    fn initial(config: &RunConfig, device: &Device) -> Result<Start<Network>> {
+        config.initial_network(device)
+    }
+
+    fn untrained(config: &RunConfig, device: &Device) -> Result<Network> {
+        config.network(device)
+    }
+
+    fn trace(config: &RunConfig, network: &Network) -> Trace {
+        network.trace(config.data.preprocess.channels, config.data.preprocess.size)
+    }
+
+    fn trainer<'a>(
+        network: Network,
+        config: &RunConfig,
+        validation: Loader,
+        setup: Setup<'a>,
+    ) -> Result<Trainer<'a, ModelState<Network>, Classification>> {
+        Ok(Trainer::new(network, config.train.clone(), config.data.classes.len(), validation, setup)?)
+    }
+
+    fn conclude(finished: &Finished, trained: &mut Trained, observer: &mut dyn Observer) -> Result<Option<Metrics>> {
+        finished.conclude(trained, observer)
+    }
+}
+
+impl Kind for OfPixels {
+    type Network = Unet;
+    type Training = Segmentation;
+
+    fn initial(config: &RunConfig, device: &Device) -> Result<Start<Unet>> {
+        config.initial_unet(device)
+    }
+
+    fn untrained(config: &RunConfig, device: &Device) -> Result<Unet> {
+        config.unet(device)
+    }
+
+    fn trace(config: &RunConfig, network: &Unet) -> Trace {
+        let preprocess = &config.data.preprocess;
+        Trace::of(network, FeatureMap::square(preprocess.channels, preprocess.size))
+    }
+
+    fn trainer<'a>(
+        network: Unet,
+        config: &RunConfig,
+        validation: Loader,
+        setup: Setup<'a>,
+    ) -> Result<Trainer<'a, ModelState<Unet>, Segmentation>> {
+        Ok(Trainer::segmenting(network, config.train.clone(), config.data.classes.len(), validation, setup)?)
+    }
+
+    fn conclude(finished: &Finished, trained: &mut Trained, observer: &mut dyn Observer) -> Result<Option<Metrics>> {
+        finished.conclude_segmentation(trained, observer)
+    }
+}
