@@ -286,6 +286,49 @@ pub enum DataError {
         /// The data, as people call it.
         data: String,
     },
+    /// The data has another task than the run.
+    #[error("{data} gives {has}, but the run gives {wanted}; take data of the run's task")]
+    OtherTask {
+        /// The data, as people call it.
+        data: String,
+        /// What its samples are given, in words.
+        has: &'static str,
+        /// What the run gives them, in words.
+        wanted: &'static str,
+    },
+    /// A sample of a segmentation has no mask.
+    #[error(
+        "there is no mask for {name:?}; segmentation needs one for every image, with a class for each of its pixels"
+    )]
+    NoMask {
+        /// The sample, as its source names it.
+        name: String,
+    },
+    /// A mask has not the size of its image.
+    #[error(
+        "the image {name:?} is {} x {} pixels, but its mask is {} x {}; a mask has a pixel for each of its image", .image.0, .image.1,
+        .mask.0, .mask.1
+    )]
+    MaskSize {
+        /// The sample, as its source names it.
+        name: String,
+        /// Columns and rows of the image.
+        image: (usize, usize),
+        /// Those of the mask.
+        mask: (usize, usize),
+    },
+    /// A mask has a class that is none.
+    #[error(
+        "the mask of {name:?} has pixels of class {class}, but there are {classes} classes, counted from 0 (255 is ignored)"
+    )]
+    MaskClass {
+        /// The sample, as its source names it.
+        name: String,
+        /// The class.
+        class: u8,
+        /// How many there are.
+        classes: usize,
+    },
     /// A list of samples that is no manifest.
     #[error("{name:?} {reason}")]
     NotListed {

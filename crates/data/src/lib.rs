@@ -34,8 +34,9 @@ mod split;
 pub use augment::{Augment, Blur, Cutout, Draw, Elastic, Noise, Policy};
 pub use check::sheet;
 pub use decode::{
-    Depth, Fit, Header, Image, Interpolation, Keeper, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, Normalisation, Preprocess,
-    decode_image, decoding_bytes, depth_of, grid, keep_decoders_within, overlay_png, png_of, read_header, read_image,
+    Depth, Fit, Header, IGNORED, Image, Interpolation, Keeper, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, Mask,
+    Normalisation, Preprocess, decode_image, decoding_bytes, depth_of, grid, keep_decoders_within, overlay_png, png_of,
+    read_header, read_image,
 };
 pub use error::DataError;
 pub use kindling_given::{UnknownName, below, counted, within};

@@ -4,6 +4,7 @@ mod file;
 mod frames;
 mod image;
 mod limits;
+mod mask;
 mod normalisation;
 mod picture;
 mod png_rows;
@@ -18,6 +19,7 @@ pub(crate) use self::file::{
 };
 pub use self::image::{Depth, Image, depth_of};
 pub use self::limits::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
+pub use self::mask::{IGNORED, Mask};
 pub use self::normalisation::Normalisation;
 pub(crate) use self::picture::byte;
 pub use self::picture::{grid, overlay_png, png_of};

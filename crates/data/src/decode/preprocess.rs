@@ -160,13 +160,22 @@ impl Preprocess {
     }
 
     /// The size that an image is scaled to before it is padded or cropped.
-    fn scaled(&self, width: usize, height: usize) -> (usize, usize) {
+    pub(super) fn scaled(&self, width: usize, height: usize) -> (usize, usize) {
         let (reference, target) = match self.fit {
             Fit::Pad => (width.max(height), self.size),
             Fit::Crop(shorter) => (width.min(height), shorter.max(self.size)),
         };
         let side = |pixels: usize| ((pixels * target) as f64 / reference.max(1) as f64).round().max(1.0) as usize;
         (side(width), side(height))
+    }
+
+    /// Where the first of `scaled` pixels along a side lies in the square: before it where the middle is cut out, half a pixel further
+    /// if it cannot be the very middle.
+    pub(super) fn start(&self, scaled: usize) -> isize {
+        match self.fit {
+            Fit::Pad => (self.size as isize - scaled as isize) / 2,
+            Fit::Crop(_) => -(((scaled - self.size) as f64 / 2.0).round_ties_even() as isize),
+        }
     }
 
     /// What is left to do with a scaled image.
@@ -176,9 +185,10 @@ impl Preprocess {
             Some(shares) => stretch(scaled, shares),
             None => scaled,
         };
+        let [left, top] = [scaled.width, scaled.height].map(|side| self.start(side).unsigned_abs());
         match self.fit {
-            Fit::Pad => pad(scaled, self.size),
-            Fit::Crop(_) => crop(&scaled, self.size),
+            Fit::Pad => pad(scaled, self.size, left, top),
+            Fit::Crop(_) => crop(&scaled, self.size, left, top),
         }
     }
 
@@ -304,23 +314,20 @@ fn resampled<P: PixelTrait>(
     target
 }
 
-/// The square in the middle of the image, half a pixel down and to the right if it cannot be the very middle.
-fn crop(image: &Image, size: usize) -> Image {
-    let place = |side: usize| ((side - size) as f64 / 2.0).round_ties_even() as usize;
-    let (left, top) = (place(image.width), place(image.height));
+/// The square of the image that begins at a pixel.
+fn crop(image: &Image, size: usize, left: usize, top: usize) -> Image {
     let row = image.width * image.channels;
     let lines = image.pixels.chunks_exact(row).skip(top).take(size);
     let pixels = lines.flat_map(|line| &line[left * image.channels..(left + size) * image.channels]);
     Image { width: size, height: size, channels: image.channels, pixels: pixels.copied().collect() }
 }
 
-/// The image in the middle of a square of zeros.
-fn pad(image: Image, size: usize) -> Image {
+/// The image at a place in a square of zeros.
+fn pad(image: Image, size: usize, left: usize, top: usize) -> Image {
     if (image.width, image.height) == (size, size) {
         return image;
     }
     let mut padded = Image::filled(size, size, image.channels, 0.0);
-    let (left, top) = ((size - image.width) / 2, (size - image.height) / 2);
     let row = image.width * image.channels;
     for (y, line) in image.pixels.chunks_exact(row).enumerate() {
         let start = ((top + y) * size + left) * image.channels;

@@ -103,6 +103,8 @@ impl Loader {
         match self.config.task {
             Task::MultiClass => row[self.source.label(sample as usize)] = 1.0,
             Task::MultiLabel => self.source.labels(sample as usize).into_iter().for_each(|class| row[class] = 1.0),
+            // Masks say all there is to know.
+            Task::Segmentation => {}
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::decode::{Normalisation, Preprocess, bytes_to_read};
 use crate::error::DataError;
 use crate::split::Split;
 
-/// What is asked about a sample. Written `one-of` and `any-of`.
+/// What is asked about a sample. Written `one-of`, `any-of` and `segmentation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Task {
     /// Which one of the classes it is.
@@ -23,6 +23,20 @@ pub enum Task {
     /// Which of the classes it has: several, one or none.
     #[serde(rename = "any-of")]
     MultiLabel,
+    /// Which of the classes each of its pixels is. Class 0 is the background.
+    #[serde(rename = "segmentation")]
+    Segmentation,
+}
+
+impl Task {
+    /// What a sample is given, in words.
+    pub(crate) fn gives(self) -> &'static str {
+        match self {
+            Self::MultiClass => "each image one class",
+            Self::MultiLabel => "each image any number of classes",
+            Self::Segmentation => "each pixel a class",
+        }
+    }
 }
 
 /// A data set, ready to be read.
@@ -60,7 +74,9 @@ impl Dataset {
         }
     }
 
-    /// The number of samples of each class in a split; a sample of several classes counts in each.
+    /// The number of samples of each class in a split; a sample of several classes counts in each. Where pixels have classes
+    /// ([`Task::Segmentation`]) it is the number of images that a class occurs in, of those for which that is known without reading their
+    /// masks ([`Source::labels`]).
     pub fn class_counts(&self, split: Split) -> Vec<usize> {
         let source = self.source(split);
         let mut counts = vec![0; self.classes.len()];
@@ -81,10 +97,14 @@ impl Dataset {
     ///
     /// # Errors
     /// [`DataError::ForeignClasses`] if samples are of classes that the model does not know, [`DataError::SeveralClasses`] if they
-    /// may have several and the model gives one.
+    /// may have several and the model gives one, [`DataError::OtherTask`] if only one of the two gives pixels a class.
     pub fn under_classes(&self, classes: &[String], task: Task) -> Result<Self, DataError> {
+        if (self.task == Task::Segmentation) != (task == Task::Segmentation) {
+            return Err(DataError::OtherTask { data: self.name.clone(), has: self.task.gives(), wanted: task.gives() });
+        }
         let counts = Split::ALL.map(|split| self.class_counts(split));
-        let has_samples = |class: &usize| counts.iter().any(|counts| counts[*class] > 0);
+        // Where a class occurs in masks may not be known.
+        let has_samples = |class: &usize| task == Task::Segmentation || counts.iter().any(|counts| counts[*class] > 0);
         let found: Vec<Option<usize>> =
             self.classes.iter().map(|class| classes.iter().position(|known| known == class)).collect();
         let foreign: Vec<String> = (0..self.classes.len())
@@ -146,7 +166,7 @@ impl Dataset {
     }
 
     /// The accuracy of always giving the same answer, the most frequent one of a split, in `[0, 1]`; 0 for an empty split. Of
-    /// samples with several labels an answer is the whole set.
+    /// samples with several labels an answer is the whole set. It says nothing of masks.
     pub fn majority_baseline(&self, split: Split) -> f64 {
         majority_baseline(self.source(split).as_ref())
     }
@@ -186,6 +206,7 @@ mod tests {
     /// What configurations of runs, and what tells of data sets, were written with.
     #[test]
     fn tasks_are_written_as_they_always_were() {
-        assert_eq!(serde_json::to_string(&[Task::MultiClass, Task::MultiLabel]).unwrap(), r#"["one-of","any-of"]"#);
+        let tasks = [Task::MultiClass, Task::MultiLabel, Task::Segmentation];
+        assert_eq!(serde_json::to_string(&tasks).unwrap(), r#"["one-of","any-of","segmentation"]"#);
     }
 }

@@ -25,8 +25,8 @@ struct Line {
 /// the new manifest will lie in. Groups are left out where they may be parted.
 ///
 /// # Errors
-/// [`DataError::NotListed`] for a sample that a manifest cannot name: one that is no file, a file with images in two splits, and
-/// a path or a class that the notation cannot hold.
+/// [`DataError::NotListed`] for a sample that a manifest cannot name: one that is no file, a file with images in two splits, a path
+/// or a class that the notation cannot hold, and for a data set with masks.
 pub fn manifest_of(
     dataset: &Dataset,
     root: &Path,
@@ -34,6 +34,9 @@ pub fn manifest_of(
     with_groups: bool,
     json_lines: bool,
 ) -> Result<String, DataError> {
+    if dataset.task == Task::Segmentation {
+        return Err(refused(&dataset.name, "has masks, which a manifest of classes cannot name"));
+    }
     let from = way(root, folder);
     let mut lines: Vec<Line> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
@@ -101,7 +104,7 @@ fn csv_of(lines: &[Line], task: Task) -> String {
     text.push_str(if weights { ",weight\n" } else { "\n" });
     for line in lines {
         let label = match (task, line.labels.as_slice()) {
-            (Task::MultiClass, labels) => labels.join(";"),
+            (Task::MultiClass | Task::Segmentation, labels) => labels.join(";"),
             // One label, or none, is written so that it is seen to be a list.
             (Task::MultiLabel, [] | [_]) => line.labels.join("") + ";",
             (Task::MultiLabel, labels) => labels.join(";"),
@@ -124,7 +127,7 @@ fn json_of(line: &Line, task: Task) -> String {
     let mut object = Map::new();
     object.insert("path".into(), json!(line.path));
     let label = match task {
-        Task::MultiClass => json!(line.labels.first()),
+        Task::MultiClass | Task::Segmentation => json!(line.labels.first()),
         Task::MultiLabel => json!(line.labels),
     };
     object.insert("label".into(), label);

@@ -20,7 +20,7 @@ mod views;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use crate::decode::{Image, Preprocess};
+use crate::decode::{Image, Mask, Preprocess};
 use crate::error::DataError;
 
 pub use arrays::{Idx, ImageStack, MAX_IDX_BYTES, NpyHeader, Npz, StackSource, parse_idx, read_idx};
@@ -47,11 +47,12 @@ pub trait Source: Send + Sync {
     }
 
     /// The class of a sample, an index into [`Dataset::classes`](crate::Dataset::classes), without reading it; of
-    /// several classes the first, of none 0. Panics if `index >= len()`.
+    /// several classes the first, of none 0, and 0 where every pixel has a class of its own ([`Task::Segmentation`]). Panics if
+    /// `index >= len()`.
     fn label(&self, index: usize) -> usize;
 
-    /// The classes of a sample where it may have several or none ([`Task::MultiLabel`]), sorted and without repetition. Panics
-    /// if `index >= len()`.
+    /// The classes of a sample where it may have several or none ([`Task::MultiLabel`]), sorted and without repetition. Of a mask
+    /// ([`Task::Segmentation`]) those that occur in it, or none where that is not known without reading it. Panics if `index >= len()`.
     fn labels(&self, index: usize) -> Vec<usize> {
         vec![self.label(index)]
     }
@@ -108,8 +109,36 @@ pub trait Source: Send + Sync {
         Ok(preprocess.fit_owned(self.read(index)?))
     }
 
+    /// Reads the mask of a sample, the same size as its image.
+    ///
+    /// # Errors
+    /// [`DataError::NoMask`] where samples have none, and what kept it from being read, with its path.
+    fn read_mask(&self, index: usize) -> Result<Mask, DataError> {
+        Err(DataError::NoMask { name: self.name_of(index) })
+    }
+
+    /// Reads a sample as [`Source::read_fitted`] does, bit for bit, and its mask with the same geometry ([`Preprocess::fit_mask`]).
+    ///
+    /// # Errors
+    /// As [`Source::read`] and [`Source::read_mask`], and [`DataError::MaskSize`] if the two are not of one size.
+    fn read_with_mask(&self, index: usize, preprocess: &Preprocess) -> Result<(Image, Mask), DataError> {
+        let image = self.read(index)?;
+        let mask = self.read_mask(index)?;
+        check_sizes(|| self.name_of(index), (image.width, image.height), (mask.width, mask.height))?;
+        Ok((preprocess.fit_owned(image), preprocess.fit_mask(&mask)))
+    }
+
     /// What people call the sample: a path, usually.
     fn name_of(&self, index: usize) -> String;
+}
+
+/// Fails unless an image, of so many columns and rows, and its mask are of one size.
+pub(crate) fn check_sizes(
+    name: impl FnOnce() -> String,
+    image: (usize, usize),
+    mask: (usize, usize),
+) -> Result<(), DataError> {
+    if image == mask { Ok(()) } else { Err(DataError::MaskSize { name: name(), image, mask }) }
 }
 
 /// Reads a sample; a panic of a decoder becomes [`DataError::Panicked`] with the sample's name.

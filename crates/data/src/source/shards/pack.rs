@@ -33,7 +33,7 @@ pub struct Packed {
 /// in a random order of the seed, so that a shard holds all classes. `progress` is told of every sample.
 ///
 /// # Errors
-/// [`DataError::Shard`] if the folder holds something, and whatever keeps a sample from being read or written; what was
+/// [`DataError::Shard`] if the folder holds something or samples have masks, and whatever keeps a sample from being read or written; what was
 /// written until then stays.
 pub fn pack(
     dataset: &Dataset,
@@ -42,6 +42,10 @@ pub fn pack(
     seed: u64,
     mut progress: impl FnMut(),
 ) -> Result<Packed, DataError> {
+    if dataset.task == Task::Segmentation {
+        let reason = format!("{} has masks, which shards do not hold; train from its folder", dataset.name);
+        return Err(DataError::Shard { path: folder.to_owned(), reason });
+    }
     let io = |cause| DataError::Io { path: folder.to_owned(), cause };
     std::fs::create_dir_all(folder).map_err(io)?;
     if std::fs::read_dir(folder).map_err(io)?.next().is_some() {
