@@ -1,6 +1,7 @@
 //! `kindling eval`: a run's weights on a split, or predictions that are there already.
 
 mod from;
+mod segmentation;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -109,6 +110,10 @@ impl Args {
         let config = RunConfig::of(&run)?;
         let Samples { scored, data, own, samples, absent, changes, seen } = self.samples(&run, &config)?;
         let chosen = self.device.of_rank(ranks.group().local_rank()).open()?;
+        if config.is_segmentation() {
+            let samples = Samples { scored, data, own, samples, absent, changes, seen };
+            return self.score_masks((&run, &config), samples, &chosen, ranks);
+        }
         let network = config.trained(&run, self.last, &chosen.device)?;
         let micro_batch = self.micro_batch.unwrap_or(config.inference_batch(&chosen.device));
         let loader = loaders::scoring(&config, samples.clone())?;

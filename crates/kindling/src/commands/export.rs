@@ -9,7 +9,8 @@ use clap::ValueEnum;
 use kindling_data::{Fit, Preprocess, Task};
 use kindling_layers::names::KeyStyle;
 use kindling_layers::parameters;
-use kindling_layers::tensors;
+use kindling_layers::tensors::{self, Tensors};
+use kindling_layers::trace::{FeatureMap, Trace};
 use kindling_memory::MemorySize;
 use kindling_runs::RunDir;
 use kindling_zoo::weights::{self, Adapt};
@@ -64,6 +65,8 @@ pub(crate) struct Args {
 enum Keys {
     Torchvision,
     Timm,
+    /// `segmentation_models_pytorch`, for networks for segmentation
+    Smp,
     Kindling,
 }
 
@@ -83,6 +86,13 @@ impl Args {
         let format = ExportFormat::of(self.format, &self.out)?;
         // Nothing is computed here: the CPU device holds the tensors.
         let device = Device::flex();
+        if let Some(run) = &self.run {
+            let run = RunDir::open(run)?;
+            let config = RunConfig::of(&run)?;
+            if config.is_segmentation() {
+                return self.write(self.segmentation(&run, &config, format, &device)?);
+            }
+        }
         let source = match (&self.run, &self.model) {
             (Some(run), _) => self.of_run(run, &device)?,
             (None, Some(name)) => self.of_model(name, &device)?,
@@ -92,6 +102,10 @@ impl Args {
             ExportFormat::Safetensors => self.safetensors(&source)?,
             ExportFormat::Onnx => onnx(&source)?,
         };
+        self.write(bytes)
+    }
+
+    fn write(&self, bytes: Vec<u8>) -> Result<Done> {
         let size = MemorySize(bytes.len() as u64);
         std::fs::write(&self.out, bytes).with_context(|| format!("writing {}", self.out.display()))?;
         note!("{} ({size})", self.out.display());
@@ -138,12 +152,40 @@ impl Args {
         Ok(Source { model, network, channels: self.channels, image_size, notes })
     }
 
+    /// A network for segmentation as a file.
+    fn segmentation(
+        &self,
+        run: &RunDir,
+        config: &RunConfig,
+        format: ExportFormat,
+        device: &Device,
+    ) -> Result<Vec<u8>> {
+        let (model, network) = (config.segmentation_model()?, config.trained_unet(run, self.last, device)?);
+        let tensors = || parameters::read(&network).map_err(anyhow::Error::msg);
+        if format == ExportFormat::Onnx {
+            let size = self.image_size.unwrap_or(config.data.preprocess.size);
+            model.check_image_size(size)?;
+            let preprocess = Preprocess { size, ..config.data.preprocess.clone() };
+            let notes = notes(&preprocess, &config.data.classes, config.data.task)?;
+            let trace = Trace::of(&network, FeatureMap::square(preprocess.channels, size));
+            return onnx_of(&trace, &tensors()?, &model.key(), size, notes);
+        }
+        let tensors = match (self.keys, model.layer_names()) {
+            (None | Some(Keys::Smp), Some(names)) => weights::export_named(&network, &names)?,
+            (None | Some(Keys::Kindling), _) => tensors()?,
+            _ => bail!("{} can be written with --keys smp, where segmentation_models_pytorch has it, or kindling", model.key()),
+        };
+        let note = json!({ "version": env!("CARGO_PKG_VERSION"), "model": model.key() });
+        tensors::to_bytes(&tensors, Some(&note.to_string())).map_err(anyhow::Error::msg)
+    }
+
     fn safetensors(&self, source: &Source) -> Result<Vec<u8>> {
         let Source { model, network, .. } = source;
         let style = match self.keys {
             None => Some(model.name.library.keys()),
             Some(Keys::Torchvision) => Some(KeyStyle::Torchvision),
             Some(Keys::Timm) => Some(KeyStyle::Timm),
+            Some(Keys::Smp) => Some(KeyStyle::Smp),
             Some(Keys::Kindling) => None,
         };
         let tensors = match style {
@@ -157,13 +199,23 @@ impl Args {
 
 fn onnx(source: &Source) -> Result<Vec<u8>> {
     let Source { model, network, channels, image_size, notes } = source;
-    let trace = network.trace(*channels, *image_size);
     let tensors = parameters::read(network).map_err(anyhow::Error::msg)?;
-    let name = model.key();
-    let mut export = kindling_onnx::Export::classifier(&name);
-    export.metadata.extend([("model".to_string(), name.clone()), ("image_size".to_string(), image_size.to_string())]);
-    export.metadata.extend(notes.clone());
-    Ok(kindling_onnx::encode(&trace, &tensors, &export)?)
+    onnx_of(&network.trace(*channels, *image_size), &tensors, &model.key(), *image_size, notes.clone())
+}
+
+fn onnx_of(
+    trace: &Trace,
+    tensors: &Tensors,
+    name: &str,
+    image_size: usize,
+    notes: BTreeMap<String, String>,
+) -> Result<Vec<u8>> {
+    let mut export = kindling_onnx::Export::classifier(name);
+    export
+        .metadata
+        .extend([("model".to_string(), name.to_string()), ("image_size".to_string(), image_size.to_string())]);
+    export.metadata.extend(notes);
+    Ok(kindling_onnx::encode(trace, tensors, &export)?)
 }
 
 /// What whoever uses a network without Kindling has to know. docs/how-to/inference-and-export.md has the formulas.

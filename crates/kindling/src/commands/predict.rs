@@ -1,4 +1,6 @@
-//! `kindling predict`: image files in, class probabilities out.
+//! `kindling predict`: image files in, class probabilities or masks out.
+
+pub(crate) mod masks;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -26,7 +28,8 @@ use crate::pretrained;
 use crate::ranges;
 use crate::targets::refuse_files_of_runs;
 
-/// Give class probabilities for image files, with a run or with pretrained weights
+/// Give class probabilities for image files, with a run or with pretrained weights; or masks, with the run of a network for
+/// segmentation
 ///
 /// Images are prepared exactly as the run's own were, or as the pretrained weights were measured. Where an image may have several
 /// labels, those of probability 0.5 or more are named. A file that cannot be read is named on standard error, the others are
@@ -52,8 +55,9 @@ pub(crate) struct Args {
     /// csv: a row an image; json: one object a line
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
-    /// Write to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
+    /// Write to a file instead of standard output; of a network for segmentation the folder of the masks, PNG files of class numbers
+    /// at the size of the images
+    #[arg(long, value_name = "FILE|FOLDER")]
     out: Option<PathBuf>,
     /// auto, cpu, cuda[:N] or wgpu
     #[arg(long, default_value = "auto")]
@@ -84,7 +88,14 @@ impl Args {
         let device = self.device.open()?.device;
         let (predictor, images) = match (&self.model, self.paths.as_slice()) {
             (Some(name), images) => (Predictor::pretrained(name, device)?, images),
-            (None, [run, images @ ..]) if !images.is_empty() => (Predictor::of_run(run, self.last, device)?, images),
+            (None, [run, images @ ..]) if !images.is_empty() => {
+                let run = RunDir::open(run)?;
+                let config = RunConfig::of(&run)?;
+                if config.is_segmentation() {
+                    return self.masks(&run, &config, images, &device);
+                }
+                (Predictor::of_run(&run, config, self.last, device)?, images)
+            }
             (None, _) => bail!("give a run's folder and then image files, or --model and image files"),
         };
         let predictor = Predictor { views: self.tta.into(), ..predictor };
@@ -97,9 +108,9 @@ impl Args {
             writeln!(out, "{}", self.header(&predictor))?;
         }
         let mut done = Done::Complete;
-        for path in predictor.files(images)? {
+        for path in files_of(&predictor.opening, images)? {
             let path = path.as_path();
-            let format = predictor.format_of(path);
+            let format = format_of(&predictor.opening, path);
             let parts: Vec<Result<Part>> = match format.list(path) {
                 Ok(parts) => parts.into_iter().map(Ok).collect(),
                 Err(error) => vec![Err(error.into())],
@@ -159,10 +170,8 @@ impl Args {
 }
 
 impl Predictor {
-    fn of_run(run: &Path, last: bool, device: Device) -> Result<Self> {
-        let run = RunDir::open(run)?;
-        let config = RunConfig::of(&run)?;
-        let network = config.trained(&run, last, &device)?;
+    fn of_run(run: &RunDir, config: RunConfig, last: bool, device: Device) -> Result<Self> {
+        let network = config.trained(run, last, &device)?;
         let precision = config.train.precision;
         let DataConfig { classes, task, preprocess, opening, .. } = config.data;
         Ok(Self { network, classes, task, preprocess, precision, opening, views: Views::default(), device })
@@ -186,12 +195,6 @@ impl Predictor {
         })
     }
 
-    /// Pictures are recognised by content, everything else by whoever claims the file.
-    fn format_of(&self, path: &Path) -> Arc<dyn kindling_data::Format> {
-        let claims = |format: &Arc<dyn kindling_data::Format>| format.claims(path);
-        self.opening.formats().into_iter().find(claims).unwrap_or_else(|| Arc::new(Pictures))
-    }
-
     fn probabilities(&self, format: &dyn kindling_data::Format, part: &Part) -> Result<Vec<f64>> {
         let images = self.preprocess.to_tensor(&format.read_fitted(part, &self.preprocess)?);
         let shape = [1, self.preprocess.channels, self.preprocess.size, self.preprocess.size];
@@ -201,27 +204,17 @@ impl Predictor {
         Ok(found.unwrap_or_default())
     }
 
-    /// The files given, and in place of folders what is in them.
-    fn files(&self, given: &[PathBuf]) -> Result<Vec<PathBuf>> {
-        let opening = Opening { formats: self.opening.formats(), ..Opening::new(0) };
-        let of = |path: &PathBuf| match path.is_dir() {
-            true => Ok(images_in(path, &opening)?),
-            false => Ok(vec![path.clone()]),
-        };
-        Ok(given.iter().map(of).collect::<Result<Vec<_>>>()?.concat())
-    }
-
     fn answer_is_called(&self) -> &'static str {
         match self.task {
-            Task::MultiClass => "class",
             Task::MultiLabel => "labels",
+            Task::MultiClass | Task::Segmentation => "class",
         }
     }
 
     /// The classes that are said to be there: one, or every label that is likelier than not.
     fn answers(&self, probabilities: &[f64]) -> Vec<&String> {
         match self.task {
-            Task::MultiClass => vec![&self.classes[most_probable(probabilities)]],
+            Task::MultiClass | Task::Segmentation => vec![&self.classes[most_probable(probabilities)]],
             Task::MultiLabel => {
                 self.classes.iter().zip(probabilities).filter(|(_, p)| **p >= 0.5).map(|(class, _)| class).collect()
             }
@@ -244,13 +237,29 @@ impl Predictor {
                 let by_class: Map<String, Value> =
                     self.classes.iter().cloned().zip(probabilities.iter().map(|p| json!(p))).collect();
                 let answer = match self.task {
-                    Task::MultiClass => json!(answers.first()),
                     Task::MultiLabel => json!(answers),
+                    Task::MultiClass | Task::Segmentation => json!(answers.first()),
                 };
                 writeln!(out, "{}", json!({ "file": file, self.answer_is_called(): answer, "probabilities": by_class }))
             }
         }
     }
+}
+
+/// Pictures are recognised by content, everything else by whoever claims the file.
+fn format_of(opening: &HowToOpen, path: &Path) -> Arc<dyn kindling_data::Format> {
+    let claims = |format: &Arc<dyn kindling_data::Format>| format.claims(path);
+    opening.formats().into_iter().find(claims).unwrap_or_else(|| Arc::new(Pictures))
+}
+
+/// The files given, and in place of folders what is in them.
+fn files_of(how: &HowToOpen, given: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let opening = Opening { formats: how.formats(), ..Opening::new(0) };
+    let of = |path: &PathBuf| match path.is_dir() {
+        true => Ok(images_in(path, &opening)?),
+        false => Ok(vec![path.clone()]),
+    };
+    Ok(given.iter().map(of).collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// A CSV field, quoted where it must be (RFC 4180).

@@ -1,19 +1,19 @@
 //! The end of a run of a network for segmentation.
 
 use anyhow::{Context, Result};
-use burn::tensor::Device;
-use kindling_data::{HostBatch, Split, difference_overlay_png, mask_overlay_png, png_of};
+use kindling_data::{Split, difference_overlay_png, mask_overlay_png, png_of};
 use kindling_files as files;
 use kindling_layers::parameters;
 use kindling_metrics::{Resampling, SegmentationScores, SegmentedCase};
 use kindling_report::{MaskPicture, SegmentationReport, ShownCase};
 use kindling_runs::{CaseTable, EventLog, Metrics, SegmentationSummary};
 use kindling_trainer::engine::make_room;
-use kindling_trainer::{Inference, Observer, PixelEvaluation, Trained, Views, segment};
+use kindling_trainer::{Inference, Observer, PixelEvaluation, Trained, Views};
 use kindling_zoo::Unet;
 
 use super::{Finished, PICTURE_SIDE};
 use crate::cases::{self, CaseScorer};
+use crate::commands::predict::masks::Segmenter;
 use crate::loaders;
 
 /// Cases of each group in the report.
@@ -130,7 +130,8 @@ impl Finished<'_> {
         let sample = cases::place_of(test.as_ref(), &case.sample, place);
         let image = test.read_fitted(sample, preprocess)?;
         let truth = preprocess.fit_mask(&test.read_mask(sample)?);
-        let prediction = mask_of(network, self.config, &image, self.device)?;
+        let segmenter = Segmenter { network, config: self.config, device: self.device, views: Views::default() };
+        let prediction = segmenter.of_fitted(&image)?;
         let names = self.config.data.classes.iter().skip(1);
         Ok(MaskPicture {
             png: png_of(&image, PICTURE_SIDE)?,
@@ -142,25 +143,6 @@ impl Finished<'_> {
             dice: names.cloned().zip(case.scores.iter().map(|scores| scores.dice)).collect(),
         })
     }
-}
-
-/// The classes of the pixels of one fitted image.
-fn mask_of(
-    network: &Unet,
-    config: &crate::config::RunConfig,
-    image: &kindling_data::Image,
-    device: &Device,
-) -> Result<kindling_data::Mask> {
-    let preprocess = &config.data.preprocess;
-    let batch = HostBatch {
-        images: preprocess.to_tensor(image),
-        shape: [1, preprocess.channels, preprocess.size, preprocess.size],
-        labels: vec![0],
-        samples: vec![0],
-        ..HostBatch::default()
-    };
-    let found = segment(network, &batch, 0..1, device, config.train.precision, Views::default())?;
-    found.first().map(|image| image.mask()).context("the network gave no answer")
 }
 
 /// Cases to look at: those with the lowest mean Dice, those around the median, and those with the highest; each once.

@@ -83,14 +83,17 @@ pub(super) fn closing(metrics: &Metrics, run: &RunDir) -> String {
         count => format!("{count} updates were left out because gradients were not finite in {}\n", metrics.precision),
     };
     let baseline = percent(metrics.majority_baseline);
-    let score = match metrics.test.as_ref().and_then(|score| score.multi_label.as_ref()) {
-        Some(labels) => format!(
+    let labels = metrics.test.as_ref().and_then(|score| score.multi_label.as_ref());
+    let dice = metrics.segmentation.as_ref().map(|found| found.test_dice.unwrap_or(f64::NAN));
+    let score = match (labels, dice) {
+        (_, Some(dice)) => format!("test mean foreground Dice {dice:.3}"),
+        (Some(labels), _) => format!(
             "test mean AUROC {}, macro F1 {:.3}, all labels right on {:.1} % (always the most frequent set: {baseline:.1} %)",
             labels.mean_auroc.map_or("-".to_string(), |auroc| format!("{auroc:.3}")),
             labels.macro_f1,
             percent(labels.subset_accuracy)
         ),
-        None => format!("test accuracy {:.1} % (always naming the largest class: {baseline:.1} %)", percent(accuracy)),
+        _ => format!("test accuracy {:.1} % (always naming the largest class: {baseline:.1} %)", percent(accuracy)),
     };
     format!(
         "{recoveries}{skipped}{score} after {} in {:.0} s of training\n\
@@ -102,7 +105,7 @@ pub(super) fn closing(metrics: &Metrics, run: &RunDir) -> String {
 }
 
 pub(super) fn result_line(metrics: &Metrics) -> serde_json::Value {
-    json!({
+    let mut line = json!({
         "run": metrics.run,
         "steps": metrics.steps,
         "test_accuracy": metrics.test.as_ref().map(|score| score.accuracy),
@@ -112,7 +115,11 @@ pub(super) fn result_line(metrics: &Metrics) -> serde_json::Value {
         "peak_memory_bytes": metrics.peak_memory_bytes,
         "resident_peak_bytes": resident_peak_bytes(),
         "recoveries": metrics.recoveries,
-    })
+    });
+    if let Some(segmentation) = &metrics.segmentation {
+        line["test_dice"] = json!(segmentation.test_dice);
+    }
+    line
 }
 
 /// What has to be said where batch norm sees single images: every model of the zoo has it.
