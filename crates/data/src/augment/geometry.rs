@@ -2,7 +2,7 @@
 //! fetched once, from where the inverse of the change puts it.
 
 use super::elastic::Field;
-use crate::decode::Image;
+use crate::decode::{Image, Mask};
 
 /// The inverse of a change: from a pixel of the result to a place in the image.
 pub(super) struct Affine {
@@ -96,6 +96,36 @@ fn warp_rows<const C: usize>(image: &Image, affine: &Affine, elastic: Option<&Fi
             for channel in 0..C {
                 let sum = weights[0] * above[0][channel] + weights[1] * above[1][channel];
                 pixel[channel] = sum + weights[2] * below[0][channel] + weights[3] * below[1][channel];
+            }
+        }
+    }
+    warped
+}
+
+/// The changed mask: every pixel has the class of the one that the place lies in which it comes from. What comes in at the edges is
+/// background.
+pub(super) fn warp_mask(mask: &Mask, affine: &Affine, elastic: Option<&Field>) -> Mask {
+    pulp::Arch::new().dispatch(
+        #[inline(always)]
+        || warp_classes(mask, affine, elastic),
+    )
+}
+
+#[inline(always)]
+fn warp_classes(mask: &Mask, affine: &Affine, elastic: Option<&Field>) -> Mask {
+    let (width, height) = (mask.width, mask.height);
+    let mut warped = Mask::filled(width, height, 0);
+    let mut shifts = elastic.map(|field| field.rows(width, height));
+    for (y, row) in warped.classes.chunks_exact_mut(width.max(1)).enumerate() {
+        let line = affine.line(y);
+        let shifts = shifts.as_mut().map(|shifts| shifts.row(y));
+        for (x, class) in row.iter_mut().enumerate() {
+            let [dx, dy] = shifts.map_or([0.0; 2], |shifts| shifts[x]);
+            let [from_x, from_y] = line.at(x);
+            // Pixels have whole numbers in their middle. What is left of the first one, or above it, is negative.
+            let (from_x, from_y) = ((from_x + dx + 0.5).floor(), (from_y + dy + 0.5).floor());
+            if from_x >= 0.0 && from_y >= 0.0 && from_x < width as f32 && from_y < height as f32 {
+                *class = mask.classes[from_y as usize * width + from_x as usize];
             }
         }
     }

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use policy::{Blur, Cutout, Elastic, Noise, Policy};
 
-use crate::decode::Image;
+use crate::decode::{Image, Mask};
 use crate::error::DataError;
 use kindling_given::UnknownName;
 
@@ -162,6 +162,23 @@ fn within(rng: &mut Rng, limit: f32) -> f32 {
 impl Policy {
     /// The changed image, of the same shape, in `[0, 1]`. What mixes images is done later, with the whole batch.
     pub fn apply(&self, image: Image, draw: &Draw) -> Image {
+        self.change(image, None, draw)
+    }
+
+    /// The image as [`Policy::apply`] changes it, bit for bit, and its mask moved with it: every pixel takes the class of the one that it
+    /// comes from, and what comes in at the edges is background. Nothing else changes a mask, cutout neither: what a square hides is still
+    /// there.
+    ///
+    /// # Panics
+    /// If the two are not of one size.
+    pub fn apply_with_mask(&self, image: Image, mask: Mask, draw: &Draw) -> (Image, Mask) {
+        assert_eq!((image.width, image.height), (mask.width, mask.height), "a mask has the size of its image");
+        let mut mask = mask;
+        let image = self.change(image, Some(&mut mask), draw);
+        (image, mask)
+    }
+
+    fn change(&self, image: Image, mask: Option<&mut Mask>, draw: &Draw) -> Image {
         let mut image = image;
         // Drawn even where nothing comes of it, so that each value has its place in the stream.
         let mut basic = draw.rng(Change::Basic);
@@ -178,6 +195,9 @@ impl Policy {
             let elastic = self.elastic.and_then(|elastic| elastic.draw(&mut draw.rng(Change::Elastic)));
             let affine = geometry::Affine::new(&image, flip, flip_down, translate, angle, scale, shear);
             image = geometry::warp(&image, &affine, elastic.as_ref());
+            if let Some(mask) = mask {
+                *mask = geometry::warp_mask(mask, &affine, elastic.as_ref());
+            }
         }
         if let Some(sigma) = self.blur.and_then(|blur| blur.draw(&mut draw.rng(Change::Blur))) {
             values::blur(&mut image, sigma);

@@ -267,3 +267,119 @@ fn a_policy_of_ones_own_survives_a_file_and_is_checked() {
     assert!(Augment::custom(cells).unwrap_err().to_string().contains("elastic.cells"));
     assert!(Policy { flip: f32::NAN, ..Policy::none() }.check().is_err());
 }
+
+/// Every change there is, alone and together.
+fn every_policy() -> Vec<Policy> {
+    let mut policies: Vec<Policy> = Augment::NAMED.iter().map(Augment::policy).collect();
+    policies.extend([
+        only(|p| p.flip = 1.0),
+        only(|p| p.vertical_flip = 1.0),
+        only(|p| p.rotate = 180.0),
+        only(|p| p.scale = 0.9),
+        only(|p| p.translate = 1.0),
+        only(|p| p.shear = 60.0),
+        only(|p| p.elastic = Some(Elastic { probability: 1.0, strength: 0.5, cells: 3 })),
+        only(|p| p.gamma = 1.0),
+        only(|p| p.cutout = Some(Cutout { probability: 1.0, size: 0.5 })),
+        Policy { vertical_flip: 0.5, ..Policy::heavy() },
+    ]);
+    policies
+}
+
+/// Neighbours differ, and there is more than the background at the edges.
+fn mask(width: usize, height: usize) -> Mask {
+    let class = |at: usize| [3, 5, 0, crate::decode::IGNORED][(at * 5 + at / 7) % 4];
+    Mask { width, height, classes: (0..width * height).map(class).collect() }
+}
+
+#[test]
+fn an_image_with_a_mask_has_the_bits_of_one_without() {
+    for (policy, sample) in every_policy().iter().flat_map(|policy| (0..20).map(move |sample| (policy, sample))) {
+        for channels in [1, 3] {
+            let alone = policy.apply(ramp(37, 24, channels), &draw(sample));
+            let (image, _) = policy.apply_with_mask(ramp(37, 24, channels), mask(37, 24), &draw(sample));
+            let same = alone.pixels.iter().zip(&image.pixels).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(same, "{policy:?}, sample {sample}");
+        }
+    }
+}
+
+#[test]
+fn no_policy_makes_a_class_or_another_size() {
+    for (policy, sample) in every_policy().iter().flat_map(|policy| (0..30).map(move |sample| (policy, sample))) {
+        let before =
+            Mask { classes: mask(37, 24).classes.iter().map(|class| (*class).max(3)).collect(), ..mask(37, 24) };
+        let (_, moved) = policy.apply_with_mask(ramp(37, 24, 1), before, &draw(sample));
+        assert_eq!((moved.width, moved.height, moved.classes.len()), (37, 24, 37 * 24));
+        let known = [0, 3, 5, crate::decode::IGNORED];
+        assert!(moved.classes.iter().all(|class| known.contains(class)), "{policy:?}, sample {sample}");
+    }
+    let tiny = Policy::heavy().apply_with_mask(ramp(1, 1, 1), mask(1, 1), &draw(0)).1;
+    assert_eq!(tiny.classes.len(), 1);
+}
+
+#[test]
+fn a_mask_goes_where_its_image_goes() {
+    // A disc away from the middle: where it is seen at least half in the image is where its class is, but for the edge.
+    let (width, height) = (64, 48);
+    let inside = |at: usize| (at % width).abs_diff(24).pow(2) + (at / width).abs_diff(18).pow(2) < 100;
+    let disc = Mask { width, height, classes: (0..width * height).map(|at| u8::from(inside(at)) * 4).collect() };
+    let seen = |mask: &Mask| Image {
+        pixels: mask.classes.iter().map(|class| f32::from(class / 4)).collect(),
+        ..Image::filled(width, height, 1, 0.0)
+    };
+    for policy in every_policy() {
+        // What changes values would hide the disc.
+        let Policy { flip, vertical_flip, rotate, scale, translate, shear, elastic, .. } = policy;
+        let policy = Policy { flip, vertical_flip, rotate, scale, translate, shear, elastic, ..Policy::none() };
+        for sample in 0..20 {
+            let (image, moved) = policy.apply_with_mask(seen(&disc), disc.clone(), &draw(sample));
+            let is_edge = |at: usize| {
+                let around = |at: usize, side: usize| at.saturating_sub(1)..(at + 2).min(side);
+                let (x, y) = (at % width, at / width);
+                let mut near = around(y, height).flat_map(|y| around(x, width).map(move |x| (x, y)));
+                x == 0
+                    || y == 0
+                    || x + 1 == width
+                    || y + 1 == height
+                    || near.any(|(x, y)| moved.at(x, y) != moved.at(at % width, at / width))
+            };
+            let wrong =
+                (0..width * height).find(|&at| (image.pixels[at] >= 0.5) != (moved.classes[at] == 4) && !is_edge(at));
+            assert_eq!(wrong, None, "{policy:?}, sample {sample}");
+        }
+    }
+}
+
+#[test]
+fn a_flip_mirrors_a_mask_exactly_and_a_shift_by_pixels_moves_it_by_these() {
+    let before = mask(32, 24);
+    let moved = |policy: Policy| policy.apply_with_mask(ramp(32, 24, 1), before.clone(), &draw(0)).1;
+    let (across, down) = (moved(only(|p| p.flip = 1.0)), moved(only(|p| p.vertical_flip = 1.0)));
+    for (y, x) in (0..24).flat_map(|y| (0..32).map(move |x| (y, x))) {
+        assert_eq!((across.at(x, y), down.at(x, y)), (before.at(31 - x, y), before.at(x, 23 - y)));
+    }
+    let affine = geometry::Affine::new(&ramp(32, 24, 1), false, false, [0.25, 0.0], 0.0, 1.0, 0.0);
+    let shifted = geometry::warp_mask(&before, &affine, None);
+    for (y, x) in (0..24).flat_map(|y| (0..32).map(move |x| (y, x))) {
+        assert_eq!(shifted.at(x, y), if x < 8 { 0 } else { before.at(x - 8, y) }, "background comes in");
+    }
+}
+
+#[test]
+fn what_changes_values_alone_leaves_a_mask_as_it_is() {
+    let policy = Policy {
+        brightness: 0.5,
+        contrast: 0.5,
+        gamma: 1.0,
+        noise: Some(Noise { probability: 1.0, deviation: 0.5 }),
+        blur: Some(Blur { probability: 1.0, sigma: 4.0 }),
+        cutout: Some(Cutout { probability: 1.0, size: 0.8 }),
+        ..Policy::none()
+    };
+    for sample in 0..10 {
+        let (image, moved) = policy.apply_with_mask(ramp(32, 24, 1), mask(32, 24), &draw(sample));
+        assert_eq!(moved, mask(32, 24));
+        assert_ne!(image, ramp(32, 24, 1));
+    }
+}

@@ -10,6 +10,9 @@ pub struct HostBatch {
     /// `[rows, channels, height, width]`, normalised: of all rows from [`HostBatch::first_row`] on that are there. Where several
     /// processes train, each has the images of those rows alone that it computes.
     pub images: Vec<f32>,
+    /// `[rows, height, width]`: the class of every pixel of [`HostBatch::images`], an index into the classes or
+    /// [`IGNORED`](crate::IGNORED). Absent but for a segmentation.
+    pub masks: Option<Vec<u8>>,
     /// The row of the first image.
     pub first_row: usize,
     /// `[batch, channels, height, width]`.
@@ -53,6 +56,13 @@ impl HostBatch {
         &self.images[(range.start - self.first_row) * image..(range.end - self.first_row) * image]
     }
 
+    /// The masks of some samples, `[range, height, width]`, if there are any. Panics where images are not there.
+    pub fn masks_of(&self, range: Range<usize>) -> Option<&[u8]> {
+        let masks = self.masks.as_deref()?;
+        let mask = self.shape[2..].iter().product::<usize>();
+        Some(&masks[(range.start - self.first_row) * mask..(range.end - self.first_row) * mask])
+    }
+
     /// The targets of some samples, `[range, classes]`, if there are any. Panics beyond the batch.
     pub fn targets_of(&self, range: Range<usize>) -> Option<&[f32]> {
         let targets = self.targets.as_deref()?;
@@ -60,9 +70,9 @@ impl HostBatch {
         Some(&targets[range.start * classes..range.end * classes])
     }
 
-    /// The memory of the images, in bytes.
+    /// The memory of images and masks, in bytes.
     pub fn bytes(&self) -> usize {
-        size_of_val(self.images.as_slice())
+        size_of_val(self.images.as_slice()) + self.masks.as_ref().map_or(0, Vec::len)
     }
 }
 
@@ -83,6 +93,9 @@ mod tests {
         assert_eq!(batch.images_of(1..1), &[] as &[f32]);
         assert_eq!((batch.len(), batch.bytes(), batch.is_empty()), (3, 96, false));
         assert_eq!(batch.targets_of(0..1), None);
+        assert_eq!(batch.masks_of(0..1), None);
+        let masked = HostBatch { masks: Some((0..8).collect()), first_row: 1, ..batch.clone() };
+        assert_eq!((masked.masks_of(2..3), masked.bytes()), (Some([4, 5, 6, 7].as_slice()), 104));
         let part = HostBatch { images: batch.images[8..16].to_vec(), first_row: 1, ..batch.clone() };
         assert_eq!((part.rows(), part.images_of(1..2)), (1..2, batch.images_of(1..2)));
         let soft = HostBatch { targets: Some(vec![1.0, 0.0, 0.25, 0.75, 0.0, 1.0]), ..batch };

@@ -9,9 +9,9 @@ use std::thread::JoinHandle;
 
 use super::row::Row;
 use super::sampling::{EpochOrder, Place};
-use super::{HostBatch, Loader};
+use super::{HostBatch, Loader, LoaderConfig};
 use crate::augment::{Draw, Policy, mix};
-use crate::decode::{Preprocess, work_for};
+use crate::decode::{Image, Mask, Preprocess, work_for};
 use crate::error::DataError;
 use crate::source::Task;
 
@@ -59,8 +59,8 @@ struct State {
 /// A batch in the making.
 struct Making {
     index: usize,
-    /// The images, in their places.
-    images: Arc<Mutex<Vec<f32>>>,
+    /// The images and masks, in their places.
+    pixels: Arc<Mutex<Pixels>>,
     /// The row of the first of them.
     first_row: usize,
     rows: Vec<Option<Result<Row, DataError>>>,
@@ -73,9 +73,51 @@ struct Job {
     batch: usize,
     row: usize,
     place: Place,
-    images: Arc<Mutex<Vec<f32>>>,
+    pixels: Arc<Mutex<Pixels>>,
     /// Where in these its image goes.
     at: usize,
+}
+
+/// What a batch has of its samples.
+#[derive(Default)]
+struct Pixels {
+    /// `[rows, channels, size, size]`.
+    images: Vec<f32>,
+    /// `[rows, size, size]`, where there are any.
+    masks: Option<Vec<u8>>,
+}
+
+impl Pixels {
+    /// Places for so many rows.
+    fn of(rows: usize, config: &LoaderConfig) -> Self {
+        let Preprocess { channels, size, .. } = config.preprocess;
+        let masks = config.has_masks().then(|| vec![0; rows * size * size]);
+        Self { images: vec![0.0; rows * channels * size * size], masks }
+    }
+
+    /// Fills a place.
+    fn write(&mut self, at: usize, image: &Image, mask: Option<&Mask>, preprocess: &Preprocess) {
+        let size = image.pixels.len();
+        preprocess.write_tensor(image, &mut self.images[at * size..(at + 1) * size]);
+        if let (Some(masks), Some(mask)) = (&mut self.masks, mask) {
+            let size = mask.classes.len();
+            masks[at * size..(at + 1) * size].copy_from_slice(&mask.classes);
+        }
+    }
+
+    /// Those of the rows that are there, of as many as `there` has entries.
+    fn only(self, there: &[bool]) -> Self {
+        Self { images: rows_of(self.images, there), masks: self.masks.map(|masks| rows_of(masks, there)) }
+    }
+}
+
+/// The rows that are there, of as many as `there` has entries.
+fn rows_of<T: Copy>(values: Vec<T>, there: &[bool]) -> Vec<T> {
+    if there.iter().all(|there| *there) {
+        return values;
+    }
+    let rows = values.chunks_exact((values.len() / there.len()).max(1)).zip(there);
+    rows.filter(|(_, there)| **there).flat_map(|(row, _)| row.iter().copied()).collect()
 }
 
 impl EpochBatches {
@@ -191,12 +233,11 @@ impl Shared {
         let _farewell = Farewell(self);
         work_for(self.awaited.clone());
         while let Some(job) = self.wait_for_job() {
-            let row = self.loader.make_row(self.epoch, job.place, &self.policy, |image| {
-                let mut images = job.images.lock().unwrap_or_else(PoisonError::into_inner);
-                let size = image.pixels.len();
-                self.preprocess().write_tensor(image, &mut images[job.at * size..(job.at + 1) * size]);
+            let row = self.loader.make_row(self.epoch, job.place, &self.policy, |image, mask| {
+                let mut pixels = job.pixels.lock().unwrap_or_else(PoisonError::into_inner);
+                pixels.write(job.at, image, mask, self.preprocess());
             });
-            drop(job.images);
+            drop(job.pixels);
             self.finish_row(job.batch, job.row, row);
         }
     }
@@ -227,20 +268,19 @@ impl Shared {
         let read = self.loader.rows_read(rows);
         let row = state.row.max(read.start);
         if state.row == 0 {
-            let Preprocess { channels, size, .. } = self.preprocess();
             let elsewhere = |row| Some(Ok(self.loader.row_elsewhere(self.epoch, self.order.at(first + row)?)));
             state.making.push_back(Making {
                 index: batch,
-                images: Arc::new(Mutex::new(vec![0.0; read.len() * channels * size * size])),
+                pixels: Arc::new(Mutex::new(Pixels::of(read.len(), config))),
                 first_row: read.start,
                 rows: (0..rows).map(|row| if read.contains(&row) { None } else { elsewhere(row) }).collect(),
                 left: read.len(),
                 done: None,
             });
         }
-        let images = state.making.back()?.images.clone();
+        let pixels = state.making.back()?.pixels.clone();
         (state.batch, state.row) = if row + 1 < read.end { (batch, row + 1) } else { (batch + 1, 0) };
-        Some(Job { batch, row, place: self.order.at(first + row)?, images, at: row - read.start })
+        Some(Job { batch, row, place: self.order.at(first + row)?, pixels, at: row - read.start })
     }
 
     /// Notes what became of a place, and puts the batch together after the last.
@@ -253,11 +293,11 @@ impl Shared {
         if making.left > 0 {
             return;
         }
-        let (images, rows) = (std::mem::take(&mut making.images), std::mem::take(&mut making.rows));
+        let (pixels, rows) = (std::mem::take(&mut making.pixels), std::mem::take(&mut making.rows));
         let first_row = making.first_row;
         drop(state);
-        let images = std::mem::take(&mut *images.lock().unwrap_or_else(PoisonError::into_inner));
-        let collate = || Ok(HostBatch { first_row, ..self.collate(batch, images, rows)? });
+        let pixels = std::mem::take(&mut *pixels.lock().unwrap_or_else(PoisonError::into_inner));
+        let collate = || self.collate(batch, first_row, pixels, rows);
         let done = catch_unwind(AssertUnwindSafe(collate)).unwrap_or_else(|_| {
             Err(DataError::Panicked { name: format!("batch {batch}"), reason: "it could not be put together".into() })
         });
@@ -275,18 +315,17 @@ impl Shared {
     fn collate(
         &self,
         index: usize,
-        mut images: Vec<f32>,
+        first_row: usize,
+        pixels: Pixels,
         rows: Vec<Option<Result<Row, DataError>>>,
     ) -> Result<HostBatch, DataError> {
         let config = &self.loader.config;
         let rows = rows.into_iter().flatten().collect::<Result<Vec<Row>, _>>()?;
         let Preprocess { channels, size, .. } = *self.preprocess();
-        let image = channels * size * size;
         let draws: Vec<Draw> = rows.iter().filter_map(|row| row.draw).collect();
-        if draws.len() < rows.len() {
-            let there = rows.iter().zip(images.chunks_exact(image)).filter(|(row, _)| row.draw.is_some());
-            images = there.flat_map(|(_, image)| image.iter().copied()).collect();
-        }
+        let read = rows.iter().skip(first_row).take(pixels.images.len() / (channels * size * size).max(1));
+        let there: Vec<bool> = read.map(|row| row.draw.is_some()).collect();
+        let Pixels { mut images, masks } = pixels.only(&there);
         let label = |draw: &Draw| self.loader.source.label(draw.sample as usize);
         let mut labels: Vec<usize> = draws.iter().map(label).collect();
         let mut targets = config.has_targets().then(|| vec![0.0; draws.len() * config.classes]);
@@ -303,7 +342,8 @@ impl Shared {
         }
         Ok(HostBatch {
             images,
-            first_row: 0,
+            masks,
+            first_row,
             shape: [draws.len(), channels, size, size],
             labels,
             targets,

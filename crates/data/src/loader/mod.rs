@@ -44,7 +44,7 @@ pub struct LoaderConfig {
     pub sampling: Sampling,
     /// The number of classes: the length of a row of [`HostBatch::targets`](crate::HostBatch::targets).
     pub classes: usize,
-    /// Whether samples may be of several classes.
+    /// Whether samples may be of several classes, and whether they have masks, which are then read too.
     pub task: Task,
     /// The most bytes of batches that are made ahead, besides the one that was taken last. One batch is always made
     /// ahead, however large it is, and never more than two a worker, however small. What a worker needs for the one image
@@ -58,6 +58,10 @@ pub struct LoaderConfig {
 
 /// What is made ahead if nothing else is said, in bytes.
 pub const PREFETCH_BYTES: u64 = 256 << 20;
+
+/// Why images with masks are not mixed.
+const MIXED_MASKS: &str = "mixup and CutMix give an image shares of several classes, but each pixel of a mask has one; set both to 0, or \
+                           take light or medium";
 
 impl LoaderConfig {
     /// In the source's order, as they are, by one worker: what an evaluation wants.
@@ -86,7 +90,13 @@ impl LoaderConfig {
     /// The bytes of a full batch.
     fn batch_bytes(&self) -> u64 {
         let Preprocess { channels, size, .. } = &self.preprocess;
-        (self.batch_size * channels * size * size * size_of::<f32>()) as u64
+        let mask = if self.has_masks() { size_of::<u8>() } else { 0 };
+        (self.batch_size * size * size * (channels * size_of::<f32>() + mask)) as u64
+    }
+
+    /// Whether every pixel has a class.
+    fn has_masks(&self) -> bool {
+        self.task == Task::Segmentation
     }
 
     /// How many batches may be there at once, besides the one that was taken last.
@@ -119,9 +129,13 @@ impl Loader {
     /// A loader of all samples of a source. Panics if the batch size is 0, or if there are targets and no classes.
     ///
     /// # Errors
-    /// [`DataError::Weight`] or [`DataError::NoSamples`] if samples are drawn by weights that cannot be.
+    /// [`DataError::Weight`] or [`DataError::NoSamples`] if samples are drawn by weights that cannot be, [`DataError::Policy`] if images
+    /// with masks are mixed.
     pub fn new(source: Arc<dyn Source>, config: LoaderConfig) -> Result<Self, DataError> {
         assert!(config.batch_size > 0, "a batch has at least one sample");
+        if config.has_masks() && config.augment.policy().mixes() {
+            return Err(DataError::Policy { what: MIXED_MASKS.to_owned() });
+        }
         assert!(config.classes > 0 || !config.has_targets(), "targets have a row of classes");
         let weights = match config.shuffle {
             true => Weights::of(source.as_ref(), config.sampling)?.map(Arc::new),
@@ -153,7 +167,7 @@ impl Loader {
         self.source.as_ref()
     }
 
-    /// Whether samples may be of several classes.
+    /// Whether samples may be of several classes, or their pixels have classes.
     pub fn task(&self) -> Task {
         self.config.task
     }

@@ -6,7 +6,7 @@ use rand::RngExt;
 use super::Loader;
 use super::sampling::Place;
 use crate::augment::{Draw, Policy};
-use crate::decode::Image;
+use crate::decode::{IGNORED, Image, Mask};
 use crate::error::DataError;
 use crate::source::{BadSample, OnBadSample, Task, guarded};
 
@@ -26,7 +26,7 @@ pub(super) struct Row {
 }
 
 impl Loader {
-    /// Makes one row. `write` gets the image, as the model is to see it but for the normalisation.
+    /// Makes one row. `write` gets the image, as the model is to see it but for the normalisation, and its mask if there are any.
     ///
     /// # Errors
     /// That of the sample, if bad samples are not skipped or nothing can take its place.
@@ -35,7 +35,7 @@ impl Loader {
         epoch: u64,
         place: Place,
         policy: &Policy,
-        mut write: impl FnMut(&Image),
+        mut write: impl FnMut(&Image, Option<&Mask>),
     ) -> Result<Row, DataError> {
         let seed = self.config.seed;
         let own = Draw { seed, epoch, sample: place.sample, showing: place.showing };
@@ -71,13 +71,35 @@ impl Loader {
         Row { draw: Some(draw), bad: None }
     }
 
-    fn show(&self, draw: &Draw, policy: &Policy, write: &mut impl FnMut(&Image)) -> Result<(), DataError> {
+    fn show(
+        &self,
+        draw: &Draw,
+        policy: &Policy,
+        write: &mut impl FnMut(&Image, Option<&Mask>),
+    ) -> Result<(), DataError> {
         let index = draw.sample as usize;
         guarded(self.source.as_ref(), index, || {
-            let fitted = self.source.read_fitted(index, &self.config.preprocess)?;
-            write(&policy.apply(fitted, draw));
+            if self.config.has_masks() {
+                let (image, mask) = self.source.read_with_mask(index, &self.config.preprocess)?;
+                self.check_classes(index, &mask)?;
+                let (image, mask) = policy.apply_with_mask(image, mask, draw);
+                write(&image, Some(&mask));
+            } else {
+                let fitted = self.source.read_fitted(index, &self.config.preprocess)?;
+                write(&policy.apply(fitted, draw), None);
+            }
             Ok(())
         })
+    }
+
+    /// Fails at a class that a row of as many as there are has no place for.
+    fn check_classes(&self, index: usize, mask: &Mask) -> Result<(), DataError> {
+        let classes = self.config.classes;
+        let largest = mask.classes.iter().copied().filter(|class| *class != IGNORED).max();
+        match largest.filter(|class| classes > 0 && usize::from(*class) >= classes) {
+            Some(class) => Err(DataError::MaskClass { name: self.source.name_of(index), class, classes }),
+            None => Ok(()),
+        }
     }
 
     /// What may stand in for a sample: others of its class as far as they can be found by looking at a few.
