@@ -52,7 +52,8 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    fn text(self, value: f64) -> String {
+    /// A value with its unit.
+    pub(crate) fn text(self, value: f64) -> String {
         match self {
             Self::Plain => words::number(value),
             Self::Percent => words::percent(value),

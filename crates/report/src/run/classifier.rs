@@ -1,13 +1,13 @@
 //! The page about a classifier.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use kindling_metrics::{Score, Scores};
 use kindling_runs::{Environment, Event, Metrics, Sitting};
 use maud::{Markup, html};
 
-use super::curves::Steps;
-use super::{confusion, curves, happened, of_run, scores};
+use super::curves::Goal;
+use super::trained::{Tile, Trained, gauge, round};
+use super::{confusion, embedded, scores};
+use crate::chart::Unit;
 use crate::words;
 
 /// Why an image is shown.
@@ -89,21 +89,35 @@ impl Report<'_> {
 }
 
 fn page(report: &Report<'_>) -> Markup {
-    let steps = Steps::of(report.events);
-    let resized = |(step, before, after): &(u64, usize, usize)| {
-        (*step, format!("micro-batch {before} → {after}, same global batch"))
+    let trained = Trained {
+        title: report.title,
+        model: report.model,
+        data: report.data,
+        classes: report.classes.len(),
+        config_toml: report.config_toml,
+        events: report.events,
+        metrics: report.metrics,
+        environment: report.environment,
+        history: report.history,
     };
-    let resized = steps.micro_batches.iter().map(resized).collect();
-    let content = html! {
-        (tiles(report))
-        (curves::learning(report, &steps))
+    let verdict = match report.score() {
+        Some((split, score)) => verdict(split, score, baseline(report, split, score)),
+        None => html! { h1 { "Not evaluated yet" } },
+    };
+    let goal = Goal {
+        title: "Accuracy",
+        name: "accuracy",
+        unit: Unit::Percent,
+        of: |at| Some(at.accuracy),
+        level: Some((report.majority_baseline, "chance".into())),
+        best_epoch: report.metrics.best_epoch,
+    };
+    let results = html! {
         (confusion::section(report))
         @if let Some(scores) = report.scores { (scores::section(scores)) }
         (pictures(report))
-        (curves::cost(&steps))
-        (happened(report.events, resized))
     };
-    of_run(report.title, &header(report), &content, (report.environment, report.history), report.config_toml)
+    trained.page(&verdict, tiles(report), &goal, &results)
 }
 
 /// What a score must beat: that of the test split was handed in, another split has its own.
@@ -118,24 +132,10 @@ fn beats(score: &Score, baseline: f64) -> bool {
     score.accuracy > baseline + 2.0 * error
 }
 
-fn header(report: &Report<'_>) -> Markup {
-    html! {
-        header {
-            p.brand { "Kindling" span { (report.title) } }
-            @match report.score() {
-                Some((split, score)) => (verdict(split, score, baseline(report, split, score))),
-                None => h1 { "Not evaluated yet" },
-            }
-            p.about { (about(report)) }
-            @if let Some(state) = unfinished(report) { p.warning { strong { "Not finished. " } (state) } }
-        }
-    }
-}
-
 fn verdict(split: &str, score: &Score, baseline: f64) -> Markup {
     let right = (score.accuracy * score.samples as f64).round() as u64;
-    let width = |share: f64| format!("{:.2}%", 100.0 * share.clamp(0.0, 1.0));
     let above = beats(score, baseline);
+    let said = format!("Accuracy {}, chance {}", words::percent(score.accuracy), words::percent(baseline));
     html! {
         h1 {
             (words::percent(score.accuracy)) " accuracy on the " (split) " split, "
@@ -143,10 +143,7 @@ fn verdict(split: &str, score: &Score, baseline: f64) -> Markup {
             @else if score.accuracy > baseline { "not clearly better than chance (" (words::percent(baseline)) ")" }
             @else { "no better than chance (" (words::percent(baseline)) ")" }
         }
-        div.gauge role="img" aria-label={ "Accuracy " (words::percent(score.accuracy)) ", chance " (words::percent(baseline)) } {
-            div.fill style={ "width:" (width(score.accuracy)) } {}
-            div.chance style={ "left:" (width(baseline)) } { span.turned[baseline > 0.8] { "chance" } }
-        }
+        (gauge(score.accuracy, Some((baseline, "chance")), &said))
         p.note {
             (right) " of " (words::plural(score.samples as u64, "image", "images"))
             @if score.multi_label.is_some() { " with all labels right" } @else { " right" }
@@ -155,64 +152,10 @@ fn verdict(split: &str, score: &Score, baseline: f64) -> Markup {
     }
 }
 
-/// The run in two sentences.
-fn about(report: &Report<'_>) -> Markup {
+/// How good the answers are.
+fn tiles(report: &Report<'_>) -> Vec<Tile> {
     let metrics = report.metrics;
-    let started = report.events.iter().find_map(|event| match event {
-        Event::Started { time, image_size, global_batch, .. } => Some((time, *image_size, *global_batch)),
-        _ => None,
-    });
-    html! {
-        strong { (report.model) } " with " (words::count(metrics.parameters)) " parameters, trained on "
-        strong { (report.data) } " (" (words::plural(report.classes.len() as u64, "class", "classes"))
-        @if let Some((_, size, _)) = started { ", " (size) "\u{a0}×\u{a0}" (size) " pixels" }
-        ") for " (words::plural(metrics.epochs, "epoch", "epochs")) " (" (words::plural(metrics.steps, "step", "steps"))
-        @if let Some((.., batch)) = started { " of " (words::plural(batch as u64, "image", "images")) }
-        "). It took " (words::duration(metrics.seconds)) " on " (device(report))
-        @if let Some((time, ..)) = started { ", starting " (words::moment(time)) }
-        "."
-    }
-}
-
-/// `cpu` alone says too little to compare anything.
-fn device(report: &Report<'_>) -> String {
-    let environment = report.environment;
-    match &environment.cpu {
-        Some(cpu) if environment.device.device.eq_ignore_ascii_case("cpu") => match environment.threads {
-            Some(threads) => format!("CPU ({cpu}, {})", words::plural(threads as u64, "thread", "threads")),
-            None => format!("CPU ({cpu})"),
-        },
-        _ => environment.device.device.clone(),
-    }
-}
-
-/// Why the run is not complete, if it is not.
-fn unfinished(report: &Report<'_>) -> Option<String> {
-    let last = report.events.iter().rev().find(|event| {
-        matches!(
-            event,
-            Event::Finished { .. }
-                | Event::Interrupted { .. }
-                | Event::Step { .. }
-                | Event::Resumed { .. }
-                | Event::Extended { .. }
-        )
-    })?;
-    match last {
-        Event::Finished { .. } => None,
-        Event::Interrupted { step } => {
-            Some(format!("The run was interrupted after step {step}; --resume {} continues it.", report.metrics.run))
-        }
-        other => {
-            let step = other.step().unwrap_or(0);
-            Some(format!("The log ends at step {step}: the run was stopped there or is still going on."))
-        }
-    }
-}
-
-fn tiles(report: &Report<'_>) -> Markup {
-    let metrics = report.metrics;
-    let mut tiles: Vec<(&str, String, String)> = Vec::new();
+    let mut tiles: Vec<Tile> = Vec::new();
     if let Some((split, score)) = report.score() {
         let note = format!("{split} split, mean recall of the classes");
         tiles.push(("Balanced accuracy", words::percent(score.balanced_accuracy), note));
@@ -229,32 +172,7 @@ fn tiles(report: &Report<'_>) -> Markup {
         let area = labels.mean_auroc.map_or_else(|| "–".into(), |area| words::number(round(area)));
         tiles.push(("Mean AUROC", area, format!("{split} split, over the labels")));
     }
-    tiles.push(("Training speed", words::number(round(metrics.images_per_second)), "images per second".into()));
-    tiles.push(match metrics.peak_memory_bytes {
-        0 => ("Peak memory", "–".into(), "not measured on this device".into()),
-        peak => ("Peak memory", words::bytes(peak), device_memory(report)),
-    });
-    let steps = words::plural(metrics.steps, "step", "steps");
-    tiles.push(("Time", words::duration(metrics.seconds), steps));
-    html! {
-        div.tiles {
-            @for (name, value, note) in &tiles {
-                div.tile { span.label { (name) } span.value { (value) } span.note { (note) } }
-            }
-        }
-    }
-}
-
-/// Three digits say all that a speed can.
-fn round(value: f64) -> f64 {
-    if value < 10.0 { (value * 100.0).round() / 100.0 } else { (value * 10.0).round() / 10.0 }
-}
-
-fn device_memory(report: &Report<'_>) -> String {
-    match report.environment.device.device_memory_bytes {
-        Some(memory) => format!("of {}", words::bytes(memory)),
-        None => "while training".into(),
-    }
+    tiles
 }
 
 /// The groups of images, in the order of the page, with their titles.
@@ -306,10 +224,10 @@ fn figure(report: &Report<'_>, picture: &SamplePicture) -> Markup {
     html! {
         figure.picture.wrong[!right] {
             div.frame {
-                img src={ "data:image/png;base64," (STANDARD.encode(&picture.png)) } loading="lazy"
+                img src=(embedded(&picture.png)) loading="lazy"
                     alt={ (picture.name) ": answered " (answer) ", truth " (truth) };
                 @if let Some(map) = &picture.map {
-                    img.map src={ "data:image/png;base64," (STANDARD.encode(map)) } alt="";
+                    img.map src=(embedded(map)) alt="";
                 }
             }
             figcaption {

@@ -3,33 +3,47 @@
 use kindling_runs::Event;
 use maud::{Markup, html};
 
-use super::Report;
 use crate::chart::{Chart, Point, Series, Stroke, Unit, smooth, thin};
 use crate::words;
 
 /// Below this many steps a smoothed line would say nothing that the plain one does not.
 pub(crate) const SMOOTH_FROM: usize = 30;
 
-/// The two large charts: loss and accuracy.
-pub(super) fn learning(report: &Report<'_>, steps: &Steps) -> Markup {
-    let validation = evaluations(report.events, "validation");
-    let loss = loss(report, steps, &validation);
-    let accuracy = accuracy(report, &validation);
+/// What a run is to raise, drawn beside its loss.
+pub(super) struct Goal {
+    /// As a title.
+    pub(super) title: &'static str,
+    /// Within a sentence.
+    pub(super) name: &'static str,
+    pub(super) unit: Unit,
+    /// Its value in an evaluation; none where it was not measured.
+    pub(super) of: fn(&Evaluation) -> Option<f64>,
+    /// What it must beat, and what that is called.
+    pub(super) level: Option<(f64, String)>,
+    /// The epoch whose weights were kept.
+    pub(super) best_epoch: Option<u64>,
+}
+
+/// The two large charts: the loss, and what is to rise.
+pub(super) fn learning(events: &[Event], steps: &Steps, goal: &Goal) -> Markup {
+    let validation = evaluations(events, "validation");
+    let loss = loss(events, steps, &validation);
+    let rising = rising(events, &validation, goal);
     html! {
-        @if !loss.series.is_empty() || !accuracy.series.is_empty() {
+        @if !loss.series.is_empty() || !rising.series.is_empty() {
             section {
                 h2 { "Learning" }
                 div.charts {
                     @if !loss.series.is_empty() { (loss.figure()) }
-                    @if !accuracy.series.is_empty() { (accuracy.figure()) }
+                    @if !rising.series.is_empty() { (rising.figure()) }
                 }
-                (epochs(steps, &validation))
+                (epochs(steps, &validation, goal))
             }
         }
     }
 }
 
-fn loss(report: &Report<'_>, steps: &Steps, validation: &[Evaluation]) -> Chart {
+fn loss(events: &[Event], steps: &Steps, validation: &[Evaluation]) -> Chart {
     let mut series = Vec::new();
     if steps.loss.len() >= SMOOTH_FROM {
         let each =
@@ -54,7 +68,7 @@ fn loss(report: &Report<'_>, steps: &Steps, validation: &[Evaluation]) -> Chart 
             points: thin(&points),
         });
     }
-    let resumed = report.events.iter().filter_map(|event| match event {
+    let resumed = events.iter().filter_map(|event| match event {
         Event::Resumed { step } => Some((*step as f64, "resumed".to_owned())),
         _ => None,
     });
@@ -63,16 +77,16 @@ fn loss(report: &Report<'_>, steps: &Steps, validation: &[Evaluation]) -> Chart 
     Chart { title: "Loss", along: "step", unit: Unit::Plain, series, level: None, marks, small: false }
 }
 
-fn accuracy(report: &Report<'_>, validation: &[Evaluation]) -> Chart {
-    let train = evaluations(report.events, "train");
-    let test = evaluations(report.events, "test");
+fn rising(events: &[Event], validation: &[Evaluation], goal: &Goal) -> Chart {
+    let train = evaluations(events, "train");
+    let test = evaluations(events, "test");
     let all = || [&train[..], validation, &test[..]].into_iter();
     // An evaluation in the middle of an epoch would stand on the same place as the one at its end.
     let by_epoch = all().all(|split| split.windows(2).all(|pair| pair[0].epoch < pair[1].epoch));
     let along = if by_epoch { "epoch" } else { "step" };
     let points = |evaluations: &[Evaluation]| {
         let x = |at: &Evaluation| if by_epoch { at.epoch } else { at.step } as f64;
-        thin(&evaluations.iter().map(|at| (x(at), at.accuracy)).collect::<Vec<_>>())
+        thin(&evaluations.iter().filter_map(|at| Some((x(at), (goal.of)(at)?))).collect::<Vec<_>>())
     };
     let kinds = [
         ("training", "first", Stroke::Line, &train[..]),
@@ -81,30 +95,31 @@ fn accuracy(report: &Report<'_>, validation: &[Evaluation]) -> Chart {
     ];
     let series = kinds
         .into_iter()
-        .filter(|(.., evaluations)| !evaluations.is_empty())
         .map(|(name, colour, stroke, evaluations)| Series {
             name: name.into(),
             colour,
             stroke,
             points: points(evaluations),
         })
+        .filter(|series| !series.points.is_empty())
         .collect();
-    let best = report.metrics.best_epoch.filter(|_| by_epoch && validation.len() > 1);
+    let best = goal.best_epoch.filter(|_| by_epoch && validation.len() > 1);
     Chart {
-        title: "Accuracy",
+        title: goal.title,
         along,
-        unit: Unit::Percent,
+        unit: goal.unit,
         series,
-        level: Some((report.majority_baseline, "chance".into())),
+        level: goal.level.clone(),
         marks: best.map(|epoch| (epoch as f64, "best".to_owned())).into_iter().collect(),
         small: false,
     }
 }
 
 /// The curves as a table, for reading exact values and for those who do not see the charts.
-fn epochs(steps: &Steps, validation: &[Evaluation]) -> Markup {
+fn epochs(steps: &Steps, validation: &[Evaluation], goal: &Goal) -> Markup {
     // The last evaluation of an epoch stands for it.
     let of = |epoch: u64| validation.iter().rev().find(|at| at.epoch == epoch);
+    let value = |epoch: u64| of(epoch).and_then(goal.of).map_or_else(|| "–".into(), |value| goal.unit.text(value));
     let every = steps.epochs.len().div_ceil(200).max(1);
     html! {
         @if !steps.epochs.is_empty() {
@@ -116,7 +131,7 @@ fn epochs(steps: &Steps, validation: &[Evaluation]) -> Markup {
                             th scope="col" { "epoch" }
                             th scope="col" { "training loss" }
                             th scope="col" { "validation loss" }
-                            th scope="col" { "validation accuracy" }
+                            th scope="col" { "validation " (goal.name) }
                         } }
                         tbody {
                             @for (epoch, loss) in steps.epochs.iter().step_by(every) {
@@ -124,7 +139,7 @@ fn epochs(steps: &Steps, validation: &[Evaluation]) -> Markup {
                                     th scope="row" { (epoch) }
                                     td { (words::number(*loss)) }
                                     td { (of(*epoch).map_or_else(|| "–".into(), |at| words::number(at.loss))) }
-                                    td { (words::percent_or_dash(of(*epoch).map(|at| at.accuracy))) }
+                                    td { (value(*epoch)) }
                                 }
                             }
                         }

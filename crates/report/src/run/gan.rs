@@ -1,11 +1,10 @@
 //! The page about two networks that were trained against each other.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use kindling_runs::{Environment, Event, GanMetrics, Sitting};
 use maud::{Markup, html};
 
-use super::{happened, of_run};
+use super::trained::tiles;
+use super::{embedded, happened, of_run};
 use crate::chart::{Chart, Point, Series, Stroke, Unit, smooth, thin};
 use crate::words;
 
@@ -142,19 +141,13 @@ impl GanReport<'_> {
             0 => "–".into(),
             peak => words::bytes(peak),
         };
-        let tiles = [
+        let shown = [
             ("Frechet distance", distance(metrics.frechet), "0 is equal"),
             ("Kernel distance", distance(metrics.kernel), "around 0 is equal"),
             ("Training speed", words::number(metrics.images_per_second), "real images per second"),
             ("Peak memory", peak, "while training"),
         ];
-        html! {
-            div.tiles {
-                @for (name, value, note) in &tiles {
-                    div.tile { span.label { (name) } span.value { (value) } span.note { (note) } }
-                }
-            }
-        }
+        tiles(&shown.map(|(name, value, note)| (name, value, note.to_owned())))
     }
 
     /// Where there are many grids, some of them: the first, the last, and evenly spaced ones between.
@@ -170,7 +163,7 @@ impl GanReport<'_> {
                     div.charts.small {
                         @for grid in shown.filter_map(|index| self.grids.get(index)) {
                             figure {
-                                img src={ "data:image/png;base64," (STANDARD.encode(&grid.png)) } style="width:100%"
+                                img src=(embedded(&grid.png)) style="width:100%"
                                     loading="lazy" alt={ "samples after iteration " (grid.step) };
                                 figcaption.note { "after iteration " (grid.step) }
                             }

@@ -7,9 +7,12 @@ mod gan;
 pub(crate) mod scores;
 #[cfg(test)]
 mod tests;
+mod trained;
 
 use std::collections::BTreeMap;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use kindling_runs::{Environment, Event, Sitting, Together};
 use maud::{Markup, PreEscaped, html};
 
@@ -51,6 +54,11 @@ fn of_run(
         script { (PreEscaped(SCRIPT)) }
     };
     frame(&format!("{title} – Kindling"), STYLE, POLICY, &body)
+}
+
+/// A picture as the address of itself: nothing is loaded.
+fn embedded(png: &[u8]) -> String {
+    format!("data:image/png;base64,{}", STANDARD.encode(png))
 }
 
 /// Lines beyond these are only counted.

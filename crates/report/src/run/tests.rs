@@ -89,6 +89,13 @@ impl Run {
     }
 }
 
+/// Keeps the page for whoever wants to look at it: the folder is named by an environment variable.
+fn keep(name: &str, html: &str) {
+    if let Some(folder) = std::env::var_os("KINDLING_KEEP_PAGES") {
+        std::fs::write(std::path::Path::new(&folder).join(name), html).unwrap();
+    }
+}
+
 fn short() -> Vec<Event> {
     let steps = (1..=40).map(|at| step(at, at.div_ceil(20), 1.0 / at as f64));
     steps.chain([evaluated(40, 2, 0.9), Event::Finished { step: 40, seconds: 40.0 }]).collect()
@@ -253,6 +260,7 @@ fn scores_have_intervals_curves_bands_and_what_they_are_of() {
     let mut run = Run::new(3, short());
     run.scores = Some(scores(3));
     let html = run.html();
+    keep("run.html", &html);
     for text in [
         "30 images of 15 patients. Intervals: 200 resamples of the patients",
         "<th scope=\"row\">Accuracy</th><td>0.900</td>",
