@@ -184,7 +184,9 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
     let named = match name {
         PHANTOMS if how.segments() => Some(kindling_phantoms::segmentation_dataset(PHANTOM_SEED)),
         _ if how.segments() && is_named(name) => {
-            bail!("{name} has no masks; --task segmentation takes {PHANTOMS}, folders of images and masks, or a manifest with masks")
+            bail!(
+                "{name} has no masks; --task segmentation takes {PHANTOMS}, folders of images and masks, or a manifest with masks"
+            )
         }
         PHANTOMS => Some(kindling_phantoms::dataset(PHANTOM_SEED)),
         BRAIN_MRI_ORIENTATION => Some(kindling_brain_mri_orientation::dataset(&cache()?)?),

@@ -78,13 +78,14 @@ impl Finished<'_> {
         let Trained { progress, journal, .. } = trained;
         let (step, epoch) = (progress.step, progress.best.map_or(progress.epoch, |best| best.epoch));
         let &Score { loss, accuracy, samples, .. } = score;
-        journal.emit(Event::Evaluated { step, epoch, split: "test".into(), loss, accuracy, dice, samples }, observer)?;
+        journal
+            .emit(Event::Evaluated { step, epoch, split: "test".into(), loss, accuracy, dice, samples }, observer)?;
         journal.emit(Event::Finished { step, seconds: progress.seconds }, observer)?;
         Ok(())
     }
 
     /// What came out, given the scores of the validation and test samples.
-    fn measured(&self, trained: &Trained, parameters: u64, [validation, test]: [&Score; 2]) -> Metrics {
+    fn measured(&self, trained: &mut Trained, parameters: u64, [validation, test]: [&Score; 2]) -> Metrics {
         let Trained { progress, skipped_updates, journal } = trained;
         Metrics {
             run: self.run.path().display().to_string(),

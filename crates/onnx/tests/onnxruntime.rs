@@ -18,7 +18,7 @@ use kindling_gan::{DcganConfig, FastGanConfig, Upsampling};
 use kindling_layers::names::Library;
 use kindling_layers::tensors::Tensors;
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
-use kindling_layers::{Activation, Classifier};
+use kindling_layers::{Activation, Classifier, Segmenter};
 use kindling_onnx::{Export, OPSET, encode};
 use kindling_segmentation::{UnetConfig, encoder};
 use kindling_tests::{Optional, run_optional};

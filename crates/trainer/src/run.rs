@@ -70,6 +70,8 @@ struct OfBatch {
     samples: Vec<u64>,
     /// What could not be read.
     bad: Vec<BadSample>,
+    /// Pixels of each class, of a segmentation.
+    pixels: Vec<Vec<u64>>,
     /// Whether the rank is asked to stop.
     stop: bool,
 }
@@ -323,9 +325,11 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
         let rows = batch.rows();
         let samples = if batch.bad.is_empty() { Vec::new() } else { batch.samples[rows.clone()].to_vec() };
         let stop = stop.load(Ordering::Relaxed);
-        let mine = OfBatch { first_row: rows.start, samples, bad: batch.bad.clone(), stop };
-        for OfBatch { first_row, samples, bad, stop } in ranks.agree("batches", mine)? {
+        let pixels = batch.pixels.get(rows.clone()).map(<[_]>::to_vec).unwrap_or_default();
+        let mine = OfBatch { first_row: rows.start, samples, bad: batch.bad.clone(), pixels, stop };
+        for OfBatch { first_row, samples, bad, pixels, stop } in ranks.agree("batches", mine)? {
             self.stop_agreed |= stop;
+            batch.pixels.iter_mut().skip(first_row).zip(pixels).for_each(|(place, counts)| *place = counts);
             train.correct(&mut batch, first_row..first_row + samples.len(), &samples);
             train.count_bad(&bad)?;
             for sample in bad {

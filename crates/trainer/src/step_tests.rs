@@ -10,7 +10,7 @@ use kindling_memory::Plan;
 use crate::checkpointable::Checkpointable;
 use crate::config::OptimizerConfig;
 use crate::error::TrainError;
-use crate::loss::{CrossEntropy, Loss};
+use crate::loss::{CrossEntropy, ImageLoss};
 use crate::model_snapshot::ModelSnapshot;
 use crate::model_state::{AVERAGE, ModelState, OPTIMIZER, WEIGHTS};
 use crate::norm_momentum::NormMomentum;
@@ -26,10 +26,10 @@ use crate::warm_up::warm_up;
 const ADAMW: OptimizerConfig = OptimizerConfig::AdamW { weight_decay: 0.02 };
 const SGD: OptimizerConfig = OptimizerConfig::Sgd { momentum: 0.9, weight_decay: 1e-3 };
 
-fn engine(faults: &str) -> StepEngine {
+fn engine(faults: &str) -> StepEngine<ImageLoss> {
     StepEngine {
         device: Device::flex().autodiff(),
-        loss: Loss::MultiClass(CrossEntropy::new(CLASSES, 0.1, Some(&[1.0, 2.0, 0.5]))),
+        loss: ImageLoss::MultiClass(CrossEntropy::new(CLASSES, 0.1, Some(&[1.0, 2.0, 0.5]))),
         ghost_batch_size: 4,
         seed: 4,
         precision: Precision::F32,

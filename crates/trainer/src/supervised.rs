@@ -59,6 +59,7 @@ pub(crate) struct Judged {
 }
 
 /// How a network is trained whose logits have `D` axes; see [`Trainer::new`].
+#[allow(private_bounds)] // the objectives are those of this crate
 pub struct Supervised<O: Objective<D>, const D: usize> {
     config: TrainConfig,
     engine: StepEngine<O::Loss>,
@@ -68,6 +69,7 @@ pub struct Supervised<O: Objective<D>, const D: usize> {
     validation: Loader,
 }
 
+#[allow(private_bounds)]
 impl<O: Objective<D>, const D: usize> Supervised<O, D> {
     /// A run at its start, of a `model` on the setup's device.
     pub(crate) fn trainer<'a, M: Trainable<D>>(
@@ -97,6 +99,7 @@ impl<O: Objective<D>, const D: usize> Supervised<O, D> {
     }
 }
 
+#[allow(private_bounds)]
 impl<M: Trainable<D>, O: Objective<D>, const D: usize> Trainer<'_, ModelState<M>, Supervised<O, D>> {
     /// The network as it is judged now, without gradients.
     pub fn model(&self) -> M {

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use burn::tensor::{Device, Tensor};
-//! use kindling_layers::{init::initialise, parameters};
+//! use kindling_layers::{Segmenter, init::initialise, parameters};
 //! use kindling_segmentation::{UnetConfig, encoder};
 //!
 //! let config = UnetConfig::new(encoder("mobilenet_v2").expect("its name is in ENCODERS"), 3, 2);

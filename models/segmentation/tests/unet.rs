@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use burn::tensor::{Device, Tensor};
-use kindling_layers::parameters;
 use kindling_layers::trace::{FeatureMap, Trace};
+use kindling_layers::{Segmenter, parameters};
 use kindling_segmentation::{ENCODERS, UnetConfig, encoder};
 
 /// Counts of `segmentation_models_pytorch` 0.5.0 for three channels and one class.

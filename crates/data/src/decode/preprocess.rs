@@ -193,7 +193,7 @@ impl Preprocess {
     }
 
     /// [`Preprocess::fit`] of an image that nobody else needs: one of the right shape is not copied.
-    pub(crate) fn fit_owned(&self, image: Image) -> Image {
+    pub fn fit_owned(&self, image: Image) -> Image {
         if self.leaves(image.width, image.height, image.channels) { image } else { self.fit(&image) }
     }
 

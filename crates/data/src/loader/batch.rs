@@ -13,6 +13,9 @@ pub struct HostBatch {
     /// `[rows, height, width]`: the class of every pixel of [`HostBatch::images`], an index into the classes or
     /// [`IGNORED`](crate::IGNORED). Absent but for a segmentation.
     pub masks: Option<Vec<u8>>,
+    /// `[batch][classes]`: how many pixels of each sample are of each class, those that are ignored left out. Empty but for a
+    /// segmentation, and of a sample whose mask is not here until the processes have told each other.
+    pub pixels: Vec<Vec<u64>>,
     /// The row of the first image.
     pub first_row: usize,
     /// `[batch, channels, height, width]`.
@@ -34,6 +37,21 @@ pub struct HostBatch {
 }
 
 impl HostBatch {
+    /// Counts the pixels of the masks that are here, each of which is of one of `classes` or ignored.
+    pub(super) fn count_pixels(&mut self, classes: usize) {
+        let Some(masks) = &self.masks else { return };
+        let size: usize = self.shape[2..].iter().product();
+        self.pixels = vec![Vec::new(); self.len()];
+        for (counts, mask) in self.pixels.iter_mut().skip(self.first_row).zip(masks.chunks_exact(size.max(1))) {
+            *counts = vec![0; classes];
+            for class in mask {
+                if let Some(count) = counts.get_mut(usize::from(*class)) {
+                    *count += 1;
+                }
+            }
+        }
+    }
+
     /// The number of samples.
     pub fn len(&self) -> usize {
         self.labels.len()

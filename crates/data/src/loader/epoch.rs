@@ -340,9 +340,10 @@ impl Shared {
                 }
             }
         }
-        Ok(HostBatch {
+        let mut batch = HostBatch {
             images,
             masks,
+            pixels: Vec::new(),
             first_row,
             shape: [draws.len(), channels, size, size],
             labels,
@@ -351,7 +352,9 @@ impl Shared {
             bad: rows.into_iter().filter_map(|row| row.bad).collect(),
             epoch: self.epoch,
             index,
-        })
+        };
+        batch.count_pixels(config.classes);
+        Ok(batch)
     }
 }
 

@@ -153,13 +153,7 @@ impl Args {
     }
 
     /// A network for segmentation as a file.
-    fn segmentation(
-        &self,
-        run: &RunDir,
-        config: &RunConfig,
-        format: ExportFormat,
-        device: &Device,
-    ) -> Result<Vec<u8>> {
+    fn segmentation(&self, run: &RunDir, config: &RunConfig, format: ExportFormat, device: &Device) -> Result<Vec<u8>> {
         let (model, network) = (config.segmentation_model()?, config.trained_unet(run, self.last, device)?);
         let tensors = || parameters::read(&network).map_err(anyhow::Error::msg);
         if format == ExportFormat::Onnx {
@@ -173,7 +167,10 @@ impl Args {
         let tensors = match (self.keys, model.layer_names()) {
             (None | Some(Keys::Smp), Some(names)) => weights::export_named(&network, &names)?,
             (None | Some(Keys::Kindling), _) => tensors()?,
-            _ => bail!("{} can be written with --keys smp, where segmentation_models_pytorch has it, or kindling", model.key()),
+            _ => bail!(
+                "{} can be written with --keys smp, where segmentation_models_pytorch has it, or kindling",
+                model.key()
+            ),
         };
         let note = json!({ "version": env!("CARGO_PKG_VERSION"), "model": model.key() });
         tensors::to_bytes(&tensors, Some(&note.to_string())).map_err(anyhow::Error::msg)

@@ -61,7 +61,11 @@ impl Finished<'_> {
         let measured = Metrics {
             majority_baseline: cases::share_of_largest(&test.evaluation.score),
             segmentation: Some(summary),
-            ..self.measured(trained, parameters::count(&network), [&validation.evaluation.score, &test.evaluation.score])
+            ..self.measured(
+                trained,
+                parameters::count(&network),
+                [&validation.evaluation.score, &test.evaluation.score],
+            )
         };
         let metrics = self.kept_metrics(trained.progress.step, measured)?;
         let pictures = self.mask_pictures(&network, &test.cases)?;

@@ -212,9 +212,10 @@ impl SegmentationLoss {
         let groups = if self.over == DiceOver::Image { &singles } else { groups };
         let mut start = 0;
         let parts = groups.iter().map(|&size| {
-            let of = |x: &Tensor<2>| x.clone().narrow(0, start, size).sum_dim(0);
-            let there = truth.in_rows(start..start + size);
+            let rows = start..start + size;
             start += size;
+            let of = |x: &Tensor<2>| x.clone().narrow(0, rows.start, size).sum_dim(0);
+            let there = truth.in_rows(rows.clone());
             let ratio = ratio(term, of(&together), of(&found), &there);
             (ratio.neg() + 1.0) * (size as f64 / batch)
         });
@@ -308,14 +309,14 @@ mod tests {
         let shape: Vec<usize> = numbers_of(&golden["shape"]).into_iter().map(|side| side as usize).collect();
         let [images, classes, height, width] = shape[..] else { panic!("{shape:?}") };
         let masks: Vec<u8> = numbers_of(&golden[truth]).into_iter().map(|class| class as u8).collect();
-        let counts =
-            |mask: &[u8]| (0..classes).map(|of| mask.iter().filter(|it| usize::from(**it) == of).count() as u64);
+        let count = |mask: &[u8], of: usize| mask.iter().filter(|it| usize::from(**it) == of).count() as u64;
+        let counts = |mask: &[u8]| (0..classes).map(|of| count(mask, of)).collect();
         HostBatch {
             shape: [images, 1, height, width],
             images: vec![0.0; images * height * width],
             labels: vec![0; images],
             samples: (0..images as u64).collect(),
-            pixels: masks.chunks(height * width).map(|mask| counts(mask).collect()).collect(),
+            pixels: masks.chunks(height * width).map(counts).collect(),
             masks: Some(masks),
             ..HostBatch::default()
         }

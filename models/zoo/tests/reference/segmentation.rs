@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::{Device, Tensor};
-use kindling_layers::parameters;
 use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::tensors::Tensors;
+use kindling_layers::{Segmenter, parameters};
 use kindling_segmentation::{UnetConfig, encoder};
 use kindling_zoo::weights;
 use serde_json::Value;

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use kindling_data::{
-    Augment, Dataset, Fit, Normalisation, Policy, Preprocess, Split, SplitRule, Task, within,
-};
+use kindling_data::{Augment, Dataset, Fit, Normalisation, Policy, Preprocess, Split, SplitRule, Task, within};
 use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_runs::{RunDir, read_toml};
 use kindling_trainer::{MOST_SAMPLES, OptimizerConfig, SegmentationConfig};
@@ -137,7 +135,8 @@ impl Asked {
             data.preprocess = preprocess(&dataset, data.preprocess.size, data.on_bad_sample)?;
         }
         if same_data.is_none_or(|file| file.model.start != config.model.start)
-            && let (Some(StartingPoint::Pretrained(_)), Some(known)) = (&config.model.start, model.classifier().pretrained())
+            && let (Some(StartingPoint::Pretrained(_)), Some(known)) =
+                (&config.model.start, model.classifier().pretrained())
         {
             data.preprocess.normalisation = pretrained::normalisation(known, dataset.channels);
         }
@@ -159,7 +158,9 @@ impl Asked {
             };
         }
         if balanced && dataset.task == Task::Segmentation {
-            bail!("--class-weights balanced counts images; of a segmentation give one weight a class, the background's first");
+            bail!(
+                "--class-weights balanced counts images; of a segmentation give one weight a class, the background's first"
+            );
         }
         if balanced {
             train.class_weights = Some(balanced_weights(&dataset));
