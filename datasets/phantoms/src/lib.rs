@@ -11,6 +11,7 @@ pub mod difficulty;
 mod field;
 mod lesion;
 mod noise;
+mod segmentation;
 
 use std::sync::Arc;
 
@@ -18,6 +19,9 @@ use kindling_data::{Augment, DataError, Dataset, Image, Normalisation, Source, T
 use kindling_random::{Purpose, rng_stream};
 
 use crate::canvas::Canvas;
+use crate::lesion::Lesion;
+
+pub use crate::segmentation::{LESION_CLASSES, Lesions, mask, segmentation_dataset, segmentation_dataset_with};
 
 /// The side of an image, in pixels.
 pub const SIZE: usize = 512;
@@ -49,13 +53,21 @@ pub fn label(index: u64) -> usize {
 
 /// Generates image `index` of `seed`: [`SIZE`] x [`SIZE`], grey, in `[0, 1]`.
 pub fn image(seed: u64, index: u64) -> Image {
+    image_and_lesion(seed, index, label(index)).0
+}
+
+/// An image with the lesion of a label, and the lesion where there is one.
+fn image_and_lesion(seed: u64, index: u64, label: usize) -> (Image, Option<Lesion>) {
     let stream = |stream| rng_stream(seed, Purpose::Phantom, 0, index, stream);
     let mut canvas = Canvas::new();
     let head = anatomy::draw(&mut canvas, &mut stream(ANATOMY));
-    lesion::draw(&mut canvas, label(index), &head, &mut stream(LESION));
+    let lesion = Lesion::of(label, &head, &mut stream(LESION));
+    if let Some(lesion) = &lesion {
+        lesion.draw(&mut canvas, &head);
+    }
     anatomy::shade(&mut canvas, &head);
     noise::add(&mut canvas, &mut stream(NOISE));
-    Image { width: SIZE, height: SIZE, channels: 1, pixels: canvas.pixels }
+    (Image { width: SIZE, height: SIZE, channels: 1, pixels: canvas.pixels }, lesion)
 }
 
 /// The images `first..first + count` of a seed.
@@ -100,7 +112,7 @@ pub fn dataset(seed: u64) -> Dataset {
 
 /// The data set of a seed, with splits of these sizes. No image is in two splits.
 pub fn dataset_with(seed: u64, train: usize, val: usize, test: usize) -> Dataset {
-    let part = |place: u64, count| Arc::new(Phantoms { seed, first: place * RANGE, count }) as Arc<dyn Source>;
+    let [train, val, test] = parts(seed, [train, val, test]).map(|part| Arc::new(part) as Arc<dyn Source>);
     Dataset {
         name: "phantoms".to_owned(),
         about: format!(
@@ -110,10 +122,16 @@ pub fn dataset_with(seed: u64, train: usize, val: usize, test: usize) -> Dataset
         classes: CLASSES.map(str::to_owned).to_vec(),
         task: Task::MultiClass,
         channels: 1,
-        train: part(0, train),
-        val: part(1, val),
-        test: part(2, test),
+        train,
+        val,
+        test,
         normalisation: Some(Normalisation { mean: vec![MEAN], std: vec![STD] }),
         augment: Augment::Light,
     }
+}
+
+/// The images of each split, of which there are so many.
+fn parts(seed: u64, counts: [usize; 3]) -> [Phantoms; 3] {
+    let firsts = [0, 1, 2].map(|place| place * RANGE);
+    std::array::from_fn(|split| Phantoms { seed, first: firsts[split], count: counts[split] })
 }

@@ -1,8 +1,11 @@
 //! Tests of the promises of the synthetic scans.
 #![allow(clippy::unwrap_used)]
 
-use kindling_data::{Image, Normalisation, Preprocess, Source, Split};
-use kindling_phantoms::{CLASSES, Phantoms, SIZE, TEST, TRAIN, VAL, dataset, dataset_with, image, label};
+use kindling_data::{Image, Normalisation, Preprocess, Source, Split, Task};
+use kindling_phantoms::{
+    CLASSES, Phantoms, SIZE, TEST, TRAIN, VAL, dataset, dataset_with, image, label, mask, segmentation_dataset,
+    segmentation_dataset_with,
+};
 
 #[test]
 fn an_image_is_the_same_made_alone_or_in_any_order() {
@@ -56,6 +59,61 @@ fn more_training_images_leave_the_other_splits_as_they_are() {
     let (small, large) = (dataset_with(5, 3, 3, 3), dataset_with(5, 1000, 3, 3));
     assert!(small.test.read(0).unwrap() == large.test.read(0).unwrap());
     assert!(small.train.read(2).unwrap() == large.train.read(2).unwrap());
+}
+
+#[test]
+fn a_mask_has_a_lesion_exactly_where_the_image_has_one() {
+    for index in 0..60 {
+        let mask = mask(4, index);
+        assert_eq!((mask.width, mask.height, mask.classes.len()), (SIZE, SIZE, SIZE * SIZE));
+        let area = mask.classes.iter().filter(|class| **class == 1).count();
+        assert!(mask.classes.iter().all(|class| *class < 2));
+        // The smallest core, and the largest with the most and longest rays.
+        match label(index) {
+            0 => assert_eq!(area, 0, "image {index}"),
+            _ => assert!((700..8000).contains(&area), "image {index}: {area}"),
+        }
+    }
+}
+
+#[test]
+fn lesions_are_brighter_than_what_lies_around_them() {
+    for index in (0..30).filter(|index| label(*index) != 0) {
+        let (image, mask) = (image(4, index), mask(4, index));
+        let mean = |of: &dyn Fn(usize) -> bool| {
+            let values: Vec<f32> = (0..SIZE * SIZE).filter(|at| of(*at)).map(|at| image.pixels[at]).collect();
+            values.iter().sum::<f32>() / values.len() as f32
+        };
+        let near = |at: usize| {
+            let moved = [at.saturating_sub(12), at + 12, at.saturating_sub(12 * SIZE), at + 12 * SIZE];
+            moved.iter().any(|at| mask.classes.get(*at) == Some(&1))
+        };
+        let (inside, around) = (mean(&|at| mask.classes[at] == 1), mean(&|at| mask.classes[at] == 0 && near(at)));
+        assert!(inside > around + 0.15, "image {index}: {inside} in {around}");
+    }
+}
+
+#[test]
+fn the_segmentation_has_the_images_of_the_classification_and_a_third_without_a_lesion() {
+    let (masked, plain) = (segmentation_dataset(5), dataset(5));
+    assert_eq!((masked.task, masked.classes.len()), (Task::Segmentation, 2));
+    for split in Split::ALL {
+        let (masked, plain) = (masked.source(split), plain.source(split));
+        assert_eq!((masked.len(), masked.name_of(3)), (plain.len(), plain.name_of(3)));
+        assert!(masked.read(4).unwrap() == plain.read(4).unwrap());
+        for index in 0..4 {
+            assert_eq!(masked.read_mask(index).unwrap().present(), masked.labels(index));
+            assert_eq!((masked.label(index), masked.labels(index).len() > 1), (0, plain.label(index) != 0));
+        }
+    }
+    assert_eq!(masked.class_counts(Split::Test), [TEST, TEST * 2 / 3]);
+    let small = segmentation_dataset_with(5, 3, 1, 2);
+    assert_eq!(Split::ALL.map(|split| small.source(split).len()), [3, 1, 2]);
+    assert!(small.train.read_mask(3).is_err() && small.train.read(3).is_err());
+    let preprocess = Preprocess::padded(100, 1, Normalisation::identity(1));
+    let (image, mask) = small.train.read_with_mask(2, &preprocess).unwrap();
+    assert!(image == small.train.read_fitted(2, &preprocess).unwrap());
+    assert!(mask == preprocess.fit_mask(&small.train.read_mask(2).unwrap()) && mask.present() == [0, 1]);
 }
 
 #[test]
