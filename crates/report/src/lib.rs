@@ -6,6 +6,7 @@
 //! | page | made by |
 //! |---|---|
 //! | a classifier's run, `report.html` | [`Report`] |
+//! | a segmentation's run, `report.html` | [`SegmentationReport`] |
 //! | a generative pair's run, `report.html` | [`GanReport`] |
 //! | several runs beside each other | [`Comparison`] |
 //! | a cross-validation | [`CrossValidationReport`] |
@@ -20,6 +21,7 @@
 mod bench;
 mod card;
 mod chart;
+mod colours;
 mod compare;
 pub mod flame;
 mod folds;
@@ -32,8 +34,9 @@ mod words;
 
 pub use bench::bench_page;
 pub use card::{Architecture, Card};
+pub use colours::{CLASS_COLOURS, FALSELY_FOUND, MISSED, WRONG_CLASS, class_colour};
 pub use compare::{ComparedRun, Comparison};
 pub use folds::CrossValidationReport;
 pub use rates::{RatePage, RateStep};
-pub use run::{GanReport, Grid, Report, SamplePicture, Shown};
+pub use run::{GanReport, Grid, MaskPicture, Report, SamplePicture, SegmentationReport, Shown, ShownCase};
 pub use sweep::{SweepPage, SweptRun, SweptSettings};

@@ -5,7 +5,7 @@ use kindling_metrics::{Figure, Scores};
 use crate::words;
 
 /// What scores are called.
-const NAMES: [(&str, &str); 19] = [
+const NAMES: [(&str, &str); 23] = [
     ("accuracy", "Accuracy"),
     ("balanced_accuracy", "Balanced accuracy"),
     ("macro_f1", "F1, mean of the classes"),
@@ -25,6 +25,10 @@ const NAMES: [(&str, &str); 19] = [
     ("calibration_slope", "Calibration slope"),
     ("calibration_intercept", "Calibration intercept"),
     ("right", "Right"),
+    ("mean_dice", "Dice, mean of the classes"),
+    ("mean_iou", "IoU, mean of the classes"),
+    ("dice", "Dice"),
+    ("iou", "IoU"),
 ];
 
 /// What a score is called.
@@ -63,19 +67,23 @@ pub(crate) fn difference(value: f64) -> String {
 
 /// What the intervals are of.
 pub(crate) fn basis(scores: &Scores) -> String {
-    let images = words::plural(scores.images as u64, "image", "images");
-    let patients = words::plural(scores.patients as u64, "patient", "patients");
-    let drawn = match scores.resamples {
-        0 => return format!("{images} of {patients}: too few for intervals."),
-        count => format!("{count} resamples"),
-    };
-    match scores.patients < scores.images {
+    drawn(("image", "images"), scores.images, scores.patients, scores.resamples)
+}
+
+/// The same for so many things, called by their name alone and in numbers, of so many patients.
+pub(crate) fn drawn((one, many): (&str, &str), count: usize, patients: usize, resamples: usize) -> String {
+    let things = words::plural(count as u64, one, many);
+    let of = words::plural(patients as u64, "patient", "patients");
+    if resamples == 0 {
+        return format!("{things} of {of}: too few for intervals.");
+    }
+    match patients < count {
         true => format!(
-            "{images} of {patients}. Intervals: {drawn} of the patients, with all images of each (percentiles)."
+            "{things} of {of}. Intervals: {resamples} resamples of the patients, with all {many} of each (percentiles)."
         ),
         false => format!(
-            "{images}, each taken for a patient of its own. Intervals: {drawn} of the images (percentiles). Where patients have \
-             several images, name them as groups: these intervals are too narrow then."
+            "{things}, each taken for a patient of its own. Intervals: {resamples} resamples of the {many} (percentiles). Where patients \
+             have several {many}, name them as groups: these intervals are too narrow then."
         ),
     }
 }

@@ -31,6 +31,11 @@ pub(crate) fn number(value: f64) -> String {
     without_trailing_zeros(&format!("{value:.digits$}")).to_owned()
 }
 
+/// A distance between masks, of which a tenth of a pixel or a millimetre is as much as can be said: `3.2`.
+pub(crate) fn tenths(distance: f64) -> String {
+    number((distance * 10.0).round() / 10.0)
+}
+
 fn without_trailing_zeros(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
@@ -104,6 +109,7 @@ mod tests {
         for (value, text) in cases {
             assert_eq!(number(value), text);
         }
+        assert_eq!([tenths(4.977), tenths(12.345), tenths(f64::NAN)], ["5", "12.3", "NaN"]);
         assert_eq!(plain(percent(0.9375)), "93.8 %");
         assert_eq!(plain(count(1_518_899)), "1.52 M");
         assert_eq!(plain(count(940)), "940");

@@ -8,7 +8,7 @@ use super::scorer::ClassMaskScores;
 use super::summary::{ClassSummary, Spread};
 use crate::predictions::columns::Columns;
 use crate::predictions::patients::Patients;
-use crate::{Figure, Resampling};
+use crate::{Figure, FlowRow, Resampling};
 
 /// All scores of the segmentations of a split.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +37,9 @@ pub struct SegmentationScores {
     pub hausdorff_95: Spread,
     /// Each class, in the order in which cases are scored.
     pub classes: Vec<SegmentedClassScores>,
+    /// Images and patients of every split that is known; empty until the caller says.
+    #[serde(default)]
+    pub flow: Vec<FlowRow>,
 }
 
 /// The scores of one class over the cases.
@@ -95,6 +98,7 @@ impl SegmentationScores {
             iou,
             hausdorff_95: Spread::of(scores.iter().flatten().map(|of_class| of_class.hausdorff_95)),
             classes: classes.iter().zip(ClassSummary::of(&scores)?).map(&mut class).collect(),
+            flow: Vec::new(),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Line charts as SVG, by hand: a page that is sent around should not bring a chart library.
 
 mod axis;
+mod distribution;
 mod forest;
 mod points;
 mod square;
@@ -12,8 +13,9 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use self::axis::Axis;
-use crate::words;
+use crate::{scored, words};
 
+pub(crate) use distribution::{Distribution, DistributionRow};
 pub(crate) use forest::{Forest, ForestRow};
 pub(crate) use points::{Point, smooth, thin};
 pub(crate) use square::{Place, Square};
@@ -47,6 +49,8 @@ pub(crate) struct Series {
 pub(crate) enum Unit {
     Plain,
     Percent,
+    /// From 0 to 1, written with three digits: Dice, for one.
+    Share,
     /// Behind the number.
     Of(&'static str),
 }
@@ -57,6 +61,7 @@ impl Unit {
         match self {
             Self::Plain => words::number(value),
             Self::Percent => words::percent(value),
+            Self::Share => scored::number(value),
             Self::Of(unit) => format!("{}\u{a0}{unit}", words::number(value)),
         }
     }
@@ -125,7 +130,7 @@ impl Chart {
         let shown = self.values().map(|value| limit.map_or(value, |limit| value.min(limit)));
         // Zero belongs on every axis here: all of these are sizes, and their ratio is what one compares.
         let mut ys: Vec<f64> = shown.chain([0.0]).collect();
-        if self.unit == Unit::Percent {
+        if matches!(self.unit, Unit::Percent | Unit::Share) {
             ys.push(1.0);
         }
         Frame {

@@ -5,6 +5,7 @@ mod confusion;
 pub(crate) mod curves;
 mod gan;
 pub(crate) mod scores;
+mod segmentation;
 #[cfg(test)]
 mod tests;
 mod trained;
@@ -21,6 +22,7 @@ use crate::words;
 
 pub use classifier::{Report, SamplePicture, Shown};
 pub use gan::{GanReport, Grid};
+pub use segmentation::{MaskPicture, SegmentationReport, ShownCase};
 
 pub(crate) const STYLE: &str = include_str!("run.css");
 pub(crate) const SCRIPT: &str = include_str!("run.js");

@@ -157,7 +157,7 @@ fn by_subgroup(subgroups: &Subgroups) -> Markup {
     }
 }
 
-fn flow(rows: &[FlowRow]) -> Markup {
+pub(super) fn flow(rows: &[FlowRow]) -> Markup {
     html! {
         @if !rows.is_empty() {
             h3.later { "Flow of patients and images" }

@@ -5,7 +5,7 @@ use kindling_runs::{DeviceFacts, How, Metrics, RunDir, Sitting};
 
 use super::*;
 
-fn step(step: u64, epoch: u64, loss: f64) -> Event {
+pub(super) fn step(step: u64, epoch: u64, loss: f64) -> Event {
     Event::Step {
         step,
         epoch,
@@ -90,7 +90,7 @@ impl Run {
 }
 
 /// Keeps the page for whoever wants to look at it: the folder is named by an environment variable.
-fn keep(name: &str, html: &str) {
+pub(super) fn keep(name: &str, html: &str) {
     if let Some(folder) = std::env::var_os("KINDLING_KEEP_PAGES") {
         std::fs::write(std::path::Path::new(&folder).join(name), html).unwrap();
     }
