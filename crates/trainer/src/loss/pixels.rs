@@ -194,14 +194,15 @@ impl SegmentationLoss {
         if self.weights.iter().any(|weight| *weight != 1.0) {
             targets = targets * numbers::<4>(&self.weights, [1, classes, 1, 1], &rows.log_p);
         }
-        over_pixels(rows.log_p.clone() * targets).sum() / -total_weight
+        // Burn divides in float32 in the gradient of a division by a number.
+        over_pixels(rows.log_p.clone() * targets).sum() * (-1.0 / total_weight)
     }
 
     fn focal(rows: &Rows, pixels: f64) -> Tensor<1> {
         let [_, classes, _, _] = rows.truth.dims();
         let rest = rows.p.clone().neg() + 1.0;
         let cost = rows.log_p.clone() * rows.truth.clone() * (rest.clone() * rest);
-        over_pixels(cost).sum() / -(pixels * classes as f64)
+        over_pixels(cost).sum() * (-1.0 / (pixels * classes as f64))
     }
 
     /// One minus a ratio of sums, over each group.

@@ -4,6 +4,8 @@
 pixels.json has logits [images, classes, height, width], a truth [images, height, width] in which a class is absent from an image, one with
 ignored pixels (255), and for each case its value, the first eight numbers of the gradient, and the gradient's norm.
 
+MONAI takes the weights of generalised Dice in float32; here it takes them in float64.
+
 usage: pixels.py [--out pixels.json]   (needs torch, monai)
 """
 import argparse, json
@@ -13,6 +15,7 @@ from monai.losses import DiceCELoss, DiceLoss, FocalLoss, GeneralizedDiceLoss, T
 SHAPE = (3, 3, 4, 5)
 WEIGHTS = [1.0, 2.0, 0.5]
 IGNORED = 255
+torch.Tensor.float = torch.Tensor.double
 
 
 def softmax_loss(kind, **settings):
