@@ -99,7 +99,7 @@ impl Finished<'_> {
             title: &name,
             model: &self.config.model.name,
             data: &self.dataset.name,
-            classes: &self.config.data.classes,
+            classes: &cases::foreground(&self.config.data.classes),
             config_toml: &config_toml,
             events: &EventLog::read(&self.run.events())?,
             metrics,
