@@ -5,6 +5,7 @@ mod frames;
 mod image;
 mod limits;
 mod mask;
+mod mask_file;
 mod normalisation;
 mod picture;
 mod png_rows;
@@ -20,6 +21,8 @@ pub(crate) use self::file::{
 pub use self::image::{Depth, Image, depth_of};
 pub use self::limits::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
 pub use self::mask::{IGNORED, Mask};
+pub use self::mask_file::MaskValues;
+pub(crate) use self::mask_file::read_mask_values;
 pub use self::normalisation::Normalisation;
 pub(crate) use self::picture::byte;
 pub use self::picture::{grid, overlay_png, png_of};
