@@ -82,6 +82,9 @@ fn indices(path: &Path, file: Box<dyn Input>) -> Result<DynamicImage, DataError>
     let size = reader.output_buffer_size().ok_or_else(|| not_a_mask(path, "it is too large"))?;
     let mut packed = vec![0; size];
     let frame = reader.next_frame(&mut packed).map_err(wrong)?;
+    if (frame.width, frame.height) != (width, height) {
+        return Err(not_a_mask(path, "the first frame of its animation is smaller than the image"));
+    }
     let bits = match frame.bit_depth {
         BitDepth::One => 1,
         BitDepth::Two => 2,
@@ -95,7 +98,7 @@ fn indices(path: &Path, file: Box<dyn Input>) -> Result<DynamicImage, DataError>
         indices.extend((0..width as usize).map(index));
     }
     let image = GrayImage::from_raw(width, height, indices);
-    image.map(DynamicImage::ImageLuma8).ok_or_else(|| not_a_mask(path, "its first frame is smaller than the image"))
+    image.map(DynamicImage::ImageLuma8).ok_or_else(|| not_a_mask(path, "it ends early; replace or remove it"))
 }
 
 /// The numbers of an image, whose alpha says nothing.
@@ -198,6 +201,39 @@ mod tests {
         assert_eq!(values(&at("f.png")).unwrap(), [0, 1]);
         ImageBuffer::from_fn(2, 1, |x, _| Rgba([x as u8, x as u8, x as u8, 255])).save(at("g.png")).unwrap();
         assert_eq!(values(&at("g.png")).unwrap(), [0, 1], "a grey picture that was saved as one of colours");
+    }
+
+    #[test]
+    fn damaged_masks_are_errors_or_masks_but_never_crashes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.png");
+        for (kind, depth, rows) in [
+            (ColorType::Indexed, BitDepth::Two, vec![0b00_01_10_11; 12]),
+            (ColorType::Grayscale, BitDepth::Sixteen, vec![7; 9 * 2 * 4]),
+        ] {
+            png(&path, kind, depth, (9, 4), &rows);
+            let whole = fs::read(&path).unwrap();
+            for at in 0..whole.len() {
+                fs::write(&path, &whole[..at]).unwrap();
+                let _ = values(&path);
+                for bit in [0, 3, 7] {
+                    let mut bytes = whole.clone();
+                    bytes[at] ^= 1 << bit;
+                    fs::write(&path, bytes).unwrap();
+                    let _ = values(&path);
+                }
+            }
+        }
+        // An animation whose first frame is a part of the image.
+        let mut encoder = png::Encoder::new(fs::File::create(&path).unwrap(), 8, 8);
+        encoder.set_color(ColorType::Indexed);
+        encoder.set_palette(vec![0; 12]);
+        encoder.set_animated(1, 0).unwrap();
+        let mut writer = encoder.write_header().unwrap();
+        let _ = writer.set_frame_dimension(4, 4);
+        let _ = writer.write_image_data(&[1; 16]);
+        drop(writer);
+        let _ = values(&path);
     }
 
     #[test]
