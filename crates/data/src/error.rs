@@ -54,7 +54,7 @@ pub enum DataError {
         dir: PathBuf,
     },
     /// A folder has `val/` or `test/` but no `train/`.
-    #[error("{dir:?} has val/ or test/ but no train/; add train/ with one sub-folder per class")]
+    #[error("{dir:?} has val/ or test/ but no train/; add train/, built as they are")]
     NoTrain {
         /// The data folder.
         dir: PathBuf,
@@ -304,6 +304,90 @@ pub enum DataError {
         /// The sample, as its source names it.
         name: String,
     },
+    /// What was given holds no images with masks.
+    #[error(
+        "{path:?} holds no images with masks: give a folder with images/ and masks/, one with dataset.json (nnU-Net, Medical Segmentation \
+         Decathlon), or a manifest (.csv, .jsonl) with the columns path and mask"
+    )]
+    NoSegmentation {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// There are images but no folder of masks.
+    #[error(
+        "there are images but no masks for them in {dir:?}; put these into masks/ (or labels/, annotations/) beside images/, named and \
+         arranged as the images"
+    )]
+    NoMasksFolder {
+        /// Where they should be.
+        dir: PathBuf,
+    },
+    /// An image has no mask.
+    #[error("the image {image:?} has no mask in {dir:?}{}; add it, named as the image, or remove the image", and_more(*.more))]
+    ImageWithoutMask {
+        /// The first of them.
+        image: PathBuf,
+        /// Where masks are.
+        dir: PathBuf,
+        /// How many more there are.
+        more: usize,
+    },
+    /// A mask has no image.
+    #[error("the mask {mask:?} is that of no image in {dir:?}{}; name it as its image, or remove it", and_more(*.more))]
+    MaskWithoutImage {
+        /// The first of them.
+        mask: PathBuf,
+        /// Where images are.
+        dir: PathBuf,
+        /// How many more there are.
+        more: usize,
+    },
+    /// Two images, or two masks of an image, have one name.
+    #[error("{one:?} and {other:?} have the same name but for what it ends in; keep one")]
+    SameName {
+        /// The one.
+        one: PathBuf,
+        /// The other.
+        other: PathBuf,
+    },
+    /// A mask has a number that nobody has declared.
+    #[error(
+        "the mask {path:?} has pixels of the number {number}, but what is known are {known}; declare it, or correct the mask"
+    )]
+    MaskNumber {
+        /// The file.
+        path: PathBuf,
+        /// The number.
+        number: u16,
+        /// The first of those that are declared.
+        known: String,
+    },
+    /// Something else about images with masks cannot be used.
+    #[error("{path:?}: {reason}")]
+    Segmentation {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Too few images to be split.
+    #[error("{dir:?} has {found} images, but splitting needs at least {needed}; add images")]
+    TooFewImages {
+        /// Their folder.
+        dir: PathBuf,
+        /// How many there are.
+        found: usize,
+        /// How many it needs.
+        needed: usize,
+    },
+    /// A file that holds no mask.
+    #[error("{path:?} is no mask: {reason}")]
+    NotAMask {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
     /// A mask has not the size of its image.
     #[error(
         "the image {name:?} is {} x {} pixels, but its mask is {} x {}; a mask has a pixel for each of its image", .image.0, .image.1,
@@ -345,6 +429,11 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+/// How many more there are of a kind, if any.
+fn and_more(more: usize) -> String {
+    if more == 0 { String::new() } else { format!(" (and {more} more like it)") }
 }
 
 /// What the system says about a file, and what can be done about it.

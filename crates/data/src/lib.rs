@@ -34,9 +34,10 @@ mod split;
 pub use augment::{Augment, Blur, Cutout, Draw, Elastic, Noise, Policy};
 pub use check::sheet;
 pub use decode::{
-    Depth, Fit, Header, IGNORED, Image, Interpolation, Keeper, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, Mask,
-    Normalisation, Preprocess, decode_image, decoding_bytes, depth_of, grid, keep_decoders_within, overlay_png, png_of,
-    read_header, read_image,
+    DIFFERENCE_COLOURS, Depth, Fit, Header, IGNORED, Image, Interpolation, Keeper, MAX_FILE_BYTES, MAX_PIXELS,
+    MAX_SIDE, Mask, MaskValues, Normalisation, Preprocess, class_colour, decode_image, decoding_bytes, depth_of,
+    difference_overlay_png, grid, keep_decoders_within, mask_overlay_png, mask_png, overlay_png, png_of, read_header,
+    read_image,
 };
 pub use error::DataError;
 pub use kindling_given::{UnknownName, below, counted, within};
@@ -46,6 +47,7 @@ pub use source::{
     BadSample, Changes, Dataset, FileList, Fingerprint, Format, Idx, ImageStack, ListedSample, MAX_IDX_BYTES, MaxBad,
     NpyHeader, Npz, OnBadSample, Opened, Opening, Pages, Part, PassedOver, Pictures, Purpose, Recorded, Row, Source,
     StackSource, Task, first_bytes, images_in, largest_decoding_bytes, majority_baseline, manifest_of, open_folder,
-    open_folder_with, open_images, open_manifest, open_path, parse_idx, parse_manifest, read_guarded, read_idx, shards,
+    open_folder_with, open_images, open_manifest, open_path, open_segmentation, parse_idx, parse_manifest,
+    read_guarded, read_idx, shards,
 };
 pub use split::{FEWEST_FOLDS, Fold, MOST_FOLDS, Split, SplitBy, SplitRule};

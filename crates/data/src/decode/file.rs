@@ -25,7 +25,7 @@ const READ: [ImageFormat; 6] =
 /// How much of a file is read to find whether it has several pages.
 const PAGES_BYTES: u64 = 4 << 10;
 /// How much of a file is read to find its header, before the whole file is tried.
-const HEADER_BYTES: u64 = 64 << 10;
+pub(super) const HEADER_BYTES: u64 = 64 << 10;
 
 /// What the header of an image file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ fn look_at_page(path: &Path, start: &[u8], page: usize) -> Result<Contents, Data
 }
 
 /// A TIFF that begins with this page.
-fn open_page(path: &Path, page: usize) -> Result<impl Input + use<>, DataError> {
+pub(super) fn open_page(path: &Path, page: usize) -> Result<impl Input + use<>, DataError> {
     let io = |cause| DataError::Io { path: path.to_owned(), cause };
     let mut file = open(path)?;
     let pages = tiff::pages(&mut file).map_err(io)?;
@@ -328,7 +328,7 @@ fn swaps_sides(turned: Orientation) -> bool {
     matches!(turned, Rotate90 | Rotate90FlipH | Rotate270 | Rotate270FlipH)
 }
 
-fn is_png(start: &[u8]) -> bool {
+pub(super) fn is_png(start: &[u8]) -> bool {
     image::guess_format(start).ok() == Some(ImageFormat::Png)
 }
 
@@ -357,7 +357,7 @@ pub(crate) fn header_of(path: &Path, bytes: &[u8]) -> Result<Header, DataError> 
 }
 
 /// A file, to be read a little at a time.
-fn open(path: &Path) -> Result<impl Input + use<>, DataError> {
+pub(super) fn open(path: &Path) -> Result<impl Input + use<>, DataError> {
     let io = |cause| DataError::Io { path: path.to_owned(), cause };
     Ok(BufReader::new(files::open(path).map_err(io)?))
 }
@@ -381,7 +381,7 @@ fn file_bytes(path: &Path) -> Result<u64, DataError> {
 }
 
 /// The first `limit` bytes of a regular file. Files beyond [`MAX_FILE_BYTES`] are refused.
-fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
+pub(super) fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
     let io = |cause| DataError::Io { path: path.to_owned(), cause };
     let mut bytes = Vec::with_capacity(file_bytes(path)?.min(limit) as usize);
     files::open(path).map_err(io)?.take(limit).read_to_end(&mut bytes).map_err(io)?;
@@ -389,7 +389,11 @@ fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
 }
 
 /// A decoder that has read the header and accepted its size. The first bytes of the file tell its format.
-fn decoder_for<'a>(path: &Path, start: &[u8], file: impl Input + 'a) -> Result<impl ImageDecoder + 'a, DataError> {
+pub(super) fn decoder_for<'a>(
+    path: &Path,
+    start: &[u8],
+    file: impl Input + 'a,
+) -> Result<impl ImageDecoder + 'a, DataError> {
     let format = match image::guess_format(start) {
         Ok(format) if READ.contains(&format) => format,
         _ if start.is_empty() => return Err(unreadable(path, "the file is empty")),
@@ -432,7 +436,7 @@ fn jpeg_is_complete(bytes: &[u8]) -> bool {
     find_last([0xFF, 0xDA], 0).is_some_and(|scan| find_last([0xFF, 0xD9], scan).is_some())
 }
 
-fn name_error(path: &Path, error: ImageError) -> DataError {
+pub(super) fn name_error(path: &Path, error: ImageError) -> DataError {
     match error {
         ImageError::Limits(limit) if limit.kind() == LimitErrorKind::InsufficientMemory => too_much_memory(path),
         ImageError::Unsupported(_) => unreadable(

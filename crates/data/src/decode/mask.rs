@@ -35,6 +35,13 @@ impl Mask {
         (0..usize::from(IGNORED)).filter(|&class| there[class]).collect()
     }
 
+    /// The mask at another size; a pixel has the class of the one that its centre lies in.
+    pub(crate) fn scaled(&self, width: usize, height: usize) -> Self {
+        let from =
+            |to: usize, of: usize| -> Vec<Option<usize>> { (0..to).map(|at| Some(nearest(at, to, of))).collect() };
+        self.picked(&from(width, self.width), &from(height, self.height))
+    }
+
     /// A mask of this size whose pixel `(x, y)` is `(columns[x], rows[y])` of this one, and background where there is none.
     pub(crate) fn picked(&self, columns: &[Option<usize>], rows: &[Option<usize>]) -> Self {
         let mut picked = Self::filled(columns.len(), rows.len(), 0);

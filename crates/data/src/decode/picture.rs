@@ -13,13 +13,18 @@ use crate::error::DataError;
 /// # Errors
 /// [`DataError::Encode`], for an image whose shape and pixels disagree.
 pub fn png_of(image: &Image, max_side: usize) -> Result<Vec<u8>, DataError> {
+    encoded(to_8_bit(&shrink(image, max_side)))
+}
+
+/// A picture as PNG; none is one whose shape and pixels disagree.
+///
+/// # Errors
+/// [`DataError::Encode`].
+pub(super) fn encoded(picture: Option<DynamicImage>) -> Result<Vec<u8>, DataError> {
+    let refused = |reason| DataError::Encode { reason };
+    let picture = picture.ok_or_else(|| refused("the picture's shape and pixels disagree".to_owned()))?;
     let mut png = Vec::new();
-    to_8_bit(&shrink(image, max_side))
-        .ok_or_else(|| "the image's shape and pixels disagree".to_owned())
-        .and_then(|picture| {
-            picture.write_to(&mut Cursor::new(&mut png), ImageFormat::Png).map_err(|error| error.to_string())
-        })
-        .map_err(|reason| DataError::Encode { reason })?;
+    picture.write_to(&mut Cursor::new(&mut png), ImageFormat::Png).map_err(|error| refused(error.to_string()))?;
     Ok(png)
 }
 
@@ -33,22 +38,24 @@ pub fn overlay_png(width: usize, height: usize, shares: &[f32]) -> Result<Vec<u8
         let share = share.clamp(0.0, 1.0);
         [255, byte(0.8 * (1.0 - share)), 0, byte(0.75 * share)]
     };
-    let mut png = Vec::new();
-    RgbaImage::from_raw(width as u32, height as u32, shares.iter().flat_map(colour).collect())
-        .ok_or_else(|| "the map's shape and values disagree".to_owned())
-        .and_then(|map| map.write_to(&mut Cursor::new(&mut png), ImageFormat::Png).map_err(|error| error.to_string()))
-        .map_err(|reason| DataError::Encode { reason })?;
-    Ok(png)
+    let pixels = shares.iter().flat_map(colour).collect();
+    encoded(RgbaImage::from_raw(width as u32, height as u32, pixels).map(DynamicImage::ImageRgba8))
 }
 
 /// The image with its longer side at most `max_side`.
 fn shrink(image: &Image, max_side: usize) -> Image {
-    let longer = image.width.max(image.height);
+    let (width, height) = shrunk(image.width, image.height, max_side);
+    scale(image, width, height, Interpolation::Bilinear)
+}
+
+/// The size of a picture whose longer side is to be at most `max_side`.
+pub(super) fn shrunk(width: usize, height: usize, max_side: usize) -> (usize, usize) {
+    let longer = width.max(height);
     if longer <= max_side {
-        return image.clone();
+        return (width, height);
     }
     let side = |pixels: usize| ((pixels * max_side) as f64 / longer as f64).round().max(1.0) as usize;
-    scale(image, side(image.width), side(image.height), Interpolation::Bilinear)
+    (side(width), side(height))
 }
 
 fn to_8_bit(image: &Image) -> Option<DynamicImage> {

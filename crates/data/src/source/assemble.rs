@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::segmentation::EntryMask;
 use super::{
     Dataset, Fingerprint, Format, OnBadSample, Opened, Opening, Part, PassedOver, Purpose, Source, Task, caught,
+    check_sizes,
 };
 use crate::augment::Augment;
-use crate::decode::{Image, Preprocess};
+use crate::decode::{Image, Mask, Preprocess};
 use crate::error::DataError;
 use crate::split::{
     Fold, Member, Split, SplitBy, SplitRule, TooHighUp, fold_split, group_key, keyed_group_split, keyed_split,
@@ -23,8 +25,9 @@ pub(crate) struct Entry {
     pub(crate) format: Arc<dyn Format>,
     /// Its path below the class or the manifest: where folder levels are counted.
     pub(crate) below: PathBuf,
-    /// Sorted, without repetition.
+    /// Sorted, without repetition. Of masks those that are known to occur, which do not matter to splits.
     pub(crate) labels: Vec<usize>,
+    pub(crate) mask: Option<EntryMask>,
     pub(crate) weight: f32,
     pub(crate) split: Option<Split>,
 }
@@ -73,6 +76,13 @@ pub(crate) struct Listed {
     pub(crate) passed_over: PassedOver,
 }
 
+impl Listed {
+    /// The classes that a split is to spread evenly: those of the sample. Masks are all alike.
+    fn strata(&self, index: usize) -> &[usize] {
+        if self.task == Task::Segmentation { &[0] } else { &self.entries[index].labels }
+    }
+}
+
 /// A file that is to be listed, with what is said about all its images.
 pub(crate) struct Named {
     pub(crate) path: PathBuf,
@@ -117,6 +127,7 @@ pub(crate) fn list_all(
                     format: file.format.clone(),
                     below: file.below.clone(),
                     labels: file.labels.clone(),
+                    mask: None,
                     weight: file.weight,
                     split: file.split,
                 }
@@ -156,7 +167,7 @@ pub(crate) fn assemble(mut listed: Listed, opening: &Opening) -> Result<Opened, 
     if !missing.is_empty() {
         divide(&mut listed, &missing, split_by, opening)?;
     }
-    if !scored {
+    if !scored && listed.task != Task::Segmentation {
         check_train(&listed)?;
     }
     let leaks = if split_by == SplitBy::None || scored { vec![] } else { leaks_of(&listed.entries) };
@@ -177,7 +188,7 @@ pub(crate) fn assemble(mut listed: Listed, opening: &Opening) -> Result<Opened, 
     let [train, val, test] = parts.map(|entries| Arc::new(Files { entries, root: root.clone() }) as Arc<dyn Source>);
     let about = match (missing.is_empty(), given.is_empty()) {
         (true, true) => format!("{}; not split.", listed.about),
-        _ => format!("{}; {}.", listed.about, told(&missing, split_by, opening.fold, opening.seed)),
+        _ => format!("{}; {}.", listed.about, told(&missing, split_by, listed.task, opening)),
     };
     let dataset = Dataset {
         name: name_of(&listed.path),
@@ -222,7 +233,7 @@ fn divide(listed: &mut Listed, missing: &[Split], split_by: SplitBy, opening: &O
             .collect();
         open.iter().zip(named).for_each(|(&index, named)| (keys[index], kept[index]) = named);
     }
-    if parted && listed.task == Task::MultiClass && opening.fold.is_none() {
+    if parted && listed.task != Task::MultiLabel && opening.fold.is_none() {
         divide_classes(listed, missing, &open, &keys, opening)?;
     } else {
         divide_groups(listed, missing, &open, &keys, split_by, opening)?;
@@ -244,13 +255,16 @@ fn divide_classes(
 ) -> Result<(), DataError> {
     let mut by_class: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for &index in open {
-        by_class.entry(listed.entries[index].labels[0]).or_default().push(index);
+        by_class.entry(listed.strata(index)[0]).or_default().push(index);
     }
     for (label, samples) in by_class {
         let (found, needed) = (samples.len(), 1 + missing.len());
         if found < needed {
-            let class = listed.classes[label].clone();
-            let few = DataError::TooFewSamples { class, dir: listed.path.clone(), found, needed };
+            let (class, dir) = (listed.classes[label].clone(), listed.path.clone());
+            let few = match listed.task {
+                Task::Segmentation => DataError::TooFewImages { dir, found, needed },
+                _ => DataError::TooFewSamples { class, dir, found, needed },
+            };
             match (opening.keep_going, &opening.recorded) {
                 (true, _) => listed.problems.push(few),
                 // Most of them, or all, have their sides.
@@ -285,7 +299,7 @@ fn divide_groups(
         .map(|&index| {
             let entry = &listed.entries[index];
             let group = if split_by == SplitBy::None { None } else { entry.part.group.as_deref() };
-            Member { labels: &entry.labels, group, key: keys[index] }
+            Member { labels: listed.strata(index), group, key: keys[index] }
         })
         .collect();
     let (classes, seed) = (listed.classes.len(), opening.seed);
@@ -340,11 +354,16 @@ fn leaks_of(entries: &[Entry]) -> Vec<DataError> {
     leaks.into_values().collect()
 }
 
-fn told(missing: &[Split], split_by: SplitBy, fold: Option<Fold>, seed: u64) -> String {
+fn told(missing: &[Split], split_by: SplitBy, task: Task, opening: &Opening) -> String {
+    let Opening { fold, seed, .. } = opening;
+    let (alone, evenly) = match task {
+        Task::Segmentation => ("image by image", ""),
+        _ => ("class by class", ", stratified"),
+    };
     let how = match split_by {
-        SplitBy::None => "class by class".to_owned(),
-        SplitBy::Group => "no group on two sides, stratified".to_owned(),
-        SplitBy::Folder(level) => format!("no folder of level {level} on two sides, stratified"),
+        SplitBy::None => alone.to_owned(),
+        SplitBy::Group => format!("no group on two sides{evenly}"),
+        SplitBy::Folder(level) => format!("no folder of level {level} on two sides{evenly}"),
     };
     if let Some(fold) = fold {
         return format!("fold {fold} of a cross-validation with seed {seed}, {how}");
@@ -405,6 +424,30 @@ impl Source for Files {
         entry.format.read_fitted(&entry.part, preprocess)
     }
 
+    fn read_mask(&self, index: usize) -> Result<Mask, DataError> {
+        let entry = self.entry(index)?;
+        let mask = entry.mask.as_ref().ok_or_else(|| DataError::NoMask { name: entry.part.name() })?;
+        mask.read()
+    }
+
+    fn read_with_mask(&self, index: usize, preprocess: &Preprocess) -> Result<(Image, Mask), DataError> {
+        let entry = self.entry(index)?;
+        let mask = self.read_mask(index)?;
+        let check = |size| check_sizes(|| entry.part.name(), size, (mask.width, mask.height));
+        let image = match entry.format.size(&entry.part)? {
+            Some(size) => {
+                check(size)?;
+                entry.format.read_fitted(&entry.part, preprocess)?
+            }
+            None => {
+                let image = entry.format.read(&entry.part)?;
+                check((image.width, image.height))?;
+                preprocess.fit_owned(image)
+            }
+        };
+        Ok((image, preprocess.fit_mask(&mask)))
+    }
+
     fn name_of(&self, index: usize) -> String {
         self.entries[index].part.name()
     }
@@ -415,7 +458,11 @@ impl Source for Files {
 
     fn fingerprint(&self, index: usize) -> Option<Fingerprint> {
         let entry = &self.entries[index];
-        entry.format.fingerprint(&entry.part).ok()
+        let image = entry.format.fingerprint(&entry.part).ok()?;
+        match &entry.mask {
+            None => Some(image),
+            Some(mask) => Some(image.with(mask.format.fingerprint(&mask.part).ok()?)),
+        }
     }
 
     fn stretches(&self) -> Vec<usize> {

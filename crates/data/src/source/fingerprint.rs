@@ -40,6 +40,13 @@ impl Fingerprint {
         Self::of(files::open(path)?, from, size)
     }
 
+    /// That of two files that belong together: the sum of their sizes, and the CRC-32 of both.
+    pub(super) fn with(self, other: Self) -> Self {
+        let mut crc = Crc::new();
+        [self.ends, other.ends].iter().for_each(|ends| crc.update(&ends.to_le_bytes()));
+        Self { size: self.size.saturating_add(other.size), ends: crc.sum() }
+    }
+
     fn of(mut file: impl Read + Seek, from: u64, size: u64) -> io::Result<Self> {
         let mut crc = Crc::new();
         let mut bytes = Vec::with_capacity((2 * END_BYTES).min(size) as usize);

@@ -180,14 +180,14 @@ pub(crate) fn collect_images(
 }
 
 /// The folders in a folder, links to folders included, sorted.
-fn sub_folders(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
+pub(crate) fn sub_folders(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
     let mut folders: Vec<PathBuf> = entries(dir)?.iter().map(DirEntry::path).filter(|path| path.is_dir()).collect();
     folders.sort();
     Ok(folders)
 }
 
 /// What is in a folder, but for hidden things.
-fn entries(dir: &Path) -> Result<Vec<DirEntry>, DataError> {
+pub(crate) fn entries(dir: &Path) -> Result<Vec<DirEntry>, DataError> {
     let io = |cause| DataError::Io { path: dir.to_owned(), cause };
     let mut entries = std::fs::read_dir(dir).map_err(io)?.collect::<Result<Vec<_>, _>>().map_err(io)?;
     entries.retain(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use kindling_files as files;
 
-use super::Fingerprint;
+use super::{Fingerprint, check_sizes};
 use crate::decode::{
-    Image, Preprocess, count_pages, headers_of_pages, read_fitted, read_header, read_image, read_page,
+    Image, MaskValues, Preprocess, count_pages, headers_of_pages, read_fitted, read_header, read_image,
+    read_mask_values, read_page,
 };
 use crate::error::DataError;
 
@@ -40,6 +41,43 @@ pub trait Format: Send + Sync {
     /// Any [`DataError`] of files, with the path.
     fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {
         Ok(preprocess.fit_owned(self.read(part)?))
+    }
+
+    /// Columns and rows of an image that [`Format::list`] gave, where its header says them.
+    ///
+    /// # Errors
+    /// Any [`DataError`] of files, with the path.
+    fn size(&self, part: &Part) -> Result<Option<(usize, usize)>, DataError> {
+        let _ = part;
+        Ok(None)
+    }
+
+    /// The images of a file that have masks in another, which is of the kind `masks`, each with its mask: where both hold as many, the
+    /// first with the first and so on.
+    ///
+    /// # Errors
+    /// Any [`DataError`] of files, [`DataError::NotAMask`] if the two do not belong together, and [`DataError::MaskSize`].
+    fn list_with_masks(&self, image: &Path, mask: &Path, masks: &dyn Format) -> Result<Vec<(Part, Part)>, DataError> {
+        let (images, of_masks) = (self.list(image)?, masks.list(mask)?);
+        if images.len() != of_masks.len() {
+            let reason = format!("it holds {} images, and {image:?} holds {}", of_masks.len(), images.len());
+            return Err(DataError::NotAMask { path: mask.to_owned(), reason });
+        }
+        if let ([image], [mask]) = (images.as_slice(), of_masks.as_slice())
+            && let (Some(size), Some(mask)) = (self.size(image)?, masks.size(mask)?)
+        {
+            check_sizes(|| image.name(), size, mask)?;
+        }
+        Ok(images.into_iter().zip(of_masks).collect())
+    }
+
+    /// Reads the numbers of a mask that [`Format::list`] gave.
+    ///
+    /// # Errors
+    /// [`DataError::NotAMask`] for a kind of file that holds none, and any [`DataError`] of files, with the path.
+    fn read_mask_values(&self, part: &Part) -> Result<MaskValues, DataError> {
+        let reason = "its kind of file holds no numbers of pixels; save masks as PNG, TIFF, BMP or NIfTI".to_owned();
+        Err(DataError::NotAMask { path: part.path.clone(), reason })
     }
 
     /// What tells the file of an image that [`Format::list`] gave from another version of it.
@@ -107,6 +145,15 @@ impl Format for Pictures {
         read_fitted(&part.path, preprocess)
     }
 
+    fn size(&self, part: &Part) -> Result<Option<(usize, usize)>, DataError> {
+        let header = read_header(&part.path)?;
+        Ok(Some((header.width, header.height)))
+    }
+
+    fn read_mask_values(&self, part: &Part) -> Result<MaskValues, DataError> {
+        read_mask_values(&part.path, None)
+    }
+
     fn passed_over(&self, path: &Path) -> usize {
         let several = if ends_with(path, &SEVERAL) { count_pages(path).ok() } else { None };
         several.map_or(0, |pages| pages.saturating_sub(1))
@@ -139,6 +186,14 @@ impl Format for Pages {
             None => Pictures.read(part),
             Some(page) => read_page(&part.path, page, None),
         }
+    }
+
+    fn size(&self, part: &Part) -> Result<Option<(usize, usize)>, DataError> {
+        if part.frame.is_none() { Pictures.size(part) } else { Ok(None) }
+    }
+
+    fn read_mask_values(&self, part: &Part) -> Result<MaskValues, DataError> {
+        read_mask_values(&part.path, part.frame)
     }
 
     fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {

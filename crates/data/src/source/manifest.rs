@@ -1,17 +1,18 @@
 //! Manifests: a table of files with their labels, as CSV or JSON Lines.
 //!
-//! The columns are `path,label[,split,group,weight]`, in any order; others are left alone and named in the data set's
-//! description. A label with `;` makes the data set one of several classes a sample: `a;b` is both, `;` is neither. In
+//! The columns are `path,label[,split,group,weight]`, in any order, or `path,mask[,...]` where every image has a mask; others are left
+//! alone and named in the data set's description. A label with `;` makes the data set one of several classes a sample: `a;b` is both, `;` is neither. In
 //! JSON Lines a label may be a list instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kindling_files as files;
 use serde_json::Value;
 
 use super::assemble::{Listed, Named, assemble, list_all};
-use super::{Opened, Opening, PassedOver, Purpose, Task};
+use super::{Format, Opened, Opening, PassedOver, Purpose, Task};
 use crate::error::DataError;
 use crate::split::Split;
 use kindling_given::{UnknownName, in_units};
@@ -21,8 +22,29 @@ const MAX_BYTES: u64 = 1 << 30;
 /// The longest value of a table and the longest line of JSON, in bytes: paths end at 4096 nearly everywhere.
 const MAX_VALUE: usize = 64 << 10;
 const MAX_LINE: usize = 1 << 20;
-/// The columns that are understood.
-const COLUMNS: [&str; 5] = ["path", "label", "split", "group", "weight"];
+/// What a table tells of its images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tells {
+    /// The names of their classes.
+    Label,
+    /// The files of their masks.
+    Mask,
+}
+
+impl Tells {
+    /// The column that says it.
+    fn column(self) -> &'static str {
+        match self {
+            Self::Label => "label",
+            Self::Mask => "mask",
+        }
+    }
+
+    /// The columns that are understood.
+    fn columns(self) -> [&'static str; 5] {
+        ["path", self.column(), "split", "group", "weight"]
+    }
+}
 
 /// A line of a manifest.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +57,8 @@ pub struct Row {
     pub labels: Vec<String>,
     /// Whether the label was written as a list: `a;b`, `;`, or `["a"]`.
     pub several: bool,
+    /// The path of its mask, as written, in a table of masks.
+    pub mask: Option<String>,
     /// Where the sample goes.
     pub split: Option<Split>,
     /// What the sample must not be parted from.
@@ -48,8 +72,12 @@ pub struct Row {
 /// # Errors
 /// The line and what is wrong with it.
 pub fn parse_manifest(text: &[u8], json_lines: bool) -> Result<(Vec<Row>, BTreeSet<String>), (u64, String)> {
+    parse(text, json_lines, Tells::Label)
+}
+
+fn parse(text: &[u8], json_lines: bool, tells: Tells) -> Result<Rows, (u64, String)> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let (rows, strangers) = if json_lines { json_rows(text)? } else { csv_rows(text)? };
+    let (rows, strangers) = if json_lines { json_rows(text, tells)? } else { csv_rows(text, tells)? };
     let mut lines: BTreeMap<&str, u64> = BTreeMap::new();
     for row in &rows {
         if let Some(before) = lines.insert(&row.path, row.line) {
@@ -57,7 +85,7 @@ pub fn parse_manifest(text: &[u8], json_lines: bool) -> Result<(Vec<Row>, BTreeS
         }
     }
     let several = rows.iter().any(|row| row.several);
-    if let Some(row) = rows.iter().find(|row| !several && row.labels.is_empty()) {
+    if let Some(row) = rows.iter().find(|row| !several && row.labels.is_empty() && row.mask.is_none()) {
         return Err((row.line, "the label is empty (where samples may have no class, write `;`)".to_owned()));
     }
     if let Some(with) = rows.iter().find(|row| row.split.is_some())
@@ -73,17 +101,10 @@ pub fn parse_manifest(text: &[u8], json_lines: bool) -> Result<(Vec<Row>, BTreeS
 /// # Errors
 /// [`DataError::Manifest`] with the line, files that cannot be read included, and any [`DataError`] of splits.
 pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
-    let io = |cause| DataError::Io { path: path.to_owned(), cause };
-    let text = files::read(path, MAX_BYTES).map_err(io)?;
-    let at = |(line, reason): (u64, String)| DataError::Manifest { path: path.to_owned(), line, reason };
-    let json_lines = !path.extension().is_some_and(|have| have.eq_ignore_ascii_case("csv"));
-    let (rows, strangers) = parse_manifest(&text, json_lines).map_err(at)?;
-
+    let table = Table::read(path, Tells::Label)?;
+    let rows = &table.rows;
     let task = if rows.iter().any(|row| row.several) { Task::MultiLabel } else { Task::MultiClass };
-    let classes = classes_of(&rows);
-    if rows.is_empty() {
-        return Err(at((1, "there are no samples".to_owned())));
-    }
+    let classes = classes_of(rows);
     if classes.len() < 2 && task == Task::MultiClass && opening.purpose == Purpose::Learn {
         return Err(DataError::OneClass {
             dir: path.to_owned(),
@@ -93,23 +114,14 @@ pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError
     let label_of: BTreeMap<&str, usize> = classes.iter().map(String::as_str).zip(0..).collect();
     let folder = path.parent().unwrap_or(Path::new(""));
     let (mut files, mut lines, mut problems) = (Vec::new(), Vec::new(), Vec::new());
-    for row in &rows {
-        let file = folder.join(&row.path);
-        let format = match opening.format_of(&file) {
-            Some(format) if file.is_file() => format,
-            found => {
-                let reason = match found {
-                    _ if !file.exists() => format!("there is no file {file:?}"),
-                    _ if !file.is_file() => format!("{file:?} is not a file"),
-                    _ => format!("{file:?} is of no kind that is understood"),
-                };
-                let problem = at((row.line, reason));
-                if !opening.keep_going {
-                    return Err(problem);
-                }
-                problems.push(problem);
+    for row in rows {
+        let (file, format) = match file_of(folder, &row.path, opening) {
+            Ok(found) => found,
+            Err(reason) if opening.keep_going => {
+                problems.push(table.wrong(row.line, reason));
                 continue;
             }
+            Err(reason) => return Err(table.wrong(row.line, reason)),
         };
         let mut labels: Vec<usize> = row.labels.iter().filter_map(|name| label_of.get(&**name).copied()).collect();
         labels.sort_unstable();
@@ -126,15 +138,66 @@ pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError
     }
     let mut passed_over = PassedOver::default();
     let (entries, unreadable) =
-        list_all(files, opening, &mut passed_over, |index, error| at((lines[index], error.to_string())))?;
+        list_all(files, opening, &mut passed_over, |index, error| table.wrong(lines[index], error.to_string()))?;
     problems.extend(unreadable);
-    let mut about = format!("Images listed in {}", path.display());
-    if !strangers.is_empty() {
-        let names: Vec<&str> = strangers.iter().map(String::as_str).collect();
-        about.push_str(&format!(" (not used: {})", names.join(", ")));
-    }
+    let about = table.about();
     let (path, root) = (path.to_owned(), folder.to_owned());
     assemble(Listed { path, root, about, classes, task, entries, problems, passed_over }, opening)
+}
+
+/// A manifest that was read.
+pub(crate) struct Table {
+    path: PathBuf,
+    pub(crate) rows: Vec<Row>,
+    /// Columns that nobody asked for.
+    strangers: BTreeSet<String>,
+}
+
+impl Table {
+    /// Reads a manifest with at least one sample.
+    ///
+    /// # Errors
+    /// [`DataError::Manifest`] with the line, and [`DataError::Io`].
+    pub(crate) fn read(path: &Path, tells: Tells) -> Result<Self, DataError> {
+        let io = |cause| DataError::Io { path: path.to_owned(), cause };
+        let text = files::read(path, MAX_BYTES).map_err(io)?;
+        let at = |(line, reason): (u64, String)| DataError::Manifest { path: path.to_owned(), line, reason };
+        let json_lines = !path.extension().is_some_and(|have| have.eq_ignore_ascii_case("csv"));
+        let (rows, strangers) = parse(&text, json_lines, tells).map_err(at)?;
+        if rows.is_empty() {
+            return Err(at((1, "there are no samples".to_owned())));
+        }
+        Ok(Self { path: path.to_owned(), rows, strangers })
+    }
+
+    /// Something wrong with a line.
+    pub(crate) fn wrong(&self, line: u64, reason: String) -> DataError {
+        DataError::Manifest { path: self.path.clone(), line, reason }
+    }
+
+    /// What the data set is.
+    pub(crate) fn about(&self) -> String {
+        let mut about = format!("Images listed in {}", self.path.display());
+        if !self.strangers.is_empty() {
+            let names: Vec<&str> = self.strangers.iter().map(String::as_str).collect();
+            about.push_str(&format!(" (not used: {})", names.join(", ")));
+        }
+        about
+    }
+}
+
+/// The file that a line names, with its format.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn file_of(folder: &Path, path: &str, opening: &Opening) -> Result<(PathBuf, Arc<dyn Format>), String> {
+    let file = folder.join(path);
+    match opening.format_of(&file) {
+        Some(format) if file.is_file() => Ok((file, format)),
+        _ if !file.exists() => Err(format!("there is no file {file:?}")),
+        _ if !file.is_file() => Err(format!("{file:?} is not a file")),
+        _ => Err(format!("{file:?} is of no kind that is understood")),
+    }
 }
 
 /// The names of all classes: in the order of numbers where all are numbers, otherwise of the alphabet.
@@ -149,14 +212,15 @@ pub(crate) fn classes_of(rows: &[Row]) -> Vec<String> {
 
 type Rows = (Vec<Row>, BTreeSet<String>);
 
-fn csv_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
+fn csv_rows(text: &[u8], tells: Tells) -> Result<Rows, (u64, String)> {
     let mut records = Records::of(text);
     let (_, header) = records.next().unwrap_or(Ok((1, vec![])))?;
-    let mut columns: [Option<usize>; COLUMNS.len()] = Default::default();
+    let known = tells.columns();
+    let mut columns: [Option<usize>; 5] = Default::default();
     let mut strangers = BTreeSet::new();
     for (place, name) in header.iter().enumerate() {
         let name = text_of(name, 1)?;
-        match COLUMNS.iter().position(|column| *column == name) {
+        match known.iter().position(|column| *column == name) {
             Some(column) if columns[column].is_some() => {
                 return Err((1, format!("the column {name:?} is there twice")));
             }
@@ -164,9 +228,9 @@ fn csv_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
             None => drop(strangers.insert(name.to_owned())),
         }
     }
-    for (name, column) in COLUMNS.iter().zip(&columns).take(2) {
+    for (name, column) in known.iter().zip(&columns).take(2) {
         if column.is_none() {
-            let known = COLUMNS.join(",");
+            let known = known.join(",");
             let hint = hint(name, &header);
             return Err((1, format!("the first line names no column `{name}`{hint}; it reads like this: {known}")));
         }
@@ -177,20 +241,25 @@ fn csv_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
         if record.len() != header.len() {
             return Err((line, format!("{} values stand under {} columns", record.len(), header.len())));
         }
-        let mut texts = [""; COLUMNS.len()];
+        let mut texts = [""; 5];
         for (text, column) in texts.iter_mut().zip(&columns) {
             if let Some(bytes) = column.and_then(|column| record.get(column)) {
                 *text = text_of(bytes, line)?;
             }
         }
-        let [path, label, split, group, weight] = texts;
-        let several = label.contains(';');
-        let labels = label.split(';').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let [path, told, split, group, weight] = texts;
+        let told = match tells {
+            Tells::Mask => Told::mask(line, told)?,
+            Tells::Label => {
+                let labels = told.split(';').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
+                Told::Labels(labels.collect(), told.contains(';'))
+            }
+        };
         let weight = match weight {
             "" => 1.0,
             text => text.parse().map_err(|_| (line, format!("the weight {text:?} is not a number")))?,
         };
-        rows.push(row(line, path, labels, several, split, group, weight)?);
+        rows.push(row(line, path, told, [split, group], weight)?);
     }
     Ok((rows, strangers))
 }
@@ -201,9 +270,10 @@ fn text_of(bytes: &[u8], line: u64) -> Result<&str, (u64, String)> {
     Ok(text.trim())
 }
 
-/// What people call the columns `path` and `label` elsewhere, in lower case.
-const OTHER_NAMES: [(&str, &[&str]); 2] = [
+/// What people call the columns `path`, `label` and `mask` elsewhere, in lower case.
+const OTHER_NAMES: [(&str, &[&str]); 3] = [
     ("path", &["path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img", "name"]),
+    ("mask", &["mask", "masks", "mask_path", "mask_file", "label", "label_path", "seg", "segmentation", "annotation"]),
     ("label", &["label", "labels", "class", "target", "category", "diagnosis", "y"]),
 ];
 
@@ -278,7 +348,7 @@ impl Iterator for Records<'_> {
     }
 }
 
-fn json_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
+fn json_rows(text: &[u8], tells: Tells) -> Result<Rows, (u64, String)> {
     let (mut rows, mut strangers) = (Vec::new(), BTreeSet::new());
     for (line, bytes) in (1..).zip(text.split(|byte| *byte == b'\n')) {
         if bytes.trim_ascii().is_empty() {
@@ -296,22 +366,44 @@ fn json_rows(text: &[u8]) -> Result<Rows, (u64, String)> {
             Some(value) => plain(&value).ok_or_else(|| wrong(format!("the {name} {value} is not a text"))),
         });
         let [path, split, group] = texts;
-        let label = take("label").ok_or_else(|| wrong("it has no label".to_owned()))?;
-        let several = label.is_array();
-        let names: Option<Vec<String>> = match &label {
-            Value::Array(names) => names.iter().map(plain).collect(),
-            one => plain(one).map(|name| vec![name]),
+        let name = tells.column();
+        let told = take(name).ok_or_else(|| wrong(format!("it has no {name}")))?;
+        let told = match tells {
+            Tells::Label => labels_of(&told).map_err(wrong)?,
+            Tells::Mask => Told::mask(line, &plain(&told).unwrap_or_default())?,
         };
-        let names = names.ok_or_else(|| wrong(format!("the label {label} is neither a text nor a list of texts")))?;
         let weight = match take("weight") {
             None => 1.0,
             Some(value) => value.as_f64().ok_or_else(|| wrong(format!("the weight {value} is not a number")))? as f32,
         };
         strangers.extend(object.into_iter().map(|(name, _)| name));
-        let names = names.into_iter().filter(|name| !name.is_empty()).collect();
-        rows.push(row(line, &path?, names, several, &split?, &group?, weight)?);
+        rows.push(row(line, &path?, told, [&split?, &group?], weight)?);
     }
     Ok((rows, strangers))
+}
+
+/// What a line tells of its image.
+enum Told {
+    /// The names of its classes, and whether they were written as a list.
+    Labels(Vec<String>, bool),
+    /// The path of its mask.
+    Mask(String),
+}
+
+impl Told {
+    fn mask(line: u64, path: &str) -> Result<Self, (u64, String)> {
+        if path.is_empty() { Err((line, "the mask is empty".to_owned())) } else { Ok(Self::Mask(path.to_owned())) }
+    }
+}
+
+/// The classes that a label of JSON names.
+fn labels_of(label: &Value) -> Result<Told, String> {
+    let names: Option<Vec<String>> = match label {
+        Value::Array(names) => names.iter().map(plain).collect(),
+        one => plain(one).map(|name| vec![name]),
+    };
+    let names = names.ok_or_else(|| format!("the label {label} is neither a text nor a list of texts"))?;
+    Ok(Told::Labels(names.into_iter().filter(|name| !name.is_empty()).collect(), label.is_array()))
 }
 
 /// A text, or a whole number as it is written.
@@ -323,15 +415,7 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-fn row(
-    line: u64,
-    path: &str,
-    mut labels: Vec<String>,
-    several: bool,
-    split: &str,
-    group: &str,
-    weight: f32,
-) -> Result<Row, (u64, String)> {
+fn row(line: u64, path: &str, told: Told, [split, group]: [&str; 2], weight: f32) -> Result<Row, (u64, String)> {
     if path.is_empty() {
         return Err((line, "the path is empty".to_owned()));
     }
@@ -343,8 +427,12 @@ fn row(
         "valid" | "validation" => Some(Split::Val),
         text => Some(text.parse().map_err(|error: UnknownName| (line, error.to_string()))?),
     };
+    let (mut labels, several, mask) = match told {
+        Told::Labels(labels, several) => (labels, several, None),
+        Told::Mask(path) => (Vec::new(), false, Some(path)),
+    };
     labels.sort();
     labels.dedup();
     let group = (!group.is_empty()).then(|| group.to_owned());
-    Ok(Row { line, path: path.to_owned(), labels, several, split, group, weight })
+    Ok(Row { line, path: path.to_owned(), labels, several, mask, split, group, weight })
 }

@@ -14,6 +14,7 @@ mod manifest_out;
 mod measure;
 mod opening;
 mod passed_over;
+mod segmentation;
 pub mod shards;
 mod views;
 
@@ -35,6 +36,7 @@ pub use manifest::{Row, open_manifest, parse_manifest};
 pub use manifest_out::manifest_of;
 pub use opening::{Opened, Opening, Purpose};
 pub use passed_over::PassedOver;
+pub use segmentation::open_segmentation;
 
 /// Labelled images by index. Reading is independent of order and may happen on several threads at once.
 pub trait Source: Send + Sync {

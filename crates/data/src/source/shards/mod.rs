@@ -108,7 +108,15 @@ pub fn open(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
             let part =
                 Part { path: shard.clone(), frame: Some(frame), channels: sample.channels, group: sample.labels.group };
             let (format, weight) = (format.clone(), sample.labels.weight);
-            entries.push(Entry { part, format, below: PathBuf::from(sample.key), labels, weight, split: *split });
+            entries.push(Entry {
+                part,
+                format,
+                below: PathBuf::from(sample.key),
+                labels,
+                mask: None,
+                weight,
+                split: *split,
+            });
         }
     }
     let task = if several { Task::MultiLabel } else { Task::MultiClass };
