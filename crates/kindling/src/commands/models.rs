@@ -5,8 +5,8 @@ use clap::Subcommand;
 use kindling_layers::trace::{FeatureMap, LayerTrace, Trace};
 use kindling_runs::Table;
 use kindling_zoo::{
-    GANS, GanEntry, GanTraces, Model, ModelEntry, ModelOptions, Pretrained, find, is_called, matches, models,
-    pretrained_for,
+    GANS, GanEntry, GanTraces, Model, ModelEntry, ModelOptions, Pretrained, SegmentationModel, find, find_segmentation,
+    is_called, is_segmentation, matches, models, pretrained_for, segmentation_models,
 };
 use serde_json::{Value, json};
 
@@ -65,6 +65,13 @@ impl Args {
                     show_gan(entry, channels, layers, format);
                     return Ok(Done::Complete);
                 }
+                if is_segmentation(&name) {
+                    let model = find_segmentation(&name)?;
+                    model.check_image_size(image_size)?;
+                    let options = ModelOptions { in_channels: channels, classes, ..ModelOptions::imagenet() };
+                    show_segmentation(&model, &model.trace(&options, image_size)?, layers, format);
+                    return Ok(Done::Complete);
+                }
                 let model = find(&name)?;
                 model.check_image_size(image_size)?;
                 let trace = trace(&model, channels, classes, image_size)?;
@@ -89,7 +96,9 @@ fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
     let with_weights = |entry: &&'static ModelEntry| !pretrained || pretrained_for(entry).next().is_some();
     let chosen: Vec<_> = models().filter(|entry| is_called(entry, &lower)).filter(with_weights).collect();
     let gans: Vec<&GanEntry> = GANS.iter().filter(|gan| matches(&lower, gan.name) && !pretrained).collect();
-    if chosen.is_empty() && gans.is_empty() {
+    let has_name = |model: &SegmentationModel| matches(&lower, &model.key()) && !pretrained;
+    let segmenting: Vec<SegmentationModel> = segmentation_models().filter(has_name).collect();
+    if chosen.is_empty() && gans.is_empty() && segmenting.is_empty() {
         match pretrained {
             false => bail!("no model matches `{pattern}`; `kindling models` lists them all"),
             true => bail!(
@@ -120,6 +129,7 @@ fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
         out!("\nmillion: parameters with 1000 classes. GMAC: 10^9 multiply-adds at 512x512.");
         out!("weights: pretrained ones are known; scripts/fetch-weights.sh brings them.");
     }
+    let some = list_segmentation(&segmenting, some, format)? || some;
     let mut table = Table::new(&["<GAN", "million", "GMAC", "<about"]);
     let some_gans = !gans.is_empty();
     for entry in gans {
@@ -143,6 +153,70 @@ fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
         out!("\nFor `kindling gan train`. Both networks count, at their own size of images.");
     }
     Ok(())
+}
+
+/// Networks for segmentation, below something else if there is some. Returns whether there are any.
+fn list_segmentation(models: &[SegmentationModel], below: bool, format: Format) -> Result<bool> {
+    let mut table = Table::new(&["<segmentation", "million", "GMAC", "<about"]);
+    for model in models {
+        let trace = model.trace(&ModelOptions { classes: 2, ..ModelOptions::imagenet() }, 512)?;
+        let about = format!("U-Net on {}", model.classifier().entry.about);
+        match format {
+            Format::Table => {
+                let [params, macs] = in_short(trace.params(), trace.macs());
+                table.row([&model.key(), &params, &macs, &about]);
+            }
+            Format::Json => out!(
+                "{}",
+                json!({ "name": model.key(), "aliases": [], "family": SEGMENTATION, "params": trace.params(),
+                        "macs_512": trace.macs(), "reference": SMP, "pretrained": [] })
+            ),
+        }
+    }
+    let some = !models.is_empty();
+    if some && format == Format::Table {
+        let gap = if below { "\n" } else { "" };
+        output::text_of_product(&format!("{gap}{table}"));
+        out!(
+            "\nFor `kindling train --task segmentation`, with 2 classes. unet- takes any classifier above as its encoder."
+        );
+    }
+    Ok(some)
+}
+
+/// What family networks for segmentation are said to be of, and where they come from.
+const SEGMENTATION: &str = "segmentation";
+const SMP: &str = "segmentation_models_pytorch";
+
+fn show_segmentation(model: &SegmentationModel, trace: &Trace, layers: bool, format: Format) {
+    let FeatureMap { channels, height, width } = trace.input;
+    let reference = model.layer_names().map_or("the zoo's own", |_| SMP);
+    if format == Format::Json {
+        let mut object = json!({
+            "name": model.key(), "aliases": [], "family": SEGMENTATION, "reference": reference,
+            "encoder": model.classifier().key(), "input": [channels, height, width], "params": trace.params(),
+            "macs": trace.macs(), "activations": trace.activations(), "stages": [], "pretrained": [],
+        });
+        if layers {
+            object["layers"] = trace.layers.iter().map(layer_json).collect();
+        }
+        out!("{object}");
+        return;
+    }
+    out!("{} ({SEGMENTATION})", model.key());
+    let mut table = Table::new(&["<", "<"]);
+    table.row(["paper", "Ronneberger et al. 2015, https://arxiv.org/abs/1505.04597"]);
+    table.row(["details of", reference]);
+    table.row(["encoder", &model.classifier().key()]);
+    table.row(["input", &format!("{channels} x {height} x {width}")]);
+    table.row(["parameters", &trace.params().to_string()]);
+    table.row(["multiply-adds", &trace.macs().to_string()]);
+    table.row(["activations", &trace.activations().to_string()]);
+    output::text_of_product(&table.to_string());
+    if layers {
+        out!();
+        print_layers(trace);
+    }
 }
 
 /// Parameters in millions and multiply-adds in billions.

@@ -13,13 +13,14 @@ use kindling_memory::planner::{
 };
 use kindling_memory::{MemorySize, counted_room, resident_of};
 use kindling_runs::{Table, write_atomically};
-use kindling_zoo::{Model, ModelOptions, find, models};
+use kindling_zoo::{Model, ModelOptions, models};
 use serde_json::{Value, json};
 
 use crate::Done;
 use crate::commands::{DEFAULT_MODEL, Format};
 use crate::device::{DeviceChoice, cuda};
 use crate::memory::default_budget;
+use crate::model::AnyModel;
 use crate::output::{self, note, out};
 use crate::ranges;
 
@@ -128,7 +129,7 @@ impl Args {
             self.device = if self.device.is_cpu() { DeviceChoice::Cpu } else { DeviceChoice::Cuda(0) };
         }
         self.target()?;
-        let model = if self.all { None } else { Some(find(&self.model)?) };
+        let model = if self.all { None } else { Some(AnyModel::find(&self.model)?) };
         if self.memory.is_none() {
             self.memory = Some(memory_here(self.device)?);
             note!("{} is what a run may use of {} here; --memory plans for another amount", self.memory(), self.device);
@@ -172,10 +173,15 @@ impl Args {
         decoding_bytes(Header { width: side, height: side, channels: self.channels }, &preprocess)
     }
 
-    fn trace(&self, model: &Model) -> Result<Trace> {
+    fn trace(&self, model: &AnyModel) -> Result<Trace> {
         model.check_image_size(self.image_size)?;
         let options = ModelOptions { in_channels: self.channels, classes: self.classes, ..ModelOptions::imagenet() };
-        Ok(model.trace(&options, self.image_size)?)
+        model.trace(&options, self.image_size)
+    }
+
+    /// What may be recomputed, as far as it can be predicted: of networks for segmentation that is not known.
+    fn levels(&self, model: &AnyModel) -> &'static [Checkpointing] {
+        if model.is_segmentation() { &Checkpointing::ALL[..1] } else { &Checkpointing::ALL }
     }
 
     fn row(&self, trace: &Trace, precision: Precision, checkpointing: Checkpointing) -> Result<Row> {
@@ -188,11 +194,11 @@ impl Args {
         Ok(Row { precision, checkpointing, fits, cost })
     }
 
-    fn one(&self, model: &Model) -> Result<()> {
+    fn one(&self, model: &AnyModel) -> Result<()> {
         let trace = self.trace(model)?;
         let mut rows = Vec::new();
         for precision in Precision::ALL {
-            for checkpointing in Checkpointing::ALL {
+            for &checkpointing in self.levels(model) {
                 rows.push(self.row(&trace, precision, checkpointing)?);
             }
         }
@@ -208,7 +214,7 @@ impl Args {
         Ok(())
     }
 
-    fn print(&self, model: &Model, trace: &Trace, rows: &[Row]) {
+    fn print(&self, model: &AnyModel, trace: &Trace, rows: &[Row]) {
         let batch = self.batch_size.map_or("as large as fits".to_string(), |batch| batch.to_string());
         out!(
             "{} at {}x{}, {}, {} classes, on {} with {}:\nbatch {batch}, ghost batches of at most {}",
@@ -258,7 +264,7 @@ impl Args {
         }
     }
 
-    fn as_json(&self, model: &Model, trace: &Trace, rows: &[Row]) -> Value {
+    fn as_json(&self, model: &AnyModel, trace: &Trace, rows: &[Row]) -> Value {
         let on_cpu = self.target().is_ok_and(|target| target != Target::Cuda);
         let rows: Vec<Value> = rows
             .iter()
@@ -279,9 +285,9 @@ impl Args {
     }
 
     /// The fastest plan of the asked precision that fits, as a file.
-    fn plan(&self, model: &Model, trace: &Trace) -> Result<String> {
+    fn plan(&self, model: &AnyModel, trace: &Trace) -> Result<String> {
         let batch = self.batch_size.unwrap_or(DEFAULT_BATCH);
-        for checkpointing in Checkpointing::ALL {
+        for &checkpointing in self.levels(model) {
             let situation = Situation { batch, ..self.situation(self.precision, checkpointing)? };
             if let Some((micro_batch, prediction)) = largest_micro_batch(trace, &situation, self.memory().0) {
                 return Ok(self.plan_file(model, batch, micro_batch, checkpointing, &prediction));
@@ -297,7 +303,7 @@ impl Args {
 
     fn plan_file(
         &self,
-        model: &Model,
+        model: &AnyModel,
         batch: usize,
         micro_batch: usize,
         checkpointing: Checkpointing,
@@ -331,7 +337,7 @@ impl Args {
     fn zoo(&self) -> Result<()> {
         let mut found = Vec::new();
         for entry in models() {
-            let model = Model::from(entry);
+            let model = AnyModel::Classifier(Model::from(entry));
             let trace = self.trace(&model)?;
             let rows = Checkpointing::ALL.map(|checkpointing| self.row(&trace, self.precision, checkpointing));
             let [none, stages, blocks] = rows;

@@ -42,7 +42,6 @@ impl Finished<'_> {
             return Ok(None);
         }
         trained.journal.note_bad(trained.progress.step, Split::Test, &test.evaluation.bad, observer)?;
-        self.tell_end(trained, &test.evaluation.score, Some(test.evaluation.dice), observer)?;
         let classes = cases::foreground(&self.config.data.classes);
         let all = validation.cases.iter().chain(&test.cases).cloned().collect();
         self.run.write_cases(&CaseTable { classes: classes.clone(), cases: all })?;
@@ -56,6 +55,7 @@ impl Finished<'_> {
             self.run.write_segmentation_scores(scores)?;
         }
         let mean = |scores: &Option<SegmentationScores>| scores.as_ref().map(|scores| scores.dice.value);
+        self.tell_end(trained, &test.evaluation.score, mean(&scores).or(Some(f64::NAN)), observer)?;
         let summary =
             SegmentationSummary { test_dice: mean(&scores), validation_dice: mean(&score(&validation, Split::Val)) };
         let measured = Metrics {
