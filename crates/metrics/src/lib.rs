@@ -32,4 +32,5 @@ pub use quartiles::Quartiles;
 pub use segmentation::{
     ClassMaskScores, ClassSummary, LabelMap, LengthUnit, NamedClass, SegmentationError, SegmentationScorer,
     SegmentationScores, SegmentedCase, SegmentedClass, SegmentedClassScores, Spread, SurfaceDice, VoxelCounts,
+    compare_cases,
 };

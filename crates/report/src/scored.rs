@@ -1,5 +1,7 @@
 //! Scores as people write them: their names, values and intervals, and what an interval is of.
 
+use std::borrow::Cow;
+
 use kindling_metrics::{Figure, Scores};
 
 use crate::words;
@@ -31,9 +33,12 @@ const NAMES: [(&str, &str); 23] = [
     ("iou", "IoU"),
 ];
 
-/// What a score is called.
-pub(crate) fn name(key: &str) -> &str {
-    NAMES.iter().find(|(known, _)| *known == key).map_or(key, |(_, name)| name)
+/// What a score is called; `dice: CLASS` is that of a class.
+pub(crate) fn name(key: &str) -> Cow<'_, str> {
+    match key.strip_prefix("dice: ") {
+        Some(class) => format!("Dice: {class}").into(),
+        None => NAMES.iter().find(|(known, _)| *known == key).map_or(key, |(_, name)| name).into(),
+    }
 }
 
 /// Whether a smaller value of a score is the better one.

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use kindling_metrics::Predictions;
+use kindling_metrics::{NamedClass, Predictions, SegmentedCase};
 
-use crate::{Predicted, PredictionTable};
+use crate::{CaseTable, Predicted, PredictionTable};
 
 /// A setting that differs: its key with dots, and what either side has; `None` where it is not there.
 pub type Difference = (String, Option<String>, Option<String>);
@@ -86,8 +86,46 @@ pub fn common(
     Ok((of(table(ours))?, of(table(other))?))
 }
 
+/// What two models said of the cases that both have: the classes, the first model's cases, and the second's in the same order.
+pub type CommonCases = (Vec<NamedClass>, Vec<SegmentedCase>, Vec<SegmentedCase>);
+
+/// How well two models found the masks of the cases of a split that both have, in one order, under the classes of the first.
+///
+/// # Errors
+/// A sentence: other classes, no case in common, or one with another truth or patient.
+pub fn common_cases(first: &CaseTable, second: &CaseTable, split: &str) -> Result<CommonCases, String> {
+    let place = |class: &NamedClass| second.classes.iter().position(|other| other == class);
+    let order: Option<Vec<usize>> = first.classes.iter().map(place).collect();
+    let (Some(order), true) = (order, first.classes.len() == second.classes.len()) else {
+        let [a, b] = [first, second].map(|table| {
+            let named = table.classes.iter().map(|class| format!("{} ({})", class.name, class.label));
+            named.collect::<Vec<_>>().join(", ")
+        });
+        return Err(format!("one has the classes {a} and the other {b}"));
+    };
+    let of_split = |table: &CaseTable| table.of_split(split).into_iter();
+    let mut theirs: HashMap<String, SegmentedCase> = of_split(second).map(|case| (case.sample.clone(), case)).collect();
+    let (mut ours, mut other) = (Vec::new(), Vec::new());
+    for case in of_split(first) {
+        let Some(their) = theirs.remove(&case.sample) else { continue };
+        let scores = order.iter().filter_map(|place| their.scores.get(*place)).copied().collect();
+        let their = SegmentedCase { scores, ..their };
+        if !case.is_paired_with(&their) {
+            return Err(format!("the sample {:?} has another truth or group in the other", case.sample));
+        }
+        ours.push(case);
+        other.push(their);
+    }
+    match ours.is_empty() {
+        true => Err(format!("there is no case of the split {split} in both")),
+        false => Ok((first.classes.clone(), ours, other)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use kindling_metrics::{ClassMaskScores, Resampling, VoxelCounts, compare_cases};
+
     use super::*;
 
     fn table(classes: [&str; 2], samples: &[(&str, usize, f64)]) -> PredictionTable {
@@ -120,6 +158,57 @@ mod tests {
         assert!(refused(&table(["a", "c"], &[("x", 0, 0.5)])).contains("the other a, c"));
         assert!(refused(&table(["a", "b"], &[("x", 1, 0.5)])).contains("\"x\" has another truth"));
         assert!(refused(&table(["a", "b"], &[("y", 0, 0.5)])).contains("no image of the split test"));
+    }
+
+    /// Cases of the classes with these labels, each with its Dice; the true mask of a class has as many pixels as its label.
+    fn cases(labels: [u32; 2], samples: &[(&str, [f64; 2])]) -> CaseTable {
+        let scores = |(class, dice): (u32, f64)| ClassMaskScores {
+            class,
+            voxels: VoxelCounts { false_negatives: class.into(), ..VoxelCounts::default() },
+            dice,
+            iou: dice / (2.0 - dice),
+            hausdorff_95: 1.0,
+            surface_dice: 1.0,
+        };
+        let case = |(sample, dice): &(&str, [f64; 2])| SegmentedCase {
+            sample: (*sample).into(),
+            split: "test".into(),
+            scores: labels.into_iter().zip(*dice).map(scores).collect(),
+            ..SegmentedCase::default()
+        };
+        let classes = labels.map(|label| NamedClass { name: format!("class {label}"), label }).to_vec();
+        CaseTable { classes, cases: samples.iter().map(case).collect() }
+    }
+
+    #[test]
+    fn common_cases_are_found_whatever_their_order_and_that_of_the_classes() {
+        let first = cases([1, 2], &[("x", [0.75, 0.5]), ("y", [0.5, 0.5]), ("z", [0.25, 1.0])]);
+        let second = cases([2, 1], &[("z", [0.5, 0.125]), ("w", [0.5, 0.5]), ("x", [0.25, 0.625])]);
+        let (classes, ours, theirs) = common_cases(&first, &second, "test").unwrap();
+        let dice = |cases: &[SegmentedCase]| -> Vec<f64> {
+            cases.iter().flat_map(|case| &case.scores).map(|scores| scores.dice).collect()
+        };
+        assert_eq!((dice(&ours), dice(&theirs)), (vec![0.75, 0.5, 0.25, 1.0], vec![0.625, 0.25, 0.125, 0.5]));
+        let paired = compare_cases(&classes, &ours, &theirs, Resampling::default()).unwrap();
+        assert_eq!((paired.images, paired.differences[0].value), (2, 0.625 - 0.375));
+    }
+
+    #[test]
+    fn cases_that_have_nothing_in_common_are_not_compared() {
+        let first = cases([1, 2], &[("x", [0.75, 0.5])]);
+        let refused = |second: &CaseTable| common_cases(&first, second, "test").unwrap_err();
+        assert!(
+            refused(&cases([1, 3], &[("x", [0.5, 0.5])]))
+                .contains("class 1 (1), class 2 (2) and the other class 1 (1), class 3 (3)")
+        );
+        assert!(refused(&cases([1, 2], &[("y", [0.5, 0.5])])).contains("no case of the split test in both"));
+        let mut larger = first.clone();
+        larger.cases[0].scores[1].voxels.true_positives = 1;
+        assert!(refused(&larger).contains("\"x\" has another truth"));
+        let mut of_another = first.clone();
+        of_another.cases[0].group = Some("p".into());
+        assert!(refused(&of_another).contains("\"x\" has another truth or group"));
+        assert!(common_cases(&first, &first, "val").is_err());
     }
 
     #[test]

@@ -26,6 +26,19 @@ pub const COLUMNS: [&str; 12] = [
     "seconds",
 ];
 
+/// The column of runs that segment: the mean foreground Dice of the test split. It is among [`columns_of`] runs of which one has it.
+const DICE: &str = "dice";
+
+/// The columns of these runs: [`COLUMNS`], and `dice` behind the other scores if any of them segments.
+pub fn columns_of(runs: &[Listed]) -> Vec<&'static str> {
+    let mut columns = COLUMNS.to_vec();
+    if runs.iter().any(|run| run.value(DICE).is_some()) {
+        let place = columns.iter().position(|column| *column == "loss").unwrap_or(columns.len());
+        columns.insert(place, DICE);
+    }
+    columns
+}
+
 /// A run in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
@@ -53,6 +66,8 @@ impl Listed {
                 values.insert("balanced_accuracy".to_owned(), test.balanced_accuracy.into());
                 values.insert("loss".to_owned(), test.loss.into());
             }
+            let dice = metrics.segmentation.and_then(|reached| reached.test_dice);
+            values.insert(DICE.to_owned(), dice.into());
             values.insert("images_per_second".to_owned(), metrics.images_per_second.into());
             values.insert("peak_memory_bytes".to_owned(), metrics.peak_memory_bytes.into());
             values.insert("seconds".to_owned(), metrics.seconds.into());
@@ -64,7 +79,7 @@ impl Listed {
         Ok(Self { values, config })
     }
 
-    /// A value: of [`COLUMNS`], or of the configuration. `None` if the run has none.
+    /// A value: of [`columns_of`] the runs, or of the configuration. `None` if the run has none.
     pub fn value(&self, column: &str) -> Option<Value> {
         self.values.get(column).cloned().or_else(|| self.config.get(column).map(|text| number_or_text(text)))
     }
@@ -115,7 +130,7 @@ mod tests {
     use kindling_metrics::Score;
 
     use super::*;
-    use crate::Metrics;
+    use crate::{Metrics, SegmentationSummary};
 
     fn run(folder: &Path, name: &str, config: &str, right: Option<u64>) -> RunDir {
         let run = RunDir::create(Some(&folder.join(name)), "m", "d").unwrap();
@@ -148,5 +163,23 @@ mod tests {
         assert_eq!((found[2].text("accuracy"), found[2].value("ended")), (String::new(), Some(false.into())));
         assert_eq!(runs_in(&folder.path().join("a")).unwrap().len(), 1, "a run itself");
         assert!(runs_in(&folder.path().join("missing")).is_err());
+    }
+
+    #[test]
+    fn runs_that_segment_stand_in_the_list_with_their_dice_and_others_have_no_such_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let listed = |name: &str, dice: Option<f64>| {
+            let run = run(folder.path(), name, "seed = 1", None);
+            let segmentation = dice.map(|dice| SegmentationSummary { test_dice: Some(dice), validation_dice: None });
+            run.write_metrics(&Metrics { segmentation, ..Metrics::default() }).unwrap();
+            Listed::of(&run).unwrap()
+        };
+        let [other, without, with] =
+            [("a", None), ("b", Some(f64::NAN)), ("c", Some(0.75))].map(|(name, dice)| listed(name, dice));
+        assert_eq!(columns_of(&[other.clone(), without.clone()]), COLUMNS, "a Dice that is not defined is none");
+        let columns = columns_of(&[other.clone(), without.clone(), with.clone()]);
+        assert_eq!((columns.len(), columns[7..10].join(" ")), (13, "macro_auroc dice loss".into()));
+        assert_eq!([&other, &without, &with].map(|run| run.text("dice")), ["", "", "0.75"]);
+        assert_eq!(with.compare(&other, "dice"), Ordering::Less, "runs without it come last");
     }
 }

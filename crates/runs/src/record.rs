@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use kindling_metrics::Scores;
+use kindling_metrics::{Scores, SegmentationScores};
 
 use crate::comparing::flat;
 use crate::{BadSamples, Environment, Event, EventLog, ListedSamples, Metrics, RunDir, RunError, Sitting};
 
-/// Everything that the files of a classifier's run say. What the run has not come to, or what was not copied with it, is missing.
+/// Everything that the files of one network's run say. What the run has not come to, or what was not copied with it, is missing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Record {
     /// The values of `config.toml` by their keys with dots, such as `train.lr`.
@@ -16,6 +16,8 @@ pub struct Record {
     pub metrics: Option<Metrics>,
     /// `scores.json`.
     pub scores: Option<Scores>,
+    /// `segmentation.json`, of a run that segments.
+    pub segmentation: Option<SegmentationScores>,
     /// `events.jsonl`, in order.
     pub events: Vec<Event>,
     /// `environment.json`.
@@ -40,12 +42,20 @@ impl Record {
             settings: flat(&run.read_config()?),
             metrics: run.metrics().exists().then(|| run.read_metrics()).transpose()?,
             scores: run.read_scores()?,
+            segmentation: run.read_segmentation_scores()?,
             events: if run.events().exists() { EventLog::read(&run.events())? } else { Vec::new() },
             environment: run.environment().exists().then(|| run.read_environment()).transpose()?,
             history: run.read_history()?,
             bad_samples: ["train", "val", "test"].map(bad_of).into_iter().filter(|(_, count)| *count > 0).collect(),
             samples: run.data().exists().then(|| ListedSamples::read(&run.data())).transpose()?,
         })
+    }
+
+    /// Whether the run segments, as far as its files tell.
+    pub fn segments(&self) -> bool {
+        let measured = || self.metrics.as_ref().is_some_and(|metrics| metrics.segmentation.is_some());
+        let evaluated = || self.events.iter().any(|event| matches!(event, Event::Evaluated { dice: Some(_), .. }));
+        self.segmentation.is_some() || measured() || evaluated()
     }
 
     /// A setting by its key with dots; `None` where the configuration has no such key.
@@ -79,7 +89,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::BadSampleLine;
+    use crate::{BadSampleLine, SegmentationSummary};
 
     #[test]
     fn a_record_has_what_the_files_have_and_lacks_what_they_lack() {
@@ -88,9 +98,11 @@ mod tests {
         run.write_config(&"[model]\nname = 'x'\n[data]\nsource = 'scans'\n".parse::<toml::Table>().unwrap()).unwrap();
         let begun = Record::of(&run).unwrap();
         assert_eq!((begun.model(), begun.data(), begun.classes().len()), ("x", "scans", 0));
-        assert_eq!((begun.metrics, begun.scores, begun.samples), (None, None, None));
+        assert_eq!((&begun.metrics, &begun.scores, &begun.segmentation, &begun.samples), (&None, &None, &None, &None));
 
-        let metrics = Metrics { classes: vec!["a".into(), "b".into()], steps: 12, ..Metrics::default() };
+        let mut metrics = Metrics { classes: vec!["a".into(), "b".into()], steps: 12, ..Metrics::default() };
+        assert!(!begun.segments());
+        metrics.segmentation = Some(SegmentationSummary::default());
         run.write_metrics(&metrics).unwrap();
         run.write_data(b"split,group,label,path,size,crc32_of_ends\ntrain,,a,x.png,1,2\n").unwrap();
         let mut bad = BadSamples::open(&run.bad_samples()).unwrap();
@@ -99,6 +111,7 @@ mod tests {
         bad.add(&line).unwrap();
         let ended = Record::of(&run).unwrap();
         assert_eq!(ended.classes(), ["a", "b"]);
+        assert!(ended.segments());
         assert_eq!(ended.bad_samples, [("train".to_owned(), 1)]);
         assert_eq!(ended.samples.map(|samples| samples.splits.len()), Some(1));
     }
@@ -108,7 +121,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::create(Some(&folder.path().join("run")), "m", "d").unwrap();
         run.write_config(&toml::Table::new()).unwrap();
-        for path in [run.metrics(), run.scores(), run.environment(), run.data()] {
+        for path in [run.metrics(), run.scores(), run.segmentation_scores(), run.environment(), run.data()] {
             std::fs::write(&path, "nonsense\n").unwrap();
             let sentence = Record::of(&run).unwrap_err().to_string();
             assert!(sentence.contains(&path.display().to_string()), "{sentence}");

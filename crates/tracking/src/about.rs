@@ -87,15 +87,20 @@ pub(crate) fn results(run: &RunDir) -> Result<Vec<(Name, f64)>, TrackingError> {
             flat.into_iter().filter_map(|(key, value)| Some((format!("{RESULT}{key}").into(), number(&value)?)));
         results.extend(numbers);
     }
-    if let Some(scores) = run.read_scores()? {
-        for figure in scores.figures {
-            let name = format!("{RESULT}{}/{}", scores.split, figure.name);
-            if let Some((low, high)) = figure.interval {
-                results.push((format!("{name}/low").into(), low));
-                results.push((format!("{name}/high").into(), high));
-            }
-            results.push((name.into(), figure.value));
+    let mut add = |split: &str, name: &str, value: f64, interval: Option<(f64, f64)>| {
+        let name = format!("{RESULT}{split}/{name}");
+        if let Some((low, high)) = interval {
+            results.push((format!("{name}/low").into(), low));
+            results.push((format!("{name}/high").into(), high));
         }
+        results.push((name.into(), value));
+    };
+    if let Some(scores) = run.read_scores()? {
+        scores.figures.iter().for_each(|figure| add(&scores.split, &figure.name, figure.value, figure.interval));
+    }
+    if let Some(scores) = run.read_segmentation_scores()? {
+        let means = [&scores.dice, &scores.iou];
+        means.into_iter().for_each(|figure| add(&scores.split, &figure.name, figure.value, figure.interval));
     }
     Ok(results)
 }
@@ -129,4 +134,30 @@ pub(crate) fn confidences(run: &RunDir) -> Result<Vec<(&'static str, Histogram)>
     };
     let splits = [("val/confidence", of("val")), ("test/confidence", of("test"))];
     Ok(splits.into_iter().filter_map(|(name, values)| Some((name, Histogram::of(&values)?))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_results_of_a_run_that_segments_are_its_means_with_their_intervals() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = crate::testing::run(folder.path());
+        let of = |name: &str, value: f64, interval: &str| {
+            format!(r#"{{"name":"{name}","value":{value},"interval":{interval}}}"#)
+        };
+        let text = format!(
+            r#"{{"split":"test","cases":2,"patients":2,"resamples":9,"seed":0,"tolerance":2,"unit":"mm","classes":[],"dice":{},"iou":{},
+            "hausdorff_95":{{"quartiles":null,"defined":0,"undefined":2}}}}"#,
+            of("mean_dice", 0.75, "[0.5,0.875]"),
+            of("mean_iou", 0.625, "null")
+        );
+        std::fs::write(run.segmentation_scores(), text).unwrap();
+        let found: Vec<(String, f64)> =
+            results(&run).unwrap().into_iter().map(|(name, value)| (name.into_owned(), value)).collect();
+        let named = |name: &str, value: f64| (format!("{RESULT}test/{name}"), value);
+        let expected = [("mean_dice/low", 0.5), ("mean_dice/high", 0.875), ("mean_dice", 0.75), ("mean_iou", 0.625)];
+        assert_eq!(found, expected.map(|(name, value)| named(name, value)));
+    }
 }

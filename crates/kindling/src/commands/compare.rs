@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use kindling_metrics::{Paired, Resampling, compare};
+use kindling_metrics::{Paired, Resampling, compare, compare_cases};
 use kindling_report::{ComparedRun, Comparison};
-use kindling_runs::{PredictionTable, Record, RunDir, RunError, Table, common, differences, write_atomically};
+use kindling_runs::{
+    CaseTable, PredictionTable, Record, RunDir, RunError, Table, common, common_cases, differences, write_atomically,
+};
 use serde_json::{Value, json};
 
 use crate::Done;
@@ -19,7 +21,7 @@ use crate::targets::refuse_files_of_runs;
 ///
 /// Differences of scores have 95 % intervals of the paired bootstrap by patient: an interval without 0 is a difference that chance
 /// does not explain. McNemar's test of right answers takes images for independent, so where patients have several the interval
-/// counts.
+/// counts. Runs that segment are compared by their Dice and IoU.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Two or more folders of runs
@@ -47,7 +49,38 @@ struct Compared {
     run: RunDir,
     name: String,
     config: toml::Table,
-    predictions: PredictionTable,
+    answers: Answers,
+}
+
+/// What a run said of the images that it was evaluated on.
+enum Answers {
+    Classes(PredictionTable),
+    Masks(CaseTable),
+}
+
+impl Answers {
+    /// These less the others, on the images of a split that both have. An error is a sentence without an end.
+    fn less(&self, others: &Self, split: &str, resampling: Resampling) -> Result<Paired> {
+        Ok(match (self, others) {
+            (Self::Classes(ours), Self::Classes(others)) => {
+                let (ours, others) = common(ours, others, split).map_err(|reason| anyhow!(reason))?;
+                compare(&ours, &others, resampling)?
+            }
+            (Self::Masks(ours), Self::Masks(others)) => {
+                let (classes, ours, others) = common_cases(ours, others, split).map_err(|reason| anyhow!(reason))?;
+                compare_cases(&classes, &ours, &others, resampling)?
+            }
+            _ => bail!("one of them segments and the other classifies"),
+        })
+    }
+
+    /// What they are of.
+    fn called(&self) -> &'static str {
+        match self {
+            Self::Classes(_) => "images",
+            Self::Masks(_) => "cases",
+        }
+    }
 }
 
 impl Args {
@@ -59,9 +92,8 @@ impl Args {
         let (mut objects, mut pairs) = (Vec::new(), Vec::new());
         for other in others {
             let called = || format!("{} and {}", other.name, first.name);
-            let pair = common(&other.predictions, &first.predictions, &self.split);
-            let (theirs, ours) = pair.map_err(|reason| anyhow!("{} cannot be compared: {reason}", called()))?;
-            let paired = compare(&theirs, &ours, resampling)?;
+            let paired = other.answers.less(&first.answers, &self.split, resampling);
+            let paired = paired.map_err(|reason| anyhow!("{} cannot be compared: {reason}", called()))?;
             match self.format {
                 Format::Json => objects.push(object(first, other, &paired)),
                 Format::Table => print(first, other, &paired, &self.split),
@@ -94,14 +126,15 @@ impl Args {
 impl Compared {
     fn read(path: &Path) -> Result<Self> {
         let run = RunDir::open(path)?;
-        if !run.predictions().is_file() {
-            bail!(
-                "{} has no predictions.csv: it has not ended, or is of an earlier version; `kindling eval` scores it",
+        let answers = match run.read_cases()? {
+            Some(cases) => Answers::Masks(cases),
+            None if run.predictions().is_file() => Answers::Classes(PredictionTable::read(&run.predictions())?),
+            None => bail!(
+                "{} has no predictions.csv and no cases.csv: it has not ended, or is of an earlier version; `kindling eval` scores it",
                 path.display()
-            );
-        }
-        let predictions = PredictionTable::read(&run.predictions())?;
-        Ok(Self { name: path.display().to_string(), config: run.read_config()?, predictions, run })
+            ),
+        };
+        Ok(Self { name: path.display().to_string(), config: run.read_config()?, answers, run })
     }
 }
 
@@ -123,15 +156,18 @@ fn print(first: &Compared, other: &Compared, paired: &Paired, split: &str) {
         settings.into_iter().for_each(|(key, a, b)| table.row([key, or_none(b), or_none(a)]));
         output::text_of_product(&table.to_string());
     }
-    out!("\n{} common {split} images of {} patients; this less the first\n", paired.images, paired.patients);
+    let (count, called, patients) = (paired.images, other.answers.called(), paired.patients);
+    out!("\n{count} common {split} {called} of {patients} patients; this less the first\n");
     let mut table = Table::new(&["<score", "difference", "95 % interval"]);
     paired.differences.iter().for_each(|figure| table.row(scores::row(&figure.name, figure)));
     output::text_of_product(&table.to_string());
-    let test = paired.mcnemar;
-    out!(
-        "\nright alone: {} this, {} the first; McNemar's exact test p = {:.3}\n",
-        test.first_alone,
-        test.second_alone,
-        test.p
-    );
+    match paired.mcnemar {
+        Some(test) => out!(
+            "\nright alone: {} this, {} the first; McNemar's exact test p = {:.3}\n",
+            test.first_alone,
+            test.second_alone,
+            test.p
+        ),
+        None => out!(),
+    }
 }

@@ -7,18 +7,19 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Subcommand, ValueEnum};
-use kindling_runs::{COLUMNS, Listed, Table, csv_line, runs_in};
+use kindling_runs::{COLUMNS, Listed, Table, columns_of, csv_line, runs_in};
 use serde_json::{Map, Value};
 
 use crate::Done;
 use crate::output::{self, note, out};
 
 /// The columns of the table for people: what else there is stands in json and csv.
-const SHOWN: [(&str, &str); 6] = [
+const SHOWN: [(&str, &str); 7] = [
     ("run", "<run"),
     ("model", "<model"),
     ("accuracy", "accuracy"),
     ("macro_auroc", "AUROC"),
+    ("dice", "Dice"),
     ("images_per_second", "images/s"),
     ("seconds", "seconds"),
 ];
@@ -26,7 +27,7 @@ const SHOWN: [(&str, &str); 6] = [
 /// List runs with their scores, speed and memory
 ///
 /// Columns are run, model, data, ended, steps, accuracy, balanced_accuracy, macro_auroc, loss (of the test split),
-/// images_per_second, peak_memory_bytes and seconds; and every key of a configuration, such as train.lr.
+/// images_per_second, peak_memory_bytes and seconds; dice if any run segments; and every key of a configuration, such as train.lr.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -101,10 +102,14 @@ impl Args {
         }
         match self.format {
             Format::Table => self.print(&runs),
-            Format::Json => runs.iter().for_each(|run| out!("{}", Value::Object(self.object(run)))),
+            Format::Json => {
+                let columns = self.all_columns(&runs);
+                runs.iter().for_each(|run| out!("{}", Value::Object(object(run, &columns))));
+            }
             Format::Csv => {
-                out!("{}", csv_line(self.all_columns().map(str::to_owned)));
-                runs.iter().for_each(|run| out!("{}", csv_line(self.all_columns().map(|column| run.text(column)))));
+                let columns = self.all_columns(&runs);
+                out!("{}", csv_line(columns.iter().map(|column| (*column).to_owned())));
+                runs.iter().for_each(|run| out!("{}", csv_line(columns.iter().map(|column| run.text(column)))));
             }
         }
         Ok(done)
@@ -122,24 +127,26 @@ impl Args {
         Ok(())
     }
 
-    fn all_columns(&self) -> impl Iterator<Item = &str> {
-        COLUMNS.into_iter().chain(self.columns.iter().map(String::as_str))
-    }
-
-    fn object(&self, run: &Listed) -> Map<String, Value> {
-        self.all_columns().map(|column| (column.to_owned(), run.value(column).unwrap_or(Value::Null))).collect()
+    fn all_columns(&self, runs: &[Listed]) -> Vec<&str> {
+        columns_of(runs).into_iter().chain(self.columns.iter().map(String::as_str)).collect()
     }
 
     fn print(&self, runs: &[Listed]) {
+        let known = columns_of(runs);
         let more = self.columns.iter().map(|column| (column.as_str(), column.as_str()));
-        let shown: Vec<(&str, &str)> = SHOWN.into_iter().chain(more).collect();
+        let usual = SHOWN.into_iter().filter(|(column, _)| known.contains(column));
+        let shown: Vec<(&str, &str)> = usual.chain(more).collect();
         let mut table = Table::new(&shown.iter().map(|(_, heading)| *heading).collect::<Vec<_>>());
         let text = |run: &Listed, column: &str| match run.value(column).and_then(|value| value.as_f64()) {
-            Some(number) if COLUMNS.contains(&column) => format!("{number:.3}"),
+            Some(number) if known.contains(&column) => format!("{number:.3}"),
             _ if run.value(column).is_none() => "-".to_owned(),
             _ => run.text(column),
         };
         runs.iter().for_each(|run| table.row(shown.iter().map(|(column, _)| text(run, column))));
         output::text_of_product(&table.to_string());
     }
+}
+
+fn object(run: &Listed, columns: &[&str]) -> Map<String, Value> {
+    columns.iter().map(|column| ((*column).to_owned(), run.value(column).unwrap_or(Value::Null))).collect()
 }

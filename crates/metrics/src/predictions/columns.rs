@@ -56,7 +56,7 @@ impl<'a> Columns<'a> {
         Figure { name: name.to_owned(), value, interval }
     }
 
-    pub(super) fn figures(&mut self, names: &[&str]) -> Vec<Figure> {
+    pub(crate) fn figures(&mut self, names: &[&str]) -> Vec<Figure> {
         names.iter().map(|name| self.figure(name)).collect()
     }
 

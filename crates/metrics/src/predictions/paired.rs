@@ -22,15 +22,16 @@ pub struct McNemar {
 /// The first model's scores less the second's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Paired {
-    /// Images both have answered.
+    /// Images both have answered; cases, of models that segment.
     pub images: usize,
     /// Their patients.
     pub patients: usize,
     /// Differences of the scores of a whole split, with 95 % intervals of the paired bootstrap by patient: both models are scored on
     /// the same drawn patients.
     pub differences: Vec<Figure>,
-    /// Which model is right more often.
-    pub mcnemar: McNemar,
+    /// Which model is right more often; none of models that segment, whose answers are not right or wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcnemar: Option<McNemar>,
 }
 
 /// Compares two models' predictions of the same images in the same order.
@@ -53,7 +54,7 @@ pub fn compare(first: &Predictions, second: &Predictions, resampling: Resampling
         images: first.images(),
         patients: first.patients(),
         differences: Columns::new(&point, &rows).figures(&a.names()),
-        mcnemar: McNemar { first_alone, second_alone, p: sign_test(first_alone, second_alone) },
+        mcnemar: Some(McNemar { first_alone, second_alone, p: sign_test(first_alone, second_alone) }),
     })
 }
 

@@ -46,3 +46,15 @@ pub struct SegmentedCase {
     /// The scores of each class, as [`SegmentationScorer::case`](crate::SegmentationScorer::case) gives them.
     pub scores: Vec<ClassMaskScores>,
 }
+
+impl SegmentedCase {
+    /// Whether this is the same case, by name, patient and size of each true mask, as that of another model.
+    pub fn is_paired_with(&self, other: &Self) -> bool {
+        let truths = |case: &Self| -> Vec<(u32, u64)> {
+            let of =
+                |scores: &ClassMaskScores| scores.voxels.true_positives.saturating_add(scores.voxels.false_negatives);
+            case.scores.iter().map(|scores| (scores.class, of(scores))).collect()
+        };
+        (&self.sample, &self.group) == (&other.sample, &other.group) && truths(self) == truths(other)
+    }
+}

@@ -68,6 +68,9 @@ pub enum SegmentationError {
         /// Labels of the classes that it was scored for.
         scored: Vec<u32>,
     },
+    /// Two models' segmentations are not of the same cases.
+    #[error("the two segmentations are not of the same cases with the same truths and patients")]
+    NotPaired,
     /// The cases were scored for different classes.
     #[error("case {case}, counted from 0, was scored for other classes than the first")]
     Classes {

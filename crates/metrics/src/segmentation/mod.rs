@@ -14,6 +14,7 @@
 //! | `summary.rs` | [`ClassSummary`]: median and quartiles of a class over the cases |
 //! | `case.rs` | [`SegmentedCase`]: a case with its scores, and whose it is |
 //! | `scores.rs` | [`SegmentationScores`]: all of it for a split, with 95 % intervals by patient |
+//! | `paired.rs` | two models on the same cases |
 //!
 //! Overlap follows nnU-Net 2.8.1, surfaces follow MONAI 1.6.1: tools differ by a factor of two and more in what a surface is, how a
 //! percentile is taken, and what an empty mask is worth.
@@ -27,6 +28,7 @@ mod error;
 mod grid;
 mod label_map;
 mod masks;
+mod paired;
 mod scorer;
 mod scores;
 mod summary;
@@ -36,6 +38,7 @@ pub use case::{LengthUnit, NamedClass, SegmentedCase};
 pub use counts::VoxelCounts;
 pub use error::SegmentationError;
 pub use label_map::LabelMap;
+pub use paired::compare_cases;
 pub use scorer::{ClassMaskScores, SegmentationScorer, SegmentedClass, SurfaceDice};
 pub use scores::{SegmentationScores, SegmentedClassScores};
 pub use summary::{ClassSummary, Spread};

@@ -104,7 +104,7 @@ impl SegmentationScores {
 }
 
 /// Whether there is something to score, and all of it was scored for these classes.
-fn check(classes: &[NamedClass], cases: &[&SegmentedCase]) -> Result<(), SegmentationError> {
+pub(super) fn check(classes: &[NamedClass], cases: &[&SegmentedCase]) -> Result<(), SegmentationError> {
     if classes.is_empty() {
         return Err(SegmentationError::NoClasses);
     }
@@ -122,14 +122,14 @@ fn check(classes: &[NamedClass], cases: &[&SegmentedCase]) -> Result<(), Segment
 }
 
 /// The means of all scores that have intervals.
-struct Means {
+pub(super) struct Means {
     classes: usize,
     /// Of each class Dice and IoU of every case.
     values: Vec<[Vec<f64>; 2]>,
 }
 
 impl Means {
-    fn new(classes: usize, cases: &[&SegmentedCase]) -> Self {
+    pub(super) fn new(classes: usize, cases: &[&SegmentedCase]) -> Self {
         let of = |class: usize, score: fn(&ClassMaskScores) -> f64| -> Vec<f64> {
             cases.iter().map(|case| score(&case.scores[class])).collect()
         };
@@ -138,7 +138,7 @@ impl Means {
     }
 
     /// Mean Dice and IoU of all classes, and then of each, where case `i` counts `times[i]` times.
-    fn row(&self, times: &[u32]) -> Vec<f64> {
+    pub(super) fn row(&self, times: &[u32]) -> Vec<f64> {
         let of_classes: Vec<f64> = self.values.iter().flatten().map(|values| mean(values, times)).collect();
         let over_classes = |score: usize| {
             let means = of_classes.iter().skip(score).step_by(2);

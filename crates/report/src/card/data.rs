@@ -10,18 +10,22 @@ use crate::words;
 const MOST_CLASSES: usize = 50;
 
 pub(super) fn evaluation(record: &Record) -> String {
-    let scored = record.scores.as_ref().map(|scores| {
-        format!(
-            "Scores are of the {} split: {} of {}.\n\n",
-            text(&scores.split),
-            words::plural(scores.images as u64, "image", "images"),
-            words::plural(scores.patients as u64, "patient", "patients")
-        )
-    });
+    let of = |split: &str, things: String, patients: usize| {
+        let patients = words::plural(patients as u64, "patient", "patients");
+        format!("Scores are of the {} split: {things} of {patients}.\n\n", text(split))
+    };
+    let classified = record
+        .scores
+        .as_ref()
+        .map(|scores| of(&scores.split, words::plural(scores.images as u64, "image", "images"), scores.patients));
+    let segmented = record
+        .segmentation
+        .as_ref()
+        .map(|scores| of(&scores.split, words::plural(scores.cases as u64, "case", "cases"), scores.patients));
     format!(
         "## Evaluation data\n\nData set: {}.\n\n{}{}{}{}",
         text(record.data()),
-        scored.unwrap_or_default(),
+        classified.or(segmented).unwrap_or_default(),
         splits(record),
         how_split(record),
         bad_samples(record),
@@ -39,7 +43,9 @@ pub(super) fn training(record: &Record) -> String {
 
 /// Images and patients of each split.
 fn splits(record: &Record) -> String {
-    let of_scores = record.scores.as_ref().map(|scores| scores.flow.as_slice()).unwrap_or_default();
+    let classified = record.scores.as_ref().map(|scores| scores.flow.as_slice());
+    let segmented = || record.segmentation.as_ref().map(|scores| scores.flow.as_slice());
+    let of_scores = classified.or_else(segmented).unwrap_or_default();
     let rows: Vec<[String; 4]> = match (of_scores, &record.samples) {
         ([], Some(samples)) => samples
             .splits

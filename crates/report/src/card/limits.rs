@@ -4,6 +4,7 @@ use kindling_metrics::Scores;
 use kindling_runs::{Event, Record};
 
 use super::markdown::{short, text, to_fill_in};
+use super::segmentation;
 use crate::words;
 
 /// Of a class with fewer test images little can be said.
@@ -33,9 +34,10 @@ fn of(record: &Record) -> Vec<String> {
     if record.data() == "phantoms" {
         facts.push("The images are synthetic: scores say nothing of real ones.".to_owned());
     }
-    match &record.scores {
-        Some(scores) => facts.extend(of_scores(scores)),
-        None => facts.push("There are no scores.".to_owned()),
+    match (&record.scores, &record.segmentation) {
+        (_, Some(scores)) => facts.extend(segmentation::limits(scores, FEW)),
+        (Some(scores), None) => facts.extend(of_scores(scores)),
+        (None, None) => facts.push("There are no scores.".to_owned()),
     }
     let bad: usize = record.bad_samples.iter().map(|(_, count)| *count).sum();
     if bad > 0 {

@@ -1,5 +1,7 @@
 //! What stands above a card for programs: the Hugging Face Hub's metadata.
 
+use kindling_metrics::Figure;
+
 use super::Card;
 use super::markdown::quoted;
 
@@ -15,24 +17,31 @@ const SHOWN: [(&str, &str); 6] = [
 
 pub(super) fn of(card: &Card<'_>) -> String {
     let record = card.record;
-    let mut text =
-        "---\nlibrary_name: kindling\npipeline_tag: image-classification\ntags:\n- image-classification\n- kindling\n\
-                    # To be filled in by a person: the license.\n# license:\n"
-            .to_owned();
-    let Some(scores) = &record.scores else { return text + "---\n\n" };
-    let metric = |(key, name): &(&str, &str)| {
-        let figure = scores.figure(key).filter(|figure| figure.value.is_finite())?;
-        Some(format!("    - type: {name}\n      value: {:.4}\n", figure.value))
+    let task = if record.segments() { "image-segmentation" } else { "image-classification" };
+    let text = format!(
+        "---\nlibrary_name: kindling\npipeline_tag: {task}\ntags:\n- {task}\n- kindling\n\
+         # To be filled in by a person: the license.\n# license:\n"
+    );
+    let metric = |name: &str, figure: &Figure| format!("    - type: {name}\n      value: {:.4}\n", figure.value);
+    let classified = record.scores.as_ref().map(|scores| {
+        let shown = SHOWN.iter().filter_map(|(key, name)| Some((*name, scores.figure(key)?)));
+        (scores.split.as_str(), shown.collect::<Vec<_>>())
+    });
+    let segmented = || {
+        let scores = record.segmentation.as_ref()?;
+        Some((scores.split.as_str(), vec![("dice", &scores.dice), ("mean_iou", &scores.iou)]))
     };
-    let metrics: String = SHOWN.iter().filter_map(metric).collect();
-    if !metrics.is_empty() {
-        text += &format!(
-            "model-index:\n- name: {}\n  results:\n  - task:\n      type: image-classification\n    dataset:\n      name: {data}\n      \
-             type: {data}\n      split: {}\n    metrics:\n{metrics}",
-            quoted(card.title),
-            quoted(&scores.split),
-            data = quoted(record.data()),
-        );
+    let Some((split, shown)) = classified.or_else(segmented) else { return text + "---\n\n" };
+    let finite = shown.into_iter().filter(|(_, figure)| figure.value.is_finite());
+    let metrics: String = finite.map(|(name, figure)| metric(name, figure)).collect();
+    if metrics.is_empty() {
+        return text + "---\n\n";
     }
-    text + "---\n\n"
+    format!(
+        "{text}model-index:\n- name: {}\n  results:\n  - task:\n      type: {task}\n    dataset:\n      name: {data}\n      \
+         type: {data}\n      split: {}\n    metrics:\n{metrics}---\n\n",
+        quoted(card.title),
+        quoted(split),
+        data = quoted(record.data()),
+    )
 }

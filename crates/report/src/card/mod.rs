@@ -10,6 +10,7 @@ mod markdown;
 mod metadata;
 mod model;
 mod scores;
+mod segmentation;
 #[cfg(test)]
 mod tests;
 
@@ -66,10 +67,11 @@ fn heading(card: &Card<'_>) -> String {
     let record = card.record;
     let version = record.environment.as_ref().map(|environment| format!(" {}", text(&environment.kindling)));
     format!(
-        "# {}\n\nAn image classifier, {}, trained on {} with Kindling{}.\n\nThe sections are those of Mitchell et al. (2019), \
+        "# {}\n\n{}, {}, trained on {} with Kindling{}.\n\nThe sections are those of Mitchell et al. (2019), \
          [Model Cards for Model Reporting](https://doi.org/10.1145/3287560.3287596). All figures are read from the files of the \
          run. What no file knows is marked “To be filled in by a person”.\n\n",
         text(card.title),
+        if record.segments() { "A model that segments images" } else { "An image classifier" },
         text(record.model()),
         text(record.data()),
         version.unwrap_or_default(),
@@ -91,6 +93,7 @@ fn factors(record: &Record) -> String {
     let subgroups = record.scores.as_ref().and_then(|scores| scores.subgroups.as_ref());
     let evaluated = match subgroups {
         Some(subgroups) => format!("Scores are given by {}.\n\n", text(&subgroups.column)),
+        None if record.segments() => "No subgroups were scored.\n\n".to_owned(),
         None => "No subgroups were scored (`kindling eval --subgroups COLUMN` scores them).\n\n".to_owned(),
     };
     format!(

@@ -53,6 +53,9 @@ pub(super) fn details(card: &Card<'_>) -> String {
 }
 
 fn task(record: &Record) -> String {
+    if record.segments() {
+        return "which pixels of an image are of which class".to_owned();
+    }
     match record.setting("data.task") {
         Some("any-of") => "which of the classes an image has: several, one or none",
         _ => "which one of the classes an image is of",

@@ -4,6 +4,7 @@ use kindling_metrics::{ClassScores, Figure, Scores};
 use kindling_runs::Record;
 
 use super::markdown::{short, table, text};
+use super::segmentation;
 use crate::scored;
 use crate::words;
 
@@ -11,8 +12,14 @@ use crate::words;
 const CALIBRATION: [&str; 3] = ["brier", "nll", "ece"];
 
 pub(super) fn metrics(record: &Record) -> String {
+    if let Some(scores) = &record.segmentation {
+        return segmentation::metrics(scores);
+    }
     let Some(scores) = &record.scores else {
-        return "## Metrics\n\nThe run has no `scores.json`: nothing was scored yet.\n\n".to_owned();
+        return format!(
+            "## Metrics\n\nThe run has no `{}`: nothing was scored yet.\n\n",
+            if record.segments() { "segmentation.json" } else { "scores.json" }
+        );
     };
     let cut_offs = match scores.classes.iter().any(|class| class.cut_off.is_some()) {
         true => {
@@ -25,6 +32,9 @@ pub(super) fn metrics(record: &Record) -> String {
 }
 
 pub(super) fn quantitative_analyses(record: &Record) -> String {
+    if let Some(scores) = &record.segmentation {
+        return segmentation::quantitative_analyses(scores);
+    }
     let Some(scores) = &record.scores else { return String::new() };
     format!(
         "## Quantitative analyses\n\n### Scores of the {} split\n\n{}{}{}{}{}",
@@ -42,10 +52,10 @@ fn is_calibration(figure: &Figure) -> bool {
 }
 
 fn of<'a>(figures: impl Iterator<Item = &'a Figure>) -> Vec<[String; 3]> {
-    figures.map(|figure| line(scored::name(&figure.name), figure)).collect()
+    figures.map(|figure| line(&scored::name(&figure.name), figure)).collect()
 }
 
-fn line(name: &str, figure: &Figure) -> [String; 3] {
+pub(super) fn line(name: &str, figure: &Figure) -> [String; 3] {
     [text(name), scored::number(figure.value), scored::interval(figure)]
 }
 
@@ -61,7 +71,7 @@ fn chance(record: &Record) -> String {
 }
 
 /// `0.912 (0.870 to 0.951)`.
-fn with_interval(figure: Option<&Figure>) -> String {
+pub(super) fn with_interval(figure: Option<&Figure>) -> String {
     figure.map_or_else(
         || "–".to_owned(),
         |figure| match figure.interval {

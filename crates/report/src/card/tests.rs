@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use kindling_metrics::{FlowRow, Predictions, Resampling, Scores};
+use kindling_metrics::{
+    ClassMaskScores, FlowRow, LengthUnit, NamedClass, Predictions, Resampling, Scores, SegmentationScores,
+    SegmentedCase, VoxelCounts,
+};
 use kindling_runs::{DeviceFacts, Environment, Event, ListedSamples, Metrics, SplitCounts};
 
 use super::*;
@@ -63,6 +66,7 @@ fn record(classes: [&str; 2]) -> Record {
             ..Metrics::default()
         }),
         scores: Some(scores(classes)),
+        segmentation: None,
         events: vec![
             Event::Warned { step: 0, text: "grey images in colour files".into() },
             Event::Finished { step: 60, seconds: 252.4 },
@@ -174,6 +178,7 @@ fn a_run_that_has_only_begun_has_a_card_that_says_so() {
     let text = card(&begun);
     assert!(text.contains("nothing was scored yet") && text.contains("There are no scores."), "{text}");
     assert!(text.contains("not tell that the run has finished") && !text.contains("model-index"), "{text}");
+    assert!(text.contains("pipeline_tag: image-classification") && text.contains("An image classifier"), "{text}");
     assert!(!card(&Record::default()).contains("NaN"));
 }
 
@@ -201,4 +206,73 @@ fn the_model_of_a_fold_says_that_others_test_the_rest() {
         record.settings.insert("data.opening.fold".to_owned(), fold.to_owned());
         assert_eq!(card(&record).contains(sentence), is_said, "{fold}");
     }
+}
+
+/// A run that segments 30 cases of 15 patients, of which ten have no lesion, and one a lesion that only the truth has.
+fn segmenting() -> Record {
+    let class = |class: u32, dice: f64| ClassMaskScores {
+        class,
+        voxels: VoxelCounts::default(),
+        dice,
+        iou: dice / (2.0 - dice),
+        hausdorff_95: if dice > 0.0 { 4.0 } else { f64::NAN },
+        surface_dice: dice,
+    };
+    let case = |case: u32| {
+        let lesion = if case.is_multiple_of(3) { f64::NAN } else { f64::from(case - 1) / 30.0 };
+        SegmentedCase {
+            sample: case.to_string(),
+            group: Some((case / 2).to_string()),
+            split: "test".into(),
+            scores: vec![class(1, 0.9), class(2, lesion)],
+        }
+    };
+    let cases: Vec<SegmentedCase> = (0..30).map(case).collect();
+    let classes = [("liver", 1), ("le|sion", 2)].map(|(name, label)| NamedClass { name: name.into(), label });
+    let resampling = Resampling { resamples: 200, seed: 0 };
+    let scores = SegmentationScores::of("test", &classes, (2.0, LengthUnit::Millimetres), &cases, resampling).unwrap();
+    Record { scores: None, segmentation: Some(scores), ..record(["liver", "le|sion"]) }
+}
+
+#[test]
+fn the_card_of_a_run_that_segments_has_its_masks_scores() {
+    let text = card(&segmenting());
+    for expected in [
+        "pipeline_tag: image-segmentation",
+        "    - type: dice\n      value: 0.",
+        "    - type: mean_iou\n      value: 0.",
+        "A model that segments images, mobilenet_v3_small, trained on scans",
+        "| Task | which pixels of an image are of which class |",
+        "within 2 mm of the other, as in MONAI. 30 cases of 15 patients. Intervals: 200 resamples",
+        "Scores are of the test split: 30 cases of 15 patients.",
+        "| Dice, mean of the classes | 0.",
+        "| class | cases | mean Dice | Dice | IoU | HD95 in mm | surface Dice |",
+        "| le\\|sion | 20 | ",
+        "| liver | 30 | 0.900 (0.900 to 0.900) | 0.900 (0.900 to 0.900) | 0.818 (0.818 to 0.818) | 4 (4 to 4) |",
+        "distances leave out the worst: le\\|sion (1).",
+        "No subgroups were scored.",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    assert!(!text.contains("classif") && !text.contains("NaN") && !text.contains("AUROC"), "{text}");
+}
+
+#[test]
+fn the_card_of_a_run_that_is_to_segment_says_what_is_missing() {
+    let evaluated = Event::Evaluated {
+        step: 1,
+        epoch: 1,
+        split: "validation".into(),
+        loss: 0.5,
+        accuracy: 0.9,
+        samples: 4,
+        dice: Some(0.5),
+    };
+    let text = card(&Record { segmentation: None, events: vec![evaluated], ..segmenting() });
+    assert!(
+        text.contains("The run has no `segmentation.json`: nothing was scored yet.")
+            && text.contains("There are no scores."),
+        "{text}"
+    );
+    assert!(text.contains("pipeline_tag: image-segmentation") && !text.contains("model-index"), "{text}");
 }

@@ -1,5 +1,7 @@
 //! Forest plots: differences with their intervals, a row each, and where none is.
 
+use std::borrow::Cow;
+
 use maud::{Markup, html};
 
 use super::axis::Axis;
@@ -34,7 +36,7 @@ pub(crate) struct ForestRow {
 /// Differences of one score.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Forest<'a> {
-    pub(crate) title: &'a str,
+    pub(crate) title: Cow<'a, str>,
     /// Beside the title: which direction is the better one.
     pub(crate) note: &'static str,
     pub(crate) rows: Vec<ForestRow>,
@@ -97,7 +99,7 @@ impl Forest<'_> {
     /// The plot in words, for those who do not see it.
     fn summary(&self) -> String {
         let rows = self.rows.iter().map(|row| format!("run {}: {}", row.label, row.text()));
-        std::iter::once(self.title.to_owned()).chain(rows).collect::<Vec<_>>().join("; ")
+        std::iter::once(self.title.to_string()).chain(rows).collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -117,7 +119,7 @@ mod tests {
     #[test]
     fn zero_is_marked_and_lies_where_the_axis_has_it() {
         let rows = vec![row(0.1, Some((0.05, 0.2))), row(-0.1, Some((-0.2, 0.1)))];
-        let svg = Forest { title: "Accuracy", note: "", rows }.figure().into_string();
+        let svg = Forest { title: "Accuracy".into(), note: "", rows }.figure().into_string();
         let (zero, dots) = (places(&svg, "zero", "x1"), places(&svg, "dot", "cx"));
         assert_eq!((zero.len(), dots.len()), (1, 2), "{svg}");
         assert!(dots[1] < zero[0] && zero[0] < dots[0], "{zero:?} {dots:?}");
@@ -129,7 +131,7 @@ mod tests {
     #[test]
     fn differences_that_are_not_defined_or_none_are_drawn_all_the_same() {
         for value in [f64::NAN, 0.0, 1e-9, f64::INFINITY] {
-            let svg = Forest { title: "Kappa", note: "", rows: vec![row(value, None)] }.figure().into_string();
+            let svg = Forest { title: "Kappa".into(), note: "", rows: vec![row(value, None)] }.figure().into_string();
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{value}: {svg}");
             assert_eq!(places(&svg, "dot", "cx").len(), usize::from(value.is_finite()), "{value}");
             assert_eq!(places(&svg, "zero", "x1").len(), 1);

@@ -12,15 +12,23 @@ pub(crate) fn section(runs: &[ComparedRun<'_>]) -> Markup {
     // An evaluation in the middle of an epoch would stand on the same place as the one at its end.
     let by_epoch = validations.iter().all(|one| one.windows(2).all(|pair| pair[0].epoch < pair[1].epoch));
     let along = if by_epoch { "epoch" } else { "step" };
-    let validated = |value: fn(&Evaluation) -> f64| -> Vec<Vec<Point>> {
+    let validated = |value: fn(&Evaluation) -> Option<f64>| -> Vec<Vec<Point>> {
         let x = |at: &Evaluation| if by_epoch { at.epoch } else { at.step } as f64;
-        validations.iter().map(|one| one.iter().map(|at| (x(at), value(at))).collect()).collect()
+        validations.iter().map(|one| one.iter().filter_map(|at| Some((x(at), value(at)?))).collect()).collect()
     };
     let training: Vec<Vec<Point>> = runs.iter().map(|run| training(&run.record.events)).collect();
     let charts = [
         chart("Training loss", "step", Unit::Plain, runs, &training),
-        chart("Validation loss", along, Unit::Plain, runs, &validated(|at| at.loss)),
-        chart("Validation accuracy", along, Unit::Percent, runs, &validated(|at| at.accuracy)),
+        chart("Validation loss", along, Unit::Plain, runs, &validated(|at| Some(at.loss))),
+        // Most pixels are background: where there is Dice, the share of right ones says little.
+        chart(
+            "Validation accuracy",
+            along,
+            Unit::Percent,
+            runs,
+            &validated(|at| at.dice.is_none().then_some(at.accuracy)),
+        ),
+        chart("Validation Dice", along, Unit::Share, runs, &validated(|at| at.dice)),
     ];
     let shown: Vec<&Chart> = charts.iter().filter(|chart| !chart.series.is_empty()).collect();
     html! {

@@ -1,6 +1,6 @@
-//! Differences from the first run on the images that both have answered: forest plots, and McNemar's test.
+//! Differences from the first run on the images that both have answered: forest plots, and McNemar's test of runs that classify.
 
-use kindling_metrics::Paired;
+use kindling_metrics::{McNemar, Paired};
 use maud::{Markup, html};
 
 use super::{Comparison, colour, sign};
@@ -21,10 +21,8 @@ pub(super) fn section(comparison: &Comparison<'_>) -> Markup {
                 p.note { (meaning(comparison.resamples)) }
                 div.forests { @for forest in forests(&others) { (forest.figure()) } }
                 (mcnemar(&others))
-                p.note {
-                    "McNemar's exact test takes images for independent, so where patients have several the intervals are what counts. "
-                    "Nothing here knows how many runs were tried before these, or how many scores are looked at."
-                }
+                (cases(&others))
+                p.note { "Nothing here knows how many runs were tried before these, or how many scores are looked at." }
             }
         }
     }
@@ -61,25 +59,44 @@ fn forests<'a>(others: &[Against<'a>]) -> Vec<Forest<'a>> {
     names.into_iter().map(|name| Forest { title: scored::name(name), note: note(name), rows: rows(name) }).collect()
 }
 
+/// Of runs that classify.
 fn mcnemar(others: &[Against<'_>]) -> Markup {
+    let tested: Vec<(usize, &str, &Paired, &McNemar)> = others
+        .iter()
+        .filter_map(|&(index, name, paired)| Some((index, name, paired, paired.mcnemar.as_ref()?)))
+        .collect();
     html! {
-        h3.later { "Right alone: McNemar's exact test" }
-        div.scroll {
-            table.numbers {
-                thead { tr {
-                    th scope="col" { "run" } th scope="col" { "common images" } th scope="col" { "patients" }
-                    th scope="col" { "right alone: this" } th scope="col" { "right alone: the first" } th scope="col" { "p" }
-                } }
-                tbody {
-                    @for (index, name, paired) in others {
-                        tr {
-                            th scope="row" { (sign(*index)) " " (name) }
-                            td { (paired.images) } td { (paired.patients) }
-                            td { (paired.mcnemar.first_alone) } td { (paired.mcnemar.second_alone) }
-                            td { (probability(paired.mcnemar.p)) }
+        @if !tested.is_empty() {
+            h3.later { "Right alone: McNemar's exact test" }
+            div.scroll {
+                table.numbers {
+                    thead { tr {
+                        th scope="col" { "run" } th scope="col" { "common images" } th scope="col" { "patients" }
+                        th scope="col" { "right alone: this" } th scope="col" { "right alone: the first" } th scope="col" { "p" }
+                    } }
+                    tbody {
+                        @for (index, name, paired, test) in tested {
+                            tr {
+                                th scope="row" { (sign(index)) " " (name) }
+                                td { (paired.images) } td { (paired.patients) }
+                                td { (test.first_alone) } td { (test.second_alone) } td { (probability(test.p)) }
+                            }
                         }
                     }
                 }
+            }
+            p.note { "McNemar's exact test takes images for independent, so where patients have several the intervals are what counts." }
+        }
+    }
+}
+
+/// Of runs that segment, what their differences are of.
+fn cases(others: &[Against<'_>]) -> Markup {
+    html! {
+        @for (index, name, paired) in others.iter().filter(|(.., paired)| paired.mcnemar.is_none()) {
+            p.note {
+                (sign(*index)) " " (name) ": " (words::plural(paired.images as u64, "common case", "common cases")) " of "
+                (words::plural(paired.patients as u64, "patient", "patients")) "."
             }
         }
     }

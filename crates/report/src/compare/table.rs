@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kindling_metrics::{Figure, Scores};
+use kindling_metrics::Figure;
 use kindling_runs::{Metrics, Record, settings_that_differ};
 use maud::{Markup, html};
 
@@ -107,37 +107,56 @@ fn settings<'a>(records: &[&Record]) -> Vec<Row<'a>> {
 
 /// What scores are of: runs may have scored other splits.
 fn scored_on(records: &[&Record]) -> String {
-    let mut splits: Vec<&str> =
-        records.iter().filter_map(|record| record.scores.as_ref()).map(|scores| scores.split.as_str()).collect();
+    let mut splits: Vec<&str> = records.iter().filter_map(|record| basis(record)).map(|basis| basis.0).collect();
     splits.dedup();
     format!("Scores, {} split", splits.join(" or "))
 }
 
+/// The split that was scored, and what of it.
+fn basis(record: &Record) -> Option<(&str, String)> {
+    let of = |things: String, patients: usize| {
+        format!("{things} of {}", words::plural(patients as u64, "patient", "patients"))
+    };
+    let classified = || {
+        let scores = record.scores.as_ref()?;
+        let images = words::plural(scores.images as u64, "image", "images");
+        Some((scores.split.as_str(), of(images, scores.patients)))
+    };
+    let segmented = || {
+        let scores = record.segmentation.as_ref()?;
+        let cases = words::plural(scores.cases as u64, "case", "cases");
+        Some((scores.split.as_str(), of(cases, scores.patients)))
+    };
+    classified().or_else(segmented)
+}
+
+/// All scores of a run, with what they are called.
+fn figures(record: &Record) -> Vec<(String, &Figure)> {
+    let classified = record.scores.iter().flat_map(|scores| &scores.figures);
+    let means = record.segmentation.iter().flat_map(|scores| [&scores.dice, &scores.iou]);
+    let named = classified.chain(means).map(|figure| (scored::name(&figure.name).into_owned(), figure));
+    let classes = record.segmentation.iter().flat_map(|scores| &scores.classes);
+    named
+        .chain(classes.map(|class| (scored::name(&format!("dice: {}", class.name)).into_owned(), &class.dice)))
+        .collect()
+}
+
 fn scores<'a>(records: &[&'a Record]) -> Vec<Row<'a>> {
+    let all: Vec<Vec<(String, &Figure)>> = records.iter().map(|record| figures(record)).collect();
     let mut names: Vec<&str> = Vec::new();
-    for figure in records.iter().filter_map(|record| record.scores.as_ref()).flat_map(|scores| &scores.figures) {
-        if !names.contains(&figure.name.as_str()) {
-            names.push(&figure.name);
+    for (name, _) in all.iter().flatten() {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
         }
     }
-    let missing = || Cell::Text("–".to_owned());
-    let cell = |record: &&'a Record, name: &str| {
-        let found = record.scores.as_ref().and_then(|scores| scores.figure(name));
-        found.map_or_else(missing, Cell::Score)
+    let cell = |figures: &Vec<(String, &'a Figure)>, name: &str| {
+        let found = figures.iter().find(|(known, _)| known == name);
+        found.map_or_else(|| Cell::Text("–".to_owned()), |(_, figure)| Cell::Score(figure))
     };
-    let mut rows: Vec<Row<'a>> = names
-        .into_iter()
-        .map(|name| Row {
-            name: scored::name(name).to_owned(),
-            cells: records.iter().map(|record| cell(record, name)).collect(),
-        })
-        .collect();
+    let row_of = |name: &str| Row { name: name.to_owned(), cells: all.iter().map(|one| cell(one, name)).collect() };
+    let mut rows: Vec<Row<'a>> = names.into_iter().map(row_of).collect();
     if !rows.is_empty() {
-        let basis = |scores: &Scores| {
-            let images = words::plural(scores.images as u64, "image", "images");
-            format!("{images} of {}", words::plural(scores.patients as u64, "patient", "patients"))
-        };
-        let of = |record: &Record| record.scores.as_ref().map_or_else(|| "–".to_owned(), basis);
+        let of = |record: &Record| basis(record).map_or_else(|| "–".to_owned(), |(_, of)| of);
         rows.insert(0, row("scored on", records, of));
     }
     rows

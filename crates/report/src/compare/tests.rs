@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use kindling_metrics::{Predictions, Resampling, Scores, compare};
+use kindling_metrics::{
+    ClassMaskScores, LengthUnit, NamedClass, Predictions, Resampling, Scores, SegmentationScores, SegmentedCase,
+    VoxelCounts, compare, compare_cases,
+};
 use kindling_runs::{Event, Metrics};
 
 use super::*;
@@ -173,4 +176,69 @@ fn the_page_asks_nothing_of_the_network_and_is_small() {
     assert!(html.contains("default-src 'none'") && html.contains("prefers-color-scheme: dark"));
     assert!(html.len() < 200_000, "{} bytes", html.len());
     assert_eq!(html, Runs::new(6).html(), "the same runs give the same page");
+}
+
+/// Runs that segment 30 cases of 15 patients, each better than the one before.
+fn segmenting(count: usize) -> Runs {
+    let mut runs = Runs::new(count);
+    let classes = [("liver", 1), ("lesion", 2)].map(|(name, label)| NamedClass { name: name.into(), label });
+    let cases = |run: usize| -> Vec<SegmentedCase> {
+        let class = |case: usize, class: u32| {
+            let dice = 0.5 + 0.1 * run as f64 + 0.05 * ((case * 7 + class as usize) % 5) as f64;
+            let voxels = VoxelCounts::default();
+            ClassMaskScores { class, voxels, dice, iou: dice / (2.0 - dice), hausdorff_95: 1.0, surface_dice: dice }
+        };
+        let case = |case: usize| SegmentedCase {
+            sample: case.to_string(),
+            group: Some((case / 2).to_string()),
+            split: "test".into(),
+            scores: vec![class(case, 1), class(case, 2)],
+        };
+        (0..30).map(case).collect()
+    };
+    let resampling = Resampling { resamples: 200, seed: 0 };
+    for (run, record) in runs.records.iter_mut().enumerate() {
+        let own = cases(run);
+        let scores = SegmentationScores::of("test", &classes, (1.0, LengthUnit::Pixels), &own, resampling).unwrap();
+        record.scores = None;
+        record.segmentation = Some(scores);
+        for event in &mut record.events {
+            if let Event::Evaluated { accuracy, dice, .. } = event {
+                *dice = Some(*accuracy - 0.1);
+            }
+        }
+        runs.paired[run] = (run > 0).then(|| compare_cases(&classes, &own, &cases(0), resampling).unwrap());
+    }
+    runs
+}
+
+#[test]
+fn runs_that_segment_are_compared_by_their_dice() {
+    let html = segmenting(3).html();
+    keep("compare-masks.html", &html);
+    for text in [
+        "30 cases of 15 patients",
+        "Scores, test split",
+        "<th scope=\"row\">Dice, mean of the classes</th>",
+        "<th scope=\"row\">Dice: lesion</th>",
+        "<h3>Validation Dice</h3>",
+        "<h3>Dice: liver</h3>",
+        "run 2: +0.100 (+0.100 to +0.100)",
+        "30 common cases of 15 patients",
+    ] {
+        assert!(html.contains(text), "{text}\n{html}");
+    }
+    assert_eq!(html.matches("class=\"chart forest\"").count(), 4, "Dice and IoU, and Dice of each class");
+    assert!(!html.contains("McNemar") && !html.contains("Validation accuracy"), "{html}");
+}
+
+#[test]
+fn a_run_that_segments_stands_beside_one_that_classifies_with_what_either_has() {
+    let mut runs = segmenting(2);
+    runs.records[0] = Runs::new(1).records.remove(0);
+    runs.paired[1] = None;
+    let html = runs.html();
+    for text in ["40 images of 20 patients", "30 cases of 15 patients", "Validation accuracy", "Validation Dice"] {
+        assert!(html.contains(text), "{text}");
+    }
 }

@@ -32,7 +32,7 @@ fn whole(scores: &Scores) -> Markup {
         table.numbers {
             thead { tr { th scope="col" { "score" } th scope="col" { "value" } th scope="col" { "95\u{a0}% interval" } } }
             tbody {
-                @for figure in &scores.figures { (line(name(&figure.name), figure)) }
+                @for figure in &scores.figures { (line(&name(&figure.name), figure)) }
                 @if let Some(temperature) = &scores.temperature {
                     tr { th scope="row" { "Temperature, fitted on validation" } td { (number(temperature.temperature)) } td {} }
                     @for key in ["brier", "nll", "ece"] {
