@@ -1,6 +1,8 @@
 //! What can be found wrong with a data set before a night is spent on it: files that cannot be read, images that are
-//! there twice, groups and images on two sides of a split, classes that a split lacks.
+//! there twice, groups and images on two sides of a split, classes that a split lacks, masks without anything in them.
 
+mod masks;
+mod outlines;
 pub mod sheet;
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,10 +11,13 @@ use rayon::prelude::*;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use self::masks::{MaskLook, lacking};
 use crate::decode::{Depth, Image, depth_of};
 use crate::error::DataError;
-use crate::source::{Dataset, Task, read_guarded};
+use crate::source::{Dataset, Source, Task, guarded};
 use crate::split::Split;
+
+pub use self::masks::Masks;
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
@@ -27,7 +32,7 @@ pub struct Report {
     pub task: Task,
     /// Samples of each split.
     pub samples: BTreeMap<&'static str, usize>,
-    /// Samples of each class in each split.
+    /// Samples of each class in each split; of masks the number that it occurs in.
     pub by_class: BTreeMap<&'static str, Vec<usize>>,
     /// Groups of each split; empty where the data knows none.
     pub groups: BTreeMap<&'static str, usize>,
@@ -47,6 +52,9 @@ pub struct Report {
     pub lacking: Vec<String>,
     /// Images that are there more than once.
     pub duplicates: Vec<Duplicate>,
+    /// What else was found about masks, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub masks: Option<Masks>,
 }
 
 /// Samples with the very same pixels.
@@ -56,7 +64,7 @@ pub struct Duplicate {
     pub samples: Vec<(String, Split)>,
     /// They are in different splits: the score will be too good.
     pub across_splits: bool,
-    /// They are said to be of different classes: one of them is wrong.
+    /// They are said to be of different classes, or have different masks: one of them is wrong.
     pub contradicting: bool,
 }
 
@@ -77,6 +85,7 @@ struct Look {
     depth: Depth,
     /// Sum and sum of squares of each channel.
     sums: Vec<(f64, f64)>,
+    mask: Option<MaskLook>,
 }
 
 /// Reads every sample, on all cores, and compares them. `problems` is what opening the data set found
@@ -87,7 +96,7 @@ pub fn check(dataset: &Dataset, problems: &[DataError], progress: impl Fn() + Sy
     let looks: Vec<Result<Look, String>> = all
         .par_iter()
         .map(|&(split, index)| {
-            let look = read_guarded(dataset.source(split).as_ref(), index).map(|image| look_at(&image));
+            let look = look(dataset, split, index);
             progress();
             look.map_err(|error| error.to_string())
         })
@@ -126,17 +135,27 @@ pub fn check(dataset: &Dataset, problems: &[DataError], progress: impl Fn() + Sy
     }
     let mut copies: Vec<Vec<usize>> = same.into_values().filter(|copies| copies.len() > 1).collect();
     copies.sort();
-    let duplicates = copies.into_iter().map(|copies| duplicate_of(dataset, &all, &copies)).collect();
+    let duplicates = copies.into_iter().map(|copies| duplicate_of(dataset, &all, &looks, &copies)).collect();
     let mean: Vec<f64> = totals.iter().map(|(sum, _, count)| sum / count).collect();
     let std =
         totals.iter().zip(&mean).map(|((_, squares, count), mean)| (squares / count - mean * mean).max(0.0).sqrt());
+    let samples = Split::ALL.map(|split| (split.name(), dataset.source(split).len())).into();
+    let (masks, by_class, lacking) = if dataset.task == Task::Segmentation {
+        let found = all.iter().zip(&looks).filter_map(|(at, look)| Some((at.0, look.as_ref().ok()?.mask.as_ref()?)));
+        let (masks, by_class) = Masks::of(found, dataset.classes.len());
+        let lacking = lacking(&dataset.classes, &by_class, &samples);
+        (Some(masks), by_class, lacking)
+    } else {
+        let by_class = Split::ALL.map(|split| (split.name(), dataset.class_counts(split))).into();
+        (None, by_class, dataset.lacking())
+    };
     Report {
         name: dataset.name.clone(),
         about: dataset.about.clone(),
         classes: dataset.classes.clone(),
         task: dataset.task,
-        samples: Split::ALL.map(|split| (split.name(), dataset.source(split).len())).into(),
-        by_class: Split::ALL.map(|split| (split.name(), dataset.class_counts(split))).into(),
+        samples,
+        by_class,
         groups,
         sizes,
         depths,
@@ -144,9 +163,23 @@ pub fn check(dataset: &Dataset, problems: &[DataError], progress: impl Fn() + Sy
         mean,
         unreadable,
         leaks,
-        lacking: dataset.lacking(),
+        lacking,
         duplicates,
+        masks,
     }
+}
+
+/// Reads a sample, with its mask where there are any.
+fn look(dataset: &Dataset, split: Split, index: usize) -> Result<Look, DataError> {
+    let source: &dyn Source = dataset.source(split).as_ref();
+    guarded(source, index, || {
+        let image = source.read(index)?;
+        let mask = match dataset.task {
+            Task::Segmentation => Some(MaskLook::of(source, index, &image, dataset.classes.len())?),
+            _ => None,
+        };
+        Ok(Look { mask, ..look_at(&image) })
+    })
 }
 
 fn look_at(image: &Image) -> Look {
@@ -163,7 +196,7 @@ fn look_at(image: &Image) -> Look {
         }
     }
     let size = (image.width, image.height, image.channels);
-    Look { hash: hash.finalize().into(), size, depth: depth_of(image), sums }
+    Look { hash: hash.finalize().into(), size, depth: depth_of(image), sums, mask: None }
 }
 
 /// The number of groups of each split. Groups on two sides that opening did not find are added to the leaks.
@@ -195,13 +228,23 @@ fn groups_of(dataset: &Dataset, problems: &[DataError], leaks: &mut Vec<String>)
     counts
 }
 
-fn duplicate_of(dataset: &Dataset, all: &[(Split, usize)], copies: &[usize]) -> Duplicate {
+fn duplicate_of(
+    dataset: &Dataset,
+    all: &[(Split, usize)],
+    looks: &[Result<Look, String>],
+    copies: &[usize],
+) -> Duplicate {
     let of = |at: &usize| (all[*at].0, dataset.source(all[*at].0), all[*at].1);
-    let (first_split, first, first_index) = of(&copies[0]);
-    let labels = first.labels(first_index);
+    // What a sample is said to be.
+    let said = |at: &usize| {
+        let (_, source, index) = of(at);
+        let mask = looks[*at].as_ref().ok().and_then(|look| look.mask.as_ref());
+        (source.labels(index), mask.map(|mask| mask.hash))
+    };
+    let first = said(&copies[0]);
     Duplicate {
         samples: copies.iter().map(of).map(|(split, source, index)| (source.name_of(index), split)).collect(),
-        across_splits: copies.iter().map(of).any(|(split, ..)| split != first_split),
-        contradicting: copies.iter().map(of).any(|(_, source, index)| source.labels(index) != labels),
+        across_splits: copies.iter().any(|at| all[*at].0 != all[copies[0]].0),
+        contradicting: copies.iter().any(|at| said(at) != first),
     }
 }

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use image::{ImageFormat, Rgb, RgbImage};
 
-use crate::decode::{Image, Normalisation, Preprocess, byte};
+use super::outlines;
+use crate::decode::{Image, Mask, Normalisation, Preprocess, byte};
 use crate::error::DataError;
 use crate::loader::Loader;
-use crate::source::{Source, guarded};
+use crate::source::{Source, Task, guarded};
 
 /// Between cells and at the edge, in pixels.
 const GAP: u32 = 8;
@@ -51,9 +52,48 @@ pub fn groups_of(
     classes.iter().enumerate().map(group).collect()
 }
 
+/// The first `per_class` samples that each class but the background occurs in, with the outlines of all classes in their colours, fitted
+/// to `side` pixels; those that are all background come last. Where it is not known which classes a mask has, the first samples.
+///
+/// # Errors
+/// The first sample or mask that cannot be read, or [`DataError::NoSamples`].
+pub fn masked_groups_of(
+    source: &dyn Source,
+    classes: &[String],
+    per_class: usize,
+    side: usize,
+) -> Result<Vec<Group>, DataError> {
+    if source.is_empty() {
+        return Err(DataError::NoSamples { purpose: "draw" });
+    }
+    let fit = Preprocess::padded(side, 3, Normalisation::identity(3));
+    let outlined = |index: usize| {
+        guarded(source, index, || {
+            let (mut image, mask) = source.read_with_mask(index, &fit)?;
+            outlines::draw(&mut image, &mask);
+            Ok(image)
+        })
+    };
+    let mut groups = Vec::new();
+    let mut add = |caption: &str, is_in: &dyn Fn(&[usize]) -> bool| {
+        let found: Vec<usize> = (0..source.len()).filter(|&index| is_in(&source.labels(index))).collect();
+        if !found.is_empty() {
+            let images = found.iter().take(per_class).map(|&index| outlined(index)).collect::<Result<_, _>>()?;
+            groups.push(Group { caption: format!("{caption} ({})", found.len()), images });
+        }
+        Ok::<(), DataError>(())
+    };
+    for (class, name) in classes.iter().enumerate().skip(1) {
+        add(name, &|labels| labels.contains(&class))?;
+    }
+    add("all background", &|labels| labels == [0])?;
+    add("all classes", &<[usize]>::is_empty)?;
+    Ok(groups)
+}
+
 /// What the model will see: of each class the first `per_class` samples of a loader's source, one row a sample and one column
 /// an epoch, augmented and mixed as in training, and put back into `[0, 1]`. Batches are those of the loader, so mixed images
-/// are mixed with whom they will be mixed with.
+/// are mixed with whom they will be mixed with. Of images with masks the first ones that have anything in them are shown, with outlines.
 ///
 /// # Errors
 /// The first sample that cannot be read.
@@ -66,7 +106,9 @@ pub fn augmented_groups(
     side: usize,
 ) -> Result<Vec<Group>, DataError> {
     let source = loader.source();
-    let of_class = |label: usize| (0..source.len()).filter(move |&index| source.label(index) == label);
+    let masked = loader.task() == Task::Segmentation;
+    let is_shown = |index: &usize| !masked || source.labels(*index) != [0];
+    let of_class = |label: usize| (0..source.len()).filter(move |&index| source.label(index) == label).filter(is_shown);
     let chosen: Vec<(usize, u64)> = (0..classes.len())
         .flat_map(|label| of_class(label).take(per_class).map(move |index| (label, index as u64)))
         .collect();
@@ -79,13 +121,23 @@ pub fn augmented_groups(
                 let row = chosen.iter().position(|(_, index)| index == sample);
                 // A sample that is drawn twice in an epoch is shown once.
                 if let Some(row) = row.and_then(|row| rows.get_mut(row)).filter(|row| row.len() as u64 <= epoch) {
-                    row.push(fit.fit(&preprocess.to_image(batch.images_of(place..place + 1))));
+                    let mut image = fit.fit(&preprocess.to_image(batch.images_of(place..place + 1)));
+                    if let Some(classes) = batch.masks_of(place..place + 1) {
+                        let [_, _, height, width] = batch.shape;
+                        let mask = Mask { width, height, classes: classes.to_vec() };
+                        outlines::draw(&mut image, &fit.fit_mask(&mask));
+                    }
+                    row.push(image);
                 }
             }
             if rows.iter().all(|row| row.len() as u64 > epoch) {
                 break;
             }
         }
+    }
+    if masked {
+        let caption = "with outlines: an epoch a column".to_owned();
+        return Ok(vec![Group { caption, images: rows.concat() }]);
     }
     let group = |(label, class): (usize, &String)| {
         let own = chosen.iter().zip(&rows).filter(|((of, _), _)| *of == label);

@@ -25,6 +25,7 @@ pub use self::mask::{IGNORED, Mask};
 pub use self::mask_file::MaskValues;
 pub(crate) use self::mask_file::read_mask_values;
 pub use self::normalisation::Normalisation;
+pub(crate) use self::overlay::is_outline;
 pub use self::overlay::{DIFFERENCE_COLOURS, class_colour, difference_overlay_png, mask_overlay_png, mask_png};
 pub(crate) use self::picture::byte;
 pub use self::picture::{grid, overlay_png, png_of};
