@@ -5,7 +5,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::{Outcome, kindling, picture_folder};
+use crate::{Flags, Outcome, kindling, mask_folder, picture_folder};
 
 /// A folder that goes away with the test, with images in it.
 #[derive(Debug)]
@@ -13,6 +13,7 @@ pub struct Bench {
     folder: TempDir,
     data: PathBuf,
     subcommand: &'static [&'static str],
+    segments: bool,
 }
 
 impl Bench {
@@ -24,7 +25,22 @@ impl Bench {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let data = folder.path().join("data");
         picture_folder(&data, each);
-        Self { folder, data, subcommand: &["train"] }
+        Self { folder, data, subcommand: &["train"], segments: false }
+    }
+
+    /// For runs of `kindling train` of a network: on images with masks ([`mask_folder`]) if its name is one of a network for segmentation,
+    /// and otherwise as [`Bench::new`].
+    ///
+    /// # Panics
+    /// As [`Bench::new`].
+    pub fn for_model(model: &str, each: usize) -> Self {
+        if !model.starts_with("unet-") {
+            return Self::new(each);
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let data = folder.path().join("data");
+        mask_folder(&data, 3 * each);
+        Self { folder, data, subcommand: &["train"], segments: true }
     }
 
     /// For runs of `kindling gan train`.
@@ -50,6 +66,8 @@ impl Bench {
         let mut command = kindling();
         command.env_remove("RUST_BACKTRACE").env("KINDLING_FAULT", faults).args(self.subcommand);
         command.args(["--device", "cpu", "--quiet", "--data"]).arg(&self.data).arg("--out").arg(self.path(name));
+        // What is about classifiers alone is refused where each pixel has a class.
+        let flags = if self.segments { Flags::of(flags).without("drop-rate").to_string() } else { flags.to_string() };
         command.args(flags.split_whitespace());
         command
     }

@@ -51,3 +51,36 @@ pub fn picture_folder(folder: &Path, each: usize) {
         }
     }
 }
+
+/// A picture with one bright disc on a dark ground with noise, and its mask: 255 where the disc is. In every fifth there is no disc.
+pub fn disc(index: usize) -> (GrayImage, GrayImage) {
+    let index = index as u32;
+    let (x0, y0, radius) = (12 + (index * 7) % 24, 12 + (index * 5) % 16, 5 + index % 5);
+    let is_inside = |x: u32, y: u32| {
+        let square = |a: u32, b: u32| a.abs_diff(b).pow(2);
+        index % 5 != 4 && square(x, x0) + square(y, y0) <= radius * radius
+    };
+    let image = GrayImage::from_fn(WIDTH, HEIGHT, |x, y| {
+        let base = if is_inside(x, y) { 150 } else { 40 };
+        image::Luma([(base + noise(x, y, index) % 60) as u8])
+    });
+    let mask = GrayImage::from_fn(WIDTH, HEIGHT, |x, y| image::Luma([if is_inside(x, y) { 255 } else { 0 }]));
+    (image, mask)
+}
+
+/// Makes a folder of so many PNGs in `images/` with their masks in `masks/`, see [`disc`].
+///
+/// # Panics
+/// If a file cannot be written.
+pub fn mask_folder(folder: &Path, count: usize) {
+    for part in ["images", "masks"] {
+        std::fs::create_dir_all(folder.join(part)).expect("a folder of the test can be made");
+    }
+    for index in 0..count {
+        let (image, mask) = disc(index);
+        for (part, picture) in [("images", image), ("masks", mask)] {
+            let path = folder.join(part).join(format!("{index:02}.png"));
+            picture.save(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        }
+    }
+}

@@ -17,6 +17,8 @@ use serde_json::Value;
 const EVERYTHING: &str = "--image-size 64 --batch-size 10 --ghost-batch-size 4 --ema 0.9 --clip-norm 1 --augment light \
                           --drop-path-rate 0.2 --drop-rate 0.2 --checkpoint-steps 3 --max-steps 8 --seed 3";
 const EACH: usize = 12;
+/// A network for segmentation, which gets images with masks.
+const UNET: &str = "unet-timm-mobilenetv3_small_100";
 
 /// A run that ended well.
 struct Run {
@@ -83,7 +85,7 @@ const EVERYWHERE: [&str; 14] = [
 ];
 
 fn faults_everywhere_leave_the_bits_as_they_are(model: &str) {
-    let bench = Bench::new(EACH);
+    let bench = Bench::for_model(model, EACH);
     let flags = format!("{EVERYTHING} --model {model} --micro-batch 4 --activation-checkpointing none");
     let straight = Run::of(&bench, "straight", &flags, "");
     assert!(straight.recoveries().is_empty());
@@ -107,6 +109,11 @@ fn faults_in_every_phase_leave_the_bits_of_mobilenet_v3_small() {
 #[test]
 fn faults_in_every_phase_leave_the_bits_of_efficientnet_b0() {
     faults_everywhere_leave_the_bits_as_they_are("efficientnet_b0");
+}
+
+#[test]
+fn faults_in_every_phase_leave_the_bits_of_a_network_for_segmentation() {
+    faults_everywhere_leave_the_bits_as_they_are(UNET);
 }
 
 #[test]
@@ -172,12 +179,13 @@ const SHRINKING: &str = "--batch-size 16 --ghost-batch-size 4 --micro-batch 16 -
 
 #[test]
 fn the_micro_batch_and_ooms_in_a_row_change_no_bit() {
-    let bench = Bench::new(EACH);
     for (model, more) in [
         ("mobilenet_v2", "--optimizer sgd"),
         ("mobilenet_v3_small", "--precision bf16"),
         ("efficientnet_b0", "--augment heavy"),
+        (UNET, "--loss generalised-dice+focal --dice-over image"),
     ] {
+        let bench = Bench::for_model(model, EACH);
         let flags = Flags::of(&format!("{SHRINKING} --image-size 64 --model {model}")).with(more);
         let straight = Run::of(&bench, model, &flags.to_string(), "");
         assert_eq!(straight.micro_batches(), [4; 4], "one normalisation group at a time");
@@ -199,7 +207,7 @@ fn the_micro_batch_and_ooms_in_a_row_change_no_bit() {
 }
 
 fn three_fifths_of_the_memory_are_enough(model: &str, size: usize) {
-    let bench = Bench::new(EACH);
+    let bench = Bench::for_model(model, EACH);
     // One group of 16: most of it are feature maps, of which activation checkpointing keeps less, and not weights, moments and gradients.
     let flags = Flags::of(&format!("{SHRINKING} --image-size {size} --model {model}")).with("--ghost-batch-size 16");
     let straight = Run::of(&bench, "straight", &flags.to_string(), "");
@@ -225,6 +233,11 @@ fn mobilenet_v2_in_three_fifths_of_the_memory_it_wants_ends_within_it_and_with_t
 #[test]
 fn efficientnet_b0_in_three_fifths_of_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
     three_fifths_of_the_memory_are_enough("efficientnet_b0", 192);
+}
+
+#[test]
+fn a_network_for_segmentation_in_three_fifths_of_the_memory_it_wants_ends_within_it_and_with_the_same_result() {
+    three_fifths_of_the_memory_are_enough(UNET, 128);
 }
 
 /// Weights, moments, their average and the copies that an update makes do not get smaller with the micro-batch.

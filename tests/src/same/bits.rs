@@ -28,7 +28,7 @@ const STEPS: [&str; 3] = ["step", "iteration", "skipped"];
 pub fn same_bits(run: &Path, other: &Path) -> Result<(), String> {
     same_log(run, other)?;
     same_scores(run, other)?;
-    same_files(run, other, |name| name.ends_with(".safetensors"))?;
+    same_files(run, other, |name| name.ends_with(".safetensors") || name == "cases.csv")?;
     same_files(&run.join("samples"), &other.join("samples"), |name| name.ends_with(".png"))?;
     let score = |run: &Path| json_of(&run.join("metrics.json"))["test"].clone();
     equal("the score of the test images", &score(run), &score(other))?;

@@ -67,12 +67,13 @@ fn of_kind(run: &Path, kind: &str) -> Vec<serde_json::Value> {
 }
 
 fn any_number_of_processes_ends_with_the_bits_of_one() {
-    let bench = Bench::new(EACH);
     for (model, more, sizes) in [
         ("mobilenet_v3_small", "", &[2usize, 3, 4][..]),
         ("resnet18", "--optimizer sgd --batch-size 32", &[3]),
         ("efficientnet_b0", "--precision bf16 --augment heavy", &[2]),
+        ("unet-timm-mobilenetv3_small_100", "--class-weights 1,2", &[3]),
     ] {
+        let bench = Bench::for_model(model, EACH);
         let flags = format!(
             "{} --model {model} {more}",
             EVERYTHING.replace("--batch-size 37", if more.contains("--batch-size") { "" } else { "--batch-size 37" })

@@ -6,7 +6,7 @@ use kindling_files as files;
 use kindling_layers::parameters;
 use kindling_metrics::{Resampling, SegmentationScores, SegmentedCase};
 use kindling_report::{MaskPicture, SegmentationReport, ShownCase};
-use kindling_runs::{CaseTable, EventLog, Metrics, SegmentationSummary};
+use kindling_runs::{BadSamples, CaseTable, EventLog, Metrics, SegmentationSummary};
 use kindling_trainer::engine::make_room;
 use kindling_trainer::{Inference, Observer, PixelEvaluation, Trained, Views};
 use kindling_zoo::Unet;
@@ -15,6 +15,7 @@ use super::{Finished, PICTURE_SIDE};
 use crate::cases::{self, CaseScorer};
 use crate::commands::predict::masks::Segmenter;
 use crate::loaders;
+use crate::scores;
 
 /// Cases of each group in the report.
 const OF_A_GROUP: usize = 6;
@@ -50,14 +51,22 @@ impl Finished<'_> {
             let (tolerance, unit) = (cases::TOLERANCE, cases::UNIT);
             SegmentationScores::of(split.name(), &classes, (tolerance, unit), &found.cases, resampling).ok()
         };
-        let scores = score(&test, Split::Test);
-        if let Some(scores) = &scores {
+        let mut found = score(&test, Split::Test);
+        if let Some(scores) = &mut found {
+            let trained_without = BadSamples::open(&self.run.bad_samples())?.samples(Split::Train.name()).len();
+            scores.flow = scores::flow(self.dataset, |split| match split {
+                Split::Train => trained_without,
+                Split::Val => scores::count(&validation.evaluation.bad),
+                Split::Test => scores::count(&test.evaluation.bad),
+            });
+        }
+        if let Some(scores) = &found {
             self.run.write_segmentation_scores(scores)?;
         }
         let mean = |scores: &Option<SegmentationScores>| scores.as_ref().map(|scores| scores.dice.value);
-        self.tell_end(trained, &test.evaluation.score, mean(&scores).or(Some(f64::NAN)), observer)?;
+        self.tell_end(trained, &test.evaluation.score, mean(&found).or(Some(f64::NAN)), observer)?;
         let summary =
-            SegmentationSummary { test_dice: mean(&scores), validation_dice: mean(&score(&validation, Split::Val)) };
+            SegmentationSummary { test_dice: mean(&found), validation_dice: mean(&score(&validation, Split::Val)) };
         let measured = Metrics {
             majority_baseline: cases::share_of_largest(&test.evaluation.score),
             segmentation: Some(summary),
@@ -69,7 +78,7 @@ impl Finished<'_> {
         };
         let metrics = self.kept_metrics(trained.progress.step, measured)?;
         let pictures = self.mask_pictures(&network, &test.cases)?;
-        self.report_segmentation(&metrics, scores.as_ref(), &test.cases, &pictures)?;
+        self.report_segmentation(&metrics, found.as_ref(), &test.cases, &pictures)?;
         Ok(Some(metrics))
     }
 

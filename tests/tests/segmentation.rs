@@ -1,0 +1,186 @@
+//! A class for each pixel: trained, scored, drawn and written for others, as a user does it.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kindling_tests::{Bench, Outcome, Started, assert_same_bits, disc, json_of, kindling, resume};
+use serde_json::Value;
+
+const UNET: &str = "unet-timm-mobilenetv3_small_100";
+/// Images are three times as many: 25 of 36 are trained on, and 5 or 6 validate and test.
+const EACH: usize = 12;
+
+fn flags(more: &str) -> String {
+    format!("--model {UNET} --image-size 64 --batch-size 4 --workers 1 {more}")
+}
+
+/// Dice of a mask of 0 and 1 against the truth; none where both are empty.
+fn dice(found: &[u8], truth: &[u8]) -> Option<f64> {
+    let count = |of: &dyn Fn(bool, bool) -> bool| {
+        found.iter().zip(truth).filter(|(found, truth)| of(**found > 0, **truth > 0)).count() as f64
+    };
+    let all = count(&|found, _| found) + count(&|_, truth| truth);
+    (all > 0.0).then(|| 2.0 * count(&|found, truth| found && truth) / all)
+}
+
+/// The Dice of each sample of a split, by its name, as `cases.csv` has it.
+fn cases(run: &Path, split: &str) -> Vec<(String, Option<f64>)> {
+    let text = fs::read_to_string(run.join("cases.csv")).unwrap();
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    let place = |name: &str| header.iter().position(|column| *column == name).unwrap();
+    let [sample, of_split, of_dice] = ["sample", "split", "dice"].map(place);
+    let found = lines.filter(|line| line[of_split] == split);
+    found.map(|line| (line[sample].to_string(), line[of_dice].parse().ok())).collect()
+}
+
+fn stem(name: &str) -> String {
+    PathBuf::from(name).file_stem().unwrap().to_string_lossy().into_owned()
+}
+
+#[test]
+fn discs_are_found_and_masks_scores_and_files_say_the_same() {
+    let bench = Bench::for_model(UNET, EACH);
+    let run = bench.path("run");
+    let outcome =
+        Outcome::of(&mut bench.command("run", &flags("--epochs 12 --lr 0.01 --augment none"), "")).succeeded();
+    let result = outcome.result();
+    let said = result["test_dice"].as_f64().unwrap();
+    assert!(said > 0.6, "{result}");
+
+    // Masks drawn by `predict` give the Dice of `cases.csv`, counted here.
+    let images = bench.data().join("images");
+    let masks = bench.path("masks");
+    let mut predict = kindling();
+    predict.args(["predict", "--device", "cpu"]).args([&run, &images]).arg("--out").arg(&masks);
+    let drawn = Outcome::of(&mut predict).succeeded();
+    assert_eq!(drawn.stdout.lines().count(), 1 + 3 * EACH, "{}", drawn.stdout);
+    let tested = cases(&run, "test");
+    assert!(tested.len() >= 5, "{tested:?}");
+    for (name, of_run) in &tested {
+        let index: usize = stem(name).parse().unwrap();
+        let mask = image::open(masks.join(format!("{}.png", stem(name)))).unwrap().to_luma8();
+        let counted = dice(mask.as_raw(), disc(index).1.as_raw());
+        match (of_run, counted) {
+            (Some(of_run), Some(counted)) => assert!((of_run - counted).abs() < 1e-12, "{name}: {of_run}, {counted}"),
+            (of_run, counted) => assert_eq!((of_run.is_some(), counted.is_some()), (false, false), "{name}"),
+        }
+    }
+    let defined: Vec<f64> = tested.iter().filter_map(|(_, dice)| *dice).collect();
+    let mean = defined.iter().sum::<f64>() / defined.len() as f64;
+    assert!((mean - said).abs() < 1e-12, "{mean} and {said}");
+    let kept = json_of(&run.join("segmentation.json"));
+    assert!((kept["dice"]["value"].as_f64().unwrap() - said).abs() < 1e-12, "{kept}");
+
+    // `eval` scores the same once more.
+    let mut eval = kindling();
+    eval.args(["eval", "--device", "cpu", "--format", "json"]).arg(&run);
+    let again: Value = serde_json::from_str(&Outcome::of(&mut eval).succeeded().stdout).unwrap();
+    assert_eq!(again["scores"]["dice"], kept["dice"]);
+
+    let page = fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(page.contains("Mean foreground Dice") && page.contains("position"), "the page has score and baseline");
+    assert!(page.len() < 3 << 20, "{} bytes", page.len());
+    let config = fs::read_to_string(run.join("config.toml")).unwrap();
+    assert!(config.contains("loss = \"dice+cross-entropy\"") && config.contains("task = \"segmentation\""), "{config}");
+
+    for (file, keys) in [("weights.safetensors", "decoder.blocks.0.conv1.0.weight"), ("network.onnx", "logits")] {
+        let out = bench.path(file);
+        Outcome::of(kindling().arg("export").arg(&run).arg("--out").arg(&out)).succeeded();
+        let bytes = fs::read(&out).unwrap();
+        assert!(bytes.windows(keys.len()).any(|part| part == keys.as_bytes()), "{file} has no {keys}");
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_and_resumed_ends_with_the_same_bits() {
+    let bench = Bench::for_model(UNET, EACH);
+    let flags = flags("--epochs 2 --checkpoint-steps 2 --augment heavy --ema 0.9 --drop-path-rate 0.2");
+    let flags = flags.replace("--augment heavy", "--augment light");
+    let straight = bench.run("straight", &flags, "");
+    for step in [3, 9] {
+        let name = format!("killed-{step}");
+        let mut started = Started::new(bench.command(&name, &flags, ""), &bench.path(&name));
+        started.until_step(step);
+        started.kill();
+        Outcome::of(&mut resume(&bench.path(&name))).succeeded();
+        assert_same_bits(&straight, &bench.path(&name), &format!("killed after step {step}"));
+    }
+}
+
+#[test]
+fn threads_of_the_loader_and_the_micro_batch_change_no_bit() {
+    let bench = Bench::for_model(UNET, EACH);
+    let flags = flags("--max-steps 4 --ghost-batch-size 2 --augment light");
+    let straight = bench.run("straight", &flags, "");
+    for (name, other) in [("workers", "--workers 3"), ("micro", "--micro-batch 2")] {
+        let flags = kindling_tests::Flags::of(&flags).with(other).to_string();
+        assert_same_bits(&straight, &bench.run(name, &flags, ""), other);
+    }
+}
+
+/// Every mistake is one sentence that names what is wrong, and nothing is begun.
+#[test]
+fn mistakes_are_one_sentence_each() {
+    let bench = Bench::for_model(UNET, 2);
+    let refused = |flags: &str| Outcome::of(&mut bench.command("never", flags, "")).refused();
+    for (more, part) in [
+        ("--model mobilenet_v2 --task segmentation", "unet-mobilenet_v2"),
+        ("--model unet-mobilenetv2x", "did you mean"),
+        (&format!("--model {UNET} --task classification"), "--task classification"),
+        (&format!("--model {UNET} --loss dise"), "dice"),
+        (&format!("--model {UNET} --freeze backbone"), "--freeze"),
+        (&format!("--model {UNET} --sampling balanced"), "--sampling"),
+        (&format!("--model {UNET} --image-size 16"), "images of"),
+    ] {
+        let sentence = refused(more);
+        assert!(sentence.contains(part), "{more}: {sentence}");
+    }
+    let masks = bench.data().join("masks");
+    let image = fs::read(masks.join("01.png")).unwrap();
+    fs::remove_file(masks.join("01.png")).unwrap();
+    let sentence = refused(&flags(""));
+    assert!(sentence.contains("01.png") && sentence.contains("mask"), "{sentence}");
+    fs::write(masks.join("01.png"), &image).unwrap();
+    image::GrayImage::new(9, 9).save(masks.join("02.png")).unwrap();
+    let sentence = refused(&flags(""));
+    assert!(sentence.contains("9") && sentence.contains("48"), "both sizes are said: {sentence}");
+    assert!(!bench.path("never").join("events.jsonl").exists());
+}
+
+#[test]
+fn the_layout_of_nnu_net_is_trained_on_with_its_names_and_splits() {
+    let bench = Bench::for_model(UNET, 1);
+    let data = bench.path("Dataset001_Discs");
+    for part in ["imagesTr", "labelsTr"] {
+        fs::create_dir_all(data.join(part)).unwrap();
+    }
+    for index in 0..12 {
+        let (image, mask) = disc(index);
+        image.save(data.join(format!("imagesTr/disc_{index:03}_0000.png"))).unwrap();
+        let mask =
+            image::GrayImage::from_fn(mask.width(), mask.height(), |x, y| image::Luma([mask[(x, y)].0[0].min(1)]));
+        mask.save(data.join(format!("labelsTr/disc_{index:03}.png"))).unwrap();
+    }
+    let declared = serde_json::json!({
+        "channel_names": {"0": "grey"}, "labels": {"background": 0, "disc": 1}, "numTraining": 12, "file_ending": ".png",
+    });
+    fs::write(data.join("dataset.json"), declared.to_string()).unwrap();
+    let mut train = kindling();
+    train.args(["train", "--device", "cpu", "--quiet", "--data"]).arg(&data).arg("--out").arg(bench.path("run"));
+    train.args(flags("--max-steps 1").split_whitespace());
+    Outcome::of(&mut train).succeeded();
+    let scores = json_of(&bench.path("run").join("segmentation.json"));
+    assert_eq!(scores["classes"][0]["name"], "disc");
+}
+
+/// The network that was trained on other data goes on here, and another number of classes gets a new head.
+#[test]
+fn weights_of_another_run_are_a_start() {
+    let bench = Bench::for_model(UNET, 2);
+    let first = bench.run("first", &flags("--max-steps 1"), "");
+    let second = flags(&format!("--max-steps 1 --weights {}", first.display()));
+    let outcome = Outcome::of(bench.command("second", &second, "").args(["--seed", "3"])).succeeded();
+    assert!(outcome.result()["test_dice"].is_number() || outcome.result()["test_dice"] == "NaN");
+}
