@@ -4,6 +4,8 @@
 //! Source -> order -> read -> Preprocess::fit -> Augment -> Preprocess::to_tensor -> HostBatch
 //! ```
 //!
+//! A [`Mask`] goes the same way beside its image: [`Preprocess::fit_mask`], [`Policy::apply_with_mask`], [`HostBatch::masks`].
+//!
 //! Order, augmentation and batches depend on (seed, epoch) alone: the same for any number of workers and after any
 //! resume.
 //!
@@ -15,9 +17,9 @@
 //! |---|---|
 //! | `check/` | what can be wrong with a data set; contact sheets to look at |
 //! | `loader/` | batches of an epoch, made by background threads; which samples are drawn; times of the stages |
-//! | `source/` | [`Source`] and [`Dataset`]: folders, manifests, shards, arrays; what happens to bad samples |
+//! | `source/` | [`Source`] and [`Dataset`]: folders, manifests, shards, arrays, images with masks; what happens to bad samples |
 //! | `augment/` | random changes of a training image, and the policies made of them |
-//! | `decode/` | files to [`Image`]s within limits, and images to what a model is fed |
+//! | `decode/` | files to [`Image`]s and [`Mask`]s within limits, and these to what a model is fed |
 //! | `split/` | train, val and test: by name and seed, stratified, and no group on two sides |
 //!
 //! Beneath them lie `error.rs` and `order.rs` (shuffles).

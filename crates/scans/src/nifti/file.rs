@@ -8,7 +8,9 @@ use kindling_files as files;
 use nifti::{NiftiHeader, NiftiType};
 use sha2::{Digest, Sha256};
 
-use crate::nifti::axes::anatomical_axes;
+use crate::nifti::axes::{Axis, anatomical_axes};
+use crate::nifti::grid::Grid;
+use crate::nifti::labels::Labels;
 use crate::nifti::volume::Volume;
 use crate::nifti::voxels::Voxels;
 
@@ -45,33 +47,66 @@ pub enum ReadError {
 /// # Errors
 /// [`ReadError`].
 pub fn read_volume(path: &Path, name: &str) -> Result<Loaded, ReadError> {
+    read_from(unpacked(path)?, name)
+}
+
+/// Reads `path` as numbers of voxels.
+///
+/// # Errors
+/// [`ReadError`].
+pub(crate) fn read_labels(path: &Path) -> Result<Labels, ReadError> {
+    let mut stream = unpacked(path)?;
+    let mut scaling = None;
+    let (voxels, axes) = read_voxels(&mut stream, |read| {
+        scaling = Some((read.scl_slope, read.scl_inter));
+        // A sign turns intensities around, and means nothing for numbers.
+        read.scl_slope = 1.0;
+    })?;
+    // A slope of 0 means that there is no scaling, and some write that as NaN.
+    let plain = scaling.is_none_or(|(slope, inter)| slope == 0.0 || !slope.is_finite() || (slope, inter) == (1.0, 0.0));
+    if !plain {
+        return Err(ReadError::Nonsense(
+            "its numbers are scaled (scl_slope, scl_inter), and those of a mask are not".into(),
+        ));
+    }
+    let mut values = (0..voxels.len()).map(|index| f64::from(voxels.get(index)));
+    Labels::of(&mut values, Grid::new(axes)).map_err(ReadError::Nonsense)
+}
+
+/// The bytes of a file, unpacked if it is packed.
+fn unpacked(path: &Path) -> Result<Box<dyn Read>, ReadError> {
     let mut file = BufReader::new(files::open(path).map_err(ReadError::Io)?);
     let packed = file.fill_buf().map_err(ReadError::Io)?.starts_with(&[0x1f, 0x8b]);
     // A file with the extension of gzip that is not gzip should be reported as such, and not as an invalid NIfTI file.
     if packed || path.extension().is_some_and(|have| have.eq_ignore_ascii_case("gz")) {
-        return read_from(GzDecoder::new(file), name);
+        return Ok(Box::new(GzDecoder::new(file)));
     }
-    read_from(file, name)
+    Ok(Box::new(file))
 }
 
 /// Reads the bytes of an unpacked file.
 pub(crate) fn read_from(stream: impl Read, name: &str) -> Result<Loaded, ReadError> {
     let mut stream = Hashed { inner: stream, sha256: Sha256::new() };
-
-    let header = NiftiHeader::from_reader(&mut stream).map_err(nonsense)?;
-    let (dims, element, start) = check(&header).map_err(ReadError::Nonsense)?;
-    let axes = anatomical_axes(&header, dims).map_err(ReadError::Nonsense)?;
-
-    skip(&mut stream, start - HEADER_BYTES)?;
-    let voxels = voxels(&mut stream, dims.iter().product(), element, &header)?;
-    // Read to the very end, because the checksum of a gzip file comes last.
-    if skip(&mut stream, MAX_EXTRA)? == MAX_EXTRA {
-        return Err(ReadError::Nonsense("much more data follows than its header announces".into()));
-    }
-
+    let (voxels, axes) = read_voxels(&mut stream, |_| {})?;
     let volume = Volume::new(name, voxels, axes).map_err(ReadError::Nonsense)?;
     let sha256 = stream.sha256.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Loaded { volume, sha256 })
+}
+
+/// Reads voxels and axes, to the very end. `look` sees the header, and may change how the voxels are understood.
+fn read_voxels(stream: &mut impl Read, look: impl FnOnce(&mut NiftiHeader)) -> Result<(Voxels, [Axis; 3]), ReadError> {
+    let mut header = NiftiHeader::from_reader(&mut *stream).map_err(nonsense)?;
+    let (dims, element, start) = check(&header).map_err(ReadError::Nonsense)?;
+    let axes = anatomical_axes(&header, dims).map_err(ReadError::Nonsense)?;
+    look(&mut header);
+
+    skip(stream, start - HEADER_BYTES)?;
+    let voxels = voxels(stream, dims.iter().product(), element, &header)?;
+    // Read to the very end, because the checksum of a gzip file comes last.
+    if skip(stream, MAX_EXTRA)? == MAX_EXTRA {
+        return Err(ReadError::Nonsense("much more data follows than its header announces".into()));
+    }
+    Ok((voxels, axes))
 }
 
 /// The shape, the voxel type and the position of the first voxel.

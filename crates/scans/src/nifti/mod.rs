@@ -2,16 +2,23 @@
 
 mod axes;
 mod file;
+mod grid;
+mod kept;
+mod labels;
 mod plane;
 #[doc(hidden)]
 pub mod synthetic;
 mod volume;
 mod voxels;
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 
-use kindling_data::{DataError, Format, Image, Part};
+use kindling_data::{DataError, Format, Image, MaskValues, Part};
+
+use self::file::read_labels;
+use self::kept::Kept;
+use self::labels::{Labels, mismatch};
 
 pub use axes::Axis;
 pub use file::{Loaded, ReadError, read_volume};
@@ -20,38 +27,32 @@ pub use volume::Volume;
 
 /// Slices with a smaller share of foreground are left out, because slices beyond the body all look alike.
 const LEAST_FOREGROUND: f64 = 0.1;
-/// The most voxels of volumes that are kept in memory for the next slices.
-const KEPT_VOXELS: usize = 1 << 26;
 
 /// NIfTI files (`.nii`, `.nii.gz`): each axial slice is a sample, the file its group.
 ///
 /// Slices are oriented by the affine of the file, with the superior slice first and the subject's right on the left. Intensities are scaled
 /// by quantiles of the volume. Volumes without orientation are refused, and slices with less than 10 % of foreground are left out. The
 /// volumes that were used last are kept in memory, so slices are best read volume by volume.
+///
+/// As a mask a file holds whole numbers, in the same places as the voxels of its image. Slices of the two are paired, and those in which
+/// anything is marked are never left out.
 #[derive(Default)]
 pub struct Nifti {
-    /// Recently used volumes; the last one was used last.
-    kept: Mutex<Vec<(PathBuf, Arc<Volume>)>>,
+    volumes: Kept<Volume>,
+    labels: Kept<Labels>,
 }
 
 impl Nifti {
     fn volume(&self, path: &Path) -> Result<Arc<Volume>, DataError> {
-        {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(at) = kept.iter().position(|(known, _)| known == path) {
-                let found = kept.remove(at);
-                let volume = found.1.clone();
-                kept.push(found);
-                return Ok(volume);
-            }
-        }
-        let volume = Arc::new(read(path)?);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push((path.to_owned(), volume.clone()));
-        while kept.len() > 1 && kept.iter().map(|(_, volume)| volume.voxels()).sum::<usize>() > KEPT_VOXELS {
-            kept.remove(0);
-        }
-        Ok(volume)
+        self.volumes.get(path, read, Volume::voxels)
+    }
+
+    fn labels(&self, path: &Path) -> Result<Arc<Labels>, DataError> {
+        let not_a_mask = |error| match error {
+            ReadError::Nonsense(reason) => DataError::NotAMask { path: path.to_owned(), reason },
+            ReadError::Io(cause) => DataError::Io { path: path.to_owned(), cause },
+        };
+        self.labels.get(path, |path| read_labels(path).map_err(not_a_mask), |labels| labels.values.len())
     }
 }
 
@@ -63,6 +64,11 @@ fn read(path: &Path) -> Result<Volume, DataError> {
     }
 }
 
+/// An axial slice of a file.
+fn part(path: &Path, slice: usize) -> Part {
+    Part { path: path.to_owned(), frame: Some(slice), channels: 1, group: Some(path.display().to_string()) }
+}
+
 impl Format for Nifti {
     fn claims(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -70,17 +76,25 @@ impl Format for Nifti {
     }
 
     fn list(&self, path: &Path) -> Result<Vec<Part>, DataError> {
-        let volume = read(path)?;
-        let [_, _, shares] = volume.foreground();
-        let group = path.display().to_string();
+        let [_, _, shares] = read(path)?.foreground();
         let kept = shares.iter().enumerate().filter(|(_, share)| **share >= LEAST_FOREGROUND);
-        let parts = kept.map(|(slice, _)| Part {
-            path: path.to_owned(),
-            frame: Some(slice),
-            channels: 1,
-            group: Some(group.clone()),
-        });
-        Ok(parts.collect())
+        Ok(kept.map(|(slice, _)| part(path, slice)).collect())
+    }
+
+    fn list_with_masks(&self, image: &Path, mask: &Path, _masks: &dyn Format) -> Result<Vec<(Part, Part)>, DataError> {
+        let not_a_mask = |reason| DataError::NotAMask { path: mask.to_owned(), reason };
+        if !self.claims(mask) {
+            return Err(not_a_mask(format!(
+                "its image {image:?} is a volume, and the mask of a volume is one (.nii, .nii.gz)"
+            )));
+        }
+        let (volume, labels) = (self.volume(image)?, self.labels(mask)?);
+        if let Some(difference) = labels.grid.difference(&volume.grid) {
+            return Err(not_a_mask(mismatch(image, &difference)));
+        }
+        let [_, _, shares] = volume.foreground();
+        let is_kept = |slice: &usize| shares[*slice] >= LEAST_FOREGROUND || labels.is_marked(Plane::Axial, *slice);
+        Ok((0..shares.len()).filter(is_kept).map(|slice| (part(image, slice), part(mask, slice))).collect())
     }
 
     fn read(&self, part: &Part) -> Result<Image, DataError> {
@@ -90,6 +104,15 @@ impl Format for Nifti {
             return Err(DataError::OutOfRange { index: slice, len });
         }
         Ok(volume.slice(Plane::Axial, slice))
+    }
+
+    fn read_mask_values(&self, part: &Part) -> Result<MaskValues, DataError> {
+        let labels = self.labels(&part.path)?;
+        let (slice, len) = (part.frame.unwrap_or(0), labels.grid.axes[Plane::Axial.normal()].len);
+        if slice >= len {
+            return Err(DataError::OutOfRange { index: slice, len });
+        }
+        Ok(labels.slice(Plane::Axial, slice))
     }
 
     fn is_sequential(&self) -> bool {

@@ -6,13 +6,12 @@ use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use kindling_data::Image;
 
 use crate::nifti::axes::Axis;
+use crate::nifti::grid::Grid;
 use crate::nifti::plane::Plane;
 use crate::nifti::voxels::{Voxels, Window};
 
 /// A voxel is foreground if its intensity, windowed to [0, 1], is above this.
 const FOREGROUND: f32 = 0.1;
-/// Spacings that differ by less are treated as equal.
-const SPACING_TOLERANCE: f64 = 0.01;
 
 /// A volume with anatomical axes. It is kept as stored; slices are cut, oriented and scaled when they are needed.
 #[derive(Debug)]
@@ -20,21 +19,18 @@ pub struct Volume {
     name: String,
     voxels: Voxels,
     window: Window,
-    axes: [Axis; 3],
-    /// Distance between neighbours along each anatomical axis in the stored array.
-    strides: [usize; 3],
+    pub(crate) grid: Grid,
 }
 
 impl Volume {
     /// `voxels` are stored with the first array axis fastest.
     pub(crate) fn new(name: &str, voxels: Voxels, axes: [Axis; 3]) -> Result<Self, String> {
-        if voxels.len() != axes.iter().map(|axis| axis.len).product::<usize>() {
+        let grid = Grid::new(axes);
+        if voxels.len() != grid.voxels() {
             return Err(format!("it holds {} voxels, not as many as its header announces", voxels.len()));
         }
         let window = Window::of(&voxels).ok_or("its voxels are all the same")?;
-        let len_of = |array: usize| axes.iter().find(|axis| axis.array == array).map_or(1, |axis| axis.len);
-        let strides = axes.map(|axis| (0..axis.array).map(len_of).product());
-        Ok(Self { name: name.to_owned(), voxels, window, axes, strides })
+        Ok(Self { name: name.to_owned(), voxels, window, grid })
     }
 
     /// The name that was given when it was read.
@@ -49,23 +45,18 @@ impl Volume {
 
     /// The axis that the slices of a plane are stacked along.
     pub fn normal(&self, plane: Plane) -> &Axis {
-        &self.axes[plane.normal()]
+        &self.grid.axes[plane.normal()]
     }
 
     /// The windowed intensity at a point, whose coordinates count to the right, to the front and to the top.
     fn at(&self, point: [usize; 3]) -> f32 {
-        let along = |r: usize| {
-            let axis = &self.axes[r];
-            let index = if axis.flipped { axis.len - 1 - point[r] } else { point[r] };
-            index * self.strides[r]
-        };
-        self.window.scale(self.voxels.get(along(0) + along(1) + along(2)))
+        self.window.scale(self.voxels.get(self.grid.place(point)))
     }
 
     /// The share of foreground in every slice, by axis.
     pub fn foreground(&self) -> [Vec<f64>; 3] {
-        let [width, depth, height] = self.axes.map(|axis| axis.len);
-        let mut counts = self.axes.map(|axis| vec![0_usize; axis.len]);
+        let [width, depth, height] = self.grid.axes.map(|axis| axis.len);
+        let mut counts = self.grid.axes.map(|axis| vec![0_usize; axis.len]);
         for z in 0..height {
             for y in 0..depth {
                 for x in 0..width {
@@ -85,30 +76,16 @@ impl Volume {
 
     /// A grey slice with square pixels, in [0, 1], oriented as `Plane::in_plane` says. Panics if there is no such slice.
     pub fn slice(&self, plane: Plane, index: usize) -> Image {
-        let (across, down) = plane.in_plane();
-        let (width, height) = (self.axes[across].len, self.axes[down].len);
-        let mut pixels = Vec::with_capacity(width * height);
-        let mut point = [0; 3];
-        point[plane.normal()] = index;
-        for row in (0..height).rev() {
-            point[down] = row;
-            for column in (0..width).rev() {
-                point[across] = column;
-                pixels.push(self.at(point));
-            }
-        }
-        squared(Image { width, height, channels: 1, pixels }, self.axes[across].spacing, self.axes[down].spacing)
+        let (width, height, pixels) = self.grid.slice(plane, index, |at| self.window.scale(self.voxels.get(at)));
+        scaled(Image { width, height, channels: 1, pixels }, self.grid.square_size(plane))
     }
 }
 
-/// The image with square pixels: the axis with the coarser spacing is interpolated to the finer one.
-fn squared(image: Image, across: f64, down: f64) -> Image {
-    let pixel = across.min(down);
-    if across.max(down) / pixel < 1.0 + SPACING_TOLERANCE {
+/// The image at another size: an axis with a coarser spacing is interpolated to the finer one.
+fn scaled(image: Image, (width, height): (usize, usize)) -> Image {
+    if (image.width, image.height) == (width, height) {
         return image;
     }
-    let side = |voxels: usize, spacing: f64| (voxels as f64 * spacing / pixel).round() as usize;
-    let (width, height) = (side(image.width, across), side(image.height, down));
     let source: Vec<F32> = image.pixels.iter().map(|&value| F32::new(value)).collect();
     let mut target = TypedImage::<F32>::new(width as u32, height as u32);
     let resized = TypedImageRef::new(image.width as u32, image.height as u32, &source).map(|source| {
