@@ -128,7 +128,7 @@ fn mistakes_are_one_sentence_each() {
     for (more, part) in [
         ("--model mobilenet_v2 --task segmentation", "unet-mobilenet_v2"),
         ("--model unet-mobilenetv2x", "did you mean"),
-        (&format!("--model {UNET} --task classification"), "--task classification"),
+        (&format!("--model {UNET} --task classification"), "gives each pixel a class"),
         (&format!("--model {UNET} --loss dise"), "dice"),
         (&format!("--model {UNET} --freeze backbone"), "--freeze"),
         (&format!("--model {UNET} --sampling balanced"), "--sampling"),

@@ -1,5 +1,7 @@
 //! Masks scored case by case, at the size of the images they are of.
 
+use std::collections::HashMap;
+
 use anyhow::Result;
 use kindling_data::{Dataset, IGNORED, Loader, Mask, Preprocess, Source};
 use kindling_metrics::{
@@ -79,10 +81,11 @@ impl<'a> CaseScorer<'a> {
         if !ranks.is_alone() {
             scored = ranks.agree("scores of cases", scored)?.into_iter().flatten().collect();
         }
+        let names = names_of(source);
         let cases = scored.into_iter().map(|Scored { sample, classes }| {
             let sample = sample as usize;
             SegmentedCase {
-                sample: name_of(source, sample),
+                sample: names[sample].clone(),
                 group: source.group(sample),
                 split: split.to_string(),
                 scores: classes.into_iter().map(of_bits).collect(),
@@ -111,14 +114,22 @@ fn of_bits((class, voxels, [hausdorff_95, surface_dice]): (u32, VoxelCounts, [u6
     ClassMaskScores { class, voxels, dice: voxels.dice(), iou: voxels.iou(), hausdorff_95, surface_dice }
 }
 
-/// What a case is called.
-fn name_of(source: &dyn Source, sample: usize) -> String {
-    source.name_within(sample).unwrap_or_else(|| source.name_of(sample))
-}
-
-/// The number of the sample of a case: its place among the cases, or later where samples before it could not be read.
-pub(crate) fn place_of(source: &dyn Source, name: &str, place: usize) -> usize {
-    (place..source.len()).find(|sample| name_of(source, *sample) == name).unwrap_or(place)
+/// What the cases of a source are called: the slices of a volume, whose name they share, have their number behind it.
+pub(crate) fn names_of(source: &dyn Source) -> Vec<String> {
+    let name = |sample| source.name_within(sample).unwrap_or_else(|| source.name_of(sample));
+    let names: Vec<String> = (0..source.len()).map(name).collect();
+    let mut times: HashMap<&str, usize> = HashMap::new();
+    names.iter().for_each(|name| *times.entry(name).or_default() += 1);
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    let numbered = |name: &String| {
+        if times.get(name.as_str()) == Some(&1) {
+            return name.clone();
+        }
+        let number = seen.entry(name).or_default();
+        *number += 1;
+        format!("{name}#{number}")
+    };
+    names.iter().map(numbered).collect()
 }
 
 /// The mean foreground Dice on the test masks of the best answer that does not look at the image: a class is wherever it is in more than

@@ -98,6 +98,9 @@ impl Args {
                 let dataset = dataset::open_with(&data, seed, &opening)?.dataset;
                 let source = dataset.source(split);
                 let groups = match augmented {
+                    None if dataset.task == Task::Segmentation => {
+                        sheet::masked_groups_of(source.as_ref(), &dataset.classes, per_class, side)?
+                    }
                     None => sheet::groups_of(source.as_ref(), &dataset.classes, per_class, side)?,
                     Some(policy) => augmented_groups(&dataset, split, &policy, per_class.min(8), side, seed)?,
                 };

@@ -124,9 +124,13 @@ impl Finished<'_> {
 
     /// The worst, typical and best cases to look at.
     fn mask_pictures(&self, network: &Unet, cases: &[SegmentedCase]) -> Result<Vec<MaskPicture>> {
+        let names = cases::names_of(self.dataset.test.as_ref());
         let mut pictures = Vec::new();
         for (shown, place) in chosen(cases) {
-            pictures.push(self.mask_picture(network, &cases[place], place, shown)?);
+            let case = &cases[place];
+            // Cases are in the order of the source, without what could not be read.
+            let sample = (place..names.len()).find(|sample| names[*sample] == case.sample).unwrap_or(place);
+            pictures.push(self.mask_picture(network, case, sample, shown)?);
         }
         Ok(pictures)
     }
@@ -135,12 +139,10 @@ impl Finished<'_> {
         &self,
         network: &Unet,
         case: &SegmentedCase,
-        place: usize,
+        sample: usize,
         shown: ShownCase,
     ) -> Result<MaskPicture> {
         let (preprocess, test) = (&self.config.data.preprocess, &self.dataset.test);
-        // Cases are in the order of the source, without what could not be read.
-        let sample = cases::place_of(test.as_ref(), &case.sample, place);
         let image = test.read_fitted(sample, preprocess)?;
         let truth = preprocess.fit_mask(&test.read_mask(sample)?);
         let segmenter = Segmenter { network, config: self.config, device: self.device, views: Views::default() };
