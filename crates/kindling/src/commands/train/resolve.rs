@@ -25,8 +25,10 @@ use crate::scores;
 use crate::settings::{change, get, overlay, refused_change, remove, set, table_of};
 
 /// What `--task segmentation` trains where nothing else is said, and how many images at a time.
-const SEGMENTATION_MODEL: &str = "unet-mobilenet_v2";
-const SEGMENTATION_BATCH: i64 = 4;
+pub(super) const SEGMENTATION_MODEL: &str = "unet-timm-mobilenetv3_small_100";
+pub(super) const SEGMENTATION_BATCH: i64 = 4;
+/// The side of the phantoms with masks, so that they are learnt within five minutes on two cores.
+pub(super) const PHANTOM_MASK_SIZE: i64 = 256;
 /// Ends within five minutes on two cores; `benchmarks/` has the run.
 pub(super) const PHANTOM_EPOCHS: u64 = 4;
 /// Neighbouring slices are alike: three passes see everything there is to see.
@@ -39,6 +41,9 @@ pub(super) const SGD_LR: f64 = 0.05;
 pub(super) const HEAD_LR: f64 = 0.01;
 /// What `--normalise percentiles` stretches each image by.
 const PERCENTILES: [f32; 2] = [0.01, 0.99];
+
+/// Settings whose defaults are others where each pixel has a class.
+const DEPEND_ON_THE_TASK: [&str; 3] = ["model.name", "train.batch_size", "data.preprocess.size"];
 
 /// Flags that say what is computed once the data set is known, and are no values of a configuration by themselves.
 const NEED_THE_DATA: [&str; 2] = ["data.preprocess.fit", "data.preprocess.normalisation"];
@@ -84,9 +89,9 @@ impl Asked {
         given.retain(|key, _| !(NEED_THE_DATA.contains(&key) || balanced && key == "train.class_weights"));
         let mut layer = file.as_ref().map(table_of).transpose()?.unwrap_or_default();
         forget_what_depended(&mut layer, &given);
-        let said = ["train.epochs", "train.lr", "data.augment", "model.name", "train.batch_size"];
-        let said = said.map(|key| given.contains_key(key) || get(&layer, key).is_some());
-        let [epochs_said, lr_said, augment_said, model_said, batch_said] = said;
+        let is_said = |key: &str| given.contains_key(key) || get(&layer, key).is_some();
+        let [epochs_said, lr_said, augment_said] = ["train.epochs", "train.lr", "data.augment"].map(is_said);
+        let unsaid: Vec<&str> = DEPEND_ON_THE_TASK.into_iter().filter(|key| !is_said(key)).collect();
         let momentum_said = given.contains_key("train.optimizer.momentum");
 
         let mut table = defaults();
@@ -101,7 +106,7 @@ impl Asked {
         for (key, value) in given {
             set(&mut table, &key, value);
         }
-        self.settle_task(&mut table, model_said, batch_said)?;
+        self.settle_task(&mut table, &unsaid)?;
         let mut config: RunConfig = configuration(table)?;
 
         // Names and sizes first: a typing error should not wait for a data set to be opened.
@@ -174,9 +179,8 @@ impl Asked {
         Ok((config.checked()?, dataset))
     }
 
-    /// Puts what follows from the task: the network and the batch, where nothing is said of them, and the loss of a segmentation.
-    fn settle_task(&self, table: &mut Table, model_said: bool, batch_said: bool) -> Result<()> {
-        let text = |value: &str| Value::String(value.to_string());
+    /// Puts what follows from the task: of `unsaid`, settings that nobody has said anything of, and the loss of a segmentation.
+    fn settle_task(&self, table: &mut Table, unsaid: &[&str]) -> Result<()> {
         let segments = get(table, "data.opening.task").is_some();
         let name = get(table, "model.name").and_then(Value::as_str).unwrap_or_default();
         if !segments {
@@ -191,11 +195,14 @@ impl Asked {
         if self.opening.task == Some(AskedTask::Classification) {
             bail!("{name} gives each pixel a class, and --task classification is about whole images");
         }
-        if !model_said {
-            set(table, "model.name", text(SEGMENTATION_MODEL));
-        }
-        if !batch_said {
-            set(table, "train.batch_size", Value::Integer(SEGMENTATION_BATCH));
+        let on_phantoms = get(table, "data.source").and_then(Value::as_str) == Some(PHANTOMS);
+        for key in unsaid {
+            match *key {
+                "model.name" => set(table, key, Value::String(SEGMENTATION_MODEL.to_string())),
+                "train.batch_size" => set(table, key, Value::Integer(SEGMENTATION_BATCH)),
+                "data.preprocess.size" if on_phantoms => set(table, key, Value::Integer(PHANTOM_MASK_SIZE)),
+                _ => {}
+            }
         }
         let loss = Value::try_from(SegmentationConfig::default())?;
         if get(table, "train.segmentation").is_none() {

@@ -8,7 +8,11 @@ use kindling_trainer::{DiceOver, PixelLoss};
 use serde::{Serialize, Serializer};
 
 use super::OptimizerName;
-use super::resolve::{BRAIN_MRI_ORIENTATION_EPOCHS, HEAD_LR, MOMENTUM, PHANTOM_EPOCHS, SGD_LR, SGD_WEIGHT_DECAY};
+use super::resolve::{
+    BRAIN_MRI_ORIENTATION_EPOCHS, HEAD_LR, MOMENTUM, PHANTOM_EPOCHS, PHANTOM_MASK_SIZE, SEGMENTATION_BATCH,
+    SEGMENTATION_MODEL, SGD_LR, SGD_WEIGHT_DECAY,
+};
+use crate::commands::DEFAULT_MODEL;
 use crate::config::{defaults, usual};
 use crate::dataset;
 use crate::device::DeviceChoice;
@@ -24,14 +28,14 @@ settings! {
     Stays "data.source" data: String;
     /// Model of the zoo; `kindling models` lists them
     #[arg(value_name = "NAME", help_heading = "What")]
-    Stays "model.name" model: String;
+    Stays "model.name" model: String = format!("{DEFAULT_MODEL}, {SEGMENTATION_MODEL} for segmentation");
     /// What does not train: none, backbone (all but the classifier), or the stem and this many stages
     #[arg(value_name = "WHAT", help_heading = "What")]
     #[serde(serialize_with = "crate::settings::as_given")]
     Stays "model.freeze" freeze: Freeze;
     /// Side of the square images, at most 8192, padded and never stretched
     #[arg(value_name = "PIXELS", help_heading = "What")]
-    Stays "data.preprocess.size" image_size: usize;
+    Stays "data.preprocess.size" image_size: usize = format!("512, {PHANTOM_MASK_SIZE} for the masks of phantoms");
     /// none, light (flip, small shifts, turns and scales, brightness, contrast), medium, heavy, or a TOML file with a policy
     /// of one's own
     #[arg(value_name = "POLICY", help_heading = "What")]
@@ -46,7 +50,7 @@ settings! {
 
     /// Samples of an optimizer step, 1 to 1048576: the global batch
     #[arg(value_name = "N", help_heading = "Training")]
-    Stays "train.batch_size" batch_size: usize;
+    Stays "train.batch_size" batch_size: usize = format!("{}, {SEGMENTATION_BATCH} for segmentation", usual().batch_size);
     /// Samples computed at once, 1 to 1048576 and not below a ghost batch, or auto; changes memory and time, never
     /// the result. Memory that runs out makes it smaller, room makes it larger again, up to the number given
     #[arg(value_name = "auto|N", help_heading = "Memory")]
