@@ -121,15 +121,17 @@ pub(crate) fn names_of(source: &dyn Source) -> Vec<String> {
     let mut times: HashMap<&str, usize> = HashMap::new();
     names.iter().for_each(|name| *times.entry(name).or_default() += 1);
     let mut seen: HashMap<&str, usize> = HashMap::new();
-    let numbered = |name: &String| {
+    let mut numbered = Vec::with_capacity(names.len());
+    for name in &names {
         if times.get(name.as_str()) == Some(&1) {
-            return name.clone();
+            numbered.push(name.clone());
+            continue;
         }
         let number = seen.entry(name).or_default();
         *number += 1;
-        format!("{name}#{number}")
-    };
-    names.iter().map(numbered).collect()
+        numbered.push(format!("{name}#{number}"));
+    }
+    numbered
 }
 
 /// The mean foreground Dice on the test masks of the best answer that does not look at the image: a class is wherever it is in more than
