@@ -114,7 +114,8 @@ def correctness(suite):
     rng = random.Random(1)
     quick = suite.args.quick
     size, batch = 64, 2
-    names = [json.loads(line)["name"] for line in suite.call("models", "--format", "json").stdout.splitlines()]
+    listed = map(json.loads, suite.call("models", "--format", "json").stdout.splitlines())
+    names = [model["name"] for model in listed if model["family"] != "segmentation"]
     names = names[:: max(1, len(names) // 4)] if quick else names
     source = suite.work / "input.safetensors"
     write_safetensors(source, "input", [batch, 3, size, size], [rng.gauss(0, 1) for _ in range(batch * 3 * size * size)])

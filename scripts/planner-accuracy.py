@@ -143,7 +143,8 @@ def key(case: dict) -> tuple:
 def drawn(kindling: str, count: int, seed: int) -> list[dict]:
     """Cases over the registry of classifiers and all that a plan is asked about, the cheapest first."""
     listed = subprocess.run([kindling, "models", "--format", "json"], capture_output=True, text=True, check=True).stdout
-    macs = {model["name"]: model["macs_512"] for model in map(json.loads, listed.splitlines()) if "macs_512" in model}
+    classifiers = (model for model in map(json.loads, listed.splitlines()) if model["family"] not in ("GAN", "segmentation"))
+    macs = {model["name"]: model["macs_512"] for model in classifiers}
     models, draw = sorted(macs), random.Random(seed)
     found = [{"model": draw.choice(models), "size": draw.choice([64, 96, 128, 160, 224]), "batch": draw.choice([1, 2, 4, 8]),
              "recompute": draw.choice(["none", "none", "stages", "blocks"]),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use image::{ImageBuffer, Luma};
 use serde_json::Value;
 
+use crate::reference::is_classifier;
 use crate::{Outcome, Stored, Tensors, checkpoints, kindling, losses, on_cuda, picture, read_tensors, write_tensors};
 
 /// A network in a size and a format.
@@ -191,7 +192,8 @@ fn between(of: Beside, cpu: &Path, cuda: &Path) -> StepDistances {
 pub fn registry() -> (Vec<String>, Vec<String>) {
     let outcome = Outcome::of(kindling().args(["models", "--format", "json"])).succeeded();
     let models = outcome.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let (gans, classifiers): (Vec<Value>, Vec<Value>) = models.partition(|model| model["family"] == "GAN");
+    let (classifiers, others): (Vec<Value>, Vec<Value>) = models.partition(is_classifier);
+    let gans = others.into_iter().filter(|model| model["family"] == "GAN").collect();
     let names = |mut models: Vec<Value>| -> Vec<String> {
         models.sort_by_key(|model| model["macs_512"].as_u64());
         models.iter().filter_map(|model| Some(model["name"].as_str()?.to_string())).collect()

@@ -42,7 +42,7 @@ pub use optional::{
     Optional, Suite, Test, is_nightly, repeat_what_was_not_run, run_optional, run_optional_and_nightly,
 };
 pub use pictures::{CLASSES, disc, mask_folder, picture, picture_folder};
-pub use reference::reference_pages;
+pub use reference::{is_classifier, reference_pages};
 pub use run::{
     Started, checkpoints, events, files_differ, json_of, losses, newest_step, step_numbers, steps, toml_value,
 };

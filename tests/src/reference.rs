@@ -59,14 +59,16 @@ fn models() -> String {
     let listed = say(&["models", "--format", "json"]);
     let models: Vec<Value> =
         listed.lines().map(|line| serde_json::from_str(line).expect("a model is a JSON object")).collect();
-    let (gans, classifiers): (Vec<&Value>, Vec<&Value>) = models.iter().partition(|model| model["family"] == "GAN");
+    let (classifiers, others): (Vec<&Value>, Vec<&Value>) = models.iter().partition(|model| is_classifier(model));
+    let (gans, segmenting): (Vec<&Value>, Vec<&Value>) = others.iter().partition(|model| model["family"] == "GAN");
     let names: usize = classifiers.iter().map(|model| 1 + texts(&model["aliases"]).len()).sum();
     let about = format!(
-        "{} classifiers under {names} names, and {} GANs. Parameters are counted for 1000 classes and three channels, \
-         multiply-adds for one image of 512x512. A GAN counts both of its networks, at its own image size. `kindling \
+        "{} classifiers under {names} names, {} networks for segmentation, and {} GANs. Parameters are counted for 1000 classes, of \
+         segmentation for 2, and three channels, multiply-adds for one image of 512x512. A GAN counts both of its networks, at its own image size. `kindling \
          models show NAME` counts for any size.\n\nA name decides whose details the model has. `timm.NAME` means timm's \
          details, where the bare name means torchvision's.",
         classifiers.len(),
+        segmenting.len(),
         gans.len()
     );
     let mut page = heading("Models", &about);
@@ -101,6 +103,11 @@ fn models() -> String {
     }
     page.push_str(&pretrained(&models));
     page
+}
+
+/// Whether a model, as `kindling models --format json` has it, gives images a class.
+pub fn is_classifier(model: &Value) -> bool {
+    model["family"] != "GAN" && model["family"] != "segmentation"
 }
 
 /// The weights that `scripts/fetch-weights.sh` brings.

@@ -47,10 +47,11 @@ impl AnyModel {
 
     /// Fails unless it takes square images of this size.
     pub(crate) fn check_image_size(&self, size: usize) -> Result<()> {
-        Ok(match self {
+        match self {
             Self::Classifier(model) => model.check_image_size(size)?,
             Self::Segmentation(model) => model.check_image_size(size)?,
-        })
+        }
+        Ok(())
     }
 
     /// Its trace for a square image, without weights.

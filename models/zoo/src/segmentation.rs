@@ -2,9 +2,9 @@
 
 use burn::tensor::Device;
 use kindling_classification::ModelName;
-use kindling_layers::init;
 use kindling_layers::names::Names;
 use kindling_layers::trace::{FeatureMap, Trace};
+use kindling_layers::{init, parameters};
 use kindling_segmentation::{ENCODERS, Encoder, Unet, UnetConfig, encoder};
 
 use crate::error::ZooError;
@@ -100,6 +100,14 @@ impl SegmentationModel {
     pub fn trace(&self, options: &ModelOptions, image_size: usize) -> Result<Trace, ZooError> {
         let network = self.outline(options, &Device::flex())?;
         Ok(Trace::of(&network, FeatureMap::square(options.in_channels, image_size)))
+    }
+
+    /// The number of the network's parameters, those included that an encoder keeps and does not use, as other libraries do.
+    ///
+    /// # Errors
+    /// As [`SegmentationModel::build`].
+    pub fn parameters(&self, options: &ModelOptions) -> Result<u64, ZooError> {
+        Ok(parameters::count(&self.outline(options, &Device::flex())?))
     }
 
     fn outline(&self, options: &ModelOptions, device: &Device) -> Result<Unet, ZooError> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kindling_tests::{Chance, Flags, Outcome, kindling};
+use kindling_tests::{Chance, Flags, Outcome, is_classifier, kindling};
 use serde_json::Value;
 
 /// The largest network that is attacked, in parameters: checkpoints of larger ones take the time of many cases.
@@ -69,9 +69,7 @@ pub(crate) fn models() -> Vec<String> {
         .stdout
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|model| {
-            model["family"] != "GAN" && model["params"].as_u64().is_some_and(|count| count < MOST_PARAMETERS)
-        })
+        .filter(|model| is_classifier(model) && model["params"].as_u64().is_some_and(|count| count < MOST_PARAMETERS))
         .filter_map(|model| model["name"].as_str().map(str::to_string))
         .collect();
     assert!(models.len() > 3, "the registry has no small networks: {}", all.stdout);

@@ -69,7 +69,8 @@ impl Args {
                     let model = find_segmentation(&name)?;
                     model.check_image_size(image_size)?;
                     let options = ModelOptions { in_channels: channels, classes, ..ModelOptions::imagenet() };
-                    show_segmentation(&model, &model.trace(&options, image_size)?, layers, format);
+                    let trace = model.trace(&options, image_size)?;
+                    show_segmentation(&model, model.parameters(&options)?, &trace, layers, format);
                     return Ok(Done::Complete);
                 }
                 let model = find(&name)?;
@@ -159,16 +160,17 @@ fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
 fn list_segmentation(models: &[SegmentationModel], below: bool, format: Format) -> Result<bool> {
     let mut table = Table::new(&["<segmentation", "million", "GMAC", "<about"]);
     for model in models {
-        let trace = model.trace(&ModelOptions { classes: 2, ..ModelOptions::imagenet() }, 512)?;
+        let options = ModelOptions { classes: 2, ..ModelOptions::imagenet() };
+        let (trace, parameters) = (model.trace(&options, 512)?, model.parameters(&options)?);
         let about = format!("U-Net on {}", model.classifier().entry.about);
         match format {
             Format::Table => {
-                let [params, macs] = in_short(trace.params(), trace.macs());
+                let [params, macs] = in_short(parameters, trace.macs());
                 table.row([&model.key(), &params, &macs, &about]);
             }
             Format::Json => out!(
                 "{}",
-                json!({ "name": model.key(), "aliases": [], "family": SEGMENTATION, "params": trace.params(),
+                json!({ "name": model.key(), "aliases": [], "family": SEGMENTATION, "params": parameters,
                         "macs_512": trace.macs(), "reference": SMP, "pretrained": [] })
             ),
         }
@@ -188,13 +190,13 @@ fn list_segmentation(models: &[SegmentationModel], below: bool, format: Format) 
 const SEGMENTATION: &str = "segmentation";
 const SMP: &str = "segmentation_models_pytorch";
 
-fn show_segmentation(model: &SegmentationModel, trace: &Trace, layers: bool, format: Format) {
+fn show_segmentation(model: &SegmentationModel, parameters: u64, trace: &Trace, layers: bool, format: Format) {
     let FeatureMap { channels, height, width } = trace.input;
     let reference = model.layer_names().map_or("the zoo's own", |_| SMP);
     if format == Format::Json {
         let mut object = json!({
             "name": model.key(), "aliases": [], "family": SEGMENTATION, "reference": reference,
-            "encoder": model.classifier().key(), "input": [channels, height, width], "params": trace.params(),
+            "encoder": model.classifier().key(), "input": [channels, height, width], "params": parameters,
             "macs": trace.macs(), "activations": trace.activations(), "stages": [], "pretrained": [],
         });
         if layers {
@@ -209,7 +211,7 @@ fn show_segmentation(model: &SegmentationModel, trace: &Trace, layers: bool, for
     table.row(["details of", reference]);
     table.row(["encoder", &model.classifier().key()]);
     table.row(["input", &format!("{channels} x {height} x {width}")]);
-    table.row(["parameters", &trace.params().to_string()]);
+    table.row(["parameters", &parameters.to_string()]);
     table.row(["multiply-adds", &trace.macs().to_string()]);
     table.row(["activations", &trace.activations().to_string()]);
     output::text_of_product(&table.to_string());

@@ -193,6 +193,7 @@ impl Initial {
 }
 
 /// A network to begin with, or what to go on from.
+#[allow(clippy::large_enum_variant)] // one a process
 enum From<M> {
     Start(Start<M>),
     Resumed(Resumed),

@@ -114,7 +114,7 @@ impl Args {
         classes: &[String],
     ) -> std::io::Result<()> {
         let mut counts = vec![0u64; classes.len()];
-        mask.classes.iter().filter_map(|class| Some(usize::from(*class))).for_each(|class| counts[class] += 1);
+        mask.classes.iter().for_each(|class| counts[usize::from(*class)] += 1);
         match self.format {
             Format::Csv => {
                 let counts: Vec<String> = counts.iter().map(u64::to_string).collect();
