@@ -11,7 +11,7 @@ comparison takes the fastest one. The words of a variant: `contiguous` or `chann
 tuning guide advises (there with jemalloc or TCMalloc): as installed, every large tensor is given back to the system, and
 most of the time goes into page faults. Half formats are autocast, with a gradient scaler for f16. Threads are those of
 `--threads`, or all this process may use, as in `kindling bench`. Needs torch and torchvision, for timm's names timm, for
-`compiled` a C++ compiler.
+`compiled` a C++ compiler, for `unet-` segmentation_models_pytorch.
 """
 
 import argparse
@@ -29,6 +29,8 @@ import time
 FORMAT = "kindling-bench/1"
 FIELDS = ["what", "model", "image_size", "channels", "classes", "batch_size", "micro_batch", "norm_group", "precision",
           "recompute", "optimizer", "memory_budget", "seed", "device", "threads"]
+
+UNET = "unet-"  # then the name of an encoder; training takes cross-entropy and Dice
 
 # https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html, "Switch Memory allocator"
 KEEPS_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(16 << 30)}
@@ -66,9 +68,13 @@ def quartiles(values: list) -> dict:
 
 
 def build(configuration: dict):
-    """The network that the zoo's name means: torchvision's where it has the name, otherwise timm's."""
+    """The network that the zoo's name means: torchvision's where it has the name, otherwise timm's; of `unet-` smp's."""
     library, _, name = configuration["model"].rpartition(".")
     classes, channels = configuration["classes"], configuration["channels"]
+    if name.startswith(UNET):
+        import segmentation_models_pytorch as smp
+
+        return smp.Unet(name.removeprefix(UNET), encoder_weights=None, in_channels=channels, classes=classes)
     import torchvision
 
     if library in ("", "torchvision") and name in torchvision.models.list_models():
@@ -134,6 +140,14 @@ class Workload:
         self.micro = min(configuration["micro_batch"] or batch, batch)
         self.images = [torch.randn(batch, configuration["channels"], size, size) for _ in range(2)]
         self.labels = [(torch.arange(batch) + index * batch) % configuration["classes"] for index in range(2)]
+        self.segments = configuration["model"].startswith(UNET)
+        if self.segments:
+            import segmentation_models_pytorch as smp
+
+            # Columns of every class.
+            mask = (torch.arange(size) * configuration["classes"] // size).expand(batch, size, size)
+            self.labels = [mask.contiguous() for _ in range(2)]
+            self.dice = smp.losses.DiceLoss("multiclass")
         self.turn = 0
         self.loss = None
         self.parts = [self.upload(part) for part in self.images[0].split(self.micro)]
@@ -161,7 +175,10 @@ class Workload:
             x, y = self.upload(part), truth.to(self.device)
             with self.cast():
                 logits = self.model(x)
-            loss = self.torch.nn.functional.cross_entropy(logits.float(), y) * (len(part) / len(images))
+            loss = self.torch.nn.functional.cross_entropy(logits.float(), y)
+            if self.segments:
+                loss = loss + self.dice(logits.float(), y)
+            loss = loss * (len(part) / len(images))
             self.scaler.scale(loss).backward()
             total = total + loss.detach()
         self.scaler.step(self.optimizer)

@@ -238,8 +238,8 @@ impl RunConfig {
         match self.any_model()? {
             AnyModel::Classifier(model) => Ok(model),
             AnyModel::Segmentation(model) => bail!(
-                "{} gives each pixel a class, and this is for classifiers; train, eval, predict and export take networks for \
-                 segmentation, too",
+                "{} gives each pixel a class, and this is for classifiers; train, eval, predict, export, find-lr, plan and bench take \
+                 networks for segmentation, too",
                 model.key()
             ),
         }

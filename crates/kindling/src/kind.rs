@@ -3,11 +3,12 @@
 use anyhow::Result;
 use burn::module::Module;
 use burn::tensor::Device;
-use kindling_data::Loader;
+use kindling_data::{HostBatch, Loader};
 use kindling_layers::trace::{FeatureMap, Trace};
+use kindling_memory::Plan;
 use kindling_runs::Metrics;
 use kindling_trainer::engine::{Classification, ModelState, Segmentation, Training};
-use kindling_trainer::{Observer, Setup, Trained, Trainer};
+use kindling_trainer::{Observer, Setup, Stepped, Steps, TrainError, Trained, Trainer};
 use kindling_zoo::weights::Import;
 use kindling_zoo::{Network, Unet};
 
@@ -16,6 +17,9 @@ use crate::finish::Finished;
 
 /// A network with initial or imported weights.
 pub(crate) type Start<M> = (M, Option<Import>);
+
+/// A training step on a batch at a learning rate.
+pub(crate) type StepAt = Box<dyn FnMut(&HostBatch, f64) -> Result<Stepped, TrainError>>;
 
 /// A kind of networks, with what their runs do differently.
 pub(crate) trait Kind {
@@ -29,6 +33,9 @@ pub(crate) trait Kind {
 
     /// The network with the initial weights of the seed.
     fn untrained(config: &RunConfig, device: &Device) -> Result<Self::Network>;
+
+    /// Training steps that belong to no run, each at a learning rate.
+    fn steps(network: Self::Network, config: &RunConfig, device: &Device, start: Plan) -> Result<StepAt>;
 
     /// Its layers for images of the run's size.
     fn trace(config: &RunConfig, network: &Self::Network) -> Trace;
@@ -64,6 +71,15 @@ impl Kind for OfImages {
         config.network(device)
     }
 
+    fn steps(network: Network, config: &RunConfig, device: &Device, start: Plan) -> Result<StepAt> {
+        let (task, classes) = (config.data.task, config.data.classes.len());
+        let mut steps = Steps::new(network, &config.train, task, classes, device, start)?;
+        Ok(Box::new(move |batch, rate| {
+            steps.set_rate(rate);
+            steps.step(batch)
+        }))
+    }
+
     fn trace(config: &RunConfig, network: &Network) -> Trace {
         network.trace(config.data.preprocess.channels, config.data.preprocess.size)
     }
@@ -92,6 +108,14 @@ impl Kind for OfPixels {
 
     fn untrained(config: &RunConfig, device: &Device) -> Result<Unet> {
         config.unet(device)
+    }
+
+    fn steps(network: Unet, config: &RunConfig, device: &Device, start: Plan) -> Result<StepAt> {
+        let mut steps = Steps::segmenting(network, &config.train, config.data.classes.len(), device, start)?;
+        Ok(Box::new(move |batch, rate| {
+            steps.set_rate(rate);
+            steps.step(batch)
+        }))
     }
 
     fn trace(config: &RunConfig, network: &Unet) -> Trace {

@@ -92,7 +92,7 @@ pub fn predict<M: Trainable<2>>(
 }
 
 /// Softmax in float64, stable for large logits.
-pub(crate) fn softmax(logits: &[f64]) -> Vec<f64> {
+fn softmax(logits: &[f64]) -> Vec<f64> {
     let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let powers: Vec<f64> = logits.iter().map(|logit| (logit - largest).exp()).collect();
     let sum: f64 = powers.iter().sum();

@@ -1,24 +1,27 @@
 //! Steps without a run: no folder, no log, no validation. For measuring what a step costs, and what rate it should have.
 
+use std::sync::Arc;
+
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Task};
-use kindling_layers::Classifier;
+use kindling_layers::{Classifier, Segmenter};
 use kindling_memory::Plan;
 
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::fault::Faults;
-use crate::loss::ImageLoss;
+use crate::loss::{ImageLoss, Loss};
 use crate::model_state::ModelState;
 use crate::ranks::Ranks;
 use crate::recovery::Recovery;
 use crate::state::{Settled, TrainState};
 use crate::step::StepEngine;
 use crate::supervised::beginning;
+use crate::trainable::Trainable;
 
 /// A network in training, one call a step. It is the engine of a run, recovery from a lack of memory included.
-pub struct Steps<M: Classifier> {
-    engine: StepEngine<ImageLoss>,
+pub struct Steps<M: Trainable<D>, const D: usize = 2> {
+    engine: StepEngine<Arc<dyn Loss<D>>>,
     device: Device,
     rate: f64,
     state: TrainState<ModelState<M>>,
@@ -35,8 +38,8 @@ pub struct Stepped {
     pub recoveries: Vec<Recovery>,
 }
 
-impl<M: Classifier> Steps<M> {
-    /// Steps at the peak learning rate of a configuration. `model` is on `device`, without gradients.
+impl<M: Classifier> Steps<M, 2> {
+    /// Steps of a classifier at the peak learning rate of a configuration. `model` is on `device`, without gradients.
     ///
     /// # Errors
     /// [`TrainError::Config`] for values that cannot be.
@@ -49,14 +52,38 @@ impl<M: Classifier> Steps<M> {
         start: Plan,
     ) -> Result<Self, TrainError> {
         config.check(classes)?;
-        let total_steps = config.max_steps.unwrap_or(u64::MAX);
         let loss = ImageLoss::new(task, classes, config.label_smoothing, config.class_weights.as_deref());
-        Ok(Self {
+        Ok(Self::of(model, config, Arc::new(loss), device, start))
+    }
+}
+
+impl<M: Segmenter> Steps<M, 4> {
+    /// Steps of a network for segmentation at the peak learning rate of a configuration, on batches with masks. `model` is on `device`,
+    /// without gradients.
+    ///
+    /// # Errors
+    /// [`TrainError::Config`] for values that cannot be.
+    pub fn segmenting(
+        model: M,
+        config: &TrainConfig,
+        classes: usize,
+        device: &Device,
+        start: Plan,
+    ) -> Result<Self, TrainError> {
+        config.check(classes)?;
+        Ok(Self::of(model, config, Arc::new(config.pixel_loss(classes)), device, start))
+    }
+}
+
+impl<M: Trainable<D>, const D: usize> Steps<M, D> {
+    fn of(model: M, config: &TrainConfig, loss: Arc<dyn Loss<D>>, device: &Device, start: Plan) -> Self {
+        let total_steps = config.max_steps.unwrap_or(u64::MAX);
+        Self {
             engine: StepEngine::new(config, loss, device, total_steps, Faults::default(), Ranks::alone()),
             device: device.clone(),
             rate: config.lr,
             state: beginning(model, config, start, device),
-        })
+        }
     }
 
     /// From now on steps at this learning rate, 0 or more.

@@ -1,5 +1,6 @@
 //! `kindling bench`: how fast, and with how much memory.
 
+mod benched;
 mod compare;
 mod data;
 mod gpu;

@@ -4,19 +4,19 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail};
-use kindling_data::{HostBatch, largest_decoding_bytes};
+use kindling_data::{Dataset, HostBatch, largest_decoding_bytes};
 use kindling_report::{RatePage, RateStep};
 use kindling_runs::write_atomically;
-use kindling_trainer::{RangeTest, RangeTested, Steps, TrainError};
-use kindling_zoo::Network;
+use kindling_trainer::{RangeTest, RangeTested, TrainError};
 use serde_json::json;
 
 use crate::Done;
 use crate::commands::Format;
 use crate::commands::train::Asked;
+use crate::config::RunConfig;
 use crate::device::DeviceChoice;
 use crate::interrupt;
-use crate::kind::{Kind, OfImages};
+use crate::kind::{Kind, OfImages, OfPixels, StepAt};
 use crate::loaders;
 use crate::memory::starting_plan;
 use crate::output::{note, out};
@@ -60,22 +60,29 @@ impl Args {
         self.html.as_deref().map_or(Ok(()), refuse_files_of_runs)?;
         let (config, dataset) = self.asked.resolve(self.format == Format::Json)?;
         config.train.check(config.data.classes.len())?;
+        match config.is_segmentation() {
+            true => self.test::<OfPixels>(&test, &config, &dataset),
+            false => self.test::<OfImages>(&test, &config, &dataset),
+        }
+    }
+
+    /// Tests a network of a kind.
+    fn test<K: Kind>(&self, test: &RangeTest, config: &RunConfig, dataset: &Dataset) -> Result<Done> {
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
         chosen.check_precision(config.train.precision)?;
         let imposed = config.memory_budget.map(|budget| budget.impose(&chosen.device, &chosen.facts)).transpose()?;
-        let (network, _) = config.initial_network(&chosen.device)?;
-        let decoding = largest_decoding_bytes(&dataset, &config.data.preprocess);
-        let trace = OfImages::trace(&config, &network);
-        let start = starting_plan(&config, &trace, &chosen.device, imposed.as_ref().map(|it| it.bytes), decoding);
-        let loader = loaders::training(&config, &dataset)?;
-        let (task, classes) = (config.data.task, config.data.classes.len());
-        let mut steps = Steps::new(network, &config.train, task, classes, &chosen.device, start)?;
+        let (network, _) = K::initial(config, &chosen.device)?;
+        let decoding = largest_decoding_bytes(dataset, &config.data.preprocess);
+        let trace = K::trace(config, &network);
+        let start = starting_plan(config, &trace, &chosen.device, imposed.as_ref().map(|it| it.bytes), decoding);
+        let loader = loaders::training(config, dataset)?;
+        let mut step_at = K::steps(network, config, &chosen.device, start)?;
         let stop = interrupt::flag()?;
         let mut tested = RangeTested::default();
         let batches = (0..).flat_map(|epoch| loader.epoch(epoch, 0));
         for (step, batch) in batches.take(test.steps).enumerate() {
             let rate = test.rate(step);
-            let Some(loss) = loss_at(&mut steps, &batch?, rate)? else { continue };
+            let Some(loss) = loss_at(&mut step_at, &batch?, rate)? else { continue };
             if !tested.add(rate, loss) {
                 break;
             }
@@ -121,9 +128,8 @@ impl Args {
 
 /// The loss of a batch before a step at a rate: NaN if it or a gradient is none, and nothing if only the scale of a half format's loss
 /// was too large, so that the step was left out.
-fn loss_at(steps: &mut Steps<Network>, batch: &HostBatch, rate: f64) -> Result<Option<f64>> {
-    steps.set_rate(rate);
-    match steps.step(batch) {
+fn loss_at(step_at: &mut StepAt, batch: &HostBatch, rate: f64) -> Result<Option<f64>> {
+    match step_at(batch, rate) {
         Ok(stepped) => Ok(stepped.loss),
         Err(TrainError::NotFinite { .. }) => Ok(Some(f64::NAN)),
         Err(error) => Err(error.into()),

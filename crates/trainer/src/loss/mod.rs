@@ -5,6 +5,8 @@ mod binary;
 mod cross_entropy;
 mod pixels;
 
+use std::sync::Arc;
+
 use burn::tensor::Tensor;
 use kindling_data::{HostBatch, Task};
 
@@ -22,6 +24,16 @@ pub(crate) trait Loss<const D: usize> {
 
     /// The part of a global batch's loss that belongs to a micro-batch with these `logits`. `total_weight` is that of the global batch.
     fn part(&self, logits: Tensor<D>, batch: &HostBatch, micro: &MicroBatch, total_weight: f64) -> Tensor<1>;
+}
+
+impl<const D: usize> Loss<D> for Arc<dyn Loss<D>> {
+    fn total_weight(&self, batch: &HostBatch) -> f64 {
+        self.as_ref().total_weight(batch)
+    }
+
+    fn part(&self, logits: Tensor<D>, batch: &HostBatch, micro: &MicroBatch, total_weight: f64) -> Tensor<1> {
+        self.as_ref().part(logits, batch, micro, total_weight)
+    }
 }
 
 /// The loss of a classifier.

@@ -2,10 +2,11 @@
 
 use anyhow::Result;
 use kindling_runs::bench::{Configuration, What};
-use kindling_zoo::{ModelOptions, find};
+use kindling_zoo::ModelOptions;
 
 use super::Measure;
 use crate::device::{DeviceChoice, cuda};
+use crate::model::AnyModel;
 
 /// Every combination. What cannot be a row at all is refused here; what a device refuses becomes a failed row.
 pub(super) fn configurations(args: &Measure) -> Result<Vec<Configuration>> {
@@ -20,7 +21,7 @@ pub(super) fn configurations(args: &Measure) -> Result<Vec<Configuration>> {
     let threads = args.threads.unwrap_or_else(threads_here);
     let mut rows: Vec<Configuration> = Vec::new();
     for name in &args.models {
-        let model = find(name)?.key();
+        let model = AnyModel::find(name)?.key();
         for &image_size in &args.image_size {
             for &batch_size in &args.batch_size {
                 for &precision in &args.precision {

@@ -5,12 +5,13 @@ use kindling_layers::Precision;
 use kindling_memory::{Meter, resident_peak_bytes};
 use kindling_metrics::Quartiles;
 use kindling_runs::bench::{Configuration, Energy, Measured, MemoryUsed, Protocol, What, Window};
-use kindling_zoo::{ModelOptions, find};
+use kindling_zoo::ModelOptions;
 
 use super::gpu::Gpu;
 use super::workload::{self, Step, Workload};
 use crate::device::Chosen;
 use crate::memory::MemoryBudget;
+use crate::model::AnyModel;
 
 /// Everything that adds up over the steps of a row.
 struct Tally {
@@ -49,7 +50,7 @@ pub(super) fn figures(
 ) -> Result<Measured> {
     let precision: Precision = configuration.precision.parse().map_err(anyhow::Error::msg)?;
     chosen.check_precision(precision)?;
-    let model = find(&configuration.model)?;
+    let model = AnyModel::find(&configuration.model)?;
     model.check_image_size(configuration.image_size)?;
     let budget = configuration.memory_budget.map(MemoryBudget::Bytes);
     let _imposed = budget.map(|budget| budget.impose(&chosen.device, &chosen.facts)).transpose()?;
@@ -60,8 +61,13 @@ pub(super) fn figures(
         ..ModelOptions::imagenet()
     };
     let meter = Meter::new(&chosen.device);
-    let network = model.build(&options, &chosen.device)?;
-    let mut workload = workload::of(configuration, precision, network, &chosen.device)?;
+    let device = &chosen.device;
+    let mut workload = match model {
+        AnyModel::Classifier(model) => workload::of(configuration, precision, model.build(&options, device)?, device)?,
+        AnyModel::Segmentation(model) => {
+            workload::of(configuration, precision, model.build(&options, device)?, device)?
+        }
+    };
 
     let mut tally = Tally { meter, in_use: 0, reserved: 0, recoveries: 0, skipped: 0, last: None };
     // The first step compiles, tunes and fetches memory; it is never part of a window.

@@ -5,15 +5,15 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use kindling_data::{HostBatch, Task};
+use kindling_data::HostBatch;
 use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
-use kindling_layers::{Checkpointing, Classifier, Precision};
+use kindling_layers::{Checkpointing, Precision};
 use kindling_memory::Plan;
 use kindling_runs::bench::{Configuration, What};
 use kindling_trainer::engine::make_room;
-use kindling_trainer::{OptimizerConfig, Steps, TrainConfig, TrainError, Views, predict};
-use kindling_zoo::Network;
+use kindling_trainer::{OptimizerConfig, TrainConfig, TrainError};
 
+use super::benched::{Benched, OneStep};
 use crate::noise::noise;
 
 /// Batches that take turns.
@@ -36,10 +36,10 @@ pub(super) trait Workload {
 }
 
 /// The workload of a row. `network` is on `device`, both without gradients.
-pub(super) fn of(
+pub(super) fn of<M: Benched + 'static>(
     configuration: &Configuration,
     precision: Precision,
-    network: Network,
+    network: M,
     device: &Device,
 ) -> Result<Box<dyn Workload>> {
     let batch = configuration.batch_size;
@@ -51,19 +51,19 @@ pub(super) fn of(
                 micro_batch: configuration.micro_batch.unwrap_or(whole),
                 checkpointing: config.activation_checkpointing.unwrap_or(Checkpointing::None),
             };
-            let steps = Steps::new(network, &config, Task::MultiClass, configuration.classes, device, start)?;
-            Ok(Box::new(Train { steps, batches: Turns::new(configuration) }))
+            let step = network.steps(&config, configuration.classes, device, start)?;
+            Ok(Box::new(Train { step, batches: Turns::new(configuration, M::HAS_MASKS) }))
         }
         What::Infer => Ok(Box::new(Infer {
             network: network.valid(),
             device: device.clone(),
             precision,
             micro_batch: configuration.micro_batch.unwrap_or(batch).clamp(1, batch),
-            batches: Turns::new(configuration),
+            batches: Turns::new(configuration, M::HAS_MASKS),
         })),
         What::Forward | What::Backward => {
             let size = configuration.micro_batch.unwrap_or(batch).clamp(1, batch);
-            let host = host_batch(configuration, 0);
+            let host = host_batch(configuration, 0, false);
             let [_, channels, height, width] = host.shape;
             let parts = (0..batch).step_by(size).map(|start| {
                 let rows = start..(start + size).min(batch);
@@ -112,12 +112,18 @@ fn train_config(configuration: &Configuration, precision: Precision) -> Result<T
 }
 
 /// A batch of noise with mean 0 and variance 1.
-fn host_batch(configuration: &Configuration, index: usize) -> HostBatch {
+fn host_batch(configuration: &Configuration, index: usize, has_masks: bool) -> HostBatch {
     let Configuration { batch_size, channels, image_size, classes, seed, .. } = *configuration;
     let shape = [batch_size, channels, image_size, image_size];
     let uniform = noise(shape.iter().product(), seed.wrapping_mul(BATCHES as u64).wrapping_add(index as u64));
     let first = index * batch_size;
+    let pixels = image_size * image_size;
+    // Columns of every class.
+    let mask = (0..pixels).map(move |pixel| (pixel % image_size * classes / image_size) as u8);
+    let counts = (0..classes).map(|class| mask.clone().filter(|it| usize::from(*it) == class).count() as u64);
     HostBatch {
+        masks: has_masks.then(|| mask.clone().collect::<Vec<u8>>().repeat(batch_size)),
+        pixels: if has_masks { vec![counts.collect(); batch_size] } else { Vec::new() },
         images: uniform.into_iter().map(|value| (value - 0.5) * 12f32.sqrt()).collect(),
         shape,
         labels: (first..first + batch_size).map(|sample| sample % classes).collect(),
@@ -134,8 +140,8 @@ struct Turns {
 }
 
 impl Turns {
-    fn new(configuration: &Configuration) -> Self {
-        Self { batches: (0..BATCHES).map(|index| host_batch(configuration, index)).collect(), next: 0 }
+    fn new(configuration: &Configuration, has_masks: bool) -> Self {
+        Self { batches: (0..BATCHES).map(|index| host_batch(configuration, index, has_masks)).collect(), next: 0 }
     }
 
     fn next(&mut self) -> &HostBatch {
@@ -146,7 +152,7 @@ impl Turns {
 
 /// Whole training steps. They end with a read of what the update made, so nothing is left to wait for.
 struct Train {
-    steps: Steps<Network>,
+    step: OneStep,
     batches: Turns,
 }
 
@@ -154,23 +160,23 @@ impl Workload for Train {
     fn step(&mut self, _look: &mut dyn FnMut()) -> Result<Step> {
         let batch = self.batches.next();
         let began = Instant::now();
-        let done = self.steps.step(batch)?;
+        let done = (self.step)(batch)?;
         let seconds = began.elapsed().as_secs_f64();
         let recoveries = done.recoveries.len() as u64;
         Ok(Step { seconds, micro_batch: done.micro_batch, recoveries, skipped: done.loss.is_none(), loss: done.loss })
     }
 }
 
-/// Class probabilities, read back; with half as many images at once where memory runs out.
-struct Infer {
-    network: Network,
+/// Answers, read back; with half as many images at once where memory runs out.
+struct Infer<M> {
+    network: M,
     device: Device,
     precision: Precision,
     micro_batch: usize,
     batches: Turns,
 }
 
-impl Workload for Infer {
+impl<M: Benched> Workload for Infer<M> {
     fn step(&mut self, _look: &mut dyn FnMut()) -> Result<Step> {
         let Self { network, device, precision, micro_batch, batches } = self;
         let batch = batches.next();
@@ -179,8 +185,8 @@ impl Workload for Infer {
         while start < batch.len() {
             let rows = start..(start + *micro_batch).min(batch.len());
             let end = rows.end;
-            match predict(network, batch, rows, device, *precision, Task::MultiClass, Views::default()) {
-                Ok(_) => start = end,
+            match network.infer(batch, rows, device, *precision) {
+                Ok(()) => start = end,
                 Err(TrainError::InferenceOutOfMemory { .. }) if *micro_batch > 1 => {
                     *micro_batch = micro_batch.div_ceil(2);
                     recoveries += 1;
@@ -195,16 +201,16 @@ impl Workload for Infer {
 }
 
 /// The passes of training on images that are on the device already, one of them timed.
-struct Passes {
+struct Passes<M> {
     parts: Vec<Tensor<4>>,
-    network: Network,
+    network: M,
     device: Device,
     ghost_batch_size: usize,
     micro_batch: usize,
     backward: bool,
 }
 
-impl Passes {
+impl<M> Passes<M> {
     /// Seconds until the device has done what `work` asked for.
     fn time<T>(&self, work: impl FnOnce() -> T) -> Result<(T, f64)> {
         let sync = || self.device.sync().map_err(|error| anyhow::anyhow!("the device failed: {error}"));
@@ -216,7 +222,7 @@ impl Passes {
     }
 }
 
-impl Workload for Passes {
+impl<M: Benched> Workload for Passes<M> {
     fn step(&mut self, look: &mut dyn FnMut()) -> Result<Step> {
         let mut seconds = 0.0;
         for part in &self.parts {
@@ -224,7 +230,7 @@ impl Workload for Passes {
             let groups = normalisation_groups(rows, self.ghost_batch_size);
             let pass = TrainingPass { groups, ..TrainingPass::whole_batch(rows) };
             let images = Tensor::from_inner(part.clone());
-            let forward = || training(pass, || self.network.forward(images)).0;
+            let forward = || training(pass, || self.network.logits(images)).0;
             let (logits, taken) = self.time(forward)?;
             look();
             let loss = logits.mean();
