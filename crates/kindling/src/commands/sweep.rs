@@ -21,6 +21,8 @@ use crate::ranges;
 /// The scores of a run that are compared, by the columns of `kindling runs`.
 const SCORES: [(&str, &str); 4] =
     [("accuracy", "accuracy"), ("balanced_accuracy", "balanced"), ("macro_auroc", "AUROC"), ("loss", "loss")];
+/// The same of runs that segment.
+const SCORES_OF_MASKS: [(&str, &str); 2] = [("dice", "Dice"), ("loss", "loss")];
 /// Flags of `kindling train` that say which run it is, so that a sweep gives them itself.
 const OWN_FLAGS: [&str; 7] = ["out", "resume", "resume-or-start", "extend-to", "data-at", "seed", "folds"];
 
@@ -179,19 +181,21 @@ impl Args {
         let records = planned.iter().map(record).collect::<Result<Vec<_>, _>>()?;
         let names: Vec<String> = planned.iter().map(Planned::name).collect();
         let rows = summary["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let compared = scores_in(summary);
         let of = |combination: usize, settings| {
             let runs = planned.iter().enumerate().filter(|(_, run)| run.combination == combination);
             let swept = |(at, run): (usize, &Planned)| SweptRun {
                 seed: run.seed,
                 folder: &names[at],
                 record: records[at].as_ref(),
-                values: SCORES.iter().map(|(column, _)| rows.get(at).and_then(|row| row[*column].as_f64())).collect(),
+                values: compared.iter().map(|(column, _)| rows.get(at).and_then(|row| row[*column].as_f64())).collect(),
             };
             SweptSettings { settings, runs: runs.map(swept).collect() }
         };
         let combinations: Vec<SweptSettings<'_>> =
             combinations.iter().enumerate().map(|(at, settings)| of(at, settings)).collect();
-        let scores = SCORES.map(|(column, heading)| (heading, column == "loss"));
+        let scores: Vec<(&str, bool)> =
+            compared.iter().map(|(column, heading)| (*heading, *column == "loss")).collect();
         let title = self.out.file_name().unwrap_or_default().to_string_lossy();
         Ok(SweepPage { title: &title, scores: &scores, combinations: &combinations }.html())
     }
@@ -221,9 +225,12 @@ fn in_words(settings: &[(String, String)]) -> String {
 
 /// The scores of all runs that have ended, and their spread over the seeds.
 fn summary(combinations: &[String], planned: &[Planned]) -> Result<Value> {
+    let listed = |run: &Planned| RunDir::open(&run.folder).ok().map(|folder| Listed::of(&folder)).transpose();
+    let listed = planned.iter().map(listed).collect::<Result<Vec<_>, _>>()?;
+    let segments = listed.iter().flatten().any(|run| run.value(SCORES_OF_MASKS[0].0).is_some());
+    let compared = if segments { &SCORES_OF_MASKS[..] } else { &SCORES[..] };
     let mut rows = Vec::new();
-    for run in planned {
-        let listed = RunDir::open(&run.folder).ok().map(|folder| Listed::of(&folder)).transpose()?;
+    for (run, listed) in planned.iter().zip(&listed) {
         let score = |column: &str| listed.as_ref().and_then(|listed| listed.value(column)).unwrap_or(Value::Null);
         let mut row = Map::from_iter([
             ("run".to_owned(), run.folder.display().to_string().into()),
@@ -233,7 +240,7 @@ fn summary(combinations: &[String], planned: &[Planned]) -> Result<Value> {
             ),
             ("seed".to_owned(), run.seed.into()),
         ]);
-        row.extend(SCORES.iter().map(|(column, _)| ((*column).to_owned(), score(column))));
+        row.extend(compared.iter().map(|(column, _)| ((*column).to_owned(), score(column))));
         rows.push(row);
     }
     let spreads = combinations.iter().enumerate().map(|(combination, words)| {
@@ -242,19 +249,26 @@ fn summary(combinations: &[String], planned: &[Planned]) -> Result<Value> {
             Spread::of(runs.filter_map(|(_, row)| row[column].as_f64()))
         };
         let scores: Map<String, Value> =
-            SCORES.iter().map(|(column, _)| ((*column).to_owned(), json!(of(column)))).collect();
+            compared.iter().map(|(column, _)| ((*column).to_owned(), json!(of(column)))).collect();
         json!({ "settings": words, "scores": scores })
     });
     Ok(json!({ "spread": spreads.collect::<Vec<_>>(), "runs": rows }))
 }
 
+/// The scores that runs are compared by.
+fn scores_in(summary: &Value) -> &'static [(&'static str, &'static str)] {
+    let segments = |row: &Value| row.get(SCORES_OF_MASKS[0].0).is_some();
+    if summary["runs"].as_array().is_some_and(|rows| rows.iter().any(segments)) { &SCORES_OF_MASKS } else { &SCORES }
+}
+
 /// The spread of each combination of settings, for people.
 fn print(summary: &Value) {
+    let compared = scores_in(summary);
     let headings: Vec<&str> =
-        ["<settings", "runs"].into_iter().chain(SCORES.iter().map(|(_, heading)| *heading)).collect();
+        ["<settings", "runs"].into_iter().chain(compared.iter().map(|(_, heading)| *heading)).collect();
     let mut table = Table::new(&headings);
     for of in summary["spread"].as_array().into_iter().flatten() {
-        let runs = SCORES.iter().filter_map(|(column, _)| of["scores"][column]["runs"].as_u64()).max().unwrap_or(0);
+        let runs = compared.iter().filter_map(|(column, _)| of["scores"][column]["runs"].as_u64()).max().unwrap_or(0);
         let cell = |(column, _): &(&str, &str)| {
             let score = &of["scores"][column];
             match (score["mean"].as_f64(), score["deviation"].as_f64()) {
@@ -264,7 +278,7 @@ fn print(summary: &Value) {
             }
         };
         let words = of["settings"].as_str().unwrap_or_default().to_owned();
-        table.row([words, runs.to_string()].into_iter().chain(SCORES.iter().map(cell)));
+        table.row([words, runs.to_string()].into_iter().chain(compared.iter().map(cell)));
     }
     output::text_of_product(&table.to_string());
     output::paragraph(

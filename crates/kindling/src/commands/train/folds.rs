@@ -27,6 +27,11 @@ impl Args {
     /// Trains the folds that are not finished yet, and reports all of them.
     pub(super) fn cross_validate(&self, folds: usize) -> Result<Done> {
         let Some(out) = &self.out else { bail!("--folds needs --out, the folder of the folds") };
+        if self.asked.segments()? {
+            bail!(
+                "--folds reports classifiers; train the folds of a segmentation one by one, with --fold 1/{folds} and so on"
+            );
+        }
         if RunDir::open(out).is_ok() {
             bail!("{} holds a run of its own; give a cross-validation another folder with --out", out.display());
         }
