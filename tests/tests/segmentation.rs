@@ -129,6 +129,8 @@ fn mistakes_are_one_sentence_each() {
         ("--model mobilenet_v2 --task segmentation", "unet-mobilenet_v2"),
         ("--model unet-mobilenetv2x", "did you mean"),
         (&format!("--model {UNET} --task classification"), "gives each pixel a class"),
+        ("--model mobilenet_v2", "--task segmentation"),
+        (&format!("--model {UNET} --folds 3"), "--fold 1/3"),
         (&format!("--model {UNET} --loss dise"), "dice"),
         (&format!("--model {UNET} --freeze backbone"), "--freeze"),
         (&format!("--model {UNET} --sampling balanced"), "--sampling"),

@@ -218,6 +218,13 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
     Ok(if how.segments() { open_segmentation(path, &opening)? } else { open_path(path, &opening)? })
 }
 
+/// Whether a folder has images and masks, by the names of what is in it.
+pub(crate) fn looks_like_masks(name: &str) -> bool {
+    let has = |folder: &str| Path::new(name).join(folder).is_dir();
+    let beside = |images: &str, masks: &[&str]| has(images) && masks.iter().any(|masks| has(masks));
+    beside("images", &["masks", "labels", "annotations"]) || beside("imagesTr", &["labelsTr"])
+}
+
 /// Whether a data set has this name; otherwise it is a path.
 fn is_named(name: &str) -> bool {
     NAMED.iter().any(|set| set.name == name) || kindling_medmnist::knows(name)

@@ -124,6 +124,12 @@ impl Asked {
         };
         data.path = path_of(&place);
         data.subgroups.as_deref().map_or(Ok(()), |column| scores::check_column(&place, column))?;
+        if !data.opening.segments() && self.opening.task.is_none() && dataset::looks_like_masks(&place) {
+            bail!(
+                "{place} has images beside masks: --task segmentation trains on them (or --task classification, if these folders are \
+                 classes)"
+            );
+        }
         data.opening.split_rule = same_data.map_or(SplitRule::Keyed, |file| file.data.opening.split_rule);
         let opened = dataset::open_to(&place, config.train.seed, &data.opening, data.on_bad_sample)?;
         data.opening = data.opening.resolved(&opened);
