@@ -142,7 +142,8 @@ pub struct Best {
     pub epoch: u64,
     /// The step it ended with.
     pub step: u64,
-    /// Its validation accuracy; where images may have several labels, the mean area under their ROC curves.
+    /// Its validation accuracy; where images may have several labels, the mean area under their ROC curves; where pixels have classes,
+    /// the mean foreground Dice.
     pub accuracy: f64,
     /// Its validation loss, which decides between equal accuracies.
     pub loss: f64,
