@@ -27,6 +27,8 @@ fn tables_fit_eighty_columns() {
         "models show efficientnet_b0",
         "models show mobilenetv4_conv_large --layers",
         "models show dcgan_64 --layers",
+        "models show unet-resnet18 --layers",
+        "plan --model unet-resnet18 --memory 6GiB --device cpu",
         "plan --memory 6GiB --device cpu",
         "plan --model efficientnet_v2_l --memory 6GiB --device cuda --batch-size 64",
         "plan --all --memory 6GiB --device cuda",

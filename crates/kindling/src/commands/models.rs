@@ -179,9 +179,8 @@ fn list_segmentation(models: &[SegmentationModel], below: bool, format: Format) 
     if some && format == Format::Table {
         let gap = if below { "\n" } else { "" };
         output::text_of_product(&format!("{gap}{table}"));
-        out!(
-            "\nFor `kindling train --task segmentation`, with 2 classes. unet- takes any classifier above as its encoder."
-        );
+        out!("\nFor `kindling train --task segmentation`, with 2 classes at 512x512.");
+        out!("unet- takes any classifier as its encoder.");
     }
     Ok(some)
 }

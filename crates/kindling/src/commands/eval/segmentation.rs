@@ -81,19 +81,25 @@ fn print(scores: &SegmentationScores) {
     }
     output::text_of_product(&means.to_string());
     out!("");
-    let (hausdorff, surface) = (format!("HD95 ({})", scores.unit), format!("surface Dice at {}", scores.tolerance));
-    let mut medians = Table::new(&["<median (quartiles)", "Dice", "IoU", &hausdorff, &surface]);
+    let surface = format!("surface Dice at {} {}", scores.tolerance, scores.unit);
+    let mut medians = Table::new(&["<score", "median", "quartiles", "cases"]);
     for class in &scores.classes {
         let of = &class.summary;
-        let spreads = [&of.dice, &of.iou, &of.hausdorff_95, &of.surface_dice].map(spread);
-        medians.row([class.name.clone()].into_iter().chain(spreads).collect::<Vec<_>>());
+        medians.row([class.name.as_str(), "", "", ""]);
+        medians.row(spread("Dice", &of.dice));
+        medians.row(spread("IoU", &of.iou));
+        medians.row(spread(&format!("HD95 in {}", scores.unit), &of.hausdorff_95));
+        medians.row(spread(&surface, &of.surface_dice));
     }
     output::text_of_product(&medians.to_string());
 }
 
-fn spread(of: &Spread) -> String {
-    match of.quartiles {
-        Some(it) => format!("{:.3} ({:.3} to {:.3})", it.median, it.q1, it.q3),
-        None => "-".to_owned(),
-    }
+/// A line of a table: name, median, quartiles, and in how many cases it is defined.
+fn spread(name: &str, of: &Spread) -> [String; 4] {
+    let cases = format!("{} of {}", of.defined, of.defined + of.undefined);
+    let (median, quartiles) = match of.quartiles {
+        Some(it) => (format!("{:.3}", it.median), format!("{:.3} to {:.3}", it.q1, it.q3)),
+        None => ("-".to_owned(), "-".to_owned()),
+    };
+    [name.to_owned(), median, quartiles, cases]
 }
