@@ -61,9 +61,10 @@ fn a_pattern_matches_every_name_of_a_model_in_any_case() {
     ] {
         assert_eq!(names(pattern), [own], "{pattern}");
     }
-    let both = names("*resnet*");
+    let both = names("resnet*");
     assert_eq!(both, ["resnet18", "resnet34", "resnet50"]);
     assert_eq!(names("timm.resnet*"), both);
+    assert_eq!(names("unet-resnet*"), ["unet-resnet18", "unet-resnet34"]);
     let table = say("models mixnet*").succeeded().stdout;
     let rows = table.split("\n\n").next().unwrap();
     assert!(rows.lines().count() == 2 && rows.contains("mixnet_s"), "{table}");

@@ -43,9 +43,9 @@ enum Command {
         /// Channels of the images, 1 to 1024
         #[arg(long, value_name = "N", default_value_t = 3)]
         channels: usize,
-        /// Classes of the head, 2 to 100000
-        #[arg(long, value_name = "N", default_value_t = 1000)]
-        classes: usize,
+        /// Classes of the head, 2 to 100000 [default: 1000, 2 for segmentation]
+        #[arg(long, value_name = "N")]
+        classes: Option<usize>,
         /// A row for each layer
         #[arg(long)]
         layers: bool,
@@ -68,6 +68,7 @@ impl Args {
                 if is_segmentation(&name) {
                     let model = find_segmentation(&name)?;
                     model.check_image_size(image_size)?;
+                    let classes = classes.unwrap_or(2);
                     let options = ModelOptions { in_channels: channels, classes, ..ModelOptions::imagenet() };
                     let trace = model.trace(&options, image_size)?;
                     show_segmentation(&model, model.parameters(&options)?, &trace, layers, format);
@@ -75,7 +76,7 @@ impl Args {
                 }
                 let model = find(&name)?;
                 model.check_image_size(image_size)?;
-                let trace = trace(&model, channels, classes, image_size)?;
+                let trace = trace(&model, channels, classes.unwrap_or(1000), image_size)?;
                 match format {
                     Format::Json => out!("{}", as_json(&model, &trace, layers)),
                     Format::Table => show(&model, &trace, layers),
