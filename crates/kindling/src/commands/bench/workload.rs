@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_data::HostBatch;
 use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
