@@ -105,6 +105,7 @@ def source(name, document=None, note=""):
 # The tables.
 
 ROWS, PEERS = "2026-11-24-cpu-rows-kindling.json", "2026-11-24-cpu-rows-pytorch.json"
+UNET_ROWS, UNET_PEERS = "2026-11-25-unet-rows-kindling.json", "2026-11-25-unet-rows-pytorch.json"
 
 
 def rate(row):
@@ -115,10 +116,10 @@ def fastest(rows):
     return max(rows, key=rate)
 
 
-def beside_pytorch():
+def beside_pytorch(rows=ROWS, peers=PEERS):
     """By network and what is done: the rows of Kindling, those of PyTorch at its best, and those of PyTorch as it is installed."""
     found = {}
-    for file, at in ((ROWS, 0), (PEERS, 1)):
+    for file, at in ((rows, 0), (peers, 1)):
         for row in load(file)["rows"]:
             config = row["configuration"]
             rows = found.setdefault((config["model"], config["what"]), ([], [], []))
@@ -148,8 +149,8 @@ def variant(row):
 DOES = {"train": "training", "infer": "inference"}
 
 
-def conditions_of_rows():
-    row = load(ROWS)["rows"][0]
+def conditions_of_rows(rows=ROWS):
+    row = load(rows)["rows"][0]
     config = row["configuration"]
     return (f"{machine(row['environment'])}, {config['image_size']}x{config['image_size']}, batch {config['batch_size']}, "
             f"{row['environment']['time'][:10]}")
@@ -175,9 +176,10 @@ def readme():
         f"that a process took. No GPU was measured. All rows: [benchmarks](docs/benchmarks.md)."])
 
 
-def section_pytorch():
+def speed_and_memory(rows=ROWS, peers=PEERS):
+    """The lines of the tables of speed and of memory, and of what PyTorch is as installed."""
     speed, memory, installed = [], [], []
-    for (model, what), (ours, theirs, plain) in beside_pytorch().items():
+    for (model, what), (ours, theirs, plain) in beside_pytorch(rows, peers).items():
         name = [f"`{model}`", DOES[what]]
         for precision in ("f32", "bf16"):
             mine, peer = fastest(in_format(ours, precision)), fastest(in_format(theirs, precision))
@@ -189,6 +191,26 @@ def section_pytorch():
         if plain:
             peer, best = fastest(plain), fastest(in_format(theirs, "f32"))
             installed.append([*name, f"{rate(peer):.2f}", f"{rate(best):.2f}", f"{rate(best) / rate(peer):.2f}"])
+    return speed, memory, installed
+
+
+SPEED_HEAD = ["network", "what", "Kindling, images/s", "PyTorch, images/s", "ratio", "PyTorch's rows: fastest"]
+MEMORY_HEAD = ["network", "what", "Kindling, memory", "PyTorch, memory", "ratio", "PyTorch's rows: least memory"]
+
+
+def section_unet():
+    speed, memory, _ = speed_and_memory(UNET_ROWS, UNET_PEERS)
+    first, peer = load(UNET_ROWS)["rows"][0], load(UNET_PEERS)["rows"][0]
+    return ["### Segmentation", "",
+            "`segmentation_models_pytorch` 0.5.0's same network with three classes, trained with its Dice and PyTorch's cross-entropy, measured as above, eager alone "
+            "and in one round: `torch.compile` was not tried. The row in bf16 is slower than float32 in Kindling, so that its best is float32.", "",
+            table(SPEED_HEAD, speed, 2), "", table(MEMORY_HEAD, memory, 2), "",
+            f"*Measured: `benchmarks/{UNET_ROWS}` and `benchmarks/{UNET_PEERS}`, by `scripts/compare-peers.sh`; {conditions_of_rows(UNET_ROWS)}; torch "
+            f"{peer['software']['torch']}; commit {first['environment']['commit']}.*", ""]
+
+
+def section_pytorch():
+    speed, memory, installed = speed_and_memory()
     first, peer = load(ROWS)["rows"][0], load(PEERS)["rows"][0]
     versions = ", ".join(f"{name} {version}" for name, version in peer["software"].items())
     parts = ["## Against PyTorch on the CPU", "",
@@ -197,14 +219,14 @@ def section_pytorch():
              f"`MALLOC_TRIM_THRESHOLD_`), as its tuning guide advises, eager, and with `torch.compile` and channels last in {compiled()}. The fastest of these "
              "stands here, and for memory the one that took least. A row of Kindling and PyTorch's rows of the same network took turns, in one round, those with "
              "`torch.compile` after all others. Where the ratio is below 1, PyTorch is faster.", "",
-             table(["network", "what", "Kindling, images/s", "PyTorch, images/s", "ratio", "PyTorch's rows: fastest"], speed, 2), "",
+             table(SPEED_HEAD, speed, 2), "",
              "![Images a second of PyTorch and Kindling](against-pytorch.svg)", "",
-             table(["network", "what", "Kindling, memory", "PyTorch, memory", "ratio", "PyTorch's rows: least memory"], memory, 2), ""]
+             table(MEMORY_HEAD, memory, 2), ""]
     if installed:
         parts += ["As it is installed, PyTorch uses glibc's malloc, which gives every large tensor back to the system. Earlier versions of this page compared with that:", "",
                   table(["network", "what", "PyTorch float32 as installed", "at its best", "ratio"], installed, 2), ""]
     return [*parts, f"*Measured: `benchmarks/{ROWS}` and `benchmarks/{PEERS}`, by `scripts/compare-peers.sh`; {conditions_of_rows()}; "
-            f"{versions}; commit {first['environment']['commit']}.*", ""]
+            f"{versions}; commit {first['environment']['commit']}.*", "", *section_unet()]
 
 
 def compiled():
