@@ -97,10 +97,8 @@ impl<'a> CaseScorer<'a> {
     /// The scores of a mask, with distances in pixels.
     fn case(&self, mask: &Mask, truth: &Mask) -> Result<Vec<ClassMaskScores>, String> {
         let shape = [truth.height, truth.width];
-        let map = |mask: &'_ Mask| mask.classes.clone();
-        let (mask, truth) = (map(mask), map(truth));
-        let scores = LabelMap::new(&mask, &shape)
-            .and_then(|mask| self.scorer.case(&mask, &LabelMap::new(&truth, &shape)?, &[1.0, 1.0]));
+        let scores = LabelMap::new(&mask.classes, &shape)
+            .and_then(|mask| self.scorer.case(&mask, &LabelMap::new(&truth.classes, &shape)?, &[1.0, 1.0]));
         scores.map_err(|error| error.to_string())
     }
 }
@@ -148,8 +146,7 @@ pub(crate) fn position_dice(dataset: &Dataset, config: &RunConfig) -> Result<Opt
         let guess = Guess::best(&train, class as u8)?;
         mean_dice(&test, class as u8, |pixel| guess.has(pixel))
     });
-    let defined: Vec<f64> = of_classes.flatten().collect();
-    Ok((!defined.is_empty()).then(|| defined.iter().sum::<f64>() / defined.len() as f64))
+    Ok(mean_of_defined(of_classes.flatten()))
 }
 
 /// Where a class is said to be.
@@ -193,7 +190,12 @@ fn mean_dice(masks: &[Mask], class: u8, has: impl Fn(usize) -> bool) -> Option<f
         }
         counts.dice()
     };
-    let defined: Vec<f64> = masks.iter().map(dice).filter(|dice| !dice.is_nan()).collect();
+    mean_of_defined(masks.iter().map(dice))
+}
+
+/// The mean of what is no NaN; none of nothing.
+pub(crate) fn mean_of_defined(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let defined: Vec<f64> = values.filter(|value| !value.is_nan()).collect();
     (!defined.is_empty()).then(|| defined.iter().sum::<f64>() / defined.len() as f64)
 }
 

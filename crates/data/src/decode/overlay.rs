@@ -21,7 +21,7 @@ const FILL: u8 = 88;
 
 /// What [`difference_overlay_png`] shows in which colour (red, green, blue).
 pub const DIFFERENCE_COLOURS: [(&str, [u8; 3]); 3] =
-    [("missed", COLOURS[5]), ("falsely found", COLOURS[1]), ("wrong class", COLOURS[3])];
+    [("missed", COLOURS[5]), ("falsely found", COLOURS[4]), ("wrong class", COLOURS[6])];
 
 /// The colour (red, green, blue) that a class has in pictures, another one for each; of class 0 there is nothing to be seen.
 pub fn class_colour(class: u8) -> [u8; 3] {

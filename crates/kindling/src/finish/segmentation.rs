@@ -162,10 +162,7 @@ impl Finished<'_> {
 
 /// Cases to look at: those with the lowest mean Dice, those around the median, and those with the highest; each once.
 fn chosen(cases: &[SegmentedCase]) -> Vec<(ShownCase, usize)> {
-    let dice = |case: &SegmentedCase| {
-        let defined: Vec<f64> = case.scores.iter().map(|it| it.dice).filter(|dice| !dice.is_nan()).collect();
-        (!defined.is_empty()).then(|| defined.iter().sum::<f64>() / defined.len() as f64)
-    };
+    let dice = |case: &SegmentedCase| cases::mean_of_defined(case.scores.iter().map(|it| it.dice));
     let mut ranked: Vec<(f64, usize)> =
         cases.iter().enumerate().filter_map(|(place, case)| Some((dice(case)?, place))).collect();
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -189,6 +186,16 @@ mod tests {
     use kindling_metrics::{ClassMaskScores, VoxelCounts};
 
     use super::*;
+
+    /// Pictures are drawn by one crate and explained by another, and neither knows the other.
+    #[test]
+    fn the_legend_has_the_colours_of_the_pictures() {
+        let drawn = kindling_data::DIFFERENCE_COLOURS.map(|(_, colour)| colour);
+        assert_eq!(drawn, [kindling_report::MISSED, kindling_report::FALSELY_FOUND, kindling_report::WRONG_CLASS]);
+        for class in 1..=7 {
+            assert_eq!(kindling_data::class_colour(class), kindling_report::class_colour(u32::from(class)), "{class}");
+        }
+    }
 
     fn case(dice: f64) -> SegmentedCase {
         let voxels = VoxelCounts::default();
