@@ -43,7 +43,9 @@ pub use decode::{
 };
 pub use error::DataError;
 pub use kindling_given::{UnknownName, below, counted, within};
-pub use loader::{EpochBatches, HostBatch, Loader, LoaderConfig, PREFETCH_BYTES, Sampling, Stage, measure_stages};
+pub use loader::{
+    EpochBatches, HostBatch, Loader, LoaderConfig, PREFETCH_BYTES, Sampling, Scale, Stage, measure_stages,
+};
 pub use order::{order, order_of_stretches};
 pub use source::{
     BadSample, Changes, Dataset, FileList, Fingerprint, Format, Idx, ImageStack, ListedSample, MAX_IDX_BYTES, MaxBad,

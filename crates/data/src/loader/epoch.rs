@@ -13,7 +13,6 @@ use super::{HostBatch, Loader, LoaderConfig};
 use crate::augment::{Draw, Policy, mix};
 use crate::decode::{Image, Mask, Preprocess, work_for};
 use crate::error::DataError;
-use crate::source::Task;
 
 /// The batches of one epoch, in order. After an error it ends. Dropping it stops and joins its threads, which takes at
 /// most the time of one sample.
@@ -335,7 +334,7 @@ impl Shared {
             }
             if self.policy.mixes() {
                 mix::mix(&self.policy, &draws, &mut images, targets, (channels, size));
-                if config.task == Task::MultiClass {
+                if config.task.is_one_of() {
                     labels = targets.chunks_exact(config.classes).zip(labels).map(major).collect();
                 }
             }

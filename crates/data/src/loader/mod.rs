@@ -8,6 +8,7 @@ mod batch;
 mod epoch;
 mod row;
 mod sampling;
+mod scale;
 mod stages;
 
 use std::collections::BTreeSet;
@@ -23,6 +24,7 @@ use crate::source::{BadSample, MaxBad, OnBadSample, Source, Task};
 pub use batch::HostBatch;
 pub use epoch::EpochBatches;
 pub use sampling::Sampling;
+pub use scale::Scale;
 pub use stages::{Stage, measure_stages};
 
 /// How batches are made.
@@ -46,6 +48,8 @@ pub struct LoaderConfig {
     pub classes: usize,
     /// Whether samples may be of several classes, and whether they have masks, which are then read too.
     pub task: Task,
+    /// What numbers become in targets ([`Task::Regression`]).
+    pub scale: Scale,
     /// The most bytes of batches that are made ahead, besides the one that was taken last. One batch is always made
     /// ahead, however large it is, and never more than two a worker, however small. What a worker needs for the one image
     /// in its hands comes on top. Has no influence on the batches.
@@ -76,6 +80,7 @@ impl LoaderConfig {
             sampling: Sampling::Even,
             classes: 0,
             task: Task::MultiClass,
+            scale: Scale::default(),
             prefetch_bytes: PREFETCH_BYTES,
             on_bad: OnBadSample::Fail,
             max_bad: MaxBad::default(),
@@ -107,7 +112,7 @@ impl LoaderConfig {
 
     /// Whether a label is not all there is to know of a sample.
     fn has_targets(&self) -> bool {
-        self.task == Task::MultiLabel || self.augment.policy().mixes()
+        matches!(self.task, Task::MultiLabel | Task::Regression) || self.augment.policy().mixes()
     }
 }
 

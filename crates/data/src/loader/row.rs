@@ -123,10 +123,11 @@ impl Loader {
     /// The target of a sample: a row of [`HostBatch::targets`](crate::HostBatch::targets).
     pub(super) fn target(&self, sample: u64, row: &mut [f32]) {
         match self.config.task {
-            Task::MultiClass => row[self.source.label(sample as usize)] = 1.0,
+            Task::MultiClass | Task::Ordinal => row[self.source.label(sample as usize)] = 1.0,
             Task::MultiLabel => self.source.labels(sample as usize).into_iter().for_each(|class| row[class] = 1.0),
             // Masks say all there is to know.
             Task::Segmentation => {}
+            Task::Regression => row[0] = self.config.scale.of(self.source.value(sample as usize).unwrap_or(f64::NAN)),
         }
     }
 }

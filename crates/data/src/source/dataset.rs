@@ -13,7 +13,7 @@ use crate::decode::{Normalisation, Preprocess, bytes_to_read};
 use crate::error::DataError;
 use crate::split::Split;
 
-/// What is asked about a sample. Written `one-of`, `any-of` and `segmentation`.
+/// What is asked about a sample. Written `one-of`, `any-of`, `segmentation`, `ordinal` and `regression`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Task {
     /// Which one of the classes it is.
@@ -26,6 +26,12 @@ pub enum Task {
     /// Which of the classes each of its pixels is. Class 0 is the background.
     #[serde(rename = "segmentation")]
     Segmentation,
+    /// Which one of the classes it is, where classes have an order: grades. The first is the least.
+    #[serde(rename = "ordinal")]
+    Ordinal,
+    /// A number ([`Source::value`]). The one class is what the number is: its column in a manifest.
+    #[serde(rename = "regression")]
+    Regression,
 }
 
 impl Task {
@@ -35,6 +41,22 @@ impl Task {
             Self::MultiClass => "each image one class",
             Self::MultiLabel => "each image any number of classes",
             Self::Segmentation => "each pixel a class",
+            Self::Ordinal => "each image one class, of classes in order",
+            Self::Regression => "each image a number",
+        }
+    }
+
+    /// Whether each image is of exactly one class.
+    pub fn is_one_of(self) -> bool {
+        matches!(self, Self::MultiClass | Self::Ordinal)
+    }
+
+    /// How many numbers a network says of an image, or of a pixel: one a class, one between each grade and the next, or one.
+    pub fn outputs(self, classes: usize) -> usize {
+        match self {
+            Self::MultiClass | Self::MultiLabel | Self::Segmentation => classes,
+            Self::Ordinal => classes.saturating_sub(1).max(1),
+            Self::Regression => 1,
         }
     }
 }
@@ -48,7 +70,7 @@ pub struct Dataset {
     pub about: String,
     /// The names of the classes; a label is an index into them.
     pub classes: Vec<String>,
-    /// Whether a sample has exactly one class.
+    /// What is asked about a sample.
     pub task: Task,
     /// 1 if every image is grey, otherwise 3.
     pub channels: usize,
@@ -97,9 +119,10 @@ impl Dataset {
     ///
     /// # Errors
     /// [`DataError::ForeignClasses`] if samples are of classes that the model does not know, [`DataError::SeveralClasses`] if they
-    /// may have several and the model gives one, [`DataError::OtherTask`] if only one of the two gives pixels a class.
+    /// may have several and the model gives one, [`DataError::OtherTask`] if only one of the two gives pixels a class, or images a number.
     pub fn under_classes(&self, classes: &[String], task: Task) -> Result<Self, DataError> {
-        if (self.task == Task::Segmentation) != (task == Task::Segmentation) {
+        let differs_in = |only: Task| (self.task == only) != (task == only);
+        if differs_in(Task::Segmentation) || differs_in(Task::Regression) {
             return Err(DataError::OtherTask { data: self.name.clone(), has: self.task.gives(), wanted: task.gives() });
         }
         let counts = Split::ALL.map(|split| self.class_counts(split));
@@ -115,7 +138,7 @@ impl Dataset {
             let (data, known) = (self.name.clone(), classes.to_vec());
             return Err(DataError::ForeignClasses { data, foreign, known });
         }
-        if self.task == Task::MultiLabel && task == Task::MultiClass {
+        if self.task == Task::MultiLabel && task.is_one_of() {
             return Err(DataError::SeveralClasses { data: self.name.clone() });
         }
         let numbers: Vec<usize> = found.into_iter().map(|number| number.unwrap_or(0)).collect();
@@ -206,7 +229,8 @@ mod tests {
     /// What configurations of runs, and what tells of data sets, were written with.
     #[test]
     fn tasks_are_written_as_they_always_were() {
-        let tasks = [Task::MultiClass, Task::MultiLabel, Task::Segmentation];
-        assert_eq!(serde_json::to_string(&tasks).unwrap(), r#"["one-of","any-of","segmentation"]"#);
+        let tasks = [Task::MultiClass, Task::MultiLabel, Task::Segmentation, Task::Ordinal, Task::Regression];
+        let written = r#"["one-of","any-of","segmentation","ordinal","regression"]"#;
+        assert_eq!(serde_json::to_string(&tasks).unwrap(), written);
     }
 }

@@ -104,7 +104,7 @@ fn csv_of(lines: &[Line], task: Task) -> String {
     text.push_str(if weights { ",weight\n" } else { "\n" });
     for line in lines {
         let label = match (task, line.labels.as_slice()) {
-            (Task::MultiClass | Task::Segmentation, labels) => labels.join(";"),
+            (Task::MultiClass | Task::Ordinal | Task::Segmentation | Task::Regression, labels) => labels.join(";"),
             // One label, or none, is written so that it is seen to be a list.
             (Task::MultiLabel, [] | [_]) => line.labels.join("") + ";",
             (Task::MultiLabel, labels) => labels.join(";"),
@@ -127,7 +127,7 @@ fn json_of(line: &Line, task: Task) -> String {
     let mut object = Map::new();
     object.insert("path".into(), json!(line.path));
     let label = match task {
-        Task::MultiClass | Task::Segmentation => json!(line.labels.first()),
+        Task::MultiClass | Task::Ordinal | Task::Segmentation | Task::Regression => json!(line.labels.first()),
         Task::MultiLabel => json!(line.labels),
     };
     object.insert("label".into(), label);

@@ -59,6 +59,12 @@ pub trait Source: Send + Sync {
         vec![self.label(index)]
     }
 
+    /// The number that a sample has, finite, where that is what is asked ([`Task::Regression`]). Panics if `index >= len()`.
+    fn value(&self, index: usize) -> Option<f64> {
+        let _ = index;
+        None
+    }
+
     /// What the sample must not be parted from by a split: the patient, usually. Samples without a group are alone.
     fn group(&self, index: usize) -> Option<String> {
         let _ = index;

@@ -62,6 +62,11 @@ impl Source for Joined {
         part.labels(index)
     }
 
+    fn value(&self, index: usize) -> Option<f64> {
+        let (part, index) = self.at(index);
+        part.value(index)
+    }
+
     fn group(&self, index: usize) -> Option<String> {
         let (part, index) = self.at(index);
         part.group(index)
@@ -127,6 +132,10 @@ impl Source for Renumbered {
         let mut labels: Vec<usize> = self.inner.labels(index).into_iter().map(|label| self.numbers[label]).collect();
         labels.sort_unstable();
         labels
+    }
+
+    fn value(&self, index: usize) -> Option<f64> {
+        self.inner.value(index)
     }
 
     fn group(&self, index: usize) -> Option<String> {
