@@ -118,10 +118,11 @@ fn killed(times: usize, steps: u64) {
     assert_same_bits(&straight, &run, &format!("killed {kills} times"));
 }
 
+/// The timeout is longer than a step, and a checkpoint on a slow disk, may take.
 fn a_stopped_process_is_named_and_all_end_within_the_timeout() {
     let bench = Bench::new(EACH);
     let flags = EVERYTHING.replacen("--epochs 2", "", 1);
-    let flags = format!("{flags} --epochs 1000 --max-steps 100000 --model mobilenet_v3_small --rank-timeout 3s");
+    let flags = format!("{flags} --epochs 1000 --max-steps 100000 --model mobilenet_v3_small --rank-timeout 8s");
     let run = bench.path("run");
     let launched = Launched::start(&bench.path("ids"), 3, &bench.command("run", &flags, ""));
     let began = Instant::now();
@@ -133,7 +134,7 @@ fn a_stopped_process_is_named_and_all_end_within_the_timeout() {
     let stopped = Instant::now();
     let outcome = launched.end();
     let lasted = stopped.elapsed();
-    assert!(lasted < Duration::from_secs(30), "it took {lasted:?}");
+    assert!(lasted < Duration::from_secs(40), "it took {lasted:?}");
     assert_ne!(outcome.code, Some(0));
     let said: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
     let [sentence] = said.as_slice() else { panic!("{}", outcome.all()) };
