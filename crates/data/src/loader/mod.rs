@@ -172,7 +172,12 @@ impl Loader {
         self.source.as_ref()
     }
 
-    /// Whether samples may be of several classes, or their pixels have classes.
+    /// What numbers become in targets.
+    pub fn scale(&self) -> Scale {
+        self.config.scale
+    }
+
+    /// What is asked about a sample.
     pub fn task(&self) -> Task {
         self.config.task
     }
