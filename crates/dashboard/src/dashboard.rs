@@ -53,25 +53,25 @@ pub(crate) enum Phase {
 /// What is drawn as charts.
 #[derive(Clone, Debug)]
 pub(crate) enum Curves {
-    /// One network that learns from labels. `dice` has points where it segments.
-    Classifier { training: Smoothed, validation: Series, accuracy: Series, dice: Series },
+    /// One network that learns from labels. `dice` has points where it segments, `mae` where it answers with a number.
+    Classifier { training: Smoothed, validation: Series, accuracy: Series, dice: Series, mae: Series },
     /// Two networks against each other.
     Gan { discriminator: Smoothed, generator: Smoothed },
 }
 
 impl Default for Curves {
     fn default() -> Self {
-        let (validation, accuracy, dice) = Default::default();
-        Self::Classifier { training: Smoothed::default(), validation, accuracy, dice }
+        let (validation, accuracy, dice, mae) = Default::default();
+        Self::Classifier { training: Smoothed::default(), validation, accuracy, dice, mae }
     }
 }
 
 impl Curves {
     fn rewind(&mut self, step: u64) {
         match self {
-            Self::Classifier { training, validation, accuracy, dice } => {
+            Self::Classifier { training, validation, accuracy, dice, mae } => {
                 training.rewind(step);
-                [validation, accuracy, dice].into_iter().for_each(|series| series.rewind(step));
+                [validation, accuracy, dice, mae].into_iter().for_each(|series| series.rewind(step));
             }
             Self::Gan { discriminator, generator } => {
                 discriminator.rewind(step);
@@ -190,12 +190,13 @@ impl Dashboard {
         match (&mut self.curves, event) {
             (Curves::Classifier { training, .. }, Event::Step { step, loss, .. }) => training.push(*step, *loss),
             (
-                Curves::Classifier { validation, accuracy: right, dice: overlap, .. },
-                Event::Evaluated { step, split, loss, accuracy, dice, .. },
+                Curves::Classifier { validation, accuracy: right, dice: overlap, mae: off, .. },
+                Event::Evaluated { step, split, loss, accuracy, dice, mae, .. },
             ) if split == "validation" => {
                 validation.push(*step, *loss);
-                right.push(*step, *accuracy);
-                dice.iter().for_each(|dice| overlap.push(*step, *dice));
+                for (series, value) in [(right, accuracy), (overlap, dice), (off, mae)] {
+                    value.iter().for_each(|value| series.push(*step, *value));
+                }
             }
             (
                 Curves::Gan { discriminator, generator },

@@ -27,15 +27,17 @@ pub fn sentence(event: &Event) -> Option<String> {
             counted(*samples, "image")
         ),
         Event::Warned { step, text } => format!("after step {step}: {text}"),
-        Event::Evaluated { epoch, split, loss, accuracy, samples, dice, .. } => format!(
-            "epoch {epoch} · {split}: {} · loss {} · {}",
-            dice.map_or_else(
-                || format!("accuracy {}", percent(*accuracy, 1)),
-                |dice| format!("Dice {}", overlap(dice))
-            ),
-            short(*loss),
-            counted(*samples, "image")
-        ),
+        Event::Evaluated { epoch, split, loss, accuracy, samples, dice, mae, r2, .. } => {
+            let score = match (dice, mae, accuracy) {
+                (Some(dice), ..) => format!("Dice {}", overlap(*dice)),
+                (None, Some(mae), _) => {
+                    let explained = r2.map_or_else(String::new, |r2| format!(", R2 {}", overlap(r2)));
+                    format!("MAE {}{explained}", short(*mae))
+                }
+                (None, None, accuracy) => format!("accuracy {}", percent(accuracy.unwrap_or(f64::NAN), 1)),
+            };
+            format!("epoch {epoch} · {split}: {score} · loss {} · {}", short(*loss), counted(*samples, "image"))
+        }
         Event::Checkpoint { step, path, .. } => format!("after step {step}: saved {path}"),
         Event::Recovered { step, during, reason, lever, seconds } => {
             format!("memory ran out in {during} after step {step} ({reason}): {lever}; it cost {seconds:.1} s")

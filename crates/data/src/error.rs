@@ -35,6 +35,43 @@ pub enum DataError {
         /// The only class in it.
         class: String,
     },
+    /// Numbers are asked for where there are classes.
+    #[error(
+        "{path:?} has classes and no numbers; --task regression takes a manifest (.csv, .jsonl) with a column of numbers, which --target names"
+    )]
+    NoNumbers {
+        /// The data.
+        path: PathBuf,
+    },
+    /// One grade each is asked for, and images have several classes.
+    #[error("{path:?} gives images several classes; --task ordinal takes one grade each")]
+    SeveralGrades {
+        /// The data.
+        path: PathBuf,
+    },
+    /// Classes are to have an order, which their names do not say.
+    #[error(
+        "the classes of {path:?} ({}) are no numbers that would say their order; give it, the least first, as in --class-order none,mild,severe",
+        .classes.join(", ")
+    )]
+    NoOrder {
+        /// The data.
+        path: PathBuf,
+        /// Its classes.
+        classes: Vec<String>,
+    },
+    /// A class does not stand in the order that is given just once.
+    #[error("the class {class:?} of {path:?} stands {times} times in the order {}; each class stands there once", .order.join(","))]
+    OutsideOrder {
+        /// The data.
+        path: PathBuf,
+        /// The class.
+        class: String,
+        /// How often it stands there.
+        times: usize,
+        /// The order.
+        order: Vec<String>,
+    },
     /// A class has no images.
     #[error(
         "class {class:?} is empty: {dir:?} holds no PNG, JPEG, TIFF, GIF, BMP, WebP or scan; add images or remove the folder"

@@ -6,7 +6,8 @@ use anyhow::{Context, Result, bail};
 use burn::module::Module;
 use burn::tensor::Device;
 use kindling_data::{
-    Augment, Dataset, MaxBad, Normalisation, OnBadSample, PREFETCH_BYTES, Preprocess, Sampling, Task, below, within,
+    Augment, Dataset, MaxBad, Normalisation, OnBadSample, PREFETCH_BYTES, Preprocess, Sampling, Scale, Task, below,
+    within,
 };
 use kindling_files as files;
 use kindling_layers::Freeze;
@@ -121,6 +122,7 @@ impl Default for DataConfig {
             opening: HowToOpen::default(),
             classes: Vec::new(),
             task: Task::default(),
+            scale: None,
             augment: Augment::default(),
             sampling: Sampling::default(),
             on_bad_sample: OnBadSample::default(),
@@ -130,6 +132,9 @@ impl Default for DataConfig {
         }
     }
 }
+
+/// The largest number of an image, as data sets have it.
+const MOST_VALUE: f64 = 1e12;
 
 /// Half the cores, between one and four: the CPU device wants the others.
 pub(crate) fn default_workers() -> usize {
@@ -149,9 +154,12 @@ pub(crate) struct DataConfig {
     #[serde(default)]
     pub(crate) opening: HowToOpen,
     pub(crate) classes: Vec<String>,
-    /// Whether a sample may have several classes.
+    /// What is asked about a sample.
     #[serde(default)]
     pub(crate) task: Task,
+    /// What the training samples' numbers are in, of a regression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scale: Option<Scale>,
     pub(crate) augment: Augment,
     /// How the samples of an epoch are chosen.
     #[serde(default)]
@@ -194,7 +202,28 @@ impl RunConfig {
             true => self.check_segmentation()?,
             false => drop(self.zoo_model()?),
         }
+        if self.is_regression() {
+            self.check_regression()?;
+        }
         Ok(self)
+    }
+
+    /// Fails where something is asked for that is about classes, or a scale is none.
+    fn check_regression(&self) -> Result<()> {
+        let refused = [
+            ("--label-smoothing", self.train.label_smoothing != 0.0),
+            ("--class-weights", self.train.class_weights.is_some()),
+            ("--sampling balanced", self.data.sampling == Sampling::Balanced),
+        ];
+        for (flag, is_asked) in refused {
+            if is_asked {
+                bail!("{flag} is about classes, and --task regression learns a number");
+            }
+        }
+        let Scale { mean, std } = self.scale();
+        within("mean of the training samples' numbers", mean, -MOST_VALUE..=MOST_VALUE).map_err(anyhow::Error::msg)?;
+        within("deviation of the training samples' numbers", std, f64::MIN_POSITIVE..=MOST_VALUE)
+            .map_err(anyhow::Error::msg)
     }
 
     /// Fails where something is asked for that is about classes of images.
@@ -261,6 +290,16 @@ impl RunConfig {
         }
     }
 
+    /// Whether each image has a number.
+    pub(crate) fn is_regression(&self) -> bool {
+        self.data.task == Task::Regression
+    }
+
+    /// What numbers are learnt in.
+    pub(crate) fn scale(&self) -> Scale {
+        self.data.scale.unwrap_or_default()
+    }
+
     /// Whether each pixel has a class.
     pub(crate) fn is_segmentation(&self) -> bool {
         self.data.task == Task::Segmentation
@@ -314,7 +353,7 @@ impl RunConfig {
     pub(crate) fn model_options(&self) -> ModelOptions {
         ModelOptions {
             in_channels: self.data.preprocess.channels,
-            classes: self.data.classes.len(),
+            classes: self.data.task.outputs(self.data.classes.len()),
             drop_rate: self.model.drop_rate,
             drop_path_rate: self.model.drop_path_rate,
             seed: self.train.seed,

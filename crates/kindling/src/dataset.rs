@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
 use kindling_data::{
-    Dataset, Fold, Format, OnBadSample, Opened, Opening, Pages, PassedOver, SplitBy, SplitRule, open_images, open_path,
-    open_segmentation,
+    Asked, Dataset, Fold, Format, OnBadSample, Opened, Opening, Pages, PassedOver, SplitBy, SplitRule, Task,
+    open_images, open_path, open_segmentation,
 };
 use kindling_runs::RunDir;
 use kindling_scans::{Dicom, Nifti, Window};
@@ -57,7 +57,7 @@ const EARLIER_NAMES: [(&str, &str); 1] = [("brain-planes", BRAIN_MRI_ORIENTATION
 const PHANTOM_SEED: u64 = 0;
 
 /// How a data set is opened and split.
-#[derive(clap::Args, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(clap::Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HowToOpen {
     /// What stays on one side of a split that is made here: none, group (the manifest's column, or DICOM's patient), folder
@@ -79,24 +79,42 @@ pub(crate) struct HowToOpen {
     #[arg(long, value_name = "K/N", help_heading = "What")]
     #[serde(default, with = "kindling_given::none")]
     pub(crate) fold: Option<Fold>,
-    /// What is asked about an image: classification (which class it is, or which classes it has, as the data says) or segmentation
-    /// (which class each pixel is; the data has a mask for each image) [default: segmentation where --model is a network for it,
+    /// What is asked about an image: classification (which class it is, or which classes it has, as the data says), multi-label (which
+    /// classes it has), ordinal (which class of classes in order: grades), regression (a number, from a manifest) or segmentation
+    /// (which class each pixel is; the data has a mask for each image) [default: what --target, --class-order or --model say,
     /// otherwise classification]
     #[arg(long, value_name = "TASK", value_enum, help_heading = "What")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) task: Option<AskedTask>,
+    /// The column of the manifest whose numbers --task regression learns [default: label]
+    #[arg(long, value_name = "COLUMN", help_heading = "What")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) target: Option<String>,
+    /// The classes of --task ordinal from the least to the greatest, as in none,mild,severe [default: the order of numbers]
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',', help_heading = "What", conflicts_with = "target")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) class_order: Option<Vec<String>>,
     /// How what brings no splits is split: by name today, and as earlier versions did where a configuration says nothing.
     #[arg(skip = SplitRule::Keyed)]
     #[serde(default, skip_serializing_if = "is_shuffled")]
     pub(crate) split_rule: SplitRule,
 }
 
+/// The column that is meant where none is named.
+const LABEL: &str = "label";
+
 /// What is asked about an image.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum AskedTask {
     /// Which class it is, or which classes it has
     Classification,
+    /// Which classes it has
+    MultiLabel,
+    /// Which class it is of classes in order
+    Ordinal,
+    /// Which number it has
+    Regression,
     /// Which class each pixel is
     Segmentation,
 }
@@ -135,13 +153,52 @@ impl HowToOpen {
 
     /// As it is written down once the data set is open: what stayed together, and the rule where it mattered.
     pub(crate) fn resolved(self, opened: &Opened) -> Self {
-        let task = self.task.filter(|task| *task == AskedTask::Segmentation);
+        let task = self.task();
         Self { split_by: opened.split_by, split_rule: rule_of(opened, self.split_rule), task, ..self }
     }
 
     /// Whether each pixel has a class.
     pub(crate) fn segments(&self) -> bool {
         self.task == Some(AskedTask::Segmentation)
+    }
+
+    /// The task that is asked for, if it is not what the data says: that of `--task`, or what the other flags belong to.
+    pub(crate) fn task(&self) -> Option<AskedTask> {
+        let implied = match (&self.target, &self.class_order) {
+            (Some(_), _) => Some(AskedTask::Regression),
+            (None, Some(_)) => Some(AskedTask::Ordinal),
+            (None, None) => None,
+        };
+        self.task.or(implied).filter(|task| *task != AskedTask::Classification)
+    }
+
+    /// Fails where flags belong to another task.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn check_task(&self) -> Result<()> {
+        let belongs = [
+            ("--target", self.target.is_some(), AskedTask::Regression, "regression"),
+            ("--class-order", self.class_order.is_some(), AskedTask::Ordinal, "ordinal"),
+        ];
+        for (flag, is_given, task, name) in belongs {
+            if is_given && self.task.is_some_and(|given| given != task) {
+                bail!("{flag} belongs to --task {name}");
+            }
+        }
+        Ok(())
+    }
+
+    /// What is asked of files that bring no masks.
+    fn asked(&self) -> Asked {
+        match self.task() {
+            Some(AskedTask::MultiLabel) => Asked::MultiLabel,
+            Some(AskedTask::Ordinal) => Asked::Ordinal { order: self.class_order.clone() },
+            Some(AskedTask::Regression) => {
+                Asked::Regression { column: self.target.clone().unwrap_or_else(|| LABEL.to_string()) }
+            }
+            None | Some(AskedTask::Classification | AskedTask::Segmentation) => Asked::Unsaid,
+        }
     }
 
     /// The kinds of files that are understood besides pictures, and pictures where they are read in another way.
@@ -179,6 +236,7 @@ pub(crate) fn is_same(one: &str, other: &str) -> bool {
 
 /// As [`open_with`], with everything else that an [`Opening`] says.
 pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<Opened> {
+    how.check_task()?;
     let name = todays_name(name);
     let name = name.as_str();
     let named = match name {
@@ -200,13 +258,15 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
             ("--window", how.window.is_some()),
             ("--pages", how.pages),
             ("--fold", how.fold.is_some()),
+            ("--target", how.target.is_some()),
+            ("--class-order", how.class_order.is_some()),
         ];
         for (flag, given) in flags {
             if given {
                 bail!("{flag} is for folders, manifests and shards; {name} brings its own");
             }
         }
-        return Ok(as_it_is(dataset));
+        return Ok(as_it_is(asked_of(dataset, how)?));
     }
     let path = Path::new(name);
     if !path.exists() && !name.contains(['/', '\\', '.']) {
@@ -214,8 +274,26 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
         bail!("there is no data set `{name}` and no such folder; known sets are {}", known.join(", "));
     }
     let (split_by, rule, formats) = (how.split_by, how.split_rule, how.formats());
-    let opening = Opening { split_by, rule, fold: how.fold, formats, cache: cache().ok(), ..opening };
+    let asked = how.asked();
+    let opening = Opening { split_by, rule, fold: how.fold, formats, asked, cache: cache().ok(), ..opening };
     Ok(if how.segments() { open_segmentation(path, &opening)? } else { open_path(path, &opening)? })
+}
+
+/// A data set that has a name, with the task that is asked for.
+fn asked_of(dataset: Dataset, how: &HowToOpen) -> Result<Dataset> {
+    let task = match how.task() {
+        Some(AskedTask::Ordinal) if dataset.task.is_one_of() => Task::Ordinal,
+        Some(AskedTask::MultiLabel) if dataset.task == Task::MultiLabel => Task::MultiLabel,
+        Some(AskedTask::Ordinal) => {
+            bail!("the images of {} have any number of labels, and grades are one each", dataset.name)
+        }
+        Some(AskedTask::MultiLabel) => bail!("the images of {} have one class each", dataset.name),
+        Some(AskedTask::Regression) => {
+            bail!("{} has no numbers; --task regression takes a manifest with a column of them", dataset.name)
+        }
+        None | Some(AskedTask::Classification | AskedTask::Segmentation) => dataset.task,
+    };
+    Ok(Dataset { task, ..dataset })
 }
 
 /// Whether a folder has images and masks, by the names of what is in it.

@@ -1,5 +1,6 @@
 //! The end of a run: the best weights on the test samples, the metrics, the report.
 
+mod regression;
 mod segmentation;
 
 use std::collections::BTreeSet;
@@ -14,7 +15,9 @@ use kindling_metrics::{Resampling, Score, Scores, Subgroups};
 use kindling_report::{Report, SamplePicture, Shown};
 use kindling_runs::{BadSamples, Environment, Event, EventLog, Metrics, RunDir};
 use kindling_trainer::engine::make_room;
-use kindling_trainer::{Evaluation, Inference, Observer, Prediction, Ranks, TrainError, Trained, evaluate, explain};
+use kindling_trainer::{
+    Evaluation, Inference, Observer, Prediction, Ranks, TrainError, Trained, answer, evaluate, explain,
+};
 use kindling_zoo::Network;
 
 use crate::config::RunConfig;
@@ -41,6 +44,17 @@ pub(crate) struct Finished<'a> {
     pub(crate) ranks: &'a Ranks,
 }
 
+/// What the event log says of the test samples.
+#[derive(Default)]
+struct End {
+    loss: f64,
+    samples: usize,
+    accuracy: Option<f64>,
+    dice: Option<f64>,
+    mae: Option<f64>,
+    r2: Option<f64>,
+}
+
 impl Finished<'_> {
     /// Scores the best weights on the test samples, writes `predictions.csv`, `scores.json`, `metrics.json` and `report.html`, and
     /// returns the metrics; of several processes the first does.
@@ -55,10 +69,14 @@ impl Finished<'_> {
             return Ok(None);
         }
         trained.journal.note_bad(trained.progress.step, Split::Test, &test.bad, observer)?;
-        self.tell_end(trained, &test.score, None, observer)?;
+        let &Score { loss, accuracy, samples, .. } = &test.score;
+        let accuracy = Some(accuracy);
+        self.tell_end(trained, End { loss, samples, accuracy, ..End::default() }, observer)?;
         let measured = Metrics {
             majority_baseline: self.dataset.majority_baseline(Split::Test),
-            ..self.measured(trained, parameters, [&validation.score, &test.score])
+            validation: Some(validation.score.clone()),
+            test: Some(test.score.clone()),
+            ..self.measured(trained, parameters)
         };
         let scores = self.scores(&validation, &test)?;
         let metrics = self.kept_metrics(trained.progress.step, measured)?;
@@ -68,24 +86,18 @@ impl Finished<'_> {
     }
 
     /// Writes down how the best weights did on the test samples, and that the run has ended.
-    fn tell_end(
-        &self,
-        trained: &mut Trained,
-        score: &Score,
-        dice: Option<f64>,
-        observer: &mut dyn Observer,
-    ) -> Result<()> {
+    fn tell_end(&self, trained: &mut Trained, end: End, observer: &mut dyn Observer) -> Result<()> {
         let Trained { progress, journal, .. } = trained;
         let (step, epoch) = (progress.step, progress.best.map_or(progress.epoch, |best| best.epoch));
-        let &Score { loss, accuracy, samples, .. } = score;
-        journal
-            .emit(Event::Evaluated { step, epoch, split: "test".into(), loss, accuracy, dice, samples }, observer)?;
+        let End { loss, samples, accuracy, dice, mae, r2 } = end;
+        let split = Split::Test.to_string();
+        journal.emit(Event::Evaluated { step, epoch, split, loss, accuracy, dice, mae, r2, samples }, observer)?;
         journal.emit(Event::Finished { step, seconds: progress.seconds }, observer)?;
         Ok(())
     }
 
-    /// What came out, given the scores of the validation and test samples.
-    fn measured(&self, trained: &mut Trained, parameters: u64, [validation, test]: [&Score; 2]) -> Metrics {
+    /// What came out, but for the scores.
+    fn measured(&self, trained: &Trained, parameters: u64) -> Metrics {
         let Trained { progress, skipped_updates, journal } = trained;
         Metrics {
             run: self.run.path().display().to_string(),
@@ -96,7 +108,6 @@ impl Finished<'_> {
             epochs: progress.epoch,
             parameters,
             best_epoch: progress.best.map(|best| best.epoch),
-            validation: Some(validation.clone()),
             images_per_second: progress.images as f64 / progress.seconds.max(1e-9),
             peak_memory_bytes: journal.peak_memory(),
             seconds: progress.seconds,
@@ -106,7 +117,6 @@ impl Finished<'_> {
             bad_samples: journal.bad_samples() as u64,
             recoveries: progress.recoveries,
             recovery_seconds: progress.recovery_seconds,
-            test: Some(test.clone()),
             ..Metrics::default()
         }
     }
@@ -257,7 +267,7 @@ struct Answer {
     classes: Vec<usize>,
     /// Of several labels that of the one it is least sure of.
     probability: f64,
-    /// The most probable class.
+    /// The logit of the most probable class, or of grades the one above the answer.
     first: usize,
 }
 
@@ -265,15 +275,23 @@ impl Answer {
     fn of(dataset: &Dataset, prediction: &Prediction) -> Self {
         let (sample, probabilities) = (prediction.sample as usize, &prediction.probabilities);
         let (classes, probability) = match dataset.task {
-            Task::MultiClass | Task::Segmentation => (vec![prediction.class()], probabilities[prediction.class()]),
             Task::MultiLabel => {
                 let there = (0..probabilities.len()).filter(|class| probabilities[*class] >= 0.5).collect();
                 (there, probabilities.iter().map(|p| p.max(1.0 - p)).fold(1.0, f64::min))
             }
+            one_of => {
+                let class = answer(one_of, probabilities);
+                (vec![class], probabilities[class])
+            }
         };
         let mut truth = dataset.test.labels(sample);
         truth.sort_unstable();
-        Self { sample, truth, classes, probability, first: prediction.class() }
+        // Above the last grade there is no logit; what speaks for it is what speaks for passing the one before.
+        let first = match dataset.task {
+            Task::Ordinal => classes[0].min(probabilities.len().saturating_sub(2)),
+            _ => prediction.class(),
+        };
+        Self { sample, truth, classes, probability, first }
     }
 
     fn is_right(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What a run may train: a classifier, or a network for segmentation.
+//! What a run may train: a classifier, a network that answers with a number, or one for segmentation.
 
 use anyhow::Result;
 use burn::module::Module;
@@ -7,7 +7,7 @@ use kindling_data::{HostBatch, Loader};
 use kindling_layers::trace::{FeatureMap, Trace};
 use kindling_memory::Plan;
 use kindling_runs::Metrics;
-use kindling_trainer::engine::{Classification, ModelState, Segmentation, Training};
+use kindling_trainer::engine::{Classification, ModelState, Regression, Segmentation, Training};
 use kindling_trainer::{Observer, Setup, Stepped, Steps, TrainError, Trained, Trainer};
 use kindling_zoo::weights::Import;
 use kindling_zoo::{Network, Unet};
@@ -56,6 +56,9 @@ pub(crate) trait Kind {
 /// Classifiers: classes of images.
 pub(crate) struct OfImages;
 
+/// The same networks with one output: numbers of images.
+pub(crate) struct OfValues;
+
 /// Networks for segmentation: classes of pixels.
 pub(crate) struct OfPixels;
 
@@ -95,6 +98,40 @@ impl Kind for OfImages {
 
     fn conclude(finished: &Finished, trained: &mut Trained, observer: &mut dyn Observer) -> Result<Option<Metrics>> {
         finished.conclude(trained, observer)
+    }
+}
+
+impl Kind for OfValues {
+    type Network = Network;
+    type Training = Regression;
+
+    fn initial(config: &RunConfig, device: &Device) -> Result<Start<Network>> {
+        OfImages::initial(config, device)
+    }
+
+    fn untrained(config: &RunConfig, device: &Device) -> Result<Network> {
+        OfImages::untrained(config, device)
+    }
+
+    fn steps(network: Network, config: &RunConfig, device: &Device, start: Plan) -> Result<StepAt> {
+        OfImages::steps(network, config, device, start)
+    }
+
+    fn trace(config: &RunConfig, network: &Network) -> Trace {
+        OfImages::trace(config, network)
+    }
+
+    fn trainer<'a>(
+        network: Network,
+        config: &RunConfig,
+        validation: Loader,
+        setup: Setup<'a>,
+    ) -> Result<Trainer<'a, ModelState<Network>, Regression>> {
+        Ok(Trainer::regressing(network, config.train.clone(), validation, setup)?)
+    }
+
+    fn conclude(finished: &Finished, trained: &mut Trained, observer: &mut dyn Observer) -> Result<Option<Metrics>> {
+        finished.conclude_regression(trained, observer)
     }
 }
 

@@ -39,6 +39,7 @@ fn common(config: &RunConfig) -> LoaderConfig {
         sampling: Sampling::Even,
         classes: config.data.classes.len(),
         task: config.data.task,
+        scale: config.scale(),
         prefetch_bytes: config.prefetch_bytes,
         on_bad: config.data.on_bad_sample,
         max_bad: config.data.max_bad,

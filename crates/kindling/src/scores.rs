@@ -5,15 +5,68 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use kindling_data::{BadSample, Dataset, Source, Split, Task};
-use kindling_metrics::{ClassScores, Figure, FlowRow, Resampling, Scores, Subgroups};
-use kindling_runs::{Predicted, PredictionTable, Table, read_column};
-use kindling_trainer::Prediction;
+use kindling_metrics::{ClassScores, Figure, FlowRow, RegressionScores, Resampling, Scores, Subgroups};
+use kindling_runs::{Predicted, PredictedValue, PredictionTable, Table, ValueTable, read_column};
+use kindling_trainer::{Prediction, ValuePrediction};
 
 use crate::output::{self, out};
 
 /// A table without images.
 pub(crate) fn empty_table(classes: &[String], task: Task) -> PredictionTable {
-    PredictionTable { classes: classes.to_vec(), several: task == Task::MultiLabel, ..PredictionTable::default() }
+    let (several, ordinal) = (task == Task::MultiLabel, task == Task::Ordinal);
+    PredictionTable { classes: classes.to_vec(), several, ordinal, ..PredictionTable::default() }
+}
+
+/// What a model said of the numbers of the samples of a source, as lines of a table.
+pub(crate) fn predicted_values(
+    split: &str,
+    source: &dyn Source,
+    predictions: &[ValuePrediction],
+) -> Vec<PredictedValue> {
+    let line = |one: &ValuePrediction| {
+        let sample = one.sample as usize;
+        PredictedValue {
+            sample: source.name_within(sample).unwrap_or_else(|| source.name_of(sample)),
+            group: source.group(sample),
+            split: split.to_owned(),
+            truth: one.truth,
+            prediction: one.prediction,
+            others: Vec::new(),
+        }
+    };
+    predictions.iter().map(line).collect()
+}
+
+/// Scores the numbers of `split`; none where there are no images, or no numbers.
+///
+/// # Errors
+/// A sentence, if they cannot be scored.
+pub(crate) fn of_values(
+    table: &ValueTable,
+    split: &str,
+    target: &str,
+    resampling: Resampling,
+) -> Result<Option<RegressionScores>> {
+    let is_number = |image: &PredictedValue| image.truth.is_finite() && image.prediction.is_finite();
+    if !table.of_split(split).all(is_number) {
+        return Ok(None);
+    }
+    let values = table.values(split).map_err(|reason| anyhow!("the predictions cannot be scored: {reason}"))?;
+    Ok(values.map(|values| RegressionScores::of(split, target, &values, resampling)))
+}
+
+/// Prints the scores of numbers for a reader.
+pub(crate) fn print_values(scores: &RegressionScores) {
+    let intervals = match scores.resamples {
+        0 => "no intervals".to_owned(),
+        count if scores.patients < scores.images => format!("95 % intervals from {count} resamples of patients"),
+        count => format!("95 % intervals from {count} resamples of images, each of a patient of its own"),
+    };
+    out!("{}: {} images of {} patients; {intervals}\n", scores.target, scores.images, scores.patients);
+    let mut table = Table::new(&["<score", "value", "95 % interval"]);
+    scores.figures.iter().for_each(|figure| table.row(row(&figure.name, figure)));
+    output::text_of_product(&table.to_string());
+    scores.subgroups.iter().for_each(print_subgroups);
 }
 
 /// Adds what a model said of the samples of a source.
@@ -76,8 +129,21 @@ pub(crate) fn values_in(
     table: &PredictionTable,
     split: &str,
 ) -> Result<Vec<Option<String>>> {
+    column_of(manifest, column, table.of_split(split).map(|image| image.sample.as_str()), split)
+}
+
+/// The same for the images of these names, which are those of a split.
+///
+/// # Errors
+/// As [`values_in`].
+pub(crate) fn column_of<'a>(
+    manifest: &Path,
+    column: &str,
+    samples: impl Iterator<Item = &'a str>,
+    split: &str,
+) -> Result<Vec<Option<String>>> {
     let of = read_column(manifest, "path", column)?;
-    let values: Vec<Option<String>> = table.of_split(split).map(|image| of.get(&image.sample).cloned()).collect();
+    let values: Vec<Option<String>> = samples.map(|sample| of.get(sample).cloned()).collect();
     if values.iter().all(Option::is_none) {
         bail!("{} has no path that is a sample of the split {split}", manifest.display());
     }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | a classifier's run, `report.html` | [`Report`] |
 //! | a segmentation's run, `report.html` | [`SegmentationReport`] |
+//! | a regression's run, `report.html` | [`RegressionReport`] |
 //! | a generative pair's run, `report.html` | [`GanReport`] |
 //! | several runs beside each other | [`Comparison`] |
 //! | a cross-validation | [`CrossValidationReport`] |
@@ -38,5 +39,8 @@ pub use colours::{CLASS_COLOURS, FALSELY_FOUND, MISSED, WRONG_CLASS, class_colou
 pub use compare::{ComparedRun, Comparison};
 pub use folds::CrossValidationReport;
 pub use rates::{RatePage, RateStep};
-pub use run::{GanReport, Grid, MaskPicture, Report, SamplePicture, SegmentationReport, Shown, ShownCase};
+pub use run::{
+    GanReport, Grid, MaskPicture, RegressionReport, Report, SamplePicture, SegmentationReport, Shown, ShownCase,
+    ValuePicture,
+};
 pub use sweep::{SweepPage, SweptRun, SweptSettings};

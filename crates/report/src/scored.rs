@@ -7,7 +7,7 @@ use kindling_metrics::{Figure, Scores};
 use crate::words;
 
 /// What scores are called.
-const NAMES: [(&str, &str); 23] = [
+const NAMES: [(&str, &str); 30] = [
     ("accuracy", "Accuracy"),
     ("balanced_accuracy", "Balanced accuracy"),
     ("macro_f1", "F1, mean of the classes"),
@@ -31,6 +31,13 @@ const NAMES: [(&str, &str); 23] = [
     ("mean_iou", "IoU, mean of the classes"),
     ("dice", "Dice"),
     ("iou", "IoU"),
+    ("mae", "Mean absolute error"),
+    ("rmse", "Root mean squared error"),
+    ("r2", "R²"),
+    ("pearson", "Correlation"),
+    ("bias", "Bias"),
+    ("limit_low", "Limit of agreement, lower"),
+    ("limit_high", "Limit of agreement, upper"),
 ];
 
 /// What a score is called; `dice: CLASS` is that of a class.
@@ -43,7 +50,7 @@ pub(crate) fn name(key: &str) -> Cow<'_, str> {
 
 /// Whether a smaller value of a score is the better one.
 pub(crate) fn less_is_better(key: &str) -> bool {
-    ["brier", "nll", "ece"].contains(&key)
+    ["brier", "nll", "ece", "mae", "rmse"].contains(&key)
 }
 
 /// `0.938`.

@@ -65,8 +65,14 @@ pub fn common(
     }
     let theirs: HashMap<&str, &Predicted> =
         second.of_split(split).map(|image| (image.sample.as_str(), image)).collect();
-    let table =
-        |images| PredictionTable { classes: first.classes.clone(), several: first.several, others: Vec::new(), images };
+    let ordinal = first.ordinal && second.ordinal;
+    let table = |images| PredictionTable {
+        classes: first.classes.clone(),
+        several: first.several,
+        ordinal,
+        others: Vec::new(),
+        images,
+    };
     let (mut ours, mut other) = (Vec::new(), Vec::new());
     for image in first.of_split(split) {
         let Some(their) = theirs.get(image.sample.as_str()) else { continue };

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use kindling_files as files;
-use kindling_metrics::{Scores, SegmentationScores};
+use kindling_metrics::{RegressionScores, Scores, SegmentationScores};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -133,6 +133,11 @@ impl RunDir {
         self.path.join("segmentation.json")
     }
 
+    /// `regression.json`: all scores of the numbers with their intervals, in a run that answers with a number.
+    pub fn regression_scores(&self) -> PathBuf {
+        self.path.join("regression.json")
+    }
+
     /// `weights.safetensors`: the best weights.
     pub fn weights(&self) -> PathBuf {
         self.path.join("weights.safetensors")
@@ -193,6 +198,7 @@ impl RunDir {
             self.scores(),
             self.cases(),
             self.segmentation_scores(),
+            self.regression_scores(),
             self.last_weights(),
             self.weights(),
             self.environment(),
@@ -305,6 +311,23 @@ impl RunDir {
     /// [`RunError::Malformed`], [`RunError::Io`].
     pub fn read_segmentation_scores(&self) -> Result<Option<SegmentationScores>, RunError> {
         let path = self.segmentation_scores();
+        if path.exists() { read_json(&path).map(Some) } else { Ok(None) }
+    }
+
+    /// Writes `regression.json`, atomically.
+    ///
+    /// # Errors
+    /// [`RunError::Io`], [`RunError::DiskFull`].
+    pub fn write_regression_scores(&self, scores: &RegressionScores) -> Result<(), RunError> {
+        write_json(&self.regression_scores(), scores)
+    }
+
+    /// Reads `regression.json` back; `None` if there is none, as in runs that classify.
+    ///
+    /// # Errors
+    /// [`RunError::Malformed`], [`RunError::Io`].
+    pub fn read_regression_scores(&self) -> Result<Option<RegressionScores>, RunError> {
+        let path = self.regression_scores();
         if path.exists() { read_json(&path).map(Some) } else { Ok(None) }
     }
 

@@ -172,14 +172,21 @@ pub enum Event {
         /// Mean loss.
         #[serde(with = "kindling_metrics::number")]
         loss: f64,
-        /// Share of right answers, 0 to 1; of a model that segments, the share of pixels that it gives their class.
-        #[serde(with = "kindling_metrics::number")]
-        accuracy: f64,
+        /// Share of right answers, 0 to 1; of a model that segments, the share of pixels that it gives their class. None of one that
+        /// answers with a number.
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "kindling_metrics::number::option")]
+        accuracy: Option<f64>,
         /// Images evaluated.
         samples: usize,
         /// Mean foreground Dice, 0 to 1, of a model that segments; NaN where a class lies in no image. None of other models.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "kindling_metrics::number::option")]
         dice: Option<f64>,
+        /// Mean absolute error, in the number's unit, of a model that answers with one. None of other models.
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "kindling_metrics::number::option")]
+        mae: Option<f64>,
+        /// Share of the number's variance that such a model explains, at most 1; NaN where all are equal. None of other models.
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "kindling_metrics::number::option")]
+        r2: Option<f64>,
     },
     /// A state to resume from was saved.
     Checkpoint {
@@ -299,7 +306,8 @@ mod tests {
     use super::*;
 
     fn evaluated(loss: f64, dice: Option<f64>) -> Event {
-        Event::Evaluated { step: 1, epoch: 1, split: "test".into(), loss, accuracy: 0.0, samples: 3, dice }
+        let (accuracy, samples, mae, r2) = (Some(0.0), 3, None, None);
+        Event::Evaluated { step: 1, epoch: 1, split: "test".into(), loss, accuracy, samples, dice, mae, r2 }
     }
 
     #[test]
@@ -318,6 +326,25 @@ mod tests {
             };
             assert!(back == loss || (back.is_nan() && loss.is_nan()), "{line}");
         }
+    }
+
+    #[test]
+    fn a_number_is_off_by_so_much_and_neither_right_nor_wrong() {
+        let of = |mae, r2| Event::Evaluated {
+            step: 1,
+            epoch: 1,
+            split: "test".into(),
+            loss: 0.5,
+            accuracy: None,
+            samples: 3,
+            dice: None,
+            mae: Some(mae),
+            r2: Some(r2),
+        };
+        let line = serde_json::to_string(&of(1.25, f64::NAN)).unwrap();
+        assert!(line.ends_with(r#""loss":0.5,"samples":3,"mae":1.25,"r2":"NaN"}"#), "{line}");
+        let line = serde_json::to_string(&of(1.25, 0.5)).unwrap();
+        assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), of(1.25, 0.5));
     }
 
     #[test]

@@ -7,10 +7,11 @@
 //! | `config.toml` | the resolved configuration; its presence makes a folder a run | the command's own |
 //! | `events.jsonl` | one line an event, in order | [`Event`], [`EventLog`] |
 //! | `metrics.json` | the results | [`Metrics`], [`GanMetrics`] |
-//! | `predictions.csv` | what the model said of every evaluated image | [`PredictionTable`] |
+//! | `predictions.csv` | what the model said of every evaluated image | [`PredictionTable`], of numbers [`ValueTable`] |
 //! | `scores.json` | all scores with their intervals | [`kindling_metrics::Scores`] |
 //! | `cases.csv` | of a run that segments, how well each class of each evaluated case was found | [`CaseTable`] |
 //! | `segmentation.json` | of such a run, all scores with their intervals | [`kindling_metrics::SegmentationScores`] |
+//! | `regression.json` | of a run that answers with a number, all scores with their intervals | [`kindling_metrics::RegressionScores`] |
 //! | `environment.json` | what it began on | [`Environment`] |
 //! | `history.jsonl` | one line each time it was started or continued | [`Sitting`] |
 //! | `report.html` | all of it for a reader | made by `kindling-report` |
@@ -48,6 +49,7 @@ mod predictions;
 mod record;
 mod spread;
 mod table;
+mod values;
 
 pub use atomic::{stream_atomically, write_atomically};
 pub use atomic_folder::{NewFolder, tidy_folders, write_folder_atomically};
@@ -65,8 +67,9 @@ pub use kill::check_kill;
 pub use listed_samples::{ListedSamples, SplitCounts};
 pub use listing::{COLUMNS, Listed, columns_of, runs_in};
 pub use log::{BroughtInLine, EventLog, LogMark};
-pub use metrics::{GanMetrics, Metrics, SegmentationSummary};
+pub use metrics::{GanMetrics, Metrics, RegressionSummary, SegmentationSummary};
 pub use predictions::{Predicted, PredictionTable};
 pub use record::Record;
 pub use spread::Spread;
 pub use table::Table;
+pub use values::{PredictedValue, ValueTable, common_values};

@@ -29,12 +29,18 @@ pub const COLUMNS: [&str; 12] = [
 /// The column of runs that segment: the mean foreground Dice of the test split. It is among [`columns_of`] runs of which one has it.
 const DICE: &str = "dice";
 
-/// The columns of these runs: [`COLUMNS`], and `dice` behind the other scores if any of them segments.
+/// The columns of runs that answer with a number: mean absolute error and R2 of the test split, likewise.
+const OF_NUMBERS: [&str; 2] = ["mae", "r2"];
+
+/// The columns of these runs: [`COLUMNS`], and behind the other scores `dice` if any of them segments, `mae` and `r2` if any answers with
+/// a number.
 pub fn columns_of(runs: &[Listed]) -> Vec<&'static str> {
     let mut columns = COLUMNS.to_vec();
-    if runs.iter().any(|run| run.value(DICE).is_some()) {
-        let place = columns.iter().position(|column| *column == "loss").unwrap_or(columns.len());
-        columns.insert(place, DICE);
+    for column in [DICE].into_iter().chain(OF_NUMBERS) {
+        if runs.iter().any(|run| run.value(column).is_some()) {
+            let place = columns.iter().position(|column| *column == "loss").unwrap_or(columns.len());
+            columns.insert(place, column);
+        }
     }
     columns
 }
@@ -68,6 +74,10 @@ impl Listed {
             }
             let dice = metrics.segmentation.and_then(|reached| reached.test_dice);
             values.insert(DICE.to_owned(), dice.into());
+            if let Some(test) = metrics.regression.and_then(|reached| reached.test) {
+                let [mae, r2] = OF_NUMBERS.map(str::to_owned);
+                values.extend([(mae, test.mae.into()), (r2, test.r2.into())]);
+            }
             values.insert("images_per_second".to_owned(), metrics.images_per_second.into());
             values.insert("peak_memory_bytes".to_owned(), metrics.peak_memory_bytes.into());
             values.insert("seconds".to_owned(), metrics.seconds.into());

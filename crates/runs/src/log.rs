@@ -454,7 +454,9 @@ mod tests {
             epoch: 1,
             split: "test".into(),
             loss: 1.0,
-            accuracy: 0.5,
+            accuracy: Some(0.5),
+            mae: None,
+            r2: None,
             samples: 4,
             dice: None,
         };

@@ -1,6 +1,6 @@
 //! The results of a run.
 
-use kindling_metrics::Score;
+use kindling_metrics::{RegressionScore, Score};
 use serde::{Deserialize, Serialize};
 
 /// `metrics.json`: what came out. What it was measured on stands in `environment.json` beside it.
@@ -30,6 +30,9 @@ pub struct Metrics {
     /// What a model that segments reached; none of other models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub segmentation: Option<SegmentationSummary>,
+    /// How far the numbers of a model that answers with one are off; none of other models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regression: Option<RegressionSummary>,
     /// Accuracy of always answering the largest class of the test split, 0 to 1.
     #[serde(rename = "chance", with = "kindling_metrics::number")]
     pub majority_baseline: f64,
@@ -67,6 +70,18 @@ pub struct SegmentationSummary {
     /// On the validation split; none without one.
     #[serde(with = "kindling_metrics::number::option")]
     pub validation_dice: Option<f64>,
+}
+
+/// How far the numbers of the best weights are off. `regression.json` has all scores of the test split.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RegressionSummary {
+    /// What the number is: the name of its column.
+    pub target: String,
+    /// On the validation split.
+    pub validation: Option<RegressionScore>,
+    /// On the test split.
+    pub test: Option<RegressionScore>,
 }
 
 /// `metrics.json` of two networks that were trained against each other.

@@ -40,6 +40,8 @@ pub struct PredictionTable {
     pub classes: Vec<String>,
     /// Whether an image may have several classes or none.
     pub several: bool,
+    /// Whether the classes are grades, in their order. No file says it: whoever reads one does.
+    pub ordinal: bool,
     /// The names of columns that are none of the above.
     pub others: Vec<String>,
     /// The images.
@@ -155,6 +157,7 @@ impl PredictionTable {
         let rows: Vec<Vec<f64>> = images.iter().map(|image| image.probabilities.clone()).collect();
         let patients: Vec<Option<String>> = images.iter().map(|image| image.group.clone()).collect();
         let found = Predictions::new(self.classes.len(), self.several, &truths, &rows, &patients);
+        let found = found.map(|found| if self.ordinal && !self.several { found.in_order() } else { found });
         let called = if split.is_empty() { String::new() } else { format!("the split {split}: ") };
         found.map(Some).map_err(|error| format!("{called}{error}"))
     }
@@ -249,7 +252,8 @@ mod tests {
         let truths = if several { [vec![], vec![1], vec![0, 1]] } else { [vec![0], vec![1], vec![0]] };
         let [a, b, c] = truths;
         let images = vec![image("a", a, 0.1 + 0.2), image("b", b, 3e-19), image("c", c, 1.0)];
-        PredictionTable { classes: vec!["no".into(), "yes, it is".into()], several, others: vec!["sex".into()], images }
+        let (classes, others) = (vec!["no".into(), "yes, it is".into()], vec!["sex".into()]);
+        PredictionTable { classes, several, ordinal: false, others, images }
     }
 
     #[test]

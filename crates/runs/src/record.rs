@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kindling_metrics::{Scores, SegmentationScores};
+use kindling_metrics::{RegressionScores, Scores, SegmentationScores};
 
 use crate::comparing::flat;
 use crate::{BadSamples, Environment, Event, EventLog, ListedSamples, Metrics, RunDir, RunError, Sitting};
@@ -18,6 +18,8 @@ pub struct Record {
     pub scores: Option<Scores>,
     /// `segmentation.json`, of a run that segments.
     pub segmentation: Option<SegmentationScores>,
+    /// `regression.json`, of a run that answers with a number.
+    pub regression: Option<RegressionScores>,
     /// `events.jsonl`, in order.
     pub events: Vec<Event>,
     /// `environment.json`.
@@ -43,6 +45,7 @@ impl Record {
             metrics: run.metrics().exists().then(|| run.read_metrics()).transpose()?,
             scores: run.read_scores()?,
             segmentation: run.read_segmentation_scores()?,
+            regression: run.read_regression_scores()?,
             events: if run.events().exists() { EventLog::read(&run.events())? } else { Vec::new() },
             environment: run.environment().exists().then(|| run.read_environment()).transpose()?,
             history: run.read_history()?,
@@ -56,6 +59,13 @@ impl Record {
         let measured = || self.metrics.as_ref().is_some_and(|metrics| metrics.segmentation.is_some());
         let evaluated = || self.events.iter().any(|event| matches!(event, Event::Evaluated { dice: Some(_), .. }));
         self.segmentation.is_some() || measured() || evaluated()
+    }
+
+    /// Whether the run answers with a number, as far as its files tell.
+    pub fn regresses(&self) -> bool {
+        let measured = || self.metrics.as_ref().is_some_and(|metrics| metrics.regression.is_some());
+        let evaluated = || self.events.iter().any(|event| matches!(event, Event::Evaluated { mae: Some(_), .. }));
+        self.regression.is_some() || measured() || evaluated()
     }
 
     /// A setting by its key with dots; `None` where the configuration has no such key.
@@ -121,7 +131,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::create(Some(&folder.path().join("run")), "m", "d").unwrap();
         run.write_config(&toml::Table::new()).unwrap();
-        for path in [run.metrics(), run.scores(), run.segmentation_scores(), run.environment(), run.data()] {
+        let scores = [run.scores(), run.segmentation_scores(), run.regression_scores()];
+        for path in scores.into_iter().chain([run.metrics(), run.environment(), run.data()]) {
             std::fs::write(&path, "nonsense\n").unwrap();
             let sentence = Record::of(&run).unwrap_err().to_string();
             assert!(sentence.contains(&path.display().to_string()), "{sentence}");

@@ -102,6 +102,9 @@ pub(crate) fn results(run: &RunDir) -> Result<Vec<(Name, f64)>, TrackingError> {
         let means = [&scores.dice, &scores.iou];
         means.into_iter().for_each(|figure| add(&scores.split, &figure.name, figure.value, figure.interval));
     }
+    if let Some(scores) = run.read_regression_scores()? {
+        scores.figures.iter().for_each(|figure| add(&scores.split, &figure.name, figure.value, figure.interval));
+    }
     Ok(results)
 }
 

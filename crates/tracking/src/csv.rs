@@ -15,7 +15,9 @@ use crate::vocabulary::Ending;
 
 /// The columns before the values.
 const FIRST: [&str; 4] = ["step", "epoch", "split", "seconds"];
-/// The values of a run that segments. The first one of a row says what the row is.
+/// The values of a classifier's run. The first one of a row says what the row is.
+const CLASSIFIER: &[&str] = SEGMENTER.split_at(SEGMENTER.len() - 1).0;
+/// Those of a run that segments.
 const SEGMENTER: &[&str] = &[
     "loss",
     "loss_scale",
@@ -31,11 +33,23 @@ const SEGMENTER: &[&str] = &[
     "processes_sent_bytes",
     "dice",
 ];
-/// The values of a classifier's run: all but the last of these.
-const CLASSIFIER: &[&str] = match SEGMENTER {
-    [without_dice @ .., _] => without_dice,
-    [] => &[],
-};
+/// Those of a run that answers with a number, whose answers are neither right nor wrong.
+const REGRESSOR: &[&str] = &[
+    "loss",
+    "loss_scale",
+    "accuracy",
+    "lr",
+    "gradient_norm",
+    "images_per_second",
+    "waiting_seconds",
+    "micro_batch",
+    "memory_peak_bytes",
+    "processes_slowest_seconds",
+    "processes_waited_seconds",
+    "processes_sent_bytes",
+    "mae",
+    "r2",
+];
 /// The values of two networks against each other.
 const GAN: &[&str] = &[
     "discriminator_loss",
@@ -54,7 +68,7 @@ const GAN: &[&str] = &[
 ];
 
 /// All kinds of tables.
-const KINDS: [&[&str]; 3] = [CLASSIFIER, SEGMENTER, GAN];
+const KINDS: [&[&str]; 4] = [CLASSIFIER, SEGMENTER, REGRESSOR, GAN];
 
 /// The table in a file.
 #[derive(Debug)]
@@ -73,16 +87,18 @@ impl Csv {
         Self { path, file: None, columns: &[], is_gan: false }
     }
 
-    /// Makes a classifier's table one of a run that segments, which is known by its first evaluation: the rows so far have no Dice.
-    fn widen(&mut self) -> Result<(), TrackingError> {
+    /// Makes a classifier's table one of a run that segments or answers with a number, which is known by its first evaluation: the rows
+    /// so far have no such scores.
+    fn widen(&mut self, wider_columns: &'static [&'static str]) -> Result<(), TrackingError> {
         let bytes = files::read(&self.path, files::MAX_LOG_BYTES).map_err(TrackingError::on("read", &self.path))?;
         let text = String::from_utf8_lossy(&bytes);
-        let rows = text.lines().skip(1).map(|row| format!("{row},\n"));
-        let wider: String = std::iter::once(header(SEGMENTER) + "\n").chain(rows).collect();
+        let empty = ",".repeat(wider_columns.len() - CLASSIFIER.len());
+        let rows = text.lines().skip(1).map(|row| format!("{row}{empty}\n"));
+        let wider: String = std::iter::once(header(wider_columns) + "\n").chain(rows).collect();
         // As a file of its own: the old one is open, and half of either would be none.
         write_atomically(&self.path, wider.as_bytes())?;
         self.file = Some(Appended::open(&self.path)?.0);
-        self.columns = SEGMENTER;
+        self.columns = wider_columns;
         Ok(())
     }
 }
@@ -101,8 +117,17 @@ fn row(values: &[(Name, f64)]) -> (&str, Vec<(String, f64)>) {
     (split, values.iter().map(|(name, value)| (column(name), *value)).collect())
 }
 
-fn is_dice((column, _): &(String, f64)) -> bool {
-    SEGMENTER.last() == Some(&column.as_str())
+/// The columns of a run that has told these values, if they are not those of every network that learns from labels.
+fn wider(entries: &[Entry]) -> Option<&'static [&'static str]> {
+    let tells = |name: &str| {
+        let is_told = |entry: &Entry| matches!(&entry.what, What::Values(values) if row(values).1.iter().any(|(column, _)| column == name));
+        entries.iter().any(is_told)
+    };
+    match (tells("dice"), tells("mae")) {
+        (true, _) => Some(SEGMENTER),
+        (false, true) => Some(REGRESSOR),
+        (false, false) => None,
+    }
 }
 
 impl Tracker for Csv {
@@ -140,23 +165,18 @@ impl Tracker for Csv {
     }
 
     fn deliver(&mut self, entries: &[Entry]) -> Result<(), TrackingError> {
-        let says_dice =
-            |entry: &Entry| matches!(&entry.what, What::Values(values) if row(values).1.iter().any(is_dice));
-        let segments = entries.iter().any(says_dice);
-        if segments && self.columns == CLASSIFIER {
-            self.widen()?;
+        let wider = wider(entries);
+        if let Some(columns) = wider.filter(|_| self.columns == CLASSIFIER) {
+            self.widen(columns)?;
         }
         let mut text = String::new();
         for entry in entries {
             let What::Values(values) = &entry.what else { continue };
             let (split, values) = row(values);
             if self.columns.is_empty() {
-                let is_gan = self.is_gan || values.iter().any(|(column, _)| !SEGMENTER.contains(&column.as_str()));
-                self.columns = match (is_gan, segments) {
-                    (true, _) => GAN,
-                    (false, true) => SEGMENTER,
-                    (false, false) => CLASSIFIER,
-                };
+                let known = wider.unwrap_or(CLASSIFIER);
+                let is_gan = self.is_gan || values.iter().any(|(column, _)| !known.contains(&column.as_str()));
+                self.columns = if is_gan { GAN } else { known };
                 text.push_str(&header(self.columns));
                 text.push('\n');
             }
@@ -217,7 +237,8 @@ mod tests {
     fn a_table_gets_a_column_of_dice_as_soon_as_a_run_says_it_and_loses_nothing() {
         let segmented = |step| match evaluated(step, "validation") {
             Event::Evaluated { step, epoch, split, loss, accuracy, samples, .. } => {
-                Event::Evaluated { step, epoch, split, loss, accuracy, samples, dice: Some(0.625) }
+                let (dice, mae, r2) = (Some(0.625), None, None);
+                Event::Evaluated { step, epoch, split, loss, accuracy, samples, dice, mae, r2 }
             }
             other => other,
         };

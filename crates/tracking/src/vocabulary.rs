@@ -222,9 +222,10 @@ fn values(event: &Event) -> Vec<(Name, f64)> {
             ("train/micro_batch", *micro_batch as f64),
             ("memory/peak_bytes", *peak_memory_bytes as f64),
         ]),
-        Event::Evaluated { split, loss, accuracy, dice, .. } => {
+        Event::Evaluated { split, loss, accuracy, dice, mae, r2, .. } => {
             let name = split_name(split);
-            let told = [("loss", Some(*loss)), ("accuracy", Some(*accuracy)), ("dice", *dice)].into_iter();
+            let told = [("loss", Some(*loss)), ("accuracy", *accuracy), ("dice", *dice), ("mae", *mae), ("r2", *r2)]
+                .into_iter();
             told.filter_map(|(what, value)| Some((format!("{name}/{what}").into(), value?))).collect()
         }
         Event::Compared { frechet, kernel, .. } => {
@@ -280,18 +281,20 @@ mod tests {
     }
 
     #[test]
-    fn only_a_run_that_segments_has_dice_among_the_values_of_a_split() {
-        let names = |dice| {
+    fn the_values_of_a_split_are_those_of_the_kind_of_run() {
+        let names = |dice, mae: Option<f64>, r2| {
             let event = match testing::evaluated(1, "validation") {
                 Event::Evaluated { step, epoch, split, loss, accuracy, samples, .. } => {
-                    Event::Evaluated { step, epoch, split, loss, accuracy, samples, dice }
+                    let accuracy = accuracy.filter(|_| mae.is_none());
+                    Event::Evaluated { step, epoch, split, loss, accuracy, samples, dice, mae, r2 }
                 }
                 other => other,
             };
             values(&event).into_iter().map(|(name, _)| name.into_owned()).collect::<Vec<_>>()
         };
-        assert_eq!(names(None), ["val/loss", "val/accuracy"]);
-        assert_eq!(names(Some(f64::NAN)), ["val/loss", "val/accuracy", "val/dice"]);
+        assert_eq!(names(None, None, None), ["val/loss", "val/accuracy"]);
+        assert_eq!(names(Some(f64::NAN), None, None), ["val/loss", "val/accuracy", "val/dice"]);
+        assert_eq!(names(None, Some(1.5), Some(0.5)), ["val/loss", "val/mae", "val/r2"]);
     }
 
     #[test]

@@ -96,7 +96,8 @@ fn started() -> Event {
 }
 
 fn evaluated(step: u64, split: &str) -> Event {
-    Event::Evaluated { step, epoch: 1, split: split.into(), loss: 0.5, accuracy: 0.75, samples: 4, dice: None }
+    let (split, accuracy, dice, mae, r2) = (split.into(), Some(0.75), None, None, None);
+    Event::Evaluated { step, epoch: 1, split, loss: 0.5, accuracy, samples: 4, dice, mae, r2 }
 }
 
 fn sampled(step: u64) -> Event {

@@ -33,8 +33,7 @@ impl<'a, M: Classifier> Trainer<'a, ModelState<M>, Classification> {
         setup: Setup<'a>,
     ) -> Result<Self, TrainError> {
         config.check(classes)?;
-        let weights = config.class_weights.as_deref();
-        let loss = ImageLoss::new(setup.train.task(), classes, config.label_smoothing, weights);
+        let loss = ImageLoss::new(setup.train.task(), classes, &config);
         Supervised::trainer(model, config, (loss, ImageClasses(classes)), validation, setup)
     }
 }
@@ -54,8 +53,9 @@ impl Objective<2> for ImageClasses {
         Ok(Judged {
             criterion: score.criterion(),
             loss: score.loss,
-            accuracy: score.accuracy,
+            accuracy: Some(score.accuracy),
             dice: None,
+            regression: None,
             samples: score.samples,
             bad: evaluation.bad,
             recoveries: evaluation.recoveries,

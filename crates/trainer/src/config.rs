@@ -9,7 +9,7 @@ use kindling_layers::{Checkpointing, Precision};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
-use crate::loss::{DiceOver, PixelLoss};
+use crate::loss::{DiceOver, PixelLoss, ValueLoss};
 
 /// How a run trains. Every field is part of the run's resolved configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,6 +61,9 @@ pub struct TrainConfig {
     /// What a network for segmentation makes small, in whose run it stands; classifiers have cross-entropy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segmentation: Option<SegmentationConfig>,
+    /// What a network that answers with a number makes small, in whose run it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regression: Option<ValueLoss>,
     /// Gradients whose global norm is larger are scaled down to it; 1e-12 to 1e12.
     #[serde(default, with = "kindling_given::none")]
     pub clip_norm: Option<f64>,
@@ -182,6 +185,7 @@ impl TrainConfig {
             label_smoothing: 0.0,
             class_weights: None,
             segmentation: None,
+            regression: None,
             clip_norm: None,
             seed: 0,
             checkpoint_steps: 100,

@@ -5,13 +5,15 @@ use std::ops::Range;
 use burn::tensor::{Device, TensorData};
 use kindling_data::{BadSample, HostBatch, Loader, Task};
 use kindling_layers::{Precision, host};
-use kindling_metrics::{MultiLabel, Score};
+use kindling_metrics::{MultiLabel, RegressionScore, Score};
 use kindling_nvtx::range;
 use kindling_ops as ops;
 use serde::{Deserialize, Serialize};
 
+use crate::answers::{self, answer, most_probable};
 use crate::error::TrainError;
 use crate::fault::Faults;
+use crate::loss::ValueLoss;
 use crate::pieces::Pieces;
 use crate::ranks::Ranks;
 use crate::recovery::Recovery;
@@ -37,17 +39,6 @@ impl Prediction {
     }
 }
 
-/// The index of the largest probability; the first of equals.
-pub fn most_probable(probabilities: &[f64]) -> usize {
-    let mut best = 0;
-    for (class, probability) in probabilities.iter().enumerate() {
-        if *probability > probabilities[best] {
-            best = class;
-        }
-    }
-    best
-}
-
 /// A model's answers on a split.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
@@ -61,8 +52,34 @@ pub struct Evaluation {
     pub(crate) recoveries: Vec<Recovery>,
 }
 
-/// Class probabilities of some rows of a batch, computed with feature maps of a format: the mean over the views of each image.
-/// `model` must be on `device`, without gradients.
+/// What a model says about one sample in numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ValuePrediction {
+    /// The sample's index in its source.
+    pub sample: u64,
+    /// Its true number.
+    pub truth: f64,
+    /// What the model says it is.
+    pub prediction: f64,
+}
+
+/// A model's numbers for a split.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueEvaluation {
+    /// Mean loss, in the loader's scale.
+    pub loss: f64,
+    /// How far the numbers are off, in their unit.
+    pub score: RegressionScore,
+    /// One number a sample that could be read, in the order of the source.
+    pub predictions: Vec<ValuePrediction>,
+    /// What could not be read and was left out.
+    pub bad: Vec<BadSample>,
+    /// What it took to make it fit.
+    pub(crate) recoveries: Vec<Recovery>,
+}
+
+/// Class probabilities of some rows of a batch, or in a regression its one number in the loader's scale, computed with feature maps of a
+/// format: the mean over the views of each image. `model` must be on `device`, without gradients.
 ///
 /// # Errors
 /// [`TrainError::InferenceOutOfMemory`] or [`TrainError::Device`].
@@ -82,26 +99,12 @@ pub fn predict<M: Trainable<2>>(
         let logits = |view| host::read(model.logits(precision.cast(view))).map_err(|error| failed(&error));
         views.of(upload(batch, rows, device)).map(logits).collect()
     })?;
-    let probabilities = if task == Task::MultiLabel { sigmoids } else { softmax };
     let found = seen.into_iter().map(|data| {
-        let classes = data.shape().as_slice().last().copied().unwrap_or(1);
+        let outputs = data.shape().as_slice().last().copied().unwrap_or(1);
         let logits = data.convert::<f64>().try_to_vec::<f64>().map_err(|error| failed(&format!("{error:?}")))?;
-        Ok(logits.chunks(classes.max(1)).map(probabilities).collect())
+        Ok(logits.chunks(outputs.max(1)).map(|logits| answers::of_logits(task, logits)).collect())
     });
     Ok(mean(found.collect::<Result<_, TrainError>>()?))
-}
-
-/// Softmax in float64, stable for large logits.
-fn softmax(logits: &[f64]) -> Vec<f64> {
-    let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let powers: Vec<f64> = logits.iter().map(|logit| (logit - largest).exp()).collect();
-    let sum: f64 = powers.iter().sum();
-    powers.into_iter().map(|power| power / sum).collect()
-}
-
-/// A sigmoid of each logit in float64.
-fn sigmoids(logits: &[f64]) -> Vec<f64> {
-    logits.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect()
 }
 
 /// How a split is evaluated.
@@ -148,7 +151,7 @@ pub fn samples_at_once(device: &Device, group: usize, fitting: usize) -> usize {
     if ops::infers_samples_alone(device) { fitting } else { group }
 }
 
-/// Evaluates a model on every sample a loader gives.
+/// Evaluates a model on every sample a loader gives, whose task is about classes of images.
 ///
 /// `progress` is told how many samples are done.
 ///
@@ -160,8 +163,49 @@ pub fn evaluate<M: Trainable<2>>(
     loader: &Loader,
     classes: usize,
     inference: &Inference<'_>,
-    mut progress: impl FnMut(usize),
+    progress: impl FnMut(usize),
 ) -> Result<Evaluation, TrainError> {
+    let (mut answers, recoveries) = ask(model, loader, inference, progress)?;
+    let mut tally = Tally::new(loader.task(), classes);
+    let bad = std::mem::take(&mut answers.bad);
+    let predictions: Vec<Prediction> = answers.predictions().inspect(|one| tally.add(loader, one)).collect();
+    let score = tally.score(&predictions);
+    Ok(Evaluation { score, predictions, bad, recoveries })
+}
+
+/// As [`evaluate`], where images have numbers; `loss` is what the model was trained with.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_values<M: Trainable<2>>(
+    model: &M,
+    loader: &Loader,
+    loss: ValueLoss,
+    inference: &Inference<'_>,
+    progress: impl FnMut(usize),
+) -> Result<ValueEvaluation, TrainError> {
+    let (mut answers, recoveries) = ask(model, loader, inference, progress)?;
+    let bad = std::mem::take(&mut answers.bad);
+    let (scale, mut sum) = (loader.scale(), 0.0);
+    let predictions: Vec<ValuePrediction> = answers
+        .predictions()
+        .map(|Prediction { sample, probabilities: answer, .. }| {
+            let (answer, truth) = (answer[0], loader.source().value(sample as usize).unwrap_or(f64::NAN));
+            sum += loss.of(answer - f64::from(scale.of(truth)));
+            ValuePrediction { sample, truth, prediction: scale.back(answer) }
+        })
+        .collect();
+    let score = RegressionScore::of(predictions.iter().map(|one| (one.truth, one.prediction)));
+    Ok(ValueEvaluation { loss: sum / predictions.len().max(1) as f64, score, predictions, bad, recoveries })
+}
+
+/// What a model answers for every sample, and what it took to make it fit.
+fn ask<M: Trainable<2>>(
+    model: &M,
+    loader: &Loader,
+    inference: &Inference<'_>,
+    mut progress: impl FnMut(usize),
+) -> Result<(Answers, Vec<Recovery>), TrainError> {
     let mut answers = Answers::default();
     let mut pieces = Pieces::of(inference);
     let (batches, size) = (loader.batches_per_epoch(), inference.ranks.map_or(1, |ranks| ranks.group().size()));
@@ -185,14 +229,11 @@ pub fn evaluate<M: Trainable<2>>(
     if let Some(ranks) = inference.ranks {
         answers = answers.of_all(ranks, loader)?;
     }
-    let mut tally = Tally::new(loader.task(), classes);
-    let bad = std::mem::take(&mut answers.bad);
-    let predictions: Vec<Prediction> = answers.predictions().inspect(|one| tally.add(loader, one)).collect();
-    let score = tally.score(&predictions);
-    Ok(Evaluation { score, predictions, bad, recoveries: pieces.recoveries })
+    Ok((answers, pieces.recoveries))
 }
 
-/// What was found of some samples, as ranks tell each other. Probabilities are the bits of float64 numbers, one after the other.
+/// What was found of some samples, as ranks tell each other. Probabilities, or the numbers of a regression, are the bits of float64
+/// numbers, one after the other.
 #[derive(Default, Serialize, Deserialize)]
 struct Answers {
     samples: Vec<u64>,
@@ -233,8 +274,8 @@ impl Answers {
 
 /// What is added up over a split.
 enum Tally {
-    /// The sum of the losses, and counts as `[truth][prediction]`.
-    MultiClass(f64, Vec<Vec<u64>>),
+    /// The task, the sum of the losses, and counts as `[truth][prediction]`.
+    OneOf(Task, f64, Vec<Vec<u64>>),
     /// The sum of the losses, and which classes each sample has.
     MultiLabel(f64, Vec<Vec<bool>>, usize),
 }
@@ -243,7 +284,7 @@ impl Tally {
     fn new(task: Task, classes: usize) -> Self {
         match task {
             Task::MultiLabel => Self::MultiLabel(0.0, Vec::new(), classes),
-            Task::MultiClass | Task::Segmentation => Self::MultiClass(0.0, vec![vec![0; classes]; classes]),
+            one_of => Self::OneOf(one_of, 0.0, vec![vec![0; classes]; classes]),
         }
     }
 
@@ -252,9 +293,9 @@ impl Tally {
         // The smallest positive number keeps the loss of a certain mistake finite.
         let cost = |probability: f64| -probability.max(f64::MIN_POSITIVE).ln();
         match self {
-            Self::MultiClass(loss, confusion) => {
+            Self::OneOf(task, loss, confusion) => {
                 *loss += cost(probabilities[*truth]);
-                confusion[*truth][most_probable(probabilities)] += 1;
+                confusion[*truth][answer(*task, probabilities)] += 1;
             }
             Self::MultiLabel(loss, truths, classes) => {
                 let labels = loader.source().labels(*sample as usize);
@@ -269,30 +310,11 @@ impl Tally {
     fn score(self, predictions: &[Prediction]) -> Score {
         let mean = |loss: f64| loss / predictions.len().max(1) as f64;
         match self {
-            Self::MultiClass(loss, confusion) => Score::from_confusion(mean(loss), confusion),
+            Self::OneOf(_, loss, confusion) => Score::from_confusion(mean(loss), confusion),
             Self::MultiLabel(loss, truths, classes) => {
                 let sure: Vec<Vec<f64>> = predictions.iter().map(|one| one.probabilities.clone()).collect();
                 Score::from_labels(mean(loss), truths.len(), MultiLabel::of(classes, &truths, &sure))
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn probabilities_add_up_to_one_even_for_huge_logits() {
-        for logits in [[1000.0, 1001.0, 0.0], [-1e6, -1e6, -1e6], [0.1, 0.2, 0.3]] {
-            let probabilities = softmax(&logits);
-            assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{probabilities:?}");
-        }
-    }
-
-    #[test]
-    fn the_first_of_equally_probable_classes_is_predicted() {
-        let prediction = Prediction { sample: 0, truth: 0, probabilities: vec![0.2, 0.4, 0.4] };
-        assert_eq!(prediction.class(), 1);
     }
 }

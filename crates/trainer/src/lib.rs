@@ -18,7 +18,8 @@
 //! |---|---|
 //! | `fit`, `run`, `journal` | the loop of a run, what it writes down, and what it saves |
 //! | `training`, `supervised` | what differs between trainings; that of one network whose answers are known |
-//! | `classification`, `evaluate`; `segmentation`, `segmented` | classes of images, and of pixels: training and validation |
+//! | `classification`, `regression`, `evaluate`, `answers` | classes and numbers of images: training, validation, what logits mean |
+//! | `segmentation`, `segmented` | classes of pixels: training and validation |
 //! | `pieces` | inference in pieces that fit |
 //! | `step`, `trainable`, `micro_batch`, `loss`, `schedule` | one step of a network, and what it is made of |
 //! | `sums`, `gradients` | what micro-batches add up to, in which order |
@@ -35,6 +36,7 @@
 
 mod activation_checkpointing;
 mod adamw;
+mod answers;
 mod checkpoint;
 mod checkpointable;
 mod classification;
@@ -62,6 +64,7 @@ mod policy;
 mod range_test;
 mod ranks;
 mod recovery;
+mod regression;
 mod run;
 mod schedule;
 mod segmentation;
@@ -98,6 +101,7 @@ pub mod engine {
     pub use crate::parts::Parts;
     pub use crate::policy::{Decision, Happened, Limits, Policy};
     pub use crate::recovery::{Recovery, abandon_graph, carry_out, make_room};
+    pub use crate::regression::Regression;
     pub use crate::run::Run;
     pub use crate::segmentation::Segmentation;
     pub use crate::state::TrainState;
@@ -115,15 +119,19 @@ pub mod ranges {
     pub use crate::config::{CHECKPOINTS, MOST_SAMPLES, MOST_SEED, MOST_TIMES, NORMS, RATES, holds_a_group};
 }
 
+pub use answers::{answer, most_probable};
 pub use checkpoint::Checkpoints;
 pub use config::{CHECKPOINT_EVERY, Extension, MOST_SAMPLES, OptimizerConfig, SegmentationConfig, TrainConfig};
 pub use error::TrainError;
-pub use evaluate::{Evaluation, Inference, Prediction, evaluate, most_probable, predict, samples_at_once};
+pub use evaluate::{
+    Evaluation, Inference, Prediction, ValueEvaluation, ValuePrediction, evaluate, evaluate_values, predict,
+    samples_at_once,
+};
 pub use explain::{ClassMap, explain};
 pub use fault::Faults;
 pub use fit::{Ended, Trainer};
 pub use journal::{Journal, Observer, Trained};
-pub use loss::{DiceOver, PixelLoss, PixelTerm};
+pub use loss::{DiceOver, PixelLoss, PixelTerm, ValueLoss};
 pub use micro_batch::{MicroBatch, micro_batches, micro_batches_on};
 pub use range_test::{RangeTest, RangeTested, Tried};
 pub use ranks::Ranks;

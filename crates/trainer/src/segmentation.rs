@@ -68,8 +68,9 @@ impl Objective<4> for PixelClasses {
             // Where no image has anything but background, and none is said to have, there is nothing to choose by.
             criterion: if evaluation.dice.is_nan() { 0.0 } else { evaluation.dice },
             loss: evaluation.score.loss,
-            accuracy: evaluation.score.accuracy,
+            accuracy: Some(evaluation.score.accuracy),
             dice: Some(evaluation.dice),
+            regression: None,
             samples: evaluation.score.samples,
             bad: evaluation.bad,
             recoveries: evaluation.recoveries,

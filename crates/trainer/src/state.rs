@@ -143,7 +143,7 @@ pub struct Best {
     /// The step it ended with.
     pub step: u64,
     /// Its validation accuracy; where images may have several labels, the mean area under their ROC curves; where pixels have classes,
-    /// the mean foreground Dice.
+    /// the mean foreground Dice; where images have numbers, the root of the mean squared error, negative.
     pub accuracy: f64,
     /// Its validation loss, which decides between equal accuracies.
     pub loss: f64,

@@ -52,7 +52,7 @@ impl<M: Classifier> Steps<M, 2> {
         start: Plan,
     ) -> Result<Self, TrainError> {
         config.check(classes)?;
-        let loss = ImageLoss::new(task, classes, config.label_smoothing, config.class_weights.as_deref());
+        let loss = ImageLoss::new(task, classes, config);
         Ok(Self::of(model, config, Arc::new(loss), device, start))
     }
 }

@@ -9,6 +9,7 @@ use kindling_data::{BadSample, HostBatch, Loader, Split};
 use kindling_given::Span;
 use kindling_layers::pass::normalisation_groups;
 use kindling_memory::Plan;
+use kindling_metrics::RegressionScore;
 use kindling_processes::tree;
 use kindling_runs::Event;
 
@@ -50,9 +51,12 @@ pub(crate) struct Judged {
     /// What is compared first; more is better.
     pub(crate) criterion: f64,
     pub(crate) loss: f64,
-    pub(crate) accuracy: f64,
+    /// Share of right answers, where answers are right or wrong.
+    pub(crate) accuracy: Option<f64>,
     /// Mean foreground Dice, of a segmentation.
     pub(crate) dice: Option<f64>,
+    /// How far numbers are off, of a regression.
+    pub(crate) regression: Option<RegressionScore>,
     pub(crate) samples: usize,
     pub(crate) bad: Vec<BadSample>,
     pub(crate) recoveries: Vec<Recovery>,
@@ -220,14 +224,15 @@ impl<M: Trainable<D>, O: Objective<D>, const D: usize> Training<ModelState<M>> f
         let judged = self.objective.judge(&run.state().judged(), &self.validation, &inference, watch)?;
         run.tell("evaluation", judged.recoveries, observer)?;
         run.note_bad(Split::Val, &judged.bad, observer)?;
-        let Judged { criterion, loss, accuracy, dice, samples, .. } = judged;
+        let Judged { criterion, loss, accuracy, dice, regression, samples, .. } = judged;
         let is_best = best.is_none_or(|best| best.is_beaten_by(criterion, loss));
         if is_best {
             run.write_weights(&run.state().judged(), &run.setup.run.weights())?;
         }
         run.looked(is_best.then_some(Best { epoch, step, accuracy: criterion, loss }));
         let split = "validation".to_string();
-        run.emit(Event::Evaluated { step, epoch, split, loss, accuracy, dice, samples }, observer)
+        let (mae, r2) = (regression.map(|score| score.mae), regression.map(|score| score.r2));
+        run.emit(Event::Evaluated { step, epoch, split, loss, accuracy, dice, mae, r2, samples }, observer)
     }
 
     fn finish(&mut self, run: &Run<'_, ModelState<M>>) -> Result<(), TrainError> {

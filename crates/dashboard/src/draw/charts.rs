@@ -23,13 +23,16 @@ pub(super) fn draw(curves: &Curves, area: Rect, frame: &mut Frame<'_>) {
     let left = Rect { width, ..area };
     let right = Rect { x: area.x + width + GAP, width: area.width.saturating_sub(width + GAP), ..area };
     match curves {
-        Curves::Classifier { training, validation, accuracy, dice } => {
+        Curves::Classifier { training, validation, accuracy, dice, mae } => {
             let title = "training loss, validation •";
             Picture { title, line: training.points(), dots: validation.points(), value: short }.draw(left, frame);
             // Most pixels are background: where there is Dice, the share of right ones says little.
-            match dice.points() {
-                [] => score("validation accuracy", accuracy.points(), |share| percent(share, 1), right, frame),
-                dice => score("validation Dice", dice, overlap, right, frame),
+            match (dice.points(), mae.points()) {
+                ([], []) => {
+                    score("validation accuracy", accuracy.points(), f64::max, |share| percent(share, 1), right, frame);
+                }
+                ([], mae) => score("validation MAE", mae, f64::min, short, right, frame),
+                (dice, _) => score("validation Dice", dice, f64::max, overlap, right, frame),
             }
         }
         Curves::Gan { discriminator, generator } => {
@@ -40,9 +43,16 @@ pub(super) fn draw(curves: &Curves, area: Rect, frame: &mut Frame<'_>) {
     }
 }
 
-/// A chart of what is to rise, with its best value in the title.
-fn score(name: &str, points: &[Point], value: fn(f64) -> String, area: Rect, frame: &mut Frame<'_>) {
-    let title = match points.iter().map(|point| point.1).reduce(f64::max) {
+/// A chart of a score, with its best value, the better of any two, in the title.
+fn score(
+    name: &str,
+    points: &[Point],
+    better: fn(f64, f64) -> f64,
+    value: fn(f64) -> String,
+    area: Rect,
+    frame: &mut Frame<'_>,
+) {
+    let title = match points.iter().map(|point| point.1).reduce(better) {
         Some(best) => format!("{name}, best {}", value(best)),
         None => name.into(),
     };

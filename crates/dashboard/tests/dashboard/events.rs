@@ -42,7 +42,9 @@ pub(crate) fn evaluated(step: u64) -> Event {
         epoch: step / 100,
         split: "validation".into(),
         loss: 1.1 * (-(step as f64) / 150.0).exp() + 0.2,
-        accuracy: 0.9 - 0.5 * (-(step as f64) / 200.0).exp(),
+        accuracy: Some(0.9 - 0.5 * (-(step as f64) / 200.0).exp()),
+        mae: None,
+        r2: None,
         samples: 300,
         dice: None,
     }

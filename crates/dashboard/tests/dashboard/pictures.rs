@@ -99,10 +99,27 @@ fn a_finished_run_is_full_and_says_how_it_ended() {
 }
 
 #[test]
+fn a_run_that_answers_with_a_number_shows_how_far_it_is_off_and_the_least_is_the_best() {
+    let off = |number: u64, value: f64| {
+        let Event::Evaluated { step, epoch, split, loss, samples, .. } = evaluated(number) else { panic!() };
+        let (accuracy, dice, mae, r2) = (None, None, Some(value), Some(0.5));
+        Event::Evaluated { step, epoch, split, loss, accuracy, samples, dice, mae, r2 }
+    };
+    let mut dashboard = Dashboard::new("kindling train · runs/ages", 600);
+    dashboard.see(&started(600));
+    (1..=200).for_each(|number| dashboard.see(&step(number)));
+    [off(100, 7.25), off(200, 9.5)].iter().for_each(|event| dashboard.see(event));
+    let seen = picture(&dashboard, 120, 30);
+    assert!(seen.contains("validation MAE, best 7.25"), "{seen}");
+    assert!(seen.contains("MAE 9.5") && !seen.contains("accuracy"), "{seen}");
+}
+
+#[test]
 fn a_run_that_segments_shows_dice_where_others_show_accuracy() {
     let segmented = |number: u64, dice: f64| {
         let Event::Evaluated { step, epoch, split, loss, accuracy, samples, .. } = evaluated(number) else { panic!() };
-        Event::Evaluated { step, epoch, split, loss, accuracy, samples, dice: Some(dice) }
+        let (dice, mae, r2) = (Some(dice), None, None);
+        Event::Evaluated { step, epoch, split, loss, accuracy, samples, dice, mae, r2 }
     };
     let mut dashboard = Dashboard::new("kindling train · runs/masks", 600);
     dashboard.see(&started(600));
@@ -204,9 +221,11 @@ fn numbers_that_are_not_finite_are_told_and_spoil_nothing() {
                 epoch: 5,
                 split: "validation".into(),
                 loss: strange,
-                accuracy: strange,
+                accuracy: Some(strange),
                 samples: 3,
                 dice: Some(strange),
+                mae: Some(strange),
+                r2: Some(strange),
             });
             dashboard.see(&Event::Skipped { step: number, loss_scale: strange });
             gan.see(&Event::Iteration {

@@ -28,6 +28,8 @@ pub(crate) struct Entry {
     /// Sorted, without repetition. Of masks those that are known to occur, which do not matter to splits.
     pub(crate) labels: Vec<usize>,
     pub(crate) mask: Option<EntryMask>,
+    /// Its number, of a regression.
+    pub(crate) value: Option<f64>,
     pub(crate) weight: f32,
     pub(crate) split: Option<Split>,
 }
@@ -89,6 +91,7 @@ pub(crate) struct Named {
     pub(crate) below: PathBuf,
     pub(crate) format: Arc<dyn Format>,
     pub(crate) labels: Vec<usize>,
+    pub(crate) value: Option<f64>,
     pub(crate) group: Option<String>,
     pub(crate) weight: f32,
     pub(crate) split: Option<Split>,
@@ -128,6 +131,7 @@ pub(crate) fn list_all(
                     below: file.below.clone(),
                     labels: file.labels.clone(),
                     mask: None,
+                    value: file.value,
                     weight: file.weight,
                     split: file.split,
                 }
@@ -262,7 +266,7 @@ fn divide_classes(
         if found < needed {
             let (class, dir) = (listed.classes[label].clone(), listed.path.clone());
             let few = match listed.task {
-                Task::Segmentation => DataError::TooFewImages { dir, found, needed },
+                Task::Segmentation | Task::Regression => DataError::TooFewImages { dir, found, needed },
                 _ => DataError::TooFewSamples { class, dir, found, needed },
             };
             match (opening.keep_going, &opening.recorded) {
@@ -357,7 +361,7 @@ fn leaks_of(entries: &[Entry]) -> Vec<DataError> {
 fn told(missing: &[Split], split_by: SplitBy, task: Task, opening: &Opening) -> String {
     let Opening { fold, seed, .. } = opening;
     let (alone, evenly) = match task {
-        Task::Segmentation => ("image by image", ""),
+        Task::Segmentation | Task::Regression => ("image by image", ""),
         _ => ("class by class", ", stratified"),
     };
     let how = match split_by {
@@ -404,6 +408,10 @@ impl Source for Files {
 
     fn labels(&self, index: usize) -> Vec<usize> {
         self.entries[index].labels.clone()
+    }
+
+    fn value(&self, index: usize) -> Option<f64> {
+        self.entries[index].value
     }
 
     fn group(&self, index: usize) -> Option<String> {

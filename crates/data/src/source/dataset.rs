@@ -189,7 +189,7 @@ impl Dataset {
     }
 
     /// The accuracy of always giving the same answer, the most frequent one of a split, in `[0, 1]`; 0 for an empty split. Of
-    /// samples with several labels an answer is the whole set. It says nothing of masks.
+    /// samples with several labels an answer is the whole set. It says nothing of masks, and is 0 of numbers.
     pub fn majority_baseline(&self, split: Split) -> f64 {
         majority_baseline(self.source(split).as_ref())
     }
@@ -197,6 +197,9 @@ impl Dataset {
 
 /// As [`Dataset::majority_baseline`], of any samples.
 pub fn majority_baseline(source: &dyn Source) -> f64 {
+    if (0..source.len()).any(|index| source.value(index).is_some()) {
+        return 0.0;
+    }
     let mut counts: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
     for index in 0..source.len() {
         *counts.entry(source.labels(index)).or_default() += 1;

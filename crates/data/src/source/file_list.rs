@@ -22,7 +22,7 @@ pub struct ListedSample {
     pub split: Split,
     /// What it must not be parted from.
     pub group: Option<String>,
-    /// The names of its classes.
+    /// The names of its classes, or its number.
     pub labels: Vec<String>,
     /// What it is called within its data set ([`Source::name_within`](crate::Source::name_within)).
     pub name: String,
@@ -108,7 +108,10 @@ impl FileList {
             Some(ListedSample {
                 split,
                 group: source.group(index),
-                labels: source.labels(index).into_iter().map(|label| dataset.classes[label].clone()).collect(),
+                labels: match source.value(index) {
+                    Some(number) => vec![number.to_string()],
+                    None => source.labels(index).into_iter().map(|label| dataset.classes[label].clone()).collect(),
+                },
                 name: source.name_within(index)?,
                 fingerprint: source.fingerprint(index),
             })

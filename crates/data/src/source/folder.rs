@@ -5,11 +5,15 @@ use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::asked::{in_order, task_of};
 use super::assemble::{Listed, Named, assemble, list_all};
 use super::{Dataset, Format, Opened, Opening, PassedOver, Purpose, Task};
+use crate::decode::MAX_FILE_BYTES;
 use crate::error::DataError;
 use crate::split::Split;
 
+/// The folder of images without a class, where images may have several.
+const NO_CLASS: &str = "none";
 /// The file that lists what lies around it.
 const INDEX: &str = "DICOMDIR";
 
@@ -20,9 +24,10 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    fn named(self, class_dir: &Path, label: usize, split: Option<Split>) -> Named {
+    fn named(self, class_dir: &Path, labels: Vec<usize>, split: Option<Split>) -> Named {
         let below = self.path.strip_prefix(class_dir).unwrap_or(&self.path).to_owned();
-        Named { below, path: self.path, format: self.format, labels: vec![label], group: None, weight: 1.0, split }
+        let (path, format) = (self.path, self.format);
+        Named { below, path, format, labels, value: None, group: None, weight: 1.0, split }
     }
 }
 
@@ -33,6 +38,10 @@ type Classes = BTreeMap<String, Vec<Found>>;
 /// a class belong to it.
 ///
 /// With `train/` on top, `val/` and `test/` are taken as they are; one that is missing is split off from `train/`.
+/// Where images may have several classes ([`Asked::MultiLabel`](super::Asked::MultiLabel)), those of a folder `a+b` are of both, those of
+/// a folder `none` of none, and a file that lies in several class folders under one name, with the same bytes, is one image of all of
+/// these classes.
+///
 /// Without, the images are split 70/15/15. Both are done class by class, from the seed and the names of the files
 /// ([`SplitRule`](crate::SplitRule)). Every header is read, so that a file that is no image is found before the run and not in
 /// its middle.
@@ -70,28 +79,95 @@ pub fn open_folder_with(dir: &Path, opening: &Opening) -> Result<Opened, DataErr
     }
     // What is not in train cannot be learnt; whoever only scores says elsewhere which classes there may be.
     let learnt = if opening.purpose == Purpose::Learn { 1 } else { listed.len() };
-    let mut classes: Vec<String> =
-        listed.iter().take(learnt).flat_map(|(.., classes)| classes.keys().cloned()).collect();
+    let task = task_of(&opening.asked, false, dir)?;
+    let folders = listed.iter().take(learnt).flat_map(|(.., classes)| classes.keys());
+    let mut classes: Vec<String> = folders.flat_map(|folder| names_of(folder, task)).map(str::to_owned).collect();
     classes.sort();
     classes.dedup();
-    if let ([class], Purpose::Learn) = (classes.as_slice(), opening.purpose) {
+    let classes = in_order(classes, &opening.asked, dir)?;
+    if let ([class], true, Purpose::Learn) = (classes.as_slice(), task.is_one_of(), opening.purpose) {
         return Err(DataError::OneClass { dir: listed.swap_remove(0).1, class: class.clone() });
     }
     let mut files = Vec::new();
     for (split, split_dir, found) in listed {
-        for (class, paths) in found {
-            let Ok(label) = classes.binary_search(&class) else {
-                return Err(DataError::UnknownClass { class, dir: split_dir });
-            };
-            let class_dir = split_dir.join(class);
-            files.extend(paths.into_iter().map(|found| found.named(&class_dir, label, split)));
+        let first = files.len();
+        for (folder, paths) in found {
+            let labels = labels_of(&folder, task, &classes)
+                .map_err(|class| DataError::UnknownClass { class, dir: split_dir.clone() })?;
+            let class_dir = split_dir.join(folder);
+            files.extend(paths.into_iter().map(|found| found.named(&class_dir, labels.clone(), split)));
+        }
+        if task == Task::MultiLabel {
+            let of_split = files.split_off(first);
+            files.extend(merged(of_split)?);
         }
     }
     let (entries, problems) = list_all(files, opening, &mut passed_over, |_, error| error)?;
     let about = format!("Images in {}, one sub-folder a class", dir.display());
     let (path, root) = (dir.to_owned(), dir.to_owned());
-    let listed = Listed { path, root, about, classes, task: Task::MultiClass, entries, problems, passed_over };
-    assemble(listed, opening)
+    assemble(Listed { path, root, about, classes, task, entries, problems, passed_over }, opening)
+}
+
+/// The classes that a folder names: its name, or where images may have several those between `+`, and none of `none`.
+fn names_of(folder: &str, task: Task) -> impl Iterator<Item = &str> {
+    let several = task == Task::MultiLabel;
+    let names = folder.split(move |letter| several && letter == '+').map(str::trim);
+    names.filter(move |name| !(several && (name.is_empty() || *name == NO_CLASS)))
+}
+
+/// The classes of a folder's images, by their numbers.
+///
+/// # Errors
+/// The first class that there is not.
+fn labels_of(folder: &str, task: Task, classes: &[String]) -> Result<Vec<usize>, String> {
+    let number = |name: &str| classes.iter().position(|class| class == name).ok_or_else(|| name.to_owned());
+    let mut labels = names_of(folder, task).map(number).collect::<Result<Vec<_>, _>>()?;
+    labels.sort_unstable();
+    labels.dedup();
+    Ok(labels)
+}
+
+/// The same files, where one that lies in several classes under one name, with the same bytes, is one with all their labels.
+fn merged(files: Vec<Named>) -> Result<Vec<Named>, DataError> {
+    let mut kept: Vec<Named> = Vec::with_capacity(files.len());
+    let mut by_name: BTreeMap<PathBuf, Vec<usize>> = BTreeMap::new();
+    for file in files {
+        let alike = by_name.entry(file.below.clone()).or_default();
+        let mut same = None;
+        for &place in alike.iter() {
+            if is_same_file(&kept[place].path, &file.path)? {
+                same = Some(place);
+                break;
+            }
+        }
+        match same {
+            Some(place) => {
+                let labels = &mut kept[place].labels;
+                labels.extend(file.labels);
+                labels.sort_unstable();
+                labels.dedup();
+            }
+            None => {
+                alike.push(kept.len());
+                kept.push(file);
+            }
+        }
+    }
+    Ok(kept)
+}
+
+/// Whether two files hold the same bytes.
+fn is_same_file(one: &Path, other: &Path) -> Result<bool, DataError> {
+    let size = |path: &Path| std::fs::metadata(path).map(|data| data.len());
+    let io = |path: &Path| {
+        let path = path.to_owned();
+        move |cause| DataError::Io { path, cause }
+    };
+    if size(one).map_err(io(one))? != size(other).map_err(io(other))? {
+        return Ok(false);
+    }
+    let read = |path: &Path| kindling_files::read(path, MAX_FILE_BYTES).map_err(io(path));
+    Ok(read(one)? == read(other)?)
 }
 
 /// The splits the folder has on top: empty if its sub-folders are classes.

@@ -1,18 +1,21 @@
 //! Manifests: a table of files with their labels, as CSV or JSON Lines.
 //!
-//! The columns are `path,label[,split,group,weight]`, in any order, or `path,mask[,...]` where every image has a mask; others are left
-//! alone and named in the data set's description. A label with `;` makes the data set one of several classes a sample: `a;b` is both, `;` is neither. In
-//! JSON Lines a label may be a list instead.
+//! The columns are `path,label[,split,group,weight]`, in any order, or `path,mask[,...]` where every image has a mask, or a column of
+//! numbers in the label's place where these are asked for ([`Asked::Regression`]); others are left alone and named in the data set's
+//! description. A label with `;` makes the data set one of several classes a sample: `a;b` is both, `;` is neither. In JSON Lines a
+//! label may be a list instead.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kindling_files as files;
 use serde_json::Value;
 
+use super::asked::{in_order, task_of};
 use super::assemble::{Listed, Named, assemble, list_all};
-use super::{Format, Opened, Opening, PassedOver, Purpose, Task};
+use super::{Asked, Format, Opened, Opening, PassedOver, Purpose, Task};
 use crate::error::DataError;
 use crate::split::Split;
 use kindling_given::{UnknownName, in_units};
@@ -22,26 +25,32 @@ const MAX_BYTES: u64 = 1 << 30;
 /// The longest value of a table and the longest line of JSON, in bytes: paths end at 4096 nearly everywhere.
 const MAX_VALUE: usize = 64 << 10;
 const MAX_LINE: usize = 1 << 20;
+/// Numbers of images: their squares can be added up.
+const VALUES: RangeInclusive<f64> = -1e12..=1e12;
+
 /// What a table tells of its images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tells {
+pub(crate) enum Tells<'a> {
     /// The names of their classes.
     Label,
     /// The files of their masks.
     Mask,
+    /// Their numbers, in a column of this name.
+    Value(&'a str),
 }
 
-impl Tells {
+impl<'a> Tells<'a> {
     /// The column that says it.
-    fn column(self) -> &'static str {
+    pub(super) fn column(self) -> &'a str {
         match self {
             Self::Label => "label",
             Self::Mask => "mask",
+            Self::Value(column) => column,
         }
     }
 
     /// The columns that are understood.
-    fn columns(self) -> [&'static str; 5] {
+    fn columns(self) -> [&'a str; 5] {
         ["path", self.column(), "split", "group", "weight"]
     }
 }
@@ -59,6 +68,8 @@ pub struct Row {
     pub several: bool,
     /// The path of its mask, as written, in a table of masks.
     pub mask: Option<String>,
+    /// Its number, in a table of numbers.
+    pub value: Option<f64>,
     /// Where the sample goes.
     pub split: Option<Split>,
     /// What the sample must not be parted from.
@@ -75,7 +86,7 @@ pub fn parse_manifest(text: &[u8], json_lines: bool) -> Result<(Vec<Row>, BTreeS
     parse(text, json_lines, Tells::Label)
 }
 
-fn parse(text: &[u8], json_lines: bool, tells: Tells) -> Result<Rows, (u64, String)> {
+pub(super) fn parse(text: &[u8], json_lines: bool, tells: Tells<'_>) -> Result<Rows, (u64, String)> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let (rows, strangers) = if json_lines { json_rows(text, tells)? } else { csv_rows(text, tells)? };
     let mut lines: BTreeMap<&str, u64> = BTreeMap::new();
@@ -85,7 +96,9 @@ fn parse(text: &[u8], json_lines: bool, tells: Tells) -> Result<Rows, (u64, Stri
         }
     }
     let several = rows.iter().any(|row| row.several);
-    if let Some(row) = rows.iter().find(|row| !several && row.labels.is_empty() && row.mask.is_none()) {
+    if let Some(row) =
+        rows.iter().find(|row| !several && row.labels.is_empty() && row.mask.is_none() && row.value.is_none())
+    {
         return Err((row.line, "the label is empty (where samples may have no class, write `;`)".to_owned()));
     }
     if let Some(with) = rows.iter().find(|row| row.split.is_some())
@@ -101,11 +114,20 @@ fn parse(text: &[u8], json_lines: bool, tells: Tells) -> Result<Rows, (u64, Stri
 /// # Errors
 /// [`DataError::Manifest`] with the line, files that cannot be read included, and any [`DataError`] of splits.
 pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
-    let table = Table::read(path, Tells::Label)?;
+    let tells = match &opening.asked {
+        Asked::Regression { column } => Tells::Value(column),
+        _ => Tells::Label,
+    };
+    let table = Table::read(path, tells)?;
     let rows = &table.rows;
-    let task = if rows.iter().any(|row| row.several) { Task::MultiLabel } else { Task::MultiClass };
-    let classes = classes_of(rows);
-    if classes.len() < 2 && task == Task::MultiClass && opening.purpose == Purpose::Learn {
+    let (task, classes) = match tells {
+        Tells::Value(column) => (Task::Regression, vec![column.to_owned()]),
+        _ => {
+            let several = rows.iter().any(|row| row.several);
+            (task_of(&opening.asked, several, path)?, in_order(classes_of(rows), &opening.asked, path)?)
+        }
+    };
+    if classes.len() < 2 && task.is_one_of() && opening.purpose == Purpose::Learn {
         return Err(DataError::OneClass {
             dir: path.to_owned(),
             class: classes.into_iter().next().unwrap_or_default(),
@@ -124,6 +146,9 @@ pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError
             Err(reason) => return Err(table.wrong(row.line, reason)),
         };
         let mut labels: Vec<usize> = row.labels.iter().filter_map(|name| label_of.get(&**name).copied()).collect();
+        if task == Task::Regression {
+            labels.push(0);
+        }
         labels.sort_unstable();
         lines.push(row.line);
         files.push(Named {
@@ -131,6 +156,7 @@ pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError
             below: PathBuf::from(&row.path),
             format,
             labels,
+            value: row.value,
             group: row.group.clone(),
             weight: row.weight,
             split: row.split,
@@ -158,7 +184,7 @@ impl Table {
     ///
     /// # Errors
     /// [`DataError::Manifest`] with the line, and [`DataError::Io`].
-    pub(crate) fn read(path: &Path, tells: Tells) -> Result<Self, DataError> {
+    pub(crate) fn read(path: &Path, tells: Tells<'_>) -> Result<Self, DataError> {
         let io = |cause| DataError::Io { path: path.to_owned(), cause };
         let text = files::read(path, MAX_BYTES).map_err(io)?;
         let at = |(line, reason): (u64, String)| DataError::Manifest { path: path.to_owned(), line, reason };
@@ -210,9 +236,9 @@ pub(crate) fn classes_of(rows: &[Row]) -> Vec<String> {
     names
 }
 
-type Rows = (Vec<Row>, BTreeSet<String>);
+pub(super) type Rows = (Vec<Row>, BTreeSet<String>);
 
-fn csv_rows(text: &[u8], tells: Tells) -> Result<Rows, (u64, String)> {
+fn csv_rows(text: &[u8], tells: Tells<'_>) -> Result<Rows, (u64, String)> {
     let mut records = Records::of(text);
     let (_, header) = records.next().unwrap_or(Ok((1, vec![])))?;
     let known = tells.columns();
@@ -250,6 +276,7 @@ fn csv_rows(text: &[u8], tells: Tells) -> Result<Rows, (u64, String)> {
         let [path, told, split, group, weight] = texts;
         let told = match tells {
             Tells::Mask => Told::mask(line, told)?,
+            Tells::Value(column) => Told::value(line, column, told)?,
             Tells::Label => {
                 let labels = told.split(';').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
                 Told::Labels(labels.collect(), told.contains(';'))
@@ -348,7 +375,7 @@ impl Iterator for Records<'_> {
     }
 }
 
-fn json_rows(text: &[u8], tells: Tells) -> Result<Rows, (u64, String)> {
+fn json_rows(text: &[u8], tells: Tells<'_>) -> Result<Rows, (u64, String)> {
     let (mut rows, mut strangers) = (Vec::new(), BTreeSet::new());
     for (line, bytes) in (1..).zip(text.split(|byte| *byte == b'\n')) {
         if bytes.trim_ascii().is_empty() {
@@ -371,6 +398,7 @@ fn json_rows(text: &[u8], tells: Tells) -> Result<Rows, (u64, String)> {
         let told = match tells {
             Tells::Label => labels_of(&told).map_err(wrong)?,
             Tells::Mask => Told::mask(line, &plain(&told).unwrap_or_default())?,
+            Tells::Value(column) => Told::value(line, column, &plain(&told).unwrap_or_else(|| told.to_string()))?,
         };
         let weight = match take("weight") {
             None => 1.0,
@@ -388,11 +416,21 @@ enum Told {
     Labels(Vec<String>, bool),
     /// The path of its mask.
     Mask(String),
+    /// Its number.
+    Value(f64),
 }
 
 impl Told {
     fn mask(line: u64, path: &str) -> Result<Self, (u64, String)> {
         if path.is_empty() { Err((line, "the mask is empty".to_owned())) } else { Ok(Self::Mask(path.to_owned())) }
+    }
+
+    fn value(line: u64, column: &str, text: &str) -> Result<Self, (u64, String)> {
+        let number = text.parse().ok().filter(|number| VALUES.contains(number));
+        number.map(Self::Value).ok_or_else(|| {
+            let (least, most) = (VALUES.start(), VALUES.end());
+            (line, format!("the {column} {text:?} is no number from {least:e} to {most:e}"))
+        })
     }
 }
 
@@ -427,12 +465,13 @@ fn row(line: u64, path: &str, told: Told, [split, group]: [&str; 2], weight: f32
         "valid" | "validation" => Some(Split::Val),
         text => Some(text.parse().map_err(|error: UnknownName| (line, error.to_string()))?),
     };
-    let (mut labels, several, mask) = match told {
-        Told::Labels(labels, several) => (labels, several, None),
-        Told::Mask(path) => (Vec::new(), false, Some(path)),
+    let (mut labels, several, mask, value) = match told {
+        Told::Labels(labels, several) => (labels, several, None, None),
+        Told::Mask(path) => (Vec::new(), false, Some(path), None),
+        Told::Value(number) => (Vec::new(), false, None, Some(number)),
     };
     labels.sort();
     labels.dedup();
     let group = (!group.is_empty()).then(|| group.to_owned());
-    Ok(Row { line, path: path.to_owned(), labels, several, mask, split, group, weight })
+    Ok(Row { line, path: path.to_owned(), labels, several, mask, value, split, group, weight })
 }

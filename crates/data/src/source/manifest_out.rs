@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::file_list::csv_line;
-use super::manifest::parse_manifest;
+use super::manifest::{Tells, parse};
 use super::{Dataset, Source, Task};
 use crate::error::DataError;
 use crate::split::Split;
@@ -15,6 +15,8 @@ use crate::split::Split;
 struct Line {
     path: String,
     labels: Vec<String>,
+    /// Its number, of a regression.
+    value: Option<f64>,
     split: Split,
     group: Option<String>,
     weight: f32,
@@ -51,16 +53,24 @@ pub fn manifest_of(
                 continue;
             }
             places.insert(path.clone(), lines.len());
-            let labels = source.labels(index).into_iter().map(|label| dataset.classes[label].clone()).collect();
+            let value = source.value(index);
+            let labels = match value {
+                Some(_) => Vec::new(),
+                None => source.labels(index).into_iter().map(|label| dataset.classes[label].clone()).collect(),
+            };
             let group = source.group(index).filter(|_| with_groups);
-            lines.push(Line { path, labels, split, group, weight: source.weight(index) });
+            lines.push(Line { path, labels, value, split, group, weight: source.weight(index) });
         }
     }
-    let text = match json_lines {
-        true => lines.iter().map(|line| json_of(line, dataset.task) + "\n").collect(),
-        false => csv_of(&lines, dataset.task),
+    let tells = match (dataset.task, dataset.classes.as_slice()) {
+        (Task::Regression, [column]) => Tells::Value(column),
+        _ => Tells::Label,
     };
-    check(&lines, &text, json_lines)?;
+    let text = match json_lines {
+        true => lines.iter().map(|line| json_of(line, dataset.task, tells) + "\n").collect(),
+        false => csv_of(&lines, dataset.task, tells),
+    };
+    check(&lines, &text, json_lines, tells)?;
     Ok(text)
 }
 
@@ -96,18 +106,19 @@ fn way(to: &Path, from: &Path) -> PathBuf {
     up.chain(to_full.components().skip(same)).collect()
 }
 
-fn csv_of(lines: &[Line], task: Task) -> String {
+fn csv_of(lines: &[Line], task: Task, tells: Tells<'_>) -> String {
     let groups = lines.iter().any(|line| line.group.is_some());
     let weights = lines.iter().any(|line| line.weight != 1.0);
-    let mut text = String::from("path,label,split");
+    let mut text = csv_line(["path", tells.column(), "split"]);
+    text.truncate(text.len() - 1);
     text.push_str(if groups { ",group" } else { "" });
     text.push_str(if weights { ",weight\n" } else { "\n" });
     for line in lines {
-        let label = match (task, line.labels.as_slice()) {
-            (Task::MultiClass | Task::Ordinal | Task::Segmentation | Task::Regression, labels) => labels.join(";"),
+        let label = match (line.value, task, line.labels.as_slice()) {
+            (Some(number), ..) => number.to_string(),
             // One label, or none, is written so that it is seen to be a list.
-            (Task::MultiLabel, [] | [_]) => line.labels.join("") + ";",
-            (Task::MultiLabel, labels) => labels.join(";"),
+            (None, Task::MultiLabel, [] | [_]) => line.labels.join("") + ";",
+            (None, _, labels) => labels.join(";"),
         };
         let mut record = csv_line([&line.path, &label, line.split.name()]);
         let group = line.group.as_deref().unwrap_or("");
@@ -123,14 +134,15 @@ fn csv_of(lines: &[Line], task: Task) -> String {
     text
 }
 
-fn json_of(line: &Line, task: Task) -> String {
+fn json_of(line: &Line, task: Task, tells: Tells<'_>) -> String {
     let mut object = Map::new();
     object.insert("path".into(), json!(line.path));
-    let label = match task {
-        Task::MultiClass | Task::Ordinal | Task::Segmentation | Task::Regression => json!(line.labels.first()),
-        Task::MultiLabel => json!(line.labels),
+    let label = match (line.value, task) {
+        (Some(number), _) => json!(number),
+        (None, Task::MultiLabel) => json!(line.labels),
+        (None, _) => json!(line.labels.first()),
     };
-    object.insert("label".into(), label);
+    object.insert(tells.column().into(), label);
     object.insert("split".into(), json!(line.split.name()));
     if let Some(group) = &line.group {
         object.insert("group".into(), json!(group));
@@ -142,11 +154,11 @@ fn json_of(line: &Line, task: Task) -> String {
 }
 
 /// Reads it back: names with spaces at an end, or a `;` in a class, are something else to who reads them.
-fn check(lines: &[Line], text: &str, json_lines: bool) -> Result<(), DataError> {
+fn check(lines: &[Line], text: &str, json_lines: bool, tells: Tells<'_>) -> Result<(), DataError> {
     let notation = if json_lines { "JSON Lines" } else { "CSV (a manifest that ends in .jsonl may hold it)" };
     let unlike =
         |line: &Line| refused(&line.path, &format!("has a path, class or group that cannot be told in {notation}"));
-    let read = parse_manifest(text.as_bytes(), json_lines).map(|(rows, _)| rows);
+    let read = parse(text.as_bytes(), json_lines, tells).map(|(rows, _)| rows);
     let rows = match (read, lines.first()) {
         (Ok(rows), _) => rows,
         (Err((_, reason)), Some(line)) => {
@@ -158,8 +170,8 @@ fn check(lines: &[Line], text: &str, json_lines: bool) -> Result<(), DataError> 
         rows.get(*at).is_none_or(|row| {
             let mut labels = line.labels.clone();
             labels.sort();
-            (&row.path, &row.labels, row.split, &row.group, row.weight)
-                != (&line.path, &labels, Some(line.split), &line.group, line.weight)
+            (&row.path, &row.labels, row.value, row.split, &row.group, row.weight)
+                != (&line.path, &labels, line.value, Some(line.split), &line.group, line.weight)
         })
     };
     match lines.iter().enumerate().find(differs) {

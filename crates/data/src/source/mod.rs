@@ -1,6 +1,7 @@
 //! Where samples come from: folders, manifests, shards and arrays, opened as a [`Dataset`] of three sources.
 
 mod arrays;
+mod asked;
 mod assemble;
 mod bad;
 mod dataset;
@@ -34,7 +35,7 @@ pub use format::{Format, Pages, Part, Pictures, first_bytes};
 pub use images::open_images;
 pub use manifest::{Row, open_manifest, parse_manifest};
 pub use manifest_out::manifest_of;
-pub use opening::{Opened, Opening, Purpose};
+pub use opening::{Asked, Opened, Opening, Purpose};
 pub use passed_over::PassedOver;
 pub use segmentation::open_segmentation;
 

@@ -22,6 +22,26 @@ pub enum Purpose {
     ScoreAll,
 }
 
+/// What is asked about the images.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Asked {
+    /// What the data says: one class each, or any number of them.
+    #[default]
+    Unsaid,
+    /// Any number of classes each ([`Task::MultiLabel`](super::Task::MultiLabel)).
+    MultiLabel,
+    /// One of classes in order ([`Task::Ordinal`](super::Task::Ordinal)).
+    Ordinal {
+        /// All classes, the least first; if absent their names are whole numbers, and in the order of these.
+        order: Option<Vec<String>>,
+    },
+    /// The number in a manifest's column ([`Task::Regression`](super::Task::Regression)).
+    Regression {
+        /// The column's name.
+        column: String,
+    },
+}
+
 /// How a folder, a manifest or shards are opened.
 #[derive(Clone)]
 pub struct Opening {
@@ -37,6 +57,8 @@ pub struct Opening {
     pub recorded: Option<Arc<Recorded>>,
     /// What it is opened for.
     pub purpose: Purpose,
+    /// What is asked about the images.
+    pub asked: Asked,
     /// Kinds of files that are understood besides [`Pictures`], asked in order.
     pub formats: Vec<Arc<dyn Format>>,
     /// Go on after a file that cannot be read or a group on two sides, and list it in [`Opened::problems`].
@@ -58,6 +80,7 @@ impl Opening {
             fold: None,
             recorded: None,
             purpose: Purpose::Learn,
+            asked: Asked::Unsaid,
             formats: Vec::new(),
             keep_going: false,
             on_bad: OnBadSample::Fail,

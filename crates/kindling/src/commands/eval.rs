@@ -1,6 +1,7 @@
 //! `kindling eval`: a run's weights on a split, or predictions that are there already.
 
 mod from;
+mod regression;
 mod segmentation;
 
 use std::fmt;
@@ -12,7 +13,7 @@ use anyhow::{Result, bail};
 use kindling_data::{Changes, FileList, Opening, Purpose, Source, Split, UnknownName, counted, majority_baseline};
 use kindling_layers::Precision;
 use kindling_metrics::{MultiLabel, Resampling, Score, Scores};
-use kindling_runs::{PredictionTable, RunDir, Table};
+use kindling_runs::{PredictionTable, RunDir, Table, ValueTable};
 use kindling_trainer::{Inference, Prediction, Ranks, evaluate};
 use serde_json::json;
 
@@ -41,9 +42,13 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "from")]
     run: Option<PathBuf>,
     /// Score this table of predictions without a model, a run's predictions.csv or another program's: CSV with the columns
-    /// sample, truth, for each class p:CLASS, and where they are known split and group (the patient)
+    /// sample, truth, for each class p:CLASS (or, where the truth is a number, prediction), and where they are known split and group
+    /// (the patient)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "data", "data_at", "last", "micro_batch", "tta", "precision", "predictions"])]
     from: Option<PathBuf>,
+    /// The classes of the table are grades, in the order of its columns from the least to the greatest
+    #[arg(long, requires = "from")]
+    ordinal: bool,
     /// Another data set, folder, manifest or shards [default: the run's]
     #[arg(long, value_name = "NAME|PATH")]
     data: Option<String>,
@@ -114,6 +119,10 @@ impl Args {
             let samples = Samples { scored, data, own, samples, absent, changes, seen };
             return self.score_masks((&run, &config), samples, &chosen, ranks);
         }
+        if config.is_regression() {
+            let samples = Samples { scored, data, own, samples, absent, changes, seen };
+            return self.score_values((&run, &config), samples, &chosen, ranks);
+        }
         let network = config.trained(&run, self.last, &chosen.device)?;
         let micro_batch = self.micro_batch.unwrap_or(config.inference_batch(&chosen.device));
         let loader = loaders::scoring(&config, samples.clone())?;
@@ -173,8 +182,17 @@ impl Args {
             split: self.split,
             subgroups: self.subgroups.as_deref(),
             manifest: self.manifest.as_ref(),
+            ordinal: self.ordinal,
             resampling: self.resampling(0),
         };
+        if ValueTable::is_at(table) {
+            let found = from.value_scores()?;
+            match self.format {
+                Format::Json => out!("{}", json!({ "predictions": table, "split": found.split, "scores": found })),
+                Format::Table => scores::print_values(&found),
+            }
+            return Ok(Done::Complete);
+        }
         let found = from.scores()?;
         match self.format {
             Format::Json => out!("{}", json!({ "predictions": table, "split": found.split, "scores": found })),
@@ -195,8 +213,9 @@ impl Args {
         let scored = self.split.unwrap_or(if own { Scored::One(Split::Test) } else { Scored::All });
         let list = recorded::read(run)?;
         // Another data set is split by what it says itself, and otherwise as a new run would split it.
-        let HowToOpen { split_by, split_rule, fold, .. } = if own { config.data.opening } else { HowToOpen::unsaid() };
-        let how = HowToOpen { split_by, split_rule, fold, ..config.data.opening };
+        let of_run = config.data.opening.clone();
+        let HowToOpen { split_by, split_rule, fold, .. } = if own { of_run.clone() } else { HowToOpen::unsaid() };
+        let how = HowToOpen { split_by, split_rule, fold, ..of_run };
         let opening = Opening {
             on_bad: config.data.on_bad_sample,
             recorded: recorded::sides(list.as_ref().filter(|_| own)),

@@ -122,7 +122,8 @@ impl Args {
         let network = config.trained(&run, self.last, device)?;
         let fed = Preprocess { size: image_size, ..preprocess.clone() };
         let notes = notes(&fed, &config.data.classes, config.data.task)?;
-        Ok(Source { model, network, channels: preprocess.channels, image_size, notes })
+        let scale = config.data.scale;
+        Ok(Source { model, network, channels: preprocess.channels, image_size, scale, notes })
     }
 
     fn of_model(&self, name: &str, device: &Device) -> Result<Source> {
@@ -149,7 +150,7 @@ impl Args {
             Some(known) => notes(&pretrained::preprocess(known), &known.class_names(), Task::MultiClass)?,
             None => BTreeMap::new(),
         };
-        Ok(Source { model, network, channels: self.channels, image_size, notes })
+        Ok(Source { model, network, channels: self.channels, image_size, scale: None, notes })
     }
 
     /// A network for segmentation as a file.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
-use kindling_data::{HostBatch, Opening, Part, Pictures, Preprocess, Task, images_in};
+use kindling_data::{HostBatch, Opening, Part, Pictures, Preprocess, Scale, Task, images_in};
 use kindling_layers::Precision;
 use kindling_runs::RunDir;
-use kindling_trainer::{Views, most_probable, predict};
+use kindling_trainer::{Views, answer, predict};
 use kindling_zoo::weights::{self, Adapt};
 use kindling_zoo::{ModelOptions, Network, find};
 use serde_json::{Map, Value, json};
@@ -75,6 +75,8 @@ struct Predictor {
     network: Network,
     classes: Vec<String>,
     task: Task,
+    /// What numbers are in, of a regression.
+    scale: Scale,
     preprocess: Preprocess,
     precision: Precision,
     opening: HowToOpen,
@@ -99,6 +101,9 @@ impl Args {
             (None, _) => bail!("give a run's folder and then image files, or --model and image files"),
         };
         let predictor = Predictor { views: self.tta.into(), ..predictor };
+        if self.top.is_some() && predictor.task == Task::Regression {
+            bail!("--top is about classes, and this run answers with a number");
+        }
         let name = |path: &Path| format!("writing {}", path.display());
         let mut out: Box<dyn Write> = match &self.out {
             Some(path) => Box::new(BufWriter::new(File::create(path).with_context(|| name(path))?)),
@@ -133,6 +138,9 @@ impl Args {
     fn header(&self, predictor: &Predictor) -> String {
         if self.top.is_some() {
             return "file,class,probability".to_string();
+        }
+        if predictor.task == Task::Regression {
+            return "file,prediction".to_string();
         }
         let names = predictor.classes.iter().map(|class| field(class));
         ["file", predictor.answer_is_called()]
@@ -172,9 +180,9 @@ impl Args {
 impl Predictor {
     fn of_run(run: &RunDir, config: RunConfig, last: bool, device: Device) -> Result<Self> {
         let network = config.trained(run, last, &device)?;
-        let precision = config.train.precision;
+        let (precision, scale, views) = (config.train.precision, config.scale(), Views::default());
         let DataConfig { classes, task, preprocess, opening, .. } = config.data;
-        Ok(Self { network, classes, task, preprocess, precision, opening, views: Views::default(), device })
+        Ok(Self { network, classes, task, scale, preprocess, precision, opening, views, device })
     }
 
     fn pretrained(name: &str, device: Device) -> Result<Self> {
@@ -187,6 +195,7 @@ impl Predictor {
             network,
             classes: known.class_names(),
             task: Task::MultiClass,
+            scale: Scale::default(),
             preprocess: pretrained::preprocess(known),
             precision: Precision::F32,
             opening: HowToOpen::default(),
@@ -200,28 +209,34 @@ impl Predictor {
         let shape = [1, self.preprocess.channels, self.preprocess.size, self.preprocess.size];
         let batch = HostBatch { images, shape, labels: vec![0], samples: vec![0], ..HostBatch::default() };
         let Self { network, device, precision, task, views, .. } = self;
-        let found = predict(network, &batch, 0..1, device, *precision, *task, *views)?.pop();
-        Ok(found.unwrap_or_default())
+        let mut found = predict(network, &batch, 0..1, device, *precision, *task, *views)?.pop().unwrap_or_default();
+        if self.task == Task::Regression {
+            found.iter_mut().for_each(|answer| *answer = self.scale.back(*answer));
+        }
+        Ok(found)
     }
 
     fn answer_is_called(&self) -> &'static str {
         match self.task {
             Task::MultiLabel => "labels",
-            Task::MultiClass | Task::Segmentation => "class",
+            _ => "class",
         }
     }
 
     /// The classes that are said to be there: one, or every label that is likelier than not.
     fn answers(&self, probabilities: &[f64]) -> Vec<&String> {
         match self.task {
-            Task::MultiClass | Task::Segmentation => vec![&self.classes[most_probable(probabilities)]],
             Task::MultiLabel => {
                 self.classes.iter().zip(probabilities).filter(|(_, p)| **p >= 0.5).map(|(class, _)| class).collect()
             }
+            one_of => vec![&self.classes[answer(one_of, probabilities)]],
         }
     }
 
     fn write_row(&self, out: &mut dyn Write, format: Format, file: &str, probabilities: &[f64]) -> std::io::Result<()> {
+        if self.task == Task::Regression {
+            return self.write_number(out, format, file, probabilities);
+        }
         let answers = self.answers(probabilities);
         match format {
             Format::Csv => {
@@ -238,9 +253,23 @@ impl Predictor {
                     self.classes.iter().cloned().zip(probabilities.iter().map(|p| json!(p))).collect();
                 let answer = match self.task {
                     Task::MultiLabel => json!(answers),
-                    Task::MultiClass | Task::Segmentation => json!(answers.first()),
+                    _ => json!(answers.first()),
                 };
                 writeln!(out, "{}", json!({ "file": file, self.answer_is_called(): answer, "probabilities": by_class }))
+            }
+        }
+    }
+}
+
+impl Predictor {
+    /// A line of a regression: the number, in its own unit.
+    fn write_number(&self, out: &mut dyn Write, format: Format, file: &str, answer: &[f64]) -> std::io::Result<()> {
+        let number = answer.first().copied().unwrap_or(f64::NAN);
+        match format {
+            Format::Csv => writeln!(out, "{},{number}", field(file)),
+            Format::Json => {
+                let target = self.classes.first();
+                writeln!(out, "{}", json!({ "file": file, "target": target, "prediction": number }))
             }
         }
     }

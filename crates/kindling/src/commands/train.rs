@@ -36,7 +36,7 @@ use crate::dataset::path_of;
 use crate::device::{Chosen, DeviceChoice};
 use crate::finish::Finished;
 use crate::interrupt;
-use crate::kind::{Kind, OfImages, OfPixels, Start};
+use crate::kind::{Kind, OfImages, OfPixels, OfValues, Start};
 use crate::loaders;
 use crate::memory::{does_not_fit, limit_before_reading, starting_plan};
 use crate::output::{self, note};
@@ -179,6 +179,7 @@ enum Beginning {
 /// The network of a run that begins.
 #[allow(clippy::large_enum_variant)] // one a process
 enum Initial {
+    /// That answers with classes or with a number.
     OfImages(Start<Network>),
     OfPixels(Start<Unet>),
 }
@@ -207,6 +208,9 @@ struct Resumed {
     /// The list to keep of its data, where that is another now.
     list: Option<FileList>,
 }
+
+/// What a run is, on which data, where it is written, and on which device.
+type Place = (RunConfig, Dataset, RunDir, Chosen);
 
 /// A run in progress.
 type Running<'a, K> = Trainer<'a, ModelState<<K as Kind>::Network>, <K as Kind>::Training>;
@@ -312,23 +316,29 @@ impl Args {
         let Launch { config, dataset, run, chosen, beginning } = launch;
         let place = (config, dataset, run, chosen);
         match beginning {
-            Beginning::New(Initial::OfImages(start)) => {
-                self.fit_as::<OfImages>(place, From::Start(start), faults, ranks)
-            }
+            Beginning::New(Initial::OfImages(start)) => self.fit_images(place, From::Start(start), faults, ranks),
             Beginning::New(Initial::OfPixels(start)) => {
                 self.fit_as::<OfPixels>(place, From::Start(start), faults, ranks)
             }
             Beginning::Resumed(resumed) if place.0.is_segmentation() => {
                 self.fit_as::<OfPixels>(place, From::Resumed(resumed), faults, ranks)
             }
-            Beginning::Resumed(resumed) => self.fit_as::<OfImages>(place, From::Resumed(resumed), faults, ranks),
+            Beginning::Resumed(resumed) => self.fit_images(place, From::Resumed(resumed), faults, ranks),
+        }
+    }
+
+    /// Trains a network that answers for whole images.
+    fn fit_images(&self, place: Place, from: From<Network>, faults: Faults, ranks: &Rc<Ranks>) -> Result<Done> {
+        match place.0.is_regression() {
+            true => self.fit_as::<OfValues>(place, from, faults, ranks),
+            false => self.fit_as::<OfImages>(place, from, faults, ranks),
         }
     }
 
     /// Trains a network of a kind.
     fn fit_as<K: Kind>(
         &self,
-        (config, dataset, run, chosen): (RunConfig, Dataset, RunDir, Chosen),
+        (config, dataset, run, chosen): Place,
         from: From<K::Network>,
         faults: Faults,
         ranks: &Rc<Ranks>,

@@ -4,14 +4,14 @@ use anyhow::{Context, Result};
 use kindling_data::{Split, difference_overlay_png, mask_overlay_png, png_of};
 use kindling_files as files;
 use kindling_layers::parameters;
-use kindling_metrics::{Resampling, SegmentationScores, SegmentedCase};
+use kindling_metrics::{Resampling, Score, SegmentationScores, SegmentedCase};
 use kindling_report::{MaskPicture, SegmentationReport, ShownCase};
 use kindling_runs::{BadSamples, CaseTable, EventLog, Metrics, SegmentationSummary};
 use kindling_trainer::engine::make_room;
 use kindling_trainer::{Inference, Observer, PixelEvaluation, Trained, Views};
 use kindling_zoo::Unet;
 
-use super::{Finished, PICTURE_SIDE};
+use super::{End, Finished, PICTURE_SIDE};
 use crate::cases::{self, CaseScorer};
 use crate::commands::predict::masks::Segmenter;
 use crate::loaders;
@@ -64,17 +64,17 @@ impl Finished<'_> {
             self.run.write_segmentation_scores(scores)?;
         }
         let mean = |scores: &Option<SegmentationScores>| scores.as_ref().map(|scores| scores.dice.value);
-        self.tell_end(trained, &test.evaluation.score, mean(&found).or(Some(f64::NAN)), observer)?;
+        let &Score { loss, accuracy, samples, .. } = &test.evaluation.score;
+        let (accuracy, dice) = (Some(accuracy), mean(&found).or(Some(f64::NAN)));
+        self.tell_end(trained, End { loss, samples, accuracy, dice, ..End::default() }, observer)?;
         let summary =
             SegmentationSummary { test_dice: mean(&found), validation_dice: mean(&score(&validation, Split::Val)) };
         let measured = Metrics {
             majority_baseline: cases::share_of_largest(&test.evaluation.score),
             segmentation: Some(summary),
-            ..self.measured(
-                trained,
-                parameters::count(&network),
-                [&validation.evaluation.score, &test.evaluation.score],
-            )
+            validation: Some(validation.evaluation.score.clone()),
+            test: Some(test.evaluation.score.clone()),
+            ..self.measured(trained, parameters::count(&network))
         };
         let metrics = self.kept_metrics(trained.progress.step, measured)?;
         let pictures = self.mask_pictures(&network, &test.cases)?;

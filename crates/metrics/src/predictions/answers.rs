@@ -79,8 +79,10 @@ pub struct Predictions {
     /// `[images, classes]`.
     probabilities: Vec<f64>,
     patients: Patients,
-    /// Of each image the most probable class; the first of equals.
+    /// Of each image the most probable class, the first of equals; of grades the median.
     answers: Vec<usize>,
+    /// Whether classes are grades.
+    in_order: bool,
 }
 
 impl Predictions {
@@ -131,7 +133,33 @@ impl Predictions {
             probabilities: probabilities.concat(),
             patients: Patients::named(patients.iter().map(Option::as_deref)),
             answers,
+            in_order: false,
         })
+    }
+
+    /// The same where classes are grades, the first the least: the answer is then the median, the first grade at or below which half of
+    /// the probability lies.
+    ///
+    /// # Panics
+    /// If images may have several classes.
+    #[must_use]
+    pub fn in_order(self) -> Self {
+        assert!(!self.several, "grades are one an image");
+        let median = |row: &[f64]| {
+            let mut sum = 0.0;
+            let reaches_half = |probability: &f64| {
+                sum += probability;
+                sum >= 0.5
+            };
+            row.iter().position(reaches_half).unwrap_or(row.len() - 1)
+        };
+        let answers = self.probabilities.chunks_exact(self.classes).map(median).collect();
+        Self { answers, in_order: true, ..self }
+    }
+
+    /// Whether classes are grades.
+    pub fn is_in_order(&self) -> bool {
+        self.in_order
     }
 
     /// Number of images, at least 1.
@@ -169,7 +197,7 @@ impl Predictions {
         &self.patients
     }
 
-    /// The most probable class of an image; the first of equals.
+    /// The most probable class of an image, the first of equals; of grades the median.
     pub fn answer(&self, image: usize) -> usize {
         self.answers[image]
     }
@@ -212,12 +240,13 @@ impl Predictions {
             probabilities: images.iter().flat_map(|image| self.probabilities[row(image)].iter().copied()).collect(),
             patients: self.patients.only(images),
             answers: images.iter().map(|image| self.answers[*image]).collect(),
+            in_order: self.in_order,
         })
     }
 
     /// Whether these are the same images, by truths and patients, as those of another model.
     pub(super) fn is_paired_with(&self, other: &Self) -> bool {
-        (self.classes, self.several) == (other.classes, other.several)
+        (self.classes, self.several, self.in_order) == (other.classes, other.several, other.in_order)
             && self.has == other.has
             && self.patients == other.patients
     }

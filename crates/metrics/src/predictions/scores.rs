@@ -80,7 +80,7 @@ pub struct Scores {
     pub seed: u64,
     /// `accuracy`, `balanced_accuracy`, `macro_f1`, `quadratic_kappa`, `mcc`, `macro_auroc`, `macro_auprc`, `brier`, `nll` and `ece`.
     /// Where images may have several labels there is no `balanced_accuracy`, `quadratic_kappa` and `mcc`; beyond 50 classes there is
-    /// no `macro_auroc` and `macro_auprc`.
+    /// no `macro_auroc` and `macro_auprc`. Of grades `mae` and `rmse`, in grades, come last.
     pub figures: Vec<Figure>,
     /// Each class against the others; empty beyond 50 classes.
     pub classes: Vec<ClassScores>,

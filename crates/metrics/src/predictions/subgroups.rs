@@ -41,9 +41,23 @@ impl Subgroups {
     /// Scores by the values of a column: `values[i]` is that of image `i`. What is left out is said: images without a value, groups
     /// of fewer than 10 images, and all beyond the 20 largest.
     pub fn of(column: &str, values: &[Option<String>], predictions: &Predictions, resampling: Resampling) -> Self {
+        Self::scored(column, values, predictions.images(), |images| {
+            let of = predictions.only(images).ok()?;
+            let (images, patients) = (of.images(), of.patients());
+            Some(Subgroup { value: String::new(), images, patients, figures: overall(&of, resampling) })
+        })
+    }
+
+    /// [`Subgroups::of`] of whatever `score` says of some of so many images, but for the value.
+    pub(crate) fn scored(
+        column: &str,
+        values: &[Option<String>],
+        images: usize,
+        score: impl Fn(&[usize]) -> Option<Subgroup>,
+    ) -> Self {
         let mut by_value: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         let mut without = 0;
-        for (image, value) in values.iter().enumerate().take(predictions.images()) {
+        for (image, value) in values.iter().enumerate().take(images) {
             match value.as_deref().filter(|value| !value.is_empty()) {
                 Some(value) => by_value.entry(value).or_default().push(image),
                 None => without += 1,
@@ -57,14 +71,9 @@ impl Subgroups {
             found.left_out.push(format!("{without} images have no value"));
         }
         for (value, images) in by_value {
-            let of = predictions.only(&images).ok().filter(|_| images.len() >= smallest);
-            match of {
-                Some(of) => found.groups.push(Subgroup {
-                    value: value.to_owned(),
-                    images: of.images(),
-                    patients: of.patients(),
-                    figures: overall(&of, resampling),
-                }),
+            let scored = if images.len() >= smallest { score(&images) } else { None };
+            match scored {
+                Some(group) => found.groups.push(Subgroup { value: value.to_owned(), ..group }),
                 None => {
                     let least =
                         if smallest == LEAST_IMAGES { "fewer than 10 images" } else { "not one of the 20 largest" };

@@ -52,6 +52,9 @@ impl<'a> Whole<'a> {
             names.extend(["macro_auroc", "macro_auprc"]);
         }
         names.extend(["brier", "nll", "ece"]);
+        if self.predictions.is_in_order() {
+            names.extend(["mae", "rmse"]);
+        }
         names
     }
 
@@ -60,6 +63,18 @@ impl<'a> Whole<'a> {
         let areas: Vec<(f64, f64)> =
             self.ranked.iter().map(|ranked| ranked.areas(times)).map(|areas| (areas.auroc, areas.auprc)).collect();
         self.row_with(times, &areas, &self.costs.add_up(times))
+    }
+
+    /// Mean absolute error and root of the mean squared error of answers, in grades.
+    fn grades_off(&self, times: &[u32]) -> [f64; 2] {
+        let (mut count, mut sizes, mut squares) = (0.0, 0.0, 0.0);
+        for (&(truth, answer), times) in self.pairs.iter().zip(times) {
+            let (off, times) = (f64::from(truth.abs_diff(answer)), f64::from(*times));
+            count += times;
+            sizes += times * off;
+            squares += times * off * off;
+        }
+        [sizes / count, (squares / count).sqrt()]
     }
 
     /// The same from what is known already: each class's AUROC and AUPRC, and the calibration.
@@ -79,6 +94,9 @@ impl<'a> Whole<'a> {
             row.extend([mean(areas.iter().map(|of| of.0)), mean(areas.iter().map(|of| of.1))]);
         }
         row.extend([calibration.brier, calibration.nll, calibration.ece]);
+        if self.predictions.is_in_order() {
+            row.extend(self.grades_off(times));
+        }
         row
     }
 }

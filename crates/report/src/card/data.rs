@@ -22,10 +22,14 @@ pub(super) fn evaluation(record: &Record) -> String {
         .segmentation
         .as_ref()
         .map(|scores| of(&scores.split, words::plural(scores.cases as u64, "case", "cases"), scores.patients));
+    let regressed = record
+        .regression
+        .as_ref()
+        .map(|scores| of(&scores.split, words::plural(scores.images as u64, "image", "images"), scores.patients));
     format!(
         "## Evaluation data\n\nData set: {}.\n\n{}{}{}{}",
         text(record.data()),
-        classified.or(segmented).unwrap_or_default(),
+        classified.or(segmented).or(regressed).unwrap_or_default(),
         splits(record),
         how_split(record),
         bad_samples(record),
@@ -45,7 +49,8 @@ pub(super) fn training(record: &Record) -> String {
 fn splits(record: &Record) -> String {
     let classified = record.scores.as_ref().map(|scores| scores.flow.as_slice());
     let segmented = || record.segmentation.as_ref().map(|scores| scores.flow.as_slice());
-    let of_scores = classified.or_else(segmented).unwrap_or_default();
+    let regressed = || record.regression.as_ref().map(|scores| scores.flow.as_slice());
+    let of_scores = classified.or_else(segmented).or_else(regressed).unwrap_or_default();
     let rows: Vec<[String; 4]> = match (of_scores, &record.samples) {
         ([], Some(samples)) => samples
             .splits

@@ -4,7 +4,7 @@ use kindling_metrics::Scores;
 use kindling_runs::{Event, Record};
 
 use super::markdown::{short, text, to_fill_in};
-use super::segmentation;
+use super::{regression, segmentation};
 use crate::words;
 
 /// Of a class with fewer test images little can be said.
@@ -34,10 +34,11 @@ fn of(record: &Record) -> Vec<String> {
     if record.data() == "phantoms" {
         facts.push("The images are synthetic: scores say nothing of real ones.".to_owned());
     }
-    match (&record.scores, &record.segmentation) {
-        (_, Some(scores)) => facts.extend(segmentation::limits(scores, FEW)),
-        (Some(scores), None) => facts.extend(of_scores(scores)),
-        (None, None) => facts.push("There are no scores.".to_owned()),
+    match (&record.scores, &record.segmentation, &record.regression) {
+        (_, Some(scores), _) => facts.extend(segmentation::limits(scores, FEW)),
+        (Some(scores), None, _) => facts.extend(of_scores(scores)),
+        (None, None, Some(scores)) => facts.extend(regression::limits(scores)),
+        (None, None, None) => facts.push("There are no scores.".to_owned()),
     }
     let bad: usize = record.bad_samples.iter().map(|(_, count)| *count).sum();
     if bad > 0 {
@@ -56,16 +57,7 @@ fn of(record: &Record) -> Vec<String> {
 }
 
 fn of_scores(scores: &Scores) -> Vec<String> {
-    let images = words::plural(scores.images as u64, "image", "images");
-    let patients = words::plural(scores.patients as u64, "patient", "patients");
-    let mut facts = Vec::new();
-    match scores.patients < scores.images {
-        true => facts.push(format!("Scores rest on {images} of {patients}.")),
-        false => facts.push(format!(
-            "Scores rest on {images}, each taken for a patient of its own. If patients have several, images of one may be on both \
-             sides of the split, and intervals are too narrow."
-        )),
-    }
+    let mut facts = vec![rest_on(scores.images, scores.patients)];
     let few: Vec<String> = scores
         .classes
         .iter()
@@ -82,6 +74,18 @@ fn of_scores(scores: &Scores) -> Vec<String> {
         facts.push("Scores of subgroups were not measured.".to_owned());
     }
     facts
+}
+
+/// What scores rest on.
+pub(super) fn rest_on(images: usize, patients: usize) -> String {
+    let counted = words::plural(images as u64, "image", "images");
+    match patients < images {
+        true => format!("Scores rest on {counted} of {}.", words::plural(patients as u64, "patient", "patients")),
+        false => format!(
+            "Scores rest on {counted}, each taken for a patient of its own. If patients have several, images of one may be on both \
+             sides of the split, and intervals are too narrow."
+        ),
+    }
 }
 
 /// What the run warned of.

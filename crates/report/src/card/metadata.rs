@@ -17,7 +17,12 @@ const SHOWN: [(&str, &str); 6] = [
 
 pub(super) fn of(card: &Card<'_>) -> String {
     let record = card.record;
-    let task = if record.segments() { "image-segmentation" } else { "image-classification" };
+    // The Hub has no task for images with numbers, and under another one they would be found by the wrong people.
+    let task = match (record.segments(), record.regresses()) {
+        (true, _) => "image-segmentation",
+        (false, true) => "image-regression",
+        (false, false) => "image-classification",
+    };
     let text = format!(
         "---\nlibrary_name: kindling\npipeline_tag: {task}\ntags:\n- {task}\n- kindling\n\
          # To be filled in by a person: the license.\n# license:\n"
@@ -31,7 +36,12 @@ pub(super) fn of(card: &Card<'_>) -> String {
         let scores = record.segmentation.as_ref()?;
         Some((scores.split.as_str(), vec![("dice", &scores.dice), ("mean_iou", &scores.iou)]))
     };
-    let Some((split, shown)) = classified.or_else(segmented) else { return text + "---\n\n" };
+    let regressed = || {
+        let scores = record.regression.as_ref()?;
+        let shown = ["mae", "rmse", "r2"].into_iter().filter_map(|key| Some((key, scores.figure(key)?)));
+        Some((scores.split.as_str(), shown.collect::<Vec<_>>()))
+    };
+    let Some((split, shown)) = classified.or_else(segmented).or_else(regressed) else { return text + "---\n\n" };
     let finite = shown.into_iter().filter(|(_, figure)| figure.value.is_finite());
     let metrics: String = finite.map(|(name, figure)| metric(name, figure)).collect();
     if metrics.is_empty() {

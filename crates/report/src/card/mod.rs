@@ -9,6 +9,7 @@ mod limits;
 mod markdown;
 mod metadata;
 mod model;
+mod regression;
 mod scores;
 mod segmentation;
 #[cfg(test)]
@@ -71,7 +72,11 @@ fn heading(card: &Card<'_>) -> String {
          [Model Cards for Model Reporting](https://doi.org/10.1145/3287560.3287596). All figures are read from the files of the \
          run. What no file knows is marked “To be filled in by a person”.\n\n",
         text(card.title),
-        if record.segments() { "A model that segments images" } else { "An image classifier" },
+        match (record.segments(), record.regresses()) {
+            (true, _) => "A model that segments images",
+            (false, true) => "A model that gives an image a number",
+            (false, false) => "An image classifier",
+        },
         text(record.model()),
         text(record.data()),
         version.unwrap_or_default(),
@@ -90,7 +95,8 @@ fn intended_use() -> String {
 }
 
 fn factors(record: &Record) -> String {
-    let subgroups = record.scores.as_ref().and_then(|scores| scores.subgroups.as_ref());
+    let of_numbers = || record.regression.as_ref().and_then(|scores| scores.subgroups.as_ref());
+    let subgroups = record.scores.as_ref().and_then(|scores| scores.subgroups.as_ref()).or_else(of_numbers);
     let evaluated = match subgroups {
         Some(subgroups) => format!("Scores are given by {}.\n\n", text(&subgroups.column)),
         None if record.segments() => "No subgroups were scored.\n\n".to_owned(),

@@ -57,6 +57,8 @@ fn task(record: &Record) -> String {
         return "which pixels of an image are of which class".to_owned();
     }
     match record.setting("data.task") {
+        Some("regression") => "which number an image has",
+        Some("ordinal") => "which one of the classes, which have an order, an image is of",
         Some("any-of") => "which of the classes an image has: several, one or none",
         _ => "which one of the classes an image is of",
     }

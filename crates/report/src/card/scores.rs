@@ -1,10 +1,10 @@
 //! What was scored and how, and the scores.
 
-use kindling_metrics::{ClassScores, Figure, Scores};
+use kindling_metrics::{ClassScores, Figure, Scores, Subgroups};
 use kindling_runs::Record;
 
 use super::markdown::{short, table, text};
-use super::segmentation;
+use super::{regression, segmentation};
 use crate::scored;
 use crate::words;
 
@@ -15,11 +15,16 @@ pub(super) fn metrics(record: &Record) -> String {
     if let Some(scores) = &record.segmentation {
         return segmentation::metrics(scores);
     }
+    if let Some(scores) = &record.regression {
+        return regression::metrics(scores);
+    }
     let Some(scores) = &record.scores else {
-        return format!(
-            "## Metrics\n\nThe run has no `{}`: nothing was scored yet.\n\n",
-            if record.segments() { "segmentation.json" } else { "scores.json" }
-        );
+        let file = match (record.segments(), record.regresses()) {
+            (true, _) => "segmentation.json",
+            (false, true) => "regression.json",
+            (false, false) => "scores.json",
+        };
+        return format!("## Metrics\n\nThe run has no `{file}`: nothing was scored yet.\n\n");
     };
     let cut_offs = match scores.classes.iter().any(|class| class.cut_off.is_some()) {
         true => {
@@ -35,6 +40,9 @@ pub(super) fn quantitative_analyses(record: &Record) -> String {
     if let Some(scores) = &record.segmentation {
         return segmentation::quantitative_analyses(scores);
     }
+    if let Some(scores) = &record.regression {
+        return regression::quantitative_analyses(scores);
+    }
     let Some(scores) = &record.scores else { return String::new() };
     format!(
         "## Quantitative analyses\n\n### Scores of the {} split\n\n{}{}{}{}{}",
@@ -43,7 +51,7 @@ pub(super) fn quantitative_analyses(record: &Record) -> String {
         chance(record),
         by_class(scores),
         calibration(scores),
-        by_subgroup(scores),
+        scores.subgroups.as_ref().map(by_subgroup).unwrap_or_default(),
     )
 }
 
@@ -51,7 +59,7 @@ fn is_calibration(figure: &Figure) -> bool {
     CALIBRATION.contains(&figure.name.as_str())
 }
 
-fn of<'a>(figures: impl Iterator<Item = &'a Figure>) -> Vec<[String; 3]> {
+pub(super) fn of<'a>(figures: impl Iterator<Item = &'a Figure>) -> Vec<[String; 3]> {
     figures.map(|figure| line(&scored::name(&figure.name), figure)).collect()
 }
 
@@ -124,8 +132,7 @@ fn calibration(scores: &Scores) -> String {
     if shown.is_empty() { shown } else { format!("### Calibration\n\n{shown}{}", scaled.unwrap_or_default()) }
 }
 
-fn by_subgroup(scores: &Scores) -> String {
-    let Some(subgroups) = &scores.subgroups else { return String::new() };
+pub(super) fn by_subgroup(subgroups: &Subgroups) -> String {
     let mut section = format!("### By {}\n\n", text(&subgroups.column));
     for group in &subgroups.groups {
         section += &format!(

@@ -67,6 +67,7 @@ fn record(classes: [&str; 2]) -> Record {
         }),
         scores: Some(scores(classes)),
         segmentation: None,
+        regression: None,
         events: vec![
             Event::Warned { step: 0, text: "grey images in colour files".into() },
             Event::Finished { step: 60, seconds: 252.4 },
@@ -264,7 +265,9 @@ fn the_card_of_a_run_that_is_to_segment_says_what_is_missing() {
         epoch: 1,
         split: "validation".into(),
         loss: 0.5,
-        accuracy: 0.9,
+        accuracy: Some(0.9),
+        mae: None,
+        r2: None,
         samples: 4,
         dice: Some(0.5),
     };
@@ -275,4 +278,24 @@ fn the_card_of_a_run_that_is_to_segment_says_what_is_missing() {
         "{text}"
     );
     assert!(text.contains("pipeline_tag: image-segmentation") && !text.contains("model-index"), "{text}");
+}
+
+#[test]
+fn the_card_of_a_run_that_answers_with_a_number_says_how_far_it_is_off() {
+    let truth: Vec<f64> = (0..40).map(f64::from).collect();
+    let said = truth.iter().map(|age| age + 1.0).collect();
+    let values = kindling_metrics::Values::new(truth, said, vec![None; 40]).unwrap();
+    let found = kindling_metrics::RegressionScores::of("test", "age", &values, kindling_metrics::Resampling::default());
+    let text = card(&Record { scores: None, regression: Some(found), ..record(["age", "b"]) });
+    for expected in [
+        "pipeline_tag: image-regression",
+        "type: mae\n      value: 1.0000",
+        "A model that gives an image a number",
+        "Errors are in the unit of age.",
+        "| Mean absolute error | 1.000 | 1.000\u{a0}to\u{a0}1.000 |",
+        "Limit of agreement, upper",
+        "In scored images, age is 0 to 39",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
 }

@@ -3,6 +3,7 @@
 mod axis;
 mod distribution;
 mod forest;
+mod plane;
 mod points;
 mod square;
 mod strip;
@@ -17,6 +18,7 @@ use crate::{scored, words};
 
 pub(crate) use distribution::{Distribution, DistributionRow};
 pub(crate) use forest::{Forest, ForestRow};
+pub(crate) use plane::{Guide, Plane};
 pub(crate) use points::{Point, smooth, thin};
 pub(crate) use square::{Place, Square};
 pub(crate) use strip::{Strip, StripRow};

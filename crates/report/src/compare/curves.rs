@@ -26,9 +26,10 @@ pub(crate) fn section(runs: &[ComparedRun<'_>]) -> Markup {
             along,
             Unit::Percent,
             runs,
-            &validated(|at| at.dice.is_none().then_some(at.accuracy)),
+            &validated(|at| at.accuracy.filter(|_| at.dice.is_none())),
         ),
         chart("Validation Dice", along, Unit::Share, runs, &validated(|at| at.dice)),
+        chart("Validation mean absolute error", along, Unit::Plain, runs, &validated(|at| at.mae)),
     ];
     let shown: Vec<&Chart> = charts.iter().filter(|chart| !chart.series.is_empty()).collect();
     html! {

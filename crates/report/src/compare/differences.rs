@@ -90,12 +90,12 @@ fn mcnemar(others: &[Against<'_>]) -> Markup {
     }
 }
 
-/// Of runs that segment, what their differences are of.
+/// Of runs whose answers are neither right nor wrong, what their differences are of.
 fn cases(others: &[Against<'_>]) -> Markup {
     html! {
         @for (index, name, paired) in others.iter().filter(|(.., paired)| paired.mcnemar.is_none()) {
             p.note {
-                (sign(*index)) " " (name) ": " (words::plural(paired.images as u64, "common case", "common cases")) " of "
+                (sign(*index)) " " (name) ": " (words::plural(paired.images as u64, "common image", "common images")) " of "
                 (words::plural(paired.patients as u64, "patient", "patients")) "."
             }
         }

@@ -127,14 +127,20 @@ fn basis(record: &Record) -> Option<(&str, String)> {
         let cases = words::plural(scores.cases as u64, "case", "cases");
         Some((scores.split.as_str(), of(cases, scores.patients)))
     };
-    classified().or_else(segmented)
+    let regressed = || {
+        let scores = record.regression.as_ref()?;
+        let images = words::plural(scores.images as u64, "image", "images");
+        Some((scores.split.as_str(), of(images, scores.patients)))
+    };
+    classified().or_else(segmented).or_else(regressed)
 }
 
 /// All scores of a run, with what they are called.
 fn figures(record: &Record) -> Vec<(String, &Figure)> {
     let classified = record.scores.iter().flat_map(|scores| &scores.figures);
     let means = record.segmentation.iter().flat_map(|scores| [&scores.dice, &scores.iou]);
-    let named = classified.chain(means).map(|figure| (scored::name(&figure.name).into_owned(), figure));
+    let numbers = record.regression.iter().flat_map(|scores| &scores.figures);
+    let named = classified.chain(means).chain(numbers).map(|figure| (scored::name(&figure.name).into_owned(), figure));
     let classes = record.segmentation.iter().flat_map(|scores| &scores.classes);
     named
         .chain(classes.map(|class| (scored::name(&format!("dice: {}", class.name)).into_owned(), &class.dice)))

@@ -43,7 +43,9 @@ fn events(steps: u64, rate: f64) -> Vec<Event> {
         epoch,
         split: "validation".into(),
         loss: 0.2 + (-rate * 10.0 * epoch as f64).exp(),
-        accuracy: 0.95 - 0.5 * (-rate * 10.0 * epoch as f64).exp(),
+        accuracy: Some(0.95 - 0.5 * (-rate * 10.0 * epoch as f64).exp()),
+        mae: None,
+        r2: None,
         samples: 20,
         dice: None,
     };
@@ -204,7 +206,7 @@ fn segmenting(count: usize) -> Runs {
         record.segmentation = Some(scores);
         for event in &mut record.events {
             if let Event::Evaluated { accuracy, dice, .. } = event {
-                *dice = Some(*accuracy - 0.1);
+                *dice = accuracy.map(|accuracy| accuracy - 0.1);
             }
         }
         runs.paired[run] = (run > 0).then(|| compare_cases(&classes, &own, &cases(0), resampling).unwrap());

@@ -108,7 +108,7 @@ fn page(report: &Report<'_>) -> Markup {
         title: "Accuracy",
         name: "accuracy",
         unit: Unit::Percent,
-        of: |at| Some(at.accuracy),
+        of: |at| at.accuracy,
         level: Some((report.majority_baseline, "chance".into())),
         best_epoch: report.metrics.best_epoch,
     };

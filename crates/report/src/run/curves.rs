@@ -262,21 +262,23 @@ pub(crate) struct Evaluation {
     pub(crate) step: u64,
     pub(crate) epoch: u64,
     pub(crate) loss: f64,
-    pub(crate) accuracy: f64,
+    pub(crate) accuracy: Option<f64>,
     /// Mean foreground Dice, of a model that segments.
     pub(crate) dice: Option<f64>,
+    /// Mean absolute error, of a model that answers with a number.
+    pub(crate) mae: Option<f64>,
 }
 
 /// The evaluations of one split, by step; of two at the same step the later one.
 pub(crate) fn evaluations(events: &[Event], split: &str) -> Vec<Evaluation> {
     let mut found: Vec<Evaluation> = Vec::new();
     for event in events {
-        let Event::Evaluated { step, epoch, split: of, loss, accuracy, dice, .. } = event else { continue };
+        let &Event::Evaluated { step, epoch, split: ref of, loss, accuracy, dice, mae, .. } = event else { continue };
         if of == split {
-            while found.last().is_some_and(|last| last.step >= *step) {
+            while found.last().is_some_and(|last| last.step >= step) {
                 found.pop();
             }
-            found.push(Evaluation { step: *step, epoch: *epoch, loss: *loss, accuracy: *accuracy, dice: *dice });
+            found.push(Evaluation { step, epoch, loss, accuracy, dice, mae });
         }
     }
     found

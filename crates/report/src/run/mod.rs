@@ -4,6 +4,7 @@ mod classifier;
 mod confusion;
 pub(crate) mod curves;
 mod gan;
+mod regression;
 pub(crate) mod scores;
 mod segmentation;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use crate::words;
 
 pub use classifier::{Report, SamplePicture, Shown};
 pub use gan::{GanReport, Grid};
+pub use regression::{RegressionReport, ValuePicture};
 pub use segmentation::{MaskPicture, SegmentationReport, ShownCase};
 
 pub(crate) const STYLE: &str = include_str!("run.css");

@@ -132,7 +132,7 @@ fn reliability(bins: &[Bin], scores: &Scores) -> Markup {
     }
 }
 
-fn by_subgroup(subgroups: &Subgroups) -> Markup {
+pub(super) fn by_subgroup(subgroups: &Subgroups) -> Markup {
     html! {
         h3.later { "By " (subgroups.column) }
         div.scroll {

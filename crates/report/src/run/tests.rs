@@ -22,7 +22,8 @@ pub(super) fn step(step: u64, epoch: u64, loss: f64) -> Event {
 }
 
 fn evaluated(step: u64, epoch: u64, accuracy: f64) -> Event {
-    Event::Evaluated { step, epoch, split: "validation".into(), loss: 0.5, accuracy, samples: 20, dice: None }
+    let (split, accuracy, dice, mae, r2) = ("validation".into(), Some(accuracy), None, None, None);
+    Event::Evaluated { step, epoch, split, loss: 0.5, accuracy, samples: 20, dice, mae, r2 }
 }
 
 /// A run whose every class has ten test images, of which one was taken for the next class.

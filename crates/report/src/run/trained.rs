@@ -13,7 +13,7 @@ pub(super) struct Trained<'a> {
     pub(super) title: &'a str,
     pub(super) model: &'a str,
     pub(super) data: &'a str,
-    /// Number of classes.
+    /// Number of classes; 0 where it answers with a number.
     pub(super) classes: usize,
     pub(super) config_toml: &'a str,
     pub(super) events: &'a [Event],
@@ -64,14 +64,20 @@ impl Trained<'_> {
         });
         html! {
             strong { (self.model) } " with " (words::count(metrics.parameters)) " parameters, trained on "
-            strong { (self.data) } " (" (words::plural(self.classes as u64, "class", "classes"))
-            @if let Some((_, size, _)) = started { ", " (size) "\u{a0}×\u{a0}" (size) " pixels" }
-            ") for " (words::plural(metrics.epochs, "epoch", "epochs")) " (" (words::plural(metrics.steps, "step", "steps"))
+            strong { (self.data) } (self.of_what(started.map(|(_, size, _)| size))) " for " (words::plural(metrics.epochs, "epoch", "epochs")) " (" (words::plural(metrics.steps, "step", "steps"))
             @if let Some((.., batch)) = started { " of " (words::plural(batch as u64, "image", "images")) }
             "). It took " (words::duration(metrics.seconds)) " on " (self.device())
             @if let Some((time, ..)) = started { ", starting " (words::moment(time)) }
             "."
         }
+    }
+
+    /// Classes and size of the images, as far as there are any, in brackets.
+    fn of_what(&self, size: Option<usize>) -> String {
+        let classes = (self.classes > 0).then(|| words::plural(self.classes as u64, "class", "classes"));
+        let size = size.map(|size| format!("{size}\u{a0}×\u{a0}{size} pixels"));
+        let parts: Vec<String> = classes.into_iter().chain(size).collect();
+        if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     }
 
     /// `cpu` alone says too little to compare anything.

@@ -185,7 +185,9 @@ fn a_loss_that_is_no_number_arrives() {
         epoch: 1,
         split: "validation".into(),
         loss,
-        accuracy: f64::INFINITY,
+        accuracy: Some(f64::INFINITY),
+        mae: None,
+        r2: None,
         samples: 1,
         dice: None,
     };

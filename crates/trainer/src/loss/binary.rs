@@ -33,13 +33,18 @@ impl BinaryCrossEntropy {
                 no.push(((1.0 - target) / total_weight) as f32);
             }
         }
-        let shape = [targets.len() / classes, classes];
-        let device = logits.device();
-        let tensor = |values| Tensor::<2>::from_data(TensorData::new(values, shape), &device);
-        // 1 - sigmoid(x) = sigmoid(-x), so both logarithms keep their digits.
-        let (yes, no) = (tensor(yes), tensor(no));
-        (activation::log_sigmoid(logits.clone()) * yes + activation::log_sigmoid(logits.neg()) * no).sum().neg()
+        weighted_answers(logits, yes, no)
     }
+}
+
+/// The sum of what each answer costs: `yes` weighs the negative logarithm of a sigmoid, `no` that of one minus it, both of the shape of
+/// `logits`.
+pub(super) fn weighted_answers(logits: Tensor<2>, yes: Vec<f32>, no: Vec<f32>) -> Tensor<1> {
+    let (shape, device) = (logits.dims(), logits.device());
+    let tensor = |values| Tensor::<2>::from_data(TensorData::new(values, shape), &device);
+    // 1 - sigmoid(x) = sigmoid(-x), so both logarithms keep their digits.
+    let (yes, no) = (tensor(yes), tensor(no));
+    (activation::log_sigmoid(logits.clone()) * yes + activation::log_sigmoid(logits.neg()) * no).sum().neg()
 }
 
 #[cfg(test)]

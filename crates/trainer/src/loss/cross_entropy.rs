@@ -33,20 +33,23 @@ impl CrossEntropy {
     /// shares of 0 and 1 it is that of labels. (PyTorch divides by the number of samples where targets are shares, and by
     /// the weights where they are labels; here both are divided by the weights.)
     pub(crate) fn soft_part(&self, logits: Tensor<2>, targets: &[f32], total_weight: f64) -> Tensor<1> {
-        let spread = self.smoothing / self.classes as f64;
-        let weighted = targets.chunks_exact(self.classes).flat_map(|row| {
-            let smooth = |share: &f32| f64::from(*share) * (1.0 - self.smoothing) + spread;
-            row.iter().zip(&self.weights).map(move |(share, weight)| (weight * smooth(share) / total_weight) as f32)
-        });
-        let shape = [targets.len() / self.classes, self.classes];
-        let targets = Tensor::<2>::from_data(TensorData::new(weighted.collect::<Vec<f32>>(), shape), &logits.device());
-        (activation::log_softmax(logits, 1) * targets).sum().neg()
+        self.sum(logits, self.of_shares(targets, total_weight))
     }
 
     /// The part of a global batch's loss that belongs to some of its samples: parts add up to the whole.
     ///
     /// `logits` is `[samples, classes]`, `labels` the samples' classes, `total_weight` that of the global batch.
     pub(crate) fn part(&self, logits: Tensor<2>, labels: &[usize], total_weight: f64) -> Tensor<1> {
+        self.sum(logits, self.of_labels(labels, total_weight))
+    }
+
+    /// How many classes there are.
+    pub(super) fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// What the negative logarithm of each class's probability counts, `[samples, classes]`, in a loss whose total weight is this.
+    pub(super) fn of_labels(&self, labels: &[usize], total_weight: f64) -> Vec<f32> {
         let spread = self.smoothing / self.classes as f64;
         let mut targets = Vec::with_capacity(labels.len() * self.classes);
         for &label in labels {
@@ -55,7 +58,21 @@ impl CrossEntropy {
                 targets.push((weight * (hit + spread) / total_weight) as f32);
             }
         }
-        let shape = [labels.len(), self.classes];
+        targets
+    }
+
+    /// The same of samples that are of several classes by shares: `targets` is `[samples, classes]`.
+    pub(super) fn of_shares(&self, targets: &[f32], total_weight: f64) -> Vec<f32> {
+        let spread = self.smoothing / self.classes as f64;
+        let weighted = targets.chunks_exact(self.classes).flat_map(|row| {
+            let smooth = |share: &f32| f64::from(*share) * (1.0 - self.smoothing) + spread;
+            row.iter().zip(&self.weights).map(move |(share, weight)| (weight * smooth(share) / total_weight) as f32)
+        });
+        weighted.collect()
+    }
+
+    fn sum(&self, logits: Tensor<2>, targets: Vec<f32>) -> Tensor<1> {
+        let shape = [targets.len() / self.classes, self.classes];
         let targets = Tensor::<2>::from_data(TensorData::new(targets, shape), &logits.device());
         (activation::log_softmax(logits, 1) * targets).sum().neg()
     }

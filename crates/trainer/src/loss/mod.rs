@@ -1,21 +1,26 @@
-//! What is made small: cross-entropy where an image is of one class, binary cross-entropy where it may be of several, and the losses
-//! of segmentation.
+//! What is made small: cross-entropy where an image is of one class, of grades or of others, binary cross-entropy where it may be of
+//! several, and the losses of numbers and of segmentation.
 
 mod binary;
 mod cross_entropy;
+mod grades;
 mod pixels;
+mod values;
 
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
 use kindling_data::{HostBatch, Task};
 
+use crate::config::TrainConfig;
 use crate::micro_batch::MicroBatch;
 
 pub(crate) use binary::BinaryCrossEntropy;
 pub(crate) use cross_entropy::CrossEntropy;
+pub(crate) use grades::GradeLoss;
 pub(crate) use pixels::SegmentationLoss;
 pub use pixels::{DiceOver, PixelLoss, PixelTerm};
+pub use values::ValueLoss;
 
 /// The loss of a run, of logits with `D` axes: parts of a batch add up to the whole, however it is cut into whole normalisation groups.
 pub(crate) trait Loss<const D: usize> {
@@ -36,21 +41,29 @@ impl<const D: usize> Loss<D> for Arc<dyn Loss<D>> {
     }
 }
 
-/// The loss of a classifier.
+/// The loss of a network that answers for a whole image.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ImageLoss {
     /// Each sample is of one class, mixed images aside.
     MultiClass(CrossEntropy),
+    /// Each sample is of one grade.
+    Grade(GradeLoss),
     /// Each sample has any of the classes.
     MultiLabel(BinaryCrossEntropy),
+    /// Each sample has a number.
+    Value(ValueLoss),
 }
 
 impl ImageLoss {
-    /// A loss over `classes` classes; even weights if `weights` is absent.
-    pub(crate) fn new(task: Task, classes: usize, smoothing: f64, weights: Option<&[f64]>) -> Self {
+    /// The loss that a configuration asks for, over `classes` classes.
+    pub(crate) fn new(task: Task, classes: usize, config: &TrainConfig) -> Self {
+        let (smoothing, weights) = (config.label_smoothing, config.class_weights.as_deref());
+        let cross_entropy = || CrossEntropy::new(classes, smoothing, weights);
         match task {
+            Task::MultiClass | Task::Segmentation => Self::MultiClass(cross_entropy()),
+            Task::Ordinal => Self::Grade(GradeLoss(cross_entropy())),
             Task::MultiLabel => Self::MultiLabel(BinaryCrossEntropy::new(classes, smoothing, weights)),
-            Task::MultiClass | Task::Segmentation => Self::MultiClass(CrossEntropy::new(classes, smoothing, weights)),
+            Task::Regression => Self::Value(config.regression.unwrap_or_default()),
         }
     }
 }
@@ -58,18 +71,22 @@ impl ImageLoss {
 impl Loss<2> for ImageLoss {
     fn total_weight(&self, batch: &HostBatch) -> f64 {
         match (self, &batch.targets) {
-            (Self::MultiClass(loss), None) => loss.total_weight(&batch.labels),
-            (Self::MultiClass(loss), Some(targets)) => loss.total_soft_weight(targets),
+            (Self::MultiClass(loss) | Self::Grade(GradeLoss(loss)), None) => loss.total_weight(&batch.labels),
+            (Self::MultiClass(loss) | Self::Grade(GradeLoss(loss)), Some(targets)) => loss.total_soft_weight(targets),
             (Self::MultiLabel(loss), _) => loss.total_weight(batch.len()),
+            (Self::Value(loss), _) => loss.total_weight(batch),
         }
     }
 
-    /// `logits` are `[rows, classes]`. Panics if a batch of any-of samples has no targets.
+    /// `logits` are `[rows, outputs]`. Panics if a batch of any-of samples, or of numbers, has no targets.
     fn part(&self, logits: Tensor<2>, batch: &HostBatch, micro: &MicroBatch, total_weight: f64) -> Tensor<1> {
         let rows = micro.rows.clone();
         match (self, batch.targets_of(rows.clone())) {
             (Self::MultiClass(loss), None) => loss.part(logits, &batch.labels[rows], total_weight),
             (Self::MultiClass(loss), Some(targets)) => loss.soft_part(logits, targets, total_weight),
+            (Self::Grade(loss), None) => loss.part(logits, &batch.labels[rows], total_weight),
+            (Self::Grade(loss), Some(targets)) => loss.soft_part(logits, targets, total_weight),
+            (Self::Value(loss), _) => loss.part(logits, batch, micro, total_weight),
             (Self::MultiLabel(loss), Some(targets)) => loss.part(logits, targets, total_weight),
             (Self::MultiLabel(_), None) => {
                 unreachable!("a loader of a multi-label task gives targets with every batch")

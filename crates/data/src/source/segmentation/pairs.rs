@@ -126,7 +126,7 @@ fn list(pair: &Pair, opening: &Opening) -> Result<Vec<Found>, DataError> {
 
 fn entry(pair: &Pair, part: Part, format: Arc<dyn Format>) -> Entry {
     let (below, weight, split) = (pair.below.clone(), pair.weight, pair.split);
-    Entry { part, format, below, labels: Vec::new(), mask: None, weight, split }
+    Entry { part, format, below, labels: Vec::new(), mask: None, value: None, weight, split }
 }
 
 /// A pair that cannot be listed, as one image whose reading fails when its turn comes. None of a kind that nobody reads.

@@ -21,8 +21,9 @@ pub use pack::{Packed, pack};
 use self::index::{Index, Sample, file_name};
 use crate::decode::{Image, Preprocess, decode_fitted, decode_image};
 use crate::error::DataError;
+use crate::source::asked::{in_order, task_of};
 use crate::source::assemble::{Entry, Listed, assemble};
-use crate::source::{Fingerprint, Format, Opened, Opening, Part, PassedOver, Purpose, Task};
+use crate::source::{Fingerprint, Format, Opened, Opening, Part, PassedOver, Purpose};
 use crate::split::Split;
 
 /// Whether a folder holds shards, or folders of splits that do.
@@ -87,7 +88,9 @@ pub fn open(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
     if classes.is_empty() {
         return Err(DataError::Shard { path: path.to_owned(), reason: "there are no samples in it".to_owned() });
     }
-    if let ([class], false, Purpose::Learn) = (classes.as_slice(), several, opening.purpose) {
+    let task = task_of(&opening.asked, several, path)?;
+    let classes = in_order(classes, &opening.asked, path)?;
+    if let ([class], true, Purpose::Learn) = (classes.as_slice(), task.is_one_of(), opening.purpose) {
         return Err(DataError::OneClass { dir: path.to_owned(), class: class.clone() });
     }
     let label_of: BTreeMap<&str, usize> = classes.iter().map(String::as_str).zip(0..).collect();
@@ -114,12 +117,12 @@ pub fn open(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
                 below: PathBuf::from(sample.key),
                 labels,
                 mask: None,
+                value: None,
                 weight,
                 split: *split,
             });
         }
     }
-    let task = if several { Task::MultiLabel } else { Task::MultiClass };
     let about = format!("{} shards in {}", shards.len(), path.display());
     let root = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) }.to_owned();
     let (path, problems, passed_over) = (path.to_owned(), vec![], PassedOver::default());

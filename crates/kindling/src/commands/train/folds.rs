@@ -16,6 +16,7 @@ use super::Args;
 use crate::Done;
 use crate::children;
 use crate::config::RunConfig;
+use crate::dataset::AskedTask;
 use crate::interrupt;
 use crate::output::{self, note};
 use crate::scores;
@@ -30,6 +31,11 @@ impl Args {
         if self.asked.segments()? {
             bail!(
                 "--folds reports classifiers; train the folds of a segmentation one by one, with --fold 1/{folds} and so on"
+            );
+        }
+        if self.asked.opening.task() == Some(AskedTask::Regression) {
+            bail!(
+                "--folds reports classifiers; train the folds of a regression one by one, with --fold 1/{folds} and so on"
             );
         }
         if RunDir::open(out).is_ok() {

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use kindling_data::{Augment, Dataset, Fit, Normalisation, Policy, Preprocess, Split, SplitRule, Task, within};
+use kindling_data::{Augment, Dataset, Fit, Normalisation, Policy, Preprocess, Scale, Split, SplitRule, Task, within};
 use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_runs::{RunDir, read_toml};
-use kindling_trainer::{MOST_SAMPLES, OptimizerConfig, SegmentationConfig};
+use kindling_trainer::{MOST_SAMPLES, OptimizerConfig, SegmentationConfig, ValueLoss};
 use kindling_zoo::is_segmentation;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -83,6 +83,7 @@ impl Asked {
         if let (Some(file), Some(path)) = (&file, &self.config) {
             file.clone().checked().with_context(|| path.display().to_string())?;
         }
+        self.opening.check_task()?;
         let mut given = self.given()?;
         self.follow_plan(&mut given)?;
         let balanced = given.get("train.class_weights").is_some_and(|weights| weights.as_str() == Some("balanced"));
@@ -139,6 +140,10 @@ impl Asked {
         let dataset = opened.dataset;
         data.classes = dataset.classes.clone();
         data.task = dataset.task;
+        data.scale = (dataset.task == Task::Regression).then(|| match same_data.and_then(|file| file.data.scale) {
+            Some(known) => known,
+            None => Scale::measured(dataset.train.as_ref()),
+        });
         if !augment_said {
             data.augment = dataset.augment.clone();
         }
@@ -187,7 +192,8 @@ impl Asked {
 
     /// Puts what follows from the task: of `unsaid`, settings that nobody has said anything of, and the loss of a segmentation.
     fn settle_task(&self, table: &mut Table, unsaid: &[&str]) -> Result<()> {
-        let segments = get(table, "data.opening.task").is_some();
+        let task = get(table, "data.opening.task").and_then(Value::as_str).map(str::to_owned);
+        let segments = task.as_deref() == Some("segmentation");
         let name = get(table, "model.name").and_then(Value::as_str).unwrap_or_default();
         if !segments {
             if is_segmentation(name) {
@@ -196,10 +202,17 @@ impl Asked {
             if self.settings.loss.is_some() || self.settings.dice_over.is_some() {
                 bail!("--loss and --dice-over belong to --task segmentation; classifiers have cross-entropy");
             }
+            let regresses = task.as_deref() == Some("regression");
+            if self.settings.regression_loss.is_some() && !regresses {
+                bail!("--regression-loss belongs to --task regression");
+            }
+            if regresses && get(table, "train.regression").is_none() {
+                set(table, "train.regression", Value::try_from(ValueLoss::default())?);
+            }
             return Ok(());
         }
-        if self.opening.task == Some(AskedTask::Classification) {
-            bail!("{name} gives each pixel a class, and --task classification is about whole images");
+        if self.settings.regression_loss.is_some() {
+            bail!("--regression-loss belongs to --task regression; segmentation has --loss");
         }
         let on_phantoms = get(table, "data.source").and_then(Value::as_str) == Some(PHANTOMS);
         for key in unsaid {
@@ -232,7 +245,7 @@ impl Asked {
             let weights = weights.context("--class-weights takes even, balanced, or numbers separated by commas")?;
             say("train.class_weights", weights.into());
         }
-        let [split_by, window, pages, fold, task] = OPENING.map(|(_, key)| key);
+        let [split_by, window, pages, fold, task, target, class_order] = OPENING.map(|(_, key)| key);
         if let Some(given) = self.opening.split_by {
             say(split_by, Value::try_from(given)?);
         }
@@ -247,8 +260,14 @@ impl Asked {
         }
         let of_model = self.settings.model.as_deref().is_some_and(is_segmentation).then_some(AskedTask::Segmentation);
         // What a configuration says that says nothing is no value of it.
-        if let Some(given) = self.opening.task.or(of_model).filter(|task| *task == AskedTask::Segmentation) {
+        if let Some(given) = self.opening.task().or(of_model.filter(|_| self.opening.task.is_none())) {
             say(task, Value::try_from(given)?);
+        }
+        if let Some(given) = &self.opening.target {
+            say(target, given.as_str().into());
+        }
+        if let Some(given) = &self.opening.class_order {
+            say(class_order, Value::try_from(given)?);
         }
         Ok(given)
     }
@@ -421,6 +440,7 @@ fn forget_what_depended(layer: &mut Table, given: &Table) {
         "data.opening",
         "data.classes",
         "data.task",
+        "data.scale",
         "data.augment",
         "data.subgroups",
         "data.preprocess.channels",

@@ -4,7 +4,7 @@ use kindling_data::{MaxBad, OnBadSample, Sampling};
 use kindling_given::Span;
 use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_memory::MemorySize;
-use kindling_trainer::{DiceOver, PixelLoss};
+use kindling_trainer::{DiceOver, PixelLoss, ValueLoss};
 use serde::{Serialize, Serializer};
 
 use super::OptimizerName;
@@ -108,6 +108,11 @@ settings! {
     /// Over what the sums of dice and its relatives run: image (each by itself), or group (the images that batch norm sees together)
     #[arg(value_name = "image|group", help_heading = "Training")]
     Stays "train.segmentation.dice_over" dice_over: DiceOver = DiceOver::default();
+    /// What regression makes small, in deviations of the training samples' numbers: mse (squares), l1 (sizes) or huber (squares up to
+    /// one, sizes beyond)
+    #[arg(value_name = "mse|l1|huber", help_heading = "Training")]
+    #[serde(serialize_with = "crate::settings::as_given")]
+    Stays "train.regression" regression_loss: ValueLoss = ValueLoss::default();
     /// Scale gradients down to this global norm, 1e-12 to 1e12
     #[arg(value_name = "NORM", help_heading = "Training")]
     Stays "train.clip_norm" clip_norm: f64;
@@ -159,12 +164,14 @@ settings! {
 }
 
 /// Settings whose flags other commands have, too: see [`crate::dataset::HowToOpen`].
-pub(super) const OPENING: [(&str, &str); 5] = [
+pub(super) const OPENING: [(&str, &str); 7] = [
     ("split_by", "data.opening.split_by"),
     ("window", "data.opening.window"),
     ("pages", "data.opening.pages"),
     ("fold", "data.opening.fold"),
     ("task", "data.opening.task"),
+    ("target", "data.opening.target"),
+    ("class_order", "data.opening.class_order"),
 ];
 
 /// Every setting of `kindling train`.
