@@ -201,3 +201,52 @@ fn split(line: usize) -> &'static str {
         Some(_) => "train",
     }
 }
+
+#[test]
+fn whole_cross_validations_are_compared_on_what_their_folds_have_tested() {
+    let place = Place::new();
+    let cross_validate = |out: &str, more: &str| {
+        Outcome::of(&mut place.train(out, &format!("--folds {FOLDS} {more}"))).succeeded();
+        place.path(out)
+    };
+    let (one, other) = (cross_validate("one", "--max-steps 3"), cross_validate("other", "--max-steps 3 --lr 0.0001"));
+    let page = place.path("page.html");
+    let mut compare = kindling();
+    compare.args(["compare", "--format", "json", "--html"]).arg(&page).args([&other, &one]);
+    let found: serde_json::Value = serde_json::from_str(&Outcome::of(&mut compare).succeeded().stdout).unwrap();
+    let against = &found["against"][0];
+    assert_eq!(
+        (&against["scores"]["images"], &against["scores"]["patients"]),
+        (&SAMPLES.into(), &(SAMPLES / 3).into())
+    );
+    let keys: Vec<&str> =
+        against["settings"].as_array().unwrap().iter().map(|it| it["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["train.lr"], "folds differ in nothing else: {against}");
+
+    // The difference is that of the tables, and McNemar's counts are those of the images.
+    let [ours, theirs] = [&one, &other].map(|folder| {
+        let table = predictions(&folder.join("predictions.csv"));
+        table.into_iter().map(|image| (image.sample, image.is_right)).collect::<BTreeMap<_, _>>()
+    });
+    let right = |of: &BTreeMap<String, bool>| of.values().filter(|right| **right).count() as f64 / SAMPLES as f64;
+    let differences = against["scores"]["differences"].as_array().unwrap();
+    let accuracy = differences.iter().find(|figure| figure["name"] == "accuracy").unwrap();
+    assert!((accuracy["value"].as_f64().unwrap() - (right(&ours) - right(&theirs))).abs() < 1e-12, "{accuracy}");
+    let alone = ours.iter().filter(|(sample, right)| **right && !theirs[*sample]).count();
+    assert_eq!(against["scores"]["mcnemar"]["first_alone"], alone);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("2 cross-validations compared") && html.contains("Fold by fold"));
+
+    let mut table = kindling();
+    let table = Outcome::of(table.args(["compare"]).args([&other, &one])).succeeded().stdout;
+    assert!(table.contains("mean and range over the folds (3 this, 3 the first)"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80 || line.contains('/')), "{table}");
+
+    // A run is no cross-validation, and what has not ended is told.
+    let refused = |runs: [&Path; 2]| Outcome::of(kindling().arg("compare").args(runs)).refused();
+    let mixed = refused([&one, &one.join("fold-1")]);
+    assert!(mixed.contains("whole cross-validation") && mixed.contains("single run"), "{mixed}");
+    fs::remove_file(other.join("cross-validation.json")).unwrap();
+    let unfinished = refused([&one, &other]);
+    assert!(unfinished.contains("has not ended"), "{unfinished}");
+}

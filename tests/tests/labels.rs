@@ -106,3 +106,43 @@ fn samples_are_counted_and_not_their_labels() {
         assert!(table.contains("label"), "{command}: {table}");
     }
 }
+
+/// The findings in folders: of both, of one, of none, and of both by a copy in each.
+#[test]
+fn folders_are_learned_label_by_label_with_the_chance_of_sets() {
+    let dir = tempdir().unwrap();
+    findings(dir.path());
+    let data = dir.path().join("folders");
+    let put = |index: u32, folder: &str| {
+        fs::create_dir_all(data.join(folder)).unwrap();
+        fs::copy(dir.path().join(format!("{index}.png")), data.join(folder).join(format!("{index}.png"))).unwrap();
+    };
+    for index in 0..80u32 {
+        match (index % 2 == 0, index / 2 % 2 == 0) {
+            (true, true) if index % 8 == 0 => ["square", "stripes"].iter().for_each(|folder| put(index, folder)),
+            (true, true) => put(index, "square+stripes"),
+            (true, false) => put(index, "square"),
+            (false, true) => put(index, "stripes"),
+            (false, false) => put(index, "none"),
+        }
+    }
+    let run = dir.path().join("run");
+    let flags = "--task multi-label --batch-size 8 --epochs 8 --seed 1";
+    let result = Outcome::of(&mut train(&data, &run, flags)).succeeded().result();
+    assert!(result["test_mean_auroc"].as_f64().unwrap() > 0.85, "learned: {result}");
+    // Of 80 images in four sets, 12 are tested: about a quarter each.
+    let chance = result["chance"].as_f64().unwrap();
+    assert!((0.25..0.5).contains(&chance), "{result}");
+    let listed = fs::read_to_string(run.join("data.csv")).unwrap();
+    assert_eq!(listed.lines().count(), 1 + 80, "copies are one image");
+    assert_eq!(
+        listed.lines().filter(|line| line.contains("square;stripes") || line.contains("stripes;square")).count(),
+        20
+    );
+    let metrics = json_of(&run.join("metrics.json"));
+    assert_eq!(metrics["classes"], serde_json::json!(["square", "stripes"]));
+
+    let mut plain = kindling();
+    let plain = Outcome::of(plain.args(["data", "describe", "--format", "json"]).arg(&data)).succeeded().stdout;
+    assert!(plain.contains("square+stripes"), "unasked, folders are classes: {plain}");
+}

@@ -97,7 +97,7 @@ impl Finished<'_> {
     }
 
     /// What came out, but for the scores.
-    fn measured(&self, trained: &Trained, parameters: u64) -> Metrics {
+    fn measured(&self, trained: &mut Trained, parameters: u64) -> Metrics {
         let Trained { progress, skipped_updates, journal } = trained;
         Metrics {
             run: self.run.path().display().to_string(),

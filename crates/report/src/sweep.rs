@@ -52,7 +52,7 @@ impl SweepPage<'_> {
         let runs: Vec<&SweptRun<'_>> = self.combinations.iter().flat_map(|of| &of.runs).collect();
         let compared: Vec<ComparedRun<'_>> = runs
             .iter()
-            .filter_map(|run| Some(ComparedRun { name: run.folder, record: run.record?, paired: None }))
+            .filter_map(|run| Some(ComparedRun { name: run.folder, record: run.record?, paired: None, folds: None }))
             .collect();
         let body = html! {
             header {

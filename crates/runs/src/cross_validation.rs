@@ -86,7 +86,7 @@ impl CrossValidation {
         for (fold, run) in (1..).zip(folds) {
             let path = run.predictions();
             let malformed = |reason: String| RunError::Malformed { path: path.clone(), reason };
-            let table = PredictionTable::read(&path)?;
+            let table = PredictionTable::of_run(run)?;
             if fold == 1 {
                 pooled = PredictionTable { images: Vec::new(), others: vec![FOLD.to_owned()], ..table.clone() };
             } else if (&table.classes, table.several) != (&pooled.classes, pooled.several) {

@@ -11,10 +11,12 @@ use std::path::Path;
 use kindling_metrics::Predictions;
 
 use crate::csv::{Records, csv_line, read_text, shortest};
-use crate::{RunError, stream_atomically};
+use crate::{RunDir, RunError, stream_atomically};
 
 /// What stands before the name of a class.
 const PROBABILITY: &str = "p:";
+/// What configurations call the task of grades.
+const ORDINAL: &str = "ordinal";
 
 /// An image in the table.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,6 +84,16 @@ impl PredictionTable {
     /// [`RunError::Malformed`] with the line, [`RunError::Io`].
     pub fn read(path: &Path) -> Result<Self, RunError> {
         read_text(path, Self::parse)
+    }
+
+    /// Reads that of a run, whose configuration says whether its classes are grades.
+    ///
+    /// # Errors
+    /// As [`PredictionTable::read`].
+    pub fn of_run(run: &RunDir) -> Result<Self, RunError> {
+        let config: toml::Table = run.read_config()?;
+        let task = config.get("data").and_then(|data| data.get("task")).and_then(toml::Value::as_str);
+        Ok(Self { ordinal: task == Some(ORDINAL), ..Self::read(&run.predictions())? })
     }
 
     fn parse(text: &[u8]) -> Result<Self, String> {

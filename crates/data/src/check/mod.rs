@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use self::masks::{MaskLook, lacking};
 use crate::decode::{Depth, Image, depth_of};
 use crate::error::DataError;
-use crate::source::{Dataset, Source, Task, guarded};
+use crate::source::{Dataset, Source, Task, ValueSummary, guarded};
 use crate::split::Split;
 
 pub use self::masks::Masks;
@@ -52,6 +52,9 @@ pub struct Report {
     pub lacking: Vec<String>,
     /// Images that are there more than once.
     pub duplicates: Vec<Duplicate>,
+    /// The numbers of each split, where samples have some.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<&'static str, ValueSummary>,
     /// What else was found about masks, where there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub masks: Option<Masks>,
@@ -64,7 +67,7 @@ pub struct Duplicate {
     pub samples: Vec<(String, Split)>,
     /// They are in different splits: the score will be too good.
     pub across_splits: bool,
-    /// They are said to be of different classes, or have different masks: one of them is wrong.
+    /// They are said to be of different classes, or have different numbers or masks: one of them is wrong.
     pub contradicting: bool,
 }
 
@@ -149,6 +152,7 @@ pub fn check(dataset: &Dataset, problems: &[DataError], progress: impl Fn() + Sy
         let by_class = Split::ALL.map(|split| (split.name(), dataset.class_counts(split))).into();
         (None, by_class, dataset.lacking())
     };
+    let values = Split::ALL.into_iter().filter_map(|split| Some((split.name(), dataset.value_summary(split)?)));
     Report {
         name: dataset.name.clone(),
         about: dataset.about.clone(),
@@ -165,6 +169,7 @@ pub fn check(dataset: &Dataset, problems: &[DataError], progress: impl Fn() + Sy
         leaks,
         lacking,
         duplicates,
+        values: values.collect(),
         masks,
     }
 }
@@ -239,7 +244,7 @@ fn duplicate_of(
     let said = |at: &usize| {
         let (_, source, index) = of(at);
         let mask = looks[*at].as_ref().ok().and_then(|look| look.mask.as_ref());
-        (source.labels(index), mask.map(|mask| mask.hash))
+        (source.labels(index), source.value(index), mask.map(|mask| mask.hash))
     };
     let first = said(&copies[0]);
     Duplicate {

@@ -30,9 +30,8 @@ impl Scale {
             return Self::default();
         }
         let count = values.len() as f64;
-        // Divided first: numbers may be as large as float64 has them.
-        let mean = values.iter().map(|value| value / count).sum::<f64>();
-        let std = values.iter().map(|value| ((value - mean) / count.sqrt()).powi(2)).sum::<f64>().sqrt();
+        let mean = values.iter().sum::<f64>() / count;
+        let std = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
         Self { mean, std: if std > 0.0 && std.is_finite() { std } else { 1.0 } }
     }
 

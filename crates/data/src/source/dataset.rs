@@ -61,6 +61,21 @@ impl Task {
     }
 }
 
+/// The numbers of some samples.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ValueSummary {
+    /// How many samples have one, at least 1.
+    pub samples: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// Their standard deviation.
+    pub std: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
 /// A data set, ready to be read.
 #[derive(Clone)]
 pub struct Dataset {
@@ -108,6 +123,21 @@ impl Dataset {
             }
         }
         counts
+    }
+
+    /// What the numbers of a split are ([`Task::Regression`]); `None` where there are none.
+    pub fn value_summary(&self, split: Split) -> Option<ValueSummary> {
+        let source = self.source(split);
+        let values: Vec<f64> = (0..source.len()).filter_map(|index| source.value(index)).collect();
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        (!values.is_empty()).then(|| ValueSummary {
+            samples: values.len(),
+            mean,
+            std: (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt(),
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        })
     }
 
     /// The samples of all splits as one source: train's, then val's, then test's.

@@ -27,7 +27,7 @@ use crate::error::DataError;
 
 pub use arrays::{Idx, ImageStack, MAX_IDX_BYTES, NpyHeader, Npz, StackSource, parse_idx, read_idx};
 pub use bad::{BadSample, MaxBad, OnBadSample};
-pub use dataset::{Dataset, Task, largest_decoding_bytes, majority_baseline};
+pub use dataset::{Dataset, Task, ValueSummary, largest_decoding_bytes, majority_baseline};
 pub use file_list::{Changes, FileList, ListedSample, Recorded};
 pub use fingerprint::Fingerprint;
 pub use folder::{images_in, open_folder, open_folder_with};

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use kindling_metrics::{Paired, Resampling, compare, compare_cases};
+use kindling_metrics::{Paired, Resampling, compare, compare_cases, compare_values};
 use kindling_report::{ComparedRun, Comparison};
 use kindling_runs::{
-    CaseTable, PredictionTable, Record, RunDir, RunError, Table, common, common_cases, differences, write_atomically,
+    CaseTable, CrossValidation, Folds, PredictionTable, Record, RunDir, Spread, Table, ValueTable, common,
+    common_cases, common_values, differences, write_atomically,
 };
 use serde_json::{Value, json};
 
@@ -21,10 +22,11 @@ use crate::targets::refuse_files_of_runs;
 ///
 /// Differences of scores have 95 % intervals of the paired bootstrap by patient: an interval without 0 is a difference that chance
 /// does not explain. McNemar's test of right answers takes images for independent, so where patients have several the interval
-/// counts. Runs that segment are compared by their Dice and IoU.
+/// counts. Runs that segment are compared by their Dice and IoU, those that answer with a number by their errors, and whole
+/// cross-validations (the folders of train --folds) by what the folds have said of their test images.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Two or more folders of runs
+    /// Two or more folders of runs, or of cross-validations
     #[arg(required = true, num_args = 2.., value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// The split that is compared: val or test
@@ -44,18 +46,27 @@ pub(crate) struct Args {
     format: Format,
 }
 
-/// A run, as far as it is compared.
+/// A run or a cross-validation, as far as it is compared.
 struct Compared {
-    run: RunDir,
     name: String,
+    /// Of a cross-validation that of the first fold, without the fold.
     config: toml::Table,
     answers: Answers,
+    source: Source,
+}
+
+/// Where it comes from.
+#[allow(clippy::large_enum_variant)] // a few a process
+enum Source {
+    Run(RunDir),
+    Folds(Folds),
 }
 
 /// What a run said of the images that it was evaluated on.
 enum Answers {
     Classes(PredictionTable),
     Masks(CaseTable),
+    Values(ValueTable),
 }
 
 impl Answers {
@@ -70,15 +81,28 @@ impl Answers {
                 let (classes, ours, others) = common_cases(ours, others, split).map_err(|reason| anyhow!(reason))?;
                 compare_cases(&classes, &ours, &others, resampling)?
             }
-            _ => bail!("one of them segments and the other classifies"),
+            (Self::Values(ours), Self::Values(others)) => {
+                let (ours, others) = common_values(ours, others, split).map_err(|reason| anyhow!(reason))?;
+                compare_values(&ours, &others, resampling)?
+            }
+            _ => bail!("one of them {} and the other {}", self.does(), others.does()),
         })
     }
 
     /// What they are of.
     fn called(&self) -> &'static str {
         match self {
-            Self::Classes(_) => "images",
+            Self::Classes(_) | Self::Values(_) => "images",
             Self::Masks(_) => "cases",
+        }
+    }
+
+    /// What the model does.
+    fn does(&self) -> &'static str {
+        match self {
+            Self::Classes(_) => "classifies",
+            Self::Masks(_) => "segments",
+            Self::Values(_) => "answers with a number",
         }
     }
 }
@@ -88,6 +112,17 @@ impl Args {
         self.html.as_deref().map_or(Ok(()), refuse_files_of_runs)?;
         let runs: Vec<Compared> = self.runs.iter().map(|run| Compared::read(run)).collect::<Result<_>>()?;
         let [first, others @ ..] = runs.as_slice() else { bail!("give two or more folders of runs") };
+        if let Some(other) = others.iter().find(|other| other.folds().is_some() != first.folds().is_some()) {
+            let (whole, one) = if first.folds().is_some() { (first, other) } else { (other, first) };
+            bail!(
+                "{} is a whole cross-validation and {} is a single run: compare runs with runs, or cross-validations with each other",
+                whole.name,
+                one.name
+            );
+        }
+        if first.folds().is_some() && self.split != "test" {
+            bail!("the folds of a cross-validation are compared by their test images; leave --split out");
+        }
         let resampling = Resampling { resamples: self.resamples, seed: self.seed };
         let (mut objects, mut pairs) = (Vec::new(), Vec::new());
         for other in others {
@@ -111,13 +146,13 @@ impl Args {
 
     /// The page; `pairs` are the runs but the first, set against it.
     fn page(&self, runs: &[Compared], pairs: &[Paired]) -> Result<String> {
-        let records: Vec<Record> = runs.iter().map(|run| Record::of(&run.run)).collect::<Result<_, RunError>>()?;
+        let records: Vec<Record> = runs.iter().map(Compared::record).collect::<Result<_>>()?;
         let paired = std::iter::once(None).chain(pairs.iter().map(Some));
         let shown: Vec<ComparedRun<'_>> = runs
             .iter()
             .zip(&records)
             .zip(paired)
-            .map(|((run, record), paired)| ComparedRun { name: &run.name, record, paired })
+            .map(|((run, record), paired)| ComparedRun { name: &run.name, record, paired, folds: run.folds() })
             .collect();
         Ok(Comparison { split: &self.split, resamples: self.resamples, runs: &shown }.html())
     }
@@ -125,16 +160,45 @@ impl Args {
 
 impl Compared {
     fn read(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        if Folds::are_in(path) {
+            let folds = Folds::open(path)?;
+            let Some(first) = folds.runs.first() else { bail!("{name} has no folds") };
+            let mut config: toml::Table = first.read_config()?;
+            let data = config.get_mut("data").and_then(toml::Value::as_table_mut);
+            if let Some(opening) = data.and_then(|data| data.get_mut("opening")).and_then(toml::Value::as_table_mut) {
+                opening.remove("fold");
+            }
+            let answers = Answers::Classes(folds.predictions.clone());
+            return Ok(Self { name, config, answers, source: Source::Folds(folds) });
+        }
         let run = RunDir::open(path)?;
+        let predictions = run.predictions();
         let answers = match run.read_cases()? {
             Some(cases) => Answers::Masks(cases),
-            None if run.predictions().is_file() => Answers::Classes(PredictionTable::read(&run.predictions())?),
+            None if predictions.is_file() && ValueTable::is_at(&predictions) => {
+                Answers::Values(ValueTable::read(&predictions)?)
+            }
+            None if predictions.is_file() => Answers::Classes(PredictionTable::of_run(&run)?),
             None => bail!(
-                "{} has no predictions.csv and no cases.csv: it has not ended, or is of an earlier version; `kindling eval` scores it",
-                path.display()
+                "{name} has no predictions.csv and no cases.csv: it has not ended, or is of an earlier version; `kindling eval` scores it"
             ),
         };
-        Ok(Self { name: path.display().to_string(), config: run.read_config()?, answers, run })
+        Ok(Self { name, config: run.read_config()?, answers, source: Source::Run(run) })
+    }
+
+    fn folds(&self) -> Option<&CrossValidation> {
+        match &self.source {
+            Source::Run(_) => None,
+            Source::Folds(folds) => Some(&folds.found),
+        }
+    }
+
+    fn record(&self) -> Result<Record> {
+        Ok(match &self.source {
+            Source::Run(run) => Record::of(run)?,
+            Source::Folds(folds) => folds.record()?,
+        })
     }
 }
 
@@ -142,7 +206,24 @@ fn object(first: &Compared, other: &Compared, paired: &Paired) -> Value {
     let settings = differences(&first.config, &other.config).into_iter();
     let settings: Vec<Value> =
         settings.map(|(key, first, second)| json!({ "key": key, "first": first, "this": second })).collect();
-    json!({ "run": other.name, "settings": settings, "scores": paired })
+    let mut object = json!({ "run": other.name, "settings": settings, "scores": paired });
+    if let (Some(ours), Some(theirs)) = (other.folds(), first.folds()) {
+        object["folds"] = json!({ "this": ours.spread, "first": theirs.spread });
+    }
+    object
+}
+
+/// Means over the folds, which share training images, so that their range is no interval.
+fn print_folds(ours: &CrossValidation, theirs: &CrossValidation) {
+    let (count, other) = (ours.folds.len(), theirs.folds.len());
+    out!("\nmean and range over the folds ({count} this, {other} the first)\n");
+    let mut table = Table::new(&["<score", "<this", "<first"]);
+    for of in &ours.spread {
+        let Some(their) = theirs.spread.iter().find(|their| their.name == of.name) else { continue };
+        let words = |spread: &Spread| format!("{:.3} ({:.3} to {:.3})", spread.mean, spread.least, spread.most);
+        table.row([of.name.clone(), words(&of.spread), words(&their.spread)]);
+    }
+    output::text_of_product(&table.to_string());
 }
 
 fn print(first: &Compared, other: &Compared, paired: &Paired, split: &str) {
@@ -161,6 +242,9 @@ fn print(first: &Compared, other: &Compared, paired: &Paired, split: &str) {
     let mut table = Table::new(&["<score", "difference", "95 % interval"]);
     paired.differences.iter().for_each(|figure| table.row(scores::row(&figure.name, figure)));
     output::text_of_product(&table.to_string());
+    if let (Some(ours), Some(theirs)) = (other.folds(), first.folds()) {
+        print_folds(ours, theirs);
+    }
     match paired.mcnemar {
         Some(test) => out!(
             "\nright alone: {} this, {} the first; McNemar's exact test p = {:.3}\n",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Subcommand;
-use kindling_data::{Dataset, Loader, LoaderConfig, OnBadSample, Split, Task, sheet};
+use kindling_data::{Dataset, Loader, LoaderConfig, OnBadSample, Split, Task, ValueSummary, sheet};
 use kindling_runs::Table;
 use serde_json::json;
 
@@ -156,12 +156,27 @@ fn augmented_groups(
     Ok(sheet::augmented_groups(&loader, &preprocess, &dataset.classes, 2, epochs, side)?)
 }
 
+/// The numbers of the splits that have some, as a table.
+fn print_values(values: &[(&str, ValueSummary)]) {
+    let mut table = Table::new(&["<split", "samples", "mean", "deviation", "least", "most"]);
+    let text = |number: f64| format!("{number:.4}").trim_end_matches('0').trim_end_matches('.').to_owned();
+    for (split, of) in values {
+        let numbers = [of.mean, of.std, of.min, of.max].map(text);
+        table.row([(*split).to_owned(), of.samples.to_string()].into_iter().chain(numbers));
+    }
+    output::text_of_product(&table.to_string());
+}
+
 fn describe(data: &str, seed: u64, opening: &HowToOpen, as_json: bool) -> Result<()> {
     let dataset = dataset::open_with(data, seed, opening)?.dataset;
     let counts = Split::ALL.map(|split| dataset.class_counts(split));
     // A sample may have several labels, or none.
     let totals = Split::ALL.map(|split| dataset.source(split).len());
+    let values: Vec<(&str, ValueSummary)> =
+        Split::ALL.into_iter().filter_map(|split| Some((split.name(), dataset.value_summary(split)?))).collect();
     if as_json {
+        let numbers: serde_json::Map<_, _> =
+            values.iter().map(|(split, of)| ((*split).to_owned(), json!(of))).collect();
         let splits: serde_json::Map<_, _> =
             Split::ALL.iter().zip(&counts).map(|(split, counts)| (split.to_string(), json!(counts))).collect();
         let images: serde_json::Map<_, _> =
@@ -170,13 +185,18 @@ fn describe(data: &str, seed: u64, opening: &HowToOpen, as_json: bool) -> Result
             "{}",
             json!({ "name": dataset.name, "about": dataset.about, "classes": dataset.classes,
                     "channels": dataset.channels, "augment": dataset.augment, "samples": splits,
-                    "images": images })
+                    "images": images, "numbers": numbers })
         );
         return Ok(());
     }
     out!("{}", dataset.name);
     output::paragraph(&dataset.about);
     out!();
+    if !values.is_empty() {
+        out!("{}", dataset.classes.join(", "));
+        print_values(&values);
+        return Ok(());
+    }
     let heading = if dataset.task == Task::MultiLabel { "<label" } else { "<class" };
     let mut table = Table::new(&[heading, "train", "val", "test"]);
     for (index, class) in dataset.classes.iter().enumerate() {

@@ -317,7 +317,7 @@ fn with_intervals(
     }
     let validation = Split::Val.name();
     if independent && run.predictions().is_file() {
-        let kept = PredictionTable::read(&run.predictions())?;
+        let kept = PredictionTable::of_run(run)?;
         if kept.classes == table.classes && kept.several == table.several {
             table.images.extend(kept.images.into_iter().filter(|image| image.split == validation));
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
-use kindling_data::{Fit, Preprocess, Task};
+use kindling_data::{Fit, Preprocess, Scale, Task};
 use kindling_layers::names::KeyStyle;
 use kindling_layers::parameters;
 use kindling_layers::tensors::{self, Tensors};
@@ -120,10 +120,13 @@ impl Args {
         let image_size = self.image_size.unwrap_or(preprocess.size);
         model.check_image_size(image_size)?;
         let network = config.trained(&run, self.last, device)?;
+        let network = match config.data.scale {
+            Some(scale) => in_its_unit(network, scale),
+            None => network,
+        };
         let fed = Preprocess { size: image_size, ..preprocess.clone() };
         let notes = notes(&fed, &config.data.classes, config.data.task)?;
-        let scale = config.data.scale;
-        Ok(Source { model, network, channels: preprocess.channels, image_size, scale, notes })
+        Ok(Source { model, network, channels: preprocess.channels, image_size, notes })
     }
 
     fn of_model(&self, name: &str, device: &Device) -> Result<Source> {
@@ -150,7 +153,7 @@ impl Args {
             Some(known) => notes(&pretrained::preprocess(known), &known.class_names(), Task::MultiClass)?,
             None => BTreeMap::new(),
         };
-        Ok(Source { model, network, channels: self.channels, image_size, scale: None, notes })
+        Ok(Source { model, network, channels: self.channels, image_size, notes })
     }
 
     /// A network for segmentation as a file.
@@ -193,6 +196,14 @@ impl Args {
         let note = json!({ "version": env!("CARGO_PKG_VERSION"), "model": model.key() });
         tensors::to_bytes(&tensors, Some(&note.to_string())).map_err(anyhow::Error::msg)
     }
+}
+
+/// The network with its number in the number's own unit: the scale that it was learnt in becomes part of its last layer.
+fn in_its_unit(mut network: Network, scale: Scale) -> Network {
+    let classifier = &mut network.head.classifier;
+    classifier.weight = classifier.weight.clone().map(|weight| weight.mul_scalar(scale.std));
+    classifier.bias = classifier.bias.clone().map(|bias| bias.mul_scalar(scale.std).add_scalar(scale.mean));
+    network
 }
 
 fn onnx(source: &Source) -> Result<Vec<u8>> {

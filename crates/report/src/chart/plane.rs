@@ -27,8 +27,8 @@ pub(crate) enum Guide {
 pub(crate) struct Plane<'a> {
     pub(crate) title: &'a str,
     pub(crate) note: String,
-    pub(crate) along: String,
-    pub(crate) up: String,
+    pub(crate) along: &'static str,
+    pub(crate) up: &'static str,
     pub(crate) points: Vec<(f64, f64)>,
     pub(crate) guides: Vec<Guide>,
 }
@@ -120,8 +120,8 @@ mod tests {
         let plane = Plane {
             title: "t",
             note: String::new(),
-            along: "a".into(),
-            up: "b".into(),
+            along: "a",
+            up: "b",
             points: vec![(10.0, 70.0), (40.0, 20.0)],
             guides: vec![Guide::Identity],
         };
@@ -135,8 +135,8 @@ mod tests {
         let plane = Plane {
             title: "t",
             note: String::new(),
-            along: "a".into(),
-            up: "b".into(),
+            along: "a",
+            up: "b",
             points: vec![(0.0, 0.0), (1.0, 1.0)],
             guides: vec![Guide::Height(4.0, "limit".into(), Some((3.0, 5.0)))],
         };

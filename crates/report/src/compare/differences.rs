@@ -95,11 +95,18 @@ fn cases(others: &[Against<'_>]) -> Markup {
     html! {
         @for (index, name, paired) in others.iter().filter(|(.., paired)| paired.mcnemar.is_none()) {
             p.note {
-                (sign(*index)) " " (name) ": " (words::plural(paired.images as u64, "common image", "common images")) " of "
+                (sign(*index)) " " (name) ": " (common(paired)) " of "
                 (words::plural(paired.patients as u64, "patient", "patients")) "."
             }
         }
     }
+}
+
+/// How many cases, or images, both have answered.
+fn common(paired: &Paired) -> String {
+    let segments = paired.differences.iter().any(|figure| figure.name == "mean_dice");
+    let (one, many) = if segments { ("common case", "common cases") } else { ("common image", "common images") };
+    words::plural(paired.images as u64, one, many)
 }
 
 /// `0.031`; what is smaller than three digits can say is said to be so.

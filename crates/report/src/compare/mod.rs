@@ -2,12 +2,13 @@
 
 pub(crate) mod curves;
 mod differences;
+mod folds;
 mod table;
 #[cfg(test)]
 mod tests;
 
 use kindling_metrics::Paired;
-use kindling_runs::Record;
+use kindling_runs::{CrossValidation, Record};
 use maud::{Markup, PreEscaped, html};
 
 use crate::chart::{Stroke, sample};
@@ -31,6 +32,8 @@ pub struct ComparedRun<'a> {
     pub record: &'a Record,
     /// Its scores less those of the first run; none of the first itself.
     pub paired: Option<&'a Paired>,
+    /// Its folds, where it is a whole cross-validation.
+    pub folds: Option<&'a CrossValidation>,
 }
 
 /// Everything the page shows.
@@ -47,7 +50,9 @@ pub struct Comparison<'a> {
 impl Comparison<'_> {
     /// The page: one file that asks nothing of the network.
     pub fn html(&self) -> String {
-        let title = words::plural(self.runs.len() as u64, "run", "runs");
+        let are_folds = self.runs.iter().any(|run| run.folds.is_some());
+        let (one, many) = if are_folds { ("cross-validation", "cross-validations") } else { ("run", "runs") };
+        let title = words::plural(self.runs.len() as u64, one, many);
         let body = html! {
             header {
                 p.brand { "Kindling compare" }
@@ -58,6 +63,7 @@ impl Comparison<'_> {
                 (table::section(self.runs))
                 (curves::section(self.runs))
                 (differences::section(self))
+                (folds::section(self.runs))
             }
             footer { "Made by Kindling " (env!("CARGO_PKG_VERSION")) ". This page is one file and loads nothing." }
             script { (PreEscaped(SCRIPT)) }

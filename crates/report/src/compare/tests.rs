@@ -99,6 +99,7 @@ impl Runs {
 
     fn html(&self) -> String {
         let run = |index: usize| ComparedRun {
+            folds: None,
             name: &self.names[index],
             record: &self.records[index],
             paired: self.paired[index].as_ref(),

@@ -33,7 +33,7 @@ impl CrossValidationReport<'_> {
     pub fn html(&self) -> String {
         // Curves are called by their number and this: 1 of 5.
         let name = format!("of {}", self.folds.len());
-        let runs = self.folds.iter().map(|record| ComparedRun { name: &name, record, paired: None });
+        let runs = self.folds.iter().map(|record| ComparedRun { name: &name, record, paired: None, folds: None });
         let runs: Vec<ComparedRun<'_>> = runs.collect();
         let body = html! {
             (self.header())

@@ -214,7 +214,7 @@ impl Outcome {
     /// What was scored.
     pub(crate) fn scores(&self) -> Vec<(u64, f64, f64)> {
         let of = |event: &Event| match event {
-            Event::Evaluated { step, loss, accuracy, .. } => Some((*step, *loss, *accuracy)),
+            Event::Evaluated { step, loss, accuracy, .. } => Some((*step, *loss, accuracy.unwrap_or(f64::NAN))),
             _ => None,
         };
         self.events.iter().filter_map(of).collect()

@@ -90,6 +90,11 @@ fn print(report: &Report, passed_over: &PassedOver) {
         row("groups", Split::ALL.map(|split| report.groups.get(split.name()).copied().unwrap_or(0)));
     }
     output::text_of_product(&table.to_string());
+    if !report.values.is_empty() {
+        out!();
+        let values = Split::ALL.iter().filter_map(|split| Some((split.name(), *report.values.get(split.name())?)));
+        super::print_values(&values.collect::<Vec<_>>());
+    }
     let mut sizes: Vec<(&String, &usize)> = report.sizes.iter().collect();
     sizes.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let of_sizes: Vec<String> = sizes.iter().take(8).map(|(size, count)| format!("{size} ({count})")).collect();

@@ -133,7 +133,7 @@ impl Asked {
         }
         data.opening.split_rule = same_data.map_or(SplitRule::Keyed, |file| file.data.opening.split_rule);
         let opened = dataset::open_to(&place, config.train.seed, &data.opening, data.on_bad_sample)?;
-        data.opening = data.opening.resolved(&opened);
+        data.opening = data.opening.clone().resolved(&opened);
         if !quiet && !opened.passed_over.is_empty() {
             note!("{}", opened.passed_over);
         }
