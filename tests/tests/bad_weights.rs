@@ -135,8 +135,8 @@ fn a_head_or_stem_that_claims_too_much_or_nothing_is_refused() {
     assert_says(&sentence, &["where the model has"]);
     let sentence = place.refused_with(|tensors| drop(tensors.insert(HEAD.into(), tensor("F32", &[], 4))));
     assert_says(&sentence, &["where the model has"]);
-    let sentence = place.refused_with(|tensors| drop(tensors.insert(HEAD.into(), tensor("F32", &[1, 1024], 4096))));
-    assert_says(&sentence, &["at least 2 classes, not 1"]);
+    let sentence = place.refused_with(|tensors| drop(tensors.insert(HEAD.into(), tensor("F32", &[0, 1024], 0))));
+    assert_says(&sentence, &["at least 2 classes, not 0"]);
     let sentence = place.refused_with(|tensors| drop(tensors.insert(HEAD.into(), tensor("F32", &[3, 512], 6144))));
     assert_says(&sentence, &[&format!("`{HEAD}` has shape [3, 512] where the model has [3, 1024]")]);
     let sentence = place.refused_with(|tensors| drop(tensors.insert(STEM.into(), tensor("F32", &[16, 0, 3, 3], 0))));

@@ -18,7 +18,7 @@ impl Discs {
     fn new() -> Self {
         let folder = tempdir().unwrap();
         let mut rows = String::from("path,width,label,group,hand\n");
-        for index in 0..120u32 {
+        for index in 0..160u32 {
             let radius = 3.0 + f64::from(index * 37 % 120) / 10.0;
             let picture = GrayImage::from_fn(32, 32, |x, y| {
                 let away = (f64::from(x) - 16.0).hypot(f64::from(y) - 16.0);

@@ -20,6 +20,10 @@ fn main() -> ExitCode {
                 "the_books_program_gives_the_probabilities_of_predict",
                 the_books_program_gives_the_probabilities_of_predict,
             ),
+            (
+                "an_exported_network_answers_with_the_number_of_predict_in_its_own_unit",
+                an_exported_network_answers_with_the_number_of_predict_in_its_own_unit,
+            ),
         ],
     )
 }
@@ -87,6 +91,51 @@ fn an_exported_generator_makes_the_images_that_sample_makes() {
         fs::remove_dir_all(&run).expect("the run goes");
         fs::remove_dir_all(&out).expect("the files go");
     }
+}
+
+/// Lengths around 1000 are learnt around 0; the file answers around 1000 again, and so do the weights in it.
+fn an_exported_network_answers_with_the_number_of_predict_in_its_own_unit() {
+    let folder = tempdir().expect("a folder of the test");
+    let at = |name: &str| -> PathBuf { folder.path().join(name) };
+    let mut rows = String::from("path,length\n");
+    for number in 0..30u32 {
+        let grey = |x, y| image::Luma([(noise(x, y, number) * 255.0) as u8]);
+        image::GrayImage::from_fn(64, 64, grey).save(at(&format!("{number}.png"))).expect("a picture");
+        rows += &format!("{number}.png,{}\n", 900 + 7 * number);
+    }
+    fs::write(at("lengths.csv"), rows).expect("a manifest");
+    let mut train = kindling();
+    train.args([
+        "train",
+        "--device",
+        "cpu",
+        "--quiet",
+        "--target",
+        "length",
+        "--normalise",
+        "none",
+        "--image-size",
+        "64",
+    ]);
+    train.args(["--max-steps", "3", "--data"]).arg(at("lengths.csv")).arg("--out").arg(at("run"));
+    Outcome::of(&mut train).succeeded();
+    let mut predict = kindling();
+    predict.args(["predict", "--device", "cpu"]).arg(at("run")).arg(at("3.png"));
+    let said = Outcome::of(&mut predict).succeeded().stdout;
+    let said: f64 = said.lines().nth(1).and_then(|line| line.split(',').nth(1)?.parse().ok()).expect("a number");
+
+    let out = at("out");
+    fs::create_dir_all(&out).expect("a folder");
+    Outcome::of(kindling().arg("export").arg(at("run")).arg("--out").arg(out.join("model.onnx"))).succeeded();
+    let pixels = image::open(at("3.png")).expect("a picture").into_luma8().into_raw();
+    let input: Vec<u8> = pixels.iter().flat_map(|pixel| (f32::from(*pixel) / 255.0).to_le_bytes()).collect();
+    fs::write(out.join("input.bin"), input).expect("a file");
+    let ran = python().arg(&out).output().expect("Python starts");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let made = fs::read(out.join("output.bin")).expect("the script writes its output");
+    let made: Vec<f32> = made.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    assert!((900.0..1200.0).contains(&said), "{said} is no length of the training images");
+    assert!(made.len() == 1 && (f64::from(made[0]) - said).abs() < 1e-2, "{made:?} and {said}");
 }
 
 /// The program of the page about export.

@@ -65,7 +65,10 @@ pub fn common(
     }
     let theirs: HashMap<&str, &Predicted> =
         second.of_split(split).map(|image| (image.sample.as_str(), image)).collect();
-    let ordinal = first.ordinal && second.ordinal;
+    if first.ordinal != second.ordinal {
+        return Err("in one of them classes are grades, and the other knows no order of them".to_owned());
+    }
+    let ordinal = first.ordinal;
     let table = |images| PredictionTable {
         classes: first.classes.clone(),
         several: first.several,

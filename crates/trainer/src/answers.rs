@@ -53,10 +53,11 @@ pub fn most_probable(probabilities: &[f64]) -> usize {
 
 /// The median of grades: the first at or below which half of the probability lies.
 fn median_grade(probabilities: &[f64]) -> usize {
+    let half = 0.5 * probabilities.iter().sum::<f64>();
     let mut sum = 0.0;
     let reaches_half = |probability: &f64| {
         sum += probability;
-        sum >= 0.5
+        sum >= half
     };
     probabilities.iter().position(reaches_half).unwrap_or(probabilities.len().saturating_sub(1))
 }

@@ -125,7 +125,8 @@ impl Progress {
             Some(Best { epoch: at, step: after, accuracy, loss })
                 if *after > *step
                     || *at > *epoch + 1
-                    || !(accuracy.is_nan() || (0.0..=1.0).contains(accuracy))
+                    // What numbers are off counts below nothing.
+                    || *accuracy > 1.0
                     || *loss < 0.0 =>
             {
                 Err(format!("the best epoch is {at} after step {after} with accuracy {accuracy} and loss {loss}"))

@@ -84,7 +84,7 @@ impl From<&'static ModelEntry> for Model {
 pub struct ModelOptions {
     /// Channels of the images, 1 to 1024: 1 for scans, 3 for colour.
     pub in_channels: usize,
-    /// Classes of the head, 2 to 100,000.
+    /// Outputs of the head, 1 to 100,000: one a class, and a single one where the answer is a number or lies between two grades.
     pub classes: usize,
     /// Share of the classifier's input dropped while training, in `[0, 1)`; the paper's if `None`.
     pub drop_rate: Option<f64>,
@@ -100,12 +100,20 @@ impl ModelOptions {
         Self { in_channels: 3, classes: 1000, drop_rate: None, drop_path_rate: None, seed: 0 }
     }
 
-    /// Checks channels and classes.
+    /// Checks channels and classes of a classifier, which has at least two.
     ///
     /// # Errors
     /// [`ZooError::Classes`] or [`ZooError::Channels`].
     pub fn check(&self) -> Result<(), ZooError> {
-        if !(2..=MAX_CLASSES).contains(&self.classes) {
+        if self.classes < 2 {
+            return Err(ZooError::Classes(self.classes));
+        }
+        self.check_outputs()
+    }
+
+    /// Checks channels and outputs, of which one is enough.
+    fn check_outputs(&self) -> Result<(), ZooError> {
+        if !(1..=MAX_CLASSES).contains(&self.classes) {
             return Err(ZooError::Classes(self.classes));
         }
         if !(1..=MAX_CHANNELS).contains(&self.in_channels) {
@@ -161,7 +169,7 @@ impl Model {
 
     /// The network with weights that are not allocated before they are read.
     fn outline(&self, options: &ModelOptions, device: &Device) -> Result<Network, ZooError> {
-        options.check()?;
+        options.check_outputs()?;
         let mut config = self.config();
         let choose = |what, place: &mut f64, choice: Option<f64>| match choice {
             Some(rate) if !(0.0..1.0).contains(&rate) => Err(ZooError::Rate { what, rate }),
@@ -243,7 +251,10 @@ mod tests {
     fn options_out_of_range_are_refused() {
         let build = |options: &ModelOptions| find("mobilenet_v2").expect("a name").build(options, &Device::flex());
         let options = ModelOptions::imagenet();
-        assert!(matches!(build(&ModelOptions { classes: 1, ..options }), Err(ZooError::Classes(1))));
+        let one = ModelOptions { classes: 1, ..options };
+        assert!(matches!(one.check(), Err(ZooError::Classes(1))), "a classifier tells two classes apart");
+        assert!(build(&one).is_ok(), "and a number is one output");
+        assert!(matches!(build(&ModelOptions { classes: 0, ..options }), Err(ZooError::Classes(0))));
         assert!(matches!(build(&ModelOptions { in_channels: 0, ..options }), Err(ZooError::Channels(0))));
         let (most, beyond) = (usize::MAX, 1_000_000_000);
         assert!(matches!(build(&ModelOptions { classes: most, ..options }), Err(ZooError::Classes(_))));

@@ -3,10 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kindling_tests::{Bench, Outcome, assert_same_bits, events, kindling};
+use kindling_tests::{Bench, CLASSES, Outcome, assert_same_bits, events, kindling};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("any_number_of_processes_ends_with_the_bits_of_one", any_number_of_processes_ends_with_the_bits_of_one),
+    (
+        "a_number_learnt_in_several_processes_has_the_bits_of_one",
+        a_number_learnt_in_several_processes_has_the_bits_of_one,
+    ),
     ("a_fault_in_every_phase_on_one_of_three_leaves_the_bits", a_fault_in_every_phase_on_one_of_three_leaves_the_bits),
     (
         "a_process_with_less_memory_than_the_others_leaves_the_bits",
@@ -72,6 +76,7 @@ fn any_number_of_processes_ends_with_the_bits_of_one() {
         ("resnet18", "--optimizer sgd --batch-size 32", &[3]),
         ("efficientnet_b0", "--precision bf16 --augment heavy", &[2]),
         ("unet-timm-mobilenetv3_small_100", "--class-weights 1,2", &[3]),
+        ("mobilenet_v3_small", "--class-order dark,striped,bright", &[2]),
     ] {
         let bench = Bench::for_model(model, EACH);
         let flags = format!(
@@ -81,7 +86,8 @@ fn any_number_of_processes_ends_with_the_bits_of_one() {
         let flags = if more.contains("--augment") { flags.replacen("--augment medium", "", 1) } else { flags };
         let straight = bench.run(model, &flags, "");
         for size in sizes {
-            let run = train(&bench, &format!("{model}-{size}"), &flags, *size, "");
+            let name = format!("{model}-{size}");
+            let run = train(&bench, &name, &flags, *size, "");
             assert_same_bits(&straight, &run, &format!("{model} in {size} processes"));
             let steps = of_kind(&run, "step");
             assert!(
@@ -91,6 +97,25 @@ fn any_number_of_processes_ends_with_the_bits_of_one() {
         }
         assert!(of_kind(&straight, "step").iter().all(|step| step.get("together").is_none()));
     }
+}
+
+fn a_number_learnt_in_several_processes_has_the_bits_of_one() {
+    let bench = Bench::new(EACH);
+    let mut rows = String::from("path,value\n");
+    for (number, class) in (0..).zip(CLASSES) {
+        (0..EACH).for_each(|index| rows += &format!("data/{class}/{index:02}.png,{}\n", 100 * number + index));
+    }
+    std::fs::write(bench.path("values.csv"), rows).expect("a manifest can be written");
+    let command = |name: &str| {
+        let mut command = kindling();
+        command.args(["train", "--device", "cpu", "--quiet", "--target", "value", "--model", "mobilenet_v3_small"]);
+        command.args(EVERYTHING.split_whitespace()).arg("--data").arg(bench.path("values.csv"));
+        command.arg("--out").arg(bench.path(name));
+        command
+    };
+    Outcome::of(&mut command("one")).succeeded();
+    Outcome::of(&mut in_processes(3, &command("three"), "")).succeeded();
+    assert_same_bits(&bench.path("one"), &bench.path("three"), "a number in three processes");
 }
 
 fn three_networks_in_each_format_end_with_the_bits_of_one() {

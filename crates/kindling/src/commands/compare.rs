@@ -1,5 +1,6 @@
 //! `kindling compare`: is one run better than another, and what was set otherwise?
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
@@ -120,6 +121,7 @@ impl Args {
                 one.name
             );
         }
+        others.iter().try_for_each(|other| other.check_tested(first))?;
         if first.folds().is_some() && self.split != "test" {
             bail!("the folds of a cross-validation are compared by their test images; leave --split out");
         }
@@ -185,6 +187,20 @@ impl Compared {
             ),
         };
         Ok(Self { name, config: run.read_config()?, answers, source: Source::Run(run) })
+    }
+
+    /// Fails where both are whole cross-validations and have not tested the same samples: all of the data, that is.
+    fn check_tested(&self, first: &Self) -> Result<()> {
+        let (Source::Folds(ours), Source::Folds(theirs)) = (&self.source, &first.source) else { return Ok(()) };
+        let tested = |folds: &Folds| -> BTreeSet<String> {
+            folds.predictions.images.iter().map(|image| image.sample.clone()).collect()
+        };
+        let (ours, theirs) = (tested(ours), tested(theirs));
+        if let Some(sample) = ours.symmetric_difference(&theirs).next() {
+            let (has, lacks) = if ours.contains(sample) { (self, first) } else { (first, self) };
+            bail!("{} has tested the sample {sample:?} and {} has not: they are of other data", has.name, lacks.name);
+        }
+        Ok(())
     }
 
     fn folds(&self) -> Option<&CrossValidation> {

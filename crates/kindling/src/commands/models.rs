@@ -70,6 +70,7 @@ impl Args {
                     model.check_image_size(image_size)?;
                     let classes = classes.unwrap_or(2);
                     let options = ModelOptions { in_channels: channels, classes, ..ModelOptions::imagenet() };
+                    options.check()?;
                     let trace = model.trace(&options, image_size)?;
                     show_segmentation(&model, model.parameters(&options)?, &trace, layers, format);
                     return Ok(Done::Complete);
@@ -89,6 +90,7 @@ impl Args {
 
 fn trace(model: &Model, in_channels: usize, classes: usize, image_size: usize) -> Result<Trace> {
     let options = ModelOptions { in_channels, classes, ..ModelOptions::imagenet() };
+    options.check()?;
     Ok(model.trace(&options, image_size)?)
 }
 

@@ -23,6 +23,10 @@ const SCORES: [(&str, &str); 4] =
     [("accuracy", "accuracy"), ("balanced_accuracy", "balanced"), ("macro_auroc", "AUROC"), ("loss", "loss")];
 /// The same of runs that segment.
 const SCORES_OF_MASKS: [(&str, &str); 2] = [("dice", "Dice"), ("loss", "loss")];
+/// The same of runs that answer with a number.
+const SCORES_OF_NUMBERS: [(&str, &str); 2] = [("mae", "MAE"), ("r2", "R2")];
+/// Columns of which less is better.
+const LESS_IS_BETTER: [&str; 2] = ["loss", "mae"];
 /// Flags of `kindling train` that say which run it is, so that a sweep gives them itself.
 const OWN_FLAGS: [&str; 7] = ["out", "resume", "resume-or-start", "extend-to", "data-at", "seed", "folds"];
 
@@ -195,7 +199,7 @@ impl Args {
         let combinations: Vec<SweptSettings<'_>> =
             combinations.iter().enumerate().map(|(at, settings)| of(at, settings)).collect();
         let scores: Vec<(&str, bool)> =
-            compared.iter().map(|(column, heading)| (*heading, *column == "loss")).collect();
+            compared.iter().map(|(column, heading)| (*heading, LESS_IS_BETTER.contains(column))).collect();
         let title = self.out.file_name().unwrap_or_default().to_string_lossy();
         Ok(SweepPage { title: &title, scores: &scores, combinations: &combinations }.html())
     }
@@ -227,8 +231,7 @@ fn in_words(settings: &[(String, String)]) -> String {
 fn summary(combinations: &[String], planned: &[Planned]) -> Result<Value> {
     let listed = |run: &Planned| RunDir::open(&run.folder).ok().map(|folder| Listed::of(&folder)).transpose();
     let listed = planned.iter().map(listed).collect::<Result<Vec<_>, _>>()?;
-    let segments = listed.iter().flatten().any(|run| run.value(SCORES_OF_MASKS[0].0).is_some());
-    let compared = if segments { &SCORES_OF_MASKS[..] } else { &SCORES[..] };
+    let compared = scores_of(|column| listed.iter().flatten().any(|run| run.value(column).is_some()));
     let mut rows = Vec::new();
     for (run, listed) in planned.iter().zip(&listed) {
         let score = |column: &str| listed.as_ref().and_then(|listed| listed.value(column)).unwrap_or(Value::Null);
@@ -257,8 +260,16 @@ fn summary(combinations: &[String], planned: &[Planned]) -> Result<Value> {
 
 /// The scores that runs are compared by.
 fn scores_in(summary: &Value) -> &'static [(&'static str, &'static str)] {
-    let segments = |row: &Value| row.get(SCORES_OF_MASKS[0].0).is_some();
-    if summary["runs"].as_array().is_some_and(|rows| rows.iter().any(segments)) { &SCORES_OF_MASKS } else { &SCORES }
+    scores_of(|column| summary["runs"].as_array().is_some_and(|rows| rows.iter().any(|row| row.get(column).is_some())))
+}
+
+/// The scores of runs of which some have these columns.
+fn scores_of(is_there: impl Fn(&str) -> bool) -> &'static [(&'static str, &'static str)] {
+    match (is_there(SCORES_OF_MASKS[0].0), is_there(SCORES_OF_NUMBERS[0].0)) {
+        (true, _) => &SCORES_OF_MASKS,
+        (false, true) => &SCORES_OF_NUMBERS,
+        (false, false) => &SCORES,
+    }
 }
 
 /// The spread of each combination of settings, for people.
