@@ -234,15 +234,22 @@ mod tests {
     }
 
     #[test]
-    fn a_table_gets_a_column_of_dice_as_soon_as_a_run_says_it_and_loses_nothing() {
-        let segmented = |step| match evaluated(step, "validation") {
-            Event::Evaluated { step, epoch, split, loss, accuracy, samples, .. } => {
-                let (dice, mae, r2) = (Some(0.625), None, None);
+    fn a_table_gets_columns_of_other_scores_as_soon_as_a_run_says_them_and_loses_nothing() {
+        gets_columns((Some(0.75), Some(0.625), None, None), ("dice", "0.625", ","));
+        gets_columns((None, None, Some(7.5), Some(0.25)), ("mae,r2", "7.5,0.25", ",,"));
+    }
+
+    /// Accuracy, Dice, mean absolute error and R2 of an evaluation; the last columns with their names, with their values, and empty.
+    type Told = (Option<f64>, Option<f64>, Option<f64>, Option<f64>);
+
+    fn gets_columns((accuracy, dice, mae, r2): Told, (names, values, empty): (&str, &str, &str)) {
+        let scored = |step| match evaluated(step, "validation") {
+            Event::Evaluated { step, epoch, split, loss, samples, .. } => {
                 Event::Evaluated { step, epoch, split, loss, accuracy, samples, dice, mae, r2 }
             }
             other => other,
         };
-        let parts = [vec![started(), step(1, 1), step(2, 1)], vec![segmented(2), step(3, 2)], vec![segmented(3)]];
+        let parts = [vec![started(), step(1, 1), step(2, 1)], vec![scored(2), step(3, 2)], vec![scored(3)]];
         // At once, and in parts, by a follower that goes on and by a new one.
         let tables = [(1, false), (3, false), (3, true)].map(|(polls, anew)| {
             let folder = tempfile::tempdir().unwrap();
@@ -263,8 +270,8 @@ mod tests {
         assert_eq!(tables[0], tables[1]);
         assert_eq!(tables[0], tables[2]);
         let lines: Vec<&str> = tables[0].lines().collect();
-        assert!(lines.len() == 6 && lines[0].ends_with(",processes_sent_bytes,dice"), "{}", tables[0]);
-        assert!(lines[1].ends_with(',') && lines[3].ends_with(",0.625"), "{}", tables[0]);
+        assert!(lines.len() == 6 && lines[0].ends_with(&format!(",processes_sent_bytes,{names}")), "{}", tables[0]);
+        assert!(lines[1].ends_with(empty) && lines[3].ends_with(&format!(",{values}")), "{}", tables[0]);
         let columns = |line: &&str| line.split(',').count();
         assert!(lines.iter().all(|line| columns(line) == columns(&lines[0])), "{}", tables[0]);
     }

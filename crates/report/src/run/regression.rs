@@ -280,6 +280,7 @@ mod tests {
             assert!(html.contains(words), "{words}");
         }
         assert_eq!(html.matches("<circle class=\"point\"").count(), 120);
+        assert_eq!(html.matches("class=\"tick named\"").count(), 3, "bias and both limits");
         assert!(!html.contains("accuracy") && !html.contains("0 classes"), "it is about no classes");
     }
 }
