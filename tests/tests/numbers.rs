@@ -107,9 +107,10 @@ fn a_number_is_learnt_in_its_own_unit_and_said_alike_everywhere() {
     let mut listed = kindling();
     let listed = Outcome::of(listed.args(["runs", "--format", "csv"]).arg(discs.folder.path())).succeeded().stdout;
     assert!(listed.lines().next().unwrap().contains(",mae,r2,loss,"), "{listed}");
-    let mut card = kindling();
-    let card = Outcome::of(card.args(["card", "--out", "-"]).arg(&run)).code;
-    assert!(card.is_some());
+    let card = Outcome::of(kindling().arg("card").arg(&run)).succeeded().stdout;
+    for words in ["A model that gives an image a number", &format!("| Mean absolute error | {mae:.3} |"), "By hand"] {
+        assert!(card.contains(words), "{words}\n{card}");
+    }
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn bad_samples(record: &Record) -> String {
 fn classes(record: &Record) -> String {
     let Some(samples) = &record.samples else { return String::new() };
     let classes = record.classes();
-    if classes.is_empty() || classes.len() > MOST_CLASSES {
+    if record.regresses() || classes.is_empty() || classes.len() > MOST_CLASSES {
         return String::new();
     }
     let count = |split: &str, class: &String| {

@@ -39,7 +39,10 @@ pub(super) fn details(card: &Card<'_>) -> String {
         ("Parameters", metrics.map(|metrics| metrics.parameters.to_string())),
         ("Input", input),
         ("Task", Some(task(record))),
-        ("Classes", Some(names(record.classes())).filter(|names| !names.is_empty())),
+        (
+            if record.regresses() { "Number" } else { "Classes" },
+            Some(names(record.classes())).filter(|names| !names.is_empty()),
+        ),
         ("Started from", start(record)),
         ("Kept as it was", setting("model.freeze").filter(|what| what != "none")),
         ("Weights", metrics.and_then(best)),

@@ -295,7 +295,9 @@ fn the_card_of_a_run_that_answers_with_a_number_says_how_far_it_is_off() {
         "| Mean absolute error | 1.000 |",
         "Limit of agreement, upper",
         "In scored images, age is 0 to 39",
+        "| Number | age",
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");
     }
+    assert!(!text.contains("| Classes |") && !text.contains("| class |"), "{text}");
 }
