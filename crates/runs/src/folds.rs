@@ -114,7 +114,7 @@ mod tests {
                 sample: format!("{fold}-{at}"),
                 split: "test".into(),
                 truth: vec![at % 2],
-                probabilities: if (at % 2 == 0) == (at < right) { vec![0.75, 0.25] } else { vec![0.25, 0.75] },
+                probabilities: if at.is_multiple_of(2) == (at < right) { vec![0.75, 0.25] } else { vec![0.25, 0.75] },
                 ..Predicted::default()
             };
             let classes = vec!["a".to_owned(), "b".to_owned()];
