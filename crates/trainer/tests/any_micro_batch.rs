@@ -74,7 +74,5 @@ fn main() -> ExitCode {
     let formats = [Precision::F32, Precision::Bf16, Precision::F16];
     let longer = LONGER.iter().flat_map(|model| formats.map(|precision| test(model, precision, sgd, 30))).collect();
     suite.add_nightly(&nothing, longer, "minutes");
-    // The operations use all cores already.
-    suite.one_at_a_time();
     suite.run()
 }
