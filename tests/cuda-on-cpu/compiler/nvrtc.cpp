@@ -225,18 +225,20 @@ int to_host(Program& p) {
         read(include + "/cudasim/" + name + ".h", text);
         header += text;
     }
-    // The same kernels on most machines, so that a cache can be carried from one to another; older processors get their own.
+    // The same kernels on most machines, so that a cache can be carried from one to another.
     bool usual = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    std::string machine = usual ? "-march=x86-64-v3" : "-march=native";
-    std::string key = cache() + "/" + hash(compiler + flags + machine + header + text), library = key + ".so";
+    std::vector<std::string> words = {compiler, "-std=c++17", "-shared", "-fPIC", "-w", usual ? "-march=x86-64-v3" : "-march=native",
+        "-ffp-contract=fast", "-fno-strict-aliasing", "-fvisibility=hidden"};
+    std::string how = flags;
+    for (auto& w : words) how += " " + w;
+    std::string key = cache() + "/" + hash(how + header + text), library = key + ".so";
     p.ptx = "// CUDA on CPU, library " + library + "\n";
     if (access(library.c_str(), R_OK) == 0) return SUCCESS;
     if (read(key + ".so.log", p.log)) return COMPILATION;
     double from = now();
     write(key + ".cpp", text);
     std::string temporary = library + "." + std::to_string(getpid()), log = key + ".log." + std::to_string(getpid());
-    std::vector<std::string> words = {compiler, "-std=c++17", "-shared", "-fPIC", "-w", machine, "-ffp-contract=fast",
-        "-fno-strict-aliasing", "-fvisibility=hidden", "-I" + include, key + ".cpp", "-o", temporary};
+    words.insert(words.end(), {"-I" + include, key + ".cpp", "-o", temporary});
     std::stringstream more(flags);
     for (std::string word; more >> word;) words.push_back(word);
     std::vector<char*> raw;
