@@ -4,15 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kindling_metrics::{Figure, Resampling, Scores};
+use kindling_metrics::{ClassScores, Figure, Resampling, SegmentedClassScores};
 use serde::{Deserialize, Serialize};
 
-use crate::{PredictionTable, RunDir, RunError, Spread};
+use crate::{Answers, RunDir, RunError, Spread, TaskScores};
 
 /// The split that a fold is tested on, and what all of them together are called.
 const TEST: &str = "test";
-/// The column of the pooled predictions that names the fold.
-const FOLD: &str = "fold";
 
 /// The results of a cross-validation. Stored as `cross-validation.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,7 +22,7 @@ pub struct CrossValidation {
     /// The same of each class.
     pub classes: Vec<ClassSpread>,
     /// The scores of all test samples together. They have no cut-offs and no temperature: each fold chooses its own.
-    pub pooled: Scores,
+    pub pooled: TaskScores,
 }
 
 /// What one fold reaches on its test samples.
@@ -34,13 +32,13 @@ pub struct FoldScores {
     pub fold: usize,
     /// The folder of its run.
     pub run: String,
-    /// Test samples, and their patients.
+    /// Test samples (images, and of masks cases), and their patients.
     pub images: usize,
     /// See `images`.
     pub patients: usize,
     /// Scores of the whole split, with intervals.
     pub figures: Vec<Figure>,
-    /// Scores of each class against the others, with the cut-off that was chosen on the fold's validation samples.
+    /// Scores of each class: against the others, with the cut-off that was chosen on the fold's validation samples, or of its masks.
     pub classes: Vec<FoldClass>,
 }
 
@@ -51,14 +49,14 @@ pub struct FoldClass {
     pub class: String,
     /// From this probability on an image is said to be of the class, 0 to 1.
     pub cut_off: Option<f64>,
-    /// `auroc`, `sensitivity` and so on.
+    /// `auroc`, `sensitivity` and so on; of masks `dice` and `iou`.
     pub figures: Vec<Figure>,
 }
 
 /// A score over the folds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NamedSpread {
-    /// `accuracy`, `macro_auroc` and so on.
+    /// `accuracy`, `macro_auroc`, `mae`, `mean_dice` and so on.
     pub name: String,
     /// Over the folds in which it is defined.
     pub spread: Spread,
@@ -74,66 +72,82 @@ pub struct ClassSpread {
 }
 
 impl CrossValidation {
-    /// Takes finished folds together, in order: the results, and the predictions of all test samples with a column `fold`.
+    /// Takes finished folds together, in order: the results, and the answers to all test samples, in which a column `fold` says whose
+    /// they are, but for masks.
     ///
     /// # Errors
-    /// [`RunError::Malformed`] if a fold has other classes than the first, a sample or a patient that another fold has tested already,
-    /// or nothing that can be scored; those of reading.
-    pub fn of(folds: &[RunDir], resampling: Resampling) -> Result<(Self, PredictionTable), RunError> {
-        let mut pooled = PredictionTable::default();
+    /// [`RunError::Malformed`] if a fold has another task or other classes than the first, a sample or a patient that another fold has
+    /// tested already, or nothing that can be scored; those of reading.
+    pub fn of(folds: &[RunDir], resampling: Resampling) -> Result<(Self, Answers), RunError> {
         let mut tested_by = Tested::default();
-        let mut of_folds = Vec::with_capacity(folds.len());
+        let (mut of_folds, mut of_first, mut pooled) = (Vec::with_capacity(folds.len()), None, None::<Answers>);
         for (fold, run) in (1..).zip(folds) {
-            let path = run.predictions();
-            let malformed = |reason: String| RunError::Malformed { path: path.clone(), reason };
-            let table = PredictionTable::of_run(run)?;
-            if fold == 1 {
-                pooled = PredictionTable { images: Vec::new(), others: vec![FOLD.to_owned()], ..table.clone() };
-            } else if (&table.classes, table.several) != (&pooled.classes, pooled.several) {
-                return Err(malformed("it has other classes than the first fold".to_owned()));
+            let malformed = |reason: String| RunError::Malformed { path: run.predictions(), reason };
+            let answers = Answers::of_run(run)?.of_fold(TEST, fold);
+            for (sample, patient) in answers.samples() {
+                tested_by.note(fold, sample, patient).map_err(malformed)?;
             }
-            for mut image in table.images.into_iter().filter(|image| image.split == TEST) {
-                tested_by.note(fold, &image.sample, image.group.as_deref()).map_err(malformed)?;
-                image.others = vec![fold.to_string()];
-                pooled.images.push(image);
+            match &mut pooled {
+                Some(pooled) => pooled.extend(answers).map_err(malformed)?,
+                none => *none = Some(answers),
             }
-            let scores = run.read_scores()?.filter(|scores| scores.split == TEST);
+            let scores = TaskScores::of_run(run)?.filter(|scores| scores.split() == TEST);
             let scores = scores.ok_or_else(|| malformed("its test samples could not be scored".to_owned()))?;
             of_folds.push(FoldScores::of(fold, run.path(), &scores));
+            let first = of_first.get_or_insert_with(|| scores.clone());
+            if !first.is_alike(&scores) {
+                return Err(malformed("it is scored otherwise than the first fold".to_owned()));
+            }
         }
         let path = || folds.first().map_or_else(Default::default, RunDir::predictions);
         let malformed = |reason: String| RunError::Malformed { path: path(), reason };
-        let predictions = pooled.predictions(TEST).map_err(malformed)?;
-        let predictions = predictions.ok_or_else(|| malformed("no fold has tested anything".to_owned()))?;
-        let scores = Scores::of(TEST, &pooled.classes, &predictions, None, resampling);
-        let of_class = |class: &String| {
+        let (Some(first), Some(answers)) = (of_first, pooled) else {
+            return Err(malformed("there are no folds".to_owned()));
+        };
+        let pooled = first.alike(&answers, TEST, resampling).map_err(malformed)?;
+        let classes = of_folds.first().map(|fold| fold.classes.iter()).into_iter().flatten();
+        let of_class = |FoldClass { class, .. }: &FoldClass| {
             let figures = of_folds.iter().flat_map(|fold| &fold.classes).filter(|of| of.class == *class);
             ClassSpread { class: class.clone(), scores: spread(figures.map(|of| of.figures.as_slice())) }
         };
         let cross_validation = Self {
             spread: spread(of_folds.iter().map(|fold| fold.figures.as_slice())),
-            classes: pooled.classes.iter().map(of_class).filter(|class| !class.scores.is_empty()).collect(),
-            pooled: scores,
+            classes: classes.map(of_class).filter(|class| !class.scores.is_empty()).collect(),
+            pooled,
             folds: of_folds,
         };
-        Ok((cross_validation, pooled))
+        Ok((cross_validation, answers))
     }
 }
 
 impl FoldScores {
-    fn of(fold: usize, run: &Path, scores: &Scores) -> Self {
-        let of_class = |of: &kindling_metrics::ClassScores| FoldClass {
-            class: of.class.clone(),
-            cut_off: of.cut_off,
-            figures: of.figures.clone(),
+    fn of(fold: usize, run: &Path, scores: &TaskScores) -> Self {
+        let classes = match scores {
+            TaskScores::Classes(scores) => {
+                let of_class = |of: &ClassScores| FoldClass {
+                    class: of.class.clone(),
+                    cut_off: of.cut_off,
+                    figures: of.figures.clone(),
+                };
+                scores.classes.iter().map(of_class).collect()
+            }
+            TaskScores::Masks(scores) => {
+                let of_class = |of: &SegmentedClassScores| FoldClass {
+                    class: of.name.clone(),
+                    cut_off: None,
+                    figures: vec![of.dice.clone(), of.iou.clone()],
+                };
+                scores.classes.iter().map(of_class).collect()
+            }
+            TaskScores::Values(_) => Vec::new(),
         };
         Self {
             fold,
             run: run.display().to_string(),
-            images: scores.images,
-            patients: scores.patients,
-            figures: scores.figures.clone(),
-            classes: scores.classes.iter().map(of_class).collect(),
+            images: scores.samples(),
+            patients: scores.patients(),
+            figures: scores.figures().into_iter().cloned().collect(),
+            classes,
         }
     }
 }
@@ -180,17 +194,33 @@ impl Tested {
 
 #[cfg(test)]
 mod tests {
+    use kindling_metrics::{
+        ClassMaskScores, LengthUnit, NamedClass, RegressionScores, Scores, SegmentationScores, SegmentedCase,
+        VoxelCounts,
+    };
+
     use super::*;
-    use crate::Predicted;
+    use crate::{CaseTable, Predicted, PredictedValue, PredictionTable, ValueTable};
+
+    const FEW: Resampling = Resampling { resamples: 20, seed: 0 };
+
+    fn run(folder: &Path, fold: usize) -> RunDir {
+        let run = RunDir::create(Some(&folder.join(format!("fold-{fold}"))), "model", "data").unwrap();
+        run.write_config(&BTreeMap::from([("model", "none")])).unwrap();
+        run
+    }
+
+    fn group(name: &str) -> Option<String> {
+        (!name.is_empty()).then(|| name.to_owned())
+    }
 
     /// A finished fold that has tested these samples: name, patient, truth, probability of the second class.
     fn fold(folder: &Path, fold: usize, tested: &[(&str, &str, usize, f64)], classes: [&str; 2]) -> RunDir {
-        let run = RunDir::create(Some(&folder.join(format!("fold-{fold}"))), "model", "data").unwrap();
-        run.write_config(&BTreeMap::from([("model", "none")])).unwrap();
+        let run = run(folder, fold);
         let classes: Vec<String> = classes.map(str::to_owned).into();
-        let image = |split: &str, &(sample, group, truth, p): &(&str, &str, usize, f64)| Predicted {
+        let image = |split: &str, &(sample, patient, truth, p): &(&str, &str, usize, f64)| Predicted {
             sample: sample.to_owned(),
-            group: (!group.is_empty()).then(|| group.to_owned()),
+            group: group(patient),
             split: split.to_owned(),
             truth: vec![truth],
             probabilities: vec![1.0 - p, p],
@@ -201,13 +231,73 @@ mod tests {
         let table = PredictionTable { classes, images: images.collect(), ..PredictionTable::default() };
         table.write(&run.predictions()).unwrap();
         let [test, validation] = [TEST, "val"].map(|split| table.predictions(split).unwrap().unwrap());
-        let resampling = Resampling { resamples: 20, ..Resampling::default() };
-        run.write_scores(&Scores::of(TEST, &table.classes, &test, Some(&validation), resampling)).unwrap();
+        run.write_scores(&Scores::of(TEST, &table.classes, &test, Some(&validation), FEW)).unwrap();
         run
     }
 
-    fn of(folds: &[RunDir]) -> Result<(CrossValidation, PredictionTable), RunError> {
+    /// A finished fold that has tested these samples: name, patient, truth, prediction.
+    fn fold_of_values(folder: &Path, fold: usize, target: &str, tested: &[(&str, &str, f64, f64)]) -> RunDir {
+        let run = run(folder, fold);
+        let image = |split: &str, &(sample, patient, truth, prediction): &(&str, &str, f64, f64)| PredictedValue {
+            sample: sample.to_owned(),
+            group: group(patient),
+            split: split.to_owned(),
+            truth,
+            prediction,
+            others: Vec::new(),
+        };
+        let validation = image("val", &("v", "", 1.0, 2.0));
+        let images = std::iter::once(validation).chain(tested.iter().map(|it| image(TEST, it))).collect();
+        let table = ValueTable { others: Vec::new(), images };
+        table.write(&run.predictions()).unwrap();
+        run.write_regression_scores(&RegressionScores::of(TEST, target, &table.values(TEST).unwrap().unwrap(), FEW))
+            .unwrap();
+        run
+    }
+
+    /// A finished fold that has tested these cases: name, patient, Dice of either class.
+    fn fold_of_masks(folder: &Path, fold: usize, tolerance: f64, tested: &[(&str, &str, [f64; 2])]) -> RunDir {
+        let run = run(folder, fold);
+        let classes: Vec<NamedClass> = ["heart", "lung"]
+            .into_iter()
+            .zip(1..)
+            .map(|(name, label)| NamedClass { name: name.into(), label })
+            .collect();
+        let scores = |(class, dice): (u32, f64)| ClassMaskScores {
+            class,
+            voxels: VoxelCounts { true_positives: 3, ..VoxelCounts::default() },
+            dice,
+            iou: dice / (2.0 - dice),
+            hausdorff_95: 1.0,
+            surface_dice: 1.0,
+        };
+        let case = |split: &str, &(sample, patient, dice): &(&str, &str, [f64; 2])| SegmentedCase {
+            sample: sample.to_owned(),
+            group: group(patient),
+            split: split.to_owned(),
+            scores: (1..).zip(dice).map(scores).collect(),
+        };
+        let validation = case("val", &("v", "", [1.0, 1.0]));
+        let cases: Vec<_> = std::iter::once(validation).chain(tested.iter().map(|it| case(TEST, it))).collect();
+        let found = SegmentationScores::of(TEST, &classes, (tolerance, LengthUnit::Pixels), &cases, FEW).unwrap();
+        run.write_segmentation_scores(&found).unwrap();
+        run.write_cases(&CaseTable { classes, cases }).unwrap();
+        run
+    }
+
+    fn of(folds: &[RunDir]) -> Result<(CrossValidation, Answers), RunError> {
         CrossValidation::of(folds, Resampling { resamples: 50, ..Resampling::default() })
+    }
+
+    /// The same, written and read. The last digit of a number may be another then.
+    fn read_again(found: &CrossValidation) -> CrossValidation {
+        let read: CrossValidation = serde_json::from_str(&serde_json::to_string(found).unwrap()).unwrap();
+        assert_eq!((read.folds.len(), read.classes.len()), (found.folds.len(), found.classes.len()));
+        assert_eq!(read.pooled.figures().len(), found.pooled.figures().len());
+        for (read, figure) in read.pooled.figures().into_iter().zip(found.pooled.figures()) {
+            assert!(read.name == figure.name && (read.value - figure.value).abs() < 1e-12, "{read:?} {figure:?}");
+        }
+        read
     }
 
     #[test]
@@ -218,10 +308,11 @@ mod tests {
             fold(folder.path(), 2, &[("c", "p2", 0, 0.7), ("d", "p3", 1, 0.8)], ["no", "yes"]),
             fold(folder.path(), 3, &[("e", "", 0, 0.3), ("f", "", 1, 0.4), ("g", "", 1, 0.9)], ["no", "yes"]),
         ];
-        let (found, table) = of(&folds).unwrap();
+        let (found, answers) = of(&folds).unwrap();
+        let Answers::Classes(table) = answers else { panic!("of classes") };
         let row = |image: &Predicted| format!("{}{}", image.sample, image.others.join(""));
         assert_eq!(table.images.iter().map(row).collect::<Vec<_>>(), ["a1", "b1", "c2", "d2", "e3", "f3", "g3"]);
-        assert_eq!((found.pooled.images, found.pooled.patients), (7, 6));
+        assert_eq!((found.pooled.samples(), found.pooled.patients()), (7, 6));
         // Right: a b, d, e g.
         assert_eq!(found.pooled.figure("accuracy").map(|figure| figure.value), Some(5.0 / 7.0));
         let of_folds: Vec<f64> = found.folds.iter().map(|fold| fold.figures[0].value).collect();
@@ -229,11 +320,53 @@ mod tests {
         let accuracy = &found.spread[0];
         assert_eq!((accuracy.name.as_str(), accuracy.spread.runs), ("accuracy", 3));
         assert!((accuracy.spread.mean - (1.0 + 0.5 + 2.0 / 3.0) / 3.0).abs() < 1e-12);
-        assert!(found.pooled.classes.iter().all(|class| class.cut_off.is_none()) && found.pooled.temperature.is_none());
+        let TaskScores::Classes(pooled) = &found.pooled else { panic!("of classes") };
+        assert!(pooled.classes.iter().all(|class| class.cut_off.is_none()) && pooled.temperature.is_none());
         let names = |class: &ClassSpread| class.scores.iter().any(|score| score.name == "sensitivity");
         assert!(found.classes.len() == 2 && found.classes.iter().all(names), "at the cut-off of each fold");
-        let text = serde_json::to_string(&found).unwrap();
-        assert_eq!(serde_json::from_str::<CrossValidation>(&text).unwrap().folds.len(), 3);
+        assert!(matches!(read_again(&found).pooled, TaskScores::Classes(_)));
+    }
+
+    #[test]
+    fn numbers_of_all_folds_are_scored_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let folds = [
+            fold_of_values(folder.path(), 1, "age", &[("a", "p1", 1.0, 2.0), ("b", "p1", 2.0, 2.0)]),
+            fold_of_values(folder.path(), 2, "age", &[("c", "", 7.0, 4.0)]),
+        ];
+        let (found, answers) = of(&folds).unwrap();
+        let Answers::Values(table) = answers else { panic!("of numbers") };
+        let row = |image: &PredictedValue| format!("{}{}", image.sample, image.others.join(""));
+        assert_eq!(table.others, ["fold"]);
+        assert_eq!(table.images.iter().map(row).collect::<Vec<_>>(), ["a1", "b1", "c2"]);
+        assert_eq!((found.pooled.samples(), found.pooled.patients()), (3, 2));
+        assert_eq!(found.pooled.figure("mae").map(|figure| figure.value), Some(4.0 / 3.0));
+        let (name, spread) = (&found.spread[0].name, found.spread[0].spread);
+        assert_eq!((name.as_str(), spread.mean, spread.least, spread.most), ("mae", 1.75, 0.5, 3.0));
+        assert!(found.classes.is_empty());
+        assert!(matches!(read_again(&found).pooled, TaskScores::Values(scores) if scores.target == "age"));
+    }
+
+    #[test]
+    fn masks_of_all_folds_are_scored_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let folds = [
+            fold_of_masks(folder.path(), 1, 2.0, &[("a", "p1", [0.5, 1.0]), ("b", "p1", [0.0, 0.5])]),
+            fold_of_masks(folder.path(), 2, 2.0, &[("c", "", [1.0, 0.75])]),
+        ];
+        let (found, answers) = of(&folds).unwrap();
+        let names: Vec<&str> = answers.samples().into_iter().map(|(sample, _)| sample).collect();
+        assert_eq!(names, ["a", "b", "c"], "and none that only validated");
+        assert_eq!((found.pooled.samples(), found.pooled.patients()), (3, 2));
+        // The mean of the classes' means, 0.5 and 0.75.
+        assert_eq!(found.pooled.figure("mean_dice").map(|figure| figure.value), Some(0.625));
+        assert_eq!((found.spread[0].name.as_str(), found.spread[0].spread.mean), ("mean_dice", (0.5 + 0.875) / 2.0));
+        let of_class =
+            |class: &ClassSpread| (class.class.clone(), class.scores[0].name.clone(), class.scores[0].spread.mean);
+        let expected = [("heart", (0.25 + 1.0) / 2.0), ("lung", 0.75)];
+        let expected = expected.map(|(class, mean)| (class.to_owned(), "dice".to_owned(), mean));
+        assert_eq!(found.classes.iter().map(of_class).collect::<Vec<_>>(), expected);
+        assert!(matches!(read_again(&found).pooled, TaskScores::Masks(scores) if scores.tolerance == 2.0));
     }
 
     #[test]
@@ -241,12 +374,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tested = [("a", "p1", 0, 0.1), ("b", "", 1, 0.9)];
         let first = fold(folder.path(), 1, &tested, ["no", "yes"]);
-        let reason = |second: RunDir| of(&[first.clone(), second]).unwrap_err().to_string();
+        let both = |first: &RunDir, second: RunDir| of(&[first.clone(), second]).unwrap_err().to_string();
+        let reason = |second: RunDir| both(&first, second);
         let again = fold(folder.path(), 2, &[("b", "", 1, 0.9)], ["no", "yes"]);
         assert!(reason(again).contains("\"b\" is tested by fold 1 and by fold 2"));
         let parted = fold(folder.path(), 3, &[("c", "p1", 1, 0.9)], ["no", "yes"]);
         assert!(reason(parted).contains("patient \"p1\" is tested by fold 1 and by fold 2"));
         let others = fold(folder.path(), 4, &[("c", "", 1, 0.9)], ["no", "maybe"]);
         assert!(reason(others).contains("other classes"));
+        let of_age = fold_of_values(folder.path(), 5, "age", &[("c", "", 7.0, 4.0)]);
+        assert!(reason(of_age.clone()).contains("another task"));
+        let of_width = fold_of_values(folder.path(), 6, "width", &[("d", "", 7.0, 4.0)]);
+        assert!(both(&of_age, of_width).contains("scored otherwise"), "another number");
+        let narrow = fold_of_masks(folder.path(), 7, 1.0, &[("a", "", [0.5, 1.0])]);
+        let wide = fold_of_masks(folder.path(), 8, 2.0, &[("b", "", [0.5, 1.0])]);
+        assert!(both(&narrow, wide).contains("scored otherwise"), "another tolerance");
+        let reason = of(&[]).unwrap_err().to_string();
+        assert!(reason.contains("no folds"), "{reason}");
     }
 }

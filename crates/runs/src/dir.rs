@@ -9,6 +9,7 @@ use kindling_metrics::{RegressionScores, Scores, SegmentationScores};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::answers::{CASES, PREDICTIONS};
 use crate::atomic::partial_name;
 use crate::{CaseTable, Environment, GanMetrics, Metrics, RunError, write_atomically};
 
@@ -115,7 +116,7 @@ impl RunDir {
 
     /// `predictions.csv`: what the model said of every evaluated image.
     pub fn predictions(&self) -> PathBuf {
-        self.path.join("predictions.csv")
+        self.path.join(PREDICTIONS)
     }
 
     /// `scores.json`: all scores with their intervals.
@@ -125,7 +126,7 @@ impl RunDir {
 
     /// `cases.csv`: how well each class of each evaluated case was found, in a run that segments.
     pub fn cases(&self) -> PathBuf {
-        self.path.join("cases.csv")
+        self.path.join(CASES)
     }
 
     /// `segmentation.json`: all scores of the cases with their intervals, in a run that segments.

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use kindling_files as files;
 
-use crate::{CrossValidation, Metrics, PredictionTable, Record, RunDir, RunError};
+use crate::{Answers, CrossValidation, Metrics, Record, RegressionSummary, RunDir, RunError, TaskScores};
 
-/// The results, and the predictions of all test samples.
+/// The results.
 const RESULTS: &str = "cross-validation.json";
-const PREDICTIONS: &str = "predictions.csv";
 /// The setting in which folds differ from each other.
 const OWN: &str = "data.opening.fold";
 
@@ -18,7 +17,7 @@ pub struct Folds {
     /// The results.
     pub found: CrossValidation,
     /// What the models of the folds said of the samples that each was tested on, all of the split `test`.
-    pub predictions: PredictionTable,
+    pub answers: Answers,
     /// The runs of the folds, in order.
     pub runs: Vec<RunDir>,
 }
@@ -44,9 +43,8 @@ impl Folds {
         let runs: Vec<RunDir> =
             (1..=found.folds.len()).map(|fold| RunDir::open(&fold_in(folder, fold))).collect::<Result<_, _>>()?;
         let first = runs.first().ok_or_else(|| malformed("it has no folds".to_owned()))?;
-        let ordinal = PredictionTable::of_run(first)?.ordinal;
-        let predictions = PredictionTable { ordinal, ..PredictionTable::read(&folder.join(PREDICTIONS))? };
-        Ok(Self { found, predictions, runs })
+        let answers = Answers::of_run(first)?.read_alike(folder)?;
+        Ok(Self { found, answers, runs })
     }
 
     /// All of it as one record: the settings that all folds share, the scores of all test samples together, and what the folds cost
@@ -60,10 +58,13 @@ impl Folds {
         let first = records.into_iter().next().unwrap_or_default();
         let mut settings = first.settings.clone();
         settings.remove(OWN);
+        let pooled = || self.found.pooled.clone();
         Ok(Record {
             settings,
             metrics: together,
-            scores: Some(self.found.pooled.clone()),
+            scores: if let TaskScores::Classes(scores) = pooled() { Some(scores) } else { None },
+            segmentation: if let TaskScores::Masks(scores) = pooled() { Some(scores) } else { None },
+            regression: if let TaskScores::Values(scores) = pooled() { Some(scores) } else { None },
             events: Vec::new(),
             history: Vec::new(),
             bad_samples: Vec::new(),
@@ -86,6 +87,11 @@ fn of_all<'a>(all: impl Iterator<Item = &'a Metrics>) -> Option<Metrics> {
         best_epoch: None,
         validation: None,
         test: None,
+        segmentation: None,
+        regression: first
+            .regression
+            .as_ref()
+            .map(|of| RegressionSummary { target: of.target.clone(), ..Default::default() }),
         steps: sum(|metrics| metrics.steps),
         epochs: sum(|metrics| metrics.epochs),
         recoveries: sum(|metrics| metrics.recoveries),
@@ -101,7 +107,7 @@ mod tests {
     use kindling_metrics::{Resampling, Scores};
 
     use super::*;
-    use crate::Predicted;
+    use crate::{Predicted, PredictionTable};
 
     /// A cross-validation of three folds with four images each, of which the first model has so many right.
     fn folds(folder: &Path, right: usize) {
@@ -126,8 +132,8 @@ mod tests {
             run.write_metrics(&metrics).unwrap();
             runs.push(run);
         }
-        let (found, predictions) = CrossValidation::of(&runs, Resampling::default()).unwrap();
-        predictions.write(&folder.join(PREDICTIONS)).unwrap();
+        let (found, answers) = CrossValidation::of(&runs, Resampling::default()).unwrap();
+        answers.write(folder).unwrap();
         std::fs::write(folder.join(RESULTS), serde_json::to_string(&found).unwrap()).unwrap();
     }
 
@@ -137,7 +143,7 @@ mod tests {
         folds(folder.path(), 4);
         assert!(Folds::are_in(folder.path()) && !Folds::are_in(&folder.path().join("fold-1")));
         let read = Folds::open(folder.path()).unwrap();
-        assert_eq!((read.runs.len(), read.predictions.images.len()), (3, 12));
+        assert_eq!((read.runs.len(), read.answers.samples().len()), (3, 12));
         let record = read.record().unwrap();
         assert_eq!((record.setting("train.lr"), record.setting(OWN)), (Some("0.4"), None));
         let metrics = record.metrics.unwrap();

@@ -27,6 +27,7 @@
 //! This crate knows neither Burn nor the trainer nor the data: it takes plain values, so that a report can be made
 //! from any run's files at any time.
 
+mod answers;
 mod atomic;
 mod atomic_folder;
 mod bad_samples;
@@ -52,6 +53,7 @@ mod spread;
 mod table;
 mod values;
 
+pub use answers::{Answers, TaskScores};
 pub use atomic::{stream_atomically, write_atomically};
 pub use atomic_folder::{NewFolder, tidy_folders, write_folder_atomically};
 pub use bad_samples::{BadSampleLine, BadSamples};

@@ -7,8 +7,8 @@ use anyhow::{Result, anyhow, bail};
 use kindling_metrics::{Paired, Resampling, compare, compare_cases, compare_values};
 use kindling_report::{ComparedRun, Comparison};
 use kindling_runs::{
-    CaseTable, CrossValidation, Folds, PredictionTable, Record, RunDir, Spread, Table, ValueTable, common,
-    common_cases, common_values, differences, write_atomically,
+    Answers, CrossValidation, Folds, Record, RunDir, Spread, Table, common, common_cases, common_values, differences,
+    write_atomically,
 };
 use serde_json::{Value, json};
 
@@ -63,48 +63,39 @@ enum Source {
     Folds(Folds),
 }
 
-/// What a run said of the images that it was evaluated on.
-enum Answers {
-    Classes(PredictionTable),
-    Masks(CaseTable),
-    Values(ValueTable),
+/// What one said less what another said, on the samples of a split that both have. An error is a sentence without an end.
+fn less(ours: &Answers, others: &Answers, split: &str, resampling: Resampling) -> Result<Paired> {
+    Ok(match (ours, others) {
+        (Answers::Classes(ours), Answers::Classes(others)) => {
+            let (ours, others) = common(ours, others, split).map_err(|reason| anyhow!(reason))?;
+            compare(&ours, &others, resampling)?
+        }
+        (Answers::Masks(ours), Answers::Masks(others)) => {
+            let (classes, ours, others) = common_cases(ours, others, split).map_err(|reason| anyhow!(reason))?;
+            compare_cases(&classes, &ours, &others, resampling)?
+        }
+        (Answers::Values(ours), Answers::Values(others)) => {
+            let (ours, others) = common_values(ours, others, split).map_err(|reason| anyhow!(reason))?;
+            compare_values(&ours, &others, resampling)?
+        }
+        _ => bail!("one of them {} and the other {}", does(ours), does(others)),
+    })
 }
 
-impl Answers {
-    /// These less the others, on the images of a split that both have. An error is a sentence without an end.
-    fn less(&self, others: &Self, split: &str, resampling: Resampling) -> Result<Paired> {
-        Ok(match (self, others) {
-            (Self::Classes(ours), Self::Classes(others)) => {
-                let (ours, others) = common(ours, others, split).map_err(|reason| anyhow!(reason))?;
-                compare(&ours, &others, resampling)?
-            }
-            (Self::Masks(ours), Self::Masks(others)) => {
-                let (classes, ours, others) = common_cases(ours, others, split).map_err(|reason| anyhow!(reason))?;
-                compare_cases(&classes, &ours, &others, resampling)?
-            }
-            (Self::Values(ours), Self::Values(others)) => {
-                let (ours, others) = common_values(ours, others, split).map_err(|reason| anyhow!(reason))?;
-                compare_values(&ours, &others, resampling)?
-            }
-            _ => bail!("one of them {} and the other {}", self.does(), others.does()),
-        })
+/// What a model does that answers so.
+fn does(answers: &Answers) -> &'static str {
+    match answers {
+        Answers::Classes(_) => "classifies",
+        Answers::Masks(_) => "segments",
+        Answers::Values(_) => "answers with a number",
     }
+}
 
-    /// What they are of.
-    fn called(&self) -> &'static str {
-        match self {
-            Self::Classes(_) | Self::Values(_) => "images",
-            Self::Masks(_) => "cases",
-        }
-    }
-
-    /// What the model does.
-    fn does(&self) -> &'static str {
-        match self {
-            Self::Classes(_) => "classifies",
-            Self::Masks(_) => "segments",
-            Self::Values(_) => "answers with a number",
-        }
+/// What the answers are of.
+fn called(answers: &Answers) -> &'static str {
+    match answers {
+        Answers::Classes(_) | Answers::Values(_) => "images",
+        Answers::Masks(_) => "cases",
     }
 }
 
@@ -129,7 +120,7 @@ impl Args {
         let (mut objects, mut pairs) = (Vec::new(), Vec::new());
         for other in others {
             let called = || format!("{} and {}", other.name, first.name);
-            let paired = other.answers.less(&first.answers, &self.split, resampling);
+            let paired = less(&other.answers, &first.answers, &self.split, resampling);
             let paired = paired.map_err(|reason| anyhow!("{} cannot be compared: {reason}", called()))?;
             match self.format {
                 Format::Json => objects.push(object(first, other, &paired)),
@@ -171,21 +162,10 @@ impl Compared {
             if let Some(opening) = data.and_then(|data| data.get_mut("opening")).and_then(toml::Value::as_table_mut) {
                 opening.remove("fold");
             }
-            let answers = Answers::Classes(folds.predictions.clone());
-            return Ok(Self { name, config, answers, source: Source::Folds(folds) });
+            return Ok(Self { name, config, answers: folds.answers.clone(), source: Source::Folds(folds) });
         }
         let run = RunDir::open(path)?;
-        let predictions = run.predictions();
-        let answers = match run.read_cases()? {
-            Some(cases) => Answers::Masks(cases),
-            None if predictions.is_file() && ValueTable::is_at(&predictions) => {
-                Answers::Values(ValueTable::read(&predictions)?)
-            }
-            None if predictions.is_file() => Answers::Classes(PredictionTable::of_run(&run)?),
-            None => bail!(
-                "{name} has no predictions.csv and no cases.csv: it has not ended, or is of an earlier version; `kindling eval` scores it"
-            ),
-        };
+        let answers = Answers::of_run(&run)?;
         Ok(Self { name, config: run.read_config()?, answers, source: Source::Run(run) })
     }
 
@@ -193,7 +173,7 @@ impl Compared {
     fn check_tested(&self, first: &Self) -> Result<()> {
         let (Source::Folds(ours), Source::Folds(theirs)) = (&self.source, &first.source) else { return Ok(()) };
         let tested = |folds: &Folds| -> BTreeSet<String> {
-            folds.predictions.images.iter().map(|image| image.sample.clone()).collect()
+            folds.answers.samples().into_iter().map(|(sample, _)| sample.to_owned()).collect()
         };
         let (ours, theirs) = (tested(ours), tested(theirs));
         if let Some(sample) = ours.symmetric_difference(&theirs).next() {
@@ -253,7 +233,7 @@ fn print(first: &Compared, other: &Compared, paired: &Paired, split: &str) {
         settings.into_iter().for_each(|(key, a, b)| table.row([key, or_none(b), or_none(a)]));
         output::text_of_product(&table.to_string());
     }
-    let (count, called, patients) = (paired.images, other.answers.called(), paired.patients);
+    let (count, called, patients) = (paired.images, called(&other.answers), paired.patients);
     out!("\n{count} common {split} {called} of {patients} patients; this less the first\n");
     let mut table = Table::new(&["<score", "difference", "95 % interval"]);
     paired.differences.iter().for_each(|figure| table.row(scores::row(&figure.name, figure)));

@@ -8,7 +8,7 @@ use super::{ComparedRun, sign};
 use crate::scored::{name, number};
 
 /// Scores that are shown for each fold, where they are there.
-const SHOWN: [&str; 5] = ["accuracy", "balanced_accuracy", "macro_auroc", "quadratic_kappa", "mae"];
+const SHOWN: [&str; 7] = ["accuracy", "balanced_accuracy", "macro_auroc", "quadratic_kappa", "mae", "r2", "mean_dice"];
 
 /// A table for each score: a row a fold, a column a cross-validation.
 pub(super) fn section(runs: &[ComparedRun<'_>]) -> Markup {

@@ -4,18 +4,18 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use kindling_metrics::Figure;
-use kindling_runs::{CrossValidation, Record};
+use kindling_metrics::{Figure, NamedClass, SegmentedCase};
+use kindling_runs::{Answers, CrossValidation, Record, TaskScores};
 use maud::{Markup, PreEscaped, html};
 
 use crate::compare::{ComparedRun, OWN_STYLE, curves};
 use crate::frame::frame;
-use crate::run::{POLICY, SCRIPT, STYLE, scores};
+use crate::run::{POLICY, SCRIPT, STYLE, regression, scores, segmentation};
 use crate::scored;
 use crate::words;
 
 /// What the title says, the first that is there: the area does not depend on a cut-off, and is not there beyond 50 classes.
-const LEADING: [&str; 2] = ["macro_auroc", "accuracy"];
+const LEADING: [&str; 4] = ["macro_auroc", "accuracy", "mean_dice", "mae"];
 
 /// Everything the page shows.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub struct CrossValidationReport<'a> {
     pub title: &'a str,
     /// The results.
     pub found: &'a CrossValidation,
+    /// What the models of the folds said of what each has tested.
+    pub answers: &'a Answers,
     /// What the files of each fold's run say, in order.
     pub folds: &'a [Record],
 }
@@ -38,7 +40,7 @@ impl CrossValidationReport<'_> {
         let body = html! {
             (self.header())
             main {
-                (scores::section(&self.found.pooled))
+                (self.pooled())
                 (table::section(self.found))
                 (curves::section(&runs))
             }
@@ -49,10 +51,26 @@ impl CrossValidationReport<'_> {
         frame(&title, &format!("{STYLE}{OWN_STYLE}"), POLICY, &body).into_string()
     }
 
+    /// The scores of all folds together, as those of one run are shown.
+    fn pooled(&self) -> Markup {
+        match &self.found.pooled {
+            TaskScores::Classes(scores) => scores::section(scores),
+            TaskScores::Values(scores) => regression::section(scores),
+            TaskScores::Masks(found) => {
+                let (classes, cases): (&[NamedClass], &[SegmentedCase]) = match self.answers {
+                    Answers::Masks(table) => (&table.classes, &table.cases),
+                    Answers::Classes(_) | Answers::Values(_) => Default::default(),
+                };
+                segmentation::scores::section(found, classes, cases)
+            }
+        }
+    }
+
     fn header(&self) -> Markup {
         let folds = words::plural(self.found.folds.len() as u64, "fold", "folds");
-        let (images, patients) = (self.found.pooled.images, self.found.pooled.patients);
-        let tested = if patients < images { "patient" } else { "image" };
+        let (samples, patients) = (self.found.pooled.samples(), self.found.pooled.patients());
+        let (one, many) = called(&self.found.pooled);
+        let tested = if patients < samples { "patient" } else { one };
         html! {
             header {
                 p.brand { "Kindling" span { (self.title) } }
@@ -64,12 +82,20 @@ impl CrossValidationReport<'_> {
                     @if let Some(first) = self.folds.first() {
                         strong { (first.model()) } " on " strong { (first.data()) } ". "
                     }
-                    "Each of " (words::plural(images as u64, "image", "images"))
-                    @if patients < images { " of " (words::plural(patients as u64, "patient", "patients")) }
+                    "Each of " (words::plural(samples as u64, one, many))
+                    @if patients < samples { " of " (words::plural(patients as u64, "patient", "patients")) }
                     " was tested once, by the model that had seen neither it nor anything else of the same " (tested) "."
                 }
             }
         }
+    }
+}
+
+/// What is tested.
+fn called(scores: &TaskScores) -> (&'static str, &'static str) {
+    match scores {
+        TaskScores::Classes(_) | TaskScores::Values(_) => ("image", "images"),
+        TaskScores::Masks(_) => ("case", "cases"),
     }
 }
 

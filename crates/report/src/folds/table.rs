@@ -1,14 +1,15 @@
 //! The folds beside each other: a row a score, a column a fold.
 
 use kindling_metrics::Figure;
-use kindling_runs::{CrossValidation, FoldScores, NamedSpread};
+use kindling_runs::{CrossValidation, FoldScores, NamedSpread, TaskScores};
 use maud::{Markup, html};
 
+use super::called;
 use crate::scored::{interval, name, number};
 use crate::words;
 
 /// The scores of a class that are shown. The others are in `cross-validation.json`.
-const OF_A_CLASS: [&str; 6] = ["auroc", "auprc", "sensitivity", "specificity", "ppv", "npv"];
+const OF_A_CLASS: [&str; 8] = ["auroc", "auprc", "sensitivity", "specificity", "ppv", "npv", "dice", "iou"];
 
 pub(super) fn section(found: &CrossValidation) -> Markup {
     html! {
@@ -22,7 +23,7 @@ pub(super) fn section(found: &CrossValidation) -> Markup {
                         @for fold in &found.folds { th scope="col" { "fold " (fold.fold) } }
                     } }
                     tbody {
-                        tr { th scope="row" { "tested" } td {} @for fold in &found.folds { td { (tested(fold)) } } }
+                        tr { th scope="row" { "tested" } td {} @for fold in &found.folds { td { (tested(fold, called(&found.pooled))) } } }
                         @for of in &found.spread {
                             tr {
                                 th scope="row" { (name(&of.name)) }
@@ -35,16 +36,19 @@ pub(super) fn section(found: &CrossValidation) -> Markup {
             }
             p.note {
                 "The deviation is that of one fold, with Bessel's correction. Folds share training samples, so it says how far models are apart "
-                "and is no interval; those above are of all samples together. Areas under curves of all samples together are of answers of "
-                "several models in one order: where folds differ in how sure they are, they lie below the mean of the folds."
+                "and is no interval; those above are of all samples together."
+                @if let TaskScores::Classes(_) = found.pooled {
+                    " Areas under curves of all samples together are of answers of several models in one order: where folds differ in how sure "
+                    "they are, they lie below the mean of the folds."
+                }
             }
             (classes(found))
         }
     }
 }
 
-fn tested(fold: &FoldScores) -> String {
-    let images = words::plural(fold.images as u64, "image", "images");
+fn tested(fold: &FoldScores, (one, many): (&str, &str)) -> String {
+    let images = words::plural(fold.images as u64, one, many);
     match fold.patients < fold.images {
         true => format!("{images} of {}", words::plural(fold.patients as u64, "patient", "patients")),
         false => images,
@@ -70,9 +74,13 @@ fn spread(of: &NamedSpread) -> String {
 fn classes(found: &CrossValidation) -> Markup {
     let has = |key: &str| found.classes.iter().any(|class| class.scores.iter().any(|score| score.name == key));
     let shown: Vec<&str> = OF_A_CLASS.into_iter().filter(|key| has(key)).collect();
+    let has_cut_offs = matches!(found.pooled, TaskScores::Classes(_));
     html! {
         @if !shown.is_empty() {
-            h3.later { "Each class against the others, mean ± deviation of the folds" }
+            h3.later {
+                @if has_cut_offs { "Each class against the others" } @else { "Each class" }
+                ", mean ± deviation of the folds"
+            }
             div.scroll {
                 table.numbers.ranges {
                     thead { tr { th scope="col" { "class" } @for key in &shown { th scope="col" { (name(key)) } } } }
@@ -91,7 +99,9 @@ fn classes(found: &CrossValidation) -> Markup {
                     }
                 }
             }
-            p.note { "Sensitivity, specificity and predictive values are at the cut-off that each fold has chosen on its validation samples." }
+            @if has_cut_offs {
+                p.note { "Sensitivity, specificity and predictive values are at the cut-off that each fold has chosen on its validation samples." }
+            }
         }
     }
 }

@@ -4,9 +4,9 @@ mod classifier;
 mod confusion;
 pub(crate) mod curves;
 mod gan;
-mod regression;
+pub(crate) mod regression;
 pub(crate) mod scores;
-mod segmentation;
+pub(crate) mod segmentation;
 #[cfg(test)]
 mod tests;
 mod trained;

@@ -127,7 +127,7 @@ fn short(value: f64) -> f64 {
 }
 
 /// The scores as a table and as two plots.
-fn section(scores: &RegressionScores) -> Markup {
+pub(crate) fn section(scores: &RegressionScores) -> Markup {
     html! {
         section {
             h2 { (scores.target) " in the " (scores.split) " split" }

@@ -1,7 +1,7 @@
 //! The page about a model that segments.
 
 mod pictures;
-mod scores;
+pub(crate) mod scores;
 #[cfg(test)]
 mod tests;
 

@@ -9,14 +9,13 @@ use anyhow::{Context, Result, bail};
 use kindling_data::Fold;
 use kindling_metrics::Resampling;
 use kindling_report::CrossValidationReport;
-use kindling_runs::{CrossValidation, Record, RunDir, Table, write_atomically};
+use kindling_runs::{CrossValidation, Record, RunDir, Table, TaskScores, write_atomically};
 use serde_json::json;
 
 use super::Args;
 use crate::Done;
 use crate::children;
 use crate::config::RunConfig;
-use crate::dataset::AskedTask;
 use crate::interrupt;
 use crate::output::{self, note};
 use crate::scores;
@@ -28,16 +27,6 @@ impl Args {
     /// Trains the folds that are not finished yet, and reports all of them.
     pub(super) fn cross_validate(&self, folds: usize) -> Result<Done> {
         let Some(out) = &self.out else { bail!("--folds needs --out, the folder of the folds") };
-        if self.asked.segments()? {
-            bail!(
-                "--folds reports classifiers; train the folds of a segmentation one by one, with --fold 1/{folds} and so on"
-            );
-        }
-        if self.asked.opening.task() == Some(AskedTask::Regression) {
-            bail!(
-                "--folds reports classifiers; train the folds of a regression one by one, with --fold 1/{folds} and so on"
-            );
-        }
         if RunDir::open(out).is_ok() {
             bail!("{} holds a run of its own; give a cross-validation another folder with --out", out.display());
         }
@@ -72,24 +61,35 @@ impl Args {
     fn conclude_folds(&self, out: PathBuf, runs: &[RunDir]) -> Result<Done> {
         let seed = runs.first().map_or(Ok(0), |run| RunConfig::of(run).map(|config| config.train.seed))?;
         let resampling = Resampling { seed, ..Resampling::default() };
-        let (found, predictions) = CrossValidation::of(runs, resampling)?;
-        predictions.write(&out.join("predictions.csv"))?;
+        let (found, answers) = CrossValidation::of(runs, resampling)?;
+        answers.write(&out)?;
         let text = serde_json::to_string_pretty(&found)?;
         write_atomically(&out.join("cross-validation.json"), format!("{text}\n").as_bytes())?;
         let records = runs.iter().map(Record::of).collect::<Result<Vec<_>, _>>()?;
         let name = out.file_name().unwrap_or_default().to_string_lossy();
-        let report = CrossValidationReport { title: &name, found: &found, folds: &records };
+        let report = CrossValidationReport { title: &name, found: &found, answers: &answers, folds: &records };
         write_atomically(&out.join("report.html"), report.html().as_bytes())?;
         if !self.quiet {
             note!("\n{}", table(&found));
             note!("report: {}", out.join("report.html").display());
         }
-        let pooled = |name: &str| found.pooled.figure(name).map(|figure| figure.value);
-        output::result(json!({
-            "run": out, "folds": runs.len(), "images": found.pooled.images, "patients": found.pooled.patients,
-            "test_accuracy": pooled("accuracy"), "test_macro_auroc": pooled("macro_auroc"),
-        }));
+        let mut result = json!({
+            "run": out, "folds": runs.len(), "images": found.pooled.samples(), "patients": found.pooled.patients(),
+        });
+        for (key, name) in told(&found.pooled) {
+            result[key] = json!(found.pooled.figure(name).map(|figure| figure.value));
+        }
+        output::result(result);
         Ok(Done::Complete)
+    }
+}
+
+/// The scores that the result has, as those of a run are called there.
+fn told(scores: &TaskScores) -> &'static [(&'static str, &'static str)] {
+    match scores {
+        TaskScores::Classes(_) => &[("test_accuracy", "accuracy"), ("test_macro_auroc", "macro_auroc")],
+        TaskScores::Values(_) => &[("test_mae", "mae"), ("test_r2", "r2")],
+        TaskScores::Masks(_) => &[("test_dice", "mean_dice"), ("test_iou", "mean_iou")],
     }
 }
 
@@ -117,7 +117,7 @@ fn shared_flags(line: impl Iterator<Item = OsString>) -> Vec<OsString> {
 /// Scores of all folds together, and how they differ between folds.
 fn table(found: &CrossValidation) -> String {
     let mut table = Table::new(&["<score", "all", "95 % interval", "folds"]);
-    for figure in &found.pooled.figures {
+    for figure in found.pooled.figures() {
         let spread = found.spread.iter().find(|of| of.name == figure.name).map(|of| of.spread);
         let over_folds = spread.map_or("-".to_owned(), |spread| match spread.deviation {
             Some(deviation) => format!("{:.3} ± {deviation:.3}", spread.mean),

@@ -12,7 +12,7 @@ use crate::colours::class_colour;
 use crate::scored::{drawn, interval, number};
 use crate::words;
 
-pub(super) fn section(scores: &SegmentationScores, classes: &[NamedClass], cases: &[SegmentedCase]) -> Markup {
+pub(crate) fn section(scores: &SegmentationScores, classes: &[NamedClass], cases: &[SegmentedCase]) -> Markup {
     html! {
         section {
             h2 { "Classes in the " (scores.split) " split" }
