@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kindling_tests::{
-    CLASSES, Outcome, Started, assert_same_bits, json_of, kindling, newest_step, picture_folder, steps, train,
+    Bench, CLASSES, Outcome, Started, assert_same_bits, json_of, kindling, newest_step, picture_folder, steps, train,
 };
 use tempfile::{TempDir, tempdir};
 
@@ -190,6 +190,99 @@ fn what_cannot_be_cross_validated_is_one_sentence() {
     other.args(["train", "--fold", "2/3", "--resume"]).arg(place.path("run"));
     let sentence = Outcome::of(&mut other).refused();
     assert!(sentence.contains("--fold is 2/3, the run has 1/3"), "{sentence}");
+}
+
+/// The columns of a table with these names, of every line; no name has a comma.
+fn columns<const N: usize>(path: &Path, names: [&str; N]) -> Vec<[String; N]> {
+    let text = fs::read_to_string(path).unwrap();
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    let places = names.map(|name| header.iter().position(|column| *column == name).expect(name));
+    lines.map(|line| places.map(|place| line[place].to_owned())).collect()
+}
+
+fn number(text: &str) -> f64 {
+    text.parse().unwrap()
+}
+
+/// The one difference of two cross-validations that has this name, and the page about both.
+fn compared(folders: [&Path; 2], name: &str) -> (f64, String) {
+    let page = folders[0].with_extension("html");
+    let mut compare = kindling();
+    compare.args(["compare", "--format", "json", "--resamples", "50", "--html"]).arg(&page).args(folders);
+    let found: serde_json::Value = serde_json::from_str(&Outcome::of(&mut compare).succeeded().stdout).unwrap();
+    let differences = found["against"][0]["scores"]["differences"].as_array().unwrap().clone();
+    let difference = differences.iter().find(|figure| figure["name"] == name).unwrap();
+    (difference["value"].as_f64().unwrap(), fs::read_to_string(page).unwrap())
+}
+
+#[test]
+fn numbers_are_cross_validated_by_patient_and_compared() {
+    let place = Place::new();
+    let text = fs::read_to_string(place.path("manifest.csv")).unwrap();
+    let of_line = |(line, text): (usize, &str)| match line.checked_sub(1) {
+        None => format!("{text},width\n"),
+        Some(sample) => format!("{text},{}\n", 100 + sample),
+    };
+    fs::write(place.path("numbers.csv"), text.lines().enumerate().map(of_line).collect::<String>()).unwrap();
+    let cross_validate = |out: &str, more: &str| {
+        let flags = format!("--batch-size 8 --max-steps 3 --target width --folds {FOLDS} {more}");
+        Outcome::of(&mut train(&place.path("numbers.csv"), &place.path(out), &flags)).succeeded().result()
+    };
+    let said = cross_validate("one", "");
+    let table = columns(&place.path("one/predictions.csv"), ["sample", "group", "fold", "truth", "prediction"]);
+    let samples: BTreeSet<&str> = table.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!((samples.len(), table.len()), (SAMPLES, SAMPLES), "each is tested once");
+    let of_patient: BTreeSet<(&str, &str)> = table.iter().map(|row| (row[1].as_str(), row[2].as_str())).collect();
+    assert_eq!(of_patient.len(), SAMPLES / OF_A_PATIENT, "and each patient by one fold");
+    let mean = |table: &[[String; 5]]| {
+        table.iter().map(|row| (number(&row[3]) - number(&row[4])).abs()).sum::<f64>() / table.len() as f64
+    };
+    assert!((said["test_mae"].as_f64().unwrap() - mean(&table)).abs() < 1e-9, "{said}");
+    let page = fs::read_to_string(place.path("one/report.html")).unwrap();
+    assert!(page.contains("Bland-Altman plot") && page.contains("of 15\u{a0}patients was tested once"));
+
+    cross_validate("other", "--lr 0.0001");
+    let others = columns(&place.path("other/predictions.csv"), ["sample", "group", "fold", "truth", "prediction"]);
+    let (difference, page) = compared([&place.path("other"), &place.path("one")], "mae");
+    assert!((difference - (mean(&others) - mean(&table))).abs() < 1e-9, "{difference}");
+    assert!(page.contains("Fold by fold") && page.contains("R²"));
+}
+
+#[test]
+fn masks_are_cross_validated_and_compared() {
+    let bench = Bench::for_model("unet-timm-mobilenetv3_small_100", 6);
+    let cross_validate = |out: &str, more: &str| {
+        let flags = "--model unet-timm-mobilenetv3_small_100 --image-size 64 --batch-size 4 --workers 1 --max-steps 3";
+        let flags = format!("{flags} --folds {FOLDS} {more}");
+        Outcome::of(&mut bench.command(out, &flags, "")).succeeded().result()
+    };
+    let said = cross_validate("one", "");
+    let cases = columns(&bench.path("one/cases.csv"), ["sample", "split", "dice"]);
+    let samples: BTreeSet<&str> = cases.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!((samples.len(), cases.len()), (18, 18), "each is tested once: {cases:?}");
+    assert!(cases.iter().all(|row| row[1] == "test"));
+    let mean = |cases: &[[String; 3]]| {
+        let defined: Vec<f64> = cases.iter().filter_map(|row| row[2].parse().ok()).collect();
+        defined.iter().sum::<f64>() / defined.len() as f64
+    };
+    assert!((said["test_dice"].as_f64().unwrap() - mean(&cases)).abs() < 1e-12, "{said}");
+    let mut of_folds = Vec::new();
+    for fold in 1..=FOLDS {
+        let own = columns(&bench.path(&format!("one/fold-{fold}/cases.csv")), ["sample", "split", "dice"]);
+        of_folds.extend(own.into_iter().filter(|row| row[1] == "test"));
+    }
+    assert_eq!(of_folds, cases, "by the fold that has tested it");
+    let page = fs::read_to_string(bench.path("one/report.html")).unwrap();
+    assert!(page.contains("Each of 18\u{a0}cases was tested once") && page.contains("Dice of every case"));
+
+    cross_validate("other", "--lr 0.0001");
+    let others = columns(&bench.path("other/cases.csv"), ["sample", "split", "dice"]);
+    let (difference, page) = compared([&bench.path("other"), &bench.path("one")], "mean_dice");
+    let both = |rows: &[[String; 3]]| rows.iter().map(|row| row[0].clone()).collect::<BTreeSet<_>>();
+    assert_eq!(both(&others), both(&cases));
+    assert!((difference - (mean(&others) - mean(&cases))).abs() < 1e-12, "{difference}");
+    assert!(page.contains("Fold by fold") && page.contains("Dice, mean of the classes"));
 }
 
 fn split(line: usize) -> &'static str {

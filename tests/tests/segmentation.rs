@@ -130,7 +130,6 @@ fn mistakes_are_one_sentence_each() {
         ("--model unet-mobilenetv2x", "did you mean"),
         (&format!("--model {UNET} --task classification"), "gives each pixel a class"),
         ("--model mobilenet_v2", "--task segmentation"),
-        (&format!("--model {UNET} --folds 3"), "--fold 1/3"),
         (&format!("--model {UNET} --loss dise"), "dice"),
         (&format!("--model {UNET} --freeze backbone"), "--freeze"),
         (&format!("--model {UNET} --sampling balanced"), "--sampling"),
