@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use data_encoding::HEXLOWER;
 use kindling_data::{Fit, Interpolation, Normalisation, Preprocess};
 use kindling_files as files;
 use kindling_runs::RunDir;
@@ -83,5 +84,5 @@ fn sha256(path: &Path) -> io::Result<String> {
             count => hasher.update(&buffer[..count]),
         }
     }
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(HEXLOWER.encode(&hasher.finalize()))
 }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use data_encoding::HEXLOWER;
 use kindling_data::{Dataset, Split};
 use kindling_layers::pass::normalisation_groups;
 use kindling_memory::panic_message;
@@ -197,7 +198,7 @@ impl Fingerprint {
 }
 
 fn in_digits(hash: Sha256) -> String {
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&hash.finalize())
 }
 
 /// A hash of this command's file, or its version where that cannot be read.

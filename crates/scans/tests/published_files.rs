@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use data_encoding::HEXLOWER;
 use kindling_data::Format;
 use kindling_scans::Dicom;
 use kindling_tests::{Optional, Suite, Test};
@@ -99,7 +100,7 @@ fn compare(folder: &Path, wanted: impl Fn(&str) -> bool) -> usize {
                 break;
             }
             let bytes: Vec<u8> = stored.values.iter().flat_map(|value| value.to_le_bytes()).collect();
-            let sum: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            let sum = HEXLOWER.encode(&Sha256::digest(&bytes));
             let total: i64 = stored.values.iter().sum();
             if image["sha256"] == sum.as_str() && image["sum"] == total {
                 exact += 1;

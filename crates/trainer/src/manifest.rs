@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use data_encoding::HEXLOWER;
 use kindling_files as files;
 use kindling_layers::tensors::{self, Tensors};
 use kindling_runs::{NewFolder, RunError};
@@ -158,5 +159,5 @@ impl Write for Summed<'_> {
 }
 
 fn hex(sum: Sha256) -> String {
-    sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&sum.finalize())
 }

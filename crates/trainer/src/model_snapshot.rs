@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use data_encoding::HEXLOWER;
 use kindling_layers::tensors::Tensors;
 use sha2::{Digest, Sha256};
 
@@ -32,7 +33,7 @@ impl ModelSnapshot {
         }
         self.counters.iter().for_each(|(name, counter)| part(name, &counter.to_le_bytes()));
         self.numbers.iter().for_each(|(name, number)| part(name, &number.to_bits().to_le_bytes()));
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&hash.finalize())
     }
 }
 

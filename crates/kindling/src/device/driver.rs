@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, DriverError, result};
+use data_encoding::HEXLOWER;
 
 use super::install;
 
@@ -63,8 +64,8 @@ pub(crate) fn uuid(index: usize) -> Option<String> {
         result::init()?;
         result::device::get_uuid(result::device::get(index as i32)?)
     })?;
-    let hex: Vec<String> = uuid.ok()?.bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect();
-    let part = |range: std::ops::Range<usize>| hex[range].concat();
+    let bytes = uuid.ok()?.bytes.map(|byte| byte as u8);
+    let part = |range: std::ops::Range<usize>| HEXLOWER.encode(&bytes[range]);
     Some(format!("GPU-{}-{}-{}-{}-{}", part(0..4), part(4..6), part(6..8), part(8..10), part(10..16)))
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use data_encoding::HEXLOWER;
 use kindling_given::{Named, UnknownName};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -94,11 +95,7 @@ impl Configuration {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{name}={value}");
         }
-        let digest = Sha256::digest(text.as_bytes());
-        digest.iter().take(8).fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        HEXLOWER.encode(&Sha256::digest(text.as_bytes())[..8])
     }
 
     /// What differs, each as `precision f32 against bf16`.

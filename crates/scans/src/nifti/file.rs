@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
+use data_encoding::HEXLOWER;
 use flate2::bufread::GzDecoder;
 use kindling_files as files;
 use nifti::{NiftiHeader, NiftiType};
@@ -89,7 +90,7 @@ pub(crate) fn read_from(stream: impl Read, name: &str) -> Result<Loaded, ReadErr
     let mut stream = Hashed { inner: stream, sha256: Sha256::new() };
     let (voxels, axes) = read_voxels(&mut stream, |_| {})?;
     let volume = Volume::new(name, voxels, axes).map_err(ReadError::Nonsense)?;
-    let sha256 = stream.sha256.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = HEXLOWER.encode(&stream.sha256.finalize());
     Ok(Loaded { volume, sha256 })
 }
 

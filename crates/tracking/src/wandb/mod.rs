@@ -13,6 +13,7 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 
+use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use kindling_files as files;
 use serde_json::{Map, Value, json};
@@ -104,7 +105,7 @@ impl Wandb {
     fn picture(&self, name: &str, step: u64, path: &std::path::Path) -> Result<Option<(String, Value)>, TrackingError> {
         let Ok(png) = files::read(path, files::MAX_TEXT_BYTES) else { return Ok(None) };
         let Some((width, height)) = picture::size(&png) else { return Ok(None) };
-        let sum: String = Sha256::digest(&png).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sum = HEXLOWER.encode(&Sha256::digest(&png));
         let inside = format!("media/images/{name}_{step}_{}.png", &sum[..20]);
         let copy = self.folder.join("files").join(&inside);
         let folder = self.folder.join("files/media/images");

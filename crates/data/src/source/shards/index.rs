@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use data_encoding::HEXLOWER;
 use kindling_files as files;
 use kindling_given::in_units;
 use serde::{Deserialize, Serialize};
@@ -129,7 +130,7 @@ pub(super) fn file_name(path: &Path) -> String {
 
 fn digest(folder: &Path) -> String {
     let full = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    Sha256::digest(full.as_os_str().as_encoded_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&Sha256::digest(full.as_os_str().as_encoded_bytes())[..16])
 }
 
 fn state_of(shard: &Path) -> Result<(u64, u128), DataError> {
