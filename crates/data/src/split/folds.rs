@@ -213,6 +213,42 @@ mod tests {
     }
 
     #[test]
+    fn a_fold_tests_the_part_of_its_number_and_validates_on_the_next() {
+        let roles = |fold: &str| -> Vec<Split> {
+            let fold: Fold = fold.parse().unwrap();
+            (0..4).map(|part| fold.role(part)).collect()
+        };
+        let (train, val, test) = (Split::Train, Split::Val, Split::Test);
+        assert_eq!(roles("2/4"), [train, test, val, train]);
+        assert_eq!(roles("4/4"), [val, train, train, test]);
+    }
+
+    #[test]
+    fn the_order_in_which_samples_are_listed_does_not_matter() {
+        let people = hospital(60);
+        let members = members(&people, 3);
+        let parts = parts_of(&members, 3, 5, 3).unwrap();
+        let (backwards, mut again): (Vec<Member>, Vec<usize>) = (members.into_iter().rev().collect(), parts);
+        again.reverse();
+        assert_eq!(parts_of(&backwards, 3, 5, 3).unwrap(), again);
+    }
+
+    #[test]
+    fn what_is_over_in_each_of_many_small_classes_does_not_go_to_the_same_folds() {
+        // Of seven samples two of the five folds have two; two samples are fewer than folds.
+        for of_a_class in [7, 2] {
+            let people: People = (0..60 * of_a_class).map(|at| (at % 60, None)).collect();
+            for seed in 0..4 {
+                let parts = parts_of(&members(&people, seed), 60, 5, seed).unwrap();
+                let even = people.len() as f64 / 5.0;
+                let counts = count(&parts, 5);
+                // Moving begins at a third more than is even.
+                assert!(counts.iter().all(|count| *count as f64 <= even * 1.3), "seed {seed}: {counts:?}");
+            }
+        }
+    }
+
+    #[test]
     fn no_patient_is_parted_and_folds_have_one_size_and_every_class() {
         let people = hospital(200);
         for (seed, folds) in [(0, 3), (1, 5), (2, 5), (3, 10)] {

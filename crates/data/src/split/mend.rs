@@ -306,3 +306,142 @@ impl<'a> State<'a> {
         best.map(|(_, step)| step)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::RngExt;
+
+    use super::*;
+
+    /// Groups by how many samples of each class they have.
+    fn units(groups: &[&[usize]]) -> Vec<Unit> {
+        let mut next = 0;
+        let unit = |counts: &&[usize]| {
+            let size: usize = counts.iter().sum();
+            let all = (counts.len(), size);
+            next += size;
+            Unit {
+                key: 0,
+                members: (next - size..next).collect(),
+                counts: counts.iter().copied().enumerate().filter(|(_, count)| *count > 0).chain([all]).collect(),
+            }
+        };
+        groups.iter().map(unit).collect()
+    }
+
+    fn mended(groups: &[Vec<usize>], sides: &Sides, home: &[usize]) -> Vec<usize> {
+        let groups: Vec<&[usize]> = groups.iter().map(Vec::as_slice).collect();
+        let start = |order: &[usize]| {
+            let mut given = vec![0; order.len()];
+            order.iter().enumerate().for_each(|(place, unit)| given[*unit] = place % sides.count());
+            given
+        };
+        mend(&units(&groups), groups[0].len(), sides, home.to_vec(), 0, start)
+    }
+
+    /// Samples of a class, or of all, on each side.
+    fn counts(groups: &[Vec<usize>], given: &[usize], class: Option<usize>, sides: usize) -> Vec<usize> {
+        let of = |group: &Vec<usize>| class.map_or_else(|| group.iter().sum(), |class| group[class]);
+        let on = |side| groups.iter().zip(given).filter(|(_, at)| **at == side).map(|(group, _)| of(group)).sum();
+        (0..sides).map(on).collect()
+    }
+
+    /// How bad an assignment is, in the order in which the head of this file tells it: empty sides, classes that are not on side 0,
+    /// classes that other sides lack, and then shares that are off, with what is moved.
+    fn badness(groups: &[Vec<usize>], sides: &Sides, home: &[usize], given: &[usize]) -> ([usize; 3], f64) {
+        let columns = (0..groups[0].len()).map(Some).chain([None]);
+        let (mut missing, mut off) = ([0; 3], 0.0);
+        for class in columns {
+            let found = counts(groups, given, class, sides.count());
+            let total: usize = found.iter().sum();
+            for (side, count) in found.into_iter().enumerate() {
+                let kind = match class {
+                    None => 0,
+                    Some(_) if sides.learnt == Some(side) => 1,
+                    Some(_) => 2,
+                };
+                missing[kind] += usize::from(count == 0);
+                off += ((count as f64 / total as f64 - sides.wanted[side]).abs() - sides.tolerance).max(0.0);
+            }
+        }
+        let moved: usize = groups
+            .iter()
+            .zip(home.iter().zip(given))
+            .filter(|(_, (home, at))| home != at)
+            .map(|(group, _)| group.iter().sum::<usize>())
+            .sum();
+        let all: usize = groups.iter().flatten().sum();
+        (missing, off + MOVING * moved as f64 / all as f64)
+    }
+
+    fn random(count: usize, classes: usize, most: usize, number: u64) -> Vec<Vec<usize>> {
+        let mut rng = rng(number, Purpose::Split, 0, 0);
+        let group = |_| {
+            let mut group: Vec<usize> = (0..classes).map(|_| rng.random_range(0..=most)).collect();
+            let own = rng.random_range(0..classes);
+            group[own] += 1;
+            group
+        };
+        (0..count).map(group).collect()
+    }
+
+    #[test]
+    fn of_few_groups_no_assignment_is_better_and_none_as_good_is_nearer() {
+        for number in 0..30 {
+            let groups = random(6, 3, 3, number);
+            for sides in [Sides::of_splits(2), Sides::of_folds(3)] {
+                let home: Vec<usize> = (0..6).map(|at| (at + number as usize) % 2).collect();
+                let found = badness(&groups, &sides, &home, &mended(&groups, &sides, &home));
+                for assignment in 0..3_usize.pow(6) {
+                    let given: Vec<usize> = (0..6).map(|at| assignment / 3_usize.pow(at) % 3).collect();
+                    let (missing, off) = badness(&groups, &sides, &home, &given);
+                    let is_better = missing < found.0 || missing == found.0 && off < found.1 - 1e-9;
+                    assert!(!is_better, "{number}: {given:?} has {missing:?} {off}, and not {found:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_split_is_empty_though_classes_of_one_group_cannot_be_learnt_then() {
+        let groups = vec![vec![1, 0, 0], vec![0, 1, 0], vec![0, 0, 1]];
+        let given = mended(&groups, &Sides::of_splits(2), &[0, 0, 0]);
+        assert!((0..3).all(|side| given.contains(&side)), "{given:?}");
+    }
+
+    #[test]
+    fn many_groups_that_lie_wrong_are_spread_by_moves() {
+        for number in 0..5 {
+            let groups = random(80, 3, 4, number);
+            for sides in [Sides::of_splits(2), Sides::of_folds(5)] {
+                let given = mended(&groups, &sides, &[0; 80]);
+                for class in [None, Some(0), Some(1), Some(2)] {
+                    let found = counts(&groups, &given, class, sides.count());
+                    let total: usize = found.iter().sum();
+                    for (count, wanted) in found.iter().zip(&sides.wanted) {
+                        let off = (*count as f64 / total as f64 - wanted).abs();
+                        assert!(*count > 0 && off <= sides.tolerance + 0.02, "{number}, {class:?}: {found:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn where_moves_end_with_a_class_missing_other_starts_are_tried() {
+        let mut missing = 0;
+        for number in 0..60 {
+            // Five rare classes of three groups each, of which there is one on every side where group n is on side n % 3.
+            let mut groups = random(20, 1, 9, number);
+            let mut rng = rng(number, Purpose::Split, 1, 0);
+            groups.iter_mut().for_each(|group| group.extend([0; 5]));
+            for (class, side) in (1..6).flat_map(|class| (0..3).map(move |side| (class, side))) {
+                groups[3 * rng.random_range(0..6) + side][class] = 1;
+            }
+            let sides = Sides::of_splits(2);
+            let given = mended(&groups, &sides, &[0; 20]);
+            missing += badness(&groups, &sides, &[0; 20], &given).0.iter().sum::<usize>();
+        }
+        assert_eq!(missing, 0);
+    }
+}
