@@ -414,7 +414,10 @@ mod tests {
         for number in 0..5 {
             let groups = random(80, 3, 4, number);
             for sides in [Sides::of_splits(2), Sides::of_folds(5)] {
-                let given = mended(&groups, &sides, &[0; 80]);
+                // A few groups on each side, so that no class is missing, and all others on the first.
+                let few = 4 * sides.count();
+                let home: Vec<usize> = (0..80).map(|at| if at < few { at % sides.count() } else { 0 }).collect();
+                let given = mended(&groups, &sides, &home);
                 for class in [None, Some(0), Some(1), Some(2)] {
                     let found = counts(&groups, &given, class, sides.count());
                     let total: usize = found.iter().sum();
