@@ -13,6 +13,7 @@ mod cuda;
 mod forward;
 mod graph;
 mod ledger;
+mod node;
 mod pass;
 mod reading;
 #[cfg(test)]
@@ -25,6 +26,10 @@ use kindling_layers::{Checkpointing, Freeze};
 
 use graph::Graph;
 use ledger::{Ledger, Part};
+use node::{Node, Place};
+
+/// Weights, gradients and moments are float32.
+const WEIGHT_BYTES: u64 = 4;
 
 /// An update rule, as far as it matters for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,10 +293,10 @@ pub fn relative_cost(trace: &Trace, checkpointing: Checkpointing, freeze: Freeze
         return 1.0;
     }
     let graph = Graph::of(trace, freeze);
-    let macs = |wanted: &dyn Fn(&graph::Node) -> bool| -> u64 {
+    let macs = |wanted: &dyn Fn(&Node) -> bool| -> u64 {
         graph.nodes.iter().filter(|node| wanted(node)).map(|node| trace.layers[node.layer].macs).sum()
     };
     let (forward, backward) = (macs(&|_| true), 2 * macs(&|node| !node.frozen));
-    let again = macs(&|node| !node.frozen && node.place != graph::Place::Tail);
+    let again = macs(&|node| !node.frozen && node.place != Place::Tail);
     (forward + backward + again) as f64 / (forward + backward).max(1) as f64
 }
