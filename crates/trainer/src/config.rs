@@ -9,7 +9,7 @@ use kindling_layers::{Checkpointing, Precision};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
-use crate::loss::{DiceOver, PixelLoss, ValueLoss};
+use crate::loss::{SegmentationConfig, ValueLoss};
 
 /// How a run trains. Every field is part of the run's resolved configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,16 +77,6 @@ pub struct TrainConfig {
     /// What the length of the run was before it was extended, in the order of the steps; see [`TrainConfig::extend`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extended: Vec<Extension>,
-}
-
-/// What a network for segmentation makes small.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SegmentationConfig {
-    /// The sum of these losses.
-    pub loss: PixelLoss,
-    /// Over what the sums of Dice and its relatives run.
-    pub dice_over: DiceOver,
 }
 
 /// How long a run was to be, up to the step after which it was extended.

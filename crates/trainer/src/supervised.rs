@@ -13,10 +13,11 @@ use kindling_metrics::RegressionScore;
 use kindling_processes::tree;
 use kindling_runs::Event;
 
+use crate::attempt::{Attempt, GoodStep};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
-use crate::evaluate::{Inference, samples_at_once};
 use crate::fit::Trainer;
+use crate::inference::{Inference, samples_at_once};
 use crate::journal::Observer;
 use crate::loss::Loss;
 use crate::model_state::ModelState;
@@ -28,7 +29,7 @@ use crate::schedule::{Length, Schedule};
 use crate::state::{Best, Progress, TrainState};
 use crate::step::{Losses, StepEngine};
 use crate::trainable::Trainable;
-use crate::training::{Attempt, Committed, GoodStep, Moment, Training};
+use crate::training::{Committed, Moment, Training};
 use crate::warm_up::{Warmed, warm_up};
 
 /// What is asked about a sample: a loss of logits with `D` axes, and what a network is judged by.
