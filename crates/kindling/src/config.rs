@@ -18,16 +18,16 @@ use kindling_zoo::{Model, ModelOptions, Network, SegmentationModel, Unet};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::commands::DEFAULT_MODEL;
+use crate::budget::MemoryBudget;
 use crate::dataset::{self, HowToOpen, PHANTOMS, moved};
 use crate::device::DeviceChoice;
-use crate::memory::MemoryBudget;
 use crate::model::AnyModel;
 use crate::pretrained;
+use crate::ranges::MOST_WORKERS;
 use crate::settings::table_of;
 
-/// The most threads that load images.
-pub(crate) const MOST_WORKERS: usize = 1024;
+/// The model that is meant where none is named.
+pub(crate) const DEFAULT_MODEL: &str = "mobilenet_v3_small";
 
 /// Everything a run was asked to do. With the same data, code and device it gives the same run again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

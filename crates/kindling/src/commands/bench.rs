@@ -22,9 +22,11 @@ use kindling_runs::bench::{Configuration, Protocol, Row, Rows, What, csv, markdo
 use kindling_runs::write_atomically;
 
 use crate::Done;
-use crate::commands::{DEFAULT_MODEL, Format};
+use crate::budget::MemoryBudget;
+use crate::choice::Choice;
+use crate::commands::Format;
+use crate::config::DEFAULT_MODEL;
 use crate::device::DeviceChoice;
-use crate::memory::{Choice, MemoryBudget};
 use crate::output::{self, note, out};
 use crate::ranges;
 

@@ -17,9 +17,10 @@ use kindling_zoo::{Model, ModelOptions, models};
 use serde_json::{Value, json};
 
 use crate::Done;
-use crate::commands::{DEFAULT_MODEL, Format};
+use crate::budget::default_budget;
+use crate::commands::Format;
+use crate::config::DEFAULT_MODEL;
 use crate::device::{DeviceChoice, cuda};
-use crate::memory::default_budget;
 use crate::model::AnyModel;
 use crate::output::{self, note, out};
 use crate::ranges;

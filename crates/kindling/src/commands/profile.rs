@@ -15,8 +15,9 @@ use kindling_zoo::{Model, ModelOptions, find};
 use serde_json::{Value, json};
 
 use crate::Done;
+use crate::commands::Format;
 use crate::commands::plan::{prediction_json, size, target};
-use crate::commands::{DEFAULT_MODEL, Format};
+use crate::config::DEFAULT_MODEL;
 use crate::device::DeviceChoice;
 use crate::output::{self, out};
 use crate::ranges;

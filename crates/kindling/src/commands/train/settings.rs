@@ -8,15 +8,15 @@ use kindling_trainer::{DiceOver, PixelLoss, ValueLoss};
 use serde::{Serialize, Serializer};
 
 use super::OptimizerName;
-use super::resolve::{
+use super::defaults::{
     BRAIN_MRI_ORIENTATION_EPOCHS, HEAD_LR, MOMENTUM, PHANTOM_EPOCHS, PHANTOM_MASK_SIZE, SEGMENTATION_BATCH,
     SEGMENTATION_MODEL, SGD_LR, SGD_WEIGHT_DECAY,
 };
-use crate::commands::DEFAULT_MODEL;
-use crate::config::{defaults, usual};
+use crate::budget::MemoryBudget;
+use crate::choice::Choice;
+use crate::config::{DEFAULT_MODEL, defaults, usual};
 use crate::dataset;
 use crate::device::DeviceChoice;
-use crate::memory::{Choice, MemoryBudget};
 use crate::settings::{OnResume, Setting, settings};
 
 settings! {
