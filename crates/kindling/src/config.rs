@@ -29,6 +29,9 @@ use crate::settings::table_of;
 /// The model that is meant where none is named.
 pub(crate) const DEFAULT_MODEL: &str = "mobilenet_v3_small";
 
+/// The side of images where nothing else is said, in pixels.
+pub(crate) const IMAGE_SIZE: usize = 512;
+
 /// Everything a run was asked to do. With the same data, code and device it gives the same run again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -128,7 +131,7 @@ impl Default for DataConfig {
             on_bad_sample: OnBadSample::default(),
             max_bad: MaxBad::default(),
             subgroups: None,
-            preprocess: Preprocess::padded(512, 1, Normalisation::identity(1)),
+            preprocess: Preprocess::padded(IMAGE_SIZE, 1, Normalisation::identity(1)),
         }
     }
 }

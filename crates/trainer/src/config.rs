@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use kindling_data::{below, within};
 use kindling_given::Span;
-use kindling_layers::pass::largest_group;
+use kindling_layers::pass::{GHOST_BATCH_SIZE, largest_group};
 use kindling_layers::{Checkpointing, Precision};
 use serde::{Deserialize, Serialize};
 
@@ -156,7 +156,7 @@ const DECAYS: RangeInclusive<f64> = 0.0..=1e3;
 
 impl TrainConfig {
     /// What a run takes where nothing else is said: `epochs` passes in batches of `batch_size`, in float32, with AdamW, a short
-    /// warm-up and normalisation groups of at most 8.
+    /// warm-up and normalisation groups of at most [`GHOST_BATCH_SIZE`].
     pub fn new(batch_size: usize, epochs: u64) -> Self {
         Self {
             batch_size,
@@ -164,7 +164,7 @@ impl TrainConfig {
             activation_checkpointing: None,
             precision: Precision::default(),
             ema: None,
-            ghost_batch_size: 8,
+            ghost_batch_size: GHOST_BATCH_SIZE,
             norm_momentum: None,
             epochs,
             max_steps: None,

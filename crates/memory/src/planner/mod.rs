@@ -20,7 +20,7 @@ mod reading;
 mod tests;
 mod update;
 
-use kindling_layers::pass::{largest_group, normalisation_groups};
+use kindling_layers::pass::{GHOST_BATCH_SIZE, largest_group, normalisation_groups};
 use kindling_layers::trace::Trace;
 use kindling_layers::{Checkpointing, Freeze};
 
@@ -94,12 +94,12 @@ pub struct Situation {
 }
 
 impl Situation {
-    /// A float32 step that computes `batch` samples at once, with AdamW, nothing frozen and one loader thread.
+    /// A float32 step that computes `batch` samples at once in ghost batches of the usual size, with AdamW, nothing frozen and one loader thread.
     pub fn whole_batch(batch: usize, target: Target) -> Self {
         Self {
             micro_batch: batch,
             batch,
-            ghost_batch_size: 8,
+            ghost_batch_size: GHOST_BATCH_SIZE,
             checkpointing: Checkpointing::None,
             optimizer: OptimizerKind::AdamW,
             ema: false,

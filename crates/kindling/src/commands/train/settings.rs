@@ -14,7 +14,7 @@ use super::defaults::{
 };
 use crate::budget::MemoryBudget;
 use crate::choice::Choice;
-use crate::config::{DEFAULT_MODEL, defaults, usual};
+use crate::config::{DEFAULT_MODEL, IMAGE_SIZE, defaults, usual};
 use crate::dataset;
 use crate::device::DeviceChoice;
 use crate::settings::{OnResume, Setting, settings};
@@ -35,7 +35,7 @@ settings! {
     Stays "model.freeze" freeze: Freeze;
     /// Side of the square images, at most 8192, padded and never stretched
     #[arg(value_name = "PIXELS", help_heading = "What")]
-    Stays "data.preprocess.size" image_size: usize = format!("512, {PHANTOM_MASK_SIZE} for the masks of phantoms");
+    Stays "data.preprocess.size" image_size: usize = format!("{IMAGE_SIZE}, {PHANTOM_MASK_SIZE} for the masks of phantoms");
     /// none, light (flip, small shifts, turns and scales, brightness, contrast), medium, heavy, or a TOML file with a policy
     /// of one's own
     #[arg(value_name = "POLICY", help_heading = "What")]
