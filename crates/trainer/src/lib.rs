@@ -114,7 +114,7 @@ pub mod engine {
     pub use crate::step::{Losses, upload};
     pub use crate::sums::{InOrder, Summand, Sums};
     pub use crate::trainable::Trainable;
-    pub use crate::training::{Committed, Moment, Training};
+    pub use crate::training::{Committed, RunPhase, Training};
     pub use crate::update::{Checked, Update};
     pub use crate::warm_up::Warmed;
 }

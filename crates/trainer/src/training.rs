@@ -20,7 +20,7 @@ pub trait Training<S: Checkpointable + Clone> {
     /// What a good step says of itself.
     type Told;
 
-    /// Whether an epoch ends with something to do, a look at [`Moment::Epoch`] and a checkpoint. Otherwise a run is done
+    /// Whether an epoch ends with something to do, a look at [`RunPhase::Epoch`] and a checkpoint. Otherwise a run is done
     /// with its last step.
     const BY_EPOCH: bool;
 
@@ -63,7 +63,7 @@ pub trait Training<S: Checkpointable + Clone> {
     ///
     /// # Errors
     /// What ends the run.
-    fn look(&mut self, at: Moment, run: &mut Run<'_, S>, observer: &mut dyn Observer) -> Result<(), TrainError>;
+    fn look(&mut self, at: RunPhase, run: &mut Run<'_, S>, observer: &mut dyn Observer) -> Result<(), TrainError>;
 
     /// Writes what belongs to the checkpoint that was just saved.
     ///
@@ -80,9 +80,9 @@ pub trait Training<S: Checkpointable + Clone> {
     fn finish(&mut self, run: &Run<'_, S>) -> Result<(), TrainError>;
 }
 
-/// When a run can be looked at.
+/// Where a run is when its training looks at the model ([`Training::look`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum RunPhase {
     /// Before the first step of this process.
     Start,
     /// After a step.
