@@ -230,7 +230,7 @@ impl Answers {
 /// What is added up over a split.
 enum Tally {
     /// The task, the sum of the losses, and counts as `[truth][prediction]`.
-    OneOf(Task, f64, Vec<Vec<u64>>),
+    MultiClass(Task, f64, Vec<Vec<u64>>),
     /// The sum of the losses, and which classes each sample has.
     MultiLabel(f64, Vec<Vec<bool>>, usize),
 }
@@ -239,7 +239,7 @@ impl Tally {
     fn new(task: Task, classes: usize) -> Self {
         match task {
             Task::MultiLabel => Self::MultiLabel(0.0, Vec::new(), classes),
-            one_of => Self::OneOf(one_of, 0.0, vec![vec![0; classes]; classes]),
+            task => Self::MultiClass(task, 0.0, vec![vec![0; classes]; classes]),
         }
     }
 
@@ -248,7 +248,7 @@ impl Tally {
         // The smallest positive number keeps the loss of a certain mistake finite.
         let cost = |probability: f64| -probability.max(f64::MIN_POSITIVE).ln();
         match self {
-            Self::OneOf(task, loss, confusion) => {
+            Self::MultiClass(task, loss, confusion) => {
                 *loss += cost(probabilities[*truth]);
                 confusion[*truth][answer(*task, probabilities)] += 1;
             }
@@ -265,7 +265,7 @@ impl Tally {
     fn score(self, predictions: &[Prediction]) -> Score {
         let mean = |loss: f64| loss / predictions.len().max(1) as f64;
         match self {
-            Self::OneOf(_, loss, confusion) => Score::from_confusion(mean(loss), confusion),
+            Self::MultiClass(_, loss, confusion) => Score::from_confusion(mean(loss), confusion),
             Self::MultiLabel(loss, truths, classes) => {
                 let sure: Vec<Vec<f64>> = predictions.iter().map(|one| one.probabilities.clone()).collect();
                 Score::from_labels(mean(loss), truths.len(), MultiLabel::of(classes, &truths, &sure))

@@ -76,7 +76,7 @@ impl Loss<2> for ImageLoss {
         }
     }
 
-    /// `logits` are `[rows, outputs]`. Panics if a batch of any-of samples, or of numbers, has no targets.
+    /// `logits` are `[rows, outputs]`. Panics if a batch of multi-label samples, or of numbers, has no targets.
     fn part(&self, logits: Tensor<2>, batch: &HostBatch, micro: &MicroBatch, total_weight: f64) -> Tensor<1> {
         let rows = micro.rows.clone();
         match (self, batch.targets_of(rows.clone())) {
