@@ -108,8 +108,8 @@ impl Cli {
             Command::Gan(args) => args.run(),
             Command::Data(args) => args.run(),
             Command::Devices(args) => args.run(),
-            Command::Completions(args) => args.run(),
-            Command::Man(args) => args.run(),
+            Command::Completions(args) => args.run(Self::command()),
+            Command::Man(args) => args.run(Self::command()),
         }
     }
 }

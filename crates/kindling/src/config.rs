@@ -18,16 +18,19 @@ use kindling_zoo::{Model, ModelOptions, Network, SegmentationModel, Unet};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::commands::DEFAULT_MODEL;
+use crate::budget::MemoryBudget;
 use crate::dataset::{self, HowToOpen, PHANTOMS, moved};
 use crate::device::DeviceChoice;
-use crate::memory::MemoryBudget;
 use crate::model::AnyModel;
 use crate::pretrained;
+use crate::ranges::MOST_WORKERS;
 use crate::settings::table_of;
 
-/// The most threads that load images.
-pub(crate) const MOST_WORKERS: usize = 1024;
+/// The model that is meant where none is named.
+pub(crate) const DEFAULT_MODEL: &str = "mobilenet_v3_small";
+
+/// The side of images where nothing else is said, in pixels.
+pub(crate) const IMAGE_SIZE: usize = 512;
 
 /// Everything a run was asked to do. With the same data, code and device it gives the same run again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -128,7 +131,7 @@ impl Default for DataConfig {
             on_bad_sample: OnBadSample::default(),
             max_bad: MaxBad::default(),
             subgroups: None,
-            preprocess: Preprocess::padded(512, 1, Normalisation::identity(1)),
+            preprocess: Preprocess::padded(IMAGE_SIZE, 1, Normalisation::identity(1)),
         }
     }
 }

@@ -3,13 +3,14 @@
 //! | module | holds |
 //! |---|---|
 //! | `cli`, `commands` | the command line; a file a subcommand |
-//! | `settings`, `config`, `commands::train::settings` | what a run can be told, each setting once; the layers of a configuration; what a resume may change |
+//! | `settings`, `commands::train::settings` | what a run can be told, each setting once; what a resume may change |
+//! | `config`, `gan_config` | the resolved configurations of runs, of one network and of two |
 //! | `commands::train::resolve` | flags, a file and the data set become the resolved configuration |
 //! | `commands::gan` | the same for two networks, and what samples, compares and exports them |
 //! | `commands::bench` | what measures the rows of `kindling bench` |
 //! | `dataset`, `loaders`, `pretrained` | data sets by name, loaders of a run, weights in the cache |
 //! | `recorded` | the samples a run was trained on, compared with those that are there now |
-//! | `device`, `memory` | which device is used and what it lacks; what a user says about memory |
+//! | `device`, `budget`, `fitting` | which device is used and what it lacks; what a user says about memory; what fits into it |
 //! | `ranks` | several processes of one run, and what they must have in common |
 //! | `children` | runs that a command trains one after another, each in a process of its own |
 //! | `finish`, `progress`, `output` | scores and report at the end, the bar, and the only place that writes to the terminal |
@@ -21,18 +22,21 @@
 #[cfg(unix)]
 mod abort;
 mod allocator;
+mod budget;
 mod cases;
 mod children;
+mod choice;
 mod cli;
 mod commands;
 mod config;
 mod dataset;
 mod device;
 mod finish;
+mod fitting;
+mod gan_config;
 mod interrupt;
 mod kind;
 mod loaders;
-mod memory;
 mod model;
 mod noise;
 mod output;
@@ -42,6 +46,7 @@ mod ranges;
 mod ranks;
 mod recorded;
 mod scores;
+mod segmenter;
 mod settings;
 mod targets;
 
@@ -76,7 +81,7 @@ fn main() -> ExitCode {
         }
         Err(help) => return say(&help),
     };
-    memory::limit_to_system();
+    budget::limit_to_system();
     quiet_panics();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         kindling_runs::check_kill().map_err(anyhow::Error::msg)?;

@@ -1,4 +1,4 @@
-//! Ranges of flags that no configuration checks.
+//! Ranges of flags, most of which no configuration checks.
 
 use clap::builder::RangedU64ValueParser;
 use kindling_data::{FEWEST_FOLDS, MOST_FOLDS, within};
@@ -6,9 +6,10 @@ use kindling_given::Span;
 use kindling_metrics::MOST_RESAMPLES;
 use kindling_trainer::MOST_SAMPLES;
 
-use crate::config::MOST_WORKERS;
-use crate::memory::Choice;
+use crate::choice::Choice;
 
+/// The most threads that load images.
+pub(crate) const MOST_WORKERS: usize = 1024;
 /// As many of anything as one after another makes sense.
 const MOST_TIMES: u64 = 1_000_000_000;
 /// More runs than anybody averages over.

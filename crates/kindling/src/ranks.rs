@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::Done;
-use crate::memory;
+use crate::budget;
 use crate::output::note;
 
 /// What several processes end with: the first has said why, for all.
@@ -126,7 +126,7 @@ fn share_machine(ranks: &Ranks) -> Result<()> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads((cores / alike).max(1));
         pool.build_global().context("the cores cannot be divided")?;
     }
-    memory::share_among(group.local_size());
+    budget::share_among(group.local_size());
     Ok(())
 }
 

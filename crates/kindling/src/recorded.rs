@@ -7,9 +7,9 @@ use kindling_data::{Dataset, FileList, Opening, Recorded, Split};
 use kindling_files as files;
 use kindling_runs::RunDir;
 
-use crate::commands::gan::GanRunConfig;
 use crate::config::RunConfig;
 use crate::dataset;
+use crate::gan_config::GanRunConfig;
 
 /// The data set of a run that goes on.
 pub(crate) struct Again {

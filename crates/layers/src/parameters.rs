@@ -72,9 +72,9 @@ impl std::fmt::Display for ModulePath {
 /// A float tensor of a model: its name and shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Dotted path.
+    /// The fields that lead to it, with dots between: `stages.0.1.expand.conv.weight`.
     pub name: String,
-    /// Shape.
+    /// Its sizes: `[output, input / groups, height, width]` of a filter, `[channels]` of a scale or a bias.
     pub shape: Vec<usize>,
 }
 
@@ -256,7 +256,7 @@ pub enum Mismatch {
     Unexpected(String),
     /// A tensor has another shape than the model's.
     Shape {
-        /// Its name.
+        /// The tensor's dotted path in the model, or its key in a file that has other names.
         name: String,
         /// The model's shape.
         expected: Vec<usize>,
@@ -272,16 +272,16 @@ pub enum Mismatch {
     },
     /// A tensor does not hold floating-point numbers.
     Type {
-        /// Its name.
+        /// The tensor's key in the file.
         name: String,
-        /// The type of its numbers.
+        /// The type of its numbers, as the file says it.
         found: String,
     },
     /// A running variance is negative or not finite.
     Variance {
-        /// Its name.
+        /// The variance's dotted path in the model.
         name: String,
-        /// The first such value.
+        /// The first value that is negative or not finite.
         value: String,
     },
 }

@@ -19,6 +19,9 @@ use kindling_ops as ops;
 
 use crate::parameters::{self, Flat};
 
+/// The most samples of a normalisation group where nothing else is asked for.
+pub const GHOST_BATCH_SIZE: usize = 8;
+
 /// One training-mode forward pass over consecutive samples of a global batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrainingPass {

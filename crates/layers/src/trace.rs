@@ -10,7 +10,7 @@ use kindling_ops::{Activation, Interpolation};
 /// The shape of the feature map of one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureMap {
-    /// Channels.
+    /// Values that each pixel has.
     pub channels: usize,
     /// Height in pixels.
     pub height: usize,
@@ -60,7 +60,7 @@ pub enum Op {
     Conv {
         /// Side of the kernel.
         kernel: usize,
-        /// Stride.
+        /// Input pixels from one output pixel to the next, in both directions.
         stride: usize,
         /// Pixels from one tap of the kernel to the next.
         dilation: usize,
@@ -73,7 +73,7 @@ pub enum Op {
     ConvTranspose {
         /// Side of the kernel.
         kernel: usize,
-        /// Stride.
+        /// Output pixels from one input pixel to the next, in both directions.
         stride: usize,
         /// Rows and columns that are cut off each side of the output.
         padding: usize,
@@ -112,7 +112,7 @@ pub enum Op {
     MaxPool {
         /// Side of the window.
         kernel: usize,
-        /// Stride.
+        /// Pixels from one window to the next, in both directions.
         stride: usize,
         /// Rows and columns of padding on each side, which no maximum comes from.
         padding: usize,

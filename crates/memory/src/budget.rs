@@ -13,7 +13,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use burn::tensor::Device;
 use kindling_given::in_units;
 
-use crate::{counting, limits, pools, resident};
+use crate::{heap, limits, pools, resident};
 
 /// No limit.
 const NONE: u64 = u64::MAX;
@@ -70,7 +70,7 @@ pub(crate) fn give_back() {
 fn check_host(bytes: usize) -> Result<(), String> {
     let limit = HOST_LIMIT.load(Relaxed);
     let asked = bytes as u64;
-    let current = (counting::host_usage().current as u64).saturating_add(GRANTED.load(Relaxed));
+    let current = (heap::host_usage().current as u64).saturating_add(GRANTED.load(Relaxed));
     let room = counted_room(limit);
     if current.saturating_add(asked) > room {
         let process = limit - room;
@@ -187,7 +187,7 @@ pub fn capacity(device: &Device) -> Option<u64> {
 /// Restarts [`peak_since`].
 pub fn forget_peak(device: &Device) {
     if pools::pools(device).is_none() {
-        counting::start_window();
+        heap::start_window();
     }
 }
 
@@ -195,7 +195,7 @@ pub fn forget_peak(device: &Device) {
 pub fn peak_since(device: &Device) -> u64 {
     match pools::pools(device) {
         Some(pools) => pools.in_use,
-        None => counting::window_peak() as u64,
+        None => heap::window_peak() as u64,
     }
 }
 

@@ -3,10 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-static CURRENT: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-/// The peak of the current window, which is a step.
-static WINDOW: AtomicUsize = AtomicUsize::new(0);
+use crate::budget;
+use crate::heap::{grow, shrink};
 
 /// Bytes of the last failed allocation; 0 if none failed.
 static FAILED: AtomicUsize = AtomicUsize::new(0);
@@ -17,25 +15,6 @@ static FAILED: AtomicUsize = AtomicUsize::new(0);
 /// atomic operations, and for a large block a check of the size of the process.
 #[derive(Debug, Default)]
 pub struct CountingAllocator<A>(pub A);
-
-/// Live bytes of the process's heap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HostUsage {
-    /// Bytes that are live now.
-    pub current: usize,
-    /// The most live bytes since the start or the last [`reset_host_peak`].
-    pub peak: usize,
-}
-
-/// Live bytes of the process's heap; zero where [`CountingAllocator`] is not the global allocator.
-pub fn host_usage() -> HostUsage {
-    HostUsage { current: CURRENT.load(Relaxed), peak: PEAK.load(Relaxed) }
-}
-
-/// Resets the peak to the bytes that are live now.
-pub fn reset_host_peak() {
-    PEAK.store(CURRENT.load(Relaxed), Relaxed);
-}
 
 /// Bytes of the last allocation that the system refused, if there was one. May be called in a signal handler.
 pub fn failed_allocation() -> Option<usize> {
@@ -50,43 +29,18 @@ const LARGE: usize = 1 << 20;
 /// allocation fails, which is then tried once more.
 fn persistently(bytes: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
     if bytes >= LARGE {
-        crate::budget::keep_resident(bytes as u64);
+        budget::keep_resident(bytes as u64);
     }
     let block = allocate();
     if !block.is_null() {
         return block;
     }
-    crate::budget::give_back();
+    budget::give_back();
     let block = allocate();
     if block.is_null() {
         FAILED.store(bytes, Relaxed);
     }
     block
-}
-
-/// Starts a window, whose peak begins with the bytes that are live now.
-pub(crate) fn start_window() {
-    WINDOW.store(CURRENT.load(Relaxed), Relaxed);
-}
-
-/// The most live bytes since [`start_window`].
-pub(crate) fn window_peak() -> usize {
-    WINDOW.load(Relaxed)
-}
-
-fn grow(bytes: usize) {
-    let now = CURRENT.fetch_add(bytes, Relaxed) + bytes;
-    // A load is cheaper than the exchange that updating a maximum takes, and most calls are below both peaks.
-    if now > PEAK.load(Relaxed) {
-        PEAK.fetch_max(now, Relaxed);
-    }
-    if now > WINDOW.load(Relaxed) {
-        WINDOW.fetch_max(now, Relaxed);
-    }
-}
-
-fn shrink(bytes: usize) {
-    CURRENT.fetch_sub(bytes, Relaxed);
 }
 
 // SAFETY: every call is handed to the wrapped allocator unchanged, a second time if it failed, which changes nothing, and
@@ -136,6 +90,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heap::{HostUsage, host_usage, reset_host_peak};
 
     // The counters are global, so one test makes all calls, with an allocator that the test harness does not use.
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `counting`, `resident` | the live bytes of the process's heap, and the size of the process according to the system |
+//! | `counting`, `heap` | an allocator that counts, and the live bytes of the process's heap that it counted |
+//! | `resident` | the size of the process according to the system |
 //! | `limits`, `budget`, `size` | the tightest limit of the system, a budget below it, and amounts of memory as text |
 //! | `meter`, `pools`, `allocation` | memory in use on a device, CubeCL's pools, and separate allocations instead of pages |
 //! | `failure` | the meaning of an error's text |
@@ -13,6 +14,7 @@ mod allocation;
 mod budget;
 mod counting;
 mod failure;
+mod heap;
 mod limits;
 mod meter;
 mod plan;
@@ -26,8 +28,9 @@ pub use budget::{
     Ballast, Granted, PROCESS_BYTES, capacity, counted_room, forget_peak, grant_host, hold_ballast, limit_host,
     on_tight_memory, peak_since, resident_of, without_probes,
 };
-pub use counting::{CountingAllocator, HostUsage, failed_allocation, host_usage, reset_host_peak};
+pub use counting::{CountingAllocator, failed_allocation};
 pub use failure::{Failure, classify, panic_message, reason};
+pub use heap::{HostUsage, host_usage, reset_host_peak};
 pub use limits::{Rule, SystemLimit, tightest_limit};
 pub use meter::{Meter, Usage, observe};
 pub use plan::Plan;

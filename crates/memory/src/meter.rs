@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use burn::tensor::Device;
 
-use crate::counting;
+use crate::heap;
 use crate::pools::{self, Pools};
 
 /// The most bytes that the pools of a device held in any observation since the last meter was created.
@@ -25,7 +25,7 @@ pub struct Usage {
 ///
 /// On a GPU, the figures come from CubeCL's pools. Pools return pages only on request, so it is enough to observe them before that
 /// ([`observe`]) and when the meter is read. An observation costs a round trip to the device's thread, but no synchronisation. On the
-/// CPU, the figures come from the counting allocator.
+/// CPU, the figures come from the heap allocator.
 #[derive(Debug)]
 pub struct Meter {
     device: Device,
@@ -35,7 +35,7 @@ pub struct Meter {
 impl Meter {
     /// A meter for `device`, whose peak starts from the current usage.
     pub fn new(device: &Device) -> Self {
-        counting::reset_host_peak();
+        heap::reset_host_peak();
         MOST_RESERVED.store(0, Relaxed);
         Self { device: device.clone().without_autodiff(), peak: 0 }
     }
@@ -45,7 +45,7 @@ impl Meter {
         match seen(&self.device) {
             Some(pools) => Usage { in_use: pools.in_use, reserved: pools.reserved, peak: MOST_RESERVED.load(Relaxed) },
             None => {
-                let host = counting::host_usage();
+                let host = heap::host_usage();
                 let current = host.current as u64;
                 self.peak = self.peak.max(host.peak as u64);
                 Usage { in_use: current, reserved: current, peak: self.peak }

@@ -12,6 +12,7 @@
 //! each other, `form` says what is a map and what a matrix, and `proto` has the messages of the file.
 
 mod activation;
+mod encode;
 mod error;
 mod export;
 mod form;
@@ -24,5 +25,6 @@ mod shape;
 #[cfg(test)]
 mod testing;
 
+pub use encode::{OPSET, encode};
 pub use error::OnnxError;
-pub use export::{Export, OPSET, encode};
+pub use export::Export;

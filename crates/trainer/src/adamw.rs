@@ -4,7 +4,7 @@ use burn::optim::{AdamW, AdamWConfig, AdamWState, AdaptiveMomentumState, Learnin
 use burn::tensor::{Device, Tensor};
 use kindling_ops::{AdamWStep, AdamWTensors, adamw, adamw_serves};
 
-use crate::optimizer::{Parameter, Rule, Updated, one_after_the_other};
+use crate::update_rule::{Parameter, Rule, Updated, one_after_the_other};
 
 /// AdamW (Loshchilov and Hutter 2019) with its numbers.
 #[derive(Clone)]

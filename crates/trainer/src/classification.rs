@@ -1,12 +1,13 @@
 //! The training of a classifier.
 
-use kindling_data::Loader;
+use kindling_data::{Loader, Task};
 use kindling_layers::Classifier;
 
 use crate::config::TrainConfig;
 use crate::error::TrainError;
-use crate::evaluate::{Inference, evaluate};
+use crate::evaluate::evaluate;
 use crate::fit::Trainer;
+use crate::inference::Inference;
 use crate::loss::ImageLoss;
 use crate::model_state::ModelState;
 use crate::run::Setup;
@@ -33,8 +34,16 @@ impl<'a, M: Classifier> Trainer<'a, ModelState<M>, Classification> {
         setup: Setup<'a>,
     ) -> Result<Self, TrainError> {
         config.check(classes)?;
-        let loss = ImageLoss::new(setup.train.task(), classes, &config);
+        let loss = config.image_loss(setup.train.task(), classes);
         Supervised::trainer(model, config, (loss, ImageClasses(classes)), validation, setup)
+    }
+}
+
+impl TrainConfig {
+    /// What a network that answers for a whole image makes small in a task over `classes` classes.
+    pub(crate) fn image_loss(&self, task: Task, classes: usize) -> ImageLoss {
+        let (weights, value) = (self.class_weights.as_deref(), self.regression.unwrap_or_default());
+        ImageLoss::new(task, classes, self.label_smoothing, weights, value)
     }
 }
 

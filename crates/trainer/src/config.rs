@@ -4,12 +4,12 @@ use std::ops::RangeInclusive;
 
 use kindling_data::{below, within};
 use kindling_given::Span;
-use kindling_layers::pass::largest_group;
+use kindling_layers::pass::{GHOST_BATCH_SIZE, largest_group};
 use kindling_layers::{Checkpointing, Precision};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
-use crate::loss::{DiceOver, PixelLoss, ValueLoss};
+use crate::loss::{SegmentationConfig, ValueLoss};
 
 /// How a run trains. Every field is part of the run's resolved configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,16 +77,6 @@ pub struct TrainConfig {
     /// What the length of the run was before it was extended, in the order of the steps; see [`TrainConfig::extend`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extended: Vec<Extension>,
-}
-
-/// What a network for segmentation makes small.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SegmentationConfig {
-    /// The sum of these losses.
-    pub loss: PixelLoss,
-    /// Over what the sums of Dice and its relatives run.
-    pub dice_over: DiceOver,
 }
 
 /// How long a run was to be, up to the step after which it was extended.
@@ -166,7 +156,7 @@ const DECAYS: RangeInclusive<f64> = 0.0..=1e3;
 
 impl TrainConfig {
     /// What a run takes where nothing else is said: `epochs` passes in batches of `batch_size`, in float32, with AdamW, a short
-    /// warm-up and normalisation groups of at most 8.
+    /// warm-up and normalisation groups of at most [`GHOST_BATCH_SIZE`].
     pub fn new(batch_size: usize, epochs: u64) -> Self {
         Self {
             batch_size,
@@ -174,7 +164,7 @@ impl TrainConfig {
             activation_checkpointing: None,
             precision: Precision::default(),
             ema: None,
-            ghost_batch_size: 8,
+            ghost_batch_size: GHOST_BATCH_SIZE,
             norm_momentum: None,
             epochs,
             max_steps: None,

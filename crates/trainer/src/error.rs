@@ -26,9 +26,9 @@ pub enum TrainError {
          new one with a smaller --batch-size or --image-size ({reason})"
     )]
     OutOfMemory {
-        /// The step that did not fit.
+        /// The step that did not fit, from 1.
         step: u64,
-        /// Its micro-batch.
+        /// Samples that it computed at once in the last attempt.
         micro_batch: usize,
         /// Whether one tensor is larger than the device can ever hold.
         too_large: bool,
@@ -86,19 +86,19 @@ pub enum TrainError {
          (a new run with a lower --lr or with --clip-norm usually helps)", step - 1
     )]
     NotFinite {
-        /// The step.
+        /// The step that was not committed, from 1.
         step: u64,
-        /// Its loss.
+        /// The mean loss of its global batch.
         loss: f64,
-        /// The norm of its gradients.
+        /// The L2 norm of all gradients of a network together, before they are clipped and without the loss scale.
         norm: f64,
     },
     /// What a run was to be looked at with failed.
     #[error("looking at the samples after step {step} failed: {reason}")]
     Preview {
-        /// The step.
+        /// The last committed step, from 1; 0 is the start.
         step: u64,
-        /// Why.
+        /// What could not be computed or written.
         reason: String,
     },
     /// Another process of the run cannot go on.
@@ -134,11 +134,11 @@ pub enum TrainError {
     /// A checkpoint could not be written; the one before it is intact.
     #[error("the checkpoint of step {step} could not be saved; {remains}: {cause}")]
     Save {
-        /// The step.
+        /// The step that it was to hold, from 1; 0 is the start.
         step: u64,
-        /// Which checkpoint remains.
+        /// Which checkpoint remains, as a part of the sentence.
         remains: String,
-        /// Why.
+        /// What the file system said.
         cause: RunError,
     },
 }

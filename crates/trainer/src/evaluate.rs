@@ -7,12 +7,11 @@ use kindling_data::{BadSample, HostBatch, Loader, Task};
 use kindling_layers::{Precision, host};
 use kindling_metrics::{MultiLabel, RegressionScore, Score};
 use kindling_nvtx::range;
-use kindling_ops as ops;
 use serde::{Deserialize, Serialize};
 
 use crate::answers::{self, answer, most_probable};
 use crate::error::TrainError;
-use crate::fault::Faults;
+use crate::inference::Inference;
 use crate::loss::ValueLoss;
 use crate::pieces::Pieces;
 use crate::ranks::Ranks;
@@ -105,50 +104,6 @@ pub fn predict<M: Trainable<2>>(
         Ok(logits.chunks(outputs.max(1)).map(|logits| answers::of_logits(task, logits)).collect())
     });
     Ok(mean(found.collect::<Result<_, TrainError>>()?))
-}
-
-/// How a split is evaluated.
-#[derive(Clone, Copy, Debug)]
-pub struct Inference<'a> {
-    /// Where the model is, without gradients.
-    pub device: &'a Device,
-    /// Samples computed at once, at first; fewer where memory runs out. On the CPU without influence on the result; elsewhere
-    /// it changes last digits, see [`samples_at_once`].
-    pub micro_batch: usize,
-    /// The format of feature maps.
-    pub precision: Precision,
-    /// What the model sees of each image.
-    pub views: Views,
-    /// Failures to come, and the step they are told of.
-    pub(crate) faults: Option<(&'a Faults, u64)>,
-    /// Who does it together, where several processes do.
-    pub(crate) ranks: Option<&'a Ranks>,
-}
-
-impl<'a> Inference<'a> {
-    /// On `device`, `micro_batch` samples at a time.
-    pub fn new(device: &'a Device, micro_batch: usize, precision: Precision) -> Self {
-        let micro_batch = micro_batch.max(1);
-        Self { device, micro_batch, precision, views: Views::default(), faults: None, ranks: None }
-    }
-
-    /// The same, with other views of each image.
-    pub fn seeing(self, views: Views) -> Self {
-        Self { views, ..self }
-    }
-
-    /// The same, divided among the processes of a run: each takes a part of the batches, and learns what all found. All of them must
-    /// call it.
-    pub fn divided(self, ranks: &'a Ranks) -> Self {
-        Self { ranks: (!ranks.is_alone()).then_some(ranks), ..self }
-    }
-}
-
-/// How many samples a run infers at once, so that its scores are the same for every plan: `fitting`, the plan's, where each
-/// sample is inferred by itself, and elsewhere always `group`, the samples of its largest normalisation group, which fit
-/// wherever a step does.
-pub fn samples_at_once(device: &Device, group: usize, fitting: usize) -> usize {
-    if ops::infers_samples_alone(device) { fitting } else { group }
 }
 
 /// Evaluates a model on every sample a loader gives, whose task is about classes of images.
@@ -275,7 +230,7 @@ impl Answers {
 /// What is added up over a split.
 enum Tally {
     /// The task, the sum of the losses, and counts as `[truth][prediction]`.
-    OneOf(Task, f64, Vec<Vec<u64>>),
+    MultiClass(Task, f64, Vec<Vec<u64>>),
     /// The sum of the losses, and which classes each sample has.
     MultiLabel(f64, Vec<Vec<bool>>, usize),
 }
@@ -284,7 +239,7 @@ impl Tally {
     fn new(task: Task, classes: usize) -> Self {
         match task {
             Task::MultiLabel => Self::MultiLabel(0.0, Vec::new(), classes),
-            one_of => Self::OneOf(one_of, 0.0, vec![vec![0; classes]; classes]),
+            task => Self::MultiClass(task, 0.0, vec![vec![0; classes]; classes]),
         }
     }
 
@@ -293,7 +248,7 @@ impl Tally {
         // The smallest positive number keeps the loss of a certain mistake finite.
         let cost = |probability: f64| -probability.max(f64::MIN_POSITIVE).ln();
         match self {
-            Self::OneOf(task, loss, confusion) => {
+            Self::MultiClass(task, loss, confusion) => {
                 *loss += cost(probabilities[*truth]);
                 confusion[*truth][answer(*task, probabilities)] += 1;
             }
@@ -310,7 +265,7 @@ impl Tally {
     fn score(self, predictions: &[Prediction]) -> Score {
         let mean = |loss: f64| loss / predictions.len().max(1) as f64;
         match self {
-            Self::OneOf(_, loss, confusion) => Score::from_confusion(mean(loss), confusion),
+            Self::MultiClass(_, loss, confusion) => Score::from_confusion(mean(loss), confusion),
             Self::MultiLabel(loss, truths, classes) => {
                 let sure: Vec<Vec<f64>> = predictions.iter().map(|one| one.probabilities.clone()).collect();
                 Score::from_labels(mean(loss), truths.len(), MultiLabel::of(classes, &truths, &sure))

@@ -12,7 +12,7 @@ use crate::journal::{Observer, Trained};
 use crate::run::{Run, Setup};
 use crate::schedule::Length;
 use crate::state::{Progress, Settled, TrainState};
-use crate::training::{Committed, Moment, Training};
+use crate::training::{Committed, RunPhase, Training};
 use crate::warm_up::Warmed;
 
 /// How [`Trainer::fit`] ended.
@@ -132,12 +132,12 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
     }
 
     fn epochs(&mut self, observer: &mut dyn Observer) -> Result<Ended, TrainError> {
-        self.training.look(Moment::Start, &mut self.run, observer)?;
+        self.training.look(RunPhase::Start, &mut self.run, observer)?;
         loop {
             if self.epoch(observer)? == Ended::Interrupted {
                 return Ok(Ended::Interrupted);
             }
-            self.training.look(Moment::Epoch, &mut self.run, observer)?;
+            self.training.look(RunPhase::Epoch, &mut self.run, observer)?;
             if self.run.progress().batch >= self.run.setup.train.batches_per_epoch() {
                 self.run.state.end_epoch();
             }
@@ -173,7 +173,7 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
                 waiting = 0.0;
             }
             self.step(&batch, started, waiting, observer)?;
-            self.training.look(Moment::Step, &mut self.run, observer)?;
+            self.training.look(RunPhase::Step, &mut self.run, observer)?;
             let (step, last) = (self.run.progress().step, self.is_over());
             if self.run.is_to_stop() && (T::BY_EPOCH || !last) {
                 self.checkpoint(observer)?;

@@ -20,15 +20,15 @@
 //! | `training`, `supervised` | what differs between trainings; that of one network whose answers are known |
 //! | `classification`, `regression`, `evaluate`, `answers` | classes and numbers of images: training, validation, what logits mean |
 //! | `segmentation`, `segmented` | classes of pixels: training and validation |
-//! | `pieces` | inference in pieces that fit |
-//! | `step`, `trainable`, `micro_batch`, `loss`, `schedule` | one step of a network, and what it is made of |
+//! | `inference`, `pieces` | how a split is inferred, and in pieces that fit |
+//! | `attempt`, `step`, `trainable`, `micro_batch`, `loss`, `schedule` | one step of a network, and what it is made of |
 //! | `sums`, `gradients` | what micro-batches add up to, in which order |
-//! | `ranks`, `exchange` | the processes of a run, what they say to each other, and their sums |
-//! | `update`, `optimizer`, `norm_momentum` | what becomes of one network in a step: finite check, update |
+//! | `ranks`, `exchange`, `shared` | the processes of a run, what they say to each other, and their sums |
+//! | `update`, `optimizer`, `update_rule`, `adamw`, `norm_momentum` | what becomes of one network in a step: finite check, update |
 //! | `recovery`, `policy`, `activation_checkpointing` | the loop around an attempt, what it obeys, and gradients with fewer maps kept |
 //! | `state`, `model_state`, `loss_scale` | everything that a step may change, with its commit |
 //! | `checkpoint`, `checkpointable`, `parts`, `model_snapshot`, `manifest` | how it is saved and read, tensor by tensor, with its sums |
-//! | `host_copy` | the copy of the state that outlives a device |
+//! | `host_copy`, `movable` | the copy of the state that outlives a device, and a state that moves on it |
 //! | `fault` | failures and wrong results on demand, for tests |
 //! | `range_test` | which learning rate a run should have |
 //! | `explain` | which places of an image speak for a class |
@@ -37,6 +37,7 @@
 mod activation_checkpointing;
 mod adamw;
 mod answers;
+mod attempt;
 mod checkpoint;
 mod checkpointable;
 mod classification;
@@ -49,6 +50,7 @@ mod fault;
 mod fit;
 mod gradients;
 mod host_copy;
+mod inference;
 mod journal;
 mod loss;
 mod loss_scale;
@@ -56,6 +58,7 @@ mod manifest;
 mod micro_batch;
 mod model_snapshot;
 mod model_state;
+mod movable;
 mod norm_momentum;
 mod optimizer;
 mod parts;
@@ -69,6 +72,7 @@ mod run;
 mod schedule;
 mod segmentation;
 mod segmented;
+mod shared;
 mod state;
 mod step;
 #[cfg(test)]
@@ -81,6 +85,7 @@ mod testing;
 mod trainable;
 mod training;
 mod update;
+mod update_rule;
 mod views;
 mod warm_up;
 
@@ -91,6 +96,7 @@ pub mod engine {
     pub use kindling_memory::Plan;
 
     pub use crate::activation_checkpointing::Segments;
+    pub use crate::attempt::{Attempt, GoodStep};
     pub use crate::checkpointable::Checkpointable;
     pub use crate::classification::Classification;
     pub use crate::fault::Phase;
@@ -108,7 +114,7 @@ pub mod engine {
     pub use crate::step::{Losses, upload};
     pub use crate::sums::{InOrder, Summand, Sums};
     pub use crate::trainable::Trainable;
-    pub use crate::training::{Attempt, Committed, GoodStep, Moment, Training};
+    pub use crate::training::{Committed, RunPhase, Training};
     pub use crate::update::{Checked, Update};
     pub use crate::warm_up::Warmed;
 }
@@ -121,17 +127,15 @@ pub mod ranges {
 
 pub use answers::{answer, most_probable};
 pub use checkpoint::Checkpoints;
-pub use config::{CHECKPOINT_EVERY, Extension, MOST_SAMPLES, OptimizerConfig, SegmentationConfig, TrainConfig};
+pub use config::{CHECKPOINT_EVERY, Extension, MOST_SAMPLES, OptimizerConfig, TrainConfig};
 pub use error::TrainError;
-pub use evaluate::{
-    Evaluation, Inference, Prediction, ValueEvaluation, ValuePrediction, evaluate, evaluate_values, predict,
-    samples_at_once,
-};
+pub use evaluate::{Evaluation, Prediction, ValueEvaluation, ValuePrediction, evaluate, evaluate_values, predict};
 pub use explain::{ClassMap, explain};
 pub use fault::Faults;
 pub use fit::{Ended, Trainer};
+pub use inference::{Inference, samples_at_once};
 pub use journal::{Journal, Observer, Trained};
-pub use loss::{DiceOver, PixelLoss, PixelTerm, ValueLoss};
+pub use loss::{DiceOver, PixelLoss, PixelTerm, SegmentationConfig, ValueLoss};
 pub use micro_batch::{MicroBatch, micro_batches, micro_batches_on};
 pub use range_test::{RangeTest, RangeTested, Tried};
 pub use ranks::Ranks;

@@ -13,7 +13,8 @@ use kindling_ops::{self as ops, reserve};
 
 use crate::gradients::GradientSum;
 use crate::model_snapshot::ModelSnapshot;
-use crate::optimizer::{Counters, Optimizer};
+use crate::optimizer::Optimizer;
+use crate::parts::Counters;
 use crate::parts::{OfModule, Parts};
 
 /// A network, its optimizer, and the running mean of its weights.

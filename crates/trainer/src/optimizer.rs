@@ -1,4 +1,4 @@
-//! Update rules on named states.
+//! Optimizers: an update rule with the state of each parameter, by name.
 //!
 //! The rules are Burn's; what is added is that an update is a function: it returns a new model and a new optimizer and
 //! leaves the old ones alone, so that a step that turns out bad has changed nothing. States are kept by parameter name
@@ -10,56 +10,16 @@ use burn::module::Module;
 use burn::optim::decay::WeightDecayConfig;
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{RecordState, Sgd, SgdConfig, StateSource};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use burn_pack::Scalar;
 use kindling_layers::parameters::{self, Flat};
 use kindling_layers::tensors::Tensors;
-use kindling_ops::reserve;
 
 use crate::adamw::OnePassAdamW;
 use crate::config::OptimizerConfig;
 use crate::gradients::GradientSum;
-use crate::parts::{OfStates, Part};
-
-/// Numbers that an update of SGD makes for each weight beside the old ones: the weight, its velocity and what will be subtracted.
-const NEW_NUMBERS: usize = 3;
-
-/// An update rule of Burn that takes the parameters of a model together.
-pub(crate) trait Rule: burn::optim::Optimizer + Clone {
-    /// The new values and states of parameters after one update, whose gradients are multiplied by `scale` first.
-    fn update(&self, rate: f64, scale: f64, parameters: Vec<Parameter<Self>>) -> Vec<Updated<Self>>;
-}
-
-/// A parameter with its gradient and its state, `[n]` and not on a gradient graph.
-pub(crate) struct Parameter<R: Rule> {
-    pub(crate) weight: Tensor<1>,
-    pub(crate) gradient: Tensor<1>,
-    pub(crate) state: Option<R::State<1>>,
-}
-
-/// The new value and state of a parameter.
-pub(crate) type Updated<R> = (Tensor<1>, Option<<R as burn::optim::Optimizer>::State<1>>);
-
-/// [`Rule::update`] for a rule that updates one parameter at a time.
-pub(crate) fn one_after_the_other<R: Rule>(
-    rule: &R,
-    rate: f64,
-    scale: f64,
-    parameters: Vec<Parameter<R>>,
-) -> Vec<Updated<R>> {
-    let update = |Parameter { weight, gradient, state }: Parameter<R>| {
-        let gradient = if scale == 1.0 { gradient } else { gradient.mul_scalar(scale) };
-        reserve::announce_like(&weight, NEW_NUMBERS * weight.shape().num_elements());
-        rule.step(rate, weight, gradient, state)
-    };
-    parameters.into_iter().map(update).collect()
-}
-
-impl Rule for Sgd {
-    fn update(&self, rate: f64, scale: f64, parameters: Vec<Parameter<Self>>) -> Vec<Updated<Self>> {
-        one_after_the_other(self, rate, scale, parameters)
-    }
-}
+use crate::parts::{Counters, OfStates, Part};
+use crate::update_rule::{Parameter, Rule};
 
 /// An optimizer and its state.
 #[derive(Clone)]
@@ -75,9 +35,6 @@ pub(crate) struct Stateful<R: Rule> {
     plain: R,
     states: BTreeMap<String, R::State<1>>,
 }
-
-/// Whole numbers of an optimizer's state by name, as step counters are.
-pub(crate) type Counters = BTreeMap<String, i64>;
 
 impl Optimizer {
     pub(crate) fn new(config: OptimizerConfig) -> Self {

@@ -14,7 +14,8 @@ use kindling_layers::parameters::{self, Handle};
 use kindling_layers::tensors::{DocumentWriter, Entry, Tensors};
 use kindling_ops::reserve;
 
-use crate::optimizer::Counters;
+/// Whole numbers of an optimizer's state by name, as step counters are.
+pub(crate) type Counters = BTreeMap<String, i64>;
 
 /// The files of a checkpoint by name, which are read from the device while they are written.
 #[derive(Default)]

@@ -5,8 +5,8 @@ use std::ops::Range;
 use kindling_memory::{has_pages, with_own_allocations};
 
 use crate::error::TrainError;
-use crate::evaluate::Inference;
 use crate::fault::Phase;
+use crate::inference::Inference;
 use crate::recovery::{Attempts, Lack, Recovery, make_room, until_it_fits};
 
 /// Batches in pieces that fit.

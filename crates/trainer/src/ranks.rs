@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
-use crate::exchange::Shared;
+use crate::shared::Shared;
 
 /// The ranks of a run, this process being one of them. One that is alone says nothing and waits for nobody.
 pub struct Ranks {

@@ -5,8 +5,9 @@ use kindling_layers::Classifier;
 
 use crate::config::TrainConfig;
 use crate::error::TrainError;
-use crate::evaluate::{Inference, evaluate_values};
+use crate::evaluate::evaluate_values;
 use crate::fit::Trainer;
+use crate::inference::Inference;
 use crate::loss::ValueLoss;
 use crate::model_state::ModelState;
 use crate::run::Setup;

@@ -5,8 +5,8 @@ use kindling_layers::Segmenter;
 
 use crate::config::TrainConfig;
 use crate::error::TrainError;
-use crate::evaluate::Inference;
 use crate::fit::Trainer;
+use crate::inference::Inference;
 use crate::loss::SegmentationLoss;
 use crate::model_state::ModelState;
 use crate::run::Setup;

@@ -10,7 +10,7 @@ use kindling_nvtx::range;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
-use crate::evaluate::Inference;
+use crate::inference::Inference;
 use crate::pieces::Pieces;
 use crate::ranks::Ranks;
 use crate::recovery::Recovery;

@@ -5,14 +5,14 @@ use kindling_layers::Precision;
 use kindling_memory::Plan;
 use serde::{Deserialize, Serialize};
 
+use crate::attempt::{Attempt, GoodStep};
 use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
-use crate::host_copy::Movable;
 use crate::loss_scale::LossScale;
 use crate::model_snapshot::ModelSnapshot;
+use crate::movable::Movable;
 use crate::policy::Policy;
 use crate::recovery::{Recovery, carry_out};
-use crate::training::{Attempt, GoodStep};
 
 /// The state of a run between two steps. Nobody outside of this file can change it but by the functions below.
 #[derive(Clone)]

@@ -9,6 +9,7 @@ use kindling_layers::pass::TrainingPass;
 use kindling_nvtx::range;
 
 use crate::activation_checkpointing::{self, Work};
+use crate::attempt::{Attempt, GoodStep};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::exchange::over_ranks;
@@ -21,7 +22,6 @@ use crate::ranks::Ranks;
 use crate::schedule::Length;
 use crate::sums::{InOrder, Sums};
 use crate::trainable::Trainable;
-use crate::training::{Attempt, GoodStep};
 use crate::update::Update;
 
 /// What does not change from step to step.

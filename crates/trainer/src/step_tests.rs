@@ -7,6 +7,7 @@ use kindling_layers::tensors::Tensors;
 use kindling_layers::{Checkpointing, Precision, parameters};
 use kindling_memory::Plan;
 
+use crate::attempt::{Attempt, GoodStep};
 use crate::checkpointable::Checkpointable;
 use crate::config::OptimizerConfig;
 use crate::error::TrainError;
@@ -19,7 +20,6 @@ use crate::policy::{Limits, Policy};
 use crate::ranks::Ranks;
 use crate::step::{Losses, StepEngine};
 use crate::testing::{CLASSES, Toy, batch};
-use crate::training::{Attempt, GoodStep};
 use crate::update::Update;
 use crate::warm_up::warm_up;
 

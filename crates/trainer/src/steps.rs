@@ -10,7 +10,7 @@ use kindling_memory::Plan;
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::fault::Faults;
-use crate::loss::{ImageLoss, Loss};
+use crate::loss::Loss;
 use crate::model_state::ModelState;
 use crate::ranks::Ranks;
 use crate::recovery::Recovery;
@@ -52,7 +52,7 @@ impl<M: Classifier> Steps<M, 2> {
         start: Plan,
     ) -> Result<Self, TrainError> {
         config.check(classes)?;
-        let loss = ImageLoss::new(task, classes, config);
+        let loss = config.image_loss(task, classes);
         Ok(Self::of(model, config, Arc::new(loss), device, start))
     }
 }

@@ -13,10 +13,11 @@ use kindling_metrics::RegressionScore;
 use kindling_processes::tree;
 use kindling_runs::Event;
 
+use crate::attempt::{Attempt, GoodStep};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
-use crate::evaluate::{Inference, samples_at_once};
 use crate::fit::Trainer;
+use crate::inference::{Inference, samples_at_once};
 use crate::journal::Observer;
 use crate::loss::Loss;
 use crate::model_state::ModelState;
@@ -28,7 +29,7 @@ use crate::schedule::{Length, Schedule};
 use crate::state::{Best, Progress, TrainState};
 use crate::step::{Losses, StepEngine};
 use crate::trainable::Trainable;
-use crate::training::{Attempt, Committed, GoodStep, Moment, Training};
+use crate::training::{Committed, RunPhase, Training};
 use crate::warm_up::{Warmed, warm_up};
 
 /// What is asked about a sample: a loss of logits with `D` axes, and what a network is judged by.
@@ -202,12 +203,12 @@ impl<M: Trainable<D>, O: Objective<D>, const D: usize> Training<ModelState<M>> f
     /// Scores the model on the validation samples and keeps its weights if it is the best so far.
     fn look(
         &mut self,
-        at: Moment,
+        at: RunPhase,
         run: &mut Run<'_, ModelState<M>>,
         observer: &mut dyn Observer,
     ) -> Result<(), TrainError> {
         let &Progress { step, epoch, best, evaluated, .. } = run.progress();
-        if at != Moment::Epoch || evaluated == step {
+        if at != RunPhase::Epoch || evaluated == step {
             return Ok(());
         }
         let epoch = epoch + 1;

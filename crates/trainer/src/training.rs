@@ -2,9 +2,9 @@
 
 use kindling_data::HostBatch;
 use kindling_given::Span;
-use kindling_memory::Plan;
 use kindling_runs::{Event, Together};
 
+use crate::attempt::{Attempt, GoodStep};
 use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
 use crate::journal::Observer;
@@ -20,7 +20,7 @@ pub trait Training<S: Checkpointable + Clone> {
     /// What a good step says of itself.
     type Told;
 
-    /// Whether an epoch ends with something to do, a look at [`Moment::Epoch`] and a checkpoint. Otherwise a run is done
+    /// Whether an epoch ends with something to do, a look at [`RunPhase::Epoch`] and a checkpoint. Otherwise a run is done
     /// with its last step.
     const BY_EPOCH: bool;
 
@@ -63,7 +63,7 @@ pub trait Training<S: Checkpointable + Clone> {
     ///
     /// # Errors
     /// What ends the run.
-    fn look(&mut self, at: Moment, run: &mut Run<'_, S>, observer: &mut dyn Observer) -> Result<(), TrainError>;
+    fn look(&mut self, at: RunPhase, run: &mut Run<'_, S>, observer: &mut dyn Observer) -> Result<(), TrainError>;
 
     /// Writes what belongs to the checkpoint that was just saved.
     ///
@@ -80,36 +80,15 @@ pub trait Training<S: Checkpointable + Clone> {
     fn finish(&mut self, run: &Run<'_, S>) -> Result<(), TrainError>;
 }
 
-/// When a run can be looked at.
+/// Where a run is when its training looks at the model ([`Training::look`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum RunPhase {
     /// Before the first step of this process.
     Start,
     /// After a step.
     Step,
     /// After the last step of an epoch or of the run.
     Epoch,
-}
-
-/// An attempt at a step.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Attempt {
-    /// The step, counted from 1.
-    pub step: u64,
-    /// How much is computed at once.
-    pub plan: Plan,
-    /// The loss is multiplied by it for the backward pass, and the gradients are divided by it.
-    pub loss_scale: f64,
-}
-
-/// A step that was computed and found good, not yet committed.
-pub struct GoodStep<S, T> {
-    /// The state after it.
-    pub state: S,
-    /// The largest micro-batch that it was computed in.
-    pub micro_batch: usize,
-    /// What it says of itself.
-    pub told: T,
 }
 
 /// A step that was just committed.

@@ -5,12 +5,12 @@ use burn::tensor::Tensor;
 use kindling_layers::host;
 use kindling_nvtx::range;
 
+use crate::attempt::Attempt;
 use crate::error::TrainError;
 use crate::fault::{Faults, Phase};
 use crate::model_state::{ModelState, Move, decay_at};
 use crate::norm_momentum::NormMomentum;
 use crate::sums::Sums;
-use crate::training::Attempt;
 
 /// What the finite check read.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,9 +11,10 @@ use kindling_data::HostBatch;
 use kindling_layers::host;
 use kindling_memory::Plan;
 
+use crate::attempt::Attempt;
 use crate::error::TrainError;
-use crate::evaluate::samples_at_once;
 use crate::fault::Faults;
+use crate::inference::samples_at_once;
 use crate::loss::Loss;
 use crate::model_state::ModelState;
 use crate::policy::Policy;
@@ -21,7 +22,6 @@ use crate::ranks::Ranks;
 use crate::recovery::{abandon_graph, make_room};
 use crate::step::{StepEngine, upload};
 use crate::trainable::Trainable;
-use crate::training::Attempt;
 use crate::update::Update;
 
 /// What was tried.

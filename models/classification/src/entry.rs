@@ -13,22 +13,22 @@ pub type MakeConfig = fn(Library) -> NetworkConfig;
 pub struct ModelEntry {
     /// Its names. The first one is torchvision's if torchvision has the network, otherwise timm's.
     pub names: &'static [ModelName],
-    /// Its family.
+    /// The name that the architectures of its kind share, as `EfficientNet`.
     pub family: &'static str,
-    /// Its paper.
+    /// Authors, year and address of the paper.
     pub paper: &'static str,
     /// Side of the images that it was designed for, in pixels.
     pub native_size: usize,
-    /// A short description.
+    /// What sets it apart, in a few words for a list.
     pub about: &'static str,
-    /// Its configuration.
+    /// Makes its layers, with the details of the library whose name was asked for.
     pub config: MakeConfig,
     /// Names of its layers in other libraries.
     pub layer_names: LayerNames,
 }
 
 impl ModelEntry {
-    /// The first name of the network.
+    /// The name that lists and messages show: the first of [`ModelEntry::names`].
     pub fn name(&self) -> &'static str {
         self.names[0].name
     }
@@ -38,9 +38,9 @@ impl ModelEntry {
 /// padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelName {
-    /// The name.
+    /// As the library writes it, in lower case: `mobilenetv3_small_100`.
     pub name: &'static str,
-    /// The library.
+    /// Whose details and weights the network has under this name.
     pub library: Library,
 }
 

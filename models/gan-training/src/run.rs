@@ -6,7 +6,7 @@ use kindling_given::Span;
 use kindling_layers::{Checkpointing, Discriminator, Generator};
 use kindling_runs::Event;
 use kindling_trainer::engine::{
-    Attempt, Committed, GoodStep, Limits, Moment, NormMomentum, Policy, Run, TrainState, Training, Update,
+    Attempt, Committed, GoodStep, Limits, NormMomentum, Policy, Run, RunPhase, TrainState, Training, Update,
 };
 use kindling_trainer::{Length, Observer, Setup, TrainError, Trainer};
 
@@ -143,18 +143,18 @@ impl<G: Generator, D: Discriminator> Training<Pair<G, D>> for Adversarial<'_, G>
     /// Shows the averaged generator: at the beginning, every so many iterations, and at the end.
     fn look(
         &mut self,
-        at: Moment,
+        at: RunPhase,
         run: &mut Run<'_, Pair<G, D>>,
         observer: &mut dyn Observer,
     ) -> Result<(), TrainError> {
         let step = run.progress().step;
         let sample_iterations = self.engine.config.sample_iterations;
         let is_due = match at {
-            Moment::Start => step == 0,
-            Moment::Step => {
+            RunPhase::Start => step == 0,
+            RunPhase::Step => {
                 step >= self.length.total() || self.length.ended_at(step) || step.is_multiple_of(sample_iterations)
             }
-            Moment::Epoch => false,
+            RunPhase::Epoch => false,
         };
         if !is_due {
             return Ok(());

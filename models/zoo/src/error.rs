@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use kindling_layers::names::KeyStyle;
 use kindling_layers::parameters::Mismatch;
 
-use crate::registry::{MAX_CHANNELS, MAX_CLASSES};
+use crate::limits::{MAX_CHANNELS, MAX_CLASSES};
 
 /// An error of the zoo; each displays as one sentence.
 #[derive(Debug, thiserror::Error)]

@@ -10,13 +10,13 @@ use crate::adversaries::{GanDiscriminator, GanGenerator};
 /// A generator and its discriminator.
 #[derive(Clone, Copy, Debug)]
 pub struct GanEntry {
-    /// Its name.
+    /// What [`find_gan`] finds it by: the architecture and the side of its images, as `dcgan_64`.
     pub name: &'static str,
-    /// Its paper.
+    /// Authors, year and address of the paper.
     pub paper: &'static str,
     /// The implementation that its numbers are compared with.
     pub reference: &'static str,
-    /// A short description.
+    /// What it is, in a few words for a list.
     pub about: &'static str,
     /// Side of the generated images, in pixels.
     pub image_size: usize,

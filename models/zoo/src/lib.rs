@@ -4,6 +4,8 @@ mod adversaries;
 mod catalogue;
 mod error;
 mod gans;
+mod heads;
+mod limits;
 mod pretrained;
 mod registry;
 mod segmentation;

@@ -9,7 +9,8 @@ use kindling_layers::trace::Trace;
 use crate::catalogue::MODELS;
 use crate::error::ZooError;
 use crate::gans::GANS;
-use crate::weights::HEAD;
+use crate::heads::HEAD;
+use crate::limits::{MAX_CHANNELS, MAX_CLASSES, MAX_IMAGE_SIZE};
 
 /// A network under one of its names.
 #[derive(Clone, Copy, Debug)]
@@ -19,13 +20,6 @@ pub struct Model {
     /// The name under which it was requested.
     pub name: ModelName,
 }
-
-/// The largest image side. With larger images, a single feature map exceeds four gigabytes.
-pub(crate) const MAX_IMAGE_SIZE: usize = 8192;
-/// The most channels of images.
-pub(crate) const MAX_CHANNELS: usize = 1024;
-/// The most classes of a head; the largest published set has 21,841.
-pub(crate) const MAX_CLASSES: usize = 100_000;
 
 /// Every network, in the order it is listed.
 pub fn models() -> impl Iterator<Item = &'static ModelEntry> {

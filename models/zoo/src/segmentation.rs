@@ -8,8 +8,9 @@ use kindling_layers::{init, parameters};
 use kindling_segmentation::{ENCODERS, Encoder, Unet, UnetConfig, encoder};
 
 use crate::error::ZooError;
-use crate::registry::{MAX_IMAGE_SIZE, Model, ModelOptions, find, nearest};
-use crate::weights::SEGMENTATION_HEAD;
+use crate::heads::SEGMENTATION_HEAD;
+use crate::limits::MAX_IMAGE_SIZE;
+use crate::registry::{Model, ModelOptions, find, nearest};
 
 /// What the name of a U-Net begins with; that of its encoder follows.
 const UNET: &str = "unet-";

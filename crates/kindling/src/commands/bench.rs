@@ -22,9 +22,11 @@ use kindling_runs::bench::{Configuration, Protocol, Row, Rows, What, csv, markdo
 use kindling_runs::write_atomically;
 
 use crate::Done;
-use crate::commands::{DEFAULT_MODEL, Format};
+use crate::budget::MemoryBudget;
+use crate::choice::Choice;
+use crate::commands::Format;
+use crate::config::{DEFAULT_MODEL, IMAGE_SIZE, usual};
 use crate::device::DeviceChoice;
-use crate::memory::{Choice, MemoryBudget};
 use crate::output::{self, note, out};
 use crate::ranges;
 
@@ -61,7 +63,7 @@ struct Measure {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = DEFAULT_MODEL)]
     models: Vec<String>,
     /// Sides of the square images, at most 8192
-    #[arg(long, value_name = "PIXELS", value_delimiter = ',', default_value = "512")]
+    #[arg(long, value_name = "PIXELS", value_delimiter = ',', default_values_t = [IMAGE_SIZE])]
     image_size: Vec<usize>,
     /// Samples of a step, 1 to 1048576: the global batch, the same on every machine
     #[arg(long, value_name = "N", value_parser = ranges::samples(), value_delimiter = ',', default_value = "4")]
@@ -83,7 +85,7 @@ struct Measure {
     #[arg(long, value_name = "N", value_parser = ranges::samples_or_auto, default_value = "auto")]
     micro_batch: Choice<usize>,
     /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576
-    #[arg(long, alias = "norm-group", value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
+    #[arg(long, alias = "norm-group", value_name = "N", value_parser = ranges::samples(), default_value_t = usual().ghost_batch_size)]
     ghost_batch_size: usize,
     /// adamw or sgd
     #[arg(long, value_name = "NAME", default_value = "adamw", value_parser = ["adamw", "sgd"])]

@@ -3,11 +3,9 @@
 use std::io::Write;
 
 use anyhow::Result;
-use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 
 use crate::Done;
-use crate::cli::Cli;
 use crate::output::product;
 
 /// Print a script with which a shell completes commands, flags and their values
@@ -20,9 +18,10 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Done> {
+    /// Prints the script for `command`, the whole command line.
+    pub(crate) fn run(self, mut command: clap::Command) -> Result<Done> {
         let mut script = Vec::new();
-        generate(self.shell, &mut Cli::command(), "kindling", &mut script);
+        generate(self.shell, &mut command, "kindling", &mut script);
         product().write_all(&script)?;
         Ok(Done::Complete)
     }

@@ -7,9 +7,9 @@ use kindling_runs::Table;
 use serde_json::json;
 
 use crate::Done;
+use crate::budget::default_budget;
 use crate::commands::Format;
 use crate::device::{DeviceChoice, cuda};
-use crate::memory::default_budget;
 use crate::output::{self, out};
 
 /// Show the devices of this machine and the MPI library, and what is missing for those that cannot be used

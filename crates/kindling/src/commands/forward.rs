@@ -12,7 +12,7 @@ use kindling_zoo::weights::{self, Adapt};
 use kindling_zoo::{ModelOptions, find};
 
 use crate::Done;
-use crate::commands::DEFAULT_MODEL;
+use crate::config::DEFAULT_MODEL;
 use crate::device::DeviceChoice;
 use crate::output::note;
 use crate::pretrained;

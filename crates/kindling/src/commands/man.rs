@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::CommandFactory;
 
 use crate::Done;
-use crate::cli::Cli;
 use crate::output::note;
 
 /// Write a manual page for each command
@@ -19,16 +17,18 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Done> {
+    /// Writes the pages of `command`, the whole command line.
+    pub(crate) fn run(self, command: clap::Command) -> Result<Done> {
         let folder = &self.folder;
-        write_pages(folder).with_context(|| format!("manual pages cannot be written to {}", folder.display()))?;
+        write_pages(command, folder)
+            .with_context(|| format!("manual pages cannot be written to {}", folder.display()))?;
         note!("manual pages are in {}", folder.display());
         Ok(Done::Complete)
     }
 }
 
-fn write_pages(folder: &Path) -> Result<()> {
+fn write_pages(command: clap::Command, folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(Cli::command(), folder)?;
+    clap_mangen::generate_to(command, folder)?;
     Ok(())
 }

@@ -26,9 +26,6 @@ pub(crate) mod runs;
 pub(crate) mod sweep;
 pub(crate) mod train;
 
-/// The model that is meant where none is named.
-pub(crate) const DEFAULT_MODEL: &str = "mobilenet_v3_small";
-
 /// How a result is printed: for people or for programs.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {

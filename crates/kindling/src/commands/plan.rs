@@ -17,15 +17,13 @@ use kindling_zoo::{Model, ModelOptions, models};
 use serde_json::{Value, json};
 
 use crate::Done;
-use crate::commands::{DEFAULT_MODEL, Format};
+use crate::budget::default_budget;
+use crate::commands::Format;
+use crate::config::{DEFAULT_MODEL, IMAGE_SIZE, usual};
 use crate::device::{DeviceChoice, cuda};
-use crate::memory::default_budget;
 use crate::model::AnyModel;
 use crate::output::{self, note, out};
 use crate::ranges;
-
-/// Global batch of `kindling train` where nothing else is asked for.
-const DEFAULT_BATCH: usize = 8;
 
 /// Say what fits into a given memory, and what it costs
 ///
@@ -42,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["model", "out"])]
     all: bool,
     /// Side of the square images, at most 8192
-    #[arg(long, value_name = "PIXELS", default_value_t = 512)]
+    #[arg(long, value_name = "PIXELS", default_value_t = IMAGE_SIZE)]
     image_size: usize,
     /// The memory there is, like 8GiB, 500MiB or 6GB; on the CPU that of the process [default: what this machine has]
     #[arg(long, value_name = "SIZE")]
@@ -52,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = ranges::samples())]
     batch_size: Option<usize>,
     /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576
-    #[arg(long, alias = "norm-group", value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
+    #[arg(long, alias = "norm-group", value_name = "N", value_parser = ranges::samples(), default_value_t = usual().ghost_batch_size)]
     ghost_batch_size: usize,
     /// Channels of the images, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -286,7 +284,7 @@ impl Args {
 
     /// The fastest plan of the asked precision that fits, as a file.
     fn plan(&self, model: &AnyModel, trace: &Trace) -> Result<String> {
-        let batch = self.batch_size.unwrap_or(DEFAULT_BATCH);
+        let batch = self.batch_size.unwrap_or(usual().batch_size);
         for &checkpointing in self.levels(model) {
             let situation = Situation { batch, ..self.situation(self.precision, checkpointing)? };
             if let Some((micro_batch, prediction)) = largest_micro_batch(trace, &situation, self.memory().0) {

@@ -1,6 +1,6 @@
 //! `kindling predict`: image files in, class probabilities or masks out.
 
-pub(crate) mod masks;
+mod masks;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

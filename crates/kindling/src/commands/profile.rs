@@ -15,8 +15,9 @@ use kindling_zoo::{Model, ModelOptions, find};
 use serde_json::{Value, json};
 
 use crate::Done;
+use crate::commands::Format;
 use crate::commands::plan::{prediction_json, size, target};
-use crate::commands::{DEFAULT_MODEL, Format};
+use crate::config::{DEFAULT_MODEL, IMAGE_SIZE, usual};
 use crate::device::DeviceChoice;
 use crate::output::{self, out};
 use crate::ranges;
@@ -36,16 +37,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = DEFAULT_MODEL)]
     model: String,
     /// Side of the square images, at most 8192
-    #[arg(long, value_name = "PIXELS", default_value_t = 512)]
+    #[arg(long, value_name = "PIXELS", default_value_t = IMAGE_SIZE)]
     image_size: usize,
     /// Samples of an optimizer step, 1 to 1048576
-    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
+    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = usual().batch_size)]
     batch_size: usize,
     /// Samples computed at once, 1 to 1048576 [default: batch size, at most ghost batch size]
     #[arg(long, value_name = "N", value_parser = ranges::samples())]
     micro_batch: Option<usize>,
     /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576
-    #[arg(long, alias = "norm-group", value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
+    #[arg(long, alias = "norm-group", value_name = "N", value_parser = ranges::samples(), default_value_t = usual().ghost_batch_size)]
     ghost_batch_size: usize,
     /// Feature maps that are computed again rather than kept: none, stages or blocks
     #[arg(long, alias = "recompute", value_name = "WHAT", default_value_t = Checkpointing::None)]

@@ -1,6 +1,7 @@
 //! `kindling train`: start a run, or continue one.
 
 mod asked;
+mod defaults;
 mod folds;
 mod going_on;
 mod resolve;
@@ -31,14 +32,15 @@ use kindling_zoo::{Network, Unet};
 use serde::Serialize;
 
 use crate::Done;
+use crate::budget::limit_before_reading;
 use crate::config::RunConfig;
 use crate::dataset::path_of;
 use crate::device::{Chosen, DeviceChoice};
 use crate::finish::Finished;
+use crate::fitting::{does_not_fit, starting_plan};
 use crate::interrupt;
 use crate::kind::{Kind, OfImages, OfPixels, OfValues, Start};
 use crate::loaders;
-use crate::memory::{does_not_fit, limit_before_reading, starting_plan};
 use crate::output::{self, note};
 use crate::progress::{Console, Verbosity};
 use crate::ranges;

@@ -13,9 +13,9 @@ use kindling_zoo::Unet;
 
 use super::{End, Finished, PICTURE_SIDE};
 use crate::cases::{self, CaseScorer};
-use crate::commands::predict::masks::Segmenter;
 use crate::loaders;
 use crate::scores;
+use crate::segmenter::Segmenter;
 
 /// Cases of each group in the report.
 const OF_A_GROUP: usize = 6;

@@ -2,11 +2,10 @@
 
 use kindling_layers::Activation;
 
-use super::cuda;
-use super::graph::Kind;
 use super::ledger::{BufferId, Part};
+use super::node::Kind;
 use super::pass::{Held, Pass};
-use super::update::WEIGHT_BYTES;
+use super::{WEIGHT_BYTES, cuda};
 
 impl Pass<'_> {
     /// Simulates the backward pass of an operation, and releases what it kept.

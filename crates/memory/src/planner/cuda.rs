@@ -9,8 +9,8 @@
 use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;
 
-use super::graph::{Graph, Kind};
-use super::update::WEIGHT_BYTES;
+use super::WEIGHT_BYTES;
+use super::node::{Kind, Node};
 
 /// Bytes of a map of `batch` images, with padded rows or without.
 pub(super) fn map_bytes(map: FeatureMap, batch: u64, element_bytes: u64, padded: bool) -> u64 {
@@ -36,14 +36,14 @@ pub(super) fn padded_filters(elements: u64, kernel: usize) -> u64 {
     elements / kernel as u64 * padded_row(kernel as u64 * WEIGHT_BYTES) / WEIGHT_BYTES
 }
 
-/// For each value, whether one of Burn's kernels writes its map or the gradient of it, so that rows are padded.
-pub(super) fn padded(graph: &Graph) -> Vec<bool> {
-    let mut padded = vec![false; graph.maps.len()];
+/// For each of `values` values, whether one of Burn's kernels writes its map or the gradient of it, so that rows are padded.
+pub(super) fn padded(nodes: &[Node], values: usize) -> Vec<bool> {
+    let mut padded = vec![false; values];
     padded[0] = true; // the images
     let of_burn = |kind: Kind| {
         matches!(kind, Kind::Dense { .. } | Kind::MaxPool | Kind::Linear | Kind::Slice | Kind::Concat | Kind::Other)
     };
-    for node in graph.nodes.iter().filter(|node| of_burn(node.kind)) {
+    for node in nodes.iter().filter(|node| of_burn(node.kind)) {
         padded[node.output] = true;
         node.inputs.iter().for_each(|input| padded[*input] = true);
     }

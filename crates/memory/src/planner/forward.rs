@@ -6,8 +6,8 @@ use kindling_ops::ConvScratch;
 
 use super::Target;
 use super::cuda;
-use super::graph::Kind;
 use super::ledger::{BufferId, Part};
+use super::node::Kind;
 use super::pass::{Held, Pass};
 
 impl Pass<'_> {

@@ -13,18 +13,23 @@ mod cuda;
 mod forward;
 mod graph;
 mod ledger;
+mod node;
 mod pass;
 mod reading;
 #[cfg(test)]
 mod tests;
 mod update;
 
-use kindling_layers::pass::{largest_group, normalisation_groups};
+use kindling_layers::pass::{GHOST_BATCH_SIZE, largest_group, normalisation_groups};
 use kindling_layers::trace::Trace;
 use kindling_layers::{Checkpointing, Freeze};
 
 use graph::Graph;
 use ledger::{Ledger, Part};
+use node::{Node, Place};
+
+/// Weights, gradients and moments are float32.
+const WEIGHT_BYTES: u64 = 4;
 
 /// An update rule, as far as it matters for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,12 +94,12 @@ pub struct Situation {
 }
 
 impl Situation {
-    /// A float32 step that computes `batch` samples at once, with AdamW, nothing frozen and one loader thread.
+    /// A float32 step that computes `batch` samples at once in ghost batches of the usual size, with AdamW, nothing frozen and one loader thread.
     pub fn whole_batch(batch: usize, target: Target) -> Self {
         Self {
             micro_batch: batch,
             batch,
-            ghost_batch_size: 8,
+            ghost_batch_size: GHOST_BATCH_SIZE,
             checkpointing: Checkpointing::None,
             optimizer: OptimizerKind::AdamW,
             ema: false,
@@ -288,10 +293,10 @@ pub fn relative_cost(trace: &Trace, checkpointing: Checkpointing, freeze: Freeze
         return 1.0;
     }
     let graph = Graph::of(trace, freeze);
-    let macs = |wanted: &dyn Fn(&graph::Node) -> bool| -> u64 {
+    let macs = |wanted: &dyn Fn(&Node) -> bool| -> u64 {
         graph.nodes.iter().filter(|node| wanted(node)).map(|node| trace.layers[node.layer].macs).sum()
     };
     let (forward, backward) = (macs(&|_| true), 2 * macs(&|node| !node.frozen));
-    let again = macs(&|node| !node.frozen && node.place != graph::Place::Tail);
+    let again = macs(&|node| !node.frozen && node.place != Place::Tail);
     (forward + backward + again) as f64 / (forward + backward).max(1) as f64
 }

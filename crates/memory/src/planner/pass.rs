@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use kindling_layers::pass::normalisation_groups;
 
-use super::graph::{Graph, Node, Place};
+use super::graph::Graph;
 use super::ledger::{BufferId, Ledger, Part};
-use super::{Checkpointing, Phase, Situation, Target, cuda, update};
+use super::node::{Node, Place};
+use super::{Checkpointing, Phase, Situation, Target, WEIGHT_BYTES, cuda, update};
 
 /// A tensor: a buffer, or a view of one that is not contiguous.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +43,7 @@ pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Led
     // The gradients of earlier micro-batches.
     let earlier = sums_at_once(situation);
     for _ in 0..earlier {
-        ledger.add_pieces(Part::Gradients, update::gradients(graph), graph.largest * update::WEIGHT_BYTES);
+        ledger.add_pieces(Part::Gradients, update::gradients(graph), graph.largest * WEIGHT_BYTES);
     }
     let mut pass = Pass::new(graph, situation, ledger);
     let images = pass.make(pass.map_bytes(0));
@@ -54,7 +55,7 @@ pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Led
     let made = pass.new_gradients;
     ledger.remove(Part::Gradients, made);
     match earlier {
-        0 => ledger.add_pieces(Part::Gradients, update::gradients(graph), graph.largest * update::WEIGHT_BYTES),
+        0 => ledger.add_pieces(Part::Gradients, update::gradients(graph), graph.largest * WEIGHT_BYTES),
         // They are added up to one.
         sums => (1..sums).for_each(|_| ledger.remove(Part::Gradients, update::gradients(graph))),
     }
@@ -108,7 +109,7 @@ impl<'a> Pass<'a> {
             kept: vec![Vec::new(); graph.nodes.len()],
             gradients: vec![None; count],
             new_gradients: 0,
-            padded: cuda::padded(graph),
+            padded: cuda::padded(&graph.nodes, graph.maps.len()),
         };
         for node in &graph.nodes {
             node.inputs.iter().for_each(|input| pass.reads[*input] += 1);
@@ -234,7 +235,7 @@ impl<'a> Pass<'a> {
     fn start_gradient(&mut self, value: usize) {
         let map = self.graph.maps[value];
         if map.height * map.width > 1 {
-            let map = map.elements() * self.situation.micro_batch as u64 * update::WEIGHT_BYTES;
+            let map = map.elements() * self.situation.micro_batch as u64 * WEIGHT_BYTES;
             self.ledger.burst_of(&[map; MAPS_OF_LOSS]);
         }
         if let Some(logits) = self.leave(value) {

@@ -5,7 +5,7 @@
 
 use kindling_layers::Activation;
 
-use super::graph::{Kind, Node};
+use super::node::{Kind, Node};
 
 /// Removes the maps that are only read inside their block by operations that can normalise: convolutions, the average pool and the gate
 /// before a convolution, the sum with a shortcut, max pooling.

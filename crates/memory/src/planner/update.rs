@@ -4,10 +4,7 @@ use kindling_ops::{packing_bytes, small_product};
 
 use super::graph::Graph;
 use super::ledger::{Ledger, Part};
-use super::{OptimizerKind, Phase, Situation, Target};
-
-/// Weights, gradients and moments are float32.
-pub(super) const WEIGHT_BYTES: u64 = 4;
+use super::{OptimizerKind, Phase, Situation, Target, WEIGHT_BYTES};
 
 /// Tensors that AdamW updates in one launch on a GPU (`kindling_ops::adamw`).
 const UPDATED_AT_ONCE: usize = 8;

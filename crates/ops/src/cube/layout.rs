@@ -18,9 +18,8 @@ use cubecl::zspace::metadata::Metadata;
 use cubecl::zspace::{Shape as Sizes, Strides};
 
 use super::read::GroupSizesLaunch;
+use super::units::UNITS;
 
-/// Units of a cube.
-pub(crate) const UNITS: u32 = 256;
 /// The most channels that a unit takes at a time.
 const WIDTH: usize = 4;
 

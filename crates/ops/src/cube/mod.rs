@@ -15,3 +15,4 @@ pub(crate) mod layout;
 pub(crate) mod place;
 pub(crate) mod read;
 pub(crate) mod source;
+pub(crate) mod units;

@@ -3,7 +3,7 @@
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
-use super::layout::UNITS;
+use super::units::UNITS;
 use crate::activation::Activation;
 use crate::activation::cube::{derivative, value};
 

@@ -11,7 +11,8 @@ use cubecl::prelude::*;
 
 use super::adamw::{AdamWStep, Updated, UpdatesAtOnce};
 use super::state::{AT_ONCE, BLOCKS, Eight, StateOps};
-use crate::cube::layout::{UNITS, addresses, empty};
+use crate::cube::layout::{addresses, empty};
+use crate::cube::units::UNITS;
 
 /// Numbers that a unit takes before a further cube is launched.
 const EACH: usize = 8;

@@ -10,9 +10,10 @@ use burn_cubecl::{CubeBackend, cubecl};
 use cubecl::prelude::*;
 
 use super::{Statistics, SumsOverGroups};
-use crate::cube::layout::{Flat, Groups, Spread, UNITS, addresses, element, empty, width_of};
+use crate::cube::layout::{Flat, Groups, Spread, addresses, element, empty, width_of};
 use crate::cube::place::{at, place_of_unit};
 use crate::cube::read::{GroupSizes, first_of, samples_of};
+use crate::cube::units::UNITS;
 
 /// The most pixels that a unit takes.
 const EACH: usize = 32;

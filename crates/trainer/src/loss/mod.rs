@@ -12,14 +12,13 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 use kindling_data::{HostBatch, Task};
 
-use crate::config::TrainConfig;
 use crate::micro_batch::MicroBatch;
 
 pub(crate) use binary::BinaryCrossEntropy;
 pub(crate) use cross_entropy::CrossEntropy;
 pub(crate) use grades::GradeLoss;
 pub(crate) use pixels::SegmentationLoss;
-pub use pixels::{DiceOver, PixelLoss, PixelTerm};
+pub use pixels::{DiceOver, PixelLoss, PixelTerm, SegmentationConfig};
 pub use values::ValueLoss;
 
 /// The loss of a run, of logits with `D` axes: parts of a batch add up to the whole, however it is cut into whole normalisation groups.
@@ -55,15 +54,14 @@ pub(crate) enum ImageLoss {
 }
 
 impl ImageLoss {
-    /// The loss that a configuration asks for, over `classes` classes.
-    pub(crate) fn new(task: Task, classes: usize, config: &TrainConfig) -> Self {
-        let (smoothing, weights) = (config.label_smoothing, config.class_weights.as_deref());
+    /// The loss of a task over `classes` classes, whose weights are even if `weights` is absent; `value` is that of a regression.
+    pub(crate) fn new(task: Task, classes: usize, smoothing: f64, weights: Option<&[f64]>, value: ValueLoss) -> Self {
         let cross_entropy = || CrossEntropy::new(classes, smoothing, weights);
         match task {
             Task::MultiClass | Task::Segmentation => Self::MultiClass(cross_entropy()),
             Task::Ordinal => Self::Grade(GradeLoss(cross_entropy())),
             Task::MultiLabel => Self::MultiLabel(BinaryCrossEntropy::new(classes, smoothing, weights)),
-            Task::Regression => Self::Value(config.regression.unwrap_or_default()),
+            Task::Regression => Self::Value(value),
         }
     }
 }
@@ -78,7 +76,7 @@ impl Loss<2> for ImageLoss {
         }
     }
 
-    /// `logits` are `[rows, outputs]`. Panics if a batch of any-of samples, or of numbers, has no targets.
+    /// `logits` are `[rows, outputs]`. Panics if a batch of multi-label samples, or of numbers, has no targets.
     fn part(&self, logits: Tensor<2>, batch: &HostBatch, micro: &MicroBatch, total_weight: f64) -> Tensor<1> {
         let rows = micro.rows.clone();
         match (self, batch.targets_of(rows.clone())) {

@@ -10,7 +10,6 @@ use kindling_given::{Named, UnknownName, all};
 use serde::{Deserialize, Serialize};
 
 use super::Loss;
-use crate::config::SegmentationConfig;
 use crate::micro_batch::MicroBatch;
 
 /// What keeps a ratio of sums defined where a class is absent, above and below.
@@ -112,6 +111,16 @@ pub enum DiceOver {
 
 impl Named for DiceOver {
     const KIND: &str = "range of Dice";
+}
+
+/// What a network for segmentation makes small.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SegmentationConfig {
+    /// The sum of these losses.
+    pub loss: PixelLoss,
+    /// Over what the sums of Dice and its relatives run.
+    pub dice_over: DiceOver,
 }
 
 /// The loss of a network for segmentation.

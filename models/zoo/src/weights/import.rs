@@ -11,6 +11,7 @@ use kindling_layers::tensors::Tensors;
 use kindling_segmentation::Unet;
 
 use super::keys::{COUNTER, KeyTable, Place, libraries_of, recognise, unwrap};
+use crate::heads::{HEAD, SEGMENTATION_HEAD};
 use crate::registry::Model;
 use crate::segmentation::SegmentationModel;
 
@@ -162,11 +163,6 @@ fn fit(table: &KeyTable, tensors: Tensors, adapt: (Adapt, &Ends), import: &mut I
         None => Ok(own),
     }
 }
-
-/// The tensors of a classifier's head by name.
-pub(crate) const HEAD: [&str; 2] = ["head.classifier.weight", "head.classifier.bias"];
-/// Those of a network for segmentation.
-pub(crate) const SEGMENTATION_HEAD: [&str; 2] = ["head.weight", "head.bias"];
 
 /// The ends of a network, which may be adapted to other images and classes.
 struct Ends {

@@ -8,7 +8,6 @@ mod keys;
 pub use export::{export, export_named};
 pub use file::read;
 pub use import::{Adapt, Import, classes, import, import_named, import_segmentation};
-pub(crate) use import::{HEAD, SEGMENTATION_HEAD};
 
 use std::path::Path;
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::Done;
 use crate::commands::Format;
 use crate::commands::train::augment;
-use crate::config::preprocess;
+use crate::config::{IMAGE_SIZE, preprocess, usual};
 use crate::dataset::{self, HowToOpen};
 use crate::output::out;
 use crate::ranges;
@@ -30,10 +30,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = ranges::workers(), default_value_t = 2)]
     workers: usize,
     /// Side of the square images, 1 to 16384
-    #[arg(long, value_name = "PIXELS", default_value_t = 512)]
+    #[arg(long, value_name = "PIXELS", default_value_t = IMAGE_SIZE)]
     image_size: usize,
     /// Samples of a batch, 1 to 1048576
-    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = 8)]
+    #[arg(long, value_name = "N", value_parser = ranges::samples(), default_value_t = usual().batch_size)]
     batch_size: usize,
     /// none, light, medium, heavy, or a TOML file with a policy
     #[arg(long, value_name = "POLICY", default_value = "light")]

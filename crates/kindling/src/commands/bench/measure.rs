@@ -9,8 +9,8 @@ use kindling_zoo::ModelOptions;
 
 use super::gpu::Gpu;
 use super::workload::{self, Step, Workload};
+use crate::budget::MemoryBudget;
 use crate::device::Chosen;
-use crate::memory::MemoryBudget;
 use crate::model::AnyModel;
 
 /// Everything that adds up over the steps of a row.

@@ -9,8 +9,8 @@ use kindling_runs::{Environment, RunDir};
 use kindling_trainer::OptimizerConfig;
 
 use super::list::threads_here;
+use crate::budget::MemoryBudget;
 use crate::config::RunConfig;
-use crate::memory::MemoryBudget;
 
 /// The rows of a file with their own protocols, or the training step of a run with this one.
 pub(super) fn rows(path: &Path, protocol: Protocol) -> Result<Vec<(Configuration, Protocol)>> {

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::check::progress_bar;
 use crate::Done;
+use crate::budget::MemoryBudget;
 use crate::dataset::{self, HowToOpen};
-use crate::memory::MemoryBudget;
 use crate::output::{note, out};
 use crate::ranges;
 

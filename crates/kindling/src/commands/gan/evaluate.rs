@@ -11,7 +11,6 @@ use kindling_runs::{RunDir, write_atomically};
 use serde_json::json;
 
 use super::compare::{make, of_fakes, of_real};
-use super::config::{GanRunConfig, preprocess};
 use super::features::Extractor;
 use super::neighbours;
 use super::pictures;
@@ -19,6 +18,7 @@ use crate::Done;
 use crate::commands::Format;
 use crate::dataset;
 use crate::device::DeviceChoice;
+use crate::gan_config::{GanRunConfig, preprocess};
 use crate::output::{note, out};
 use crate::ranges;
 use crate::recorded;

@@ -10,9 +10,9 @@ use kindling_memory::MemorySize;
 use kindling_runs::RunDir;
 use serde_json::json;
 
-use super::config::GanRunConfig;
 use crate::Done;
 use crate::commands::ExportFormat;
+use crate::gan_config::GanRunConfig;
 use crate::output::note;
 use crate::targets::refuse_files_of_runs;
 

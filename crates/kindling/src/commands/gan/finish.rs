@@ -6,7 +6,7 @@ use kindling_report::{GanReport, Grid};
 use kindling_runs::{Environment, Event, EventLog, GanMetrics, RunDir};
 use kindling_trainer::Trained;
 
-use super::config::GanRunConfig;
+use crate::gan_config::GanRunConfig;
 
 /// Writes metrics and report of a finished run.
 pub(super) fn conclude(

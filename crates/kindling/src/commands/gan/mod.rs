@@ -1,7 +1,7 @@
 //! `kindling gan`: two networks against each other.
 
 mod compare;
-mod config;
+mod defaults;
 mod evaluate;
 mod export;
 mod features;
@@ -15,8 +15,6 @@ mod settings;
 mod train;
 
 use anyhow::Result;
-
-pub(crate) use config::GanRunConfig;
 
 use crate::Done;
 

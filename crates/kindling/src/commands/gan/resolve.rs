@@ -1,81 +1,22 @@
 //! From flags and the data set to the resolved configuration, and what a resume may not change.
 
 use anyhow::{Result, anyhow, bail};
-use kindling_data::{Dataset, Normalisation, Opening, Preprocess, SplitRule};
-use kindling_gan_training::{AdversarialConfig, AdversarialLoss, DiffAugment};
+use kindling_data::{Dataset, Opening, SplitRule};
+use kindling_gan_training::DiffAugment;
 use kindling_runs::RunDir;
-use kindling_trainer::CHECKPOINT_EVERY;
-use kindling_zoo::{GanEntry, find_gan};
+use kindling_zoo::find_gan;
 
-use super::config::{GanConfig, GanData, GanRunConfig, Upsampling, preprocess};
+use super::defaults::{FEATURES, LECAM, MODEL, defaults_of, sample_iterations};
 use super::settings::Settings;
 use super::train::Args;
-use crate::config::default_workers;
+use crate::budget::limit_before_reading;
 use crate::dataset::{self, path_of, rule_of};
 use crate::device::DeviceChoice;
-use crate::memory::limit_before_reading;
+use crate::gan_config::{GanRunConfig, Upsampling, preprocess};
 use crate::settings::{change, refused_change, set, table_of};
 
-const MODEL: &str = "dcgan_64";
-const DATA: &str = "fashion-mnist";
 /// Below so many images a discriminator soon knows them by heart.
 const FEW_IMAGES: usize = 10_000;
-/// Strength of LeCam's regulariser on few images.
-pub(super) const LECAM: f64 = 0.1;
-const FEATURES: usize = 64;
-const COMPARED: usize = 500;
-
-/// What a run does where nothing else is said: of a model, or of the one that is taken where none is named.
-pub(super) fn defaults_of(entry: Option<&GanEntry>) -> GanRunConfig {
-    // The paper's batch, in two groups.
-    let (name, size) = entry.map_or((MODEL, 64), |entry| (entry.name, entry.image_size));
-    let (iterations, batch_size, ghost_batch_size) = if size <= 64 { (2_000, 64, 32) } else { (10_000, 8, 8) };
-    let lr = 2e-4;
-    GanRunConfig {
-        device: DeviceChoice::Auto.to_string(),
-        workers: default_workers(),
-        memory_budget: None,
-        compare: COMPARED,
-        gan: GanConfig { name: name.to_string(), features: FEATURES, upsampling: Upsampling::default() },
-        data: GanData {
-            source: DATA.to_string(),
-            path: None,
-            split_rule: SplitRule::default(),
-            preprocess: Preprocess::padded(size, 1, Normalisation::identity(1)),
-        },
-        train: AdversarialConfig {
-            iterations,
-            batch_size,
-            rounds: 1,
-            micro_batch: None,
-            activation_checkpointing: None,
-            ghost_batch_size,
-            loss: AdversarialLoss::default(),
-            lr,
-            lr_discriminator: lr,
-            cooldown: 0.0,
-            betas: [0.5, 0.999],
-            ema: 0.999,
-            spectral_norm: true,
-            lecam: 0.0,
-            reconstruction: 1.0,
-            precision: Default::default(),
-            diff_augment: DiffAugment::NONE,
-            clip_norm: None,
-            seed: 0,
-            checkpoint_iterations: 200,
-            checkpoint_every: CHECKPOINT_EVERY,
-            sample_iterations: sample_iterations(iterations),
-            extended: Vec::new(),
-        },
-    }
-}
-
-/// A twentieth of the run.
-fn sample_iterations(iterations: u64) -> u64 {
-    (iterations / 20).clamp(1, 500)
-}
-
 impl Args {
     /// The configuration of a new run: defaults, over them what the flags say, and what depends on other settings or on the data
     /// where nobody has said it.

@@ -10,10 +10,10 @@ use kindling_layers::tensors::to_bytes;
 use kindling_runs::{RunDir, write_atomically};
 
 use super::compare::make;
-use super::config::GanRunConfig;
 use super::pictures;
 use crate::Done;
 use crate::device::DeviceChoice;
+use crate::gan_config::GanRunConfig;
 use crate::output::note;
 use crate::ranges;
 

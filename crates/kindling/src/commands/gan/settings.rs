@@ -7,11 +7,12 @@ use kindling_layers::{Checkpointing, Precision};
 use serde::{Serialize, Serializer};
 use toml::Table;
 
-use super::config::Upsampling;
-use super::resolve::defaults_of;
+use super::defaults::defaults_of;
+use crate::budget::MemoryBudget;
+use crate::choice::Choice;
 use crate::dataset;
 use crate::device::DeviceChoice;
-use crate::memory::{Choice, MemoryBudget};
+use crate::gan_config::{GanRunConfig, Upsampling};
 use crate::ranges;
 use crate::settings::{settings, table_of};
 
@@ -146,7 +147,7 @@ impl Serialize for Switch {
 }
 
 /// A default that differs between the models.
-fn of_both(number: impl Fn(&super::config::GanRunConfig) -> u64) -> String {
+fn of_both(number: impl Fn(&GanRunConfig) -> u64) -> String {
     let of = |entry| number(&defaults_of(entry));
     let of = |name: &str| of(kindling_zoo::find_gan(name).ok());
     format!("{} for dcgan_64, {} for fastgan_512", of("dcgan_64"), of("fastgan_512"))
@@ -154,7 +155,7 @@ fn of_both(number: impl Fn(&super::config::GanRunConfig) -> u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::resolve::LECAM;
+    use super::super::defaults::LECAM;
     use super::*;
 
     #[test]

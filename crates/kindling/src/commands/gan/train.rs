@@ -13,19 +13,20 @@ use kindling_tracking::Target;
 use kindling_trainer::{Checkpoints, Ended, Faults, Observer, Ranks, Setup};
 use serde_json::{Value, json};
 
-use super::config::GanRunConfig;
 use super::features::Extractor;
 use super::finish::conclude;
 use super::preview::{Looker, Ruler, grid_path};
 use super::settings::Settings;
 use crate::Done;
+use crate::budget::limit_before_reading;
+use crate::choice::Choice;
 use crate::commands::train::{
     Resumption, environment, has_ended, how_to_go_on, in_half, note_sitting, nothing_left, with_advice,
 };
 use crate::dataset::path_of;
 use crate::device::{Chosen, DeviceChoice};
+use crate::gan_config::GanRunConfig;
 use crate::interrupt;
-use crate::memory::{Choice, limit_before_reading};
 use crate::output::{self, note};
 use crate::progress::{Console, Verbosity, check_dashboard};
 use crate::ranges;

@@ -7,49 +7,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
-use kindling_data::{HostBatch, Image, Mask, Part, mask_png};
+use kindling_data::{Mask, Part, mask_png};
 use kindling_runs::{RunDir, write_atomically};
-use kindling_trainer::{Views, segment};
-use kindling_zoo::Unet;
 use serde_json::json;
 
 use super::{Args, Format, field, files_of, format_of};
 use crate::Done;
 use crate::config::RunConfig;
 use crate::output::{self, note};
-
-/// A network that is ready to draw masks.
-pub(crate) struct Segmenter<'a> {
-    pub(crate) network: &'a Unet,
-    pub(crate) config: &'a RunConfig,
-    pub(crate) device: &'a Device,
-    pub(crate) views: Views,
-}
-
-impl Segmenter<'_> {
-    /// The classes of the pixels of an image that is fitted to the run's size.
-    pub(crate) fn of_fitted(&self, image: &Image) -> Result<Mask> {
-        let preprocess = &self.config.data.preprocess;
-        let batch = HostBatch {
-            images: preprocess.to_tensor(image),
-            shape: [1, preprocess.channels, preprocess.size, preprocess.size],
-            labels: vec![0],
-            samples: vec![0],
-            ..HostBatch::default()
-        };
-        let precision = self.config.train.precision;
-        let found = segment(self.network, &batch, 0..1, self.device, precision, self.views)?;
-        found.first().map(|image| image.mask()).context("the network gave no answer")
-    }
-
-    /// The classes of the pixels of an image of any size.
-    fn of(&self, image: Image) -> Result<Mask> {
-        let (width, height) = (image.width, image.height);
-        let preprocess = &self.config.data.preprocess;
-        let mask = self.of_fitted(&preprocess.fit_owned(image))?;
-        Ok(preprocess.unfit_mask(&mask, width, height))
-    }
-}
+use crate::segmenter::Segmenter;
 
 impl Args {
     /// Writes a mask beside each image's name into the folder of `--out`, and says on standard output what is in it.

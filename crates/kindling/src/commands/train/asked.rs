@@ -2,12 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-use kindling_runs::read_toml;
-use kindling_zoo::is_segmentation;
-
 use super::settings::Settings;
-use crate::config::RunConfig;
 use crate::dataset::HowToOpen;
 
 /// What a run is asked to be.
@@ -33,18 +28,6 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Whether each pixel is to get a class, by the flags or the configuration file.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub(super) fn segments(&self) -> Result<bool> {
-        let of_file = || -> Result<bool> {
-            let Some(path) = &self.config else { return Ok(false) };
-            Ok(read_toml::<RunConfig>(path)?.is_segmentation())
-        };
-        Ok(self.opening.segments() || self.settings.model.as_deref().is_some_and(is_segmentation) || of_file()?)
-    }
-
     /// Whether a learning rate is asked for.
     pub(crate) fn says_rate(&self) -> bool {
         self.settings.lr.is_some()

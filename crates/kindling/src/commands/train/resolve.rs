@@ -12,33 +12,22 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use super::defaults::{
+    BRAIN_MRI_ORIENTATION_EPOCHS, HEAD_LR, MOMENTUM, PHANTOM_EPOCHS, PHANTOM_MASK_SIZE, SEGMENTATION_BATCH,
+    SEGMENTATION_MODEL, SGD_LR, SGD_WEIGHT_DECAY,
+};
 use super::settings::{OPENING, all};
 use super::{Asked, Continuing, OptimizerName};
+use crate::budget::{MemoryBudget, limit_before_reading};
 use crate::config::{RunConfig, StartingPoint, defaults, measure, preprocess, usual};
 use crate::dataset::{self, AskedTask, BRAIN_MRI_ORIENTATION, PHANTOMS, path_of};
 use crate::device::DeviceChoice;
-use crate::memory::{MemoryBudget, limit_before_reading};
 use crate::model::AnyModel;
 use crate::output::note;
 use crate::pretrained;
 use crate::scores;
 use crate::settings::{change, get, overlay, refused_change, remove, set, table_of};
 
-/// What `--task segmentation` trains where nothing else is said, and how many images at a time.
-pub(super) const SEGMENTATION_MODEL: &str = "unet-timm-mobilenetv3_small_100";
-pub(super) const SEGMENTATION_BATCH: i64 = 4;
-/// The side of the phantoms with masks, so that they are learnt within five minutes on two cores.
-pub(super) const PHANTOM_MASK_SIZE: i64 = 256;
-/// Ends within five minutes on two cores; `benchmarks/` has the run.
-pub(super) const PHANTOM_EPOCHS: u64 = 4;
-/// Neighbouring slices are alike: three passes see everything there is to see.
-pub(super) const BRAIN_MRI_ORIENTATION_EPOCHS: u64 = 3;
-/// What `--optimizer sgd` brings.
-pub(super) const MOMENTUM: f64 = 0.9;
-pub(super) const SGD_WEIGHT_DECAY: f64 = 4e-5;
-pub(super) const SGD_LR: f64 = 0.05;
-/// A linear head alone.
-pub(super) const HEAD_LR: f64 = 0.01;
 /// What `--normalise percentiles` stretches each image by.
 const PERCENTILES: [f32; 2] = [0.01, 0.99];
 

@@ -8,15 +8,15 @@ use kindling_trainer::{DiceOver, PixelLoss, ValueLoss};
 use serde::{Serialize, Serializer};
 
 use super::OptimizerName;
-use super::resolve::{
+use super::defaults::{
     BRAIN_MRI_ORIENTATION_EPOCHS, HEAD_LR, MOMENTUM, PHANTOM_EPOCHS, PHANTOM_MASK_SIZE, SEGMENTATION_BATCH,
     SEGMENTATION_MODEL, SGD_LR, SGD_WEIGHT_DECAY,
 };
-use crate::commands::DEFAULT_MODEL;
-use crate::config::{defaults, usual};
+use crate::budget::MemoryBudget;
+use crate::choice::Choice;
+use crate::config::{DEFAULT_MODEL, IMAGE_SIZE, defaults, usual};
 use crate::dataset;
 use crate::device::DeviceChoice;
-use crate::memory::{Choice, MemoryBudget};
 use crate::settings::{OnResume, Setting, settings};
 
 settings! {
@@ -35,7 +35,7 @@ settings! {
     Stays "model.freeze" freeze: Freeze;
     /// Side of the square images, at most 8192, padded and never stretched
     #[arg(value_name = "PIXELS", help_heading = "What")]
-    Stays "data.preprocess.size" image_size: usize = format!("512, {PHANTOM_MASK_SIZE} for the masks of phantoms");
+    Stays "data.preprocess.size" image_size: usize = format!("{IMAGE_SIZE}, {PHANTOM_MASK_SIZE} for the masks of phantoms");
     /// none, light (flip, small shifts, turns and scales, brightness, contrast), medium, heavy, or a TOML file with a policy
     /// of one's own
     #[arg(value_name = "POLICY", help_heading = "What")]

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Args, Beginning, Initial, Launch, Prepared, Resumed, Resumption};
 use crate::Done;
+use crate::budget::limit_before_reading;
 use crate::config::RunConfig;
 use crate::device::DeviceChoice;
 use crate::interrupt;
-use crate::memory::limit_before_reading;
 use crate::progress::check_dashboard;
 use crate::recorded;
 

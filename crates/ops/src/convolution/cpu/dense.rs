@@ -10,92 +10,18 @@
 use rayon::prelude::*;
 
 use super::filters::Filters;
+use super::shape::Dense;
 use super::winograd;
 use crate::cpu::announce;
 use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::real::Real;
 
-/// The most bytes of a tile, so that it stays in the second-level cache.
-const TILE: usize = 1 << 20;
-/// Pixels that the kernel of the matrix product takes at a time where registers are widest.
-const BLOCK: usize = 64;
-/// Bytes of a piece of a map, so that it stays in the second-level cache.
-const PIECE: usize = 1 << 20;
-/// A piece has a multiple of this number of pixels.
-const PIECE_PIXELS: usize = 256;
 /// Pixels of one product of the gradient of 1x1 filters.
 const PIXELS: usize = 8192;
 
-/// The shapes of one convolution.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Dense {
-    pub(crate) batch: usize,
-    pub(crate) input: usize,
-    pub(crate) output: usize,
-    pub(crate) height: usize,
-    pub(crate) width: usize,
-    pub(crate) kernel: usize,
-    pub(crate) stride: usize,
-    pub(crate) dilation: usize,
-    /// Rows of zeros above and columns of zeros to the left; below and to the right there are as many as the output needs.
-    pub(crate) before: [usize; 2],
-    /// Height and width of the output.
-    pub(crate) out: [usize; 2],
-}
-
+/// The tiles of one sample.
 impl Dense {
-    pub(crate) fn pointwise(&self) -> bool {
-        self.kernel == 1 && self.stride == 1 && self.before == [0; 2] && self.out == [self.height, self.width]
-    }
-
-    pub(crate) fn input_shape(&self) -> [usize; 4] {
-        [self.batch, self.input, self.height, self.width]
-    }
-
-    pub(crate) fn output_shape(&self) -> [usize; 4] {
-        [self.batch, self.output, self.out[0], self.out[1]]
-    }
-
-    pub(crate) fn in_sample(&self) -> usize {
-        self.input * self.height * self.width
-    }
-
-    pub(crate) fn out_plane(&self) -> usize {
-        self.out[0] * self.out[1]
-    }
-
-    /// Input values under the kernel: the rows of a tile, and the columns of the matrix of filters.
-    pub(crate) fn fan(&self) -> usize {
-        self.input * self.kernel * self.kernel
-    }
-
-    /// Rows of output pixels in a tile: as many as fit, and up to three more if that makes a whole number of blocks, because the
-    /// remainder of a block is slower.
-    fn tile_rows(&self) -> usize {
-        let [height, width] = self.out.map(|size| size.max(1));
-        let fitting = (TILE / size_of::<f32>() / (self.fan() * width).max(1)).max(1);
-        let whole = (fitting..fitting + 4).find(|rows| (rows * width).is_multiple_of(BLOCK));
-        whole.unwrap_or(fitting).min(height)
-    }
-
-    /// Elements of a tile.
-    pub(crate) fn tile(&self) -> usize {
-        if self.pointwise() { 0 } else { self.fan() * self.tile_rows() * self.out[1] }
-    }
-
-    /// Pixels that a 1x1 convolution takes at a time where its input is normalised piece by piece. It does not depend on the batch
-    /// or the number of threads, so neither does the order of sums.
-    pub(crate) fn piece(&self) -> usize {
-        let pixels = PIECE / size_of::<f32>() / self.input.max(1);
-        (pixels - pixels % PIECE_PIXELS).max(PIECE_PIXELS).min(self.out_plane())
-    }
-
-    /// One thread computes a sample if there are at least as many samples as threads; otherwise all threads share each sample.
-    pub(crate) fn threads(&self) -> Threads {
-        if self.batch < rayon::current_num_threads() { Threads::All } else { Threads::One }
-    }
-
     /// Fills a tile for `rows` rows of output pixels, beginning with row `first`.
     fn gather<T: Real>(&self, x: &[T], first: usize, rows: usize, tile: &mut [T], threads: Threads) {
         let (taps, plane) = (self.kernel * self.kernel, self.height * self.width);
@@ -163,38 +89,6 @@ impl Dense {
         match threads {
             Threads::All => dx.par_chunks_exact_mut(plane).zip(tile.par_chunks_exact(of_channel)).for_each(add),
             Threads::One => dx.chunks_exact_mut(plane).zip(tile.chunks_exact(of_channel)).for_each(add),
-        }
-    }
-
-    /// Rows and columns from the first tap of the kernel to this one.
-    fn under(&self, tap: usize) -> [usize; 2] {
-        [tap / self.kernel, tap % self.kernel].map(|at| at * self.dilation)
-    }
-
-    /// The output columns for which a tap, `tap_column` columns from the first, falls inside the map.
-    fn columns(&self, tap_column: usize) -> std::ops::Range<usize> {
-        let start = self.before[1].saturating_sub(tap_column).div_ceil(self.stride);
-        let end = (self.width + self.before[1]).saturating_sub(tap_column).div_ceil(self.stride).min(self.out[1]);
-        start..end.max(start)
-    }
-
-    /// Where tap `tap` falls for output row `row`: the row of the input, the output columns for which it is inside, and the input
-    /// column of the first of them. `None` if it is outside for the whole row.
-    fn meeting(&self, row: usize, tap: usize) -> Option<(usize, std::ops::Range<usize>, usize)> {
-        let [tap_row, tap_column] = self.under(tap);
-        let line = (row * self.stride + tap_row).checked_sub(self.before[0]).filter(|line| *line < self.height)?;
-        let columns = self.columns(tap_column);
-        let first = columns.start * self.stride + tap_column;
-        (!columns.is_empty()).then(|| (line, columns, first - self.before[1]))
-    }
-
-    /// Calls `work` for each tile of a sample with its first row, its rows, the pixels before it and the pixels in it.
-    pub(crate) fn tiles(&self, mut work: impl FnMut(usize, usize, usize, usize)) {
-        let [height, width] = self.out;
-        let each = self.tile_rows();
-        for first in (0..height).step_by(each) {
-            let rows = each.min(height - first);
-            work(first, rows, first * width, rows * width);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::dense::Dense;
+use super::shape::Dense;
 use super::winograd;
 use crate::cpu::announce;
 use crate::cpu::real::Real;

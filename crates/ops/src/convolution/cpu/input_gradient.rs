@@ -4,8 +4,9 @@
 //! input and output channels exchanged. With larger strides, the filters times the output's gradient give the gradient of a tile of
 //! columns, whose values are added to the pixels that they came from.
 
-use super::dense::{Dense, over_samples};
+use super::dense::over_samples;
 use super::filters::Filters;
+use super::shape::Dense;
 use crate::cpu::gemm::{Matrix, Mode, multiply};
 use crate::cpu::real::Real;
 

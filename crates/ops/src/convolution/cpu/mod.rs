@@ -6,6 +6,7 @@ pub(crate) mod depthwise;
 pub(crate) mod filters;
 pub(crate) mod input_gradient;
 mod scratch;
+pub(crate) mod shape;
 mod transposed;
 mod winograd;
 mod winograd_tiles;
@@ -18,8 +19,8 @@ use crate::cpu::announce_like;
 use crate::cpu::real::Real;
 use crate::cpu::values::{computed_in, dims, tensor, values};
 use crate::graph::Gradient;
-use dense::Dense;
 use depthwise::Geometry;
+use shape::Dense;
 
 pub use scratch::ConvScratch;
 

@@ -1,8 +1,8 @@
 //! Temporary memory of the CPU's convolutions, for the memory planner. It is computed from the same constants that the convolutions
 //! use.
 
-use super::dense::Dense;
 use super::filters;
+use super::shape::Dense;
 use super::winograd;
 
 /// A dense convolution on the CPU. It computes in float32 whatever half format its maps have.

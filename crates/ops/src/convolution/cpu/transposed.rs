@@ -8,8 +8,9 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::{Autodiff, Flex};
 use burn_flex::FlexTensor;
 
-use super::dense::{self, Dense};
+use super::dense;
 use super::input_gradient;
+use super::shape::Dense;
 use crate::convolution::{Places, TransposedConvolution};
 use crate::cpu::announce_like;
 use crate::cpu::real::Real;

@@ -11,7 +11,7 @@
 
 use rayon::prelude::*;
 
-use super::dense::Dense;
+use super::shape::Dense;
 use super::winograd_tiles::{OfFilter, OfGradient, OfInput, Tiles, ToFilter, ToOutput, transform};
 use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
 use crate::cpu::lanes::{deal, interleave};

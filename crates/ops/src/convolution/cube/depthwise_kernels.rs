@@ -11,8 +11,8 @@
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
-use crate::cube::layout::UNITS;
 use crate::cube::read::{Applied, Read, numbers, over_rows_in, reading};
+use crate::cube::units::UNITS;
 
 /// The compile-time parameters of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,12 +8,14 @@
 use rayon::prelude::*;
 
 use super::normalisation::Gradients;
-use super::reading::{Reading, Sums};
+use super::reading::Reading;
+use super::sums::Sums;
 use crate::convolution::cpu::Shape;
-use crate::convolution::cpu::dense::{self, Dense};
+use crate::convolution::cpu::dense;
 use crate::convolution::cpu::depthwise::{self, Geometry, Scratch};
 use crate::convolution::cpu::filters::Filters;
 use crate::convolution::cpu::input_gradient::InputGradient;
+use crate::convolution::cpu::shape::Dense;
 use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
 use crate::cpu::lanes::{sum, vectorised};
 use crate::cpu::real::Real;

@@ -9,7 +9,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::normalisation::Gradients;
-use super::reading::{Reading, Sums};
+use super::reading::Reading;
+use super::sums::Sums;
 use crate::cpu::lanes::vectorised;
 use crate::cpu::real::Real;
 

@@ -5,6 +5,7 @@ mod convolution;
 mod max_pool;
 mod normalisation;
 mod reading;
+mod sums;
 
 use burn::backend::Flex;
 use burn::tensor::DType;

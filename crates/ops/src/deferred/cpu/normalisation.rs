@@ -1,6 +1,6 @@
 //! The factors and shifts of a normalisation, and its gradients; [`super::reading`] applies them.
 
-use super::reading::Sums;
+use super::sums::Sums;
 use crate::cpu::real::Real;
 
 /// Normalisation with known statistics.

@@ -7,6 +7,7 @@
 use rayon::prelude::*;
 
 use super::normalisation::{Gradients, NormAct, PerChannel};
+use super::sums::Sums;
 use crate::activation::Activation;
 use crate::activation::cpu::{ForActivation, Function, dispatch};
 use crate::cpu::lanes::{replace_and_sum, vectorised};
@@ -20,23 +21,6 @@ pub(crate) struct Reading<'a, T> {
     pub(crate) activation: Activation,
     /// A factor for each plane.
     pub(crate) gate: Option<&'a [T]>,
-}
-
-/// Sums over the pixels of a plane that the gradients need.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sums {
-    /// The sum of the gate's gradient.
-    pub(crate) gate: f64,
-    /// The sum of the gradient of the normalised values, and of that gradient times the normalised values before scale and shift.
-    pub(crate) normalised: (f64, f64),
-}
-
-impl std::ops::AddAssign for Sums {
-    fn add_assign(&mut self, other: Self) {
-        self.gate += other.gate;
-        self.normalised.0 += other.normalised.0;
-        self.normalised.1 += other.normalised.1;
-    }
 }
 
 impl<T: Real> Reading<'_, T> {

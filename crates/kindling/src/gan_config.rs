@@ -14,9 +14,9 @@ use kindling_runs::RunDir;
 use kindling_zoo::{GanDiscriminator, GanEntry, GanGenerator, GanOptions, find_gan};
 use serde::{Deserialize, Serialize};
 
-use crate::config::MOST_WORKERS;
+use crate::budget::MemoryBudget;
 use crate::dataset::{self, is_shuffled, moved};
-use crate::memory::MemoryBudget;
+use crate::ranges::MOST_WORKERS;
 
 /// The widest layer is 16 times as wide.
 const MOST_FEATURES: usize = 1024;

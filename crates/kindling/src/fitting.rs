@@ -1,0 +1,130 @@
+//! What of a run fits into memory, by the planner: where a run starts, and what would fit where it does not.
+
+use burn::tensor::Device;
+use kindling_data::Preprocess;
+use kindling_layers::trace::Trace;
+use kindling_layers::{Checkpointing, Freeze};
+use kindling_memory::planner::{self, OptimizerKind, Situation, Target};
+use kindling_memory::{MemorySize, Plan};
+use kindling_trainer::OptimizerConfig;
+use kindling_zoo::{models, segmentation_models};
+
+use crate::budget::default_budget;
+use crate::config::{DataConfig, ModelConfig, RunConfig};
+use crate::model::AnyModel;
+
+/// Where a run starts. With a budget, with what the planner says will fit; on a CPU without one, with one normalisation
+/// group at a time, which larger micro-batches do not make faster, and with activation checkpointing if the
+/// system's limit asks for it; on a GPU with the whole batch. What does not fit is found out, and room is made use of.
+/// `decoding` is what reading an image takes, in bytes.
+pub(crate) fn starting_plan(
+    config: &RunConfig,
+    trace: &Trace,
+    device: &Device,
+    budget: Option<u64>,
+    decoding: u64,
+) -> Plan {
+    let group = config.train.largest_group();
+    let fixed = config.train.activation_checkpointing;
+    let (most, budget) = match (budget, default_budget()) {
+        (None, _) if device.memory_pool_usage().is_some() => {
+            return Plan { micro_batch: config.train.batch_size, checkpointing: fixed.unwrap_or(Checkpointing::None) };
+        }
+        (Some(budget), _) => (usize::MAX, budget),
+        (None, Some((share, _))) => (group, share),
+        (None, None) => (group, u64::MAX),
+    };
+    let situation = |checkpointing| Situation { decoding, ..situation(config, checkpointing, device) };
+    let levels = fixed.map_or(Checkpointing::ALL.to_vec(), |level| vec![level]);
+    let fitting = levels.iter().find_map(|&checkpointing| {
+        let (micro_batch, _) = planner::largest_micro_batch(trace, &situation(checkpointing), budget)?;
+        Some(Plan { micro_batch: micro_batch.min(most), checkpointing })
+    });
+    // If nothing is predicted to fit, the least is tried: a prediction is no refusal.
+    let least = Plan { micro_batch: group, checkpointing: levels.last().copied().unwrap_or(Checkpointing::None) };
+    fitting.unwrap_or(least)
+}
+
+/// What a device means for a prediction: all that compile kernels have the pools of CubeCL.
+fn target(device: &Device) -> Target {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    if device.memory_pool_usage().is_some() { Target::Cuda } else { Target::Cpu { threads } }
+}
+
+/// A run as the planner sees it; its micro-batch is not looked at.
+fn situation(config: &RunConfig, checkpointing: Checkpointing, device: &Device) -> Situation {
+    let train = &config.train;
+    Situation {
+        micro_batch: train.largest_group(),
+        ghost_batch_size: train.ghost_batch_size,
+        checkpointing,
+        optimizer: match train.optimizer {
+            OptimizerConfig::AdamW { .. } => OptimizerKind::AdamW,
+            OptimizerConfig::Sgd { momentum, .. } => OptimizerKind::Sgd { momentum: momentum > 0.0 },
+        },
+        ema: train.ema.is_some(),
+        freeze: config.model.freeze,
+        workers: config.workers,
+        element_bytes: train.precision.bytes(),
+        ..Situation::whole_batch(train.batch_size, target(device))
+    }
+}
+
+/// Layers named in a report.
+const LAYERS: usize = 10;
+/// Models named in a report.
+const MODELS: usize = 5;
+
+/// What to say when even the smallest step does not fit: what needs the most, and what would fit.
+pub(crate) fn does_not_fit(
+    config: &RunConfig,
+    trace: &Trace,
+    device: &Device,
+    budget: Option<u64>,
+    decoding: u64,
+) -> String {
+    let mut lines = vec!["what this model keeps for its backward pass, largest first:".to_string()];
+    let least = situation(config, Checkpointing::None, device);
+    let mut layers = planner::by_layer(trace, &least);
+    layers.sort_by_key(|layer| std::cmp::Reverse(layer.kept));
+    for layer in layers.iter().take(LAYERS) {
+        lines.push(format!("  {:>10}  {} ({})", MemorySize(layer.kept).to_string(), layer.name, layer.kind));
+    }
+    let Some(budget) = budget.or(default_budget().map(|(share, _)| share)) else { return lines.join("\n") };
+    let smallest = situation(config, config.train.activation_checkpointing.unwrap_or(Checkpointing::Blocks), device);
+    let fits = |model: &str, size: usize, ghost_batch_size: usize| -> bool {
+        let altered = RunConfig {
+            model: ModelConfig { name: model.to_string(), start: None, freeze: Freeze::None, ..config.model.clone() },
+            data: DataConfig {
+                preprocess: Preprocess { size, ..config.data.preprocess.clone() },
+                ..config.data.clone()
+            },
+            ..config.clone()
+        };
+        // Of the layers alone: memory is what there is none of.
+        let trace = AnyModel::find(model).and_then(|model| model.trace(&altered.model_options(), size));
+        let Ok(trace) = trace else { return false };
+        let situation = Situation { ghost_batch_size, decoding, ..smallest };
+        planner::largest_micro_batch(&trace, &situation, budget).is_some()
+    };
+    let (size, group) = (config.data.preprocess.size, config.train.ghost_batch_size);
+    lines.push(format!("what would fit into {}, by the planner:", MemorySize(budget)));
+    let smaller_group = [group / 2, group / 4, 1].into_iter().filter(|&it| it >= 1 && it < group);
+    if let Some(group) = smaller_group.into_iter().find(|&it| fits(&config.model.name, size, it)) {
+        lines.push(format!("  --ghost-batch-size {group} (it changes what batch norm computes)"));
+    }
+    let smaller_size = [size * 3 / 4, size / 2, size / 4].map(|it| it / 32 * 32);
+    if let Some(size) = smaller_size.into_iter().find(|&it| it >= 32 && fits(&config.model.name, it, group)) {
+        lines.push(format!("  --image-size {size}"));
+    }
+    let others: Vec<String> = match config.is_segmentation() {
+        true => segmentation_models().map(|model| model.key()).collect(),
+        false => models().map(|entry| entry.name().to_string()).collect(),
+    };
+    let others = others.into_iter().filter(|name| fits(name, size, group)).take(MODELS);
+    lines.extend(others.map(|name| format!("  --model {name}")));
+    if lines.last().is_some_and(|line| line.starts_with("what would")) {
+        lines.push("  nothing that was looked at: smaller groups, smaller images, other models".to_string());
+    }
+    lines.join("\n")
+}
