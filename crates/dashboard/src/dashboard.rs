@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use kindling_runs::Event;
-use ratatui::Frame;
 
-use crate::draw;
 use crate::facts::Facts;
 use crate::latest::Latest;
 use crate::messages::Messages;
@@ -118,11 +116,6 @@ impl Dashboard {
     /// Adds a line to the messages.
     pub fn say(&mut self, line: &str) {
         self.messages.push(line, false);
-    }
-
-    /// Draws all of it, as far as there is room.
-    pub fn draw(&self, frame: &mut Frame<'_>) {
-        draw::draw(self, frame);
     }
 
     /// The time until the last step is done; `None` as long as nothing is known.

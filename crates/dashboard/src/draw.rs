@@ -16,23 +16,25 @@ use crate::dashboard::Dashboard;
 const CHART_COLUMNS: u16 = 50;
 const CHART_AND_MESSAGE_ROWS: u16 = 12;
 
-/// Draws all of it, as far as there is room.
-pub(crate) fn draw(dashboard: &Dashboard, frame: &mut Frame<'_>) {
-    let area = frame.area();
-    let header = header::lines(dashboard, area.width);
-    let grid = numbers::Grid::new(dashboard, area.width);
-    let rows = Rows::of(area.height, area.width >= CHART_COLUMNS, count(header.len()), grid.rows());
-    let mut below = area.y;
-    let mut next = |height: u16| {
-        let row = Rect { y: below, height, ..area };
-        below += height;
-        row
-    };
-    header::draw(header, next(rows.header), frame);
-    progress::draw(dashboard, next(rows.progress), frame);
-    charts::draw(&dashboard.curves, next(rows.charts), frame);
-    grid.draw(next(rows.numbers), frame);
-    messages::draw(&dashboard.messages, next(rows.messages), frame);
+impl Dashboard {
+    /// Draws all of it, as far as there is room.
+    pub fn draw(&self, frame: &mut Frame<'_>) {
+        let area = frame.area();
+        let header = header::lines(self, area.width);
+        let grid = numbers::Grid::new(self, area.width);
+        let rows = Rows::of(area.height, area.width >= CHART_COLUMNS, count(header.len()), grid.rows());
+        let mut below = area.y;
+        let mut next = |height: u16| {
+            let row = Rect { y: below, height, ..area };
+            below += height;
+            row
+        };
+        header::draw(header, next(rows.header), frame);
+        progress::draw(self, next(rows.progress), frame);
+        charts::draw(&self.curves, next(rows.charts), frame);
+        grid.draw(next(rows.numbers), frame);
+        messages::draw(&self.messages, next(rows.messages), frame);
+    }
 }
 
 /// A number of lines as a height.

@@ -1,4 +1,4 @@
-//! Numbers as people write them. Units are held to their number by a no-break space.
+//! Numbers and names as people write them. Units are held to their number by a no-break space.
 
 /// `0.938` as `93.8 %`.
 pub(crate) fn percent(share: f64) -> String {
@@ -34,6 +34,11 @@ pub(crate) fn number(value: f64) -> String {
 /// A distance between masks, of which a tenth of a pixel or a millimetre is as much as can be said: `3.2`.
 pub(crate) fn tenths(distance: f64) -> String {
     number((distance * 10.0).round() / 10.0)
+}
+
+/// The name of a class; its index where it has none.
+pub(crate) fn class(names: &[String], index: usize) -> String {
+    names.get(index).cloned().unwrap_or_else(|| format!("class {index}"))
 }
 
 fn without_trailing_zeros(text: &str) -> &str {

@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 use kindling_metrics::{Figure, RegressionScores, Resampling, Scores, SegmentationScores};
 use serde::{Deserialize, Serialize};
 
+use crate::dir::{CASES, PREDICTIONS};
 use crate::{CaseTable, PredictionTable, RunDir, RunError, ValueTable};
 
-/// The files of answers, in a run and in the folder of a cross-validation.
-pub(crate) const PREDICTIONS: &str = "predictions.csv";
-pub(crate) const CASES: &str = "cases.csv";
 /// The column that names the fold.
 const FOLD: &str = "fold";
 

@@ -9,9 +9,12 @@ use kindling_metrics::{RegressionScores, Scores, SegmentationScores};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::answers::{CASES, PREDICTIONS};
 use crate::atomic::partial_name;
 use crate::{CaseTable, Environment, GanMetrics, Metrics, RunError, write_atomically};
+
+/// The files of answers, in a run and in the folder of a cross-validation.
+pub(crate) const PREDICTIONS: &str = "predictions.csv";
+pub(crate) const CASES: &str = "cases.csv";
 
 /// The folder of one run. Nothing here deletes anything.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::segmentation::EntryMask;
+use super::entry_mask::EntryMask;
 use super::{
     Dataset, Fingerprint, Format, OnBadSample, Opened, Opening, Part, PassedOver, Purpose, Source, Task, caught,
     check_sizes,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::manifest::Records;
+use super::records::Records;
 use super::{Dataset, Fingerprint};
 use crate::split::Split;
 

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::asked::{in_order, task_of};
 use super::assemble::{Listed, Named, assemble, list_all};
+use super::records::Records;
 use super::{Asked, Format, Opened, Opening, PassedOver, Purpose, Task};
 use crate::error::DataError;
 use crate::split::Split;
@@ -22,8 +23,7 @@ use kindling_given::{UnknownName, in_units};
 
 /// The largest manifest that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
-/// The longest value of a table and the longest line of JSON, in bytes: paths end at 4096 nearly everywhere.
-const MAX_VALUE: usize = 64 << 10;
+/// The longest line of JSON, in bytes: paths end at 4096 nearly everywhere.
 const MAX_LINE: usize = 1 << 20;
 /// Numbers of images: their squares can be added up.
 const VALUES: RangeInclusive<f64> = -1e12..=1e12;
@@ -318,60 +318,6 @@ fn hint(lacking: &str, header: &[Vec<u8>]) -> String {
     match names.iter().find(|name| others.contains(&name.to_lowercase().as_str())) {
         Some(meant) => format!("; rename `{}` to `{lacking}`", meant.escape_debug()),
         None => String::new(),
-    }
-}
-
-/// The records of a table, each with the line it starts on. Empty lines are none.
-pub(super) struct Records<'a> {
-    reader: csv_core::Reader,
-    rest: &'a [u8],
-    line: u64,
-}
-
-impl<'a> Records<'a> {
-    pub(super) fn of(text: &'a [u8]) -> Self {
-        Self { reader: csv_core::Reader::new(), rest: text, line: 1 }
-    }
-}
-
-impl Iterator for Records<'_> {
-    type Item = Result<(u64, Vec<Vec<u8>>), (u64, String)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        // What the record before left of its end of line, and empty lines.
-        while let Some((b'\r' | b'\n', _)) = self.rest.split_first() {
-            self.line += u64::from(self.rest[0] == b'\n');
-            self.rest = &self.rest[1..];
-        }
-        if self.rest.is_empty() {
-            return None;
-        }
-        let (line, mut fields, mut field) = (self.line, Vec::new(), Vec::new());
-        let mut buffer = [0; 1024];
-        loop {
-            let (result, read, written) = self.reader.read_field(self.rest, &mut buffer);
-            self.line += self.rest[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
-            self.rest = &self.rest[read..];
-            field.extend_from_slice(&buffer[..written]);
-            if field.len() > MAX_VALUE {
-                self.rest = &[];
-                return Some(Err((
-                    line,
-                    format!("a value is longer than {} (is a quotation mark missing?)", in_units(MAX_VALUE as u64)),
-                )));
-            }
-            match result {
-                // At the end of the text, reading on says that there is no more.
-                csv_core::ReadFieldResult::InputEmpty | csv_core::ReadFieldResult::OutputFull => {}
-                csv_core::ReadFieldResult::Field { record_end } => {
-                    fields.push(std::mem::take(&mut field));
-                    if record_end {
-                        return Some(Ok((line, fields)));
-                    }
-                }
-                csv_core::ReadFieldResult::End => return None,
-            }
-        }
     }
 }
 

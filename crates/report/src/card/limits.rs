@@ -1,10 +1,9 @@
 //! Limits of a run that its files show, each as a fact.
 
-use kindling_metrics::Scores;
 use kindling_runs::{Event, Record};
 
-use super::markdown::{short, text, to_fill_in};
-use super::{regression, segmentation};
+use super::markdown::{short, to_fill_in};
+use super::{classification, regression, segmentation};
 use crate::words;
 
 /// Of a class with fewer test images little can be said.
@@ -36,7 +35,7 @@ fn of(record: &Record) -> Vec<String> {
     }
     match (&record.scores, &record.segmentation, &record.regression) {
         (_, Some(scores), _) => facts.extend(segmentation::limits(scores, FEW)),
-        (Some(scores), None, _) => facts.extend(of_scores(scores)),
+        (Some(scores), None, _) => facts.extend(classification::limits(scores, FEW)),
         (None, None, Some(scores)) => facts.extend(regression::limits(scores)),
         (None, None, None) => facts.push("There are no scores.".to_owned()),
     }
@@ -54,38 +53,6 @@ fn of(record: &Record) -> Vec<String> {
     }
     facts.extend(warnings(&record.events));
     facts
-}
-
-fn of_scores(scores: &Scores) -> Vec<String> {
-    let mut facts = vec![rest_on(scores.images, scores.patients)];
-    let few: Vec<String> = scores
-        .classes
-        .iter()
-        .filter(|class| class.images < FEW)
-        .map(|class| format!("{} ({})", short(&class.class), class.images))
-        .collect();
-    if !few.is_empty() {
-        facts.push(format!("Classes with fewer than {FEW} {} images: {}.", text(&scores.split), few.join(", ")));
-    }
-    if scores.classes.iter().any(|class| class.figure("ppv").is_some()) {
-        facts.push("Predictive values hold for the share of the classes in the scored split.".to_owned());
-    }
-    if scores.subgroups.is_none() {
-        facts.push("Scores of subgroups were not measured.".to_owned());
-    }
-    facts
-}
-
-/// What scores rest on.
-pub(super) fn rest_on(images: usize, patients: usize) -> String {
-    let counted = words::plural(images as u64, "image", "images");
-    match patients < images {
-        true => format!("Scores rest on {counted} of {}.", words::plural(patients as u64, "patient", "patients")),
-        false => format!(
-            "Scores rest on {counted}, each taken for a patient of its own. If patients have several, images of one may be on both \
-             sides of the split, and intervals are too narrow."
-        ),
-    }
 }
 
 /// What the run warned of.

@@ -4,7 +4,9 @@
 //! What a run's files know is filled in; what only people know is marked as a place to fill in. Nothing else flows into a card, not
 //! even the time, so the same files give the same card.
 
+mod classification;
 mod data;
+mod figures;
 mod limits;
 mod markdown;
 mod metadata;

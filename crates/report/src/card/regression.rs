@@ -2,9 +2,8 @@
 
 use kindling_metrics::RegressionScores;
 
-use super::limits::rest_on;
+use super::figures::{by_subgroup, rest_on, rows};
 use super::markdown::{table, text};
-use super::scores::{by_subgroup, of};
 use crate::scored;
 
 pub(super) fn metrics(scores: &RegressionScores) -> String {
@@ -20,7 +19,7 @@ pub(super) fn quantitative_analyses(scores: &RegressionScores) -> String {
     format!(
         "## Quantitative analyses\n\n### Scores of the {} split\n\n{}{}",
         text(&scores.split),
-        table(["score", "value", "95 % interval"], &of(scores.figures.iter())),
+        table(["score", "value", "95 % interval"], &rows(scores.figures.iter())),
         scores.subgroups.as_ref().map(by_subgroup).unwrap_or_default(),
     )
 }

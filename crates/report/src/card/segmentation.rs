@@ -2,8 +2,8 @@
 
 use kindling_metrics::{SegmentationScores, SegmentedClassScores, Spread};
 
+use super::figures::{self, with_interval};
 use super::markdown::{short, table, text};
-use super::scores::{line, with_interval};
 use crate::scored;
 use crate::words;
 
@@ -18,7 +18,7 @@ pub(super) fn metrics(scores: &SegmentationScores) -> String {
 }
 
 pub(super) fn quantitative_analyses(scores: &SegmentationScores) -> String {
-    let means = [&scores.dice, &scores.iou].map(|figure| line(&scored::name(&figure.name), figure));
+    let means = [&scores.dice, &scores.iou].map(|figure| figures::row(&scored::name(&figure.name), figure));
     let rows: Vec<[String; 7]> = scores.classes.iter().map(row).collect();
     let headings = ["class", "cases", "mean Dice", "Dice", "IoU", &format!("HD95 in {}", scores.unit), "surface Dice"];
     format!(

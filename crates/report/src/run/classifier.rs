@@ -78,13 +78,9 @@ impl Report<'_> {
     }
 
     /// The score the page is about, with the split's name: the test's, or before there is one the validation's.
-    pub(super) fn score(&self) -> Option<(&'static str, &Score)> {
+    fn score(&self) -> Option<(&'static str, &Score)> {
         let test = self.metrics.test.as_ref().map(|score| ("test", score));
         test.or_else(|| self.metrics.validation.as_ref().map(|score| ("validation", score)))
-    }
-
-    pub(super) fn class(&self, index: usize) -> String {
-        self.classes.get(index).cloned().unwrap_or_else(|| format!("class {index}"))
     }
 }
 
@@ -113,7 +109,7 @@ fn page(report: &Report<'_>) -> Markup {
         best_epoch: report.metrics.best_epoch,
     };
     let results = html! {
-        (confusion::section(report))
+        @if let Some((split, score)) = report.score() { (confusion::section(report.classes, split, score)) }
         @if let Some(scores) = report.scores { (scores::section(scores)) }
         (pictures(report))
     };
@@ -246,6 +242,6 @@ fn figure(report: &Report<'_>, picture: &SamplePicture) -> Markup {
 fn names(report: &Report<'_>, classes: &[usize]) -> String {
     match classes {
         [] => "none".to_string(),
-        some => some.iter().map(|class| report.class(*class)).collect::<Vec<_>>().join(" + "),
+        some => some.iter().map(|class| words::class(report.classes, *class)).collect::<Vec<_>>().join(" + "),
     }
 }

@@ -3,7 +3,6 @@
 use kindling_metrics::{MultiLabel, Score};
 use maud::{Markup, html};
 
-use super::Report;
 use crate::words;
 
 /// Up to this many classes the matrix is a table with numbers, beyond it a heat map.
@@ -15,13 +14,13 @@ const BESIDE_UP_TO: usize = 9;
 /// Beyond this many filled fields the heat map goes without a text for each.
 const TEXTS_UP_TO: usize = 2500;
 
-pub(super) fn section(report: &Report<'_>) -> Markup {
-    let Some((split, score)) = report.score() else { return html! {} };
+/// The section on the score of a split, whose classes have these names.
+pub(super) fn section(names: &[String], split: &str, score: &Score) -> Markup {
     if score.samples == 0 {
         return html! {};
     }
     if let Some(labels) = &score.multi_label {
-        return multi_label(report, split, labels);
+        return multi_label(names, split, labels);
     }
     let stacked = (BESIDE_UP_TO + 1..=TABLE_UP_TO).contains(&score.confusion.len());
     html! {
@@ -29,13 +28,13 @@ pub(super) fn section(report: &Report<'_>) -> Markup {
             h2 { "Classes in the " (split) " split" }
             div.pair.stacked[stacked] {
                 @if score.confusion.len() <= TABLE_UP_TO {
-                    (table(report, score))
+                    (table(names, score))
                 } @else {
-                    (heat_map(report, score))
+                    (heat_map(names, score))
                 }
                 div {
-                    @if score.confusion.len() > TABLE_UP_TO { (frequent(report, score)) }
-                    (classes(report, score))
+                    @if score.confusion.len() > TABLE_UP_TO { (frequent(names, score)) }
+                    (classes(names, score))
                 }
             }
         }
@@ -43,7 +42,7 @@ pub(super) fn section(report: &Report<'_>) -> Markup {
 }
 
 /// Labels that are answered one by one have no matrix.
-fn multi_label(report: &Report<'_>, split: &str, labels: &MultiLabel) -> Markup {
+fn multi_label(names: &[String], split: &str, labels: &MultiLabel) -> Markup {
     let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
     html! {
         section {
@@ -56,7 +55,7 @@ fn multi_label(report: &Report<'_>, split: &str, labels: &MultiLabel) -> Markup 
                         th scope="col" { "AUROC" } th scope="col" { "F1" }
                     } }
                     tbody {
-                        @for (index, name) in report.classes.iter().enumerate() {
+                        @for (index, name) in names.iter().enumerate() {
                             tr {
                                 th scope="row" { (name) }
                                 td { (labels.positives.get(index).copied().unwrap_or(0)) }
@@ -72,7 +71,7 @@ fn multi_label(report: &Report<'_>, split: &str, labels: &MultiLabel) -> Markup 
     }
 }
 
-fn table(report: &Report<'_>, score: &Score) -> Markup {
+fn table(names: &[String], score: &Score) -> Markup {
     let count = score.confusion.len();
     html! {
         figure {
@@ -82,13 +81,13 @@ fn table(report: &Report<'_>, score: &Score) -> Markup {
                     thead { tr {
                         td.corner { "truth ↓ answer →" }
                         @for class in 0..count {
-                            th scope="col" title=(report.class(class)) { span { (report.class(class)) } }
+                            th scope="col" title=(words::class(names, class)) { span { (words::class(names, class)) } }
                         }
                     } }
                     tbody {
                         @for (truth, row) in score.confusion.iter().enumerate() {
                             tr {
-                                th scope="row" title=(report.class(truth)) { span { (report.class(truth)) } }
+                                th scope="row" title=(words::class(names, truth)) { span { (words::class(names, truth)) } }
                                 @for (answer, &images) in row.iter().enumerate() {
                                     (field(images, score.truths(truth), truth == answer))
                                 }
@@ -112,7 +111,7 @@ fn field(images: u64, of: u64, right: bool) -> Markup {
     }
 }
 
-fn heat_map(report: &Report<'_>, score: &Score) -> Markup {
+fn heat_map(names: &[String], score: &Score) -> Markup {
     let count = score.confusion.len();
     let filled = |row: &[u64]| row.iter().filter(|&&images| images > 0).count();
     let with_texts = score.confusion.iter().map(|row| filled(row)).sum::<usize>() <= TEXTS_UP_TO;
@@ -135,7 +134,7 @@ fn heat_map(report: &Report<'_>, score: &Score) -> Markup {
                         rect.right[truth == answer].wrong[truth != answer] x=(answer) y=(truth) width="1" height="1"
                             fill-opacity=(format!("{:.2}", 0.15 + 0.85 * images as f64 / score.truths(truth) as f64)) {
                             @if with_texts {
-                                title { (report.class(truth)) " → " (report.class(answer)) ": " (images) }
+                                title { (words::class(names, truth)) " → " (words::class(names, answer)) ": " (images) }
                             }
                         }
                     }
@@ -146,7 +145,7 @@ fn heat_map(report: &Report<'_>, score: &Score) -> Markup {
 }
 
 /// What a heat map does not say in words.
-fn frequent(report: &Report<'_>, score: &Score) -> Markup {
+fn frequent(names: &[String], score: &Score) -> Markup {
     let fields = score
         .confusion
         .iter()
@@ -166,8 +165,8 @@ fn frequent(report: &Report<'_>, score: &Score) -> Markup {
                 tbody {
                     @for &(images, truth, answer) in mistakes.iter().take(8) {
                         tr {
-                            th scope="row" { (report.class(truth)) }
-                            td.name { (report.class(answer)) }
+                            th scope="row" { (words::class(names, truth)) }
+                            td.name { (words::class(names, answer)) }
                             td { (images) }
                         }
                     }
@@ -177,7 +176,7 @@ fn frequent(report: &Report<'_>, score: &Score) -> Markup {
     }
 }
 
-fn classes(report: &Report<'_>, score: &Score) -> Markup {
+fn classes(names: &[String], score: &Score) -> Markup {
     let recall = score.per_class_recall();
     let precision = score.per_class_precision();
     html! {
@@ -193,7 +192,7 @@ fn classes(report: &Report<'_>, score: &Score) -> Markup {
                 tbody {
                     @for (class, (recall, precision)) in recall.into_iter().zip(precision).enumerate() {
                         tr {
-                            th scope="row" { (report.class(class)) }
+                            th scope="row" { (words::class(names, class)) }
                             td { (score.truths(class)) }
                             (share(recall))
                             (share(precision))

@@ -4,20 +4,9 @@
 //! nested, and would change features of crates that Burn uses. This parser reads elements from front to back without recursion, checks every
 //! length against the available bytes, and allocates only the list of positions.
 
-use std::fmt;
 use std::ops::Range;
 
-use super::tags;
-
-/// The number of an element: group and element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tag(pub(crate) u16, pub(crate) u16);
-
-impl fmt::Display for Tag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "({:04x},{:04x})", self.0, self.1)
-    }
-}
+use super::tags::{self, Tag};
 
 /// The deepest nesting of sequences that is read.
 const MAX_DEPTH: usize = 64;

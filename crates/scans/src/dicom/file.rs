@@ -47,6 +47,11 @@ impl DicomFile {
         }
     }
 
+    /// The description of its pixels.
+    pub(crate) fn header(&self) -> Result<Header, String> {
+        Header::of(&self.elements, &self.bytes)
+    }
+
     /// Reads a whole file.
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let io = |cause| DataError::Io { path: path.to_owned(), cause };
@@ -109,7 +114,7 @@ impl DicomFile {
         if !whole {
             return Ok(start);
         }
-        let header = Header::of(&start).map_err(Failure::Nonsense)?;
+        let header = start.header().map_err(Failure::Nonsense)?;
         let announced = [header.columns, header.samples, header.frames, header.allocated as usize];
         let bits =
             announced.into_iter().fold(header.rows as u64, |product, factor| product.saturating_mul(factor as u64));

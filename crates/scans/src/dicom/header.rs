@@ -2,7 +2,7 @@
 
 use kindling_data::{MAX_PIXELS, MAX_SIDE};
 
-use super::file::DicomFile;
+use super::elements::Elements;
 use super::tags;
 
 /// The most images in a file.
@@ -42,9 +42,8 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads and checks the module.
-    pub(crate) fn of(file: &DicomFile) -> Result<Self, String> {
-        let (elements, bytes) = (&file.elements, file.bytes.as_slice());
+    /// Reads and checks the module among the elements of `bytes`.
+    pub(crate) fn of(elements: &Elements, bytes: &[u8]) -> Result<Self, String> {
         let number = |tag, name: &str| elements.number(bytes, tag).ok_or_else(|| format!("it has no {name}"));
         for tag in [tags::FLOAT_PIXEL_DATA, tags::DOUBLE_FLOAT_PIXEL_DATA] {
             if elements.bytes(bytes, 0, tag).is_some() {

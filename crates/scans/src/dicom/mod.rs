@@ -15,7 +15,6 @@ use std::path::Path;
 use kindling_data::{DataError, Format, Image, Part};
 
 use self::file::{DicomFile, is_dicom, unreadable};
-use self::header::Header;
 use crate::Window;
 
 /// DICOM files and DICOMDIR: each image of a file is a sample, the patient its group.
@@ -48,7 +47,7 @@ impl Dicom {
     /// # Errors
     /// [`DataError::Io`], [`DataError::TooLarge`] and [`DataError::Unreadable`], with the path.
     pub fn frames(path: &Path) -> Result<usize, DataError> {
-        Ok(Header::of(&DicomFile::open_header(path)?).map_err(|reason| unreadable(path, reason))?.frames)
+        Ok(DicomFile::open_header(path)?.header().map_err(|reason| unreadable(path, reason))?.frames)
     }
 
     /// The stored values of an image, before rescaling and windows.
@@ -73,14 +72,14 @@ impl Dicom {
     }
 
     fn image(&self, file: &DicomFile, frame: usize) -> Result<Image, String> {
-        let header = Header::of(file)?;
+        let header = file.header()?;
         let stored = codec::decode(file, &header, frame)?;
         present::present(file, &header, frame, &stored, self.window)
     }
 }
 
 fn stored(file: &DicomFile, frame: usize) -> Result<StoredValues, String> {
-    let header = Header::of(file)?;
+    let header = file.header()?;
     let values = codec::decode(file, &header, frame)?.values().collect();
     Ok(StoredValues { rows: header.rows, columns: header.columns, samples: header.samples, values })
 }
@@ -118,7 +117,7 @@ impl Format for Dicom {
 }
 
 fn list_file(path: &Path, file: &DicomFile) -> Result<Vec<Part>, DataError> {
-    let header = Header::of(file).map_err(|reason| unreadable(path, reason))?;
+    let header = file.header().map_err(|reason| unreadable(path, reason))?;
     let text = |tag| file.elements.text(&file.bytes, 0, tag);
     let several = header.frames > 1;
     // The images of a file stay together even if it names no patient.

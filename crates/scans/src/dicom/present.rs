@@ -3,10 +3,9 @@
 use kindling_data::Image;
 
 use super::codec::Stored;
-use super::elements::Tag;
 use super::file::DicomFile;
 use super::header::{Header, Photometric};
-use super::tags;
+use super::tags::{self, Tag};
 use crate::Window;
 
 /// The shape of a window function (PS3.3, C.11.2.1.2 and C.11.2.1.3).

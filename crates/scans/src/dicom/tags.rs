@@ -1,6 +1,16 @@
-//! The elements that are used. Names and numbers are from DICOM PS3.6.
+//! The numbers of the elements that are used. Names and numbers are from DICOM PS3.6.
 
-use super::elements::Tag;
+use std::fmt;
+
+/// The number of an element: group and element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag(pub(crate) u16, pub(crate) u16);
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({:04x},{:04x})", self.0, self.1)
+    }
+}
 
 pub(crate) const SAMPLES_PER_PIXEL: Tag = Tag(0x0028, 0x0002);
 pub(crate) const PHOTOMETRIC_INTERPRETATION: Tag = Tag(0x0028, 0x0004);

@@ -6,26 +6,16 @@ use kindling_files as files;
 use serde_json::{Map, Value};
 
 use super::declared::{MAX_BYTES, named};
-use super::numbers::Numbers;
-use super::pairs::{self, Pair, Paired};
+use super::pairs::{self, Paired};
 use super::splits_final::Splits;
 use super::{decathlon, nnunet, wrong};
 use crate::error::DataError;
-use crate::source::{Opened, Opening, PassedOver};
+use crate::source::mask_numbers::Numbers;
+use crate::source::{Opened, Opening};
 use crate::split::Split;
 
 /// Its name.
 pub(super) const NAME: &str = "dataset.json";
-
-/// What a layout finds in its folders.
-pub(super) struct Layout {
-    /// Those to be split are of no split.
-    pub(super) pairs: Vec<Pair>,
-    /// Added to what the data set is said to be.
-    pub(super) about: String,
-    pub(super) problems: Vec<DataError>,
-    pub(super) passed_over: PassedOver,
-}
 
 /// Opens a folder with a `dataset.json`.
 pub(super) fn open(dir: &Path, opening: &Opening) -> Result<Opened, DataError> {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::dataset_json::Layout;
 use super::folders::stem;
+use super::layout::Layout;
 use super::pairs::Pair;
 use super::wrong;
 use crate::error::DataError;

@@ -5,9 +5,9 @@ use std::path::Path;
 use kindling_files as files;
 use serde_json::{Map, Value};
 
-use super::numbers::Numbers;
 use super::wrong;
 use crate::error::DataError;
+use crate::source::mask_numbers::Numbers;
 
 /// The largest file of names that is read, in bytes.
 pub(super) const MAX_BYTES: u64 = 64 << 20;

@@ -4,9 +4,9 @@ mod dataset_json;
 mod decathlon;
 mod declared;
 mod folders;
+mod layout;
 mod matched;
 mod nnunet;
-mod numbers;
 mod pairs;
 mod splits_final;
 mod table;
@@ -15,8 +15,6 @@ use std::path::Path;
 
 use super::{Opened, Opening};
 use crate::error::DataError;
-
-pub(crate) use pairs::EntryMask;
 
 /// Opens images with masks ([`Task::Segmentation`](crate::Task::Segmentation)):
 ///

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::dataset_json::Layout;
+use super::layout::Layout;
 use super::matched::{Keyed, Sides, matched};
 use super::pairs::Pair;
 use super::wrong;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::numbers::Numbers;
 use super::wrong;
-use crate::decode::Mask;
 use crate::error::DataError;
 use crate::source::assemble::{Entry, Listed, assemble};
+use crate::source::entry_mask::EntryMask;
+use crate::source::mask_numbers::Numbers;
 use crate::source::{Format, OnBadSample, Opened, Opening, Part, PassedOver, Purpose, Task, caught};
 use crate::split::Split;
 
@@ -25,23 +25,6 @@ pub(super) struct Pair {
     pub(super) group: Option<String>,
     pub(super) weight: f32,
     pub(super) split: Option<Split>,
-}
-
-/// The mask of an image that is listed.
-pub(crate) struct EntryMask {
-    pub(crate) part: Part,
-    pub(crate) format: Arc<dyn Format>,
-    pub(crate) numbers: Arc<Numbers>,
-}
-
-impl EntryMask {
-    /// Reads it.
-    ///
-    /// # Errors
-    /// Any [`DataError`] of files and masks, with the path.
-    pub(crate) fn read(&self) -> Result<Mask, DataError> {
-        self.numbers.mask_of(&self.part.path, self.format.read_mask_values(&self.part)?)
-    }
 }
 
 /// A data set of pairs, before anything is split.

@@ -34,7 +34,7 @@ impl Numbers {
     ///
     /// # Errors
     /// What is wrong with them, in words that follow the name of the file.
-    pub(super) fn declared(named: Vec<(String, u64)>) -> Result<Self, String> {
+    pub(crate) fn declared(named: Vec<(String, u64)>) -> Result<Self, String> {
         let mut classes: Vec<(u16, String)> = Vec::new();
         let mut ignored = None;
         for (name, number) in named {
@@ -70,7 +70,7 @@ impl Numbers {
     ///
     /// # Errors
     /// Why they cannot be told, in words that follow the name of the folder.
-    pub(super) fn found(numbers: &BTreeSet<u16>, learn: bool) -> Result<Self, String> {
+    pub(crate) fn found(numbers: &BTreeSet<u16>, learn: bool) -> Result<Self, String> {
         let others: Vec<u16> = numbers.iter().copied().filter(|number| *number != 0).collect();
         let told = || told(&mut numbers.iter().copied());
         let declare = "declare the classes in a labels.json beside the folders, as {\"background\": 0, \"tumour\": 1}";
@@ -117,7 +117,7 @@ impl Numbers {
     }
 
     /// The class of a number; none if nobody has declared it.
-    pub(super) fn class_of(&self, number: u16) -> Option<u8> {
+    pub(crate) fn class_of(&self, number: u16) -> Option<u8> {
         let class = *self.table.get(usize::from(number))?;
         u8::try_from(class).ok()
     }
