@@ -1,9 +1,5 @@
 //! What makes a FastGAN.
 
-use burn::tensor::Device;
-
-use crate::fastgan::{FastGanDecoders, FastGanDiscriminator, FastGanGenerator};
-
 /// Configuration of a FastGAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastGanConfig {
@@ -28,40 +24,12 @@ impl FastGanConfig {
     /// The image sizes there are networks for.
     pub const IMAGE_SIZES: [usize; 2] = [256, 512];
 
-    /// A generator on `device`, its convolutions zero until `kindling_layers::init` or a weights file fills them.
-    ///
-    /// # Panics
-    /// If `features` is 0 or no multiple of 4, or there is no network for `image_size`.
-    pub fn generator(&self, device: &Device) -> FastGanGenerator {
-        self.check();
-        FastGanGenerator::new(self, device)
-    }
-
-    /// A discriminator on `device`, its convolutions zero until `kindling_layers::init` or a weights file fills them.
-    ///
-    /// # Panics
-    /// As [`FastGanConfig::generator`].
-    pub fn discriminator(&self, device: &Device) -> FastGanDiscriminator {
-        self.check();
-        FastGanDiscriminator::new(self, device)
-    }
-
-    /// The decoders that a discriminator can be trained with, on `device`, their convolutions zero until
-    /// `kindling_layers::init` or a weights file fills them.
-    ///
-    /// # Panics
-    /// As [`FastGanConfig::generator`].
-    pub fn decoders(&self, device: &Device) -> FastGanDecoders {
-        self.check();
-        FastGanDecoders::new(self, device)
-    }
-
     /// Channels of the widest maps; every other width is this one divided.
     pub(crate) fn widest(&self) -> usize {
         16 * self.features
     }
 
-    fn check(&self) {
+    pub(super) fn check(&self) {
         let &Self { features, image_size, .. } = self;
         assert!(features > 0 && features.is_multiple_of(4), "{features} features are no multiple of 4");
         assert!(Self::IMAGE_SIZES.contains(&image_size), "no FastGAN for images of {image_size} pixels a side");

@@ -60,6 +60,18 @@ pub struct FastGanDecoders {
     pub part: FastGanDecoder,
 }
 
+impl FastGanConfig {
+    /// The decoders that a discriminator can be trained with, on `device`, their convolutions zero until
+    /// `kindling_layers::init` or a weights file fills them.
+    ///
+    /// # Panics
+    /// As [`FastGanConfig::generator`].
+    pub fn decoders(&self, device: &Device) -> FastGanDecoders {
+        self.check();
+        FastGanDecoders::new(self, device)
+    }
+}
+
 impl FastGanDecoders {
     pub(crate) fn new(config: &FastGanConfig, device: &Device) -> Self {
         let widest = config.widest();

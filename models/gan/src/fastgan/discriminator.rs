@@ -51,6 +51,17 @@ pub struct FastGanFeatures {
     pub last: Tensor<4>,
 }
 
+impl FastGanConfig {
+    /// A discriminator on `device`, its convolutions zero until `kindling_layers::init` or a weights file fills them.
+    ///
+    /// # Panics
+    /// As [`FastGanConfig::generator`].
+    pub fn discriminator(&self, device: &Device) -> FastGanDiscriminator {
+        self.check();
+        FastGanDiscriminator::new(self, device)
+    }
+}
+
 impl FastGanDiscriminator {
     pub(crate) fn new(config: &FastGanConfig, device: &Device) -> Self {
         let widest = config.widest();

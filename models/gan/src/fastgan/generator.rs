@@ -42,6 +42,17 @@ pub struct FastGanGenerator {
     pub image: Conv2d,
 }
 
+impl FastGanConfig {
+    /// A generator on `device`, its convolutions zero until `kindling_layers::init` or a weights file fills them.
+    ///
+    /// # Panics
+    /// If `features` is 0 or no multiple of 4, or there is no network for `image_size`.
+    pub fn generator(&self, device: &Device) -> FastGanGenerator {
+        self.check();
+        FastGanGenerator::new(self, device)
+    }
+}
+
 impl FastGanGenerator {
     pub(crate) fn new(config: &FastGanConfig, device: &Device) -> Self {
         let widest = config.widest();
