@@ -97,7 +97,7 @@ fn memory_that_is_not_enough_is_a_reason_and_memory_that_is_scarce_a_recovery() 
     bench(&flags).succeeded();
     let peak = rows(&out)[0]["measured"]["memory"]["peak_in_use_bytes"].as_u64().unwrap();
 
-    // What is not announced takes some hundredths, so that a plan may still pass with a little less than its peak. Checkpointing
+    // What is not reserved takes some hundredths, so that a plan may still pass with a little less than its peak. Checkpointing
     // keeps two thirds: what the allocator holds back beside a small network would not fit in much less than this.
     bench(&format!("{flags} --memory-budget {}", budget_with_room_for(peak * 80 / 100))).succeeded();
     let measured = rows(&out)[0]["measured"].clone();

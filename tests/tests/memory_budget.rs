@@ -197,7 +197,7 @@ fn the_tightest_limit_of_the_system_is_found_and_kept_without_a_budget() {
     outcome.succeeded();
 }
 
-/// `ulimit -v` lets allocations fail: announced ones are steps that ran out of memory, others end with a sentence.
+/// `ulimit -v` lets allocations fail: reserved ones are steps that ran out of memory, others end with a sentence.
 #[test]
 fn a_limit_of_addresses_ends_with_a_sentence_and_never_with_a_signal() {
     let folder = tempdir().unwrap();

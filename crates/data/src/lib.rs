@@ -11,7 +11,7 @@
 //!
 //! # Where things are
 //!
-//! Each folder knows those below it and none above; `.ci/arrows` checks that.
+//! Each folder knows those below it and none above; `.ci/deps` checks that.
 //!
 //! | folder | what it holds |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! What is said where an allocation fails that nobody can do without.
 //!
-//! Large buffers are announced, and an announcement that is refused is a step that ran out of memory. What remains are small
+//! Large buffers are reserved, and a reservation that is refused is a step that ran out of memory. What remains are small
 //! allocations and those of other libraries. Rust's answer to them is to abort, which says neither what to do nor that
 //! nothing is lost.
 

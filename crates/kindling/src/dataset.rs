@@ -282,7 +282,7 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
 /// A data set that has a name, with the task that is asked for.
 fn asked_of(dataset: Dataset, how: &HowToOpen) -> Result<Dataset> {
     let task = match how.task() {
-        Some(AskedTask::Ordinal) if dataset.task.is_one_of() => Task::Ordinal,
+        Some(AskedTask::Ordinal) if dataset.task.is_single_label() => Task::Ordinal,
         Some(AskedTask::MultiLabel) if dataset.task == Task::MultiLabel => Task::MultiLabel,
         Some(AskedTask::Ordinal) => {
             bail!("the images of {} have any number of labels, and grades are one each", dataset.name)

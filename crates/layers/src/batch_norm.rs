@@ -94,7 +94,7 @@ impl BatchNorm {
         let pass = pass::current();
         let own = ops::serves(&x) && pass.as_ref().is_none_or(|pass| ops::serves_groups(&x, &pass.groups));
         if !own {
-            reserve::announce_like(&x, x.shape().num_elements());
+            reserve::like(&x, x.shape().num_elements());
         }
         match pass {
             Some(pass) => {

@@ -120,12 +120,12 @@ impl Conv2d {
         precision::assert_fits(&self.weight.val(), x.tensor());
         match x.0 {
             Content::Deferred(map) if own => {
-                self.announce(&map.x, 1);
+                self.reserve(&map.x, 1);
                 let convolution = self.convolution(map.x.dims());
                 map.convolved(self.weight.val(), convolution)
             }
             Content::Whole(x) if own && ops::serves(&x) && (ops::on_cpu(&x) || !self.has_one_place(&x)) => {
-                self.announce(&x, 1);
+                self.reserve(&x, 1);
                 let convolution = self.convolution(x.dims());
                 ops::conv(x, self.weight.val(), convolution)
             }
@@ -172,7 +172,7 @@ impl Conv2d {
 
     fn forward_with_burns_operation(&self, x: Tensor<4>, weight: Tensor<4>, bias: Option<Tensor<1>>) -> Tensor<4> {
         // Burn's CPU backend computes the output, and then copies it.
-        self.announce(&x, 2);
+        self.reserve(&x, 2);
         let (weight, bias) = (precision::like(weight, &x), bias.map(|bias| precision::like(bias, &x)));
         let [channels, _, kernel, _] = weight.dims();
         let [.., height, width] = x.dims();
@@ -198,11 +198,11 @@ impl Conv2d {
         (zeros, out)
     }
 
-    /// Announces the allocation of `maps` maps of the shape of the output.
-    fn announce(&self, x: &Tensor<4>, maps: usize) {
+    /// Reserves memory for `maps` maps of the shape of the output.
+    fn reserve(&self, x: &Tensor<4>, maps: usize) {
         let ([channels, _, kernel, _], [batch, _, height, width]) = (self.weight.dims(), x.dims());
         let (_, [rows, columns]) = self.geometry(height, width, kernel);
-        reserve::announce_like(x, maps * batch * channels * rows * columns);
+        reserve::like(x, maps * batch * channels * rows * columns);
     }
 }
 

@@ -55,7 +55,7 @@ impl ConvTranspose2d {
             let side = |size: usize| (size - 1) * self.stride + self.weight.lazy_shape()[2] - 2 * self.padding;
             let places = Places { stride: self.stride, dilation: 1, before: [self.padding; 2], out: [height, width] };
             let size = [side(height), side(width)];
-            reserve::announce_like(&x, x.dims()[0] * self.weight.lazy_shape()[1] * size[0] * size[1]);
+            reserve::like(&x, x.dims()[0] * self.weight.lazy_shape()[1] * size[0] * size[1]);
             return ops::transposed(x, self.weight.val(), places, size);
         }
         if height * width == 1 && self.padding == 0 { self.project(x) } else { self.convolve(x) }

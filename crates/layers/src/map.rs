@@ -46,7 +46,7 @@ impl Map {
         match self.0 {
             Content::Whole(x) => x,
             Content::Deferred(map) => {
-                reserve::announce_like(&map.x, map.x.shape().num_elements());
+                reserve::like(&map.x, map.x.shape().num_elements());
                 map.whole()
             }
         }
@@ -84,7 +84,7 @@ impl Map {
         match self.0 {
             Content::Deferred(map) => Deferred { gate: Some(gate), ..*map }.into(),
             Content::Whole(x) => {
-                reserve::announce_like(&x, x.shape().num_elements());
+                reserve::like(&x, x.shape().num_elements());
                 if ops::serves(&x) {
                     return ops::channel_multiply(x, gate).into();
                 }

@@ -28,7 +28,7 @@ impl MaxPool {
             Content::Deferred(map) => {
                 let [batch, channels, height, width] = map.x.dims();
                 let pixels = height.div_ceil(self.stride) * width.div_ceil(self.stride);
-                reserve::announce_like(&map.x, batch * channels * pixels);
+                reserve::like(&map.x, batch * channels * pixels);
                 map.max_pooled(Pooling { kernel: self.kernel, stride: self.stride, padding: self.kernel / 2 })
             }
             Content::Whole(x) => self.forward(x),

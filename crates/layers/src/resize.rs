@@ -27,7 +27,7 @@ impl Upsample {
 /// As [`kindling_ops::resize()`].
 pub fn resized(x: Tensor<4>, size: [usize; 2], interpolation: Interpolation) -> Tensor<4> {
     let [batch, channels, ..] = x.dims();
-    reserve::announce_like(&x, batch * channels * size[0] * size[1]);
+    reserve::like(&x, batch * channels * size[0] * size[1]);
     if serves(&x) {
         return resize(x, size, interpolation);
     }

@@ -1,10 +1,10 @@
 //! Memory budgets: limits below what the device has.
 //!
 //! On the CPU, the limit applies to the memory that the process occupies, as a limit set by the system would. It is enforced in two
-//! ways. First, layers, checkpoints and decoders announce their allocations. An announcement that would exceed the part of the limit
+//! ways. First, layers, checkpoints and decoders reserve the memory of their allocations. A reservation that would exceed the part of the limit
 //! that is available for counted bytes is refused with a text that means "out of memory". `kindling plan` uses the same part. Second, if
 //! the measured size of the process would exceed the limit, free pages are returned to the system, and if that is not enough, the
-//! announcement is refused. On a GPU, the rest of the memory is held as ballast, so that the device itself refuses allocations as a
+//! reservation is refused. On a GPU, the rest of the memory is held as ballast, so that the device itself refuses allocations as a
 //! card of that size would.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

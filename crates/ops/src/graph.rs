@@ -71,16 +71,16 @@ pub(crate) fn parents<S, const N: usize>(ops: &Ops<S, N>) -> [Option<NodeId>; N]
 
 /// A backend whose primitive can be taken out of a Burn tensor, which is needed to recompute a map in the backward pass.
 pub(crate) trait Primitive: Backend {
-    /// Announces an allocation of `elements` numbers, on backends whose memory is limited by [`reserve`].
-    fn announce(elements: usize, dtype: DType);
+    /// Reserves memory for `elements` numbers, on backends whose memory is limited by [`reserve`].
+    fn reserve(elements: usize, dtype: DType);
 
     /// The backend's primitive of a tensor that is outside any gradient graph.
     fn of(x: Tensor<4>) -> FloatTensor<Self>;
 }
 
 impl Primitive for Flex {
-    fn announce(elements: usize, dtype: DType) {
-        reserve::announce(dtype.size() * elements);
+    fn reserve(elements: usize, dtype: DType) {
+        reserve::bytes(dtype.size() * elements);
     }
 
     fn of(x: Tensor<4>) -> FlexTensor {
@@ -90,7 +90,7 @@ impl Primitive for Flex {
 
 #[cfg(feature = "cube")]
 impl Primitive for burn::backend::Cube {
-    fn announce(_: usize, _: DType) {}
+    fn reserve(_: usize, _: DType) {}
 
     fn of(x: Tensor<4>) -> FloatTensor<Self> {
         // The map is computed from tensors of the same device.

@@ -1,8 +1,8 @@
-//! Memory limits on the CPU: allocations are announced before they are made.
+//! Memory limits on the CPU: allocations are reserved before they are made.
 //!
 //! A CPU process that allocates more memory than there is gets killed, and Rust's allocator cannot report a failure to the
-//! operation that allocates. To keep a limit all the same, layers and the optimizer's update announce what they are about to
-//! allocate, and a keeper may refuse. Without a keeper, an announcement costs one atomic load.
+//! operation that allocates. To keep a limit all the same, layers and the optimizer's update reserve what they are about to
+//! allocate, and a keeper may refuse. Without a keeper, a reservation costs one atomic load.
 
 use std::sync::OnceLock;
 
@@ -46,11 +46,11 @@ pub fn ask_afterwards() -> Result<(), String> {
     ask(0)
 }
 
-/// Announces an allocation.
+/// Reserves memory.
 ///
 /// # Panics
 /// If the keeper refuses, with its text.
-pub(crate) fn announce(bytes: usize) {
+pub(crate) fn bytes(bytes: usize) {
     if let Err(refusal) = ask(bytes) {
         // A refusal is expected, so it bypasses the panic hook: with RUST_BACKTRACE set, the hook would also read megabytes of
         // symbols while memory is short.
@@ -58,13 +58,13 @@ pub(crate) fn announce(bytes: usize) {
     }
 }
 
-/// Announces an allocation of `elements` numbers of the format of `x`, if `x` lies on the CPU.
+/// Reserves memory for `elements` numbers of the format of `x`, if `x` lies on the CPU.
 ///
 /// # Panics
 /// If the keeper refuses, with its text.
-pub fn announce_like<const D: usize>(x: &Tensor<D>, elements: usize) {
+pub fn like<const D: usize>(x: &Tensor<D>, elements: usize) {
     if KEEPER.get().is_some() && crate::device::on_cpu(x) {
-        announce(elements * bytes_of(x.dtype()));
+        bytes(elements * bytes_of(x.dtype()));
     }
 }
 

@@ -162,7 +162,7 @@ fn follow<M: Module>(average: M, model: &M, decay: f64) -> M {
     let (ids, pairs): (Vec<_>, Vec<_>) =
         from.into_iter().filter_map(|(id, from)| Some((id, [from, to.remove(&id)?]))).unzip();
     let one = |[from, to]: &[Tensor<1>; 2]| {
-        reserve::announce_like(from, NEW_NUMBERS * from.shape().num_elements());
+        reserve::like(from, NEW_NUMBERS * from.shape().num_elements());
         from.clone() + (to.clone() - from.clone()).mul_scalar(1.0 - decay)
     };
     let moved = ops::lerp(&pairs, 1.0, 1.0 - decay).unwrap_or_else(|| pairs.iter().map(one).collect());

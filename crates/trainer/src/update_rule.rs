@@ -32,7 +32,7 @@ pub(crate) fn one_after_the_other<R: Rule>(
 ) -> Vec<Updated<R>> {
     let update = |Parameter { weight, gradient, state }: Parameter<R>| {
         let gradient = if scale == 1.0 { gradient } else { gradient.mul_scalar(scale) };
-        reserve::announce_like(&weight, NEW_NUMBERS * weight.shape().num_elements());
+        reserve::like(&weight, NEW_NUMBERS * weight.shape().num_elements());
         rule.step(rate, weight, gradient, state)
     };
     parameters.into_iter().map(update).collect()

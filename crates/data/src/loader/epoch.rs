@@ -334,7 +334,7 @@ impl Shared {
             }
             if self.policy.mixes() {
                 mix::mix(&self.policy, &draws, &mut images, targets, (channels, size));
-                if config.task.is_one_of() {
+                if config.task.is_single_label() {
                     labels = targets.chunks_exact(config.classes).zip(labels).map(major).collect();
                 }
             }

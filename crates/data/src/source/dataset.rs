@@ -47,7 +47,7 @@ impl Task {
     }
 
     /// Whether each image is of exactly one class.
-    pub fn is_one_of(self) -> bool {
+    pub fn is_single_label(self) -> bool {
         matches!(self, Self::MultiClass | Self::Ordinal)
     }
 
@@ -168,7 +168,7 @@ impl Dataset {
             let (data, known) = (self.name.clone(), classes.to_vec());
             return Err(DataError::ForeignClasses { data, foreign, known });
         }
-        if self.task == Task::MultiLabel && task.is_one_of() {
+        if self.task == Task::MultiLabel && task.is_single_label() {
             return Err(DataError::SeveralClasses { data: self.name.clone() });
         }
         let numbers: Vec<usize> = found.into_iter().map(|number| number.unwrap_or(0)).collect();

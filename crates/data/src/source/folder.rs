@@ -85,7 +85,7 @@ pub fn open_folder_with(dir: &Path, opening: &Opening) -> Result<Opened, DataErr
     classes.sort();
     classes.dedup();
     let classes = in_order(classes, &opening.asked, dir)?;
-    if let ([class], true, Purpose::Learn) = (classes.as_slice(), task.is_one_of(), opening.purpose) {
+    if let ([class], true, Purpose::Learn) = (classes.as_slice(), task.is_single_label(), opening.purpose) {
         return Err(DataError::OneClass { dir: listed.swap_remove(0).1, class: class.clone() });
     }
     let mut files = Vec::new();

@@ -127,7 +127,7 @@ pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError
             (task_of(&opening.asked, several, path)?, in_order(classes_of(rows), &opening.asked, path)?)
         }
     };
-    if classes.len() < 2 && task.is_one_of() && opening.purpose == Purpose::Learn {
+    if classes.len() < 2 && task.is_single_label() && opening.purpose == Purpose::Learn {
         return Err(DataError::OneClass {
             dir: path.to_owned(),
             class: classes.into_iter().next().unwrap_or_default(),

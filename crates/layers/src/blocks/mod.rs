@@ -53,7 +53,7 @@ pub fn residual_add(
     let Some(shortcut) = shortcut else { return activation.forward(branch.whole()) };
     match branch.0 {
         Content::Deferred(map) if map.gate.is_none() && supports_residual_add(activation) => {
-            reserve::announce_like(&map.x, map.x.shape().num_elements());
+            reserve::like(&map.x, map.x.shape().num_elements());
             let [batch, channels, ..] = map.x.dims();
             let gate = drop_path.factors(batch).map(|factors| {
                 let factors = TensorData::new(factors, [batch, 1]);
@@ -63,7 +63,7 @@ pub fn residual_add(
         }
         branch => {
             let branch = Map(branch).whole();
-            reserve::announce_like(&branch, branch.shape().num_elements());
+            reserve::like(&branch, branch.shape().num_elements());
             activation.forward(drop_path.forward(branch) + shortcut)
         }
     }

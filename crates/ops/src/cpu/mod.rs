@@ -21,19 +21,19 @@ use burn_flex::FlexTensor;
 
 use crate::reserve;
 
-/// Announces the allocation of a map of `elements` numbers.
-pub(crate) fn announce(elements: usize, dtype: DType) {
-    reserve::announce(dtype.size() * elements);
+/// Reserves memory for a map of `elements` numbers.
+pub(crate) fn reserve(elements: usize, dtype: DType) {
+    reserve::bytes(dtype.size() * elements);
 }
 
-/// Announces the allocation of a tensor of the shape and format of `x`.
-pub(crate) fn announce_like(x: &FlexTensor) {
-    announce(x.shape().num_elements(), x.dtype());
+/// Reserves memory for a tensor of the shape and format of `x`.
+pub(crate) fn reserve_like(x: &FlexTensor) {
+    reserve(x.shape().num_elements(), x.dtype());
 }
 
-/// Announces the allocation of a gradient like `dy`, unless it will overwrite `dy`, which nothing else refers to.
-pub(crate) fn announce_unless_free(dy: &FlexTensor) {
+/// Reserves memory for a gradient like `dy`, unless it will overwrite `dy`, which nothing else refers to.
+pub(crate) fn reserve_unless_free(dy: &FlexTensor) {
     if !(dy.is_unique() && matches!(dy.dtype(), DType::F32 | DType::F64)) {
-        announce_like(dy);
+        reserve_like(dy);
     }
 }

@@ -50,7 +50,7 @@ impl<B: Primitive> Kept<B> {
         let x = match x {
             KeptInput::Kept(x) => x,
             KeptInput::Rebuild { make, elements, dtype } => {
-                B::announce(elements, dtype);
+                B::reserve(elements, dtype);
                 B::of(make.0())
             }
         };

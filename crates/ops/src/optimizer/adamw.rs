@@ -131,7 +131,7 @@ pub fn adamw(parameters: Vec<AdamWTensors>, step: AdamWStep) -> Vec<[Tensor<1>; 
 fn updated(parameter: AdamWTensors, step: AdamWStep) -> [Tensor<1>; 3] {
     let moments = parameter.moments();
     let AdamWTensors { weight, gradient, .. } = parameter;
-    reserve::announce_like(&weight, NEW_NUMBERS * weight.shape().num_elements());
+    reserve::like(&weight, NEW_NUMBERS * weight.shape().num_elements());
     let [first, second] = moments.map(Tensor::into_dispatch);
     let (weight, gradient) = (weight.into_dispatch(), gradient.into_dispatch());
     let (weight, first, second) = <Dispatch as Updates>::adamw(weight, gradient, first, second, step);

@@ -10,9 +10,9 @@ use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::{Axis, Interpolation, Place, Resize, ResizeGradient};
-use crate::cpu::announce;
 use crate::cpu::lanes::{interleave, vectorised};
 use crate::cpu::real::Real;
+use crate::cpu::reserve;
 use crate::cpu::values::{computed_in, dims, tensor, values};
 
 impl Resize for Flex {
@@ -30,7 +30,7 @@ impl ResizeGradient for Flex {
     fn resize_backward(dy: FlexTensor, size: [usize; 2], interpolation: Interpolation) -> FlexTensor {
         let [batch, channels, height, width] = dims(&dy);
         let places = Places::new(size, [height, width], interpolation);
-        announce(batch * channels * size[0] * size[1], dy.dtype());
+        reserve(batch * channels * size[0] * size[1], dy.dtype());
         computed_in!(T = dy.dtype(); {
             let dx = backward::<T>(&values(&dy), &places);
             tensor(dx, [batch, channels, size[0], size[1]], dy.dtype())

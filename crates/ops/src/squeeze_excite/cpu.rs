@@ -7,9 +7,9 @@ use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::{OfMultiply, SqueezeExcite, SqueezeExciteGradients, Wanted};
-use crate::cpu::announce_like;
 use crate::cpu::lanes::{sum, sum_pairs, vectorised};
 use crate::cpu::real::Real;
+use crate::cpu::reserve_like;
 use crate::cpu::values::{computed_in, dims, tensor, values};
 use crate::graph::Gradient;
 
@@ -49,7 +49,7 @@ impl SqueezeExciteGradients for Flex {
         let plane = shape[2] * shape[3];
         computed_in!(T = x.dtype(); {
             let dy = values::<T>(&dy);
-            announce_like(&x);
+            reserve_like(&x);
             let of_gate = Gradient::if_wanted(wanted.gate, || {
                 tensor(backward_gate(&values(&x), &dy, plane), [shape[0], shape[1]], T::DTYPE)
             });

@@ -90,7 +90,7 @@ pub fn open(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
     }
     let task = task_of(&opening.asked, several, path)?;
     let classes = in_order(classes, &opening.asked, path)?;
-    if let ([class], true, Purpose::Learn) = (classes.as_slice(), task.is_one_of(), opening.purpose) {
+    if let ([class], true, Purpose::Learn) = (classes.as_slice(), task.is_single_label(), opening.purpose) {
         return Err(DataError::OneClass { dir: path.to_owned(), class: class.clone() });
     }
     let label_of: BTreeMap<&str, usize> = classes.iter().map(String::as_str).zip(0..).collect();

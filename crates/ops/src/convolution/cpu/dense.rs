@@ -12,10 +12,10 @@ use rayon::prelude::*;
 use super::filters::Filters;
 use super::shape::Dense;
 use super::winograd;
-use crate::cpu::announce;
 use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::real::Real;
+use crate::cpu::reserve;
 
 /// Pixels of one product of the gradient of 1x1 filters.
 const PIXELS: usize = 8192;
@@ -201,7 +201,7 @@ pub(crate) fn sum_over_samples<S: Send, T: Real>(
         Threads::One => rayon::current_num_threads().min(samples.len()),
         Threads::All => 1,
     };
-    announce((at_once + 1) * size, T::DTYPE);
+    reserve((at_once + 1) * size, T::DTYPE);
     let mut sum = vec![T::of(0.0); size];
     let mut parts = vec![T::of(0.0); at_once * size];
     let mut samples = samples.into_iter().peekable();

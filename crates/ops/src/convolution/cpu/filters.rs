@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::shape::Dense;
 use super::winograd;
-use crate::cpu::announce;
 use crate::cpu::real::Real;
+use crate::cpu::reserve;
 
 /// Prepared filters; see the module.
 pub(crate) enum Filters<'a, T: Clone> {
@@ -21,7 +21,7 @@ impl<'a, T: Real> Filters<'a, T> {
         if !winograd::serves(shape) {
             return Self::Rows(weight.into());
         }
-        announce(size(shape), T::DTYPE);
+        reserve(size(shape), T::DTYPE);
         Self::Transformed(winograd::Filters::new(weight, shape.output, shape.input))
     }
 
@@ -29,7 +29,7 @@ impl<'a, T: Real> Filters<'a, T> {
     /// channels are exchanged, and the filters are rotated by 180 degrees.
     pub(crate) fn turned(shape: &Dense, weight: &[T]) -> Self {
         let (output, input) = (shape.output, shape.input);
-        announce(turned_size(shape), T::DTYPE);
+        reserve(turned_size(shape), T::DTYPE);
         if winograd::serves(shape) {
             return Self::Transformed(winograd::Filters::new(weight, output, input).turned());
         }

@@ -15,8 +15,8 @@ use burn::backend::Flex;
 use burn_flex::FlexTensor;
 
 use super::{Convolution, ConvolutionGradients, Convolutions, OfConvolution, Places, Wanted};
-use crate::cpu::announce_like;
 use crate::cpu::real::Real;
+use crate::cpu::reserve_like;
 use crate::cpu::values::{computed_in, dims, tensor, values};
 use crate::graph::Gradient;
 use depthwise::Geometry;
@@ -85,7 +85,7 @@ impl ConvolutionGradients for Flex {
         let geometry = Geometry::of(dims(&x), &weight, places);
         computed_in!(T = x.dtype(); {
             let dy = values::<T>(&dy);
-            announce_like(&x);
+            reserve_like(&x);
             let of_x = Gradient::if_wanted(wanted.x, || {
                 tensor(depthwise::backward_input(&dy, &values(&weight), &geometry), geometry.input(), x.dtype())
             });
@@ -107,7 +107,7 @@ impl ConvolutionGradients for Flex {
         let dtype = x.dtype();
         computed_in!(T = dtype; {
             let dy = values::<T>(&dy);
-            announce_like(&x);
+            reserve_like(&x);
             let of_weight = Gradient::if_wanted(wanted.weight, || {
                 tensor(dense::backward_weight(&values(&x), &dy, &shape), dims(&weight), T::DTYPE)
             });

@@ -12,8 +12,8 @@ use super::dense;
 use super::input_gradient;
 use super::shape::Dense;
 use crate::convolution::{Places, TransposedConvolution};
-use crate::cpu::announce_like;
 use crate::cpu::real::Real;
+use crate::cpu::reserve_like;
 use crate::cpu::values::{computed_in, dims, tensor, values};
 use crate::graph::{Gradient, Tracked, on_graph, parents};
 
@@ -52,7 +52,7 @@ impl Backward<Flex, 2> for TransposedBackward {
         let (x, weight, places, size) = ops.state;
         let shape = backwards(&x, &weight, places, size);
         let dy = grads.consume::<Flex>(&ops.node);
-        announce_like(&x);
+        reserve_like(&x);
         computed_in!(T = x.dtype(); {
             let dy = values::<T>(&dy);
             let of_weight = Gradient::<Flex>::if_wanted(weight_node.is_some(), || {

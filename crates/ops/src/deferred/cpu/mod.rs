@@ -17,7 +17,7 @@ use crate::convolution::Convolution;
 use crate::convolution::cpu::Shape;
 use crate::cpu::real::Real;
 use crate::cpu::values::{Stored, computed_in, dims, owned, tensor, values};
-use crate::cpu::{announce, announce_unless_free};
+use crate::cpu::{reserve, reserve_unless_free};
 use crate::graph::Gradient;
 use max_pool::Windows;
 use normalisation::{Gradients, NormAct};
@@ -49,9 +49,9 @@ impl DeferredMap<Flex> {
         Windows { height, width, kernel, stride, padding }
     }
 
-    /// Announces the allocation of a gradient of this map's shape.
-    fn announce(&self) {
-        announce(self.shape().iter().product(), self.dtype());
+    /// Reserves memory for a gradient of this map's shape.
+    fn reserve(&self) {
+        reserve(self.shape().iter().product(), self.dtype());
     }
 
     /// The gradients of map, scale, shift and gate as tensors.
@@ -104,7 +104,7 @@ impl DeferredOps for Flex {
 
 impl DeferredGradients for Flex {
     fn apply_backward(map: DeferredMap<Self>, dy: FlexTensor, wanted: Wanted) -> OfMap<Self> {
-        announce_unless_free(&dy);
+        reserve_unless_free(&dy);
         computed_in!(T = map.dtype(); {
             let dy = owned::<T>(dy);
             map.gradients(map.read(|reading| reading.backward(dy)), wanted)
@@ -122,7 +122,7 @@ impl DeferredGradients for Flex {
         let shape = Shape::of(convolution, map.shape(), &filters);
         computed_in!(T = map.dtype(); {
             let dy = values::<T>(&dy);
-            map.announce();
+            map.reserve();
             let (made, of_filters) =
                 map.read(|reading| convolution::backward(reading, &values(&filters), &dy, &shape));
             let of_filters = Gradient::if_wanted(filters_wanted, || tensor(of_filters, dims(&filters), T::DTYPE));
@@ -133,7 +133,7 @@ impl DeferredGradients for Flex {
     fn average_backward(map: DeferredMap<Self>, dy: FlexTensor, wanted: Wanted) -> OfMap<Self> {
         computed_in!(T = map.dtype(); {
             let dy = values::<T>(&dy);
-            map.announce();
+            map.reserve();
             map.gradients(map.read(|reading| convolution::backward_global_average_pool(reading, &dy)), wanted)
         })
     }
@@ -142,14 +142,14 @@ impl DeferredGradients for Flex {
         let windows = map.windows(pooling);
         computed_in!(T = map.dtype(); {
             let dy = values::<T>(&dy);
-            map.announce();
+            map.reserve();
             map.gradients(map.read(|reading| max_pool::backward(reading, &dy, &windows)), wanted)
         })
     }
 
     fn sum_backward(y: FlexTensor, dy: FlexTensor) -> FlexTensor {
         let (shape, dtype) = (dims(&y), y.dtype());
-        announce(shape.iter().product(), dtype);
+        reserve(shape.iter().product(), dtype);
         computed_in!(T = dtype; {
             let of_sum = add::of_sum::<T>(&values(&y), &values(&dy));
             tensor(of_sum, shape, dtype)
