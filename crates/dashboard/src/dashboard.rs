@@ -48,7 +48,7 @@ pub(crate) enum Phase {
     Finished,
 }
 
-/// What is drawn as charts.
+/// The curves that are drawn as charts, over optimizer steps.
 #[derive(Clone, Debug)]
 pub(crate) enum Curves {
     /// One network that learns from labels. `dice` has points where it segments, `mae` where it answers with a number.
@@ -175,7 +175,7 @@ impl Dashboard {
         }
     }
 
-    /// The points of an event.
+    /// Adds the points of an event to the curves.
     fn plot(&mut self, event: &Event) {
         if matches!(event, Event::Iteration { .. }) && matches!(self.curves, Curves::Classifier { .. }) {
             self.curves = Curves::Gan { discriminator: Smoothed::default(), generator: Smoothed::default() };

@@ -1,6 +1,6 @@
 //! What a run was started with.
 
-/// What does not change in a run.
+/// What a run was started with, which does not change.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) model: String,

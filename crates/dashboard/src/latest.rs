@@ -8,10 +8,10 @@ use crate::numbers::{UNKNOWN, percent, short};
 /// How much of a mean the newest step is.
 const NEWEST: f64 = 0.1;
 
-/// The newest numbers.
+/// The numbers of the newest step, and means over the last ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latest {
-    /// The newest step's own, by name.
+    /// Numbers of the newest step as text, by name.
     numbers: Vec<(&'static str, String)>,
     /// Means over the last steps of this sitting.
     images_per_second: Mean,

@@ -7,7 +7,7 @@ const MOST: usize = 500;
 /// Characters of a sentence that are kept.
 const LONGEST: usize = 1000;
 
-/// A sentence.
+/// A sentence about the run, and whether it is about trouble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     /// What is said, on one line.

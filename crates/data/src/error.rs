@@ -12,19 +12,19 @@ pub enum DataError {
     /// The data folder does not exist, or is not a folder.
     #[error("{dir:?} is not a folder; give a folder with one sub-folder of images per class")]
     MissingFolder {
-        /// The folder asked for.
+        /// The path that was given.
         dir: PathBuf,
     },
     /// The folder holds no images.
     #[error("{dir:?} holds no images: PNG, JPEG, TIFF, GIF, BMP, WebP and scans are read")]
     NoImages {
-        /// The folder.
+        /// The folder, searched with all folders in it.
         dir: PathBuf,
     },
     /// The data folder holds no sub-folders.
     #[error("{dir:?} has no sub-folders; put the images of each class into a sub-folder named after the class")]
     NoClasses {
-        /// The folder asked for.
+        /// The path that was given.
         dir: PathBuf,
     },
     /// There is nothing to tell apart.
@@ -40,13 +40,13 @@ pub enum DataError {
         "{path:?} has classes and no numbers; --task regression takes a manifest (.csv, .jsonl) with a column of numbers, which --target names"
     )]
     NoNumbers {
-        /// The data.
+        /// The folder or manifest that was opened.
         path: PathBuf,
     },
     /// One grade each is asked for, and images have several classes.
     #[error("{path:?} gives images several classes; --task ordinal takes one grade each")]
     SeveralGrades {
-        /// The data.
+        /// The folder or manifest that was opened.
         path: PathBuf,
     },
     /// Classes are to have an order, which their names do not say.
@@ -55,21 +55,21 @@ pub enum DataError {
         .classes.join(", ")
     )]
     NoOrder {
-        /// The data.
+        /// The folder or manifest that was opened.
         path: PathBuf,
-        /// Its classes.
+        /// Names of all its classes.
         classes: Vec<String>,
     },
-    /// A class does not stand in the order that is given just once.
+    /// The order of the classes leaves a class out, or names one more than once.
     #[error("the class {class:?} of {path:?} stands {times} times in the order {}; each class stands there once", .order.join(","))]
     OutsideOrder {
-        /// The data.
+        /// The folder or manifest that was opened.
         path: PathBuf,
-        /// The class.
+        /// Name of the class, as it stands in the data.
         class: String,
-        /// How often it stands there.
+        /// How often the order names it: 0, or 2 and more.
         times: usize,
-        /// The order.
+        /// The order that was given, the least first.
         order: Vec<String>,
     },
     /// A class has no images.
@@ -77,15 +77,15 @@ pub enum DataError {
         "class {class:?} is empty: {dir:?} holds no PNG, JPEG, TIFF, GIF, BMP, WebP or scan; add images or remove the folder"
     )]
     EmptyClass {
-        /// The class.
+        /// Name of the class, as it stands in the data.
         class: String,
-        /// Its folder.
+        /// The folder of the class.
         dir: PathBuf,
     },
     /// `val/` or `test/` has a class that `train/` has not.
     #[error("{dir:?} holds the class {class:?}, which train/ has not; classes must have the same names everywhere")]
     UnknownClass {
-        /// The class.
+        /// Name of the class, as it stands in the data.
         class: String,
         /// The folder of the split.
         dir: PathBuf,
@@ -93,35 +93,35 @@ pub enum DataError {
     /// A folder has `val/` or `test/` but no `train/`.
     #[error("{dir:?} has val/ or test/ but no train/; add train/, built as they are")]
     NoTrain {
-        /// The data folder.
+        /// The folder that was given.
         dir: PathBuf,
     },
     /// A folder stands beside `train/` that is no split.
     #[error("{dir:?} has train/ and also {name:?}; beside train/ only val/ and test/ are understood, so rename it")]
     StrayFolder {
-        /// The data folder.
+        /// The folder that was given.
         dir: PathBuf,
-        /// The folder that is no split.
+        /// Name of the folder beside `train/`.
         name: String,
     },
     /// A class is too small to be split.
     #[error("class {class:?} in {dir:?} has {found} images, but splitting needs at least {needed}; add images")]
     TooFewSamples {
-        /// The class.
+        /// Name of the class, as it stands in the data.
         class: String,
-        /// Its folder.
+        /// The folder or manifest that was opened.
         dir: PathBuf,
-        /// How many images it has.
+        /// How many images the class has.
         found: usize,
-        /// How many it needs.
+        /// The fewest that can be split: one for each split.
         needed: usize,
     },
     /// Decoding takes more memory than there is.
     #[error("{path:?} cannot be decoded: that takes {} MiB, and {reason}; give more memory, or make the image smaller", bytes.div_ceil(1 << 20))]
     ReservationRefused {
-        /// The file.
+        /// The image file.
         path: PathBuf,
-        /// What decoding takes.
+        /// The memory that decoding takes, in bytes.
         bytes: u64,
         /// Who refused, and why.
         reason: String,
@@ -129,29 +129,29 @@ pub enum DataError {
     /// A source without samples was given where some are needed.
     #[error("there are no samples to {purpose}")]
     NoSamples {
-        /// What they were wanted for.
+        /// What they are needed for, as a verb: `train on`.
         purpose: &'static str,
     },
     /// A sample beyond the end of its source was asked for.
     #[error("sample {index} was asked for, but there are only {len}")]
     OutOfRange {
-        /// The index asked for.
+        /// The index that was asked for, from 0.
         index: usize,
-        /// The number of samples.
+        /// How many samples the source has.
         len: usize,
     },
     /// A file that cannot be decoded.
     #[error("cannot read the image {path:?}: {reason}; replace or remove the file")]
     Unreadable {
-        /// The file.
+        /// The image file.
         path: PathBuf,
-        /// What the decoder says.
+        /// The message of the decoder.
         reason: String,
     },
     /// An image beyond the limits of [`read_image`](crate::read_image).
     #[error("the image {path:?} is too large ({what}, the limit is {limit}); scale it down or remove it")]
     TooLarge {
-        /// The file.
+        /// The image file.
         path: PathBuf,
         /// Its size, in words.
         what: String,
@@ -180,9 +180,9 @@ pub enum DataError {
          {reason}"
     )]
     TooManyBad {
-        /// How many are bad.
+        /// How many samples could not be read.
         bad: usize,
-        /// Of how many.
+        /// How many samples there are.
         of: usize,
         /// What is allowed, as the user writes it.
         limit: String,
@@ -194,10 +194,10 @@ pub enum DataError {
     Weight {
         /// The sample, as its source names it.
         name: String,
-        /// Its weight.
+        /// The weight: negative, infinite or NaN.
         weight: f64,
     },
-    /// A value of an augmentation policy cannot be.
+    /// A value of an augmentation policy is outside its range.
     #[error("the augmentation policy cannot be used: {what}")]
     Policy {
         /// Which value, and what it takes.
@@ -212,7 +212,7 @@ pub enum DataError {
     /// A picture could not be encoded.
     #[error("cannot encode a PNG: {reason}")]
     Encode {
-        /// What the encoder says.
+        /// The message of the encoder.
         reason: String,
     },
     /// A name that is not one of a fixed list.
@@ -221,20 +221,20 @@ pub enum DataError {
     /// A line of a manifest that cannot be used.
     #[error("{path:?}, line {line}: {reason}")]
     Manifest {
-        /// The manifest.
+        /// The manifest that was opened.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
         /// What is wrong with it.
         reason: String,
     },
-    /// What was given is nothing that holds a data set.
+    /// The path that was given leads to no data set.
     #[error(
         "{path:?} is no data set: give a folder with one sub-folder of images per class, a manifest (.csv, .jsonl) or \
          shards (.tar)"
     )]
     NoDataset {
-        /// What was given.
+        /// The path that was given.
         path: PathBuf,
     },
     /// A patient is on two sides of a split.
@@ -243,7 +243,7 @@ pub enum DataError {
          samples to one side (or say --split-by none)", .one.0, .one.1, .other.0, .other.1
     )]
     Leak {
-        /// The group.
+        /// Name of the group: of a patient, usually.
         group: String,
         /// A sample of it and its split.
         one: (String, Split),
@@ -256,7 +256,7 @@ pub enum DataError {
          with a PatientID, or say --split-by folder or --split-by none"
     )]
     NoGroups {
-        /// The data.
+        /// The folder or manifest that was opened.
         path: PathBuf,
     },
     /// A file lies too high up to belong to a folder of the level asked for.
@@ -264,17 +264,17 @@ pub enum DataError {
     NoGroup {
         /// The file, below its class.
         name: String,
-        /// What was asked for.
+        /// What should have stayed together.
         split_by: SplitBy,
     },
     /// Fewer groups than splits.
     #[error("{path:?} has too few groups to be split by {split_by}: it needs at least {needed}")]
     TooFewGroups {
-        /// The data.
+        /// The folder or manifest that was opened.
         path: PathBuf,
-        /// How many it needs.
+        /// The fewest groups that can be split: one for each split or fold.
         needed: usize,
-        /// What was asked for.
+        /// What should have stayed together.
         split_by: SplitBy,
     },
     /// Folds are for data without splits.
@@ -283,25 +283,25 @@ pub enum DataError {
          takes a folder or a manifest without splits"
     )]
     FoldOfSplits {
-        /// The data.
+        /// The folder or manifest that was opened.
         path: PathBuf,
-        /// What was asked for.
+        /// The fold that was asked for.
         fold: Fold,
     },
     /// Fewer samples than folds.
     #[error("{path:?} has too few samples for a cross-validation with {needed} folds")]
     TooFewForFolds {
-        /// The data.
+        /// The folder or manifest that was opened.
         path: PathBuf,
-        /// How many folds.
+        /// The number of folds.
         needed: usize,
     },
     /// A class without training samples.
     #[error("the class {class:?} of {path:?} has no sample in train, so it cannot be learnt")]
     NothingToLearn {
-        /// The class.
+        /// Name of the class, as it stands in the data.
         class: String,
-        /// The data.
+        /// The folder or manifest that was opened.
         path: PathBuf,
     },
     /// Samples are of classes that the model does not know.
@@ -312,9 +312,9 @@ pub enum DataError {
     ForeignClasses {
         /// The data, as people call it.
         data: String,
-        /// Those it does not know.
+        /// Names of the classes that the run lacks.
         foreign: Vec<String>,
-        /// Those it knows.
+        /// Names of the run's classes, in the order of their indices.
         known: Vec<String>,
     },
     /// Samples may have several classes, and the model gives one.
@@ -347,7 +347,7 @@ pub enum DataError {
          Decathlon), or a manifest (.csv, .jsonl) with the columns path and mask"
     )]
     NoSegmentation {
-        /// What was given.
+        /// The path that was given.
         path: PathBuf,
     },
     /// There are images but no folder of masks.
@@ -382,9 +382,9 @@ pub enum DataError {
     /// Two images, or two masks of an image, have one name.
     #[error("{one:?} and {other:?} have the same name but for what it ends in; keep one")]
     SameName {
-        /// The one.
+        /// The file that was found first.
         one: PathBuf,
-        /// The other.
+        /// The file that was found second.
         other: PathBuf,
     },
     /// A mask has a number that nobody has declared.
@@ -392,11 +392,11 @@ pub enum DataError {
         "the mask {path:?} has pixels of the number {number}, but what is known are {known}; declare it, or correct the mask"
     )]
     MaskNumber {
-        /// The file.
+        /// The file of the mask.
         path: PathBuf,
-        /// The number.
+        /// A number in it that stands for no class.
         number: u16,
-        /// The first of those that are declared.
+        /// The first few numbers that are declared, in words.
         known: String,
     },
     /// Something else about images with masks cannot be used.
@@ -410,22 +410,22 @@ pub enum DataError {
     /// Too few images to be split.
     #[error("{dir:?} has {found} images, but splitting needs at least {needed}; add images")]
     TooFewImages {
-        /// Their folder.
+        /// The folder or manifest that was opened.
         dir: PathBuf,
-        /// How many there are.
+        /// How many images it has.
         found: usize,
-        /// How many it needs.
+        /// The fewest that can be split: one for each split.
         needed: usize,
     },
     /// A file that holds no mask.
     #[error("{path:?} is no mask: {reason}")]
     NotAMask {
-        /// The file.
+        /// The file that was given as a mask.
         path: PathBuf,
         /// What is wrong with it, and what to do.
         reason: String,
     },
-    /// A mask has not the size of its image.
+    /// A mask and its image differ in size.
     #[error(
         "the image {name:?} is {} x {} pixels, but its mask is {} x {}; a mask has a pixel for each of its image", .image.0, .image.1,
         .mask.0, .mask.1
@@ -435,25 +435,25 @@ pub enum DataError {
         name: String,
         /// Columns and rows of the image.
         image: (usize, usize),
-        /// Those of the mask.
+        /// Columns and rows of the mask.
         mask: (usize, usize),
     },
-    /// A mask has a class that is none.
+    /// A mask has a class that the data set lacks.
     #[error(
         "the mask of {name:?} has pixels of class {class}, but there are {classes} classes, counted from 0 (255 is ignored)"
     )]
     MaskClass {
         /// The sample, as its source names it.
         name: String,
-        /// The class.
+        /// The class of some of its pixels, neither ignored nor below `classes`.
         class: u8,
-        /// How many there are.
+        /// How many classes the data set has.
         classes: usize,
     },
     /// A list of samples that is no manifest.
     #[error("{name:?} {reason}")]
     NotListed {
-        /// The sample.
+        /// The sample or the file, as its source names it.
         name: String,
         /// Why it cannot be listed, in words that follow its name.
         reason: String,

@@ -145,7 +145,7 @@ fn a_mask_that_cannot_be_read_makes_its_image_a_bad_sample() {
         bad.extend(batch.bad.into_iter().map(|bad| bad.sample));
     }
     assert_eq!(bad, [3, 5, 8].into());
-    // In order, what is bad is left out, and masks move up with their images.
+    // Without shuffling, bad samples are left out and not replaced, and masks stay beside their images.
     let in_order = LoaderConfig { shuffle: false, augment: Augment::None, ..config };
     let first = batches(&loader(source(), in_order.clone()), 0).swap_remove(0);
     assert_eq!(first.samples, [0, 1, 2, 4, 6, 7]);

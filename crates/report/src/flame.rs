@@ -13,9 +13,9 @@ const LEGIBLE: f64 = 0.02;
 /// A part without parts: the names that lead to it, the largest part first, and how much it is.
 pub type Leaf = (Vec<String>, f64);
 
-/// A picture with a heading.
+/// A flame graph with a heading.
 pub struct Flame<'a> {
-    /// The heading.
+    /// Heading above the graph.
     pub title: &'a str,
     /// A sentence on what is shown.
     pub note: &'a str,

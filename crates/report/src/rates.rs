@@ -7,7 +7,7 @@ use crate::compare::OWN_STYLE;
 use crate::frame::frame;
 use crate::run::{POLICY, SCRIPT, STYLE};
 
-/// A step of the test.
+/// A step of the learning-rate range test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateStep {
     /// Its learning rate, above 0.

@@ -22,10 +22,10 @@ pub struct SweptSettings<'a> {
     pub runs: Vec<SweptRun<'a>>,
 }
 
-/// A run of a sweep.
+/// The scores of one run of a sweep.
 #[derive(Debug, Clone)]
 pub struct SweptRun<'a> {
-    /// Its seed.
+    /// Seed of the run.
     pub seed: u64,
     /// The name of its folder beside the page.
     pub folder: &'a str,

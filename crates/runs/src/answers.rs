@@ -11,7 +11,7 @@ use crate::{CaseTable, PredictionTable, RunDir, RunError, ValueTable};
 /// The column that names the fold.
 const FOLD: &str = "fold";
 
-/// What a model said.
+/// The answers of a model, of whichever task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answers {
     /// Probabilities of classes, in `predictions.csv`.
@@ -23,7 +23,7 @@ pub enum Answers {
 }
 
 impl Answers {
-    /// Those of a run.
+    /// The answers in the files of a run.
     ///
     /// # Errors
     /// [`RunError::Malformed`] if there are none: the run has not ended, or is of an earlier version; those of reading.
@@ -40,7 +40,7 @@ impl Answers {
         })
     }
 
-    /// Those in a folder, which are of the task of these.
+    /// The answers in a folder, which are of the same task as these.
     pub(crate) fn read_alike(&self, folder: &Path) -> Result<Self, RunError> {
         let path = self.path_in(folder);
         Ok(match self {
@@ -102,7 +102,7 @@ impl Answers {
         }
     }
 
-    /// Adds those of another fold.
+    /// Adds the answers of another fold.
     ///
     /// # Errors
     /// A sentence, if they are of another task or of other classes.
@@ -140,10 +140,10 @@ pub enum TaskScores {
 }
 
 impl TaskScores {
-    /// Those of a run; none of one that was not scored.
+    /// The scores in the files of a run; `None` if it was not scored.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading these files.
     pub fn of_run(run: &RunDir) -> Result<Option<Self>, RunError> {
         if let Some(scores) = run.read_segmentation_scores()? {
             return Ok(Some(Self::Masks(scores)));
@@ -198,7 +198,7 @@ impl TaskScores {
         }
     }
 
-    /// What was scored: images, and of masks cases.
+    /// Number of scored samples: images, or cases where masks are scored.
     pub fn samples(&self) -> usize {
         match self {
             Self::Classes(scores) => scores.images,
@@ -207,7 +207,7 @@ impl TaskScores {
         }
     }
 
-    /// Their patients.
+    /// Number of patients that the samples are of.
     pub fn patients(&self) -> usize {
         match self {
             Self::Classes(scores) => scores.patients,
@@ -225,7 +225,7 @@ impl TaskScores {
         }
     }
 
-    /// One of them; `None` if it is not among them.
+    /// The score of this name; `None` if there is none.
     pub fn figure(&self, name: &str) -> Option<&Figure> {
         self.figures().into_iter().find(|figure| figure.name == name)
     }

@@ -74,8 +74,8 @@ pub fn write_folder_atomically(
     written.map(|()| target)
 }
 
-/// Puts in order what killed writes left in a folder: what is incomplete is removed, and what had made way for it takes its
-/// name again. That one cannot be removed is no reason to stop.
+/// Cleans up after killed writes in a folder: incomplete folders are removed, and a folder that was moved aside gets its name
+/// back, or is removed where a complete one has the name. A folder that cannot be removed is left there.
 pub fn tidy_folders(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

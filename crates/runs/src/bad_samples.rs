@@ -15,9 +15,9 @@ use crate::{RunError, write_atomically};
 pub struct BadSampleLine {
     /// `train`, `val` or `test`.
     pub split: String,
-    /// Its index in the split.
+    /// Index of the sample in its split, from 0.
     pub sample: u64,
-    /// Its path, or what its source calls it.
+    /// Path of the sample, or another name that its source gives it.
     pub path: String,
     /// Why it could not be read.
     pub reason: String,

@@ -170,7 +170,7 @@ impl CaseTable {
         }
     }
 
-    /// The cases of a split.
+    /// The cases that were evaluated as this split, in order.
     pub fn of_split(&self, split: &str) -> Vec<SegmentedCase> {
         self.cases.iter().filter(|case| case.split == split).cloned().collect()
     }
@@ -185,7 +185,7 @@ fn twice(NamedClass { name, label }: &NamedClass) -> String {
     format!("the class {name:?} with the label {label} is there twice")
 }
 
-/// A line of the table.
+/// The fields of a line, in the order of [`COLUMNS`].
 fn fields(case: &SegmentedCase, class: &NamedClass, scores: &ClassMaskScores) -> [String; COLUMNS.len()] {
     let number = |value: f64| if value.is_nan() { String::new() } else { shortest(value) };
     let VoxelCounts { true_positives, false_positives, false_negatives, true_negatives } = scores.voxels;

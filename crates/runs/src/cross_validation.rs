@@ -19,22 +19,22 @@ pub struct CrossValidation {
     pub folds: Vec<FoldScores>,
     /// Mean and spread of each score over the folds.
     pub spread: Vec<NamedSpread>,
-    /// The same of each class.
+    /// Mean and spread of each class's scores over the folds.
     pub classes: Vec<ClassSpread>,
     /// The scores of all test samples together. They have no cut-offs and no temperature: each fold chooses its own.
     pub pooled: TaskScores,
 }
 
-/// What one fold reaches on its test samples.
+/// The scores of one fold on its test samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoldScores {
-    /// From 1.
+    /// Number of the fold, from 1.
     pub fold: usize,
-    /// The folder of its run.
+    /// Path of the folder of the fold's run.
     pub run: String,
-    /// Test samples (images, and of masks cases), and their patients.
+    /// Number of test samples: images, or cases where masks are scored.
     pub images: usize,
-    /// See `images`.
+    /// Number of patients that these samples are of.
     pub patients: usize,
     /// Scores of the whole split, with intervals.
     pub figures: Vec<Figure>,
@@ -42,10 +42,10 @@ pub struct FoldScores {
     pub classes: Vec<FoldClass>,
 }
 
-/// One class in one fold.
+/// The scores of one class in one fold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoldClass {
-    /// Its name.
+    /// Name of the class, as it stands in the data.
     pub class: String,
     /// From this probability on an image is said to be of the class, 0 to 1.
     pub cut_off: Option<f64>,
@@ -53,21 +53,21 @@ pub struct FoldClass {
     pub figures: Vec<Figure>,
 }
 
-/// A score over the folds.
+/// Mean and spread of one score over the folds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NamedSpread {
     /// `accuracy`, `macro_auroc`, `mae`, `mean_dice` and so on.
     pub name: String,
-    /// Over the folds in which it is defined.
+    /// Taken over the folds in which the score is defined.
     pub spread: Spread,
 }
 
 /// The scores of a class over the folds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassSpread {
-    /// Its name.
+    /// Name of the class, as it stands in the data.
     pub class: String,
-    /// Its scores.
+    /// Mean and spread of each score of the class, in the order of their first mention.
     pub scores: Vec<NamedSpread>,
 }
 

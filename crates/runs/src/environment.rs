@@ -30,7 +30,7 @@ pub struct Environment {
     pub commit: Option<String>,
     /// Burn's version.
     pub burn: String,
-    /// The compiler.
+    /// Version of the Rust compiler that built Kindling.
     pub rustc: Option<String>,
     /// Operating system, with its kernel where known.
     pub os: String,

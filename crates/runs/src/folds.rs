@@ -6,7 +6,7 @@ use kindling_files as files;
 
 use crate::{Answers, CrossValidation, Metrics, Record, RegressionSummary, RunDir, RunError, TaskScores};
 
-/// The results.
+/// The file of the results, in the folder of the folds.
 const RESULTS: &str = "cross-validation.json";
 /// The setting in which folds differ from each other.
 const OWN: &str = "data.opening.fold";
@@ -14,7 +14,7 @@ const OWN: &str = "data.opening.fold";
 /// What `kindling train --folds` has left in a folder.
 #[derive(Clone, Debug)]
 pub struct Folds {
-    /// The results.
+    /// What `cross-validation.json` says.
     pub found: CrossValidation,
     /// What the models of the folds said of the samples that each was tested on, all of the split `test`.
     pub answers: Answers,
@@ -28,7 +28,7 @@ impl Folds {
         folder.join(RESULTS).is_file() || RunDir::open(&fold_in(folder, 1)).is_ok()
     }
 
-    /// Reads them.
+    /// Reads the results, the answers and the runs of all folds.
     ///
     /// # Errors
     /// [`RunError::Malformed`] if the cross-validation is not finished, or its files cannot be understood, [`RunError::Io`].

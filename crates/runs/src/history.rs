@@ -8,7 +8,7 @@ use kindling_files as files;
 /// One line of `history.jsonl`: the run was started, or continued.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sitting {
-    /// What was done.
+    /// Whether the run was started, resumed or extended.
     pub how: How,
     /// Optimizer steps that were done before.
     pub from_step: u64,

@@ -15,7 +15,7 @@ pub struct ListedSamples {
     pub groups_in_several_splits: usize,
 }
 
-/// The samples of a split.
+/// How many samples, groups and samples of each class a split has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SplitCounts {
     /// `train`, `val` or `test`.
@@ -76,7 +76,7 @@ impl ListedSamples {
         })
     }
 
-    /// The counts of a split.
+    /// The counts of `train`, `val` or `test`; `None` if the list has no sample of it.
     pub fn split(&self, name: &str) -> Option<&SplitCounts> {
         self.splits.iter().find(|split| split.split == name)
     }

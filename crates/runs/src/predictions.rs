@@ -18,10 +18,10 @@ const PROBABILITY: &str = "p:";
 /// What configurations call the task of grades.
 const ORDINAL: &str = "ordinal";
 
-/// An image in the table.
+/// One line of the table: an image with its true classes and its probabilities.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Predicted {
-    /// What the image is called.
+    /// Name of the image in its data set.
     pub sample: String,
     /// What it must not be parted from: the patient, usually.
     pub group: Option<String>,
@@ -35,10 +35,10 @@ pub struct Predicted {
     pub others: Vec<String>,
 }
 
-/// The predictions of a model.
+/// The class probabilities that a model predicted, as `predictions.csv` holds them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PredictionTable {
-    /// The names of the classes.
+    /// Names of the classes, in the order of their indices.
     pub classes: Vec<String>,
     /// Whether an image may have several classes or none.
     pub several: bool,
@@ -46,7 +46,7 @@ pub struct PredictionTable {
     pub ordinal: bool,
     /// The names of columns that are none of the above.
     pub others: Vec<String>,
-    /// The images.
+    /// The lines of the table, in order.
     pub images: Vec<Predicted>,
 }
 
@@ -151,7 +151,7 @@ impl PredictionTable {
         splits
     }
 
-    /// The images of a split.
+    /// The images that were evaluated as this split, in order.
     pub fn of_split<'a>(&'a self, split: &'a str) -> impl Iterator<Item = &'a Predicted> {
         self.images.iter().filter(move |image| image.split == split)
     }

@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 pub struct Spread {
     /// Runs that have the score, 1 or more.
     pub runs: usize,
-    /// Their mean.
+    /// Mean of the score over these runs.
     pub mean: f64,
     /// The standard deviation of one run, with Bessel's correction; `None` of a single run.
     pub deviation: Option<f64>,
-    /// The smallest.
+    /// Lowest score of a run.
     pub least: f64,
-    /// The largest.
+    /// Highest score of a run.
     pub most: f64,
 }
 
 impl Spread {
-    /// Of the finite values; `None` if there are none.
+    /// The spread of the finite values; `None` if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         if values.is_empty() {

@@ -19,29 +19,29 @@ const COLUMNS: [&str; 5] = ["sample", "group", "split", "truth", "prediction"];
 /// Numbers whose squares can be added up.
 const NUMBERS: RangeInclusive<f64> = -1e100..=1e100;
 
-/// An image in the table.
+/// One line of the table: an image with its true and its predicted number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PredictedValue {
-    /// What the image is called.
+    /// Name of the image in its data set.
     pub sample: String,
     /// What it must not be parted from: the patient, usually.
     pub group: Option<String>,
     /// `val`, `test` or what else it was evaluated as; empty if that is not known.
     pub split: String,
-    /// The number that it has.
+    /// True number, in the unit of the target.
     pub truth: f64,
-    /// The number that the model says.
+    /// Predicted number, in the same unit.
     pub prediction: f64,
     /// The values of the other columns, in the order of [`ValueTable::others`].
     pub others: Vec<String>,
 }
 
-/// The numbers that a model said.
+/// The numbers that a model predicted, as `predictions.csv` holds them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValueTable {
     /// The names of columns that are none of those that are understood.
     pub others: Vec<String>,
-    /// The images.
+    /// The lines of the table, in order.
     pub images: Vec<PredictedValue>,
 }
 
@@ -117,7 +117,7 @@ impl ValueTable {
         self.images.iter().map(|image| image.split.as_str()).filter(|split| seen.insert(*split)).collect()
     }
 
-    /// The images of a split.
+    /// The images that were evaluated as this split, in order.
     pub fn of_split<'a>(&'a self, split: &'a str) -> impl Iterator<Item = &'a PredictedValue> {
         self.images.iter().filter(move |image| image.split == split)
     }

@@ -5,27 +5,27 @@ use std::path::PathBuf;
 
 use crate::histogram::Histogram;
 
-/// A name of a value, such as `train/loss`.
+/// Name of a value, such as `train/loss`.
 pub(crate) type Name = Cow<'static, str>;
 
-/// One thing that a tracker is told.
+/// One entry for a tracker, of a certain step and time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
-    /// After which step it was so.
+    /// The step after which it was measured or happened.
     pub(crate) step: u64,
-    /// In which epoch, where the log says so.
+    /// The epoch of that step, where the log says it.
     pub(crate) epoch: Option<u64>,
     /// When, in seconds since 1970: the start of the run, and the time that it has been running.
     pub(crate) time: f64,
-    /// Seconds of running time.
+    /// Running time of the run up to then, in seconds, over all sittings.
     pub(crate) seconds: f64,
-    /// Which one of its series and step it is, from 1.
+    /// Its number among the entries of the same series and step, from 1.
     pub(crate) nth: u32,
-    /// What.
+    /// The content.
     pub(crate) what: What,
 }
 
-/// The kinds of things.
+/// The content of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum What {
     /// Numbers that were measured together; at least one.
@@ -34,15 +34,15 @@ pub(crate) enum What {
     Results(Vec<(Name, f64)>),
     /// A picture, as the path of a PNG.
     Picture(&'static str, PathBuf),
-    /// A distribution.
+    /// A histogram of values, by name.
     Distribution(&'static str, Histogram),
     /// A sentence: which kind, and what it says.
     Note(&'static str, String),
 }
 
-/// What stands before the name of a result.
+/// Prefix of the names of results.
 pub(crate) const RESULT: &str = "result/";
-/// What stands before the kind of a note.
+/// Prefix of the kinds of notes.
 pub(crate) const NOTE: &str = "log/";
 
 impl What {

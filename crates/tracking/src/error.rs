@@ -16,7 +16,7 @@ pub enum TrackingError {
     /// Another process delivers the same run to the same tracker.
     #[error("another process is writing {}; wait for it or stop it, then try again", path.display())]
     Busy {
-        /// What both want to write.
+        /// The folder or file that both write to.
         path: PathBuf,
     },
     /// The file system refuses.
@@ -24,7 +24,7 @@ pub enum TrackingError {
     Io {
         /// What was being done, as a verb.
         action: &'static str,
-        /// The file or folder.
+        /// The file or folder that it is about.
         path: PathBuf,
         /// What the operating system said.
         cause: io::Error,
@@ -34,7 +34,7 @@ pub enum TrackingError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is not.
+        /// What the file should be and is not.
         reason: &'static str,
     },
     /// The server cannot be reached, or does not answer in time.
@@ -42,7 +42,7 @@ pub enum TrackingError {
     Away {
         /// The server's address.
         url: String,
-        /// What the system said.
+        /// The message of the operating system.
         reason: String,
     },
     /// The file of certificates to trust holds none.
@@ -51,14 +51,14 @@ pub enum TrackingError {
         /// The file.
         path: PathBuf,
     },
-    /// The server answers that it will not.
+    /// The server refuses the call.
     #[error("{url} refuses {call} with {status}: {said}")]
     Refused {
         /// The server's address.
         url: String,
         /// The part of its interface that was called.
         call: String,
-        /// The status of the answer.
+        /// HTTP status of the answer.
         status: u16,
         /// The beginning of its explanation.
         said: String,
@@ -66,7 +66,7 @@ pub enum TrackingError {
     /// The time for the last deliveries is over.
     #[error("not all of the run has arrived in {} s; `kindling runs export` delivers the rest", seconds)]
     Late {
-        /// Seconds that were given.
+        /// Time limit in seconds.
         seconds: u64,
     },
 }

@@ -25,7 +25,7 @@ pub(crate) struct LogReader {
     before: Vec<u8>,
 }
 
-/// What was read.
+/// The events since the place before.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct News {
     /// The next events, in order.

@@ -27,18 +27,18 @@ const NAMES: [&str; 4] = ["tensorboard", "wandb", "mlflow=URL", "csv"];
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// The name is none of the known ones.
+    /// The name is unknown.
     #[error("{0}")]
     Unknown(UnknownName),
     /// A tracker that is a server was given without its address.
     #[error("`mlflow` needs the address of its server, such as mlflow=http://localhost:5000")]
     NoAddress,
-    /// The address of a server is none.
+    /// The address of an MLflow server is invalid.
     #[error("`{}` is no address of an MLflow server: {reason}", given.escape_debug())]
     Address {
-        /// What was given.
+        /// The text that was given.
         given: String,
-        /// What is wrong with it.
+        /// What is wrong with the address.
         reason: &'static str,
     },
 }

@@ -26,7 +26,7 @@ pub(super) fn draw(curves: &Curves, area: Rect, frame: &mut Frame<'_>) {
         Curves::Classifier { training, validation, accuracy, dice, mae } => {
             let title = "training loss, validation •";
             Picture { title, line: training.points(), dots: validation.points(), value: short }.draw(left, frame);
-            // Most pixels are background: where there is Dice, the share of right ones says little.
+            // Most pixels are background, so accuracy says little where there is Dice.
             match (dice.points(), mae.points()) {
                 ([], []) => {
                     score("validation accuracy", accuracy.points(), f64::max, |share| percent(share, 1), right, frame);

@@ -10,7 +10,7 @@ use crate::error::DataError;
 use crate::source::{Source, check_sizes};
 use crate::split::Split;
 
-/// What was found about masks.
+/// What the check has found about masks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Masks {
     /// Masks of each split that are all background.
@@ -19,7 +19,7 @@ pub struct Masks {
     pub shares: Vec<f64>,
 }
 
-/// What is kept of a mask.
+/// What the check keeps of a mask.
 pub(super) struct MaskLook {
     /// Pixels of each class.
     pixels: Vec<u64>,

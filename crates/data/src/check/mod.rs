@@ -19,14 +19,14 @@ use crate::split::Split;
 
 pub use self::masks::Masks;
 
-/// What was found.
+/// What a check of a whole data set has found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What the user calls it.
+    /// Name of the data set.
     pub name: String,
-    /// What it is and how it was split.
+    /// Description of the data set, and how it was split.
     pub about: String,
-    /// The names of the classes.
+    /// Names of the classes, in the order of their indices.
     pub classes: Vec<String>,
     /// Whether a sample has one class or any number.
     pub task: Task,
@@ -40,9 +40,9 @@ pub struct Report {
     pub sizes: BTreeMap<String, usize>,
     /// How many images need 8 bits, 16 bits or a float to hold their values exactly.
     pub depths: BTreeMap<&'static str, usize>,
-    /// Of all pixels that could be read, by channel, in `[0, 1]`; three values if any image has colours.
+    /// Mean of all pixels that could be read, by channel, in `[0, 1]`; three values if any image has colours.
     pub mean: Vec<f64>,
-    /// As [`Report::mean`].
+    /// Standard deviation of the same pixels, by channel.
     pub std: Vec<f64>,
     /// Samples that cannot be read, with the reason; what kept files from being listed comes first.
     pub unreadable: Vec<String>,
@@ -81,7 +81,7 @@ impl Report {
     }
 }
 
-/// What is kept of an image.
+/// What the check keeps of an image to compare it with others.
 struct Look {
     hash: [u8; 32],
     size: (usize, usize, usize),

@@ -224,8 +224,8 @@ impl Contents {
         Self { header, file, samples: png_rows::bytes_held(row), strip, decoder: 0 }
     }
 
-    /// The most that reading takes, in bytes: what lies there of the file and its samples, and beside it what the decoder
-    /// works with, and then the floats, of all of it unless it is fitted; or the floats alone while it is fitted.
+    /// The most memory that reading holds at once, in bytes: the file, and the larger of two. One is the samples with the decoder's
+    /// buffers, or with the floats that are made of them strip by strip; the other is the floats while the image is fitted.
     fn bytes_to_read(&self, preprocess: Option<&Preprocess>) -> u64 {
         let Header { width, height, channels } = self.header;
         let bytes = |floats: usize| (floats * size_of::<f32>()) as u64;

@@ -45,7 +45,7 @@ impl Image {
         Self { width, height, channels, pixels }
     }
 
-    /// An image of one value.
+    /// An image whose pixels all have one value.
     pub fn filled(width: usize, height: usize, channels: usize, value: f32) -> Self {
         Self { width, height, channels, pixels: vec![value; width * height * channels] }
     }

@@ -18,7 +18,7 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// A mask of one class.
+    /// A mask whose pixels are all of one class.
     pub fn filled(width: usize, height: usize, class: u8) -> Self {
         Self { width, height, classes: vec![class; width * height] }
     }

@@ -169,8 +169,8 @@ impl Preprocess {
         (side(width), side(height))
     }
 
-    /// Where the first of `scaled` pixels along a side lies in the square: before it where the middle is cut out, half a pixel further
-    /// if it cannot be the very middle.
+    /// Position in the square, in pixels, of the first of `scaled` pixels along a side; negative where the middle is cut out. Half a
+    /// pixel is rounded down where the image is padded, and to the even number where it is cropped.
     pub(super) fn start(&self, scaled: usize) -> isize {
         match self.fit {
             Fit::Pad => (self.size as isize - scaled as isize) / 2,
@@ -178,7 +178,7 @@ impl Preprocess {
         }
     }
 
-    /// What is left to do with a scaled image.
+    /// Turns a scaled image into the square: channels, percentiles, and padding or cropping.
     fn place(&self, scaled: Image) -> Image {
         let scaled = scaled.into_channels(self.channels);
         let scaled = match self.percentiles {

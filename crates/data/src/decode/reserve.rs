@@ -42,7 +42,7 @@ pub(crate) fn work_for(awaited: Arc<AtomicBool>) {
     AWAITED.set(Some(awaited));
 }
 
-/// What a decoder was granted.
+/// Memory that a decoder was granted, given back when this is dropped.
 pub(crate) struct Reserved(#[expect(dead_code, reason = "held, and let go when dropped")] Option<Held>);
 
 struct Held(Option<Box<dyn Any>>);

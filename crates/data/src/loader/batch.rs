@@ -16,7 +16,7 @@ pub struct HostBatch {
     /// `[batch][classes]`: how many pixels of each sample are of each class, those that are ignored left out. Empty but for a
     /// segmentation, and of a sample whose mask is not here until the processes have told each other.
     pub pixels: Vec<Vec<u64>>,
-    /// The row of the first image.
+    /// Row of the batch, from 0, that the first of [`HostBatch::images`] is of.
     pub first_row: usize,
     /// `[batch, channels, height, width]`.
     pub shape: [usize; 4],
@@ -52,7 +52,7 @@ impl HostBatch {
         }
     }
 
-    /// The number of samples.
+    /// How many samples the batch has; the last of an epoch may have fewer.
     pub fn len(&self) -> usize {
         self.labels.len()
     }

@@ -55,7 +55,7 @@ struct State {
     lost: bool,
 }
 
-/// A batch in the making.
+/// A batch of which some samples are still being read.
 struct Making {
     index: usize,
     /// The images and masks, in their places.
@@ -67,7 +67,7 @@ struct Making {
     done: Option<Result<HostBatch, DataError>>,
 }
 
-/// A place to be filled.
+/// A row of a batch that a worker is to fill.
 struct Job {
     batch: usize,
     row: usize,

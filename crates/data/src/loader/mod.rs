@@ -177,7 +177,7 @@ impl Loader {
         self.config.scale
     }
 
-    /// What is asked about a sample.
+    /// What a model is to answer for a sample.
     pub fn task(&self) -> Task {
         self.config.task
     }

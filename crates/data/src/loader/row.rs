@@ -17,11 +17,11 @@ const LOOKS: usize = 64;
 /// The showing of a replacement is this and the sample it replaces: never that of a sample in its own place.
 const REPLACING: u64 = 1 << 59;
 
-/// What became of a row.
+/// A row that a worker has filled, or could not fill.
 pub(super) struct Row {
     /// Whose image it is; none if the sample was left out.
     pub(super) draw: Option<Draw>,
-    /// What could not be read.
+    /// The sample that could not be read, where there is one.
     pub(super) bad: Option<BadSample>,
 }
 

@@ -19,23 +19,23 @@ use crate::split::{
     sample_key, shuffled_group_split, shuffled_split,
 };
 
-/// An image with what is said about it.
+/// An image of a data set, with its classes, mask or number, its weight and its split.
 pub(crate) struct Entry {
     pub(crate) part: Part,
     pub(crate) format: Arc<dyn Format>,
     /// Its path below the class or the manifest: where folder levels are counted.
     pub(crate) below: PathBuf,
-    /// Sorted, without repetition. Of masks those that are known to occur, which do not matter to splits.
+    /// Indices of classes, sorted, without repetition. Of a mask those that are known to occur in it; splits ignore them.
     pub(crate) labels: Vec<usize>,
     pub(crate) mask: Option<EntryMask>,
-    /// Its number, of a regression.
+    /// The number to predict, in a regression.
     pub(crate) value: Option<f64>,
     pub(crate) weight: f32,
     pub(crate) split: Option<Split>,
 }
 
 impl Entry {
-    /// What it is called within its data set: its path from there with `/` between folders and, of several images in a file, the
+    /// The name within its data set: its path from there with `/` between folders and, of several images in a file, the
     /// number, or in a shard the key. The same wherever the data set lies.
     fn name_within(&self, root: &Path) -> String {
         match self.part.frame {
@@ -47,7 +47,7 @@ impl Entry {
     }
 }
 
-/// What an image is called within its data set: the path of its file and, of several in it, the number.
+/// The name of an image within its data set: the path of its file and, of several in it, the number.
 pub(crate) fn part_within(part: &Part, root: &Path) -> String {
     let path = path_within(&part.path, root);
     match part.frame {
@@ -65,11 +65,11 @@ fn path_within(path: &Path, root: &Path) -> String {
 
 /// Everything about a data set but its splits.
 pub(crate) struct Listed {
-    /// What the user gave.
+    /// The folder or manifest that was opened.
     pub(crate) path: PathBuf,
     /// The folder that names of samples begin in.
     pub(crate) root: PathBuf,
-    /// What it is, in words that end without a full stop.
+    /// A description of the data set, without a full stop at its end.
     pub(crate) about: String,
     pub(crate) classes: Vec<String>,
     pub(crate) task: Task,
@@ -85,7 +85,7 @@ impl Listed {
     }
 }
 
-/// A file that is to be listed, with what is said about all its images.
+/// A file whose images are still to be listed, with the labels, group, weight and split that all of them get.
 pub(crate) struct Named {
     pub(crate) path: PathBuf,
     pub(crate) below: PathBuf,

@@ -75,7 +75,7 @@ impl FromStr for MaxBad {
 /// A sample that could not be read, and what was done about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BadSample {
-    /// Its index in its source.
+    /// Index of the sample in its source.
     pub sample: u64,
     /// What people call it: a path, usually.
     pub name: String,

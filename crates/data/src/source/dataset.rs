@@ -61,39 +61,39 @@ impl Task {
     }
 }
 
-/// The numbers of some samples.
+/// A summary of the numbers that samples have, in the unit of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ValueSummary {
-    /// How many samples have one, at least 1.
+    /// How many samples have a number, at least 1.
     pub samples: usize,
-    /// Their mean.
+    /// Mean of the numbers.
     pub mean: f64,
-    /// Their standard deviation.
+    /// Standard deviation of the numbers.
     pub std: f64,
-    /// The smallest.
+    /// Smallest number.
     pub min: f64,
-    /// The largest.
+    /// Largest number.
     pub max: f64,
 }
 
 /// A data set, ready to be read.
 #[derive(Clone)]
 pub struct Dataset {
-    /// What the user calls it.
+    /// Name for messages and reports: of the folder or file, or of the built-in set.
     pub name: String,
     /// One paragraph: origin and task.
     pub about: String,
     /// The names of the classes; a label is an index into them.
     pub classes: Vec<String>,
-    /// What is asked about a sample.
+    /// What a model is to answer for a sample.
     pub task: Task,
     /// 1 if every image is grey, otherwise 3.
     pub channels: usize,
-    /// What the model learns from.
+    /// Training samples.
     pub train: Arc<dyn Source>,
-    /// What chooses the best weights.
+    /// Validation samples, which choose the best weights.
     pub val: Arc<dyn Source>,
-    /// What is reported.
+    /// Test samples, whose scores are reported.
     pub test: Arc<dyn Source>,
     /// The known constants of this set; otherwise they are measured on `train`.
     pub normalisation: Option<Normalisation>,
@@ -102,7 +102,7 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// The samples of a split.
+    /// The source of `train`, `val` or `test`.
     pub fn source(&self, split: Split) -> &Arc<dyn Source> {
         match split {
             Split::Train => &self.train,
@@ -259,7 +259,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// What configurations of runs, and what tells of data sets, were written with.
+    /// Configurations of earlier runs and recorded data sets hold these names.
     #[test]
     fn tasks_are_written_as_they_always_were() {
         let tasks = [Task::MultiClass, Task::MultiLabel, Task::Segmentation, Task::Ordinal, Task::Regression];

@@ -10,15 +10,15 @@ use super::records::Records;
 use super::{Dataset, Fingerprint};
 use crate::split::Split;
 
-/// The columns of the list.
+/// The columns, in the order in which they are written.
 const HEADER: [&str; 6] = ["split", "group", "label", "path", "size", "crc32_of_ends"];
 /// How many names are told of each kind of change.
 const NAMES: usize = 3;
 
-/// A sample of a list.
+/// What a list says of one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSample {
-    /// Where it is.
+    /// The split that it is in.
     pub split: Split,
     /// What it must not be parted from.
     pub group: Option<String>,
@@ -55,15 +55,15 @@ impl Recorded {
 /// How a data set differs from a list. Names are sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// How many samples are as they were.
+    /// How many samples are the same as in the list.
     pub unchanged: usize,
-    /// What was not there.
+    /// Names of samples that the list lacks.
     pub added: Vec<String>,
-    /// What is there no more.
+    /// Names of samples that are only in the list.
     pub missing: Vec<String>,
-    /// What has another content, label or group.
+    /// Names of samples whose content, label or group has changed.
     pub changed: Vec<String>,
-    /// What is in another split than it was.
+    /// Names of samples that are in another split.
     pub moved: Vec<String>,
 }
 
@@ -173,7 +173,7 @@ impl FileList {
         Recorded { samples: self.samples.iter().map(of).collect(), groups: groups.collect() }
     }
 
-    /// What is different now.
+    /// The differences of `now` from this list.
     pub fn changes(&self, now: &Self) -> Changes {
         let label = |sample: &ListedSample| sample.labels.join(";");
         let mut before: BTreeMap<&str, &ListedSample> =

@@ -29,7 +29,7 @@ impl Fingerprint {
     /// That of a whole file.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's error if the file cannot be read.
     pub fn of_file(path: &Path) -> io::Result<Self> {
         let (file, size) = files::open_within(path, u64::MAX)?;
         Self::of(file, 0, size)

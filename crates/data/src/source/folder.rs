@@ -14,10 +14,10 @@ use crate::split::Split;
 
 /// The folder of images without a class, where images may have several.
 const NO_CLASS: &str = "none";
-/// The file that lists what lies around it.
+/// The DICOM file that lists the files around it.
 const INDEX: &str = "DICOMDIR";
 
-/// A file that somebody can read.
+/// A file that one of the formats claims.
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
     pub(crate) format: Arc<dyn Format>,
@@ -77,7 +77,7 @@ pub fn open_folder_with(dir: &Path, opening: &Opening) -> Result<Opened, DataErr
             }
         }
     }
-    // What is not in train cannot be learnt; whoever only scores says elsewhere which classes there may be.
+    // Only classes in train can be learnt. Scoring takes the classes of all splits and compares them with the model's elsewhere.
     let learnt = if opening.purpose == Purpose::Learn { 1 } else { listed.len() };
     let task = task_of(&opening.asked, false, dir)?;
     let folders = listed.iter().take(learnt).flat_map(|(.., classes)| classes.keys());

@@ -12,9 +12,9 @@ use crate::decode::{
 };
 use crate::error::DataError;
 
-/// What counts as a picture, by name.
+/// Endings of files that count as pictures.
 const EXTENSIONS: [&str; 8] = ["png", "jpg", "jpeg", "tif", "tiff", "gif", "bmp", "webp"];
-/// What may hold several.
+/// Endings of pictures that may hold several images.
 const SEVERAL: [&str; 5] = ["tif", "tiff", "gif", "png", "webp"];
 
 /// A kind of file that holds images.
@@ -83,7 +83,7 @@ pub trait Format: Send + Sync {
     /// What tells the file of an image that [`Format::list`] gave from another version of it.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's error if the file cannot be read.
     fn fingerprint(&self, part: &Part) -> std::io::Result<Fingerprint> {
         Fingerprint::of_file(&part.path)
     }
@@ -100,14 +100,14 @@ pub trait Format: Send + Sync {
     }
 }
 
-/// An image in a file.
+/// One image of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// Which of its images, from 0; `None` where a file holds one.
     pub frame: Option<usize>,
-    /// 1 or 3.
+    /// Channels of the image: 1 or 3.
     pub channels: usize,
     /// The patient, where the file names one.
     pub group: Option<String>,

@@ -68,7 +68,7 @@ pub fn open_images(dir: &Path, opening: &Opening) -> Result<Dataset, DataError> 
 /// Images of no class.
 struct Images {
     parts: Vec<(Part, Arc<dyn Format>)>,
-    /// The folder of the data set.
+    /// The folder of the data set, which names of samples are relative to.
     root: Arc<Path>,
 }
 

@@ -40,7 +40,7 @@ pub(crate) enum Tells<'a> {
 }
 
 impl<'a> Tells<'a> {
-    /// The column that says it.
+    /// Name of the column that says it.
     pub(super) fn column(self) -> &'a str {
         match self {
             Self::Label => "label",
@@ -55,12 +55,12 @@ impl<'a> Tells<'a> {
     }
 }
 
-/// A line of a manifest.
+/// What a line of a manifest says of one file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The line, from 1.
     pub line: u64,
-    /// As written.
+    /// Path of the file, as it is written.
     pub path: String,
     /// The names of the classes, sorted, without repetition.
     pub labels: Vec<String>,
@@ -68,13 +68,13 @@ pub struct Row {
     pub several: bool,
     /// The path of its mask, as written, in a table of masks.
     pub mask: Option<String>,
-    /// Its number, in a table of numbers.
+    /// The number to predict, in a table of numbers.
     pub value: Option<f64>,
-    /// Where the sample goes.
+    /// The split that the line gives the sample.
     pub split: Option<Split>,
     /// What the sample must not be parted from.
     pub group: Option<String>,
-    /// How often the sample is drawn relative to others.
+    /// How often the sample is drawn relative to others: finite, not negative, 1 by default.
     pub weight: f32,
 }
 
@@ -171,11 +171,11 @@ pub fn open_manifest(path: &Path, opening: &Opening) -> Result<Opened, DataError
     assemble(Listed { path, root, about, classes, task, entries, problems, passed_over }, opening)
 }
 
-/// A manifest that was read.
+/// A manifest with at least one line, read and checked.
 pub(crate) struct Table {
     path: PathBuf,
     pub(crate) rows: Vec<Row>,
-    /// Columns that nobody asked for.
+    /// Names of columns that are not used.
     strangers: BTreeSet<String>,
 }
 
@@ -201,7 +201,7 @@ impl Table {
         DataError::Manifest { path: self.path.clone(), line, reason }
     }
 
-    /// What the data set is.
+    /// A description of the data set, with the columns that are not used.
     pub(crate) fn about(&self) -> String {
         let mut about = format!("Images listed in {}", self.path.display());
         if !self.strangers.is_empty() {
@@ -360,9 +360,9 @@ fn json_rows(text: &[u8], tells: Tells<'_>) -> Result<Rows, (u64, String)> {
 enum Told {
     /// The names of its classes, and whether they were written as a list.
     Labels(Vec<String>, bool),
-    /// The path of its mask.
+    /// Path of the mask, as it is written.
     Mask(String),
-    /// Its number.
+    /// The number to predict.
     Value(f64),
 }
 

@@ -23,7 +23,7 @@ const TOLD: usize = 12;
 /// order of their numbers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
-    /// The names of the classes.
+    /// Names of the classes in the order of their numbers; the background is the first.
     pub(crate) classes: Vec<String>,
     /// The class of each number; [`IGNORED`] and [`UNKNOWN`] are none.
     table: Vec<u16>,

@@ -44,7 +44,7 @@ pub use segmentation::open_segmentation;
 
 /// Labelled images by index. Reading is independent of order and may happen on several threads at once.
 pub trait Source: Send + Sync {
-    /// The number of samples.
+    /// How many samples the source has; indices go from 0 to one less.
     fn len(&self) -> usize;
 
     /// Whether there are no samples.

@@ -7,7 +7,7 @@ use super::{Dataset, Format, OnBadSample, PassedOver, Pictures, Recorded};
 use crate::error::DataError;
 use crate::split::{Fold, SplitBy, SplitRule};
 
-/// What a data set is opened for.
+/// What a data set is opened for, which decides what it must have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
     /// To learn from it: every class can be learnt and no group is on two sides.
@@ -55,7 +55,7 @@ pub struct Opening {
     pub fold: Option<Fold>,
     /// The sides that samples were given before, which they keep.
     pub recorded: Option<Arc<Recorded>>,
-    /// What it is opened for.
+    /// Training or scoring, which decides what the data must have.
     pub purpose: Purpose,
     /// What is asked about the images.
     pub asked: Asked,
@@ -97,14 +97,14 @@ impl Opening {
 
 /// A data set, and what was found out while opening it.
 pub struct Opened {
-    /// The data set.
+    /// The data set with its three splits.
     pub dataset: Dataset,
     /// What stayed together; `None` where the data set brings its splits.
     pub split_by: Option<SplitBy>,
     /// Whether there were splits that had to be made here, so that [`Opening::rule`] mattered.
     pub split_here: bool,
-    /// What was wrong; empty unless [`Opening::keep_going`].
+    /// What is wrong with the data; empty unless [`Opening::keep_going`].
     pub problems: Vec<DataError>,
-    /// What lies there and is no sample.
+    /// Files and images in the folder that are no samples.
     pub passed_over: PassedOver,
 }

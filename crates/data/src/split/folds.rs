@@ -242,7 +242,7 @@ mod tests {
                 let parts = parts_of(&members(&people, seed), 60, 5, seed).unwrap();
                 let even = people.len() as f64 / 5.0;
                 let counts = count(&parts, 5);
-                // Moving begins at a third more than is even.
+                // Samples are only moved out of a fold that holds a third more than its even share.
                 assert!(counts.iter().all(|count| *count as f64 <= even * 1.3), "seed {seed}: {counts:?}");
             }
         }

@@ -25,7 +25,7 @@ const HELD_OUT: f64 = 0.15;
 
 /// What a split needs to know of a sample.
 pub(crate) struct Member<'a> {
-    /// Its classes.
+    /// Indices of its classes, sorted; it counts in each.
     pub(crate) labels: &'a [usize],
     /// What it must not be parted from; a sample without is alone.
     pub(crate) group: Option<&'a str>,
@@ -51,11 +51,11 @@ pub enum SplitRule {
 #[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum Split {
-    /// What the model learns from.
+    /// Samples that the model is trained on.
     Train,
-    /// What chooses the best weights.
+    /// Samples that choose the best weights.
     Val,
-    /// What is reported.
+    /// Samples whose scores are reported.
     Test,
 }
 

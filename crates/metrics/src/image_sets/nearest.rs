@@ -5,12 +5,12 @@ use rayon::prelude::*;
 use super::error::MetricError;
 use super::features::{Features, squared_distance};
 
-/// A nearest image.
+/// The image of a set that is nearest to another one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Neighbour {
     /// Index of the image in the set.
     pub index: usize,
-    /// Euclidean distance of the features.
+    /// Euclidean distance of the features, 0 for equal ones.
     pub distance: f64,
 }
 

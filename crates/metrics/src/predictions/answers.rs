@@ -20,17 +20,17 @@ pub enum PredictionError {
     Width {
         /// The image, from 1.
         image: usize,
-        /// How many it has.
+        /// How many probabilities it has.
         found: usize,
-        /// How many it should have.
+        /// How many classes there are.
         classes: usize,
     },
-    /// A probability is none.
+    /// A probability is outside 0 to 1, or not a number.
     #[error("image {image} has the probability {value}, which is not a number from 0 to 1")]
     Probability {
         /// The image, from 1.
         image: usize,
-        /// The value.
+        /// The value that was given.
         value: f64,
     },
     /// The probabilities of an image of one class do not add up to 1.
@@ -38,7 +38,7 @@ pub enum PredictionError {
     Sum {
         /// The image, from 1.
         image: usize,
-        /// What they add up to.
+        /// Sum of its probabilities.
         sum: f64,
     },
     /// A true class that is none of the classes, or not exactly one where an image has one.

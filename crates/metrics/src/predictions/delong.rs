@@ -11,7 +11,7 @@ const Z: f64 = 1.959_963_984_540_054;
 pub struct DeLong {
     /// The area, 0 to 1.
     pub auroc: f64,
-    /// Its standard error.
+    /// Standard error of this estimate.
     pub standard_error: f64,
     /// The ends of the 95 % interval, cut at 0 and 1.
     pub interval: (f64, f64),

@@ -24,7 +24,7 @@ pub struct McNemar {
 pub struct Paired {
     /// Images both have answered; cases, of models that segment.
     pub images: usize,
-    /// Their patients.
+    /// Number of patients that these images are of.
     pub patients: usize,
     /// Differences of the scores of a whole split, with 95 % intervals of the paired bootstrap by patient: both models are scored on
     /// the same drawn patients.

@@ -76,7 +76,7 @@ pub struct Scores {
     pub patients: usize,
     /// Resamples that the intervals come from; 0 where there are none.
     pub resamples: usize,
-    /// What they were drawn with.
+    /// Seed that the resamples were drawn with.
     pub seed: u64,
     /// `accuracy`, `balanced_accuracy`, `macro_f1`, `quadratic_kappa`, `mcc`, `macro_auroc`, `macro_auprc`, `brier`, `nll` and `ece`.
     /// Where images may have several labels there is no `balanced_accuracy`, `quadratic_kappa` and `mcc`; beyond 50 classes there is

@@ -12,11 +12,11 @@ use super::whole::overall;
 /// The images that share a value of a column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Subgroup {
-    /// The value.
+    /// The value of the column that the group has in common.
     pub value: String,
-    /// Its images.
+    /// Number of images in the group.
     pub images: usize,
-    /// Their patients.
+    /// Number of patients that these images are of.
     pub patients: usize,
     /// Scores as [`Scores::figures`](crate::Scores::figures).
     pub figures: Vec<Figure>,
@@ -25,7 +25,7 @@ pub struct Subgroup {
 /// Scores by the values of a column.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Subgroups {
-    /// The column.
+    /// Name of the column that says which group an image is in.
     pub column: String,
     /// One a value, in the order of their names.
     pub groups: Vec<Subgroup>,

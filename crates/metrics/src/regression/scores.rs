@@ -48,7 +48,7 @@ pub struct RegressionScores {
     pub patients: usize,
     /// Resamples that the intervals come from; 0 where there are none.
     pub resamples: usize,
-    /// What they were drawn with.
+    /// Seed that the resamples were drawn with.
     pub seed: u64,
     /// `mae`, `rmse`, `r2`, `pearson`, and of the differences of prediction and truth `bias`, their mean, with the limits of agreement
     /// `limit_low` and `limit_high` (Bland and Altman 1986): 1.96 standard deviations on both sides.
@@ -64,7 +64,7 @@ pub struct RegressionScores {
 }
 
 impl RegressionScores {
-    /// Scores numbers. `split` is what they are called, `target` what they are.
+    /// Scores predicted numbers. `split` names the samples (`val`, `test`), `target` the predicted quantity.
     pub fn of(split: &str, target: &str, values: &Values, resampling: Resampling) -> Self {
         let (figures, resamples) = figures(values, resampling);
         let apart = values.images().div_ceil(MOST_POINTS).max(1);

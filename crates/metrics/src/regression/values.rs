@@ -12,21 +12,21 @@ pub enum ValueError {
     /// There is not one truth, prediction and patient for each image.
     #[error("there are {truths} truths for {predictions} predictions of the patients of {patients} images")]
     Lengths {
-        /// True numbers.
+        /// How many true numbers were given.
         truths: usize,
-        /// Predicted numbers.
+        /// How many predicted numbers were given.
         predictions: usize,
-        /// Patients.
+        /// How many entries of patients were given.
         patients: usize,
     },
-    /// A number is none.
+    /// A number is NaN or infinite.
     #[error("image {image} has the {what} {value}, which is not a finite number")]
     NotFinite {
         /// The image, from 1.
         image: usize,
         /// `truth` or `prediction`.
         what: &'static str,
-        /// The value.
+        /// The number: NaN or infinite.
         value: f64,
     },
     /// Two models' predictions are not of the same images.

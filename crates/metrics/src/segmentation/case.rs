@@ -7,13 +7,13 @@ use super::scorer::ClassMaskScores;
 /// A class that is scored, with its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedClass {
-    /// What people call it.
+    /// Name of the class for tables and pages.
     pub name: String,
     /// Its label in the maps; 0 is background, usually.
     pub label: u32,
 }
 
-/// What distances are counted in.
+/// The unit of distances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LengthUnit {
     /// Pixels, where nothing says how large they are: cases were scored with a spacing of 1.
@@ -37,7 +37,7 @@ impl std::fmt::Display for LengthUnit {
 /// An image or a volume, and how well its classes were found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SegmentedCase {
-    /// What it is called.
+    /// Name of the case in its data set.
     pub sample: String,
     /// What it must not be parted from: the patient, usually. A case without one is a patient of its own.
     pub group: Option<String>,

@@ -9,7 +9,7 @@ pub enum SegmentationError {
     /// The labels do not fill the shape, or the shape holds nothing.
     #[error("{found} labels do not fill a label map of the shape {shape:?}")]
     Labels {
-        /// Labels given.
+        /// How many labels were given.
         found: usize,
         /// Voxels along each axis.
         shape: Vec<usize>,
@@ -25,25 +25,25 @@ pub enum SegmentationError {
     /// There is not one spacing for each axis.
     #[error("{axes} axes need {axes} spacings; {found} were given")]
     Spacings {
-        /// Axes of the label map.
+        /// How many axes the label map has, 2 or 3.
         axes: usize,
-        /// Spacings given.
+        /// How many spacings were given.
         found: usize,
     },
-    /// A spacing is no distance.
+    /// A spacing, or its square, is not a positive finite number.
     #[error("the spacing of axis {axis} is {spacing} mm; it must be positive and finite, and so must its square")]
     Spacing {
-        /// The axis, from 0.
+        /// Index of the axis in the shape, from 0.
         axis: usize,
-        /// Its spacing.
+        /// The spacing that was given, in mm.
         spacing: f64,
     },
-    /// A tolerance is no distance.
+    /// A tolerance is negative or not finite.
     #[error("the tolerance of class {class} is {tolerance} mm; it must be finite and not negative")]
     Tolerance {
-        /// The class.
+        /// Label of the class in the maps.
         class: u32,
-        /// Its tolerance.
+        /// The tolerance that was given, in mm.
         tolerance: f64,
     },
     /// Nothing is to be scored.
@@ -61,7 +61,7 @@ pub enum SegmentationError {
     /// A case was scored for other classes than were named.
     #[error("the classes with the labels {named:?} were named, but the case {sample:?} was scored for {scored:?}")]
     Named {
-        /// The case.
+        /// Name of the case.
         sample: String,
         /// Labels of the classes that were named.
         named: Vec<u32>,
@@ -74,7 +74,7 @@ pub enum SegmentationError {
     /// The cases were scored for different classes.
     #[error("case {case}, counted from 0, was scored for other classes than the first")]
     Classes {
-        /// The case, from 0.
+        /// Index of the first such case, from 0.
         case: usize,
     },
 }

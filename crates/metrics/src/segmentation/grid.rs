@@ -5,9 +5,9 @@ use super::error::SegmentationError;
 /// Voxels along each axis, and the distance between neighbours in mm. An image is a volume of one plane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grid {
-    /// `[depth, height, width]`.
+    /// Voxels along each axis, as `[depth, height, width]`; the depth of an image is 1.
     pub(super) size: [usize; 3],
-    /// The same for the distances, in mm.
+    /// Distance between neighbouring voxels along each of these axes, in mm.
     pub(super) spacing: [f64; 3],
     /// Whether this is an image. Its pixels have no neighbours above and below, so that nothing ends there.
     pub(super) flat: bool,
@@ -35,7 +35,7 @@ impl Grid {
         }
     }
 
-    /// The number of voxels.
+    /// Voxels of the whole grid: depth times height times width.
     pub(super) fn voxels(&self) -> usize {
         self.size.iter().product()
     }

@@ -9,7 +9,7 @@ use super::grid::Grid;
 use super::label_map::LabelMap;
 use super::masks::Masks;
 
-/// A class to score.
+/// A class that is scored, with its tolerance.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SegmentedClass {
     /// Its label in the maps.
@@ -32,9 +32,9 @@ pub enum SurfaceDice {
 /// The scores of one class in one case.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassMaskScores {
-    /// The label of the class.
+    /// Label of the class in the maps.
     pub class: u32,
-    /// Voxels by who has the class there.
+    /// Numbers of voxels by where the class is: in the truth, the prediction, both or neither.
     pub voxels: VoxelCounts,
     /// [`VoxelCounts::dice`].
     #[serde(with = "crate::number")]

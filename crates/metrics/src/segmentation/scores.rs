@@ -21,7 +21,7 @@ pub struct SegmentationScores {
     pub patients: usize,
     /// Resamples that the intervals come from; 0 where there are none.
     pub resamples: usize,
-    /// What they were drawn with.
+    /// Seed that the resamples were drawn with.
     pub seed: u64,
     /// How far a surface may be off and still count as right in the surface Dice, in `unit`.
     pub tolerance: f64,
@@ -45,7 +45,7 @@ pub struct SegmentationScores {
 /// The scores of one class over the cases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SegmentedClassScores {
-    /// The class's name.
+    /// Name of the class, as it stands in the data.
     pub name: String,
     /// Median and quartiles of each score, and in how many cases it is defined.
     pub summary: ClassSummary,

@@ -29,11 +29,11 @@ impl Spread {
 /// The scores of one class over all cases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassSummary {
-    /// The label of the class.
+    /// Label of the class in the maps.
     pub class: u32,
-    /// Dice, 0 to 1.
+    /// Dice of the cases, 0 to 1.
     pub dice: Spread,
-    /// IoU, 0 to 1.
+    /// IoU of the cases, 0 to 1.
     pub iou: Spread,
     /// The 95th percentile of the Hausdorff distance, in mm.
     pub hausdorff_95: Spread,

@@ -37,7 +37,7 @@ type Text = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
 pub(super) struct Library {
     opened: Opened,
     pub(super) flavour: Flavour,
-    /// What it says of itself.
+    /// The text of `MPI_Get_library_version`.
     pub(super) version: String,
 }
 

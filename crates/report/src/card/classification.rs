@@ -43,7 +43,7 @@ fn majority_baseline(metrics: Option<&Metrics>) -> String {
     let metrics = metrics.filter(|metrics| metrics.majority_baseline > 0.0);
     metrics.map_or_else(String::new, |metrics| {
         format!(
-            "Always giving the most frequent answer reaches an accuracy of {}.\n\n",
+            "The majority-class baseline, which always gives the most frequent answer, has an accuracy of {}.\n\n",
             scored::number(metrics.majority_baseline)
         )
     })

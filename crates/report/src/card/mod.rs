@@ -24,9 +24,9 @@ use self::markdown::{text, to_fill_in};
 /// What is known of a model without a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Architecture<'a> {
-    /// Its family.
+    /// Family of architectures, as the zoo calls it.
     pub family: &'a str,
-    /// The paper it is from.
+    /// The paper that describes it, as the zoo cites it.
     pub paper: &'a str,
     /// The implementation whose numbers it has.
     pub reference: &'a str,
@@ -44,7 +44,7 @@ pub struct Card<'a> {
 }
 
 impl Card<'_> {
-    /// The card.
+    /// The card as Markdown, with the metadata of the Hugging Face Hub at its head.
     pub fn markdown(&self) -> String {
         let record = self.record;
         let sections = [

@@ -23,7 +23,7 @@ pub(crate) const OWN_STYLE: &str = include_str!("compare.css");
 const COLOURS: [&str; 6] = ["first", "second", "third", "fourth", "fifth", "sixth"];
 const PATTERNS: usize = 5;
 
-/// A run on the page.
+/// A run with the name that it has on the page.
 #[derive(Debug, Clone)]
 pub struct ComparedRun<'a> {
     /// What it is called, e.g. its folder.

@@ -135,7 +135,7 @@ fn basis(record: &Record) -> Option<(&str, String)> {
     classified().or_else(segmented).or_else(regressed)
 }
 
-/// All scores of a run, with what they are called.
+/// All scores of a run, each with its name on the page.
 fn figures(record: &Record) -> Vec<(String, &Figure)> {
     let classified = record.scores.iter().flat_map(|scores| &scores.figures);
     let means = record.segmentation.iter().flat_map(|scores| [&scores.dice, &scores.iou]);

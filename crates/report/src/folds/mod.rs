@@ -22,7 +22,7 @@ const LEADING: [&str; 4] = ["macro_auroc", "accuracy", "mean_dice", "mae"];
 pub struct CrossValidationReport<'a> {
     /// Title of the page, e.g. the name of the folder.
     pub title: &'a str,
-    /// The results.
+    /// What `cross-validation.json` says.
     pub found: &'a CrossValidation,
     /// What the models of the folds said of what each has tested.
     pub answers: &'a Answers,
@@ -91,7 +91,7 @@ impl CrossValidationReport<'_> {
     }
 }
 
-/// What is tested.
+/// What the samples are called, as one and as many.
 fn called(scores: &TaskScores) -> (&'static str, &'static str) {
     match scores {
         TaskScores::Classes(_) | TaskScores::Values(_) => ("image", "images"),

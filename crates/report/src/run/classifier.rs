@@ -10,16 +10,16 @@ use super::{confusion, embedded, scores};
 use crate::chart::Unit;
 use crate::words;
 
-/// Why an image is shown.
+/// Which of the groups on the page an image is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
-    /// One of the mistakes that the model is surest of.
+    /// One of the wrong answers with the highest probabilities.
     Mistake,
-    /// One of the images that it is least sure of.
+    /// One of the answers with the lowest probabilities, right or wrong.
     Uncertain,
-    /// One of those that it is surest of, and rightly.
+    /// One of the right answers with the highest probabilities.
     Certain,
-    /// One of many, evenly spaced.
+    /// One of those taken at even distances from the whole split.
     Spaced,
 }
 
@@ -28,11 +28,11 @@ pub enum Shown {
 pub struct SamplePicture {
     /// The image as PNG. About 192 pixels wide is enough; it is embedded as it is.
     pub png: Vec<u8>,
-    /// Where it speaks for the answer, as PNG that lies over the image, stretched to its size; none where that is not known.
+    /// Where the image speaks for the answer (Grad-CAM), as PNG that is stretched over the image; `None` where that is not known.
     pub map: Option<Vec<u8>>,
-    /// Why it is shown.
+    /// The group that it is shown in.
     pub shown: Shown,
-    /// Its name in the data set.
+    /// Its name in the data set, usually a path from its folder.
     pub name: String,
     /// Indices of the true classes, ascending: one, or any number where samples have several labels.
     pub truth: Vec<usize>,
@@ -53,15 +53,15 @@ pub struct Report<'a> {
     pub data: &'a str,
     /// Names of the classes, in the order of their indices.
     pub classes: &'a [String],
-    /// The resolved configuration.
+    /// `config.toml` as it was resolved.
     pub config_toml: &'a str,
     /// The events, in order.
     pub events: &'a [Event],
-    /// The results.
+    /// What `metrics.json` says.
     pub metrics: &'a Metrics,
     /// Scores with intervals, where there are any.
     pub scores: Option<&'a Scores>,
-    /// What it began on.
+    /// The machine and the versions that the run began on.
     pub environment: &'a Environment,
     /// Every time it was started or continued.
     pub history: &'a [Sitting],
@@ -105,7 +105,7 @@ fn page(report: &Report<'_>) -> Markup {
         name: "accuracy",
         unit: Unit::Percent,
         of: |at| at.accuracy,
-        level: Some((report.majority_baseline, "chance".into())),
+        level: Some((report.majority_baseline, "majority-class baseline".into())),
         best_epoch: report.metrics.best_epoch,
     };
     let results = html! {
@@ -131,19 +131,20 @@ fn beats(score: &Score, baseline: f64) -> bool {
 fn verdict(split: &str, score: &Score, baseline: f64) -> Markup {
     let right = (score.accuracy * score.samples as f64).round() as u64;
     let above = beats(score, baseline);
-    let said = format!("Accuracy {}, chance {}", words::percent(score.accuracy), words::percent(baseline));
+    let said =
+        format!("Accuracy {}, majority-class baseline {}", words::percent(score.accuracy), words::percent(baseline));
     html! {
         h1 {
             (words::percent(score.accuracy)) " accuracy on the " (split) " split, "
-            @if above { "against " (words::percent(baseline)) " by chance" }
-            @else if score.accuracy > baseline { "not clearly better than chance (" (words::percent(baseline)) ")" }
-            @else { "no better than chance (" (words::percent(baseline)) ")" }
+            @if above { "against " (words::percent(baseline)) " for the majority-class baseline" }
+            @else if score.accuracy > baseline { "not clearly better than the majority-class baseline (" (words::percent(baseline)) ")" }
+            @else { "no better than the majority-class baseline (" (words::percent(baseline)) ")" }
         }
-        (gauge(score.accuracy, Some((baseline, "chance")), &said))
+        (gauge(score.accuracy, Some((baseline, "baseline")), &said))
         p.note {
             (right) " of " (words::plural(score.samples as u64, "image", "images"))
             @if score.multi_label.is_some() { " with all labels right" } @else { " right" }
-            ". Chance is the share of the most frequent answer: what always giving it would reach."
+            ". The majority-class baseline always gives the most frequent answer."
         }
     }
 }

@@ -22,13 +22,13 @@ pub struct Grid {
 pub struct GanReport<'a> {
     /// Title of the page, e.g. the name of the run's folder.
     pub title: &'a str,
-    /// The resolved configuration.
+    /// `config.toml` as it was resolved.
     pub config_toml: &'a str,
     /// The events, in order.
     pub events: &'a [Event],
-    /// The results.
+    /// What `metrics.json` says.
     pub metrics: &'a GanMetrics,
-    /// What it began on.
+    /// The machine and the versions that the run began on.
     pub environment: &'a Environment,
     /// Every time it was started or continued.
     pub history: &'a [Sitting],

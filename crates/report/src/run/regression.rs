@@ -17,11 +17,11 @@ use crate::words;
 pub struct ValuePicture {
     /// The image as PNG. About 200 pixels wide is enough; it is embedded as it is.
     pub png: Vec<u8>,
-    /// Its name in the data set.
+    /// Its name in the data set, usually a path from its folder.
     pub name: String,
-    /// The number that it has.
+    /// True number, in the unit of the target.
     pub truth: f64,
-    /// The number that the model says.
+    /// Predicted number, in the same unit.
     pub prediction: f64,
     /// Whether it is shown because it is one of those that are furthest off.
     pub worst: bool,
@@ -38,15 +38,15 @@ pub struct RegressionReport<'a> {
     pub data: &'a str,
     /// What the number is: the name of its column.
     pub target: &'a str,
-    /// The resolved configuration.
+    /// `config.toml` as it was resolved.
     pub config_toml: &'a str,
     /// The events, in order.
     pub events: &'a [Event],
-    /// The results.
+    /// What `metrics.json` says.
     pub metrics: &'a Metrics,
     /// Scores with intervals, where there are any.
     pub scores: Option<&'a RegressionScores>,
-    /// What it began on.
+    /// The machine and the versions that the run began on.
     pub environment: &'a Environment,
     /// Every time it was started or continued.
     pub history: &'a [Sitting],

@@ -107,7 +107,7 @@ fn curves(scores: &Scores) -> Markup {
                     }.figure())
                 }
             }
-            p.note { "Dashed: what answers by chance reach." }
+            p.note { "Dashed: what guessing at random reaches." }
         }
     }
 }

@@ -28,17 +28,17 @@ pub struct SegmentationReport<'a> {
     pub data: &'a str,
     /// The classes that are scored, without the background. Their labels choose their colours: [`class_colour`](crate::class_colour).
     pub classes: &'a [NamedClass],
-    /// The resolved configuration.
+    /// `config.toml` as it was resolved.
     pub config_toml: &'a str,
     /// The events, in order.
     pub events: &'a [Event],
-    /// The results.
+    /// What `metrics.json` says.
     pub metrics: &'a Metrics,
     /// Scores with intervals, where there are any.
     pub scores: Option<&'a SegmentationScores>,
     /// The cases of the split that was scored: the dots of the charts.
     pub cases: &'a [SegmentedCase],
-    /// What it began on.
+    /// The machine and the versions that the run began on.
     pub environment: &'a Environment,
     /// Every time it was started or continued.
     pub history: &'a [Sitting],

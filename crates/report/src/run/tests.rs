@@ -103,20 +103,23 @@ fn short() -> Vec<Event> {
 }
 
 #[test]
-fn the_page_says_its_verdict_against_chance() {
+fn the_page_says_its_verdict_against_the_majority_class_baseline() {
     let html = Run::new(3, short()).html();
-    assert!(html.contains("90.0 % accuracy on the test split, against 33.3 % by chance"), "{html}");
+    assert!(
+        html.contains("90.0 % accuracy on the test split, against 33.3 % for the majority-class baseline"),
+        "{html}"
+    );
     assert!(html.contains("27 of 30 images right"), "{html}");
     assert!(!html.contains("Not finished"));
 }
 
 #[test]
-fn a_model_that_answers_one_class_is_called_no_better_than_chance() {
+fn a_model_that_answers_one_class_is_called_no_better_than_the_baseline() {
     let mut run = Run::new(2, short());
     let score = Score::from_confusion(0.7, vec![vec![6, 0], vec![4, 0]]);
     run.metrics.majority_baseline = score.majority_baseline();
     run.metrics.test = Some(score);
-    assert!(run.html().contains("no better than chance (60.0 %)"));
+    assert!(run.html().contains("no better than the majority-class baseline (60.0 %)"));
 }
 
 #[test]

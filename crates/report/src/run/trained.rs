@@ -156,7 +156,7 @@ pub(super) fn gauge(share: f64, level: Option<(f64, &str)>, said: &str) -> Marku
         div.gauge role="img" aria-label=(said) {
             div.fill style={ "width:" (width(share)) } {}
             @if let Some((level, name)) = level {
-                div.chance style={ "left:" (width(level)) } { span.turned[level > 0.8] { (name) } }
+                div.baseline style={ "left:" (width(level)) } { span.turned[level > 0.8] { (name) } }
             }
         }
     }

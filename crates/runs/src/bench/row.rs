@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::Configuration;
 use crate::Environment;
 
-/// How a row is timed. It decides how sure a figure is, not what it is of.
+/// How a row is timed. It changes how precise a figure is, and not what the figure measures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Protocol {
     /// Steps before the first window: kernels are chosen, memory is fetched.
     pub warmup: usize,
-    /// How many windows.
+    /// How many windows are timed.
     pub windows: usize,
     /// A window ends with the first step after so many seconds.
     pub window_seconds: f64,
@@ -23,24 +23,24 @@ pub struct Protocol {
 /// A measured row, or one that failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What computed: `kindling`, `pytorch`.
+    /// The engine that computed: `kindling` or `pytorch`.
     pub engine: String,
     /// What the engine was free to choose, e.g. the memory layout; rows that differ in it alone are alike.
     #[serde(default)]
     pub variant: Option<String>,
-    /// What was computed.
+    /// Everything that decides what was computed.
     pub configuration: Configuration,
     /// [`Configuration::hash`].
     pub configuration_hash: String,
-    /// How it was timed.
+    /// Warm-up, number and length of the windows.
     pub protocol: Protocol,
-    /// What came out.
+    /// The figures, or why there are none.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Versions of what computed.
+    /// Versions of the software, by name.
     #[serde(default)]
     pub software: BTreeMap<String, String>,
-    /// The machine.
+    /// The machine and the versions that the row was measured on.
     pub environment: Environment,
     /// The state of the machine.
     #[serde(default)]
@@ -50,14 +50,14 @@ pub struct Row {
     pub notes: Vec<String>,
 }
 
-/// What came out of a row.
+/// The figures of a row, or why there are none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(clippy::large_enum_variant)] // few rows
 pub enum Outcome {
-    /// Figures.
+    /// The row was measured.
     Measured(Measured),
-    /// None, and why.
+    /// The row failed.
     Failed(Failure),
 }
 
@@ -91,9 +91,9 @@ pub struct Measured {
 /// A stretch of time with whole steps.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// Images computed.
+    /// Images computed in the window.
     pub images: u64,
-    /// Seconds it took.
+    /// Length of the window in seconds.
     pub seconds: f64,
 }
 
@@ -129,9 +129,9 @@ pub struct Energy {
 /// Why there are no figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Its kind.
+    /// What kind of failure it is.
     pub kind: FailureKind,
-    /// A sentence.
+    /// One sentence that says why.
     pub reason: String,
 }
 
@@ -165,7 +165,7 @@ pub struct Conditions {
     pub load: Option<f64>,
     /// Clock of the GPU's cores in MHz.
     pub gpu_mhz: Option<u32>,
-    /// The highest it can be.
+    /// Highest clock that the GPU allows, in MHz.
     pub gpu_mhz_max: Option<u32>,
     /// Clock of the GPU's memory in MHz.
     pub gpu_memory_mhz: Option<u32>,

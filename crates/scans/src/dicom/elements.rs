@@ -43,7 +43,7 @@ pub(crate) struct Elements {
     elements: Vec<Element>,
     /// For each item, its sequence and the item that the sequence is in. Item 0 is the data set.
     items: Vec<(Tag, usize)>,
-    /// The pixels.
+    /// Where the pixels lie; `None` if there are none, or only the header was read.
     pub(crate) pixels: Option<Pixels>,
     pub(crate) big_endian: bool,
 }
@@ -85,7 +85,7 @@ struct Open {
     notation: Notation,
 }
 
-/// The header of an element.
+/// What stands before the value of an element.
 struct Head {
     tag: Tag,
     kind: Option<[u8; 2]>,

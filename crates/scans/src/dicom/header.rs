@@ -8,7 +8,7 @@ use super::tags;
 /// The most images in a file.
 const MAX_FRAMES: u32 = 1 << 20;
 
-/// The meaning of values.
+/// What stored values mean as colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Photometric {
     /// Grey, the lowest value white.
@@ -28,10 +28,10 @@ pub(crate) enum Photometric {
 pub(crate) struct Header {
     pub(crate) rows: usize,
     pub(crate) columns: usize,
-    /// 1 or 3.
+    /// Values of a pixel: 1 or 3.
     pub(crate) samples: usize,
     pub(crate) frames: usize,
-    /// 1, 8, 16 or 32.
+    /// Bits that a value takes in the file: 1, 8, 16 or 32.
     pub(crate) allocated: u32,
     pub(crate) stored: u32,
     pub(crate) high_bit: u32,

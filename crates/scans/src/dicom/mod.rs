@@ -31,11 +31,11 @@ pub struct Dicom {
 /// The values of an image as they are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredValues {
-    /// Rows.
+    /// Height in pixels.
     pub rows: usize,
-    /// Columns.
+    /// Width in pixels.
     pub columns: usize,
-    /// 1 or 3.
+    /// Values of a pixel: 1 or 3.
     pub samples: usize,
     /// `rows * columns * samples`, row by row, channels interleaved. YBR stays YBR, with the chroma repeated for every pixel.
     pub values: Vec<i64>,

@@ -5,7 +5,7 @@ use nifti::NiftiHeader;
 /// An anatomical axis of a volume: the axis of the stored array that corresponds to it, and its direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Axis {
-    /// The axis of the stored array.
+    /// Which axis of the stored array it is, 0 to 2.
     pub array: usize,
     /// Whether the array axis runs against the anatomical direction.
     pub flipped: bool,

@@ -30,7 +30,7 @@ const FIRST_VOXEL: u64 = 352;
 pub struct Loaded {
     /// The volume.
     pub volume: Volume,
-    /// Of the unpacked file.
+    /// SHA-256 of the unpacked file, in hexadecimal digits.
     pub sha256: String,
 }
 

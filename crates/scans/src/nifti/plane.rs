@@ -22,12 +22,12 @@ impl Plane {
     /// All three.
     pub const ALL: [Self; 3] = [Self::Sagittal, Self::Coronal, Self::Axial];
 
-    /// Its number.
+    /// Index of the plane in [`CLASSES`], 0 to 2.
     pub fn label(self) -> usize {
         self as usize
     }
 
-    /// Its name.
+    /// Name of the plane in lower case.
     pub fn name(self) -> &'static str {
         CLASSES[self.label()]
     }

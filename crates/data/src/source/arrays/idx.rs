@@ -15,7 +15,7 @@ pub const MAX_IDX_BYTES: u64 = 1 << 30;
 /// The code of unsigned bytes, the only values that are understood.
 const UNSIGNED_BYTES: u8 = 0x08;
 
-/// An array of unsigned bytes.
+/// An array of unsigned bytes from an IDX file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idx {
     /// The length of each dimension, the slowest first: `[images, rows, columns]` or `[labels]`.

@@ -2,7 +2,7 @@
 
 /// The longest header that is read; NumPy itself refuses more than 10 000 bytes.
 const MAX_HEADER: usize = 10_000;
-/// The most dimensions.
+/// The most dimensions that a header may declare.
 const MAX_DIMENSIONS: usize = 8;
 
 /// What stands before the values of an array.
@@ -46,7 +46,7 @@ impl NpyHeader {
         Ok(Self { kind: kind.to_owned(), shape, start: before + length })
     }
 
-    /// The number of values.
+    /// How many values the array has: the product of its shape.
     ///
     /// # Errors
     /// In words, if it is beyond all reason.

@@ -19,7 +19,7 @@ const MAX_UNPACKED: u64 = 1 << 37;
 /// Enough for a header.
 const HEADER_BYTES: u64 = 16 << 10;
 
-/// An open archive.
+/// An open archive of `.npy` arrays.
 pub struct Npz {
     path: PathBuf,
     archive: ZipArchive<BufReader<File>>,

@@ -100,7 +100,7 @@ impl ImageStack {
 
 /// Some images of a stack, with their labels.
 pub struct StackSource {
-    /// The images.
+    /// The images, which several sources may share.
     pub stack: Arc<ImageStack>,
     /// The place in the stack and the classes of each sample.
     pub samples: Vec<(usize, Vec<usize>)>,

@@ -14,7 +14,7 @@ use crate::source::mask_numbers::Numbers;
 use crate::source::{Opened, Opening};
 use crate::split::Split;
 
-/// Its name.
+/// The file that marks a folder as one of these layouts.
 pub(super) const NAME: &str = "dataset.json";
 
 /// Opens a folder with a `dataset.json`.

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use crate::error::DataError;
 
-/// Files by what they are called, sorted.
+/// Names without endings, and the paths of these files; sorted by name.
 pub(super) type Keyed = Vec<(String, PathBuf)>;
 
-/// The folders that files are in, for sentences.
+/// The folders of both sides, which errors name.
 pub(super) struct Sides<'a> {
     pub(super) images: &'a Path,
     pub(super) masks: &'a Path,
 }
 
-/// Every image with its mask, in the order of the images. A mask is called as its image, or as its image with one of the suffixes. Where
-/// `keep_going`, what has no counterpart is a problem and left out.
+/// Every image with its mask, in the order of the images. A mask has the name of its image, or that name with one of the
+/// suffixes. With `keep_going`, a file without a counterpart is left out and becomes a problem.
 ///
 /// # Errors
 /// [`DataError::SameName`], [`DataError::MaskWithoutImage`] and [`DataError::ImageWithoutMask`].

@@ -29,11 +29,11 @@ pub(super) struct Pair {
 
 /// A data set of pairs, before anything is split.
 pub(super) struct Paired {
-    /// What the user gave.
+    /// The folder or manifest that was opened.
     pub(super) path: PathBuf,
     /// The folder that names of samples begin in.
     pub(super) root: PathBuf,
-    /// What it is, in words that end without a full stop.
+    /// A description of the data set, without a full stop at its end.
     pub(super) about: String,
     pub(super) pairs: Vec<Pair>,
     /// What was declared; otherwise all masks are read to find it.

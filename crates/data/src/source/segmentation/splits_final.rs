@@ -61,7 +61,7 @@ impl Splits {
         Ok(Some(Self { path, fold: index, folds: count, by_case }))
     }
 
-    /// The split of a case.
+    /// The split that the fold puts a case in.
     ///
     /// # Errors
     /// [`DataError::Segmentation`] for one that the fold does not have.

@@ -36,7 +36,7 @@ pub(super) struct Index {
     pub(super) shards: BTreeMap<String, ShardIndex>,
 }
 
-/// The samples of a shard.
+/// The index of a shard: where each of its samples lies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShardIndex {
@@ -47,7 +47,7 @@ pub(super) struct ShardIndex {
     pub(super) samples: Vec<Sample>,
 }
 
-/// A sample of a shard.
+/// Where one sample lies in its shard, and what it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sample {
     pub(super) key: String,

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// What stands in `.cls` and `.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Labels {
-    /// The names of the classes.
+    /// Names of the classes, in the order of their indices.
     pub(super) labels: Vec<String>,
     /// Whether they were written as a list.
     #[serde(default)]

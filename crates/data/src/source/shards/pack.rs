@@ -15,7 +15,7 @@ use crate::order::order;
 use crate::source::{Dataset, Format, Pictures, Source, Task, read_guarded};
 use crate::split::Split;
 
-/// What was written.
+/// How much was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packed {
     /// Shards.
@@ -84,7 +84,7 @@ pub fn pack(
 /// Two empty blocks end a tar file.
 const END: u64 = 1024;
 
-/// What goes into a shard.
+/// A sample as it goes into a shard.
 struct Sample {
     image: Vec<u8>,
     extension: String,
@@ -189,7 +189,7 @@ impl Shard {
         Ok(())
     }
 
-    /// The bytes written.
+    /// Ends the archive. Returns its size in bytes.
     fn finish(self) -> Result<u64, DataError> {
         let io = |cause| DataError::Io { path: self.path.clone(), cause };
         let mut file = self.tar.into_inner().map_err(io)?;

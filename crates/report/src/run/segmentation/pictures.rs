@@ -33,9 +33,9 @@ pub struct MaskPicture {
     /// Where they differ, in the colours [`MISSED`](crate::MISSED), [`FALSELY_FOUND`](crate::FALSELY_FOUND) and
     /// [`WRONG_CLASS`](crate::WRONG_CLASS).
     pub difference: Vec<u8>,
-    /// Why it is shown.
+    /// The group that it is shown in.
     pub shown: ShownCase,
-    /// Its name in the data set.
+    /// Its name in the data set, usually a path from its folder.
     pub name: String,
     /// Dice of each class by its name, 0 to 1; NaN where neither mask has it.
     pub dice: Vec<(String, f64)>,
