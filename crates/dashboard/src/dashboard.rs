@@ -80,7 +80,7 @@ impl Curves {
 }
 
 impl Dashboard {
-    /// A dashboard for a run of `total_steps` optimizer steps, of which nothing has been seen. The title stands above everything.
+    /// A dashboard for a run of `total_steps` optimizer steps, before its first event. The title stands above everything.
     pub fn new(title: impl Into<String>, total_steps: u64) -> Self {
         Self {
             title: title.into(),

@@ -28,7 +28,7 @@ pub(crate) fn percent(share: f64, digits: usize) -> String {
     if share.is_finite() { format!("{:.digits$} %", share * 100.0) } else { short(share) }
 }
 
-/// Dice, which nobody writes as a percentage: `0.832`.
+/// Dice, which is usually not written as a percentage: `0.832`.
 pub(crate) fn overlap(dice: f64) -> String {
     if dice.is_finite() { format!("{dice:.3}") } else { short(dice) }
 }

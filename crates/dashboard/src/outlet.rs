@@ -36,7 +36,7 @@ impl Outlet {
         to.flush()
     }
 
-    /// Writes the last bytes, once. What cannot be written is dropped, for whoever watched has gone.
+    /// Writes the last bytes, once. What cannot be written is dropped, as the terminal has gone.
     pub(crate) fn close(&self, last: &[u8]) {
         end(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner), last);
     }

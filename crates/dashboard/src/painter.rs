@@ -53,7 +53,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// The dashboard to be drawn. It is a copy, so that nobody waits while it is drawn.
+    /// The dashboard to be drawn. It is a copy, so that the run does not wait while it is drawn.
     fn newest(&self) -> Dashboard {
         let mut state = self.state();
         state.changed = false;

@@ -5,7 +5,7 @@ use kindling_runs::Event;
 
 use crate::numbers::{overlap, percent, short};
 
-/// What an event says to whoever watches, in one sentence without an end; `None` for steps, which are shown as numbers, and for the
+/// An event in one sentence without a full stop; `None` for steps, which are shown as numbers, and for the
 /// start.
 pub fn sentence(event: &Event) -> Option<String> {
     Some(match event {

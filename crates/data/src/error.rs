@@ -310,7 +310,7 @@ pub enum DataError {
         .known.join(", ")
     )]
     ForeignClasses {
-        /// The data, as people call it.
+        /// Name of the data set, in words.
         data: String,
         /// Names of the classes that the run lacks.
         foreign: Vec<String>,
@@ -320,13 +320,13 @@ pub enum DataError {
     /// Samples may have several classes, and the model gives one.
     #[error("samples of {data} may have several classes, but the run gives each sample one")]
     SeveralClasses {
-        /// The data, as people call it.
+        /// Name of the data set, in words.
         data: String,
     },
     /// The data has another task than the run.
     #[error("{data} gives {has}, but the run gives {wanted}; take data of the run's task")]
     OtherTask {
-        /// The data, as people call it.
+        /// Name of the data set, in words.
         data: String,
         /// What its samples are given, in words.
         has: &'static str,
@@ -387,7 +387,7 @@ pub enum DataError {
         /// The file that was found second.
         other: PathBuf,
     },
-    /// A mask has a number that nobody has declared.
+    /// A mask has a number that stands for no class.
     #[error(
         "the mask {path:?} has pixels of the number {number}, but what is known are {known}; declare it, or correct the mask"
     )]

@@ -6,7 +6,7 @@ use kindling_metrics::{Figure, Scores};
 
 use crate::words;
 
-/// What scores are called.
+/// Names of scores: the key, and the words on pages.
 const NAMES: [(&str, &str); 30] = [
     ("accuracy", "Accuracy"),
     ("balanced_accuracy", "Balanced accuracy"),
@@ -40,7 +40,7 @@ const NAMES: [(&str, &str); 30] = [
     ("limit_high", "Limit of agreement, upper"),
 ];
 
-/// What a score is called; `dice: CLASS` is that of a class.
+/// The words for a score by its key; `dice: CLASS` is that of a class.
 pub(crate) fn name(key: &str) -> Cow<'_, str> {
     match key.strip_prefix("dice: ") {
         Some(class) => format!("Dice: {class}").into(),

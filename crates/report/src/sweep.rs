@@ -40,7 +40,7 @@ pub struct SweptRun<'a> {
 pub struct SweepPage<'a> {
     /// Title of the page, e.g. the name of the folder.
     pub title: &'a str,
-    /// What scores are called, and whether less is better.
+    /// Name of each score, and whether less is better.
     pub scores: &'a [(&'a str, bool)],
     /// The combinations of settings, in the order in which they were trained.
     pub combinations: &'a [SweptSettings<'a>],

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Answers, RunDir, RunError, Spread, TaskScores};
 
-/// The split that a fold is tested on, and what all of them together are called.
+/// The split that a fold is tested on, and the name of all folds' test samples together.
 const TEST: &str = "test";
 
 /// The results of a cross-validation. Stored as `cross-validation.json`.
@@ -47,7 +47,7 @@ pub struct FoldScores {
 pub struct FoldClass {
     /// Name of the class, as it stands in the data.
     pub class: String,
-    /// From this probability on an image is said to be of the class, 0 to 1.
+    /// The lowest probability, 0 to 1, at which an image is assigned to the class.
     pub cut_off: Option<f64>,
     /// `auroc`, `sensitivity` and so on; of masks `dice` and `iou`.
     pub figures: Vec<Figure>,

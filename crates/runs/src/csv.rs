@@ -19,7 +19,7 @@ pub fn read_column(path: &Path, key: &str, column: &str) -> Result<BTreeMap<Stri
     read_text(path, |text| column_of(text, key, column))
 }
 
-/// Reads a table and makes something of its text; what is wrong with it is told with its path.
+/// Reads a table and parses its text; errors name its path.
 ///
 /// # Errors
 /// [`RunError::Malformed`] with what `parse` says, [`RunError::Io`].

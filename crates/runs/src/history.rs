@@ -36,7 +36,7 @@ pub enum How {
 
 impl RunDir {
     /// Adds a sitting to the history, atomically. The start of a run of an earlier version, which has no history, is taken from
-    /// its environment, as long as nobody has replaced that.
+    /// its environment, unless that was replaced.
     ///
     /// # Errors
     /// [`RunError::Malformed`] if the history cannot be read, [`RunError::Io`], [`RunError::DiskFull`].

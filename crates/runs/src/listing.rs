@@ -29,7 +29,7 @@ pub const COLUMNS: [&str; 12] = [
 /// The column of runs that segment: the mean foreground Dice of the test split. It is among [`columns_of`] runs of which one has it.
 const DICE: &str = "dice";
 
-/// The columns of runs that answer with a number: mean absolute error and R2 of the test split, likewise.
+/// The columns of runs that answer with a number: mean absolute error and R2 of the test split.
 const OF_NUMBERS: [&str; 2] = ["mae", "r2"];
 
 /// The columns of these runs: [`COLUMNS`], and behind the other scores `dice` if any of them segments, `mae` and `r2` if any answers with

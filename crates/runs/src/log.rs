@@ -46,7 +46,7 @@ pub struct LogMark {
 pub struct BroughtInLine {
     /// Whether the log tells that the run ended with this checkpoint.
     pub complete: bool,
-    /// Lines of before the checkpoint that nobody has any more.
+    /// Lines from before the checkpoint that are lost.
     pub lost: u64,
 }
 
@@ -188,7 +188,7 @@ impl EventLog {
         self.replace(&bytes, &kept)
     }
 
-    /// The last step of which the log says that it is saved: nobody removes the newest checkpoint of a run.
+    /// The last step that the log says is saved. The newest checkpoint of a run is never removed, so it should be there.
     ///
     /// # Errors
     /// As [`read`](Self::read).

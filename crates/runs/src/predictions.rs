@@ -42,7 +42,7 @@ pub struct PredictionTable {
     pub classes: Vec<String>,
     /// Whether an image may have several classes or none.
     pub several: bool,
-    /// Whether the classes are grades, in their order. No file says it: whoever reads one does.
+    /// Whether the classes are grades, in their order. The file does not say it; the reader sets it.
     pub ordinal: bool,
     /// The names of columns that are none of the above.
     pub others: Vec<String>,

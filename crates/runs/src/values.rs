@@ -46,8 +46,8 @@ pub struct ValueTable {
 }
 
 impl ValueTable {
-    /// Whether the table at a path is one of numbers, by its first line: it has a column `prediction`. One that cannot be read is none;
-    /// whoever reads it says why.
+    /// Whether the table at a path is one of numbers, by its first line: it has a column `prediction`. `false` for one that cannot
+    /// be read: reading it says why.
     pub fn is_at(path: &Path) -> bool {
         let has_prediction = |text: &[u8]| Ok(Records::of(text).header()?.iter().any(|name| name == "prediction"));
         read_text(path, has_prediction).unwrap_or(false)

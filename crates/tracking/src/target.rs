@@ -7,7 +7,7 @@ use std::str::FromStr;
 use kindling_given::UnknownName;
 use kindling_runs::RunDir;
 
-/// Where a run is told: `tensorboard`, `wandb`, `mlflow=URL` or `csv`.
+/// A tracker that a run is delivered to: `tensorboard`, `wandb`, `mlflow=URL` or `csv`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// An event file that TensorBoard reads, also while it is written.

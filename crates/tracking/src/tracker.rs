@@ -6,7 +6,7 @@ use crate::entry::{Entry, What};
 use crate::marks::Marks;
 use crate::vocabulary::Ending;
 
-/// A place where a run is told.
+/// A tracker that a run is delivered to.
 ///
 /// What has arrived is read from where it arrived, and stands nowhere else: there is no second file that a kill could leave behind
 /// or ahead. So after an error a tracker is opened again, and what it then says counts.

@@ -17,8 +17,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 /// How long the end of a run may wait for a tracker.
 const AT_THE_END: Duration = Duration::from_secs(60);
 
-/// Delivers a run to trackers from threads of its own, one each, so that a server that hangs holds up nobody. What goes wrong is
-/// kept as a sentence for the caller and tried again; it never ends the run.
+/// Delivers a run to trackers from threads of its own, one each, so that a server that hangs does not hold up the run. What
+/// fails is tried again, and kept as a sentence for the caller; it never ends the run.
 ///
 /// Dropping it is the same as [`finish`](Self::finish), without the sentences.
 #[derive(Debug)]

@@ -92,7 +92,7 @@ struct Look {
 }
 
 /// Reads every sample, on all cores, and compares them. `problems` is what opening the data set found
-/// ([`Opened::problems`](crate::Opened::problems)); `progress` is told of every sample.
+/// ([`Opened::problems`](crate::Opened::problems)); `progress` is called after every sample.
 pub fn check(dataset: &Dataset, problems: &[DataError], progress: impl Fn() + Sync) -> Report {
     let all: Vec<(Split, usize)> =
         Split::ALL.into_iter().flat_map(|split| (0..dataset.source(split).len()).map(move |at| (split, at))).collect();

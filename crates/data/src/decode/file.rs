@@ -145,7 +145,7 @@ fn is_tiff(start: &[u8]) -> bool {
     image::guess_format(start).ok() == Some(ImageFormat::Tiff)
 }
 
-/// As [`read_image`], from bytes that are called `path` in errors.
+/// As [`read_image`], from bytes; errors name `path`.
 ///
 /// # Errors
 /// As [`read_image`].
@@ -154,7 +154,7 @@ pub fn decode_image(path: &Path, bytes: &[u8]) -> Result<Image, DataError> {
     samples(path, bytes)?.into_image()
 }
 
-/// As [`read_fitted`], from bytes that are called `path` in errors.
+/// As [`read_fitted`], from bytes; errors name `path`.
 ///
 /// # Errors
 /// As [`read_image`].

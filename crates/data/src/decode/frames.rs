@@ -14,7 +14,7 @@ use crate::error::DataError;
 
 /// The most frames that are counted.
 const MOST_FRAMES: usize = 1 << 16;
-/// Before its first row a PNG says that it is animated (APNG, `acTL`): nobody writes more than this before.
+/// Before its first row a PNG says that it is animated (APNG, `acTL`): encoders write less than this before.
 const PNG_START: u64 = 4 << 10;
 
 /// How many images a file holds, by its structure alone. One where that cannot be told.

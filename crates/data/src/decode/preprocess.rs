@@ -192,7 +192,7 @@ impl Preprocess {
         }
     }
 
-    /// [`Preprocess::fit`] of an image that nobody else needs: one of the right shape is not copied.
+    /// [`Preprocess::fit`] of an owned image: one that has the right shape already is returned without a copy.
     pub fn fit_owned(&self, image: Image) -> Image {
         if self.leaves(image.width, image.height, image.channels) { image } else { self.fit(&image) }
     }

@@ -21,14 +21,14 @@ static KEEPER: OnceLock<Keeper> = OnceLock::new();
 static HOLDING: AtomicUsize = AtomicUsize::new(0);
 /// What is smaller than this is not asked for.
 const SMALL: u64 = 1 << 20;
-/// Between two questions of a thread that waits.
+/// The time between two attempts of a thread that waits.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Refusals in a row, with nobody to wait for, before giving up.
+/// Refusals in a row, while no other thread holds memory, before giving up.
 const TRIES: u32 = 100;
 
 thread_local! {
-    /// Whether the one this thread works for has nothing to do but wait for it.
+    /// Set while the thread that this one works for only waits for it.
     static AWAITED: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
@@ -37,7 +37,7 @@ pub fn keep_decoders_within(keeper: Keeper) -> bool {
     KEEPER.set(keeper).is_ok()
 }
 
-/// Says that this thread works for somebody who sets the flag while waiting for it. Until then memory may still become free.
+/// Makes this thread work for another, which sets the flag while it only waits. Until then the other may still free memory.
 pub(crate) fn work_for(awaited: Arc<AtomicBool>) {
     AWAITED.set(Some(awaited));
 }
@@ -55,10 +55,10 @@ impl Drop for Held {
     }
 }
 
-/// Reserves what decoding a file takes. Ask once for all of it: who holds some and waits for more may wait for ever.
+/// Reserves what decoding a file takes. Ask once for all of it: a thread that holds some and waits for more may wait for ever.
 ///
 /// # Errors
-/// [`DataError::ReservationRefused`] if it is refused and nobody is left who could let go of any.
+/// [`DataError::ReservationRefused`] if it is refused and no other thread holds memory that could become free.
 pub(crate) fn reserve(path: &Path, bytes: u64) -> Result<Reserved, DataError> {
     let Some(keeper) = KEEPER.get().filter(|_| bytes >= SMALL) else { return Ok(Reserved(None)) };
     let mut in_vain = 0;

@@ -49,7 +49,7 @@ struct State {
     taken: usize,
     /// Begun and not yet handed over, in order.
     making: VecDeque<Making>,
-    /// No batch is begun any more: one has failed, or nobody listens.
+    /// No further batch is begun: one has failed, or the epoch was dropped.
     stop: bool,
     /// A thread has ended that should not have.
     lost: bool,

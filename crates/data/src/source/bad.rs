@@ -77,7 +77,7 @@ impl FromStr for MaxBad {
 pub struct BadSample {
     /// Index of the sample in its source.
     pub sample: u64,
-    /// What people call it: a path, usually.
+    /// Its name in messages: a path, usually.
     pub name: String,
     /// Why it could not be read.
     pub reason: String,

@@ -12,7 +12,7 @@ use crate::split::Split;
 
 /// The columns, in the order in which they are written.
 const HEADER: [&str; 6] = ["split", "group", "label", "path", "size", "crc32_of_ends"];
-/// How many names are told of each kind of change.
+/// How many names [`Changes`] shows of each kind of change.
 const NAMES: usize = 3;
 
 /// What a list says of one sample.
@@ -20,13 +20,13 @@ const NAMES: usize = 3;
 pub struct ListedSample {
     /// The split that it is in.
     pub split: Split,
-    /// What it must not be parted from.
+    /// The group that it must not be parted from: the patient, usually.
     pub group: Option<String>,
     /// The names of its classes, or its number.
     pub labels: Vec<String>,
-    /// What it is called within its data set ([`Source::name_within`](crate::Source::name_within)).
+    /// Its name within its data set ([`Source::name_within`](crate::Source::name_within)).
     pub name: String,
-    /// What tells this version of its file from another; `None` if it could not be read.
+    /// Tells this version of its file from another; `None` if it could not be read.
     pub fingerprint: Option<Fingerprint>,
 }
 
@@ -200,7 +200,7 @@ impl FileList {
         changes
     }
 
-    /// How many samples of another list are the very files of this one's training samples, whatever they are called there.
+    /// How many samples of another list have the same file as one of this list's training samples, under whatever name.
     pub fn trained_on(&self, other: &Self) -> usize {
         let trained = self.samples.iter().filter(|sample| sample.split == Split::Train);
         let known: HashSet<Fingerprint> = trained.filter_map(|sample| sample.fingerprint).collect();

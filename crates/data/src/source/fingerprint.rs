@@ -1,4 +1,4 @@
-//! What tells one version of a file from another without reading all of it.
+//! Fingerprints, which tell versions of a file apart without reading all of it.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};

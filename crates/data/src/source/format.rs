@@ -80,7 +80,7 @@ pub trait Format: Send + Sync {
         Err(DataError::NotAMask { path: part.path.clone(), reason })
     }
 
-    /// What tells the file of an image that [`Format::list`] gave from another version of it.
+    /// The fingerprint of the file of an image that [`Format::list`] gave, which another version of the file does not share.
     ///
     /// # Errors
     /// The system's error if the file cannot be read.
@@ -114,7 +114,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// What people call it: the path and, of several images, the number.
+    /// Its name in messages: the path and, of several images in a file, the number.
     pub fn name(&self) -> String {
         match self.frame {
             None => self.path.display().to_string(),

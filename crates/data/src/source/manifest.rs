@@ -78,7 +78,7 @@ pub struct Row {
     pub weight: f32,
 }
 
-/// The rows of a manifest, and the columns that nobody asked for. `json_lines` says which of the two notations it is.
+/// The rows of a manifest, and the names of columns that are not used. `json_lines` chooses JSON Lines instead of CSV.
 ///
 /// # Errors
 /// The line and what is wrong with it.
@@ -297,7 +297,7 @@ fn text_of(bytes: &[u8], line: u64) -> Result<&str, (u64, String)> {
     Ok(text.trim())
 }
 
-/// What people call the columns `path`, `label` and `mask` elsewhere, in lower case.
+/// Names that the columns `path`, `label` and `mask` have elsewhere, in lower case.
 const OTHER_NAMES: [(&str, &[&str]); 3] = [
     ("path", &["path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img", "name"]),
     ("mask", &["mask", "masks", "mask_path", "mask_file", "label", "label_path", "seg", "segmentation", "annotation"]),

@@ -14,9 +14,9 @@ const UNKNOWN: u16 = u16::MAX;
 const WHITE: u16 = 255;
 /// The name, among declared classes, of what counts for nothing: that of nnU-Net.
 const IGNORE: &str = "ignore";
-/// The name of class 0 where nobody gives it another.
+/// The name of class 0 where none is declared.
 const BACKGROUND: &str = "background";
-/// How many numbers are told.
+/// How many numbers a message lists.
 const TOLD: usize = 12;
 
 /// Which class a number in a mask file stands for. Class 0 is the number 0, whether that is declared or not, and the others follow in the
@@ -30,7 +30,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Classes that somebody has declared, with their numbers.
+    /// The classes of a declaration, each with its number.
     ///
     /// # Errors
     /// What is wrong with them, in words that follow the name of the file.
@@ -66,7 +66,7 @@ impl Numbers {
         Self::of(classes, ignored)
     }
 
-    /// The classes of numbers that occur in masks and that nobody has declared. To learn from them there must be two.
+    /// The classes of masks without a declaration, from the numbers that occur in them. Training needs at least two.
     ///
     /// # Errors
     /// Why they cannot be told, in words that follow the name of the folder.
@@ -116,7 +116,7 @@ impl Numbers {
         Ok(Self { classes: classes.into_iter().map(|(_, name)| name).collect(), table })
     }
 
-    /// The class of a number; none if nobody has declared it.
+    /// The class of a number, or [`IGNORED`]; `None` if the number stands for nothing.
     pub(crate) fn class_of(&self, number: u16) -> Option<u8> {
         let class = *self.table.get(usize::from(number))?;
         u8::try_from(class).ok()
@@ -125,7 +125,7 @@ impl Numbers {
     /// The mask that these numbers of the file `path` are.
     ///
     /// # Errors
-    /// [`DataError::MaskNumber`] for a number that nobody has declared.
+    /// [`DataError::MaskNumber`] for a number that stands for nothing.
     pub(crate) fn mask_of(&self, path: &Path, values: MaskValues) -> Result<Mask, DataError> {
         let MaskValues { width, height, values } = values;
         let class = |number: u16| {

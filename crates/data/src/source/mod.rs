@@ -69,7 +69,7 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// What the sample must not be parted from by a split: the patient, usually. Samples without a group are alone.
+    /// The group that no split parts: the patient, usually. A sample without one is a group of its own.
     fn group(&self, index: usize) -> Option<String> {
         let _ = index;
         None
@@ -81,14 +81,14 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// What the sample is called within its data set, the same wherever that lies: a path from its folder, usually. `None` where
-    /// samples are no files.
+    /// Name of the sample within its data set, which does not depend on where the data set lies: a path from its folder, usually.
+    /// `None` where samples are no files.
     fn name_within(&self, index: usize) -> Option<String> {
         let _ = index;
         None
     }
 
-    /// What tells the sample's file from another version of it. `None` where it is no file or cannot be read.
+    /// The fingerprint of the sample's file, which another version of the file does not share. `None` where it is no file or cannot be read.
     fn fingerprint(&self, index: usize) -> Option<Fingerprint> {
         let _ = index;
         None
@@ -140,7 +140,7 @@ pub trait Source: Send + Sync {
         Ok((preprocess.fit_owned(image), preprocess.fit_mask(&mask)))
     }
 
-    /// What people call the sample: a path, usually.
+    /// Name of the sample in messages: a path, usually.
     fn name_of(&self, index: usize) -> String;
 }
 

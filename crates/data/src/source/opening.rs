@@ -59,7 +59,7 @@ pub struct Opening {
     pub purpose: Purpose,
     /// What is asked about the images.
     pub asked: Asked,
-    /// Kinds of files that are understood besides [`Pictures`], asked in order.
+    /// Formats besides [`Pictures`]; the first that claims a file reads it.
     pub formats: Vec<Arc<dyn Format>>,
     /// Go on after a file that cannot be read or a group on two sides, and list it in [`Opened::problems`].
     pub keep_going: bool,
@@ -88,7 +88,7 @@ impl Opening {
         }
     }
 
-    /// The format of a file: the first that claims it. `None` if nobody does.
+    /// The format of a file: the first that claims it. `None` if none does.
     pub fn format_of(&self, path: &Path) -> Option<Arc<dyn Format>> {
         let own = || Arc::new(Pictures) as Arc<dyn Format>;
         self.formats.iter().find(|format| format.claims(path)).cloned().or_else(|| Pictures.claims(path).then(own))

@@ -16,12 +16,12 @@ use sha2::{Digest, Sha256};
 use super::mend::{Sides, Unit, mend};
 use super::{Member, Split};
 
-/// The place of a sample that is drawn alone, given what it is called within its data set.
+/// The place of a sample that is drawn alone, by its name within its data set.
 pub(crate) fn sample_key(seed: u64, name: &str) -> u128 {
     key(seed, b"sample", name)
 }
 
-/// The place of a group.
+/// The place of a group, by its name: all its samples share it.
 pub(crate) fn group_key(seed: u64, name: &str) -> u128 {
     key(seed, b"group\0", name)
 }

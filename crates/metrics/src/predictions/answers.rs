@@ -91,7 +91,7 @@ impl Predictions {
     /// patient of its own where that is `None`.
     ///
     /// # Errors
-    /// The first image that is not so.
+    /// The first image that breaks one of these rules.
     pub fn new(
         classes: usize,
         several: bool,

@@ -34,8 +34,8 @@ impl Default for Resampling {
 }
 
 impl Resampling {
-    /// Values in every resample: a row a resample, in order, whatever the number of threads. `of` is told how often each image was
-    /// drawn. There are none where there is one patient: nothing is known of others.
+    /// Values in every resample: a row a resample, in order, whatever the number of threads. `of` gets how often each image was
+    /// drawn. There are none where all images are of one patient, who says nothing about others.
     pub(crate) fn rows(self, whose: &Patients, of: impl Fn(&[u32]) -> Vec<f64> + Sync) -> Vec<Vec<f64>> {
         let patients = whose.count();
         let resamples = if patients < 2 { 0 } else { self.resamples.min(MOST_RESAMPLES) };

@@ -12,7 +12,7 @@ pub(super) struct AtCutOff {
 
 impl Ranked {
     /// The cut-off of the largest sum of sensitivity and specificity (Youden 1950), the highest of equals; `None` where all images
-    /// are of the class, or none is. An image of that probability or more is said to be of the class.
+    /// are of the class, or none is. An image of that probability or more is assigned to the class.
     pub(super) fn best_cut_off(&self) -> Option<f64> {
         let once = vec![1; self.probabilities.len()];
         let (positives, negatives) = self.walk(&once, |_, _, _| {});

@@ -17,18 +17,18 @@ const MOST_CURVES: usize = 10;
 /// One class against all others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassScores {
-    /// The class's name.
+    /// Name of the class, as it stands in the data.
     pub class: String,
     /// Images of the class.
     pub images: usize,
-    /// From this probability on an image is said to be of the class; chosen on validation, none without it.
+    /// The lowest probability, 0 to 1, at which an image is assigned to the class; chosen on validation, `None` without it.
     pub cut_off: Option<f64>,
     /// `auroc`, `auprc`, `calibration_slope`, `calibration_intercept`, and where there is a cut-off `sensitivity`, `specificity`,
     /// `ppv` and `npv`.
     pub figures: Vec<Figure>,
     /// The ROC curve; empty beyond ten classes, or without images of either kind.
     pub roc: Curve,
-    /// The precision-recall curve, likewise.
+    /// The precision-recall curve; empty in the same cases.
     pub precision_recall: Curve,
 }
 
@@ -98,7 +98,7 @@ pub struct Scores {
 
 impl Scores {
     /// Scores predictions over the classes `names`. Cut-offs and the temperature are chosen on `validation`; without it there are
-    /// none. `split` is what the predictions are called.
+    /// none. `split` names the samples (`val`, `test`).
     pub fn of(
         split: &str,
         names: &[String],

@@ -43,11 +43,11 @@ pub struct Values {
 }
 
 impl Values {
-    /// Image `i` has the number `truth[i]`, is said to have `predicted[i]`, and belongs to `groups[i]`, or to a patient of its own
+    /// Image `i` has the true number `truth[i]`, the predicted number `predicted[i]`, and belongs to `groups[i]`, or to a patient of its own
     /// where that is `None`.
     ///
     /// # Errors
-    /// The first thing that is not so.
+    /// The first of these conditions that does not hold.
     pub fn new(truth: Vec<f64>, predicted: Vec<f64>, groups: Vec<Option<String>>) -> Result<Self, ValueError> {
         let (truths, predictions, patients) = (truth.len(), predicted.len(), groups.len());
         if truths != predictions || truths != patients {

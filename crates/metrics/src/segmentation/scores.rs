@@ -51,7 +51,7 @@ pub struct SegmentedClassScores {
     pub summary: ClassSummary,
     /// `dice`: the mean over the cases in which it is defined; NaN if there are none.
     pub dice: Figure,
-    /// `iou`, likewise.
+    /// `iou`, averaged in the same way.
     pub iou: Figure,
 }
 

@@ -35,7 +35,7 @@ pub struct Architecture<'a> {
 /// Everything a card is made of.
 #[derive(Debug, Clone)]
 pub struct Card<'a> {
-    /// What the model is called, e.g. the name of the run's folder.
+    /// Name of the model, e.g. that of the run's folder.
     pub title: &'a str,
     /// What the run's files say.
     pub record: &'a Record,

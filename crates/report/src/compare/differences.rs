@@ -109,7 +109,7 @@ fn common(paired: &Paired) -> String {
     words::plural(paired.images as u64, one, many)
 }
 
-/// `0.031`; what is smaller than three digits can say is said to be so.
+/// `0.031`, with three decimals; `< 0.001` for what is smaller.
 fn probability(p: f64) -> String {
     if p < 0.001 { "<\u{a0}0.001".to_owned() } else { words::number((p * 1000.0).round() / 1000.0) }
 }

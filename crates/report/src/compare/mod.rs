@@ -26,7 +26,7 @@ const PATTERNS: usize = 5;
 /// A run with the name that it has on the page.
 #[derive(Debug, Clone)]
 pub struct ComparedRun<'a> {
-    /// What it is called, e.g. its folder.
+    /// Name of the run, e.g. its folder.
     pub name: &'a str,
     /// What its files say.
     pub record: &'a Record,

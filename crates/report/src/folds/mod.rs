@@ -91,7 +91,7 @@ impl CrossValidationReport<'_> {
     }
 }
 
-/// What the samples are called, as one and as many.
+/// The words for one sample and for several.
 fn called(scores: &TaskScores) -> (&'static str, &'static str) {
     match scores {
         TaskScores::Classes(_) | TaskScores::Values(_) => ("image", "images"),

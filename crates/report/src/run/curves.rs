@@ -18,7 +18,7 @@ pub(super) struct Goal {
     pub(super) unit: Unit,
     /// Its value in an evaluation; none where it was not measured.
     pub(super) of: fn(&Evaluation) -> Option<f64>,
-    /// What it must beat, and what that is called.
+    /// The value that it must beat, and the name of that.
     pub(super) level: Option<(f64, String)>,
     /// The epoch whose weights were kept.
     pub(super) best_epoch: Option<u64>,

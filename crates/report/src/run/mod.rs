@@ -126,7 +126,7 @@ fn together(events: &[Event]) -> Option<String> {
     ))
 }
 
-/// An event as a line, if it is told.
+/// The line of an event: its step and a sentence; `None` for events that get no line.
 fn told(event: &Event) -> Option<(u64, String)> {
     let (step, text) = match event {
         Event::Recovered { step, during, lever, seconds, .. } => {
@@ -192,7 +192,7 @@ fn environment(environment: &Environment) -> Markup {
     }
 }
 
-/// Every time somebody worked on the run.
+/// Every time the run was started or continued.
 fn history(sittings: &[Sitting]) -> Markup {
     html! {
         @if !sittings.is_empty() {

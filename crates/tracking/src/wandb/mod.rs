@@ -64,7 +64,7 @@ impl Row {
         Self { step: entry.step, time: entry.time, values, lines: Vec::new(), media: Vec::new() }
     }
 
-    /// Its records: the row first, so that whoever takes it off takes off all.
+    /// Its records: the row first, so that cutting the file before the row removes them all.
     fn records(&self) -> Vec<Vec<u8>> {
         let mut records = vec![record::history(self.step, &self.values)];
         records.extend(self.media.iter().map(|path| record::media(path)));
@@ -124,7 +124,7 @@ fn is_plain((_, value): &(String, Value)) -> bool {
     !value.is_object()
 }
 
-/// Eight letters and digits, which nobody has: hashes of the standard library have keys of their own.
+/// Eight letters and digits at random: the standard library gives every hasher of this kind new keys.
 fn new_id() -> String {
     let mut number = RandomState::new().build_hasher().finish();
     let digit = |_| {

@@ -104,7 +104,7 @@ pub struct StackSource {
     pub stack: Arc<ImageStack>,
     /// The place in the stack and the classes of each sample.
     pub samples: Vec<(usize, Vec<usize>)>,
-    /// What the stack is called; a sample is called `name#place`.
+    /// Name of the stack; the name of a sample is `name#place`.
     pub name: String,
 }
 

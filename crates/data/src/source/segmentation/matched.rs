@@ -66,7 +66,7 @@ pub(super) fn matched(
     Ok(by_name.into_iter().filter_map(pair).collect())
 }
 
-/// Adds a file whose name nobody else may have.
+/// Adds a file, whose name must be new.
 fn unique(files: &mut BTreeMap<String, PathBuf>, name: String, path: PathBuf) -> Result<(), DataError> {
     match files.entry(name) {
         Entry::Vacant(place) => drop(place.insert(path)),

@@ -18,9 +18,9 @@ use crate::split::Split;
 pub(super) struct Pair {
     pub(super) image: PathBuf,
     pub(super) mask: PathBuf,
-    /// Where folder levels are counted.
+    /// Path of the image from the folder in which `--split-by folder` counts levels.
     pub(super) below: PathBuf,
-    /// What its images are called as a group if they are several and nothing else says it: the case.
+    /// Name of the case: the group of its images, if there are several and nothing else names a group.
     pub(super) case: String,
     pub(super) group: Option<String>,
     pub(super) weight: f32,
@@ -112,7 +112,7 @@ fn entry(pair: &Pair, part: Part, format: Arc<dyn Format>) -> Entry {
     Entry { part, format, below, labels: Vec::new(), mask: None, value: None, weight, split }
 }
 
-/// A pair that cannot be listed, as one image whose reading fails when its turn comes. None of a kind that nobody reads.
+/// A pair that cannot be listed, as one image whose reading fails when its turn comes; `None` if no format claims its files.
 fn unread(pair: &Pair, opening: &Opening) -> Option<Found> {
     let [images, masks] = [&pair.image, &pair.mask].map(|path| opening.format_of(path));
     let part = |path: &Path| Part { path: path.to_owned(), frame: None, channels: 1, group: pair.group.clone() };

@@ -171,7 +171,7 @@ impl Shards {
         self.places.get(&part.path).and_then(|places| places.get(part.frame?))
     }
 
-    /// What a sample is called, and its file.
+    /// Name of a sample for errors, and the bytes of its file.
     fn bytes_of(&self, part: &Part) -> Result<(PathBuf, Vec<u8>), DataError> {
         let (key, offset, length) = self.place_of(part).ok_or_else(|| DataError::Shard {
             path: part.path.clone(),

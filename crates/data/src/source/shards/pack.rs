@@ -30,7 +30,7 @@ pub struct Packed {
 
 /// Writes every split of a data set as shards of at most `shard_bytes` (of one sample at least) into a new or empty
 /// folder. Files of pictures go in as they are, everything else as PNG of the depth it needs, at most 16 bits. Samples are
-/// in a random order of the seed, so that a shard holds all classes. `progress` is told of every sample.
+/// in a random order of the seed, so that a shard holds all classes. `progress` is called after every sample.
 ///
 /// # Errors
 /// [`DataError::Shard`] if the folder holds something or samples have masks, and whatever keeps a sample from being read or written; what was

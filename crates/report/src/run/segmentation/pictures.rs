@@ -28,7 +28,7 @@ pub struct MaskPicture {
     pub png: Vec<u8>,
     /// The true mask as PNG with transparency, of the image's size, in the colours of [`class_colour`](crate::class_colour).
     pub truth: Vec<u8>,
-    /// The predicted mask, likewise.
+    /// The predicted mask, in the same form.
     pub prediction: Vec<u8>,
     /// Where they differ, in the colours [`MISSED`](crate::MISSED), [`FALSELY_FOUND`](crate::FALSELY_FOUND) and
     /// [`WRONG_CLASS`](crate::WRONG_CLASS).
@@ -54,7 +54,7 @@ const GROUPS: [(ShownCase, &str); 3] =
 /// What lies over an image.
 type Overlay = fn(&MaskPicture) -> &[u8];
 
-/// What may lie over an image: the class of the style sheet, what people call it, and the picture. The first is chosen when the page opens.
+/// What may lie over an image: the class of the style sheet, the words for it, and the picture. The first is chosen when the page opens.
 const LAYERS: [(&str, &str, Option<Overlay>); 4] = [
     ("difference", "Difference", Some(|picture| &picture.difference)),
     ("prediction", "Prediction", Some(|picture| &picture.prediction)),
