@@ -205,7 +205,7 @@ fn number(text: &str) -> f64 {
     text.parse().unwrap()
 }
 
-/// The one difference of two cross-validations that has this name, and the page about both.
+/// A score of the second cross-validation less that of the first, and the page about both.
 fn compared(folders: [&Path; 2], name: &str) -> (f64, String) {
     let page = folders[0].with_extension("html");
     let mut compare = kindling();
@@ -244,7 +244,7 @@ fn numbers_are_cross_validated_by_patient_and_compared() {
 
     cross_validate("other", "--lr 0.0001");
     let others = columns(&place.path("other/predictions.csv"), ["sample", "group", "fold", "truth", "prediction"]);
-    let (difference, page) = compared([&place.path("other"), &place.path("one")], "mae");
+    let (difference, page) = compared([&place.path("one"), &place.path("other")], "mae");
     assert!((difference - (mean(&others) - mean(&table))).abs() < 1e-9, "{difference}");
     assert!(page.contains("Fold by fold") && page.contains("R²"));
 }
@@ -278,7 +278,7 @@ fn masks_are_cross_validated_and_compared() {
 
     cross_validate("other", "--lr 0.0001");
     let others = columns(&bench.path("other/cases.csv"), ["sample", "split", "dice"]);
-    let (difference, page) = compared([&bench.path("other"), &bench.path("one")], "mean_dice");
+    let (difference, page) = compared([&bench.path("one"), &bench.path("other")], "mean_dice");
     let both = |rows: &[[String; 3]]| rows.iter().map(|row| row[0].clone()).collect::<BTreeSet<_>>();
     assert_eq!(both(&others), both(&cases));
     assert!((difference - (mean(&others) - mean(&cases))).abs() < 1e-12, "{difference}");
