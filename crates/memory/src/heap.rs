@@ -16,7 +16,7 @@ pub struct HostUsage {
     pub peak: usize,
 }
 
-/// Live bytes of the process's heap; zero where [`CountingAllocator`] is not the global allocator.
+/// Live bytes of the process's heap; zero where [`CountingAllocator`](crate::CountingAllocator) is not the global allocator.
 pub fn host_usage() -> HostUsage {
     HostUsage { current: CURRENT.load(Relaxed), peak: PEAK.load(Relaxed) }
 }
