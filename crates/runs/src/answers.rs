@@ -26,15 +26,12 @@ impl Answers {
     /// The answers in the files of a run.
     ///
     /// # Errors
-    /// [`RunError::Malformed`] if there are none: the run has not ended, or is of an earlier version; those of reading.
+    /// [`RunError::NotEvaluated`] if there are none, and those of reading.
     pub fn of_run(run: &RunDir) -> Result<Self, RunError> {
         let path = run.predictions();
         Ok(match run.read_cases()? {
             Some(cases) => Self::Masks(cases),
-            None if !path.is_file() => {
-                let reason = "neither it nor a cases.csv is there: the run has not ended, or is of an earlier version; `kindling eval` scores it";
-                return Err(RunError::Malformed { path, reason: reason.to_owned() });
-            }
+            None if !path.is_file() => return Err(RunError::NotEvaluated { path: run.path().to_owned() }),
             None if ValueTable::is_at(&path) => Self::Values(ValueTable::read(&path)?),
             None => Self::Classes(PredictionTable::of_run(run)?),
         })

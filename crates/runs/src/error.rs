@@ -68,6 +68,12 @@ pub enum RunError {
         /// What is wrong, with the place.
         reason: String,
     },
+    /// A run has neither predictions nor cases.
+    #[error("{} has no predictions.csv and no cases.csv: it has not ended, or is of an earlier version; `kindling eval` scores it", path.display())]
+    NotEvaluated {
+        /// The run's folder.
+        path: PathBuf,
+    },
     /// A value cannot be written in the file's format.
     #[error("cannot express the contents of {}: {reason}", path.display())]
     Inexpressible {
@@ -120,6 +126,7 @@ mod tests {
             RunError::DiskFull { path: path.clone() },
             RunError::Io { action: "read", path: path.clone(), cause: cause() },
             RunError::Malformed { path: path.clone(), reason: "line 3".into() },
+            RunError::NotEvaluated { path: path.clone() },
             RunError::Inexpressible { path: path.clone(), reason: "a map".into() },
         ] {
             let text = error.to_string();
