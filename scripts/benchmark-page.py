@@ -510,7 +510,7 @@ def section_robustness():
 
 
 BUILD = "2026-11-23-first-build.json"
-SCORES = "2026-11-24-score-speed.json"
+SCORES = "2026-11-26-score-speed.json"
 
 
 def section_build():
