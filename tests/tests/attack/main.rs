@@ -18,7 +18,7 @@ use case::{Counts, attack};
 use plan::{Case, models};
 
 /// Seconds it goes on starting cases, where nothing else is said.
-const SECONDS: u64 = 120;
+const SECONDS: u64 = 60;
 const NIGHTLY_SECONDS: u64 = 1800;
 /// The first seed of a short attack, which is the same every time so that a change is judged by itself; a long one draws its own.
 const FIRST_SEED: u64 = 1;
