@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use kindling_metrics::{Figure, Scores};
+use kindling_runs::TaskScores;
 
 use crate::words;
 
@@ -75,6 +76,21 @@ pub(crate) fn difference(value: f64) -> String {
         _ => format!("{size:.3}"),
     };
     if value < 0.0 { format!("−{digits}") } else { format!("+{digits}") }
+}
+
+/// The words for one sample and for several.
+pub(crate) fn called(scores: &TaskScores) -> (&'static str, &'static str) {
+    match scores {
+        TaskScores::Classes(_) | TaskScores::Values(_) => ("image", "images"),
+        TaskScores::Masks(_) => ("case", "cases"),
+    }
+}
+
+/// `24 images of 8 patients`.
+pub(crate) fn counted(scores: &TaskScores) -> String {
+    let (one, many) = called(scores);
+    let samples = words::plural(scores.samples() as u64, one, many);
+    format!("{samples} of {}", words::plural(scores.patients() as u64, "patient", "patients"))
 }
 
 /// What the intervals are of.

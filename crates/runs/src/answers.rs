@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kindling_metrics::{Figure, RegressionScores, Resampling, Scores, SegmentationScores};
+use kindling_metrics::{Figure, FlowRow, RegressionScores, Resampling, Scores, SegmentationScores, Subgroups};
 use serde::{Deserialize, Serialize};
 
 use crate::dir::{CASES, PREDICTIONS};
@@ -210,6 +210,24 @@ impl TaskScores {
             Self::Classes(scores) => scores.patients,
             Self::Values(scores) => scores.patients,
             Self::Masks(scores) => scores.patients,
+        }
+    }
+
+    /// Images and patients of every split that is known.
+    pub fn flow(&self) -> &[FlowRow] {
+        match self {
+            Self::Classes(scores) => &scores.flow,
+            Self::Values(scores) => &scores.flow,
+            Self::Masks(scores) => &scores.flow,
+        }
+    }
+
+    /// Scores by a column, where one was asked for. Masks have none.
+    pub fn subgroups(&self) -> Option<&Subgroups> {
+        match self {
+            Self::Classes(scores) => scores.subgroups.as_ref(),
+            Self::Values(scores) => scores.subgroups.as_ref(),
+            Self::Masks(_) => None,
         }
     }
 

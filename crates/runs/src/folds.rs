@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use kindling_files as files;
 
-use crate::{Answers, CrossValidation, Metrics, Record, RegressionSummary, RunDir, RunError, TaskScores};
+use crate::{Answers, CrossValidation, Metrics, Record, RegressionSummary, RunDir, RunError};
 
 /// The file of the results, in the folder of the folds.
 const RESULTS: &str = "cross-validation.json";
@@ -58,13 +58,10 @@ impl Folds {
         let first = records.into_iter().next().unwrap_or_default();
         let mut settings = first.settings.clone();
         settings.remove(OWN);
-        let pooled = || self.found.pooled.clone();
         Ok(Record {
             settings,
             metrics: together,
-            scores: if let TaskScores::Classes(scores) = pooled() { Some(scores) } else { None },
-            segmentation: if let TaskScores::Masks(scores) = pooled() { Some(scores) } else { None },
-            regression: if let TaskScores::Values(scores) = pooled() { Some(scores) } else { None },
+            scores: Some(self.found.pooled.clone()),
             events: Vec::new(),
             history: Vec::new(),
             bad_samples: Vec::new(),
@@ -148,7 +145,7 @@ mod tests {
         assert_eq!((record.setting("train.lr"), record.setting(OWN)), (Some("0.4"), None));
         let metrics = record.metrics.unwrap();
         assert_eq!((metrics.steps, metrics.seconds, metrics.peak_memory_bytes), (15, 6.0, 3));
-        assert_eq!(record.scores.unwrap().images, 12);
+        assert_eq!(record.scores.unwrap().samples(), 12);
     }
 
     #[test]

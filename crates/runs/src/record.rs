@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kindling_metrics::{RegressionScores, Scores, SegmentationScores};
-
 use crate::comparing::flat;
-use crate::{BadSamples, Environment, Event, EventLog, ListedSamples, Metrics, RunDir, RunError, Sitting};
+use crate::{BadSamples, Environment, Event, EventLog, ListedSamples, Metrics, RunDir, RunError, Sitting, TaskScores};
 
 /// Everything that the files of one network's run say. What the run has not come to, or what was not copied with it, is missing.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -14,12 +12,8 @@ pub struct Record {
     pub settings: BTreeMap<String, String>,
     /// `metrics.json`.
     pub metrics: Option<Metrics>,
-    /// `scores.json`.
-    pub scores: Option<Scores>,
-    /// `segmentation.json`, of a run that segments.
-    pub segmentation: Option<SegmentationScores>,
-    /// `regression.json`, of a run that answers with a number.
-    pub regression: Option<RegressionScores>,
+    /// `scores.json`; of a run that segments `segmentation.json`, of one that answers with a number `regression.json`.
+    pub scores: Option<TaskScores>,
     /// `events.jsonl`, in order.
     pub events: Vec<Event>,
     /// `environment.json`.
@@ -43,9 +37,7 @@ impl Record {
         Ok(Self {
             settings: flat(&run.read_config()?),
             metrics: run.metrics().exists().then(|| run.read_metrics()).transpose()?,
-            scores: run.read_scores()?,
-            segmentation: run.read_segmentation_scores()?,
-            regression: run.read_regression_scores()?,
+            scores: TaskScores::of_run(run)?,
             events: if run.events().exists() { EventLog::read(&run.events())? } else { Vec::new() },
             environment: run.environment().exists().then(|| run.read_environment()).transpose()?,
             history: run.read_history()?,
@@ -58,14 +50,14 @@ impl Record {
     pub fn segments(&self) -> bool {
         let measured = || self.metrics.as_ref().is_some_and(|metrics| metrics.segmentation.is_some());
         let evaluated = || self.events.iter().any(|event| matches!(event, Event::Evaluated { dice: Some(_), .. }));
-        self.segmentation.is_some() || measured() || evaluated()
+        matches!(self.scores, Some(TaskScores::Masks(_))) || measured() || evaluated()
     }
 
     /// Whether the run answers with a number, as far as its files tell.
     pub fn regresses(&self) -> bool {
         let measured = || self.metrics.as_ref().is_some_and(|metrics| metrics.regression.is_some());
         let evaluated = || self.events.iter().any(|event| matches!(event, Event::Evaluated { mae: Some(_), .. }));
-        self.regression.is_some() || measured() || evaluated()
+        matches!(self.scores, Some(TaskScores::Values(_))) || measured() || evaluated()
     }
 
     /// A setting by its key with dots; `None` where the configuration has no such key.
@@ -108,7 +100,7 @@ mod tests {
         run.write_config(&"[model]\nname = 'x'\n[data]\nsource = 'scans'\n".parse::<toml::Table>().unwrap()).unwrap();
         let begun = Record::of(&run).unwrap();
         assert_eq!((begun.model(), begun.data(), begun.classes().len()), ("x", "scans", 0));
-        assert_eq!((&begun.metrics, &begun.scores, &begun.segmentation, &begun.samples), (&None, &None, &None, &None));
+        assert_eq!((&begun.metrics, &begun.scores, &begun.samples), (&None, &None, &None));
 
         let mut metrics = Metrics { classes: vec!["a".into(), "b".into()], steps: 12, ..Metrics::default() };
         assert!(!begun.segments());

@@ -1,7 +1,7 @@
 //! What is said of a run as a whole: its configuration at the start, its results at the end.
 
 use jiff::Timestamp;
-use kindling_runs::{Event, PredictionTable, RunDir};
+use kindling_runs::{Event, PredictionTable, RunDir, TaskScores};
 use serde_json::Value;
 
 use crate::TrackingError;
@@ -95,15 +95,9 @@ pub(crate) fn results(run: &RunDir) -> Result<Vec<(Name, f64)>, TrackingError> {
         }
         results.push((name.into(), value));
     };
-    if let Some(scores) = run.read_scores()? {
-        scores.figures.iter().for_each(|figure| add(&scores.split, &figure.name, figure.value, figure.interval));
-    }
-    if let Some(scores) = run.read_segmentation_scores()? {
-        let means = [&scores.dice, &scores.iou];
-        means.into_iter().for_each(|figure| add(&scores.split, &figure.name, figure.value, figure.interval));
-    }
-    if let Some(scores) = run.read_regression_scores()? {
-        scores.figures.iter().for_each(|figure| add(&scores.split, &figure.name, figure.value, figure.interval));
+    if let Some(scores) = TaskScores::of_run(run)? {
+        let figures = scores.figures().into_iter();
+        figures.for_each(|figure| add(scores.split(), &figure.name, figure.value, figure.interval));
     }
     Ok(results)
 }

@@ -1,35 +1,23 @@
 //! The data: what it was, how it was split, and what of it could not be read.
 
-use kindling_runs::Record;
+use kindling_runs::{Record, TaskScores};
 
 use super::markdown::{short, table, text, to_fill_in};
 use super::model::training_settings;
-use crate::words;
+use crate::scored;
 
 /// Data sets of more classes have no table of them.
 const MOST_CLASSES: usize = 50;
 
 pub(super) fn evaluation(record: &Record) -> String {
-    let of = |split: &str, things: String, patients: usize| {
-        let patients = words::plural(patients as u64, "patient", "patients");
-        format!("Scores are of the {} split: {things} of {patients}.\n\n", text(split))
-    };
-    let classified = record
+    let scored = record
         .scores
         .as_ref()
-        .map(|scores| of(&scores.split, words::plural(scores.images as u64, "image", "images"), scores.patients));
-    let segmented = record
-        .segmentation
-        .as_ref()
-        .map(|scores| of(&scores.split, words::plural(scores.cases as u64, "case", "cases"), scores.patients));
-    let regressed = record
-        .regression
-        .as_ref()
-        .map(|scores| of(&scores.split, words::plural(scores.images as u64, "image", "images"), scores.patients));
+        .map(|scores| format!("Scores are of the {} split: {}.\n\n", text(scores.split()), scored::counted(scores)));
     format!(
         "## Evaluation data\n\nData set: {}.\n\n{}{}{}{}",
         text(record.data()),
-        classified.or(segmented).or(regressed).unwrap_or_default(),
+        scored.unwrap_or_default(),
         splits(record),
         how_split(record),
         bad_samples(record),
@@ -47,10 +35,7 @@ pub(super) fn training(record: &Record) -> String {
 
 /// Images and patients of each split.
 fn splits(record: &Record) -> String {
-    let classified = record.scores.as_ref().map(|scores| scores.flow.as_slice());
-    let segmented = || record.segmentation.as_ref().map(|scores| scores.flow.as_slice());
-    let regressed = || record.regression.as_ref().map(|scores| scores.flow.as_slice());
-    let of_scores = classified.or_else(segmented).or_else(regressed).unwrap_or_default();
+    let of_scores = record.scores.as_ref().map(TaskScores::flow).unwrap_or_default();
     let rows: Vec<[String; 4]> = match (of_scores, &record.samples) {
         ([], Some(samples)) => samples
             .splits

@@ -1,6 +1,6 @@
 //! Limits of a run that its files show, each as a fact.
 
-use kindling_runs::{Event, Record};
+use kindling_runs::{Event, Record, TaskScores};
 
 use super::markdown::{short, to_fill_in};
 use super::{classification, regression, segmentation};
@@ -33,11 +33,11 @@ fn of(record: &Record) -> Vec<String> {
     if record.data() == "phantoms" {
         facts.push("The images are synthetic: scores say nothing of real ones.".to_owned());
     }
-    match (&record.scores, &record.segmentation, &record.regression) {
-        (_, Some(scores), _) => facts.extend(segmentation::limits(scores, FEW)),
-        (Some(scores), None, _) => facts.extend(classification::limits(scores, FEW)),
-        (None, None, Some(scores)) => facts.extend(regression::limits(scores)),
-        (None, None, None) => facts.push("There are no scores.".to_owned()),
+    match &record.scores {
+        Some(TaskScores::Masks(scores)) => facts.extend(segmentation::limits(scores, FEW)),
+        Some(TaskScores::Classes(scores)) => facts.extend(classification::limits(scores, FEW)),
+        Some(TaskScores::Values(scores)) => facts.extend(regression::limits(scores)),
+        None => facts.push("There are no scores.".to_owned()),
     }
     let bad: usize = record.bad_samples.iter().map(|(_, count)| *count).sum();
     if bad > 0 {

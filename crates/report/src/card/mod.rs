@@ -17,7 +17,7 @@ mod segmentation;
 #[cfg(test)]
 mod tests;
 
-use kindling_runs::Record;
+use kindling_runs::{Record, TaskScores};
 
 use self::markdown::{text, to_fill_in};
 
@@ -97,9 +97,7 @@ fn intended_use() -> String {
 }
 
 fn factors(record: &Record) -> String {
-    let of_numbers = || record.regression.as_ref().and_then(|scores| scores.subgroups.as_ref());
-    let subgroups = record.scores.as_ref().and_then(|scores| scores.subgroups.as_ref()).or_else(of_numbers);
-    let evaluated = match subgroups {
+    let evaluated = match record.scores.as_ref().and_then(TaskScores::subgroups) {
         Some(subgroups) => format!("Scores are given by {}.\n\n", text(&subgroups.column)),
         None if record.segments() => "No subgroups were scored.\n\n".to_owned(),
         None => "No subgroups were scored (`kindling eval --subgroups COLUMN` scores them).\n\n".to_owned(),

@@ -6,7 +6,7 @@ use kindling_metrics::{
     ClassMaskScores, FlowRow, LengthUnit, NamedClass, Predictions, Resampling, Scores, SegmentationScores,
     SegmentedCase, VoxelCounts,
 };
-use kindling_runs::{DeviceFacts, Environment, Event, ListedSamples, Metrics, SplitCounts};
+use kindling_runs::{DeviceFacts, Environment, Event, ListedSamples, Metrics, SplitCounts, TaskScores};
 
 use super::*;
 
@@ -65,9 +65,7 @@ fn record(classes: [&str; 2]) -> Record {
             precision: "f32".into(),
             ..Metrics::default()
         }),
-        scores: Some(scores(classes)),
-        segmentation: None,
-        regression: None,
+        scores: Some(TaskScores::Classes(scores(classes))),
         events: vec![
             Event::Warned { step: 0, text: "grey images in colour files".into() },
             Event::Finished { step: 60, seconds: 252.4 },
@@ -232,7 +230,7 @@ fn segmenting() -> Record {
     let classes = [("liver", 1), ("le|sion", 2)].map(|(name, label)| NamedClass { name: name.into(), label });
     let resampling = Resampling { resamples: 200, seed: 0 };
     let scores = SegmentationScores::of("test", &classes, (2.0, LengthUnit::Millimetres), &cases, resampling).unwrap();
-    Record { scores: None, segmentation: Some(scores), ..record(["liver", "le|sion"]) }
+    Record { scores: Some(TaskScores::Masks(scores)), ..record(["liver", "le|sion"]) }
 }
 
 #[test]
@@ -271,7 +269,7 @@ fn the_card_of_a_run_that_is_to_segment_says_what_is_missing() {
         samples: 4,
         dice: Some(0.5),
     };
-    let text = card(&Record { segmentation: None, events: vec![evaluated], ..segmenting() });
+    let text = card(&Record { scores: None, events: vec![evaluated], ..segmenting() });
     assert!(
         text.contains("The run has no `segmentation.json`: nothing was scored yet.")
             && text.contains("There are no scores."),
@@ -286,7 +284,7 @@ fn the_card_of_a_run_that_answers_with_a_number_says_how_far_it_is_off() {
     let said = truth.iter().map(|age| age + 1.0).collect();
     let values = kindling_metrics::Values::new(truth, said, vec![None; 40]).unwrap();
     let found = kindling_metrics::RegressionScores::of("test", "age", &values, kindling_metrics::Resampling::default());
-    let text = card(&Record { scores: None, regression: Some(found), ..record(["age", "b"]) });
+    let text = card(&Record { scores: Some(TaskScores::Values(found)), ..record(["age", "b"]) });
     for expected in [
         "pipeline_tag: image-regression",
         "type: mae\n      value: 1.0000",

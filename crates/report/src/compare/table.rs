@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kindling_metrics::Figure;
-use kindling_runs::{Metrics, Record, settings_that_differ};
+use kindling_metrics::{Figure, SegmentedClassScores};
+use kindling_runs::{Metrics, Record, TaskScores, settings_that_differ};
 use maud::{Markup, html};
 
 use super::{ComparedRun, sign};
@@ -114,37 +114,20 @@ fn scored_on(records: &[&Record]) -> String {
 
 /// The split that was scored, and what of it.
 fn basis(record: &Record) -> Option<(&str, String)> {
-    let of = |things: String, patients: usize| {
-        format!("{things} of {}", words::plural(patients as u64, "patient", "patients"))
-    };
-    let classified = || {
-        let scores = record.scores.as_ref()?;
-        let images = words::plural(scores.images as u64, "image", "images");
-        Some((scores.split.as_str(), of(images, scores.patients)))
-    };
-    let segmented = || {
-        let scores = record.segmentation.as_ref()?;
-        let cases = words::plural(scores.cases as u64, "case", "cases");
-        Some((scores.split.as_str(), of(cases, scores.patients)))
-    };
-    let regressed = || {
-        let scores = record.regression.as_ref()?;
-        let images = words::plural(scores.images as u64, "image", "images");
-        Some((scores.split.as_str(), of(images, scores.patients)))
-    };
-    classified().or_else(segmented).or_else(regressed)
+    let scores = record.scores.as_ref()?;
+    Some((scores.split(), scored::counted(scores)))
 }
 
 /// All scores of a run, each with its name on the page.
 fn figures(record: &Record) -> Vec<(String, &Figure)> {
-    let classified = record.scores.iter().flat_map(|scores| &scores.figures);
-    let means = record.segmentation.iter().flat_map(|scores| [&scores.dice, &scores.iou]);
-    let numbers = record.regression.iter().flat_map(|scores| &scores.figures);
-    let named = classified.chain(means).chain(numbers).map(|figure| (scored::name(&figure.name).into_owned(), figure));
-    let classes = record.segmentation.iter().flat_map(|scores| &scores.classes);
-    named
-        .chain(classes.map(|class| (scored::name(&format!("dice: {}", class.name)).into_owned(), &class.dice)))
-        .collect()
+    let whole = record.scores.iter().flat_map(TaskScores::figures);
+    let classes = match &record.scores {
+        Some(TaskScores::Masks(scores)) => scores.classes.as_slice(),
+        _ => &[],
+    };
+    let whole = whole.map(|figure| (scored::name(&figure.name).into_owned(), figure));
+    let of_class = |class: &SegmentedClassScores| scored::name(&format!("dice: {}", class.name)).into_owned();
+    whole.chain(classes.iter().map(|class| (of_class(class), &class.dice))).collect()
 }
 
 fn scores<'a>(records: &[&'a Record]) -> Vec<Row<'a>> {

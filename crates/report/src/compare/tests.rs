@@ -6,7 +6,7 @@ use kindling_metrics::{
     ClassMaskScores, LengthUnit, NamedClass, Predictions, Resampling, Scores, SegmentationScores, SegmentedCase,
     VoxelCounts, compare, compare_cases,
 };
-use kindling_runs::{Event, Metrics};
+use kindling_runs::{Event, Metrics, TaskScores};
 
 use super::*;
 
@@ -87,7 +87,13 @@ impl Runs {
                     precision: "f32".into(),
                     ..Metrics::default()
                 }),
-                scores: Some(Scores::of("test", &["no".into(), "yes".into()], &own, None, resampling)),
+                scores: Some(TaskScores::Classes(Scores::of(
+                    "test",
+                    &["no".into(), "yes".into()],
+                    &own,
+                    None,
+                    resampling,
+                ))),
                 events: events(60, 0.02 + 0.015 * run as f64),
                 ..Record::default()
             });
@@ -203,8 +209,7 @@ fn segmenting(count: usize) -> Runs {
     for (run, record) in runs.records.iter_mut().enumerate() {
         let own = cases(run);
         let scores = SegmentationScores::of("test", &classes, (1.0, LengthUnit::Pixels), &own, resampling).unwrap();
-        record.scores = None;
-        record.segmentation = Some(scores);
+        record.scores = Some(TaskScores::Masks(scores));
         for event in &mut record.events {
             if let Event::Evaluated { accuracy, dice, .. } = event {
                 *dice = accuracy.map(|accuracy| accuracy - 0.1);

@@ -69,7 +69,7 @@ impl CrossValidationReport<'_> {
     fn header(&self) -> Markup {
         let folds = words::plural(self.found.folds.len() as u64, "fold", "folds");
         let (samples, patients) = (self.found.pooled.samples(), self.found.pooled.patients());
-        let (one, many) = called(&self.found.pooled);
+        let (one, many) = scored::called(&self.found.pooled);
         let tested = if patients < samples { "patient" } else { one };
         html! {
             header {
@@ -88,14 +88,6 @@ impl CrossValidationReport<'_> {
                 }
             }
         }
-    }
-}
-
-/// The words for one sample and for several.
-fn called(scores: &TaskScores) -> (&'static str, &'static str) {
-    match scores {
-        TaskScores::Classes(_) | TaskScores::Values(_) => ("image", "images"),
-        TaskScores::Masks(_) => ("case", "cases"),
     }
 }
 

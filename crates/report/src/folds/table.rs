@@ -4,8 +4,7 @@ use kindling_metrics::Figure;
 use kindling_runs::{CrossValidation, FoldScores, NamedSpread, TaskScores};
 use maud::{Markup, html};
 
-use super::called;
-use crate::scored::{interval, name, number};
+use crate::scored::{called, interval, name, number};
 use crate::words;
 
 /// The scores of a class that are shown. The others are in `cross-validation.json`.
