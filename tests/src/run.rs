@@ -103,6 +103,19 @@ pub fn toml_value(path: &Path, key: &str) -> String {
     text.lines().find_map(of_line).unwrap_or_else(|| panic!("{} has no `{key}`", path.display()))
 }
 
+/// The columns of a CSV table with these names, of every line. No field of it may have a comma.
+///
+/// # Panics
+/// If the file is not there, has no such column, or has a line that is too short.
+pub fn columns<const N: usize>(path: &Path, names: [&str; N]) -> Vec<[String; N]> {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().unwrap_or_default();
+    let place = |name| header.iter().position(|column| *column == name);
+    let places = names.map(|name| place(name).unwrap_or_else(|| panic!("{} has no column `{name}`", path.display())));
+    lines.map(|line| places.map(|place| line[place].to_owned())).collect()
+}
+
 /// A run in progress. It is killed if a test drops it.
 #[derive(Debug)]
 pub struct Started {

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kindling_tests::{
-    Bench, CLASSES, Outcome, Started, assert_same_bits, json_of, kindling, newest_step, picture_folder, steps, train,
+    Bench, CLASSES, Outcome, Started, assert_same_bits, columns, json_of, kindling, newest_step, picture_folder, steps,
+    train,
 };
 use tempfile::{TempDir, tempdir};
 
@@ -190,15 +191,6 @@ fn what_cannot_be_cross_validated_is_one_sentence() {
     other.args(["train", "--fold", "2/3", "--resume"]).arg(place.path("run"));
     let sentence = Outcome::of(&mut other).refused();
     assert!(sentence.contains("--fold is 2/3, the run has 1/3"), "{sentence}");
-}
-
-/// The columns of a table with these names, of every line; no name has a comma.
-fn columns<const N: usize>(path: &Path, names: [&str; N]) -> Vec<[String; N]> {
-    let text = fs::read_to_string(path).unwrap();
-    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
-    let header = lines.next().unwrap();
-    let places = names.map(|name| header.iter().position(|column| *column == name).expect(name));
-    lines.map(|line| places.map(|place| line[place].to_owned())).collect()
 }
 
 fn number(text: &str) -> f64 {

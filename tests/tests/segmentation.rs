@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kindling_tests::{Bench, Outcome, Started, assert_same_bits, disc, json_of, kindling, resume};
+use kindling_tests::{Bench, Outcome, Started, assert_same_bits, columns, disc, json_of, kindling, resume};
 use serde_json::Value;
 
 const UNET: &str = "unet-timm-mobilenetv3_small_100";
@@ -26,13 +26,8 @@ fn dice(found: &[u8], truth: &[u8]) -> Option<f64> {
 
 /// The Dice of each sample of a split, by its name, as `cases.csv` has it.
 fn cases(run: &Path, split: &str) -> Vec<(String, Option<f64>)> {
-    let text = fs::read_to_string(run.join("cases.csv")).unwrap();
-    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
-    let header = lines.next().unwrap();
-    let place = |name: &str| header.iter().position(|column| *column == name).unwrap();
-    let [sample, of_split, of_dice] = ["sample", "split", "dice"].map(place);
-    let found = lines.filter(|line| line[of_split] == split);
-    found.map(|line| (line[sample].to_string(), line[of_dice].parse().ok())).collect()
+    let lines = columns(&run.join("cases.csv"), ["sample", "split", "dice"]).into_iter();
+    lines.filter(|[_, of, _]| of == split).map(|[sample, _, dice]| (sample, dice.parse().ok())).collect()
 }
 
 fn stem(name: &str) -> String {
