@@ -2,6 +2,7 @@
 """The parts of scripts/gpu-suite.sh. Needs nothing but Python and a built `kindling`."""
 
 import argparse
+import concurrent.futures
 import json
 import math
 import os
@@ -17,11 +18,13 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 #: Share of the minutes that each part may take. What one leaves over the next ones have.
-SHARES = {"environment": 0.02, "correctness": 0.2, "training": 0.1, "oom": 0.2, "planner": 0.13, "precision": 0.15,
-          "bench": 0.2}
+SHARES = {"environment": 0.02, "correctness": 0.2, "training": 0.1, "repeats": 0.1, "oom": 0.15, "planner": 0.1,
+          "precision": 0.13, "bench": 0.2}
 #: Relative difference of outputs that TF32 products (10 bits of mantissa) explain through a deep network.
 LOGITS_AGREE = 2e-2
 LOSSES_AGREE = 1e-2
+#: The same of two runs on one device whose kernels may differ. Updates multiply what rounding moved.
+REPEATS_AGREE = {"f32": 1e-2, "bf16": 5e-2}
 
 
 class OutOfTime(Exception):
@@ -116,27 +119,34 @@ def correctness(suite):
     size, batch = 64, 2
     listed = map(json.loads, suite.call("models", "--format", "json").stdout.splitlines())
     names = [model["name"] for model in listed if model["family"] != "segmentation"]
-    names = names[:: max(1, len(names) // 4)] if quick else names
+    names = names[:: max(1, len(names) // 4)] if quick else names[:: suite.args.every]
     source = suite.work / "input.safetensors"
     write_safetensors(source, "input", [batch, 3, size, size], [rng.gauss(0, 1) for _ in range(batch * 3 * size * size)])
-    cases, skipped = [], []
-    for name in names:
+
+    def case(name):
+        """The largest differences of one model, of both modes."""
+        found = []
         try:
-            for mode in (["--train-mode"], ["--features"]):
+            for mode in ("--train-mode", "--features"):
                 outputs = []
                 for device in ("cpu", suite.device):
-                    out = suite.work / "output.safetensors"
-                    suite.call("forward", "--model", name, "--input", source, "--out", out, "--device", device, *mode)
+                    out = suite.work / f"{name}-{device.replace(':', '-')}.safetensors"
+                    suite.call("forward", "--model", name, "--input", source, "--out", out, "--device", device, mode)
                     outputs.append(read_safetensors(out))
                 errors = {key: relative(outputs[0][key], outputs[1][key]) for key in outputs[0]}
                 worst = None if None in errors.values() else max(errors.values())
-                cases.append({"model": name, "mode": mode[0][2:], "largest_relative_difference": worst,
+                found.append({"model": name, "mode": mode[2:], "largest_relative_difference": worst,
                               "passed": worst is not None and worst < LOGITS_AGREE})
         except RuntimeError as error:
-            cases.append({"model": name, "error": str(error), "passed": False})
+            found.append({"model": name, "error": str(error), "passed": False})
         except OutOfTime:
-            skipped = names[names.index(name):]
-            break
+            found.append({"model": name, "not_reached": True})
+        return found
+
+    with concurrent.futures.ThreadPoolExecutor(suite.args.jobs) as pool:
+        cases = [entry for found in pool.map(case, names) for entry in found]
+    skipped = [entry["model"] for entry in cases if "not_reached" in entry]
+    cases = [entry for entry in cases if "not_reached" not in entry]
     return {"bound": LOGITS_AGREE, "cases": cases, "not_reached": skipped,
             "passed": bool(cases) and all(case["passed"] for case in cases)}
 
@@ -154,6 +164,38 @@ def training(suite):
         cases.append({"model": model, "cpu": found[0], "device": found[1], "relative_differences": errors,
                       "passed": len(errors) == 4 and errors[0] < LOSSES_AGREE and errors[1] < 5 * LOSSES_AGREE})
     return {"bound": LOSSES_AGREE, "cases": cases, "passed": all(case["passed"] for case in cases)}
+
+
+def repeats(suite):
+    """The first promise: the same run again, in smaller micro-batches, with activations recomputed, and after running out of
+    memory. To rounding always, and the same bits where the kernels are the same."""
+    steps = 6
+    disturbed = {"again": ([], ""), "micro_batch_2": (["--micro-batch", 2], ""),
+                 "activation_checkpointing": (["--activation-checkpointing", "blocks"], ""),
+                 "out_of_memory": ([], "oom@step=2,phase=forward;oom@step=4,phase=backward")}
+    models = ["mobilenet_v3_small"] if suite.args.quick else ["mobilenet_v3_small", "resnet18", "efficientnet_b0"]
+    cases = []
+    for model in models:
+        for form in ("f32",) if suite.args.quick else ("f32", "bf16"):
+            flags = {"--model": model, "--image-size": 64, "--batch-size": 8, "--micro-batch": 8, "--ghost-batch-size": 2,
+                     "--activation-checkpointing": "none", "--precision": form, "--max-steps": steps, "--epochs": 1}
+
+            def run(name, changes=(), fault=""):
+                changed = flags | dict(zip(changes[::2], changes[1::2]))
+                words = [word for pair in changed.items() for word in pair]
+                return losses(suite.train(f"repeats-{model}-{form}-{name}", *words, fault=fault)[1])
+
+            straight = run("straight")
+            with concurrent.futures.ThreadPoolExecutor(suite.args.jobs) as pool:
+                runs = {name: pool.submit(run, name, *how) for name, how in disturbed.items()}
+            for name, result in runs.items():
+                found = result.result()
+                apart = [abs(a - b) / abs(a) for a, b in zip(straight, found)]
+                cases.append({"model": model, "precision": form, "how": name, "losses": found, "undisturbed": straight,
+                              "same_bits": found == straight, "largest_relative_difference": max(apart),
+                              "passed": len(found) == steps and max(apart) < REPEATS_AGREE[form]})
+    return {"bounds": REPEATS_AGREE, "cases": cases, "same_bits": sum(case["same_bits"] for case in cases),
+            "passed": bool(cases) and all(case["passed"] for case in cases)}
 
 
 class Watch(threading.Thread):
@@ -295,7 +337,7 @@ def bench(suite):
             "passed": bool(ours) and all("measured" in row for row in ours)}
 
 
-PARTS = {"environment": environment, "correctness": correctness, "training": training, "oom": oom, "planner": planner,
+PARTS = {"environment": environment, "correctness": correctness, "training": training, "repeats": repeats, "oom": oom, "planner": planner,
          "precision": precision, "bench": bench}
 
 
@@ -307,6 +349,8 @@ def main():
     parser.add_argument("--minutes", type=float, default=25)
     parser.add_argument("--python", help="a Python with torch and torchvision, for rows beside Kindling's")
     parser.add_argument("--only", help="parts, by name")
+    parser.add_argument("--jobs", type=int, default=1, help="models that are compared at a time [default: 1]")
+    parser.add_argument("--every", type=int, default=1, help="compare one model of so many [default: 1]")
     parser.add_argument("--quick", action="store_true", help="small sizes and few models")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)

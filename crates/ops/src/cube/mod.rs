@@ -13,6 +13,7 @@
 pub(crate) mod blocks;
 pub(crate) mod layout;
 pub(crate) mod place;
+pub(crate) mod product;
 pub(crate) mod read;
 pub(crate) mod source;
 pub(crate) mod units;

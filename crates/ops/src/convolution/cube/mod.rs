@@ -1,5 +1,7 @@
 //! Convolutions on the devices of CubeCL.
 
+pub(crate) mod columns;
+mod columns_kernels;
 pub(crate) mod dense;
 pub(crate) mod depthwise;
 mod depthwise_kernels;
@@ -46,8 +48,8 @@ impl ConvolutionGradients for CubeBackend {
         wanted: Wanted,
     ) -> OfConvolution<Self> {
         let of_weight =
-            Gradient::if_wanted(wanted.weight, || dense::of_filters(x.clone(), weight.clone(), dy.clone(), places));
-        let of_x = Gradient::if_wanted(wanted.x, || dense::of_input(x.clone(), weight, dy, places));
+            Gradient::if_wanted(wanted.weight, || dense::of_filters(x.clone(), &weight, dy.clone(), places));
+        let of_x = Gradient::if_wanted(wanted.x, || dense::of_input(&x, weight, dy, places));
         OfConvolution { x: of_x, weight: of_weight }
     }
 }
