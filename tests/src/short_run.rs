@@ -18,7 +18,7 @@ pub struct ShortRuns {
 
 impl ShortRuns {
     /// Makes pictures for three batches of four, so that no checkpoint of an epoch comes before the last step, and as many to
-    /// validate and to test as fit into one: kernels are chosen anew for each size, and that takes the time.
+    /// validate and to test as fit into one: kernels are compiled anew for each size, and that takes the time.
     ///
     /// # Panics
     /// If a file cannot be written.

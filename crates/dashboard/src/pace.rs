@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Steps of a sitting that are not counted: they warm up caches, choose kernels and wait for the first batch.
+/// Steps of a sitting that are not counted: they warm up caches, compile kernels and wait for the first batch.
 const WARM_UP: u64 = 2;
 
 /// The time of a run's steps, those of this sitting alone: what was done before a resume took no time here, and another machine

@@ -13,7 +13,7 @@ pub fn sentence(event: &Event) -> Option<String> {
         Event::WarmedUp { micro_batches, too_large, seconds, .. } => {
             let sizes: Vec<String> = micro_batches.iter().map(usize::to_string).collect();
             let beyond = too_large.map(|size| format!("; {size} did not fit")).unwrap_or_default();
-            format!("kernels chosen for micro-batches of {} in {seconds:.0} s{beyond}", sizes.join(", "))
+            format!("kernels compiled for micro-batches of {} in {seconds:.0} s{beyond}", sizes.join(", "))
         }
         Event::Skipped { step, loss_scale } => {
             format!("step {step}: gradients not finite in this format; update left out, loss scale now {loss_scale}")

@@ -51,7 +51,7 @@ impl ConvTranspose2d {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         precision::assert_fits(&self.weight.val(), &x);
         let [_, _, height, width] = x.dims();
-        if ops::serves_on_cpu(&x) {
+        if ops::serves(&x) {
             let side = |size: usize| (size - 1) * self.stride + self.weight.lazy_shape()[2] - 2 * self.padding;
             let places = Places { stride: self.stride, dilation: 1, before: [self.padding; 2], out: [height, width] };
             let size = [side(height), side(width)];

@@ -42,15 +42,17 @@ impl Linear {
     /// If `x` has another format than the weights: after the global average pool everything is float32.
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
         assert_eq!(x.dtype(), self.weight.val().dtype(), "the input of a linear layer has the format of its weights");
-        if !pass::is_training() && !x.is_autodiff() && ops::serves_on_cpu(&x) {
-            return self.row_by_row(x);
+        let infers_on_cpu = !pass::is_training() && !x.is_autodiff() && ops::serves_on_cpu(&x);
+        if infers_on_cpu || ops::serves(&x) && !ops::on_cpu(&x) {
+            return self.as_convolution(x);
         }
         module::linear(x, self.weight.val().transpose(), Some(self.bias.val()))
     }
 
-    /// Multiplies each row by itself, as the convolution of a map of one pixel. In a product of several rows, the order in which a row
-    /// is added up would depend on the number of rows.
-    fn row_by_row(&self, x: Tensor<2>) -> Tensor<2> {
+    /// The convolution of maps of one pixel. On the CPU it multiplies each row by itself: in a product of several rows, the order in
+    /// which a row is added up would depend on the number of rows. On GPUs it shares the kernels of 1x1 convolutions, where Burn's
+    /// product has one compiled for every size, and for every operation after it.
+    fn as_convolution(&self, x: Tensor<2>) -> Tensor<2> {
         let ([batch, input], [output, _]) = (x.dims(), self.weight.dims());
         let places = Places { stride: 1, dilation: 1, before: [0; 2], out: [1; 2] };
         let weight = self.weight.val().reshape([output, input, 1, 1]);

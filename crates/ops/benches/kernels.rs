@@ -159,7 +159,8 @@ fn convolutions(device: &CubeDevice, dtype: DType, [side, input, output, kernel,
     // As `src/convolution/cube/dense.rs` does.
     let last = if stride == 1 { padding } else { padding.min(kernel - stride - padding) };
     let options = ConvOptions::new_with_padding([stride; 2], [(padding, last); 2], [1; 2], 1);
-    let shape = json!({"op": "convolution", "side": side, "in": input, "out": output, "kernel": kernel, "stride": stride});
+    let shape =
+        json!({"op": "convolution", "side": side, "in": input, "out": output, "kernel": kernel, "stride": stride});
     let client = x.client.clone();
     let planes = |tensor: &CubeTensor| permute_nhwc_to_nchw(tensor.clone());
     let direct = shortest(&client, || {
@@ -194,15 +195,22 @@ fn convolutions(device: &CubeDevice, dtype: DType, [side, input, output, kernel,
             let bind = |tensor: &CubeTensor| InputBinding::new(tensor.clone().binding(), element(tensor.dtype));
             let to = |tensor: &CubeTensor| tensor.clone().binding();
             let inputs = match role {
-                "forward" => ConvolutionInputs::Forward { input: bind(&x), weight: bind(&weight), bias: None, out: to(&y) },
-                "of_input" => ConvolutionInputs::BackwardData { out_grad: bind(&y), weights: bind(&weight), in_grad: to(&x) },
-                _ => ConvolutionInputs::BackwardWeight { input: bind(&x), out_grad: bind(&y), weight_grad: to(&weight) },
+                "forward" => {
+                    ConvolutionInputs::Forward { input: bind(&x), weight: bind(&weight), bias: None, out: to(&y) }
+                }
+                "of_input" => {
+                    ConvolutionInputs::BackwardData { out_grad: bind(&y), weights: bind(&weight), in_grad: to(&x) }
+                }
+                _ => {
+                    ConvolutionInputs::BackwardWeight { input: bind(&x), out_grad: bind(&y), weight_grad: to(&weight) }
+                }
             };
             let of = element(dtype);
             let elements = MatmulElems::from_globals(&MatmulGlobalElems { lhs: of, rhs: of, out: of });
             let args = ConvolutionArgs { stride: [stride; 2], padding: [padding; 2], dilation: [1; 2] };
             let strategy = cubek::convolution::Strategy::Inferred { algorithm, tile_kind };
-            cubek::convolution::launch_ref(&strategy, &client, inputs, args, elements).map_err(|error| format!("{error:?}"))
+            cubek::convolution::launch_ref(&strategy, &client, inputs, args, elements)
+                .map_err(|error| format!("{error:?}"))
         });
         tell(shape.clone(), role, dtype, name, took);
     }

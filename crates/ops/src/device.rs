@@ -32,15 +32,30 @@ fn is_cpu(device: Device) -> bool {
 }
 
 /// Whether inference on a device treats each sample alone, so that its result has the same bits whatever samples share the batch. It
-/// does on the CPU. Other devices choose kernels by the size of the batch.
+/// does on the CPU. On other devices, kernels follow from the size of the batch.
 pub fn infers_samples_alone(device: &Device) -> bool {
     is_cpu(device.clone())
 }
 
 /// Whether sums over samples on a device are taken in one fixed order, so that a training step has the same bits however it is cut. They
-/// are on the CPU, where a step is computed one normalisation group at a time. Other devices choose kernels by the size of the batch.
+/// are on the CPU, where a step is computed one normalisation group at a time. On other devices, kernels follow from the size of
+/// the batch.
 pub fn sums_in_a_fixed_order(device: &Device) -> bool {
     is_cpu(device.clone())
+}
+
+/// Whether products of float32 numbers on a device have factors that are rounded to ten bits (TF32). They do on GPUs with tensor cores.
+pub fn rounds_factors(device: &Device) -> bool {
+    match device.clone().without_autodiff().as_dispatch() {
+        #[cfg(feature = "cube")]
+        DispatchDevice::Cube(device) => {
+            let client = device.client();
+            let matmul = &client.properties().features.matmul;
+            !(matmul.cmma.is_empty() && matmul.mma.is_empty())
+        }
+        #[allow(unreachable_patterns)] // which variants exist depends on the features that Burn is built with
+        _ => false,
+    }
 }
 
 /// Whether these operations support a tensor and it lies on the CPU, as [`crate::transposed`] requires.

@@ -42,7 +42,8 @@ pub use convolution::{Convolution, Places, conv, dense, depthwise, depthwise_ker
 pub use cpu::gemm::{packing_bytes, small_product};
 pub use deferred::{Deferred, Normalisation, Pooling, Rebuild, supports_residual_add};
 pub use device::{
-    by_planes, infers_samples_alone, on_cpu, plain, serves, serves_groups, serves_on_cpu, sums_in_a_fixed_order,
+    by_planes, infers_samples_alone, on_cpu, plain, rounds_factors, serves, serves_groups, serves_on_cpu,
+    sums_in_a_fixed_order,
 };
 pub use optimizer::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers, lerp, squared_norm};
 pub use resize::{Interpolation, resize};

@@ -2,7 +2,7 @@
 //!
 //! On the CPU a sum has the same bits however the batch was cut and whoever computed its parts. A part is one normalisation group, and
 //! parts are added in a fixed binary tree over the groups of the global batch, see [`kindling_processes::tree`]. Gradients, statistics and
-//! numbers travel in it together. On other devices kernels are chosen by the size of a micro-batch, so its parts round differently
+//! numbers travel in it together. On other devices kernels follow from the size of a micro-batch, so its parts round differently
 //! whatever their order; there a micro-batch is added to the sum of those before it, which needs the least memory.
 
 use burn::tensor::{Device, Tensor};

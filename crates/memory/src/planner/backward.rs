@@ -179,7 +179,8 @@ impl Pass<'_> {
         let copy = self.scratch(self.copy_of_view(gradient, node.output) + self.widened(&[node.output]));
         if self.on_cuda() {
             let [read, written] = self.swapped(index);
-            let columns = if let Kind::Dense { kernel, .. } = node.kind { self.columns(index, kernel) } else { 0 };
+            let columns =
+                if let Kind::Dense { kernel, .. } = node.kind { self.columns_of_both(index, kernel) } else { 0 };
             self.ledger.burst_of(&[read, written, columns, self.parts(index)]);
             self.weight_gradients(index);
             if self.graph.wants_gradient[input] {
@@ -250,7 +251,7 @@ impl Pass<'_> {
     /// The partial sums of the gradient of the filters on CUDA.
     fn parts(&self, index: usize) -> u64 {
         let node = &self.graph.nodes[index];
-        let own = self.on_cuda() && matches!(node.kind, Kind::Pointwise | Kind::Depthwise);
+        let own = self.on_cuda() && matches!(node.kind, Kind::Pointwise | Kind::Depthwise | Kind::Dense { .. });
         if own { node.params.first().map_or(0, |weights| cuda::parts(*weights)) } else { 0 }
     }
 

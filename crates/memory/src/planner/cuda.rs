@@ -3,13 +3,11 @@
 //!
 //! Maps have channels last, and Burn's kernels pad the innermost rows of their outputs (`cubecl-runtime`'s
 //! `src/memory_management/handle.rs`), while our operations do not. Dense convolutions need whole maps, so a map whose normalisation
-//! is deferred is computed for them and freed after them. The driver's context is not counted, nor are the kernels that autotuning
-//! tries when there is room for them.
+//! is deferred is computed for them and freed after them. The driver's context is not counted.
 
 use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;
 
-use super::WEIGHT_BYTES;
 use super::node::{Kind, Node};
 
 /// Bytes of a map of `batch` images, with padded rows or without.
@@ -24,25 +22,21 @@ fn padded_row(row: u64) -> u64 {
     row.next_multiple_of(row.next_power_of_two().clamp(16, 512))
 }
 
-/// Bytes of the columns that a dense convolution multiplies with its filters on devices without tensor cores: for each pixel of the
-/// output, everything under the filter, in rows of a multiple of 32 numbers.
-pub(super) fn columns(input: FeatureMap, output: FeatureMap, kernel: usize, batch: u64, element_bytes: u64) -> u64 {
-    let row = (kernel * kernel * input.channels).next_multiple_of(32) as u64;
-    row * batch * (output.height * output.width) as u64 * element_bytes
-}
-
-/// Elements of the gradient of dense filters of this side, and of each moment: Burn's kernels pad their rows.
-pub(super) fn padded_filters(elements: u64, kernel: usize) -> u64 {
-    elements / kernel as u64 * padded_row(kernel as u64 * WEIGHT_BYTES) / WEIGHT_BYTES
+/// Bytes of the rows that a dense convolution multiplies with its filters: for each pixel of the map `from`, what the kernel sees of the
+/// map `seen`, some pixels at a time (`crates/ops`, `convolution/cube/columns.rs`).
+pub(super) fn columns(seen: FeatureMap, from: FeatureMap, kernel: usize, batch: u64, element_bytes: u64) -> u64 {
+    const AT_ONCE: u64 = 32 << 20;
+    const ROWS: u64 = 256;
+    let row = (kernel * kernel * seen.channels) as u64 * element_bytes;
+    let pixels = batch * (from.height * from.width) as u64;
+    row * pixels.min((AT_ONCE / row).next_multiple_of(ROWS))
 }
 
 /// For each of `values` values, whether one of Burn's kernels writes its map or the gradient of it, so that rows are padded.
 pub(super) fn padded(nodes: &[Node], values: usize) -> Vec<bool> {
     let mut padded = vec![false; values];
     padded[0] = true; // the images
-    let of_burn = |kind: Kind| {
-        matches!(kind, Kind::Dense { .. } | Kind::MaxPool | Kind::Linear | Kind::Slice | Kind::Concat | Kind::Other)
-    };
+    let of_burn = |kind: Kind| matches!(kind, Kind::MaxPool | Kind::Slice | Kind::Concat | Kind::Other);
     for node in nodes.iter().filter(|node| of_burn(node.kind)) {
         padded[node.output] = true;
         node.inputs.iter().for_each(|input| padded[*input] = true);

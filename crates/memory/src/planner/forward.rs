@@ -223,11 +223,21 @@ impl Pass<'_> {
         }
     }
 
-    /// See [`cuda::columns`].
-    pub(super) fn columns(&self, index: usize, kernel: usize) -> u64 {
+    /// The rows from which a dense convolution is computed; see [`cuda::columns`].
+    fn columns(&self, index: usize, kernel: usize) -> u64 {
         let node = &self.graph.nodes[index];
-        let [input, output] = [node.inputs[0], node.output].map(|value| self.graph.maps[value]);
-        cuda::columns(input, output, kernel, self.situation.micro_batch as u64, self.situation.element_bytes as u64)
+        self.seen(node.inputs[0], node.output, kernel)
+    }
+
+    /// The rows from which the gradients of the filters and of the input are computed, the larger of the two.
+    pub(super) fn columns_of_both(&self, index: usize, kernel: usize) -> u64 {
+        let node = &self.graph.nodes[index];
+        self.columns(index, kernel).max(self.seen(node.output, node.inputs[0], kernel))
+    }
+
+    fn seen(&self, seen: usize, from: usize, kernel: usize) -> u64 {
+        let [seen, from] = [seen, from].map(|value| self.graph.maps[value]);
+        cuda::columns(seen, from, kernel, self.situation.micro_batch as u64, self.situation.element_bytes as u64)
     }
 
     fn threads(&self) -> usize {

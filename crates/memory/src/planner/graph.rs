@@ -5,7 +5,7 @@ use kindling_layers::trace::{FeatureMap, LayerTrace, Op, Trace};
 use kindling_layers::{Activation, Freeze};
 
 use super::node::{Kind, Node, Place};
-use super::{cuda, reading};
+use super::reading;
 
 /// The operations in the order they run forward.
 #[derive(Clone, Debug)]
@@ -77,7 +77,6 @@ impl Graph {
                 inputs: described.inputs.clone(),
                 output,
                 params,
-                padding: 0,
                 level: levels[output],
                 place,
                 frozen,
@@ -99,27 +98,9 @@ impl Graph {
         self
     }
 
-    /// The same graph with the gradients of dense filters padded as on CUDA.
-    pub(super) fn with_padded_filters(mut self) -> Self {
-        for node in &mut self.nodes {
-            if let (Kind::Dense { kernel, .. }, Some(filters)) = (node.kind, node.params.first_mut()) {
-                let padded = cuda::padded_filters(*filters, kernel);
-                self.largest = self.largest.max(padded);
-                node.padding = padded - *filters;
-                *filters = padded;
-            }
-        }
-        self
-    }
-
-    /// For each tensor that trains, in the order of the network: its elements, and those of its gradient and of each moment.
-    pub(super) fn trained(&self) -> impl Iterator<Item = (u64, u64)> {
-        let of = |node: &Node| {
-            let padding = node.padding;
-            let gradients = node.params.clone().into_iter().enumerate();
-            gradients.map(move |(at, elements)| (if at == 0 { elements - padding } else { elements }, elements))
-        };
-        self.nodes.iter().flat_map(of)
+    /// The elements of each tensor that trains, in the order of the network.
+    pub(super) fn trained(&self) -> impl Iterator<Item = u64> {
+        self.nodes.iter().flat_map(|node| node.params.iter().copied())
     }
 }
 

@@ -174,15 +174,10 @@ pub struct LayerMemory {
     pub workspace: u64,
 }
 
-fn graph_of(trace: &Trace, situation: &Situation) -> Graph {
-    let graph = Graph::of_run(trace, situation.freeze);
-    if situation.target == Target::Cuda { graph.with_padded_filters() } else { graph }
-}
-
 /// The memory a step needs.
 pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
     let situation = &situation.as_computed();
-    let graph = graph_of(trace, situation);
+    let graph = Graph::of_run(trace, situation.freeze);
     let mut ledger = Ledger::default();
     update::hold_state(&graph, situation, &mut ledger);
     pass::micro_batch(&graph, situation, &mut ledger);
@@ -276,7 +271,7 @@ fn last_that_fits(count: usize, memory: u64, predicted: impl Fn(usize) -> Predic
 
 /// What each layer keeps for the backward pass if nothing is recomputed, in the order in which layers run.
 pub fn by_layer(trace: &Trace, situation: &Situation) -> Vec<LayerMemory> {
-    let graph = graph_of(trace, situation);
+    let graph = Graph::of_run(trace, situation.freeze);
     let situation = Situation { checkpointing: Checkpointing::None, ..situation.as_computed() };
     let of_layers = pass::kept_by_layer(&graph, &situation);
     let describe = |(layer, (kept, workspace)): (usize, (u64, u64))| {

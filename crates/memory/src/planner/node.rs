@@ -58,8 +58,6 @@ pub(super) struct Node {
     pub(super) output: usize,
     /// Elements of the gradient of each parameter tensor; empty if frozen.
     pub(super) params: Vec<u64>,
-    /// How many elements of the first one are padding.
-    pub(super) padding: u64,
     /// Burn's backward pass visits operations by decreasing level, and within a level the last one first.
     pub(super) level: usize,
     pub(super) place: Place,

@@ -230,13 +230,13 @@ fn pages_on_cuda_are_of_the_largest_tensor() {
 }
 
 #[test]
-fn rows_of_dense_filters_are_padded_on_cuda() {
-    // Three float32 numbers take 12 bytes and lie 16 apart; five 20 and 32; one row of a whole layer fills its place.
-    assert_eq!(cuda::padded_filters(64 * 64 * 9, 3), 64 * 64 * 12);
-    assert_eq!(cuda::padded_filters(64 * 64 * 25, 5), 64 * 64 * 40);
-    // 7 x 7 x 3 numbers for each pixel are 147, and 160 in whole rows.
-    let columns = cuda::columns(FeatureMap::square(3, 224), FeatureMap::square(64, 112), 7, 4, 4);
-    assert_eq!(columns, 4 * 112 * 112 * 160 * 4);
+fn what_a_kernel_sees_is_written_some_pixels_at_a_time() {
+    // 7 x 7 x 3 float32 numbers for each pixel of a small map, all at once.
+    let (image, map) = (FeatureMap::square(3, 32), FeatureMap::square(64, 16));
+    assert_eq!(cuda::columns(image, map, 7, 4, 4), 4 * 16 * 16 * 147 * 4);
+    // Of a large one, as many as 32 MiB hold, in multiples of 256.
+    let (image, map) = (FeatureMap::square(3, 512), FeatureMap::square(64, 256));
+    assert_eq!(cuda::columns(image, map, 7, 4, 4), 57_088 * 147 * 4);
 }
 
 #[test]

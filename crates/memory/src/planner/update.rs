@@ -31,7 +31,7 @@ fn weights(graph: &Graph, situation: &Situation) -> u64 {
 
 /// Bytes of all gradients.
 pub(super) fn gradients(graph: &Graph) -> u64 {
-    graph.trained().map(|(_, gradient)| gradient).sum::<u64>() * WEIGHT_BYTES
+    graph.trained().sum::<u64>() * WEIGHT_BYTES
 }
 
 fn moments(graph: &Graph, situation: &Situation) -> u64 {
@@ -69,14 +69,14 @@ pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut L
         _ => 1,
     };
     let moments = situation.optimizer.moments();
-    let trained: Vec<(u64, u64)> = graph.trained().map(|(a, b)| (a * WEIGHT_BYTES, b * WEIGHT_BYTES)).collect();
+    let trained: Vec<u64> = graph.trained().map(|elements| elements * WEIGHT_BYTES).collect();
     for some in trained.chunks(at_once) {
-        for (weight, gradient) in some {
-            ledger.add_pieces(Part::Workspace, (moments + 1) * gradient, *gradient);
-            ledger.remove(Part::Gradients, *gradient);
-            ledger.add(Part::Workspace, *weight);
+        for bytes in some {
+            ledger.add_pieces(Part::Workspace, (moments + 1) * bytes, *bytes);
+            ledger.remove(Part::Gradients, *bytes);
+            ledger.add(Part::Workspace, *bytes);
         }
-        some.iter().for_each(|(_, gradient)| ledger.remove(Part::Workspace, *gradient));
+        some.iter().for_each(|bytes| ledger.remove(Part::Workspace, *bytes));
     }
     // The new running statistics and the new average.
     let average = if situation.ema { graph.weights } else { 0 };
@@ -93,7 +93,7 @@ pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut L
         // all its moments together. Burn copies what it reads, and copies it once more to align it.
         ledger.remove(Part::Overhead, host_batch(graph, situation));
         let moments = situation.optimizer.moments();
-        let trained = graph.trained().map(|(weight, _)| weight).max().unwrap_or(0);
+        let trained = graph.trained().max().unwrap_or(0);
         let trained = trained * if moments > 0 { moments + 1 } else { 0 };
         ledger.burst(trained.max(2 * graph.largest) * WEIGHT_BYTES);
     }

@@ -22,6 +22,12 @@ impl<B: Convolutions + ConvolutionGradients, C: CheckpointStrategy> Convolutions
         let state = (x.clone(), weight.clone(), places);
         on_graph!(C, DenseBackward, [x_node, weight_node], state, B::dense(x, weight, places))
     }
+
+    fn transposed(x: Tracked<B, C>, weight: Tracked<B, C>, places: Places, size: [usize; 2]) -> Tracked<B, C> {
+        let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
+        let state = (x.clone(), weight.clone(), places);
+        on_graph!(C, TransposedBackward, [x_node, weight_node], state, B::transposed(x, weight, places, size))
+    }
 }
 
 /// What a convolution keeps for its backward pass.
@@ -46,6 +52,17 @@ impl<B: ConvolutionGradients> Backward<B, 2> for DenseBackward {
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
         backward(ops, grads, |(x, weight, places), dy, wanted| B::dense_backward(x, weight, dy, places, wanted));
+    }
+}
+
+#[derive(Debug)]
+struct TransposedBackward;
+
+impl<B: ConvolutionGradients> Backward<B, 2> for TransposedBackward {
+    type State = Kept<B>;
+
+    fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
+        backward(ops, grads, |(x, weight, places), dy, wanted| B::transposed_backward(x, weight, dy, places, wanted));
     }
 }
 

@@ -9,8 +9,8 @@
 //! convolution is the gradient of a dense one's input. `y` has the format of `x`; weights and their gradients are float32.
 //!
 //! On the CPU, dense convolutions are matrix products ([`cpu::dense`]), 3x3 ones after Winograd's transforms (`cpu::winograd`), and
-//! depthwise convolutions are sums of shifted planes ([`cpu::depthwise`]). On the devices of CubeCL, 1x1 convolutions are matrix
-//! products, other dense ones are Burn's ([`cube::dense`]), and depthwise ones have kernels of their own ([`cube::depthwise`]).
+//! depthwise convolutions are sums of shifted planes ([`cpu::depthwise`]). On the devices of CubeCL, dense
+//! convolutions are matrix products ([`cube::dense`]), and depthwise ones have kernels of their own ([`cube::depthwise`]).
 
 pub(crate) mod cpu;
 #[cfg(feature = "cube")]
@@ -91,10 +91,10 @@ pub fn depthwise_kernel(kernel: usize) -> bool {
 /// Transposed convolution: from a map of `places.out` rows and columns to one of `size`, with `weight` `[c, output, k, k]`. `places`
 /// belong to the convolution whose input gradient this is, from `size` to `places.out`.
 ///
-/// The caller must have checked [`crate::serves_on_cpu`].
+/// The caller must have checked [`crate::serves`].
 pub fn transposed(x: Tensor<4>, weight: Tensor<4>, places: Places, size: [usize; 2]) -> Tensor<4> {
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
-    Tensor::from_dispatch(<Dispatch as TransposedConvolution>::transposed(x, weight, places, size))
+    Tensor::from_dispatch(<Dispatch as Convolutions>::transposed(x, weight, places, size))
 }
 
 /// The convolutions that every backend implements.
@@ -107,12 +107,9 @@ pub(crate) trait Convolutions: Backend {
     /// See [`dense`].
     #[fusion(dtype = x, shape = [x[0], weight[0], places.out[0], places.out[1]].into())]
     fn dense(x: FloatTensor<Self>, weight: FloatTensor<Self>, places: Places) -> FloatTensor<Self>;
-}
 
-/// The convolution that only the CPU implements.
-#[backend_extension(Autodiff, Flex)]
-pub(crate) trait TransposedConvolution: Backend {
     /// See [`transposed`].
+    #[fusion(dtype = x, shape = [x[0], weight[1], size[0], size[1]].into())]
     fn transposed(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
@@ -152,6 +149,15 @@ pub(crate) trait ConvolutionGradients: Backend {
 
     #[fusion(meta = gradients_of)]
     fn dense_backward(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        dy: FloatTensor<Self>,
+        places: Places,
+        wanted: Wanted,
+    ) -> OfConvolution<Self>;
+
+    #[fusion(meta = gradients_of)]
+    fn transposed_backward(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         dy: FloatTensor<Self>,

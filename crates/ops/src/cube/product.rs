@@ -42,7 +42,8 @@ pub(crate) fn multiply(lhs: CubeTensor, rhs: CubeTensor, out: &CubeTensor) {
     let [of_lhs, of_rhs, of_out] = [&lhs, &rhs, out].map(|tensor| element(tensor.dtype));
     let mut reasons = Vec::new();
     for kernel in kernels(has_tensor_cores(&lhs)) {
-        let [a, b] = [(&lhs, of_lhs), (&rhs, of_rhs)].map(|(of, element)| InputBinding::new(of.clone().binding(), element));
+        let [a, b] =
+            [(&lhs, of_lhs), (&rhs, of_rhs)].map(|(of, element)| InputBinding::new(of.clone().binding(), element));
         let mut elements = MatmulElems::from_globals(&MatmulGlobalElems { lhs: of_lhs, rhs: of_rhs, out: of_out });
         match launch_ref(&kernel.into(), &lhs.client, a, b, out.clone().binding(), &mut elements) {
             Ok(()) => return,

@@ -138,7 +138,7 @@ fn told(event: &Event) -> Option<(u64, String)> {
             (step, format!("gradients not finite: update left out, loss scale {loss_scale}"))
         }
         Event::Warned { step, text } => (step, text.clone()),
-        Event::WarmedUp { step, seconds, .. } => (step, format!("kernels chosen in {}", words::duration(*seconds))),
+        Event::WarmedUp { step, seconds, .. } => (step, format!("kernels compiled in {}", words::duration(*seconds))),
         Event::BadSample { step, split, path, reason } => (step, format!("{split} sample left out: {path} ({reason})")),
         Event::Interrupted { step } => (step, "interrupted and saved".into()),
         Event::Resumed { step } => (step, "resumed".into()),

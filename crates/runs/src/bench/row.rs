@@ -12,7 +12,7 @@ use crate::Environment;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Protocol {
-    /// Steps before the first window: kernels are chosen, memory is fetched.
+    /// Steps before the first window: kernels are compiled, memory is fetched.
     pub warmup: usize,
     /// How many windows are timed.
     pub windows: usize,
@@ -68,7 +68,7 @@ pub struct Measured {
     pub images_per_second: Quartiles,
     /// Seconds of a step, over all steps of all windows.
     pub step_seconds: Quartiles,
-    /// Seconds of the very first step, which compiles and chooses kernels.
+    /// Seconds of the very first step, which compiles kernels.
     pub first_step_seconds: f64,
     /// Every window.
     pub windows: Vec<Window>,

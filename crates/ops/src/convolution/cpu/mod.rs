@@ -72,6 +72,10 @@ impl Convolutions for Flex {
             tensor(y, shape.output_shape(), x.dtype())
         })
     }
+
+    fn transposed(x: FlexTensor, weight: FlexTensor, places: Places, size: [usize; 2]) -> FlexTensor {
+        transposed::forward(&x, &weight, places, size)
+    }
 }
 
 impl ConvolutionGradients for Flex {
@@ -94,6 +98,16 @@ impl ConvolutionGradients for Flex {
             });
             OfConvolution { x: of_x, weight: of_weight }
         })
+    }
+
+    fn transposed_backward(
+        x: FlexTensor,
+        weight: FlexTensor,
+        dy: FlexTensor,
+        places: Places,
+        wanted: Wanted,
+    ) -> OfConvolution<Self> {
+        transposed::backward(&x, &weight, &dy, places, wanted)
     }
 
     fn dense_backward(

@@ -9,7 +9,9 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::{permute, permute_nchw_to_nhwc};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::TensorBinding;
-use cubek::convolution::{AcceleratedTileKind, ConvAlgorithm, ConvolutionArgs, ConvolutionInputs, Strategy, launch_ref};
+use cubek::convolution::{
+    AcceleratedTileKind, ConvAlgorithm, ConvolutionArgs, ConvolutionInputs, Strategy, launch_ref,
+};
 use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems};
 use cubek::std::InputBinding;
 
@@ -23,7 +25,7 @@ pub(crate) fn forward(x: CubeTensor, weight: CubeTensor, places: Places) -> Cube
     let ([batch, ..], [output, ..]) = (dims(&x), dims(&weight));
     let weight = cast(weight, x.dtype);
     let shape = [batch, output, places.out[0], places.out[1]];
-    if is_pointwise(dims(&x), &weight, places) {
+    if is_pointwise(dims(&x), dims(&weight), places) {
         return product(x, permute(matrix(weight), &[1, 0]), shape);
     }
     let on_cores = on_tensor_cores(&x, shape, places, |y| ConvolutionInputs::Forward {
@@ -35,10 +37,10 @@ pub(crate) fn forward(x: CubeTensor, weight: CubeTensor, places: Places) -> Cube
     whole_planes(on_cores.unwrap_or_else(|| columns::forward(x, weight, places)))
 }
 
-/// The gradient of the input. Of `x`, only the shape is used.
-pub(crate) fn of_input(x: &CubeTensor, weight: CubeTensor, dy: CubeTensor, places: Places) -> CubeTensor {
-    let (shape, weight) = (dims(x), cast(weight, dy.dtype));
-    if is_pointwise(shape, &weight, places) {
+/// The gradient of the input, of this shape.
+pub(crate) fn of_input(shape: [usize; 4], weight: CubeTensor, dy: CubeTensor, places: Places) -> CubeTensor {
+    let weight = cast(weight, dy.dtype);
+    if is_pointwise(shape, dims(&weight), places) {
         return product(dy, matrix(weight), shape);
     }
     // With places further apart, cubek's kernel would be asked for something that it does not compute.
@@ -54,10 +56,9 @@ pub(crate) fn of_input(x: &CubeTensor, weight: CubeTensor, dy: CubeTensor, place
     whole_planes(on_cores.unwrap_or_else(|| columns::of_input(shape, weight, dy, places)))
 }
 
-/// The gradient of the filters, in float32. Of `weight`, only the shape is used.
-pub(crate) fn of_filters(x: CubeTensor, weight: &CubeTensor, dy: CubeTensor, places: Places) -> CubeTensor {
-    let shape = dims(weight);
-    if is_pointwise(dims(&x), weight, places) {
+/// The gradient of filters of this shape, in float32.
+pub(crate) fn of_filters(x: CubeTensor, shape: [usize; 4], dy: CubeTensor, places: Places) -> CubeTensor {
+    if is_pointwise(dims(&x), shape, places) {
         let dw = columns::of_pointwise_filters(Flat::of(x).into_matrix(), Flat::of(dy).into_matrix());
         return relaid(dw, shape, [shape[1], 1, 1, 1]);
     }
@@ -79,10 +80,8 @@ fn on_tensor_cores(
     let elements = MatmulElems::from_globals(&MatmulGlobalElems { lhs: of, rhs: of, out: of });
     let Places { stride, dilation, before, .. } = places;
     let args = ConvolutionArgs { stride: [stride; 2], padding: before, dilation: [dilation; 2] };
-    let kernel = Strategy::Inferred {
-        algorithm: ConvAlgorithm::SimpleSyncStrided,
-        tile_kind: AcceleratedTileKind::Mma,
-    };
+    let kernel =
+        Strategy::Inferred { algorithm: ConvAlgorithm::SimpleSyncStrided, tile_kind: AcceleratedTileKind::Mma };
     launch_ref(&kernel, &like.client, inputs(channels_last(&map)), args, elements).ok().map(|()| map)
 }
 
@@ -94,9 +93,8 @@ fn channels_last(map: &CubeTensor) -> TensorBinding {
     permute_nchw_to_nhwc(map.clone()).binding()
 }
 
-fn is_pointwise([.., height, width]: [usize; 4], weight: &CubeTensor, places: Places) -> bool {
+fn is_pointwise([.., height, width]: [usize; 4], [.., kernel]: [usize; 4], places: Places) -> bool {
     let Places { stride, before, out, .. } = places;
-    let [.., kernel] = dims(weight);
     kernel == 1 && stride == 1 && before == [0; 2] && out == [height, width]
 }
 

@@ -22,6 +22,11 @@ impl Convolutions for CubeBackend {
     fn dense(x: CubeTensor, weight: CubeTensor, places: Places) -> CubeTensor {
         dense::forward(x, weight, places)
     }
+
+    fn transposed(x: CubeTensor, weight: CubeTensor, places: Places, [height, width]: [usize; 2]) -> CubeTensor {
+        let ([batch, ..], [_, output, ..]) = (dims(&x), dims(&weight));
+        dense::of_input([batch, output, height, width], weight, x, places)
+    }
 }
 
 impl ConvolutionGradients for CubeBackend {
@@ -48,8 +53,20 @@ impl ConvolutionGradients for CubeBackend {
         wanted: Wanted,
     ) -> OfConvolution<Self> {
         let of_weight =
-            Gradient::if_wanted(wanted.weight, || dense::of_filters(x.clone(), &weight, dy.clone(), places));
-        let of_x = Gradient::if_wanted(wanted.x, || dense::of_input(&x, weight, dy, places));
+            Gradient::if_wanted(wanted.weight, || dense::of_filters(x.clone(), dims(&weight), dy.clone(), places));
+        let of_x = Gradient::if_wanted(wanted.x, || dense::of_input(dims(&x), weight, dy, places));
+        OfConvolution { x: of_x, weight: of_weight }
+    }
+
+    fn transposed_backward(
+        x: CubeTensor,
+        weight: CubeTensor,
+        dy: CubeTensor,
+        places: Places,
+        wanted: Wanted,
+    ) -> OfConvolution<Self> {
+        let of_weight = Gradient::if_wanted(wanted.weight, || dense::of_filters(dy.clone(), dims(&weight), x, places));
+        let of_x = Gradient::if_wanted(wanted.x, || dense::forward(dy, weight, places));
         OfConvolution { x: of_x, weight: of_weight }
     }
 }

@@ -87,9 +87,9 @@ impl DeferredGradients for CubeBackend {
         let (of_filters, of_read) = match convolution {
             Convolution::Dense(places) => (
                 Gradient::if_wanted(filters_wanted, || {
-                    dense::of_filters(source.applied(), &filters, dy.clone(), places)
+                    dense::of_filters(source.applied(), dims(&filters), dy.clone(), places)
                 }),
-                dense::of_input(&source.x, filters, dy, places),
+                dense::of_input(dims(&source.x), filters, dy, places),
             ),
             Convolution::Depthwise(places) => {
                 let [.., side] = dims(&filters);
