@@ -173,7 +173,7 @@ def readme():
         table(["images a second", "", "Kindling, float32", "PyTorch, float32", "ratio", "PyTorch, its best", "ratio", "memory, ratio"], lines, 2), "",
         f"Measured on {conditions_of_rows()}, beside PyTorch {pytorch_version()} with a malloc that keeps memory, in its faster layout, eager or compiled; \"its best\" is the faster "
         f"of float32 and bf16, against the same of Kindling. Medians over {windows} windows of one round, in brackets what quartiles allow; memory the least "
-        f"that a process took. No GPU was measured. All rows: [benchmarks](docs/benchmarks.md)."])
+        f"that a process took. All rows: [benchmarks](docs/benchmarks.md)."])
 
 
 def speed_and_memory(rows=ROWS, peers=PEERS):
@@ -472,6 +472,37 @@ def section_stand_in():
             source("2026-11-23-networks-cuda-stand-in.json", document, "By `tests/tests/cuda_networks.rs` with `KINDLING_RECORD`."), ""]
 
 
+def section_gpu():
+    name = "2026-11-26-h200-first-runs.json"
+    document = load(name)
+    named, peer = document["with_named_kernels"], document["pytorch_2_11_same_machine"]
+    ours = named["inference_mobilenet_v2_512px_batch_32_bf16"]
+    theirs = peer["mobilenet_v2_512px_batch_32"]
+    exact = named["training_512px_batch_32_f32_with_exact_factors"]
+    cases = named["networks_against_the_cpu_64px_batch_2_f32"]
+    inference = f"{ours['images_per_second']['median']:.0f}"
+    rows = [["`mobilenet_v2`, inference, bf16", inference, f"{theirs['inference_images_per_second']:.0f}"],
+            ["`mobilenet_v2`, training, bf16", "not measured", f"{theirs['training_images_per_second']:.0f}"]]
+    rows += [[f"`{row['model']}`, training, float32 with exact factors and direct convolutions", f"{row['images_per_second']['median']:.0f}", "not measured"]
+             for row in exact["rows"]]
+
+    def largest(mode):
+        found = [case["largest_relative_difference"] for case in cases if case["mode"] == mode]
+        return f"{max(found):.1e}", len(found)
+    (features, count), (trained, _) = largest("features"), largest("train-mode")
+    before, compiler = document["with_autotune"], document["nvrtc_12_8_for_sm_90a_on_one_core"]
+    return ["## First runs on a GPU", "",
+            f"A quarter of an hour on an NVIDIA H200, which showed that Burn's autotune does not end in a time that anyone would wait: a forward pass of MobileNetV3-Small was "
+            f"{before['forward_of_mobilenet_v3_small_2_images_224px']}, and {before['in_the_first_40_s']['kernels_compiled']} kernels were compiled in 40 s. "
+            f"NVRTC takes {compiler['the_98_kernels_of_autotune_seconds']} s for them on a slower core. [Kernels are named since](decisions/kernels-are-named-not-timed.md); "
+            "those of the rows below were named by hand and are not all that the command has now.", "",
+            table(["512x512, batch 32", "Kindling, images/s", "PyTorch 2.11, images/s"], rows), "",
+            f"PyTorch: {peer['settings']}. Feature maps and logits of {count} networks at 64x64 in inference differed from the CPU's by at most {features} of the largest number, as TF32 explains; "
+            f"with batch statistics over two images by at most {trained}, where rounding is divided by small variances. "
+            f"Not measured: {document['not_measured']}", "",
+            source(name, document), ""]
+
+
 LEDGER = "2026-11-24-step-ledger.json"
 
 
@@ -569,7 +600,7 @@ def page():
              f"noise; compare what was measured side by side. {on_gpus()} "
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
     for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_processes, section_loading, section_gans,
-                    section_stand_in, section_ledger, section_robustness, section_scores, section_build):
+                    section_gpu, section_stand_in, section_ledger, section_robustness, section_scores, section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):
         document = json.loads(path.read_text())
