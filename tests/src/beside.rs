@@ -23,9 +23,6 @@ pub struct Beside<'a> {
     pub recompute: &'a str,
     /// Compute capability that the device claims.
     pub capability: &'a str,
-    /// Which of the kernels that could be used are: `fixed` (the first that works), `falling` (all are run, and the last is
-    /// used) or `seed:N` (all are run, and chance decides).
-    pub choice: &'a str,
     /// Whether it makes images.
     pub gan: bool,
 }
@@ -203,10 +200,7 @@ pub fn registry() -> (Vec<String>, Vec<String>) {
 
 fn finish(command: &mut std::process::Command, device: &str, of: Beside) {
     if device == "cuda" {
-        on_cuda(command, of.capability).env("CUDASIM_CLOCK", of.choice);
-        if of.choice != "fixed" {
-            command.env("CUBECL_AUTOTUNE_SHORT_CIRCUIT", "false");
-        }
+        on_cuda(command, of.capability);
     }
     let outcome = Outcome::of(command).succeeded();
     // A panic on a thread of the device leaves the exit code as it is.

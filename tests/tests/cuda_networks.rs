@@ -36,8 +36,7 @@ fn limits(precision: &str, capability: &str) -> Limits {
     }
 }
 
-const STEP: Beside =
-    Beside { model: "", size: 64, precision: "f32", recompute: "none", capability: "6.1", choice: "fixed", gan: false };
+const STEP: Beside = Beside { model: "", size: 64, precision: "f32", recompute: "none", capability: "6.1", gan: false };
 
 fn main() -> ExitCode {
     run_optional_and_nightly(cuda_on_cpu(), always(), every_network(), "some hours")
@@ -60,7 +59,7 @@ fn always() -> Vec<Test> {
 fn every_network() -> Vec<Test> {
     const F32: (usize, &str, &str) = (64, "f32", "6.1");
     let (classifiers, gans) = registry();
-    let mut tests = every_choice();
+    let mut tests = Vec::new();
     for size in [32, 65, 56, 224] {
         tests.extend(classifiers.iter().map(|model| forward(Beside { model, size, ..STEP })));
     }
@@ -81,20 +80,6 @@ fn every_network() -> Vec<Test> {
     tests
 }
 
-/// Networks with every kind of dense product. Every kernel that could be chosen for it runs, and each time another one is chosen.
-fn every_choice() -> Vec<Test> {
-    let mut tests = Vec::new();
-    for model in ["mobilenet_v3_small", "resnet18", "mixnet_s", "efficientnet_b0"] {
-        for (capability, precision) in [("6.1", "f32"), ("8.0", "f32"), ("8.0", "bf16"), ("9.0", "f32"), ("9.0", "f16")]
-        {
-            for choice in ["falling", "seed:1", "seed:2"] {
-                tests.push(step(Beside { model, size: 65, precision, capability, choice, ..STEP }));
-            }
-        }
-    }
-    tests
-}
-
 fn forward(of: Beside) -> Test {
     let name = format!("maps_of_{}_at_{}_equal_the_cpus", of.model, of.size);
     let (model, size) = (of.model.to_string(), of.size);
@@ -109,13 +94,13 @@ fn forward(of: Beside) -> Test {
 }
 
 fn step(of: Beside<'_>) -> Test {
-    let Beside { model, size, precision, recompute, capability, choice, gan } = of;
-    let told = format!("{model} at {size} in {precision}, recompute {recompute}, on {capability}, choice {choice}");
-    let words = [model, precision, recompute, capability, choice].map(str::to_string);
+    let Beside { model, size, precision, recompute, capability, gan } = of;
+    let told = format!("{model} at {size} in {precision}, recompute {recompute}, on {capability}");
+    let words = [model, precision, recompute, capability].map(str::to_string);
     Test::new(format!("a_step_equals_the_cpus: {told}"), move || {
         let folder = tempdir().expect("a temporary folder");
-        let [model, precision, recompute, capability, choice] = words.each_ref().map(String::as_str);
-        let of = Beside { model, size, precision, recompute, capability, choice, gan };
+        let [model, precision, recompute, capability] = words.each_ref().map(String::as_str);
+        let of = Beside { model, size, precision, recompute, capability, gan };
         let found = step_beside_cpu(of, folder.path());
         println!("{told}: {found}");
         let limits = limits(precision, capability);
@@ -137,10 +122,10 @@ fn step(of: Beside<'_>) -> Test {
 /// See the module.
 fn record(of: Beside, found: &StepDistances, moved: Option<f64>) {
     let Some(path) = std::env::var_os("KINDLING_RECORD") else { return };
-    let Beside { model, size, precision, recompute, capability, choice, .. } = of;
+    let Beside { model, size, precision, recompute, capability, .. } = of;
     let line = json!({
         "model": model, "image_size": size, "precision": precision, "recompute": recompute, "capability": capability,
-        "choice": choice, "loss": found.loss, "gradients": found.gradients, "worst": found.worst.1, "weights": found.weights,
+        "loss": found.loss, "gradients": found.gradients, "worst": found.worst.1, "weights": found.weights,
         "cpu_when_pixels_move": moved,
     });
     let file = File::options().create(true).append(true).open(path);

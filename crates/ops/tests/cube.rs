@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 
 use burn::backend::{Dispatch, DispatchDevice, DispatchDeviceId};
 use burn::tensor::{Device, FloatDType};
+use kindling_ops::rounds_factors;
 use kindling_tests::{Optional, Suite, Test, cuda_on_cpu, on_cuda, repeat_what_was_not_run};
 
 use device::{
@@ -17,6 +18,7 @@ use device::{
     moves_of_many_tensors, norm_act, one_channel, padded, quarters, recorded_block, resized, slices,
     sums_with_a_shortcut,
 };
+use naive::FACTORS_ARE_ROUNDED;
 use naive::norm::check_sums_over_groups;
 use naive::state::{check_many_tensors, check_updates_of_many_tensors};
 
@@ -44,6 +46,16 @@ const TESTS: [OnDevice; 18] = [
     ("the_variance_on_a_device_survives_a_large_mean", large_means),
 ];
 
+/// Those of them with matrix products, whose factors tensor cores round.
+const PRODUCTS: [&str; 6] = [
+    "maps_of_one_channel_on_a_device_and_their_gradients_are_those_of_the_cpu",
+    "dense_convolutions_on_a_device_and_their_gradients_equal_the_naive_sums",
+    "convolutions_on_a_device_that_normalise_and_their_gradients_equal_the_naive_sums",
+    "slices_of_larger_maps_on_a_device_and_their_gradients_equal_the_naive_sums",
+    "maps_with_padded_rows_on_a_device_and_their_gradients_equal_the_naive_sums",
+    "a_block_on_a_device_has_the_gradients_of_the_cpu",
+];
+
 /// Tests of maps in formats that not every device has.
 const HALVES: [(FloatDType, OnDevice); 4] = [
     (FloatDType::F16, ("float16_maps_on_a_device_are_near_the_float32_result", float16)),
@@ -52,7 +64,8 @@ const HALVES: [(FloatDType, OnDevice); 4] = [
     (FloatDType::BF16, ("gradients_of_doubled_bfloat16_maps_on_a_device_are_exact", doubled_bfloat16)),
 ];
 
-/// Runs alone: what another thread asks of the device meanwhile is recorded too, or refused. On CUDA only, where there are graphs.
+/// Runs alone, and only if its name is given: what another thread asks of the device meanwhile is recorded too, or refused. On CUDA
+/// only, where there are graphs.
 const ALONE: OnDevice = ("a_block_is_recorded_as_a_graph_and_replays_to_the_same_gradients", recorded_block);
 /// Needs tensor cores, which round what they multiply.
 const TENSOR_CORES: OnDevice = (
@@ -62,10 +75,10 @@ const TENSOR_CORES: OnDevice = (
 /// Tests that run on other devices than the stand-in by day; compiling their kernels in software takes minutes.
 const BY_DAY: usize = 9;
 
-/// What the stand-in for CUDA claims to be, and which of the kernels that could be used are (`CUDASIM_CLOCK`).
-const WITHOUT_CORES: (&str, &str) = ("6.1", "fixed");
-const WITH_CORES: (&str, &str) = ("8.0", "fixed");
-const WITH_CORES_BY_NIGHT: [(&str, &str); 3] = [("9.0", "fixed"), ("8.0", "falling"), ("9.0", "falling")];
+/// Compute capabilities that the stand-in for CUDA claims.
+const WITHOUT_CORES: &str = "6.1";
+const WITH_CORES: &str = "8.0";
+const WITH_CORES_BY_NIGHT: &str = "9.0";
 /// What this program is told when it runs on the stand-in, and how many tests it then has.
 type Run = (&'static [&'static str], usize);
 const EVERY_TEST: [Run; 2] =
@@ -84,7 +97,11 @@ fn main() -> ExitCode {
     let here = Optional { missing, required_by: "KINDLING_REQUIRE_WGPU" };
     let of = |(name, test): OnDevice| {
         let device = device.clone();
-        Test::new(name, move || test(&device.expect("a device with kernels").autodiff()))
+        Test::new(name, move || {
+            let device = device.expect("a device with kernels");
+            FACTORS_ARE_ROUNDED.set(PRODUCTS.contains(&name) && rounds_factors(&device));
+            test(&device.autodiff());
+        })
     };
     let all = |tests: &[OnDevice]| tests.iter().copied().map(of).collect::<Vec<_>>();
     // A device that was chosen is tested whole at any time.
@@ -111,9 +128,11 @@ fn main() -> ExitCode {
         let stand_in = cuda_on_cpu();
         let cores = |device| on_cuda_on_cpu("tensor_cores", device, &ON_CORES);
         suite.add(&stand_in, vec![on_cuda_on_cpu("every_test", WITHOUT_CORES, &EVERY_TEST), cores(WITH_CORES)]);
-        suite.add_nightly(&stand_in, WITH_CORES_BY_NIGHT.map(cores).into(), "minutes");
+        let every_test = on_cuda_on_cpu("every_test", WITH_CORES_BY_NIGHT, &EVERY_TEST);
+        suite.add_nightly(&stand_in, vec![every_test, cores(WITH_CORES_BY_NIGHT)], "minutes");
     } else if choice.as_deref() == Some("cuda") {
-        suite.add(&here, all(&[ALONE, TENSOR_CORES]));
+        let alone = std::env::args().any(|word| word == ALONE.0);
+        suite.add(&here, all(&[if alone { ALONE } else { TENSOR_CORES }]));
     }
     suite.run()
 }
@@ -125,14 +144,11 @@ fn first_device(name: &str) -> Option<Device> {
 }
 
 /// Runs this program again, where the loader finds the stand-in for CUDA.
-fn on_cuda_on_cpu(what: &str, (capability, clock): (&'static str, &'static str), runs: &'static [Run]) -> Test {
-    Test::new(format!("{what}_on_cuda_made_of_the_cpu_{capability}_{clock}"), move || {
+fn on_cuda_on_cpu(what: &str, capability: &'static str, runs: &'static [Run]) -> Test {
+    Test::new(format!("{what}_on_cuda_made_of_the_cpu_{capability}"), move || {
         for (words, count) in runs {
             let mut command = Command::new(std::env::current_exe().expect("a test knows where it lies"));
-            on_cuda(&mut command, capability).env("CUDASIM_CLOCK", clock).env(CHOICE, "cuda").args(*words);
-            if clock != "fixed" {
-                command.env("CUBECL_AUTOTUNE_SHORT_CIRCUIT", "false");
-            }
+            on_cuda(&mut command, capability).env(CHOICE, "cuda").args(*words);
             let output = command.output().expect("a test can be started again");
             let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
             repeat_what_was_not_run(&text, &format!("on CUDA made of the CPU, {capability}"));

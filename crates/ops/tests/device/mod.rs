@@ -15,10 +15,7 @@ use crate::naive::deferred::{
 };
 use crate::naive::gates::check_squeeze_and_scale;
 use crate::naive::resize::{INTERPOLATIONS, check_resize};
-use crate::naive::{Ground, close, norm::ACTIVATIONS, random, rng, state, vec};
-
-/// The tolerance where tensor cores round factors to ten bits, as a share of the largest number.
-const TF32: f64 = 5e-3;
+use crate::naive::{Ground, TF32, close, norm::ACTIVATIONS, random, rng, state, vec};
 
 /// Maps in both layouts.
 fn grounds(device: &Device) -> [Ground; 2] {

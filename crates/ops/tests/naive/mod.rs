@@ -8,7 +8,7 @@ pub(crate) mod norm;
 pub(crate) mod resize;
 pub(crate) mod state;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use kindling_random::{Purpose, Rng};
@@ -132,9 +132,21 @@ pub(crate) fn vec<const D: usize>(tensor: Tensor<D>) -> Found {
     Found { numbers, rounding: rounding(dtype) }
 }
 
+/// The tolerance where tensor cores round factors to ten bits, as a share of the largest number.
+pub(crate) const TF32: f64 = 5e-3;
+
+thread_local! {
+    /// Whether the test of this thread has products whose factors are rounded ([`TF32`]).
+    pub(crate) static FACTORS_ARE_ROUNDED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The tolerance of a format, as a share of the largest naive number.
 fn rounding(dtype: DType) -> f64 {
-    if dtype == DType::F64 { 1e-12 } else { 2e-5 }
+    match dtype {
+        DType::F64 => 1e-12,
+        _ if FACTORS_ARE_ROUNDED.get() => TF32,
+        _ => 2e-5,
+    }
 }
 
 /// Compares with the naive numbers, to the rounding of their format.

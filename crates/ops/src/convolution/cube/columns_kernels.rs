@@ -39,7 +39,7 @@ fn tap(pixel: u32, tap: u32, reach: &Reach, before: u32, length: u32, #[comptime
         let place = pixel + before;
         let distance = max(place, shift) - shift;
         let at = distance / reach.stride;
-        Tap { at, inside: place >= shift && distance % reach.stride == 0 && at < length }
+        Tap { at, inside: place >= shift && at * reach.stride == distance && at < length }
     } else {
         let place = pixel * reach.stride + shift;
         let at = max(place, before) - before;
