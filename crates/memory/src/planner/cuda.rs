@@ -25,11 +25,11 @@ fn padded_row(row: u64) -> u64 {
 /// Bytes of the rows that a dense convolution multiplies with its filters: for each pixel of the map `from`, what the kernel sees of the
 /// map `seen`, some pixels at a time (`crates/ops`, `convolution/cube/columns.rs`).
 pub(super) fn columns(seen: FeatureMap, from: FeatureMap, kernel: usize, batch: u64, element_bytes: u64) -> u64 {
-    const AT_ONCE: u64 = 32 << 20;
+    const AT_ONCE: u64 = 8 << 20;
     const ROWS: u64 = 256;
     let row = (kernel * kernel * seen.channels) as u64 * element_bytes;
     let pixels = batch * (from.height * from.width) as u64;
-    row * pixels.min((AT_ONCE / row).next_multiple_of(ROWS))
+    row * pixels.min((AT_ONCE / row / ROWS).max(1) * ROWS)
 }
 
 /// For each of `values` values, whether one of Burn's kernels writes its map or the gradient of it, so that rows are padded.

@@ -19,8 +19,9 @@ use crate::cube::blocks::over_blocks;
 use crate::cube::layout::{Flat, Spread, addresses, dims, element, empty, empty_map, relaid, width_of_maps};
 use crate::cube::product::multiply;
 
-/// Bytes of the rows that are written at a time. The cache of an H200 has 50 MiB, that of an RTX 4090 72 MiB.
-const BYTES_AT_ONCE: usize = 32 << 20;
+/// Bytes of the rows that are written at a time: few, because pages of memory are as large as the largest tensor, and small cards have
+/// few of them. (On a large GPU more may be faster, which has not been measured.)
+const BYTES_AT_ONCE: usize = 8 << 20;
 /// The number of rows written at a time is a multiple of this, so that every part of a map is aligned as its whole is.
 const ROWS: usize = 256;
 /// The most numbers that a unit writes.
@@ -86,7 +87,7 @@ fn products(map: &CubeTensor, filters: CubeTensor, into: &CubeTensor, kernel: us
 
 /// The ranges of rows that are written at a time.
 fn parts_of(map: &CubeTensor, rows: usize, columns: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-    let at_once = (BYTES_AT_ONCE / (columns * map.elem_size())).next_multiple_of(ROWS);
+    let at_once = (BYTES_AT_ONCE / (columns * map.elem_size()) / ROWS).max(1) * ROWS;
     (0..rows).step_by(at_once).map(move |first| first..rows.min(first + at_once))
 }
 
