@@ -119,7 +119,8 @@ fn number_or_text(text: &str) -> Value {
     text.parse::<f64>().ok().filter(|number| number.is_finite()).map_or_else(|| text.into(), Value::from)
 }
 
-/// The runs in a folder, in the order of their names: the folder itself if it is one, otherwise what lies directly in it.
+/// The runs in a folder, in the order of their names: the folder itself if it is one, otherwise what lies directly in it. Hidden folders
+/// are left out: those of programs have a `config.toml`, too, as Cargo's.
 ///
 /// # Errors
 /// [`RunError::Io`] if it cannot be read.
@@ -129,7 +130,10 @@ pub fn runs_in(folder: &Path) -> Result<Vec<RunDir>, RunError> {
     }
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(RunError::on("read", folder))? {
-        paths.push(entry.map_err(RunError::on("read", folder))?.path());
+        let entry = entry.map_err(RunError::on("read", folder))?;
+        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+            paths.push(entry.path());
+        }
     }
     paths.sort();
     Ok(paths.iter().filter_map(|path| RunDir::open(path).ok()).collect())
@@ -159,6 +163,7 @@ mod tests {
         run(folder.path(), "b", "[train]\nlr = 0.003", None);
         run(folder.path(), "c", "[train]\nlr = 0.1", Some(9));
         fs::create_dir(folder.path().join("other")).unwrap();
+        run(folder.path(), ".cargo", "[build]\njobs = 2", None);
         let mut found: Vec<Listed> =
             runs_in(folder.path()).unwrap().iter().map(|run| Listed::of(run).unwrap()).collect();
         let names = |found: &[Listed]| -> String {
