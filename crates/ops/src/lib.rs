@@ -35,7 +35,6 @@ pub mod reserve;
 mod resize;
 mod squeeze_excite;
 mod statistics;
-mod total;
 
 pub use activation::Activation;
 pub use convolution::cpu::ConvScratch;
@@ -50,4 +49,3 @@ pub use optimizer::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers,
 pub use resize::{Interpolation, resize};
 pub use squeeze_excite::{channel_multiply, global_average_pool};
 pub use statistics::{bessel, statistics, sums_over_groups};
-pub use total::total;

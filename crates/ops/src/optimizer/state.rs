@@ -11,7 +11,6 @@ use burn_flex::FlexTensor;
 
 use crate::cpu::values::{tensor, values};
 use crate::device::{on_cpu, serves};
-use crate::total::total;
 
 /// Tensors that one launch takes.
 pub(crate) const AT_ONCE: usize = 8;
@@ -114,9 +113,9 @@ pub fn squared_norm(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
             let all = <Dispatch as StateOps>::squares(some);
             Tensor::<1>::from_dispatch(all).narrow(0, 0, count * BLOCKS)
         }),
-        false => tensors.iter().map(|tensor| total(tensor.clone().square())).collect(),
+        false => tensors.iter().map(|tensor| tensor.clone().square().sum().reshape([1])).collect(),
     };
-    (!found.is_empty()).then(|| total(Tensor::cat(found, 0)))
+    (!found.is_empty()).then(|| Tensor::cat(found, 0).sum())
 }
 
 /// `from + share * (factor * to - from)` of each pair of tensors, which have the same length and are not on a gradient graph. `None` on

@@ -1,7 +1,6 @@
 //! Binary cross-entropy on logits, one question a class.
 
 use burn::tensor::{Tensor, TensorData, activation};
-use kindling_ops::total;
 
 /// The mean over samples and classes of the cross-entropy between a sigmoid and a target. A class's weight is that of
 /// its positives, as `pos_weight` of PyTorch's `BCEWithLogitsLoss`. Smoothing moves targets towards one half.
@@ -45,7 +44,7 @@ pub(super) fn weighted_answers(logits: Tensor<2>, yes: Vec<f32>, no: Vec<f32>) -
     let tensor = |values| Tensor::<2>::from_data(TensorData::new(values, shape), &device);
     // 1 - sigmoid(x) = sigmoid(-x), so both logarithms keep their digits.
     let (yes, no) = (tensor(yes), tensor(no));
-    total(activation::log_sigmoid(logits.clone()) * yes + activation::log_sigmoid(logits.neg()) * no).neg()
+    (activation::log_sigmoid(logits.clone()) * yes + activation::log_sigmoid(logits.neg()) * no).sum().neg()
 }
 
 #[cfg(test)]

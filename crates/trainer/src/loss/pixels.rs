@@ -7,7 +7,6 @@ use std::str::FromStr;
 use burn::tensor::{Tensor, TensorData, activation};
 use kindling_data::{HostBatch, IGNORED};
 use kindling_given::{Named, UnknownName, all};
-use kindling_ops::total;
 use serde::{Deserialize, Serialize};
 
 use super::Loss;
@@ -205,14 +204,14 @@ impl SegmentationLoss {
             targets = targets * numbers::<4>(&self.weights, [1, classes, 1, 1], &rows.log_p);
         }
         // Burn divides in float32 in the gradient of a division by a number.
-        total(over_pixels(rows.log_p.clone() * targets)) * (-1.0 / total_weight)
+        over_pixels(rows.log_p.clone() * targets).sum() * (-1.0 / total_weight)
     }
 
     fn focal(rows: &Rows, pixels: f64) -> Tensor<1> {
         let [_, classes, _, _] = rows.truth.dims();
         let rest = rows.p.clone().neg() + 1.0;
         let cost = rows.log_p.clone() * rows.truth.clone() * (rest.clone() * rest);
-        total(over_pixels(cost)) * (-1.0 / (pixels * classes as f64))
+        over_pixels(cost).sum() * (-1.0 / (pixels * classes as f64))
     }
 
     /// One minus a ratio of sums, over each group.
@@ -248,8 +247,8 @@ fn ratio(term: PixelTerm, together: Tensor<2>, found: Tensor<2>, there: &[f64]) 
         }
         PixelTerm::GeneralisedDice => {
             let weights = numbers::<2>(&inverse_squares(there), shape, &together);
-            let above = total(together * weights.clone()) * 2.0 + SMOOTH;
-            above / (total((found + truth) * weights) + SMOOTH)
+            let above = (together * weights.clone()).sum() * 2.0 + SMOOTH;
+            above / (((found + truth) * weights).sum() + SMOOTH)
         }
         _ => ((together * 2.0 + SMOOTH) / (found + truth + SMOOTH)).mean(),
     }

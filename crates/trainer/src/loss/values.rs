@@ -3,7 +3,6 @@
 use burn::tensor::{Tensor, TensorData};
 use kindling_data::HostBatch;
 use kindling_given::{Named, UnknownName};
-use kindling_ops::total;
 use serde::{Deserialize, Serialize};
 
 use super::Loss;
@@ -66,7 +65,7 @@ impl Loss<2> for ValueLoss {
             unreachable!("a loader of a regression gives targets with every batch")
         };
         let targets = Tensor::<2>::from_data(TensorData::new(targets.to_vec(), [targets.len(), 1]), &logits.device());
-        total(self.costs(logits - targets)) * (1.0 / total_weight)
+        self.costs(logits - targets).sum() * (1.0 / total_weight)
     }
 }
 
