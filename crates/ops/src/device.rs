@@ -58,7 +58,7 @@ pub fn rounds_factors(device: &Device) -> bool {
     }
 }
 
-/// Whether these operations support a tensor and it lies on the CPU, as [`crate::transposed`] requires.
+/// Whether these operations support a tensor and it lies on the CPU.
 pub fn serves_on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
     on_cpu(x) && serves(x)
 }
