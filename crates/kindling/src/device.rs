@@ -14,7 +14,7 @@ use std::str::FromStr;
 use anyhow::{Result, anyhow, bail};
 use burn::tensor::{Device, Tensor};
 use kindling_layers::Precision;
-use kindling_memory::{panic_message, without_probes};
+use kindling_memory::panic_message;
 use kindling_runs::DeviceFacts;
 
 /// The device a user asks for.
@@ -117,11 +117,8 @@ impl DeviceChoice {
 
 /// Makes a device compute something: a runtime that cannot start panics at first use, on a thread of its own.
 fn works(device: &Device) -> Result<(), String> {
-    let sum = catch_unwind(AssertUnwindSafe(|| {
-        // Before the first sum, whose kernel is chosen among several.
-        without_probes(device);
-        Tensor::<1>::ones([2], device).sum().try_into_scalar::<f32>()
-    }));
+    let sum =
+        catch_unwind(AssertUnwindSafe(|| kindling_ops::sum(Tensor::<1>::ones([2], device)).try_into_scalar::<f32>()));
     match sum {
         Ok(Ok(2.0)) => Ok(()),
         Ok(Ok(other)) => Err(format!("1 + 1 gave {other}")),

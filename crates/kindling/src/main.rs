@@ -16,6 +16,7 @@
 //! | `finish`, `progress`, `output` | scores and report at the end, the bar, and the only place that writes to the terminal |
 //! | `interrupt`, `abort`, `allocator`, `targets`, `ranges` | signals, the allocator, exports kept away from runs' own files, ranges of flags |
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 // Comments on flags are help texts: `cuda[:N]`, `runs/<time>`.
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
 

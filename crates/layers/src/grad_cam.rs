@@ -21,7 +21,7 @@ pub fn grad_cam<M: Classifier>(model: &M, images: Tensor<4>, classes: Tensor<1, 
     let logits = model.clone().train().finish(read.clone());
     let classes = Tensor::from_inner(classes.unsqueeze_dim::<2>(1));
     // Images do not see each other, so that the gradient of a sum is that of each.
-    let gradients = logits.gather(1, classes).sum().backward();
+    let gradients = kindling_ops::sum(logits.gather(1, classes)).backward();
     let Some(gradient) = read.grad(&gradients) else {
         // Nothing after the map depends on it.
         return (map.sum_dim(1) * 0.0).squeeze_dim(1);

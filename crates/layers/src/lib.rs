@@ -19,6 +19,8 @@
 //! | [`precision`] | the one place that casts between formats |
 //! | [`parameters`], [`names`], [`tensors`], [`host`], [`init`] | tensors by name, other libraries' names, safetensors, reading to the host, initial weights |
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod adversary;
 mod backbone;
 mod batch_norm;
@@ -65,7 +67,7 @@ pub use drop_path::DropPath;
 pub use dropout::Dropout;
 pub use grad_cam::grad_cam;
 pub use head::{Head, HeadConfig, Hidden, HiddenConfig, HiddenLinear};
-pub use kindling_ops::{Activation, Interpolation};
+pub use kindling_ops::{Activation, Interpolation, mean};
 pub use linear::{Linear, global_average_pool};
 pub use map::Map;
 pub use noise_injection::NoiseInjection;

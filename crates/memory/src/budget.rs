@@ -167,12 +167,6 @@ pub fn hold_ballast(device: &Device, bytes: u64) -> Result<Ballast, String> {
     }
 }
 
-/// Prevents CubeCL from measuring the speed of a device's memory, for which it would allocate up to half of it on top of what a run
-/// needs. Does nothing on devices that do not tune kernels.
-pub fn without_probes(device: &Device) {
-    pools::without_probes(device);
-}
-
 /// The bytes that this process may use on a device, if that is known; on the CPU, counted bytes.
 pub fn capacity(device: &Device) -> Option<u64> {
     match pools::pools(device) {

@@ -25,13 +25,8 @@ pub(crate) struct Apart {
 
 #[cfg(feature = "cube")]
 mod cube {
-    use std::time::Duration;
-
     use burn::backend::DispatchDevice;
     use burn_cubecl::cubecl::client::Client;
-    use burn_cubecl::cubecl::throughput::{
-        MemoryAccess, MemorySpec, ThroughputKey, ThroughputMode, ThroughputValue, working_set_sweep,
-    };
     use burn_cubecl::cubecl::{MemoryPoolKind, MemoryPoolReport, MemoryScope};
 
     use super::*;
@@ -85,25 +80,10 @@ mod cube {
         let held = client.check(&pieces).map_err(|error| error.to_string());
         Some(held.map(|()| Apart { _pieces: pieces }))
     }
-
-    /// Answers in advance what CubeCL would measure before it tunes the first reduction or matrix product: the speed of memory, for
-    /// which it allocates two buffers of up to a quarter of the device, again for every size. With the answer "unknown" it tries all
-    /// kernels that it has, and the peak of a run is its own.
-    pub(crate) fn without_probes(device: &Device) {
-        let Some(client) = client(device) else { return };
-        let unknown = ThroughputValue { ops_count: 0, duration: Duration::ZERO };
-        for access in [MemoryAccess::Copy, MemoryAccess::Read, MemoryAccess::Write] {
-            for bytes in working_set_sweep(access.default_working_set()) {
-                let key = ThroughputKey { mode: ThroughputMode::Memory(MemorySpec::new(access, bytes)) };
-                // An earlier answer stays valid.
-                let _ = client.measure_throughput(key, || Ok(unknown));
-            }
-        }
-    }
 }
 
 #[cfg(feature = "cube")]
-pub(crate) use cube::{hold, pools, without_probes};
+pub(crate) use cube::{hold, pools};
 
 #[cfg(not(feature = "cube"))]
 pub(crate) fn pools(device: &Device) -> Option<Pools> {
@@ -116,6 +96,3 @@ pub(crate) fn pools(device: &Device) -> Option<Pools> {
 pub(crate) fn hold(_: &Device, _: u64) -> Option<Result<Apart, String>> {
     None
 }
-
-#[cfg(not(feature = "cube"))]
-pub(crate) fn without_probes(_: &Device) {}

@@ -11,16 +11,19 @@
 //! - `deferred`: operations that read a map through its normalisation: the map itself, convolutions, global average and max pooling,
 //!   residual additions.
 //! - `resize`: maps of another height and width, by nearest or bilinear interpolation.
+//! - `sum`: the sum and the mean of all numbers of a tensor.
 //! - `optimizer`: AdamW's update, moving averages, and reductions over all tensors of a network's state.
 //!
 //! They share `cpu` (number types, vector loops, matrix products), `cube` (memory layouts of maps, how kernels read them), `graph`
 //! (gradients on Burn's graph), `device` (which tensors are supported) and [`reserve`] (memory is requested before it is allocated).
-//! A module uses only those after it in this order: deferred, squeeze_excite; convolution, statistics, resize, optimizer; activation; the
-//! shared modules.
+//! A module uses only those after it in this order: deferred, squeeze_excite, optimizer; convolution, statistics, resize, sum; activation;
+//! the shared modules.
 //!
 //! `cube`, behind the feature of that name, is for CUDA, Vulkan and the other devices of CubeCL. Tensors on any other device, or of
 //! any other format, go through Burn's own operations. Weights, statistics and sums are float32, and an output has the format of its
 //! input map. On the CPU, maps of float64 are computed in float64 throughout.
+
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod activation;
 mod convolution;
@@ -35,6 +38,7 @@ pub mod reserve;
 mod resize;
 mod squeeze_excite;
 mod statistics;
+mod sum;
 
 pub use activation::Activation;
 pub use convolution::cpu::ConvScratch;
@@ -49,3 +53,4 @@ pub use optimizer::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers,
 pub use resize::{Interpolation, resize};
 pub use squeeze_excite::{channel_multiply, global_average_pool};
 pub use statistics::{bessel, statistics, sums_over_groups};
+pub use sum::{mean, sum};

@@ -20,12 +20,13 @@ use device::{
 };
 use naive::FACTORS_ARE_ROUNDED;
 use naive::norm::check_sums_over_groups;
-use naive::state::{check_many_tensors, check_updates_of_many_tensors};
+use naive::state::{check_many_tensors, check_sums, check_updates_of_many_tensors};
 
 /// A test of a device and its name.
 type OnDevice = (&'static str, fn(&Device));
 
-const TESTS: [OnDevice; 18] = [
+const TESTS: [OnDevice; 19] = [
+    ("sums_on_a_device_and_their_gradients_equal_the_naive_ones", check_sums),
     ("many_tensors_at_once_on_a_device_equal_the_naive_sums", check_many_tensors),
     ("moves_of_many_tensors_on_a_device_equal_the_naive_ones", moves_of_many_tensors),
     ("sums_over_groups_on_a_device_equal_the_naive_ones", check_sums_over_groups),
@@ -73,7 +74,7 @@ const TENSOR_CORES: OnDevice = (
     dense_convolutions_on_tensor_cores,
 );
 /// Tests that run on other devices than the stand-in by day; compiling their kernels in software takes minutes.
-const BY_DAY: usize = 9;
+const BY_DAY: usize = 10;
 
 /// Compute capabilities that the stand-in for CUDA claims.
 const WITHOUT_CORES: &str = "6.1";

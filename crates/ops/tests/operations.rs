@@ -18,7 +18,7 @@ use naive::deferred::{
 use naive::gates::check_squeeze_and_scale;
 use naive::norm::{ACTIVATIONS, check_sums_over_groups};
 use naive::resize::{INTERPOLATIONS, check_resize};
-use naive::state::{check_many_tensors, check_updates_of_many_tensors};
+use naive::state::{check_many_tensors, check_sums, check_updates_of_many_tensors};
 use naive::{COMPUTED, Ground, close, random, rng, vec};
 
 /// Maps of float32, and of float64, on which the same kernels are exact to its last digits.
@@ -35,6 +35,11 @@ fn on_each_format(check: impl Fn(&Ground)) {
 #[test]
 fn many_tensors_at_once_equal_the_naive_sums() {
     check_many_tensors(&Device::flex());
+}
+
+#[test]
+fn sums_and_their_gradients_equal_the_naive_ones() {
+    check_sums(&Device::flex().autodiff());
 }
 
 #[test]

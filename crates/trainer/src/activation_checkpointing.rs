@@ -11,6 +11,7 @@ use burn::tensor::Tensor;
 use kindling_layers::Checkpointing;
 use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
 use kindling_nvtx::range;
+use kindling_ops::sum;
 
 use crate::fault::Phase;
 use crate::gradients::{GradientSum, backward};
@@ -67,9 +68,9 @@ impl Segments {
             let input: Vec<Tensor<4>> = input.into_iter().map(leaf).collect();
             let (outputs, _) = pass::training(pass.clone(), || run(index, input.clone()));
             let weighed = outputs.into_iter().zip(of_outputs);
-            let weighed = weighed.filter_map(|(output, gradient)| Some((output * Tensor::from_inner(gradient?)).sum()));
-            let Some(sum) = weighed.reduce(|a, b| a + b) else { break };
-            let mut found = sum.backward();
+            let weighed = weighed.filter_map(|(output, gradient)| Some(sum(output * Tensor::from_inner(gradient?))));
+            let Some(together) = weighed.reduce(|a, b| a + b) else { break };
+            let mut found = together.backward();
             of_outputs = input.iter().map(|map| map.grad_remove(&mut found)).collect();
             gradients.add(found, model);
         }

@@ -34,6 +34,8 @@
 //! | `explain` | which places of an image speak for a class |
 //! | `warm_up`, `steps` | a GPU chooses its kernels while it is empty; steps without a run, for measuring |
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod activation_checkpointing;
 mod adamw;
 mod answers;

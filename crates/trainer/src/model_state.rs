@@ -73,7 +73,7 @@ impl<M: Module> ModelState<M> {
     /// of them are there, and the optimizer's moments that they were computed from.
     pub fn witness(&self) -> Option<Tensor<1>> {
         let all = std::iter::once(&self.model).chain(&self.average).flat_map(|model| parameters::flat(model, |_| true));
-        ops::first_numbers(all.map(|flat| flat.values).collect()).map(Tensor::sum)
+        ops::first_numbers(all.map(|flat| flat.values).collect()).map(ops::sum)
     }
 
     /// The network to judge and to keep: the average if there is one.

@@ -4,6 +4,8 @@
 //! torchvision and timm, and `MODELS`, its entries in the registry. Functions that take a [`Library`] follow the details of that
 //! library, so that its weights give its outputs.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod efficientnet;
 pub mod efficientnet_lite;
 pub mod efficientnet_v2;

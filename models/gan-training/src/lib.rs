@@ -24,6 +24,8 @@
 //! | `losses`, `augment`, `guards` | what each side wants, changes of images, signs that nothing is learnt any more |
 //! | `latent`, `generate`, `calibrate` | latent vectors by key, images of a trained generator, statistics of an averaged one |
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod augment;
 mod calibrate;
 mod config;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::{Discriminator, Generator};
+use kindling_ops::sum;
 use kindling_trainer::engine::{Checkpointable, ModelSnapshot, ModelState, Parts, abandon_graph};
 
 use crate::config::AdversarialConfig;
@@ -45,7 +46,7 @@ impl<G: Generator, D: Discriminator> Pair<G, D> {
     pub(crate) fn witness(&self) -> Option<Tensor<1>> {
         let both = [self.generator.witness(), self.discriminator.witness()];
         let both: Vec<Tensor<1>> = both.into_iter().flatten().collect();
-        (!both.is_empty()).then(|| Tensor::cat(both, 0).sum())
+        (!both.is_empty()).then(|| sum(Tensor::cat(both, 0)))
     }
 }
 

@@ -14,7 +14,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kindling_layers::host;
 use kindling_layers::parameters::ModulePath;
 use kindling_layers::tensors::Tensors;
-use kindling_ops::plain;
+use kindling_ops::{plain, sum};
 use kindling_random::{Purpose, rng};
 use kindling_trainer::engine::GradientSum;
 use rand::distr::Distribution;
@@ -126,7 +126,7 @@ impl Normalised {
             let Some(gradient) = gradients.take(id) else { continue };
             let shape = weight.dims();
             let gradient = gradient.reshape(shape);
-            let along = (gradient.clone() * weight).sum().reshape([1, 1]);
+            let along = sum(gradient.clone() * weight).reshape([1, 1]);
             let [rows, columns] = shape;
             let outer = vectors.left.reshape([rows, 1]).matmul(vectors.right.reshape([1, columns]));
             let carried = (gradient - outer * along) / by.reshape([1, 1]);
@@ -146,7 +146,7 @@ fn matrix<const D: usize>(weight: Tensor<D>) -> Tensor<2> {
 fn normalised(vector: Tensor<2>) -> Tensor<1> {
     let length = vector.shape().num_elements();
     let vector = vector.reshape([length]);
-    let norm = vector.clone().square().sum().sqrt().clamp_min(EPSILON);
+    let norm = sum(vector.clone().square()).sqrt().clamp_min(EPSILON);
     vector / norm.reshape([1])
 }
 

@@ -8,6 +8,7 @@ use kindling_layers::pass::{self, TrainingPass};
 use kindling_layers::precision::full;
 use kindling_layers::{Checkpointing, Discriminator, Generator};
 use kindling_nvtx::range;
+use kindling_ops::{mean, sum};
 use kindling_random::{Purpose, rng};
 use kindling_trainer::engine::{
     Attempt, Checked, GoodStep, InOrder, Phase, Segments, Summand, Sums, Update, abandon_graph, backward, upload,
@@ -158,11 +159,11 @@ impl AdversarialEngine {
         let &At { attempt: &Attempt { step, loss_scale, .. }, batch, .. } = at;
         let faults = &self.update.faults;
         let device = self.device.clone().without_autodiff();
-        let total = rows.len();
+        let samples = rows.len();
         let choice = rng(self.config.seed, Purpose::DiffAugment, step, u64::MAX - rows.start as u64).random::<u64>();
         let AdversarialConfig { loss, lecam, reconstruction, .. } = self.config;
         let mut whole = InOrder::on(&device);
-        for (index, micro) in self.micro_batches(total, at.attempt).into_iter().enumerate() {
+        for (index, micro) in self.micro_batches(samples, at.attempt).into_iter().enumerate() {
             let rows = rows.start + micro.rows.start..rows.start + micro.rows.end;
             let mut sums = Sums::default();
             faults.at(step, Phase::FakeImages, index);
@@ -177,14 +178,14 @@ impl AdversarialEngine {
             let (judgement, statistics) = pass::training(pass.clone(), judge);
             sums.statistics.merge(statistics);
             let scores = full(judgement.scores);
-            let share = 1.0 / (total * scores.dims()[1]) as f64;
+            let share = 1.0 / (samples * scores.dims()[1]) as f64;
             let mut lost = loss.of_real(scores.clone());
             if let Some(anchors) = anchors {
                 lost = lost + anchors.of_real(scores.clone()).mul_scalar(lecam);
             }
-            let mut lost = lost.sum().mul_scalar(share);
+            let mut lost = sum(lost).mul_scalar(share);
             if let Some(difference) = judgement.reconstruction.filter(|_| reconstruction > 0.0) {
-                lost = lost + full(difference).mul_scalar(reconstruction * rows.len() as f64 / total as f64);
+                lost = lost + full(difference).mul_scalar(reconstruction * rows.len() as f64 / samples as f64);
             }
             faults.at(step, Phase::Backward, index);
             sums.gradients.add(backward(&lost, loss_scale), discriminator);
@@ -198,17 +199,17 @@ impl AdversarialEngine {
             if let Some(anchors) = anchors {
                 lost = lost + anchors.of_fake(scores.clone()).mul_scalar(lecam);
             }
-            let lost = lost.sum().mul_scalar(share);
+            let lost = sum(lost).mul_scalar(share);
             sums.gradients.add(backward(&lost, loss_scale), discriminator);
 
             let believed = |scores: &Tensor<2>| {
                 let believed = scores.clone().inner().greater_scalar(loss.threshold()).float();
-                believed.sum().mul_scalar(share)
+                sum(believed).mul_scalar(share)
             };
-            let mean = |scores: &Tensor<2>| scores.clone().inner().sum().mul_scalar(share);
-            let of_fake = [mean(&scores), believed(&scores)];
+            let average = |scores: &Tensor<2>| sum(scores.clone().inner()).mul_scalar(share);
+            let of_fake = [average(&scores), believed(&scores)];
             let [mean_fake, fake_believed] = of_fake;
-            sums.count([real.0.inner() + lost.inner(), mean(&real.1), mean_fake, believed(&real.1), fake_believed]);
+            sums.count([real.0.inner() + lost.inner(), average(&real.1), mean_fake, believed(&real.1), fake_believed]);
             whole.push(sums);
         }
         whole.finish().unwrap_or_default()
@@ -247,7 +248,7 @@ impl AdversarialEngine {
                 let (scores, _) = pass::training(pass, || discriminator.forward(changed));
                 let scores = full(scores);
                 let share = 1.0 / (batch * scores.dims()[1]) as f64;
-                loss.of_generator(scores).sum().mul_scalar(share)
+                sum(loss.of_generator(scores)).mul_scalar(share)
             };
             let (lost, images) = match &valid {
                 None => {
@@ -288,7 +289,7 @@ impl AdversarialEngine {
         let Some(Learnt { mut sums, pixels, squares }) = whole.finish() else { return Sums::default() };
         let count = batch as f64;
         let variance = squares.div_scalar(count) - pixels.div_scalar(count).square();
-        sums.numbers.push(variance.clamp_min(0.0).sqrt().mean());
+        sums.numbers.push(mean(variance.clamp_min(0.0).sqrt()));
         sums
     }
 

@@ -9,6 +9,8 @@
 //! where it believes them: numbers for the hinge loss, without a sigmoid. Nothing here needs second derivatives.
 //! `kindling_layers::init::initialise_adversarial` draws the initial weights.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod dcgan;
 mod down;
 pub mod fastgan;

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 use kindling_layers::precision::full;
-use kindling_layers::{AveragePool, Discriminator, Generator, Judgement};
+use kindling_layers::{AveragePool, Discriminator, Generator, Judgement, mean};
 
 use crate::dcgan::{DcganDiscriminator, DcganGenerator};
 use crate::fastgan::{FastGanDecoders, FastGanDiscriminator, FastGanGenerator};
@@ -84,7 +84,7 @@ impl Discriminator for SelfSupervisedDiscriminator {
 fn difference(made: Tensor<4>, real: Tensor<4>) -> Tensor<1> {
     let kernel = real.dims()[2] / DECODED;
     let real = if kernel > 1 { AveragePool { kernel }.forward(real) } else { real };
-    (full(made) - full(real)).abs().mean()
+    mean((full(made) - full(real)).abs())
 }
 
 impl DcganGenerator {

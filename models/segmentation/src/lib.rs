@@ -18,6 +18,8 @@
 //! assert_eq!(logits.dims(), [1, 2, 64, 48]);
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod encoder;
 pub mod unet;
 

@@ -1,5 +1,7 @@
 //! The zoo: Kindling's models by name, with their metadata, traces and weights.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod adversaries;
 mod catalogue;
 mod error;

@@ -12,7 +12,7 @@ use cubecl::prelude::*;
 use super::adamw::{AdamWStep, Updated, UpdatesAtOnce};
 use super::state::{AT_ONCE, BLOCKS, Eight, StateOps};
 use crate::cube::layout::{addresses, empty};
-use crate::cube::units::UNITS;
+use crate::cube::units::{UNITS, sum_of_cube};
 
 /// Numbers that a unit takes before a further cube is launched.
 const EACH: usize = 8;
@@ -189,8 +189,7 @@ fn of_unit(x: &OwnedTensor<f32>) -> f32 {
     sum
 }
 
-/// The units of a cube add up their numbers and then halve the number of partial sums in shared memory until one is left, always in the
-/// same order.
+/// The units of a cube add up the squares of their numbers, and then their sums.
 #[cube(launch, address_type = "dynamic")]
 fn sums_of_squares(tensors: &Sequence<OwnedTensor<f32>>, out: &mut Tensor<f32>) {
     let mut sum = 0.0f32;
@@ -200,21 +199,9 @@ fn sums_of_squares(tensors: &Sequence<OwnedTensor<f32>>, out: &mut Tensor<f32>) 
             sum += of_unit(&tensors[place]);
         }
     }
-    let mut sums = Shared::<[f32]>::new_slice(comptime!(UNITS as usize));
-    let at = UNIT_POS_X as usize;
-    sums[at] = sum;
-    sync_cube();
-    let mut left = CUBE_DIM_X;
-    while left > 1 {
-        left /= 2;
-        if UNIT_POS_X < left {
-            let other = sums[at + left as usize];
-            sums[at] += other;
-        }
-        sync_cube();
-    }
+    let sum = sum_of_cube(sum);
     if UNIT_POS_X == 0 {
-        out[(CUBE_POS_X * CUBE_COUNT_Y + CUBE_POS_Y) as usize] = sums[0];
+        out[(CUBE_POS_X * CUBE_COUNT_Y + CUBE_POS_Y) as usize] = sum;
     }
 }
 

@@ -11,6 +11,7 @@ use burn_flex::FlexTensor;
 
 use crate::cpu::values::{tensor, values};
 use crate::device::{on_cpu, serves};
+use crate::sum::sum;
 
 /// Tensors that one launch takes.
 pub(crate) const AT_ONCE: usize = 8;
@@ -113,9 +114,9 @@ pub fn squared_norm(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
             let all = <Dispatch as StateOps>::squares(some);
             Tensor::<1>::from_dispatch(all).narrow(0, 0, count * BLOCKS)
         }),
-        false => tensors.iter().map(|tensor| tensor.clone().square().sum().reshape([1])).collect(),
+        false => tensors.iter().map(|tensor| sum(tensor.clone().square())).collect(),
     };
-    (!found.is_empty()).then(|| Tensor::cat(found, 0).sum())
+    (!found.is_empty()).then(|| sum(Tensor::cat(found, 0)))
 }
 
 /// `from + share * (factor * to - from)` of each pair of tensors, which have the same length and are not on a gradient graph. `None` on

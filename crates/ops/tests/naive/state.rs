@@ -1,7 +1,7 @@
-//! Many tensors at once: their first numbers, their squares, and AdamW's updates.
+//! Many tensors at once: their first numbers, their squares, and AdamW's updates. The sum of all numbers of one tensor.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kindling_ops::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers, squared_norm};
+use kindling_ops::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers, mean, squared_norm, sum};
 
 use super::{BESIDE, random, rng, vec};
 
@@ -101,4 +101,26 @@ pub(crate) fn check_many_tensors(device: &Device) {
         assert_eq!(norm().to_bits(), norm().to_bits());
     }
     assert!(first_numbers(Vec::new()).is_none() && squared_norm(&[]).is_none());
+}
+
+/// Of slices, and of a part of a matrix whose memory is not in the order of its axes.
+pub(crate) fn check_sums(device: &Device) {
+    let values = numbers(7100);
+    for (slice, values) in slices(&values, &device.clone().without_autodiff()).into_iter().zip(&values) {
+        let slice = Tensor::from_inner(slice).require_grad();
+        let length = slice.dims()[0];
+        let all = sum(slice.clone());
+        let expected: f64 = inside(values).sum();
+        let size: f64 = inside(values).map(f64::abs).sum();
+        let found = |all: &Tensor<1>| vec(all.clone().inner()).numbers[0];
+        assert!((found(&all) - expected).abs() <= 1e-6 * size, "{} instead of {expected} of {length}", found(&all));
+        assert_eq!(found(&all).to_bits(), found(&sum(slice.clone())).to_bits(), "another order in another call");
+        let average = found(&mean(slice.clone()));
+        assert!((average * length as f64 - expected).abs() <= 1e-6 * size, "mean {average} of {length}");
+        let mut gradients = (all * 3.0).backward();
+        let gradient = slice.grad_remove(&mut gradients).expect("a sum has a gradient");
+        assert_near(&gradient, &vec![3.0; length]);
+    }
+    let map = Tensor::<2>::from_data([[1.0f32, 2.0, 4.0], [8.0, 16.0, 32.0]], device).swap_dims(0, 1);
+    assert_eq!(vec(sum(map.narrow(0, 1, 2))).numbers, [54.0]);
 }

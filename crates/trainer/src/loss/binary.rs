@@ -1,6 +1,7 @@
 //! Binary cross-entropy on logits, one question a class.
 
 use burn::tensor::{Tensor, TensorData, activation};
+use kindling_ops::sum;
 
 /// The mean over samples and classes of the cross-entropy between a sigmoid and a target. A class's weight is that of
 /// its positives, as `pos_weight` of PyTorch's `BCEWithLogitsLoss`. Smoothing moves targets towards one half.
@@ -44,7 +45,7 @@ pub(super) fn weighted_answers(logits: Tensor<2>, yes: Vec<f32>, no: Vec<f32>) -
     let tensor = |values| Tensor::<2>::from_data(TensorData::new(values, shape), &device);
     // 1 - sigmoid(x) = sigmoid(-x), so both logarithms keep their digits.
     let (yes, no) = (tensor(yes), tensor(no));
-    (activation::log_sigmoid(logits.clone()) * yes + activation::log_sigmoid(logits.neg()) * no).sum().neg()
+    sum(activation::log_sigmoid(logits.clone()) * yes + activation::log_sigmoid(logits.neg()) * no).neg()
 }
 
 #[cfg(test)]

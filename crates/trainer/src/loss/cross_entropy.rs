@@ -1,6 +1,7 @@
 //! Cross-entropy with label smoothing and class weights, as PyTorch defines it.
 
 use burn::tensor::{Tensor, TensorData, activation};
+use kindling_ops::sum;
 
 /// Cross-entropy, `mean` reduction: with class weights the mean is weighted by the weights of the true classes.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +75,7 @@ impl CrossEntropy {
     fn sum(&self, logits: Tensor<2>, targets: Vec<f32>) -> Tensor<1> {
         let shape = [targets.len() / self.classes, self.classes];
         let targets = Tensor::<2>::from_data(TensorData::new(targets, shape), &logits.device());
-        (activation::log_softmax(logits, 1) * targets).sum().neg()
+        sum(activation::log_softmax(logits, 1) * targets).neg()
     }
 }
 

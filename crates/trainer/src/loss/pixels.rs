@@ -7,6 +7,7 @@ use std::str::FromStr;
 use burn::tensor::{Tensor, TensorData, activation};
 use kindling_data::{HostBatch, IGNORED};
 use kindling_given::{Named, UnknownName, all};
+use kindling_ops::{mean, sum};
 use serde::{Deserialize, Serialize};
 
 use super::Loss;
@@ -204,14 +205,14 @@ impl SegmentationLoss {
             targets = targets * numbers::<4>(&self.weights, [1, classes, 1, 1], &rows.log_p);
         }
         // Burn divides in float32 in the gradient of a division by a number.
-        over_pixels(rows.log_p.clone() * targets).sum() * (-1.0 / total_weight)
+        sum(over_pixels(rows.log_p.clone() * targets)) * (-1.0 / total_weight)
     }
 
     fn focal(rows: &Rows, pixels: f64) -> Tensor<1> {
         let [_, classes, _, _] = rows.truth.dims();
         let rest = rows.p.clone().neg() + 1.0;
         let cost = rows.log_p.clone() * rows.truth.clone() * (rest.clone() * rest);
-        over_pixels(cost).sum() * (-1.0 / (pixels * classes as f64))
+        sum(over_pixels(cost)) * (-1.0 / (pixels * classes as f64))
     }
 
     /// One minus a ratio of sums, over each group.
@@ -230,7 +231,7 @@ impl SegmentationLoss {
             (ratio.neg() + 1.0) * (size as f64 / batch)
         });
         let parts: Vec<Tensor<1>> = parts.collect();
-        parts.into_iter().reduce(|sum, part| sum + part).unwrap_or_else(|| together.sum() * 0.0)
+        parts.into_iter().reduce(|sum, part| sum + part).unwrap_or_else(|| sum(together) * 0.0)
     }
 }
 
@@ -243,14 +244,14 @@ fn ratio(term: PixelTerm, together: Tensor<2>, found: Tensor<2>, there: &[f64]) 
             let [of_found, of_missed] = TVERSKY;
             let too_much = (found - together.clone()) * of_found;
             let missed = (truth - together.clone()) * of_missed;
-            ((together.clone() + SMOOTH) / (together + too_much + missed + SMOOTH)).mean()
+            mean((together.clone() + SMOOTH) / (together + too_much + missed + SMOOTH))
         }
         PixelTerm::GeneralisedDice => {
             let weights = numbers::<2>(&inverse_squares(there), shape, &together);
-            let above = (together * weights.clone()).sum() * 2.0 + SMOOTH;
-            above / (((found + truth) * weights).sum() + SMOOTH)
+            let above = sum(together * weights.clone()) * 2.0 + SMOOTH;
+            above / (sum((found + truth) * weights) + SMOOTH)
         }
-        _ => ((together * 2.0 + SMOOTH) / (found + truth + SMOOTH)).mean(),
+        _ => mean((together * 2.0 + SMOOTH) / (found + truth + SMOOTH)),
     }
 }
 
@@ -296,7 +297,7 @@ impl Loss<4> for SegmentationLoss {
             ratio => self.ratio(*ratio, &rows, &truth, &micro.groups, batch.len() as f64),
         };
         let parts: Vec<Tensor<1>> = self.terms.iter().map(term).collect();
-        parts.into_iter().reduce(|sum, part| sum + part).unwrap_or_else(|| rows.p.sum() * 0.0)
+        parts.into_iter().reduce(|sum, part| sum + part).unwrap_or_else(|| sum(rows.p) * 0.0)
     }
 }
 

@@ -3,6 +3,7 @@
 use burn::tensor::{Tensor, TensorData};
 use kindling_data::HostBatch;
 use kindling_given::{Named, UnknownName};
+use kindling_ops::sum;
 use serde::{Deserialize, Serialize};
 
 use super::Loss;
@@ -65,7 +66,7 @@ impl Loss<2> for ValueLoss {
             unreachable!("a loader of a regression gives targets with every batch")
         };
         let targets = Tensor::<2>::from_data(TensorData::new(targets.to_vec(), [targets.len(), 1]), &logits.device());
-        self.costs(logits - targets).sum() * (1.0 / total_weight)
+        sum(self.costs(logits - targets)) * (1.0 / total_weight)
     }
 }
 

@@ -104,7 +104,7 @@ fn conditions(configuration: &Configuration, gpu: Option<&Gpu>) -> Conditions {
     let autotune = if configuration.device == "cpu" {
         "none: operations of the CPU are not tuned"
     } else {
-        "products and convolutions are named; sums chosen in this process during warm-up"
+        "none: kernels follow from shapes, formats and device"
     };
     let host = Conditions { autotune: autotune.to_string(), cpu_mhz: cpu_mhz(), load: load(), ..Conditions::default() };
     match gpu {

@@ -232,7 +232,7 @@ impl<M: Benched> Workload for Passes<M> {
             let forward = || training(pass, || self.network.logits(images)).0;
             let (logits, taken) = self.time(forward)?;
             look();
-            let loss = logits.mean();
+            let loss = kindling_ops::mean(logits);
             if self.backward {
                 let (gradients, taken) = self.time(|| loss.backward())?;
                 look();

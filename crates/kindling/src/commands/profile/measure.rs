@@ -181,7 +181,7 @@ fn time_of<const D: usize>(
         let (y, _) = training(pass.clone(), || run(input.clone()));
         let forward = began.elapsed().as_secs_f64();
         let output = y.clone().inner();
-        let loss = y.sum();
+        let loss = kindling_ops::sum(y);
         let began = Instant::now();
         let gradients = loss.backward();
         let backward = began.elapsed().as_secs_f64();
