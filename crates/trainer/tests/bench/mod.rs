@@ -19,6 +19,7 @@ use kindling_memory::Plan;
 use kindling_random::{Purpose, rng};
 use kindling_runs::{Event, RunDir};
 use kindling_trainer::{Ended, Observer, Ranks, Setup, TrainConfig, TrainError, Trainer};
+use kindling_zoo::{Model, ModelOptions, models};
 use rand::RngExt;
 
 pub(crate) const CLASSES: usize = 3;
@@ -64,6 +65,18 @@ pub(crate) fn small_network(device: &Device) -> Staged<InvertedResidual> {
         drop_path_rate: 0.3,
     };
     init::initialise(config.init(1, CLASSES, device), 7)
+}
+
+/// Of each paper the network with the fewest multiply-adds: all of the zoo would take too long.
+pub(crate) fn lightest_of_each_paper() -> Vec<&'static str> {
+    let mut found = BTreeMap::new();
+    for entry in models() {
+        let trace = Model::from(entry).trace(&ModelOptions::imagenet(), entry.native_size).unwrap();
+        let this = (trace.macs(), entry.name());
+        let lightest = found.entry(entry.paper).or_insert(this);
+        *lightest = this.min(*lightest);
+    }
+    found.into_values().map(|(_, name)| name).collect()
 }
 
 /// How a run of the tests trains: AdamW, clipping, an average of the weights, label smoothing.
