@@ -9,19 +9,19 @@
 //! | `bench`, `pictures`, `short_run` | a folder with images and room for runs; short runs that several tests share |
 //! | `same` | every comparison of runs; `tests/mutations.rs` shows which wrong results each of them sees |
 //! | `cuda`, `beside` | the stand-in for CUDA (`cuda-on-cpu/`), built once for all tests; a network on it beside the CPU's |
-//! | `optional`, `chance` | tests that need what a machine may lack; draws for tests |
+//! | `optional`, `random` | tests that need what a machine may lack; random numbers |
 //! | `tensors` | reading and writing safetensors |
 //! | `reference` | the book's pages on commands and models, as the command says them |
 
 mod bench;
 mod beside;
-mod chance;
 mod command;
 mod cuda;
 mod flags;
 mod mounts;
 mod optional;
 mod pictures;
+mod random;
 mod reference;
 mod run;
 mod same;
@@ -33,7 +33,6 @@ pub use bench::Bench;
 pub use beside::{
     Beside, Distances, Moved, StepDistances, forward_beside_cpu, registry, step_beside_cpu, step_beside_moved,
 };
-pub use chance::Chance;
 pub use command::{Outcome, assert_says, kindling, sentence_of, train};
 pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda, train_on_cuda};
 pub use flags::Flags;
@@ -42,6 +41,7 @@ pub use optional::{
     Optional, Suite, Test, is_nightly, repeat_what_was_not_run, run_optional, run_optional_and_nightly,
 };
 pub use pictures::{CLASSES, disc, mask_folder, picture, picture_folder};
+pub use random::{Rng, rng};
 pub use reference::{is_classifier, reference_pages};
 pub use run::{
     Started, checkpoints, columns, events, files_differ, json_of, losses, newest_step, step_numbers, steps, toml_value,

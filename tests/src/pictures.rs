@@ -3,6 +3,9 @@
 use std::path::Path;
 
 use image::GrayImage;
+use rand::RngExt;
+
+use crate::random::rng;
 
 /// The classes of [`picture_folder`], in the order the command numbers them.
 pub const CLASSES: [&str; 3] = ["bright", "dark", "striped"];
@@ -15,26 +18,16 @@ const HEIGHT: u32 = 40;
 /// # Panics
 /// If there is no such class.
 pub fn picture(class: &str, index: usize) -> GrayImage {
-    GrayImage::from_fn(WIDTH, HEIGHT, |x, y| {
+    let mut rng = rng(index as u64);
+    GrayImage::from_fn(WIDTH, HEIGHT, |x, _| {
         let base = match class {
             "bright" => 190,
             "dark" => 50,
             "striped" => 50 + 140 * ((x / 6 + index as u32) % 2),
             _ => panic!("there is no class `{class}`"),
         };
-        image::Luma([(base + noise(x, y, index as u32) % 40) as u8])
+        image::Luma([(base + rng.random_range(0..40)) as u8])
     })
-}
-
-/// Numbers without a pattern, the same every time.
-fn noise(x: u32, y: u32, index: u32) -> u32 {
-    let mut state = (x << 16) ^ (y << 8) ^ index.wrapping_mul(0x9E37_79B9) ^ 0x5BD1_E995;
-    for _ in 0..3 {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-    }
-    state >> 8
 }
 
 /// Makes a folder of PNGs, one sub-folder for each of [`CLASSES`] with `each` pictures in it. The command splits it
@@ -54,6 +47,7 @@ pub fn picture_folder(folder: &Path, each: usize) {
 
 /// A picture with one bright disc on a dark ground with noise, and its mask: 255 where the disc is. In every fifth there is no disc.
 pub fn disc(index: usize) -> (GrayImage, GrayImage) {
+    let mut rng = rng(index as u64);
     let index = index as u32;
     let (x0, y0, radius) = (12 + (index * 7) % 24, 12 + (index * 5) % 16, 5 + index % 5);
     let is_inside = |x: u32, y: u32| {
@@ -62,7 +56,7 @@ pub fn disc(index: usize) -> (GrayImage, GrayImage) {
     };
     let image = GrayImage::from_fn(WIDTH, HEIGHT, |x, y| {
         let base = if is_inside(x, y) { 150 } else { 40 };
-        image::Luma([(base + noise(x, y, index) % 60) as u8])
+        image::Luma([(base + rng.random_range(0..60)) as u8])
     });
     let mask = GrayImage::from_fn(WIDTH, HEIGHT, |x, y| image::Luma([if is_inside(x, y) { 255 } else { 0 }]));
     (image, mask)

@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kindling_tests::{Outcome, assert_same_bits, checkpoints, kindling, picture_folder, train};
+use kindling_tests::{Outcome, assert_same_bits, checkpoints, kindling, picture_folder, rng, train};
+use rand::RngExt;
 use tempfile::{TempDir, tempdir};
 
 /// A run with the checkpoints of steps 4 and 6, which is its end.
@@ -89,17 +90,13 @@ fn a_bit_flipped_anywhere_in_a_checkpoint_is_refused_with_one_sentence() {
     let run = Run::new();
     fs::remove_dir_all(run.run.join("checkpoints/step-00000004")).unwrap();
     let log = fs::read(run.run.join("events.jsonl")).unwrap();
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut draw = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
+    let mut rng = rng(1);
     let mut flipped = 0;
     for entry in fs::read_dir(run.newest()).unwrap().flatten() {
         let bytes = fs::read(entry.path()).unwrap();
         let name = entry.file_name().into_string().unwrap();
         for _ in 0..if bytes.is_empty() { 0 } else { FLIPS } {
-            let (at, bit) = (draw(bytes.len()), draw(8));
+            let (at, bit) = (rng.random_range(0..bytes.len()), rng.random_range(0..8));
             let mut damaged = bytes.clone();
             damaged[at] ^= 1 << bit;
             fs::write(entry.path(), damaged).unwrap();

@@ -7,9 +7,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use kindling_tests::{
-    Outcome, Started, assert_same_bits, checkpoints, events, kindling, newest_step, picture_folder, resume, steps,
+    Outcome, Started, assert_same_bits, checkpoints, events, kindling, newest_step, picture_folder, resume, rng, steps,
     toml_value,
 };
+use rand::RngExt;
 use tempfile::tempdir;
 
 const KILLS: usize = 50;
@@ -26,18 +27,6 @@ fn train(data: &Path, run: &Path, flags: &str) -> Command {
     command.env_remove("RUST_BACKTRACE").args(["train", "--device", "cpu", "--quiet", "--data"]).arg(data);
     command.arg("--out").arg(run).args(flags.split_whitespace());
     command
-}
-
-/// Numbers without a pattern, the same every time.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % limit
-    }
 }
 
 /// Whether a checkpoint of the run is being written, or was when it was killed.
@@ -75,25 +64,25 @@ fn a_run_killed_fifty_times_at_any_moment_ends_with_the_same_bits() {
     );
     Outcome::of(&mut train(&data, &straight, &flags)).succeeded();
 
-    let mut chance = Chance(0x005E_ED0F_4B11);
+    let mut rng = rng(50);
     let mut inside = 0;
     let mut started = Started::new(train(&data, &run, &flags), &run);
     for kill in 0..KILLS {
         let known = newest_step(&run);
-        match chance.below(3) {
+        match rng.random_range(0..3) {
             // Anywhere: while starting, loading, rewinding the log, or in a step. Not before there is a checkpoint.
-            0 if kill > 0 => wait_for(Duration::from_millis(chance.below(250)), &mut started, known),
+            0 if kill > 0 => wait_for(Duration::from_millis(rng.random_range(0..250)), &mut started, known),
             // While a checkpoint is written.
             1 => {
                 wait_until(&mut started, known, || newest_step(&run) > known);
                 wait_until(&mut started, known, || unfinished(&run));
-                std::thread::sleep(Duration::from_micros(chance.below(4000)));
+                std::thread::sleep(Duration::from_micros(rng.random_range(0..4000)));
             }
             // A step or two later.
             _ => {
-                let more = 1 + chance.below(2);
+                let more = rng.random_range(1..=2);
                 wait_until(&mut started, known, || newest_step(&run) >= known + more);
-                wait_for(Duration::from_millis(chance.below(60)), &mut started, known);
+                wait_for(Duration::from_millis(rng.random_range(0..60)), &mut started, known);
             }
         }
         started.kill();

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::{env, fs};
 
-use kindling_tests::{Optional, Outcome, kindling, picture_folder, read_tensors, run_optional};
+use kindling_tests::{Optional, Outcome, kindling, picture_folder, read_tensors, rng, run_optional};
+use rand::RngExt;
 use tempfile::tempdir;
 
 fn main() -> ExitCode {
@@ -151,9 +152,9 @@ fn program_of_the_book() -> String {
 
 /// Noise whose rows and columns differ, so that no picture is its own mirror image.
 fn noise(x: u32, y: u32, channel: u32) -> f64 {
-    let mixed = (x.wrapping_mul(73_856_093) ^ y.wrapping_mul(19_349_663) ^ channel.wrapping_mul(83_492_791)) >> 5;
+    let seed = [x, y, channel].into_iter().fold(0, |seed, place| seed << 16 | u64::from(place));
     let slope = f64::from(x + 2 * y) / 400.0;
-    (f64::from(mixed % 256) / 511.0 + slope / 2.0).min(1.0)
+    (rng(seed).random_range(0.0..0.5) + slope / 2.0).min(1.0)
 }
 
 /// Pictures of every kind that both programs can read: wide, high, small and large; 8 and 16 bits; grey, colour, alpha.

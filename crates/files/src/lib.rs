@@ -1,7 +1,10 @@
-//! Reading files that a user names, within limits: only regular files, and no more bytes than files of that kind have.
+//! Reading files that a user names, within limits: only regular files, and no more bytes than files of that kind have. And tables, the
+//! text format that more than one crate reads.
 //!
 //! A device like `/dev/zero` never ends, opening a pipe waits for a writer, and a file may grow while it is read. Links are followed, and
 //! their targets are checked.
+
+pub mod csv;
 
 use std::fs::{self, File};
 use std::io::{self, Read};

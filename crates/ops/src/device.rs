@@ -48,11 +48,7 @@ pub fn sums_in_a_fixed_order(device: &Device) -> bool {
 pub fn rounds_factors(device: &Device) -> bool {
     match device.clone().without_autodiff().as_dispatch() {
         #[cfg(feature = "cube")]
-        DispatchDevice::Cube(device) => {
-            let client = device.client();
-            let matmul = &client.properties().features.matmul;
-            !(matmul.cmma.is_empty() && matmul.mma.is_empty())
-        }
+        DispatchDevice::Cube(device) => crate::cube::product::has_tensor_cores(&device.client()),
         #[allow(unreachable_patterns)] // which variants exist depends on the features that Burn is built with
         _ => false,
     }

@@ -116,7 +116,9 @@ fn merge_siblings<T>(nodes: &mut Vec<Node<T>>, add: &impl Fn(T, T) -> T) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use kindling_random::{Purpose, rng};
     use proptest::prelude::*;
+    use rand::RngExt;
 
     use super::*;
 
@@ -140,12 +142,11 @@ mod tests {
 
     /// Numbers of many sizes and both signs, so that another order gives other bits.
     fn leaves(count: usize) -> Vec<Sum> {
-        let number = |leaf: usize, place: usize| {
-            let mixed = (leaf * 7919 + place * 104_729 + 17) as u32;
-            let scale = 10f32.powi((mixed % 7) as i32 - 3);
-            (mixed.wrapping_mul(2_654_435_761) as i32) as f32 / i32::MAX as f32 * scale
+        let leaf = |index: usize| {
+            let mut rng = rng(0, Purpose::MadeUp, 0, index as u64);
+            (0..5).map(|_| rng.random_range(-1f32..1.0) * 10f32.powi(rng.random_range(-3..=3))).collect()
         };
-        (0..count).map(|leaf| (0..5).map(|place| number(leaf, place)).collect()).collect()
+        (0..count).map(leaf).collect()
     }
 
     fn bits(sum: &[f32]) -> Vec<u32> {

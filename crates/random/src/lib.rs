@@ -47,6 +47,8 @@ pub enum Purpose {
     Mix = 32,
     /// The patients of a bootstrap's resample (index: the resample).
     Resample = 40,
+    /// What tests and measurements make up.
+    MadeUp = 50,
 }
 
 /// The generator of one (seed, purpose, epoch, sample index).

@@ -11,9 +11,10 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::str::FromStr;
 
+use kindling_files::csv::csv_line;
 use kindling_metrics::{ClassMaskScores, NamedClass, SegmentedCase, VoxelCounts};
 
-use crate::csv::{Records, csv_line, read_text, shortest};
+use crate::csv::{Records, read_text, shortest};
 use crate::{RunError, stream_atomically};
 
 /// The columns, in the order in which they are written. They are read in any order, and others are passed over.
@@ -54,10 +55,10 @@ impl CaseTable {
         self.check().map_err(|reason| RunError::Inexpressible { path: path.to_owned(), reason })?;
         stream_atomically(path, |file| {
             let mut out = BufWriter::new(file);
-            writeln!(out, "{}", csv_line(COLUMNS.into_iter().map(str::to_owned)))?;
+            writeln!(out, "{}", csv_line(COLUMNS))?;
             for case in &self.cases {
                 for (class, scores) in self.classes.iter().zip(&case.scores) {
-                    writeln!(out, "{}", csv_line(fields(case, class, scores).into_iter()))?;
+                    writeln!(out, "{}", csv_line(fields(case, class, scores)))?;
                 }
             }
             out.flush()

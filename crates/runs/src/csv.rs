@@ -1,15 +1,11 @@
-//! Tables as comma-separated values (RFC 4180), over the parser of `csv-core`.
+//! The tables of a run: texts as comma-separated values.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kindling_files as files;
+use kindling_files::{self as files, csv};
 
 use crate::RunError;
-
-/// The most columns and the longest value, in bytes, that are read.
-const MOST_COLUMNS: usize = 100_000;
-const MOST_BYTES: usize = 64 << 10;
 
 /// One column of a table by the values of another, e.g. `sex` by `path`.
 ///
@@ -47,33 +43,17 @@ fn column_of(text: &[u8], key: &str, column: &str) -> Result<BTreeMap<String, St
     Ok(values)
 }
 
-/// A line of a table, without its end.
-pub fn csv_line(fields: impl Iterator<Item = String>) -> String {
-    // Quoted where it must be.
-    let quoted = |field: String| match field.contains([',', '"', '\n', '\r']) || field.trim() != field {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field,
-    };
-    fields.map(quoted).collect::<Vec<_>>().join(",")
-}
-
 /// The shortest text that reads back as the same number, of one that is not negative.
 pub(crate) fn shortest(value: f64) -> String {
     if value == 0.0 || value >= 1e-5 { format!("{value}") } else { format!("{value:e}") }
 }
 
-/// The records of a CSV text, each with the line it ends on. Empty lines are none.
-pub(crate) struct Records<'a> {
-    reader: csv_core::Reader,
-    rest: &'a [u8],
-    line: u64,
-}
+/// The records of a table as texts, each with the line it starts on.
+pub(crate) struct Records<'a>(csv::Records<'a>);
 
 impl<'a> Records<'a> {
     pub(crate) fn of(text: &'a [u8]) -> Self {
-        // What spreadsheets put before UTF-8.
-        let rest = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-        Self { reader: csv_core::Reader::new(), rest, line: 1 }
+        Self(csv::Records::of(text))
     }
 
     /// The first record: the names of the columns, none in an empty text.
@@ -86,39 +66,10 @@ impl Iterator for Records<'_> {
     type Item = Result<(u64, Vec<String>), String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // What the record before left of its end of line, and empty lines.
-        while let Some((b'\r' | b'\n', rest)) = self.rest.split_first() {
-            self.line += u64::from(self.rest[0] == b'\n');
-            self.rest = rest;
-        }
-        if self.rest.is_empty() {
-            return None;
-        }
-        let (line, mut fields, mut field) = (self.line, Vec::new(), Vec::new());
-        let mut buffer = [0; 1024];
-        loop {
-            let (result, read, written) = self.reader.read_field(self.rest, &mut buffer);
-            self.line += self.rest[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
-            self.rest = &self.rest[read..];
-            field.extend_from_slice(&buffer[..written]);
-            if field.len() > MOST_BYTES || fields.len() > MOST_COLUMNS {
-                self.rest = &[];
-                return Some(Err(format!("line {line}: a value is too long (is a quotation mark missing?)")));
-            }
-            match result {
-                csv_core::ReadFieldResult::InputEmpty | csv_core::ReadFieldResult::OutputFull => {}
-                csv_core::ReadFieldResult::Field { record_end } => {
-                    match String::from_utf8(std::mem::take(&mut field)) {
-                        Ok(text) => fields.push(text),
-                        Err(_) => return Some(Err(format!("line {line} is not UTF-8"))),
-                    }
-                    if record_end {
-                        return Some(Ok((line, fields)));
-                    }
-                }
-                csv_core::ReadFieldResult::End => return None,
-            }
-        }
+        Some(self.0.next()?.map_err(|(line, reason)| format!("line {line}: {reason}")).and_then(|(line, fields)| {
+            let texts: Result<Vec<String>, _> = fields.into_iter().map(String::from_utf8).collect();
+            Ok((line, texts.map_err(|_| format!("line {line} is not UTF-8"))?))
+        }))
     }
 }
 

@@ -60,7 +60,7 @@ pub use bad_samples::{BadSampleLine, BadSamples};
 pub use cases::CaseTable;
 pub use comparing::{CommonCases, Difference, common, common_cases, differences, settings_that_differ};
 pub use cross_validation::{ClassSpread, CrossValidation, FoldClass, FoldScores, NamedSpread};
-pub use csv::{csv_line, read_column};
+pub use csv::read_column;
 pub use dir::{RunDir, read_toml};
 pub use environment::{DeviceFacts, Environment};
 pub use error::RunError;

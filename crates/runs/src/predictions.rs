@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use kindling_files::csv::csv_line;
 use kindling_metrics::Predictions;
 
-use crate::csv::{Records, csv_line, read_text, shortest};
+use crate::csv::{Records, read_text, shortest};
 use crate::{RunDir, RunError, stream_atomically};
 
 /// What stands before the name of a class.

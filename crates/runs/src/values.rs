@@ -9,9 +9,10 @@ use std::io::{BufWriter, Write};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use kindling_files::csv::csv_line;
 use kindling_metrics::Values;
 
-use crate::csv::{Records, csv_line, read_text};
+use crate::csv::{Records, read_text};
 use crate::{RunError, stream_atomically};
 
 /// The columns that are understood.

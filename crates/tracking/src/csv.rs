@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use kindling_files as files;
-use kindling_runs::{csv_line, write_atomically};
+use kindling_files::{self as files, csv::csv_line};
+use kindling_runs::write_atomically;
 
 use crate::TrackingError;
 use crate::about::About;
@@ -104,7 +104,7 @@ impl Csv {
 }
 
 fn header(columns: &[&str]) -> String {
-    csv_line(FIRST.iter().chain(columns).map(|name| (*name).to_owned()))
+    csv_line(FIRST.iter().chain(columns))
 }
 
 /// The split of a row, and the columns of its values.

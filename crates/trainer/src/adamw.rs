@@ -81,6 +81,8 @@ impl Rule for OnePassAdamW {
 mod tests {
     use super::*;
     use burn::tensor::TensorData;
+    use kindling_random::{Purpose, rng};
+    use rand::RngExt;
 
     type Step<'a> = &'a dyn Fn(f64, Parameter<OnePassAdamW>) -> Updated<OnePassAdamW>;
 
@@ -89,14 +91,8 @@ mod tests {
         const LENGTH: usize = 40_000;
         let device = Device::flex();
         let numbers = |seed: u64, size: f32| {
-            let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-            let draw = move || {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                ((state >> 40) as f32 / (1u64 << 24) as f32 - 0.5) * size
-            };
-            let values: Vec<f32> = std::iter::repeat_with(draw).take(LENGTH).collect();
+            let mut rng = rng(seed, Purpose::MadeUp, 0, 0);
+            let values: Vec<f32> = (0..LENGTH).map(|_| (rng.random::<f32>() - 0.5) * size).collect();
             Tensor::<1>::from_data(TensorData::new(values, [LENGTH]), &device)
         };
         let (mut tensor, mut state) = (numbers(1, 2.0), None);

@@ -1,16 +1,16 @@
-//! A step has the same bits whatever is computed at once: every classifier of the zoo, in each format of feature maps, whatever runs
-//! out of memory on the way.
+//! A step has the same bits whatever is computed at once, and whatever is computed again: every classifier of the zoo, in each format
+//! of feature maps, whatever runs out of memory on the way.
 
 mod bench;
 
 use std::process::ExitCode;
 
-use bench::{Bench, CLASSES, Outcome, config};
+use bench::{Bench, CLASSES, Outcome, config, lightest_of_each_paper};
 use burn::tensor::Device;
 use kindling_layers::{Checkpointing, Precision};
 use kindling_tests::{Optional, Suite, Test};
 use kindling_trainer::{OptimizerConfig, TrainConfig};
-use kindling_zoo::{ModelOptions, find, models};
+use kindling_zoo::{ModelEntry, ModelOptions, find, models};
 
 /// Batches of 8 and 5 an epoch: normalisation groups of 3, 3 and 2, and of 3 and 2.
 const IMAGES: usize = 13;
@@ -22,19 +22,6 @@ const SIZES: [(Precision, usize); 3] = [(Precision::F32, 48), (Precision::Bf16, 
 /// One in every step: memory is short for good, a micro-batch later than the first fails, and a graph is left behind.
 const FAULTS: &str =
     "oom@step=1,phase=backward,micro=1;toolarge@step=2,phase=forward,micro=1;panic@step=3,phase=optimizer";
-/// Of each kind of block one, for the time that thirty steps take.
-const LONGER: [&str; 10] = [
-    "mobilenet_v2",
-    "mobilenet_v3_small",
-    "mobilenet_v3_large",
-    "efficientnet_b0",
-    "efficientnet_lite0",
-    "mixnet_s",
-    "ghostnet_100",
-    "mnasnet1_0",
-    "resnet18",
-    "mobilenetv4_conv_small",
-];
 
 fn run(model: &str, faults: &str, train: &TrainConfig) -> Outcome {
     let (drop_rate, drop_path_rate) = (Some(0.2), Some(0.2));
@@ -57,9 +44,19 @@ fn whatever_is_computed_at_once(model: &str, precision: Precision, optimizer: Op
     disturbed.assert_same_bits(&straight, "the whole batch was asked for at once, and memory ran out");
 }
 
+fn recomputation_gives_the_same_bits(model: &str) {
+    let [none, stages, blocks] = Checkpointing::ALL.map(|level| {
+        let config = TrainConfig { activation_checkpointing: Some(level), ..config(BATCH, GROUP, 2) };
+        run(model, "", &TrainConfig { micro_batch: Some(BATCH), ..config })
+    });
+    stages.assert_same_bits(&none, "stages");
+    blocks.assert_same_bits(&none, "blocks");
+}
+
 fn main() -> ExitCode {
     let nothing = Optional::nothing();
     let mut suite = Suite::new();
+    let lightest = lightest_of_each_paper();
     let test = |model: &'static str, precision: Precision, optimizer: OptimizerConfig, steps: u64| {
         let name = format!("{model}_in_{precision}_has_the_same_bits_after_{steps}_steps_whatever_is_computed_at_once");
         Test::new(name, move || whatever_is_computed_at_once(model, precision, optimizer, steps))
@@ -72,7 +69,16 @@ fn main() -> ExitCode {
         vec![test("mobilenet_v3_small", Precision::Bf16, sgd, 3), test("mobilenet_v3_small", Precision::F16, adamw, 3)],
     );
     let formats = [Precision::F32, Precision::Bf16, Precision::F16];
-    let longer = LONGER.iter().flat_map(|model| formats.map(|precision| test(model, precision, sgd, 30))).collect();
+    let longer = lightest.iter().flat_map(|model| formats.map(|precision| test(model, precision, sgd, 30))).collect();
     suite.add_nightly(&nothing, longer, "minutes");
+    let again = |model: &'static str| {
+        Test::new(format!("recomputation_gives_the_same_bits_of_{model}"), move || {
+            recomputation_gives_the_same_bits(model)
+        })
+    };
+    let (by_day, by_night): (Vec<_>, Vec<_>) =
+        models().map(ModelEntry::name).partition(|model| lightest.contains(model));
+    suite.add(&nothing, by_day.into_iter().map(again).collect());
+    suite.add_nightly(&nothing, by_night.into_iter().map(again).collect(), "minutes");
     suite.run()
 }

@@ -6,16 +6,15 @@ mod bench;
 
 use std::process::ExitCode;
 
-use bench::{Bench, Outcome, config};
+use bench::{Bench, Outcome, config, lightest_of_each_paper};
 use burn::tensor::{Device, FloatDType};
 use kindling_layers::Checkpointing;
 use kindling_tests::{Optional, Suite, Test};
 use kindling_trainer::TrainConfig;
 use kindling_zoo::{ModelOptions, Network, find};
 
+/// Others by night, for the time they take. Float64 goes through the own kernels of the CPU.
 const ALWAYS: &str = "mobilenet_v3_small";
-/// For the time they take. Float64 goes through the own kernels of the CPU.
-const BY_NIGHT: [&str; 2] = ["mobilenet_v2", "efficientnet_b0"];
 const STEPS: u64 = 10;
 /// Batches of 16, 16 and 8 an epoch.
 const IMAGES: usize = 40;
@@ -74,7 +73,8 @@ fn main() -> ExitCode {
     let nothing = Optional::nothing();
     let mut suite = Suite::new();
     suite.add(&nothing, tests(ALWAYS).into());
-    suite.add_nightly(&nothing, BY_NIGHT.into_iter().flat_map(tests).collect(), "minutes");
+    let by_night = lightest_of_each_paper().into_iter().filter(|model| *model != ALWAYS);
+    suite.add_nightly(&nothing, by_night.flat_map(tests).collect(), "minutes");
     // The operations use all cores already.
     suite.one_at_a_time();
     suite.run()

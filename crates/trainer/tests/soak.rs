@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use bench::{Bench, config, small_network};
 use burn::tensor::Device;
 use kindling_memory::{CountingAllocator, host_usage};
+use kindling_random::{Purpose, rng};
 use kindling_runs::Event;
 use kindling_trainer::{Ended, TrainConfig};
+use rand::RngExt;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
@@ -30,13 +32,8 @@ const GROWTH: usize = 64 << 10;
 fn memory_does_not_grow_over_thousands_of_steps_with_failures_everywhere() {
     let phases = ["upload", "forward", "backward", "finite-check", "optimizer", "commit", "checkpoint", "eval"];
     let kinds = ["oom", "panic"];
-    let mut state = 0x0D15_EA5E_u64;
-    let mut below = |limit: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 16) as usize % limit
-    };
+    let mut rng = rng(0, Purpose::MadeUp, 0, 0);
+    let mut below = |limit: usize| rng.random_range(0..limit);
     // At most one in a step, or the smallest plan would be given up; every third step on average.
     let mut faults = String::new();
     let mut step = 0;

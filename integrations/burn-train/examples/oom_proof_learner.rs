@@ -24,6 +24,8 @@ use burn::train::{
     ClassificationOutput, InferenceStep, Learner, SupervisedTraining, TrainOutput, TrainStep, TrainingStrategy,
 };
 use kindling_burn_train::{OomProofStrategy, Split};
+use kindling_random::{Purpose, rng};
+use rand::RngExt;
 
 const SIZE: usize = 16;
 const BATCH: usize = 32;
@@ -160,13 +162,10 @@ impl InferenceStep for OnSmallDevice {
 fn bars(count: usize, device: &Device, shuffle: Option<u64>) -> Arc<dyn DataLoader<Batch>> {
     let image = |index: usize| {
         let (standing, at) = (index % 2, 2 + index * 5 % 12);
-        let mut noise = (index as u32 + 1).wrapping_mul(2_654_435_769);
+        let mut noise = rng(0, Purpose::MadeUp, 0, index as u64);
         let pixels = (0..SIZE * SIZE).map(|pixel| {
-            noise ^= noise << 13;
-            noise ^= noise >> 17;
-            noise ^= noise << 5;
             let place = if standing == 1 { pixel % SIZE } else { pixel / SIZE };
-            (noise % 1000) as f32 / 1000.0 + if place.abs_diff(at) < 2 { 1.0 } else { 0.0 }
+            noise.random::<f32>() + if place.abs_diff(at) < 2 { 1.0 } else { 0.0 }
         });
         (pixels.collect(), standing as i64)
     };

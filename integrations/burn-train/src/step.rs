@@ -6,7 +6,9 @@ use burn::tensor::{Device, Tensor};
 use burn::train::{ItemLazy, Learner, LearnerModel, TrainStep};
 use kindling_layers::host;
 use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
+use kindling_random::{Purpose, rng};
 use kindling_trainer::MicroBatch;
+use rand::RngExt;
 
 use crate::batch::{Join, Split};
 use crate::tensors::{RunningStates, accumulate, copy, squares};
@@ -86,7 +88,7 @@ impl Engine {
         for cut in cuts {
             let first = place.first + cut.rows.start;
             if let Some(seed) = self.seed {
-                self.device.seed(mixed(seed, place.epoch as u64, first as u64));
+                self.device.seed(rng(seed, Purpose::Dropout, place.epoch as u64, first as u64).random());
             }
             let pass = TrainingPass {
                 groups: cut.groups.clone(),
@@ -145,14 +147,4 @@ pub(crate) fn read(numbers: Vec<Tensor<1>>) -> Result<(), String> {
         return Ok(());
     }
     host::read(Tensor::cat(numbers, 0).sum()).map(drop)
-}
-
-/// A number that depends on all of these (SplitMix64).
-fn mixed(seed: u64, epoch: u64, sample: u64) -> u64 {
-    [epoch, sample].into_iter().fold(seed, |state, value| {
-        let mut mixed = (state ^ value).wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    })
 }

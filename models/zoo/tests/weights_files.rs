@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use kindling_layers::tensors::Tensors;
+use kindling_random::{Purpose, rng};
 use kindling_zoo::weights::read;
+use rand::RngExt;
 use serde_json::Value;
 
 /// What reading any of these files, none of which has 10 kB, may take.
@@ -171,18 +173,18 @@ fn a_file_cut_short_anywhere_is_an_error() {
 #[test]
 fn changed_bytes_give_an_error_or_other_tensors_but_never_a_crash() {
     let mut scratch = Scratch::new("changed");
-    let mut random = Random(1);
+    let mut random = rng(1, Purpose::MadeUp, 0, 0);
     for Fixture { name, bytes, good } in fixtures() {
         for _ in 0..if good { 1500 } else { 100 } {
             let mut changed = bytes.clone();
             let mut what = name.clone();
-            for _ in 0..=random.below(4) {
-                let at = random.below(bytes.len());
+            for _ in 0..=random.random_range(0..4) {
+                let at = random.random_range(0..bytes.len());
                 // Any byte, or one that makes a number large, zero or negative.
-                changed[at] = match random.below(4) {
-                    0 => [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
-                    1 => changed[at] ^ (1 << random.below(8)),
-                    _ => random.below(256) as u8,
+                changed[at] = match random.random_range(0..4) {
+                    0 => [0, 1, 0x7f, 0x80, 0xff][random.random_range(0..5)],
+                    1 => changed[at] ^ (1 << random.random_range(0..8)),
+                    _ => random.random(),
                 };
                 what = format!("{what}, byte {at} {:#04x}", changed[at]);
             }
@@ -190,18 +192,5 @@ fn changed_bytes_give_an_error_or_other_tensors_but_never_a_crash() {
             let _ = read_quickly(&scratch.path, &what);
         }
         assert_small(&name);
-    }
-}
-
-/// SplitMix64: the same numbers every time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % limit as u64) as usize
     }
 }

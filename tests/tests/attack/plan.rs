@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use kindling_tests::{Chance, Flags, Outcome, is_classifier, kindling};
+use kindling_tests::{Flags, Outcome, Rng, is_classifier, kindling, rng};
+use rand::RngExt;
 use serde_json::Value;
 
 /// The largest network that is attacked, in parameters: checkpoints of larger ones take the time of many cases.
@@ -78,40 +79,50 @@ pub(crate) fn models() -> Vec<String> {
 
 impl Case {
     pub(crate) fn new(seed: u64, models: &[String]) -> Self {
-        let mut chance = Chance::new(seed);
-        let gan = chance.percent(15);
-        let batch = chance.within(4..=10);
-        let most = chance.within(2..=5).min(batch);
+        let mut rng = rng(seed);
+        let gan = percent(&mut rng, 15);
+        let batch = rng.random_range(4..=10);
+        let most = rng.random_range(2..=5).min(batch);
         // As the command divides a batch: as few groups as possible, as even as possible.
         let group = batch.div_ceil(batch.div_ceil(most));
-        let steps = chance.within(3..=8);
-        let mut flags = format!("--batch-size {batch} --ghost-batch-size {most} --seed {}", chance.within(0..=9999));
-        flags += &format!(" --precision {}", chance.of(&["f32", "f32", "f32", "bf16", "f16"]));
-        if chance.percent(80) {
-            flags += &format!(" --micro-batch {}", chance.within(group..=batch));
+        let steps = rng.random_range(3..=8);
+        let mut flags = format!("--batch-size {batch} --ghost-batch-size {most} --seed {}", rng.random_range(0..=9999));
+        flags += &format!(" --precision {}", one_of(&mut rng, &["f32", "f32", "f32", "bf16", "f16"]));
+        if percent(&mut rng, 80) {
+            flags += &format!(" --micro-batch {}", rng.random_range(group..=batch));
         }
-        if chance.percent(70) {
-            flags += &format!(" --activation-checkpointing {}", chance.of(&["none", "stages", "blocks"]));
+        if percent(&mut rng, 70) {
+            flags += &format!(" --activation-checkpointing {}", one_of(&mut rng, &["none", "stages", "blocks"]));
         }
-        if chance.percent(40) {
+        if percent(&mut rng, 40) {
             flags += " --clip-norm 1";
         }
-        flags += &format!(" --workers {}", chance.within(1..=3));
-        flags += &if gan { of_two_networks(&mut chance, steps) } else { of_a_classifier(&mut chance, steps, models) };
-        let disturbances = (0..RUNS).map(|_| Disturbance::new(&mut chance, gan, steps)).collect();
+        flags += &format!(" --workers {}", rng.random_range(1..=3));
+        flags += &if gan { of_two_networks(&mut rng, steps) } else { of_a_classifier(&mut rng, steps, models) };
+        let disturbances = (0..RUNS).map(|_| Disturbance::new(&mut rng, gan, steps)).collect();
         Self { gan, flags: Flags::of(&flags), disturbances }
     }
 }
 
-fn of_a_classifier(chance: &mut Chance, steps: u64, models: &[String]) -> String {
+/// True so many times in a hundred.
+fn percent(rng: &mut Rng, share: u32) -> bool {
+    rng.random_ratio(share, 100)
+}
+
+/// One of several.
+fn one_of<T: Copy>(rng: &mut Rng, all: &[T]) -> T {
+    all[rng.random_range(0..all.len())]
+}
+
+fn of_a_classifier(rng: &mut Rng, steps: u64, models: &[String]) -> String {
     let mut flags = format!(
         " --model {} --image-size {} --max-steps {steps} --checkpoint-steps {}",
-        chance.of(&models.iter().collect::<Vec<_>>()),
-        chance.of(&[32, 32, 64]),
-        chance.within(1..=4)
+        one_of(rng, &models.iter().collect::<Vec<_>>()),
+        one_of(rng, &[32, 32, 64]),
+        rng.random_range(1..=4)
     );
     flags +=
-        chance.of(&["", " --lr 0.0005", " --optimizer sgd --lr 0.001", " --optimizer sgd --momentum 0 --lr 0.002"]);
+        one_of(rng, &["", " --lr 0.0005", " --optimizer sgd --lr 0.001", " --optimizer sgd --momentum 0 --lr 0.002"]);
     for (share, more) in [
         (50, " --ema 0.9"),
         (50, " --augment light"),
@@ -120,24 +131,24 @@ fn of_a_classifier(chance: &mut Chance, steps: u64, models: &[String]) -> String
         (20, " --label-smoothing 0.1"),
         (20, " --class-weights 1,2,0.5"),
     ] {
-        if chance.percent(share) {
+        if percent(rng, share) {
             flags += more;
         }
     }
     flags
 }
 
-fn of_two_networks(chance: &mut Chance, steps: u64) -> String {
+fn of_two_networks(rng: &mut Rng, steps: u64) -> String {
     let mut flags = format!(
         " --model dcgan_64 --features 4 --iterations {steps} --compare 0 --checkpoint-iterations {} --sample-iterations {}",
-        chance.within(1..=4),
-        chance.within(2..=8)
+        rng.random_range(1..=4),
+        rng.random_range(2..=8)
     );
-    flags += &format!(" --discriminator-steps {}", chance.within(1..=2));
-    flags += chance.of(&["", " --loss non-saturating", " --loss least-squares"]);
-    flags += chance.of(&["", " --spectral-norm off"]);
-    flags += chance.of(&["", " --lecam 0"]);
-    flags += chance.of(&["", " --diff-augment none"]);
+    flags += &format!(" --discriminator-steps {}", rng.random_range(1..=2));
+    flags += one_of(rng, &["", " --loss non-saturating", " --loss least-squares"]);
+    flags += one_of(rng, &["", " --spectral-norm off"]);
+    flags += one_of(rng, &["", " --lecam 0"]);
+    flags += one_of(rng, &["", " --diff-augment none"]);
     flags
 }
 
@@ -178,29 +189,29 @@ const POINTS: [&str; 16] = [
 ];
 
 impl Disturbance {
-    fn new(chance: &mut Chance, gan: bool, steps: u64) -> Self {
-        let sittings = chance.within(1..=4);
-        let sittings = (0..sittings).map(|_| Sitting::new(chance, gan, steps)).collect();
-        let budget = chance.percent(25).then(|| chance.within(40..=110));
+    fn new(rng: &mut Rng, gan: bool, steps: u64) -> Self {
+        let sittings = rng.random_range(1..=4);
+        let sittings = (0..sittings).map(|_| Sitting::new(rng, gan, steps)).collect();
+        let budget = percent(rng, 25).then(|| rng.random_range(40..=110));
         Self { sittings, budget }
     }
 }
 
 impl Sitting {
-    fn new(chance: &mut Chance, gan: bool, steps: u64) -> Self {
-        let count = chance.of(&[0, 1, 1, 2, 3, 4]);
+    fn new(rng: &mut Rng, gan: bool, steps: u64) -> Self {
+        let count = one_of(rng, &[0, 1, 1, 2, 3, 4]);
         let mut fault = || {
-            let kind = chance.of(&["oom", "oom", "oom", "panic", "panic", "panic", "toolarge", "error"]);
-            let phase = chance.of(if gan { &OF_TWO_NETWORKS[..] } else { &OF_A_CLASSIFIER });
-            let step = chance.within(1..=steps);
-            let micro = if chance.percent(30) { format!(",micro={}", chance.within(0..=2)) } else { String::new() };
+            let kind = one_of(rng, &["oom", "oom", "oom", "panic", "panic", "panic", "toolarge", "error"]);
+            let phase = one_of(rng, if gan { &OF_TWO_NETWORKS[..] } else { &OF_A_CLASSIFIER });
+            let step = rng.random_range(1..=steps);
+            let micro = if percent(rng, 30) { format!(",micro={}", rng.random_range(0..=2)) } else { String::new() };
             format!("{kind}@step={step},phase={phase}{micro}")
         };
         let faults: Vec<String> = (0..count).map(|_| fault()).collect();
-        let end = match chance.within(0..=9) {
+        let end = match rng.random_range(0..=9) {
             0..=1 => End::Itself,
-            2..=3 => End::After(chance.within(20..=1500)),
-            _ => End::Point(format!("{}@{}", chance.of(&POINTS), chance.within(1..=12))),
+            2..=3 => End::After(rng.random_range(20..=1500)),
+            _ => End::Point(format!("{}@{}", one_of(rng, &POINTS), rng.random_range(1..=12))),
         };
         Self { faults: faults.join(";"), end }
     }

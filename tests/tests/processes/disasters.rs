@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kindling_tests::{Bench, Chance, Outcome, assert_same_bits, checkpoints, kindling, newest_step, private_mounts};
+use kindling_tests::{Bench, Outcome, assert_same_bits, checkpoints, kindling, newest_step, private_mounts, rng};
+use rand::RngExt;
 
 use crate::together::{EACH, EVERYTHING, in_processes};
 
@@ -81,7 +82,7 @@ fn killed(times: usize, steps: u64) {
     let flags = format!("{flags} --epochs 1000 --max-steps {steps} --model mobilenet_v3_small --resume-or-start");
     let straight = bench.run("straight", &flags, "");
     let run = bench.path("run");
-    let mut chance = Chance::new(17);
+    let mut rng = rng(17);
     let (mut kills, mut begun) = (0, 0);
     loop {
         let size = [1, 2, 3][begun % 3];
@@ -91,16 +92,16 @@ fn killed(times: usize, steps: u64) {
         if kills < times {
             // Some steps later, or before the first, at a random moment; a machine that makes many steps in
             // that time is not given so many, because a run that has ended cannot be killed.
-            let until = newest_step(&run) + chance.within(0..=3);
+            let until = newest_step(&run) + rng.random_range(0..=3);
             while newest_step(&run) < until && !launched.has_ended() {
                 std::thread::sleep(Duration::from_millis(2));
             }
-            let (waiting, delay) = (Instant::now(), Duration::from_millis(chance.within(0..=399)));
+            let (waiting, delay) = (Instant::now(), Duration::from_millis(rng.random_range(0..=399)));
             while waiting.elapsed() < delay && newest_step(&run) < until + steps / (2 * times as u64) {
                 std::thread::sleep(Duration::from_millis(2));
             }
             // The launcher may not have started that process yet.
-            let rank = chance.within(0..=size as u64 - 1) as usize;
+            let rank = rng.random_range(0..size);
             while !launched.has_ended() {
                 if launched.signal(rank, "-KILL") {
                     kills += 1;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use kindling_files::csv::{Records, csv_line};
 use rayon::prelude::*;
 
-use super::records::Records;
 use super::{Dataset, Fingerprint};
 use crate::split::Split;
 
@@ -130,6 +130,7 @@ impl FileList {
             let (group, label) = (sample.group.as_deref().unwrap_or(""), sample.labels.join(";"));
             let fields = [sample.split.name(), group, &label, &sample.name, &size, &ends];
             text.push_str(&csv_line(fields));
+            text.push('\n');
         }
         text
     }
@@ -206,15 +207,6 @@ impl FileList {
         let known: HashSet<Fingerprint> = trained.filter_map(|sample| sample.fingerprint).collect();
         other.samples.iter().filter(|sample| sample.fingerprint.is_some_and(|it| known.contains(&it))).count()
     }
-}
-
-/// A line of CSV, with quotation marks where they are needed.
-pub(crate) fn csv_line<const N: usize>(fields: [&str; N]) -> String {
-    let quoted = fields.map(|field| {
-        let plain = !field.contains([',', '"', '\n', '\r']) && field.trim() == field;
-        if plain { field.to_owned() } else { format!("\"{}\"", field.replace('"', "\"\"")) }
-    });
-    quoted.join(",") + "\n"
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kindling_files as files;
+use kindling_files::csv::Records;
 use serde_json::Value;
 
 use super::asked::{in_order, task_of};
 use super::assemble::{Listed, Named, assemble, list_all};
-use super::records::Records;
 use super::{Asked, Format, Opened, Opening, PassedOver, Purpose, Task};
 use crate::error::DataError;
 use crate::split::Split;

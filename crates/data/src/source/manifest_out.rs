@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+use kindling_files::csv::csv_line;
 use serde_json::{Map, Value, json};
 
-use super::file_list::csv_line;
 use super::manifest::{Tells, parse};
 use super::{Dataset, Source, Task};
 use crate::error::DataError;
@@ -109,10 +109,8 @@ fn way(to: &Path, from: &Path) -> PathBuf {
 fn csv_of(lines: &[Line], task: Task, tells: Tells<'_>) -> String {
     let groups = lines.iter().any(|line| line.group.is_some());
     let weights = lines.iter().any(|line| line.weight != 1.0);
-    let mut text = csv_line(["path", tells.column(), "split"]);
-    text.truncate(text.len() - 1);
-    text.push_str(if groups { ",group" } else { "" });
-    text.push_str(if weights { ",weight\n" } else { "\n" });
+    let columns = ["path", tells.column(), "split"].into_iter().chain(groups.then_some("group"));
+    let mut text = csv_line(columns.chain(weights.then_some("weight"))) + "\n";
     for line in lines {
         let label = match (line.value, task, line.labels.as_slice()) {
             (Some(number), ..) => number.to_string(),
@@ -120,16 +118,11 @@ fn csv_of(lines: &[Line], task: Task, tells: Tells<'_>) -> String {
             (None, Task::MultiLabel, [] | [_]) => line.labels.join("") + ";",
             (None, _, labels) => labels.join(";"),
         };
-        let mut record = csv_line([&line.path, &label, line.split.name()]);
-        let group = line.group.as_deref().unwrap_or("");
-        for (there, field) in [(groups, group), (weights, &line.weight.to_string())] {
-            if there {
-                record.truncate(record.len() - 1);
-                record.push(',');
-                record.push_str(&csv_line([field]));
-            }
-        }
-        text.push_str(&record);
+        let group = groups.then(|| line.group.as_deref().unwrap_or(""));
+        let weight = weights.then(|| line.weight.to_string());
+        let fields = [&line.path, &label, line.split.name()].into_iter().chain(group).chain(weight.as_deref());
+        text.push_str(&csv_line(fields));
+        text.push('\n');
     }
     text
 }

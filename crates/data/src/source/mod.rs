@@ -17,7 +17,6 @@ mod mask_numbers;
 mod measure;
 mod opening;
 mod passed_over;
-mod records;
 mod segmentation;
 pub mod shards;
 mod views;

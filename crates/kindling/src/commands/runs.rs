@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Subcommand, ValueEnum};
-use kindling_runs::{COLUMNS, Listed, Table, columns_of, csv_line, runs_in};
+use kindling_files::csv::csv_line;
+use kindling_runs::{COLUMNS, Listed, Table, columns_of, runs_in};
 use serde_json::{Map, Value};
 
 use crate::Done;
@@ -108,7 +109,7 @@ impl Args {
             }
             Format::Csv => {
                 let columns = self.all_columns(&runs);
-                out!("{}", csv_line(columns.iter().map(|column| (*column).to_owned())));
+                out!("{}", csv_line(&columns));
                 runs.iter().for_each(|run| out!("{}", csv_line(columns.iter().map(|column| run.text(column)))));
             }
         }

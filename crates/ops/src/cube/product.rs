@@ -3,8 +3,9 @@
 //! The kernel follows from the formats and from what the device has, never from a measurement: a device computes the same bits in
 //! every run, and compiles one kernel where Burn's autotune compiles thirty (`docs/decisions/kernels-are-named-not-timed.md`).
 
+use burn_cubecl::cubecl::client::Client;
 use burn_cubecl::tensor::CubeTensor;
-use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems};
+use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems, MatmulSetupError};
 use cubek::matmul::launch::launch_ref;
 use cubek::matmul::multi_level::Strategy;
 use cubek::matmul::multi_level::components::tile::TileMatmulKind::{Cmma, Mma};
@@ -15,8 +16,8 @@ use cubek::std::InputBinding;
 use super::layout::element;
 
 /// Whether a device has instructions that multiply tiles. They round float32 factors to ten bits (TF32).
-pub(crate) fn has_tensor_cores(tensor: &CubeTensor) -> bool {
-    let matmul = &tensor.client.properties().features.matmul;
+pub(crate) fn has_tensor_cores(client: &Client) -> bool {
+    let matmul = &client.properties().features.matmul;
     !(matmul.cmma.is_empty() && matmul.mma.is_empty())
 }
 
@@ -37,18 +38,20 @@ fn kernels(tensor_cores: bool) -> Vec<Strategy> {
 /// shapes alone.
 ///
 /// # Panics
-/// If no kernel can be launched. As in Burn's own products, the device is lost then.
+/// If a launch fails, or every kernel declines. As in Burn's own products, the device is lost then.
 pub(crate) fn multiply(lhs: CubeTensor, rhs: CubeTensor, out: &CubeTensor) {
     let [of_lhs, of_rhs, of_out] = [&lhs, &rhs, out].map(|tensor| element(tensor.dtype));
     let mut reasons = Vec::new();
-    for kernel in kernels(has_tensor_cores(&lhs)) {
+    for kernel in kernels(has_tensor_cores(&lhs.client)) {
         let [a, b] =
             [(&lhs, of_lhs), (&rhs, of_rhs)].map(|(of, element)| InputBinding::new(of.clone().binding(), element));
         let mut elements = MatmulElems::from_globals(&MatmulGlobalElems { lhs: of_lhs, rhs: of_rhs, out: of_out });
         match launch_ref(&kernel.into(), &lhs.client, a, b, out.clone().binding(), &mut elements) {
             Ok(()) => return,
-            Err(reason) => reasons.push(format!("{reason:?}")),
+            // Another kernel would hide what is wrong with the device.
+            Err(MatmulSetupError::Launch(reason)) => panic!("a matrix product cannot be launched: {reason}"),
+            Err(declined) => reasons.push(format!("{declined:?}")),
         }
     }
-    panic!("no kernel for a matrix product can be launched: {}", reasons.join("; "));
+    panic!("there is no kernel for a matrix product: {}", reasons.join("; "));
 }

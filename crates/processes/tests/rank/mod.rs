@@ -8,6 +8,8 @@ use std::time::Duration;
 use kindling_processes::reduce::sum;
 use kindling_processes::tree::Accumulator;
 use kindling_processes::{Error, Group, Watchdog};
+use kindling_random::{Purpose, rng};
+use rand::RngExt;
 
 /// The variable that has a rank's task.
 pub(crate) const TASK: &str = "KINDLING_TEST_TASK";
@@ -45,7 +47,7 @@ fn say(mut to: impl Write, line: &str) {
     to.write_all(format!("{line}\n").as_bytes()).expect("the launcher reads");
 }
 
-/// One hash of sums over several numbers of leaves.
+/// One hash (FNV-1a, whose bytes are words here) of sums over several numbers of leaves.
 fn sums(group: &Group) -> Result<(), Error> {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for leaves in [1, 5, 7, 12, 16, 33] {
@@ -78,12 +80,8 @@ fn total(group: &Group, leaves: usize) -> Result<Vec<f32>, Error> {
 }
 
 fn values(leaf: usize) -> Vec<f32> {
-    let mut state = leaf as u64 * 0x9e37_79b9_7f4a_7c15 + 1;
-    let number = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((state >> 40) as f32 - 8_388_608.0) * 2f32.powi((state & 15) as i32 - 30)
-    };
-    (0..LENGTH).map(number).collect()
+    let mut rng = rng(0, Purpose::MadeUp, 0, leaf as u64);
+    (0..LENGTH).map(|_| rng.random_range(-1f32..1.0) * 2f32.powi(rng.random_range(-7..=8))).collect()
 }
 
 /// Steps without end, watched.

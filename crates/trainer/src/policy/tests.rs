@@ -2,6 +2,8 @@
 
 use kindling_layers::Checkpointing;
 use kindling_memory::Plan;
+use kindling_random::{Purpose, Rng, rng};
+use rand::RngExt;
 
 use super::{Decision, Happened, Limits, Policy};
 
@@ -41,7 +43,7 @@ fn steps_until_change(policy: &mut Policy, most: u64, peak: u64, capacity: u64) 
 /// A machine whose memory is shared, with a model on it that needs `10 + 2 x samples`, times a share with activation
 /// checkpointing.
 struct Machine {
-    random: u64,
+    random: Rng,
     capacity: u64,
     /// How far a step's need strays from the usual, in percent.
     noise: u64,
@@ -53,13 +55,11 @@ struct Machine {
 
 impl Machine {
     fn new(capacity: u64) -> Self {
-        Self { random: 7, capacity, noise: 0, fragments: 0, retries: 0, gave_up: 0 }
+        Self { random: rng(7, Purpose::MadeUp, 0, 0), capacity, noise: 0, fragments: 0, retries: 0, gave_up: 0 }
     }
 
-    /// A number below `bound` (Knuth's MMIX generator, high bits).
     fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.random >> 33) % bound
+        self.random.random_range(0..bound)
     }
 
     fn need(plan: Plan) -> u64 {

@@ -16,8 +16,11 @@ use kindling_layers::{
     Activation, BatchNormConfig, Checkpointing, Classifier, HeadConfig, Padding, Staged, StagedConfig, StemConfig, init,
 };
 use kindling_memory::Plan;
+use kindling_random::{Purpose, rng};
 use kindling_runs::{Event, RunDir};
 use kindling_trainer::{Ended, Observer, Ranks, Setup, TrainConfig, TrainError, Trainer};
+use kindling_zoo::{Model, ModelOptions, models};
+use rand::RngExt;
 
 pub(crate) const CLASSES: usize = 3;
 
@@ -37,15 +40,9 @@ impl Source for Pictures {
     }
 
     fn read(&self, index: usize) -> Result<Image, DataError> {
-        let mut state = (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let mut noise = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 40) as f32 / (1u64 << 24) as f32
-        };
+        let mut noise = rng(0, Purpose::MadeUp, 0, index as u64);
         let base = 0.3 * self.label(index) as f32;
-        let pixels = (0..self.size * self.size).map(|_| base + 0.4 * noise()).collect();
+        let pixels = (0..self.size * self.size).map(|_| base + 0.4 * noise.random::<f32>()).collect();
         Ok(Image { width: self.size, height: self.size, channels: 1, pixels })
     }
 
@@ -68,6 +65,18 @@ pub(crate) fn small_network(device: &Device) -> Staged<InvertedResidual> {
         drop_path_rate: 0.3,
     };
     init::initialise(config.init(1, CLASSES, device), 7)
+}
+
+/// Of each paper the network with the fewest multiply-adds: all of the zoo would take too long.
+pub(crate) fn lightest_of_each_paper() -> Vec<&'static str> {
+    let mut found = BTreeMap::new();
+    for entry in models() {
+        let trace = Model::from(entry).trace(&ModelOptions::imagenet(), entry.native_size).unwrap();
+        let this = (trace.macs(), entry.name());
+        let lightest = found.entry(entry.paper).or_insert(this);
+        *lightest = this.min(*lightest);
+    }
+    found.into_values().map(|(_, name)| name).collect()
 }
 
 /// How a run of the tests trains: AdamW, clipping, an average of the weights, label smoothing.

@@ -22,6 +22,8 @@ use burn::train::{
 };
 use burn_pack::Reader;
 use kindling_burn_train::OomProofStrategy;
+use kindling_random::{Purpose, rng};
+use rand::RngExt;
 
 use net::{Batch, CLASSES, Memory, SIZE};
 pub(crate) use net::{Fault, Net, Norm, Phase};
@@ -191,13 +193,8 @@ fn read(path: PathBuf) -> Vec<String> {
 fn samples(count: usize, batch: usize, shuffle: bool) -> Arc<dyn DataLoader<Batch>> {
     let sample = |index: usize| {
         let label = index % CLASSES;
-        let mut noise = (index as u32 + 1).wrapping_mul(2_654_435_769);
-        let pixels = (0..SIZE * SIZE).map(|pixel| {
-            noise ^= noise << 13;
-            noise ^= noise >> 17;
-            noise ^= noise << 5;
-            (noise % 1000) as f32 / 1000.0 + (pixel % (label + 2)) as f32
-        });
+        let mut noise = rng(0, Purpose::MadeUp, 0, index as u64);
+        let pixels = (0..SIZE * SIZE).map(|pixel| noise.random::<f32>() + (pixel % (label + 2)) as f32);
         (pixels.collect(), label as i64)
     };
     let loader = DataLoaderBuilder::new(Stack).batch_size(batch);

@@ -114,7 +114,7 @@ fn train_config(configuration: &Configuration, precision: Precision) -> Result<T
 fn host_batch(configuration: &Configuration, index: usize, has_masks: bool) -> HostBatch {
     let Configuration { batch_size, channels, image_size, classes, seed, .. } = *configuration;
     let shape = [batch_size, channels, image_size, image_size];
-    let uniform = noise(shape.iter().product(), seed.wrapping_mul(BATCHES as u64).wrapping_add(index as u64));
+    let uniform = noise(shape.iter().product(), seed, index as u64);
     let first = index * batch_size;
     let pixels = image_size * image_size;
     // Columns of every class.

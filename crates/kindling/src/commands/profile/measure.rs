@@ -62,7 +62,7 @@ impl Source for Noise {
 
     fn read(&self, index: usize) -> Result<Image, DataError> {
         let (width, height, channels) = (self.size, self.size, self.channels);
-        let pixels = noise(width * height * channels, index as u64);
+        let pixels = noise(width * height * channels, 0, index as u64);
         Ok(Image { width, height, channels, pixels })
     }
 
@@ -152,7 +152,7 @@ pub(super) fn times(args: &Args, model: &Model) -> Result<Vec<(f64, f64)>> {
     let pass =
         TrainingPass { groups: normalisation_groups(batch, args.ghost_batch_size), ..TrainingPass::whole_batch(batch) };
     let shape = [batch, args.channels, args.image_size, args.image_size];
-    let images = Tensor::<4>::from_data(TensorData::new(noise(shape.iter().product(), 0), shape), &device);
+    let images = Tensor::<4>::from_data(TensorData::new(noise(shape.iter().product(), 0, 0), shape), &device);
     let mut x = args.precision.cast(images);
     let mut found = Vec::new();
     for index in 0..network.segments(Checkpointing::Blocks) {

@@ -9,10 +9,11 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::{permute, permute_nchw_to_nhwc};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::TensorBinding;
+use cubek::convolution::components::ConvSetupError;
 use cubek::convolution::{
     AcceleratedTileKind, ConvAlgorithm, ConvolutionArgs, ConvolutionInputs, Strategy, launch_ref,
 };
-use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems};
+use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems, MatmulSetupError};
 use cubek::std::InputBinding;
 
 use super::columns;
@@ -66,13 +67,16 @@ pub(crate) fn of_filters(x: CubeTensor, shape: [usize; 4], dy: CubeTensor, place
 }
 
 /// The map of this shape that cubek's kernel for tensor cores writes; `None` where there are none, or not for these formats.
+///
+/// # Panics
+/// If the launch fails. As in Burn's own convolutions, the device is lost then.
 fn on_tensor_cores(
     like: &CubeTensor,
     shape: [usize; 4],
     places: Places,
     inputs: impl FnOnce(TensorBinding) -> ConvolutionInputs,
 ) -> Option<CubeTensor> {
-    if !has_tensor_cores(like) {
+    if !has_tensor_cores(&like.client) {
         return None;
     }
     let map = empty_map(like, shape, like.dtype);
@@ -82,7 +86,14 @@ fn on_tensor_cores(
     let args = ConvolutionArgs { stride: [stride; 2], padding: before, dilation: [dilation; 2] };
     let kernel =
         Strategy::Inferred { algorithm: ConvAlgorithm::SimpleSyncStrided, tile_kind: AcceleratedTileKind::Mma };
-    launch_ref(&kernel, &like.client, inputs(channels_last(&map)), args, elements).ok().map(|()| map)
+    match launch_ref(&kernel, &like.client, inputs(channels_last(&map)), args, elements) {
+        Ok(()) => Some(map),
+        // Another kernel would hide what is wrong with the device.
+        Err(ConvSetupError::Launch(reason) | ConvSetupError::Matmul(MatmulSetupError::Launch(reason))) => {
+            panic!("a convolution cannot be launched: {reason}")
+        }
+        Err(_declined) => None,
+    }
 }
 
 fn input(map: &CubeTensor) -> InputBinding {
