@@ -4,6 +4,7 @@
 //! every run, and compiles one kernel where Burn's autotune compiles thirty (`docs/decisions/kernels-are-named-not-timed.md`).
 
 use burn_cubecl::cubecl::client::Client;
+use burn_cubecl::cubecl::server::LaunchError;
 use burn_cubecl::tensor::CubeTensor;
 use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems, MatmulSetupError};
 use cubek::matmul::launch::launch_ref;
@@ -14,6 +15,12 @@ use cubek::matmul::routine::BlueprintStrategy::Inferred;
 use cubek::std::InputBinding;
 
 use super::layout::element;
+
+/// Whether a launch failed, so that another kernel would hide what is wrong with the device. A kernel that wants more than the device has,
+/// shared memory for example, only declines.
+pub(crate) fn is_failure(reason: &LaunchError) -> bool {
+    !matches!(reason, LaunchError::TooManyResources(_))
+}
 
 /// Whether a device has instructions that multiply tiles. They round float32 factors to ten bits (TF32).
 pub(crate) fn has_tensor_cores(client: &Client) -> bool {
@@ -48,8 +55,9 @@ pub(crate) fn multiply(lhs: CubeTensor, rhs: CubeTensor, out: &CubeTensor) {
         let mut elements = MatmulElems::from_globals(&MatmulGlobalElems { lhs: of_lhs, rhs: of_rhs, out: of_out });
         match launch_ref(&kernel.into(), &lhs.client, a, b, out.clone().binding(), &mut elements) {
             Ok(()) => return,
-            // Another kernel would hide what is wrong with the device.
-            Err(MatmulSetupError::Launch(reason)) => panic!("a matrix product cannot be launched: {reason}"),
+            Err(MatmulSetupError::Launch(reason)) if is_failure(&reason) => {
+                panic!("a matrix product cannot be launched: {reason}")
+            }
             Err(declined) => reasons.push(format!("{declined:?}")),
         }
     }

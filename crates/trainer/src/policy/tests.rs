@@ -377,7 +377,7 @@ fn a_start_that_is_too_small_grows_to_what_fits_without_a_retry() {
 fn ten_thousand_steps_under_a_changing_capacity_need_few_retries() {
     for seed in 0..20 {
         let (mut machine, mut policy) = (Machine::new(1_600), start(1, 64));
-        (machine.random, machine.noise) = (seed, 3);
+        (machine.random, machine.noise) = (rng(seed, Purpose::MadeUp, 0, 0), 3);
         let (mut neighbour, mut counted, mut changes) = (0, 1_600.0, 1);
         let (mut computed, mut possible) = (0, 0);
         for step in 0..10_000_u64 {

@@ -19,7 +19,7 @@ use cubek::std::InputBinding;
 use super::columns;
 use crate::convolution::Places;
 use crate::cube::layout::{Flat, cast, dims, element, empty, empty_map, relaid, whole_planes};
-use crate::cube::product::{has_tensor_cores, multiply};
+use crate::cube::product::{has_tensor_cores, is_failure, multiply};
 
 /// Computes the output.
 pub(crate) fn forward(x: CubeTensor, weight: CubeTensor, places: Places) -> CubeTensor {
@@ -88,8 +88,9 @@ fn on_tensor_cores(
         Strategy::Inferred { algorithm: ConvAlgorithm::SimpleSyncStrided, tile_kind: AcceleratedTileKind::Mma };
     match launch_ref(&kernel, &like.client, inputs(channels_last(&map)), args, elements) {
         Ok(()) => Some(map),
-        // Another kernel would hide what is wrong with the device.
-        Err(ConvSetupError::Launch(reason) | ConvSetupError::Matmul(MatmulSetupError::Launch(reason))) => {
+        Err(ConvSetupError::Launch(reason) | ConvSetupError::Matmul(MatmulSetupError::Launch(reason)))
+            if is_failure(&reason) =>
+        {
             panic!("a convolution cannot be launched: {reason}")
         }
         Err(_declined) => None,
