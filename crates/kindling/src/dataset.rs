@@ -204,7 +204,7 @@ impl HowToOpen {
     /// The kinds of files that are understood besides pictures, and pictures where they are read in another way.
     pub(crate) fn formats(&self) -> Vec<Arc<dyn Format>> {
         let mut formats: Vec<Arc<dyn Format>> =
-            vec![Arc::new(Dicom { window: self.window }), Arc::new(Nifti::default())];
+            vec![Arc::new(Dicom::with_window(self.window)), Arc::new(Nifti::default())];
         if self.pages {
             formats.push(Arc::new(Pages));
         }

@@ -9,9 +9,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod dicom;
+mod kept;
 pub mod nifti;
 mod window;
 
-pub use dicom::{Dicom, StoredValues};
+pub use dicom::{Dicom, Maker, SegmentationFile, Series, SourceImage, StoredValues};
 pub use nifti::Nifti;
 pub use window::Window;

@@ -134,19 +134,19 @@ fn values_are_rescaled_then_windowed_as_the_standard_says() {
     // Hounsfield units -160, 40, 239 would be these stored values.
     let values = [432, 532, 631, 700];
     let units = values.map(|value| f64::from(value) * 2.0 - 1024.0);
-    let read = |dicom: Dicom, more| dicom.parse(&scan(more).file(&values), 0).unwrap();
+    let read = |dicom: &Dicom, more| dicom.parse(&scan(more).file(&values), 0).unwrap();
     let linear = units.map(|x| (((x - 39.5) / 399.0 + 0.5).clamp(0.0, 1.0)) as f32);
-    close(&read(Dicom::default(), window("")), &linear);
+    close(&read(&Dicom::default(), window("")), &linear);
     assert_eq!((linear[0], linear[3]), (0.0, 1.0));
     let exact = units.map(|x| (((x - 40.0) / 400.0 + 0.5).clamp(0.0, 1.0)) as f32);
-    close(&read(Dicom::default(), window("LINEAR_EXACT")), &exact);
+    close(&read(&Dicom::default(), window("LINEAR_EXACT")), &exact);
     let sigmoid = units.map(|x| (1.0 / (1.0 + (-4.0 * (x - 40.0) / 400.0).exp())) as f32);
-    close(&read(Dicom::default(), window("SIGMOID")), &sigmoid);
+    close(&read(&Dicom::default(), window("SIGMOID")), &sigmoid);
     // The user's window goes before the file's.
-    let lung = Dicom { window: Some(Window { centre: -600.0, width: 1500.0 }) };
+    let lung = Dicom::with_window(Some(Window { centre: -600.0, width: 1500.0 }));
     let lung_values = units.map(|x| (((x + 600.0) / 1500.0 + 0.5).clamp(0.0, 1.0)) as f32);
-    close(&read(lung, window("")), &lung_values);
-    close(&read(lung, rescale()), &lung_values);
+    close(&read(&lung, window("")), &lung_values);
+    close(&read(&lung, rescale()), &lung_values);
 }
 
 #[test]

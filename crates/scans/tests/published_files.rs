@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use data_encoding::HEXLOWER;
-use kindling_data::Format;
+use kindling_data::{Format, Part};
 use kindling_scans::Dicom;
 use kindling_tests::{Optional, Suite, Test};
 use serde_json::Value;
@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         vec![
             in_folder("stored_values_equal_pydicoms_or_the_file_is_listed_as_not_decoded", values_equal),
             in_folder("a_dicomdir_lists_the_images_of_its_patients", a_dicomdir),
+            in_folder("a_published_segmentation_has_the_pixels_that_pydicom_counts", segmentations),
             in_folder("every_published_file_ends_in_an_image_or_an_error_with_its_path", no_crash),
             in_folder("damaged_copies_of_published_files_never_crash", damaged_copies),
         ],
@@ -63,6 +64,23 @@ fn listed() -> BTreeMap<&'static str, &'static str> {
 fn values_equal(folder: &Path) {
     let exact = compare(folder, |name| !name.starts_with(LARGE));
     assert!(exact >= 80, "only {exact} images were compared");
+}
+
+/// A liver in one of three CT slices, little- and big-endian. pydicom 3.0.2: `dcmread(path).pixel_array.sum()` is 36,233.
+fn segmentations(folder: &Path) {
+    let dicom = Dicom::default();
+    for name in ["pydicom/liver_1frame.dcm", "pydicom/liver_expb_1frame.dcm"] {
+        let path = folder.join(name);
+        let links = dicom.mask_links(&path).unwrap().unwrap();
+        assert_eq!((links.images.len(), links.names), (3, vec![(1, "Liver".to_owned())]), "{name}");
+        let count = |mask: usize| {
+            let part = Part { path: path.clone(), frame: Some(mask), channels: 1, group: None };
+            let found = dicom.read_mask_values(&part).unwrap();
+            assert_eq!((found.width, found.height), (512, 512));
+            found.values.iter().filter(|value| **value == 1).count()
+        };
+        assert_eq!([0, 1, 2].map(count), [36_233, 0, 0], "{name}");
+    }
 }
 
 fn large_values_equal(folder: &Path) {

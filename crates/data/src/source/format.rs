@@ -58,17 +58,29 @@ pub trait Format: Send + Sync {
     /// # Errors
     /// Any [`DataError`] of files, [`DataError::NotAMask`] if the two do not belong together, and [`DataError::MaskSize`].
     fn list_with_masks(&self, image: &Path, mask: &Path, masks: &dyn Format) -> Result<Vec<(Part, Part)>, DataError> {
-        let (images, of_masks) = (self.list(image)?, masks.list(mask)?);
-        if images.len() != of_masks.len() {
-            let reason = format!("it holds {} images, and {image:?} holds {}", of_masks.len(), images.len());
+        if masks.mask_links(mask)?.is_some() {
+            let reason = format!("it says by their UIDs which DICOM images it is of, and {image:?} is none");
             return Err(DataError::NotAMask { path: mask.to_owned(), reason });
         }
-        if let ([image], [mask]) = (images.as_slice(), of_masks.as_slice())
-            && let (Some(size), Some(mask)) = (self.size(image)?, masks.size(mask)?)
-        {
-            check_sizes(|| image.name(), size, mask)?;
-        }
-        Ok(images.into_iter().zip(of_masks).collect())
+        paired_in_order(self, self.list(image)?, mask, masks)
+    }
+
+    /// Which images the masks in a file are of, where the file says it itself; `None` where names of files say it.
+    ///
+    /// # Errors
+    /// Any [`DataError`] of files, and [`DataError::NotAMask`], with the path.
+    fn mask_links(&self, mask: &Path) -> Result<Option<MaskLinks>, DataError> {
+        let _ = mask;
+        Ok(None)
+    }
+
+    /// What masks that say which images they are of call the images of this file ([`MaskLinks::images`]); `None` if they cannot.
+    ///
+    /// # Errors
+    /// Any [`DataError`] of files, with the path.
+    fn link(&self, image: &Path) -> Result<Option<String>, DataError> {
+        let _ = image;
+        Ok(None)
     }
 
     /// Reads the numbers of a mask that [`Format::list`] gave.
@@ -98,6 +110,39 @@ pub trait Format: Send + Sync {
     fn is_sequential(&self) -> bool {
         false
     }
+}
+
+/// What a file of masks says of the images that they are of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MaskLinks {
+    /// The files of these images, in the words of [`Format::link`].
+    pub images: Vec<String>,
+    /// Names of the numbers in the masks.
+    pub names: Vec<(u16, String)>,
+}
+
+/// The `images` of a file of the kind `format` with the masks in `mask`, a file of the kind `masks`: the first with the first and so on.
+///
+/// # Errors
+/// As [`Format::list_with_masks`].
+pub fn paired_in_order<F: Format + ?Sized>(
+    format: &F,
+    images: Vec<Part>,
+    mask: &Path,
+    masks: &dyn Format,
+) -> Result<Vec<(Part, Part)>, DataError> {
+    let of_masks = masks.list(mask)?;
+    if images.len() != of_masks.len() {
+        let image = images.first().map_or(Path::new(""), |image| image.path.as_path());
+        let reason = format!("it holds {} images, and {image:?} holds {}", of_masks.len(), images.len());
+        return Err(DataError::NotAMask { path: mask.to_owned(), reason });
+    }
+    if let ([image], [mask]) = (images.as_slice(), of_masks.as_slice())
+        && let (Some(size), Some(mask)) = (format.size(image)?, masks.size(mask)?)
+    {
+        check_sizes(|| image.name(), size, mask)?;
+    }
+    Ok(images.into_iter().zip(of_masks).collect())
 }
 
 /// One image of a file.

@@ -33,7 +33,7 @@ pub use dataset::{Dataset, Task, ValueSummary, largest_decoding_bytes, majority_
 pub use file_list::{Changes, FileList, ListedSample, Recorded};
 pub use fingerprint::Fingerprint;
 pub use folder::{images_in, open_folder, open_folder_with};
-pub use format::{Format, Pages, Part, Pictures, first_bytes};
+pub use format::{Format, MaskLinks, Pages, Part, Pictures, first_bytes, paired_in_order};
 pub use images::open_images;
 pub use manifest::{Row, open_manifest, parse_manifest};
 pub use manifest_out::manifest_of;

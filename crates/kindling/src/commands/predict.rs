@@ -55,10 +55,12 @@ pub(crate) struct Args {
     /// csv: a row an image; json: one object a line
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
-    /// Write to a file instead of standard output; of a network for segmentation the folder of the masks, PNG files of class numbers
-    /// at the size of the images
+    /// Write to a file instead of standard output; of a network for segmentation the folder of the masks, at the size of the images
     #[arg(long, value_name = "FILE|FOLDER")]
     out: Option<PathBuf>,
+    /// How masks are written [default: png]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    mask_format: Option<masks::MaskFormat>,
     /// auto, cpu, cuda[:N] or wgpu
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -100,6 +102,9 @@ impl Args {
             }
             (None, _) => bail!("give a run's folder and then image files, or --model and image files"),
         };
+        if self.mask_format.is_some() {
+            bail!("--mask-format is about masks, and this network gives classes of images, not of pixels");
+        }
         let predictor = Predictor { views: self.tta.into(), ..predictor };
         if self.top.is_some() && predictor.task == Task::Regression {
             bail!("--top is about classes, and this run answers with a number");

@@ -19,13 +19,22 @@ const SEQUENCE_END: Tag = Tag(0xFFFE, 0xE0DD);
 const LONG: [&[u8; 2]; 13] =
     [b"OB", b"OD", b"OF", b"OL", b"OV", b"OW", b"SQ", b"SV", b"UC", b"UN", b"UR", b"UT", b"UV"];
 /// The elements that are parsed as sequences if types are not written; other elements with a length are skipped.
-const SEQUENCES: [Tag; 6] = [
+const SEQUENCES: [Tag; 15] = [
     tags::DIRECTORY_RECORD_SEQUENCE,
     tags::MODALITY_LUT_SEQUENCE,
     tags::FRAME_VOI_LUT_SEQUENCE,
     tags::PIXEL_VALUE_TRANSFORMATION_SEQUENCE,
     tags::SHARED_FUNCTIONAL_GROUPS_SEQUENCE,
     tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE,
+    tags::PLANE_POSITION_SEQUENCE,
+    tags::PLANE_ORIENTATION_SEQUENCE,
+    tags::PIXEL_MEASURES_SEQUENCE,
+    tags::REFERENCED_SERIES_SEQUENCE,
+    tags::REFERENCED_INSTANCE_SEQUENCE,
+    tags::DERIVATION_IMAGE_SEQUENCE,
+    tags::SOURCE_IMAGE_SEQUENCE,
+    tags::SEGMENT_SEQUENCE,
+    tags::SEGMENT_IDENTIFICATION_SEQUENCE,
 ];
 
 /// The encoding of elements.
@@ -43,6 +52,10 @@ pub(crate) struct Elements {
     elements: Vec<Element>,
     /// For each item, its sequence and the item that the sequence is in. Item 0 is the data set.
     items: Vec<(Tag, usize)>,
+    /// Places in `elements`, by item and tag, the first of equals first.
+    by_tag: Vec<usize>,
+    /// Places in `items`, but for the first, by what they are.
+    by_sequence: Vec<usize>,
     /// Where the pixels lie; `None` if there are none, or only the header was read.
     pub(crate) pixels: Option<Pixels>,
     pub(crate) big_endian: bool,
@@ -117,12 +130,23 @@ fn head_at(bytes: &[u8], at: usize, notation: Notation) -> Option<Head> {
 impl Elements {
     /// Parses a data set. `whole` says that the bytes are complete; otherwise parsing stops before the pixels.
     pub(crate) fn read(bytes: &[u8], notation: Notation, whole: bool) -> Result<Self, Failure> {
+        let mut found = Self::parse(bytes, notation, whole)?;
+        // Objects with many images have hundreds of thousands of elements.
+        found.by_tag = (0..found.elements.len()).collect();
+        found.by_tag.sort_by_key(|&at| (found.elements[at].item, found.elements[at].tag));
+        found.by_sequence = (1..found.items.len()).collect();
+        found.by_sequence.sort_by_key(|&at| found.items[at]);
+        Ok(found)
+    }
+
+    fn parse(bytes: &[u8], notation: Notation, whole: bool) -> Result<Self, Failure> {
         let broken = |reason: String| match whole {
             true => Failure::Nonsense(format!("it is damaged or ends too early: {reason}")),
             false => Failure::TooShort,
         };
-        let mut found =
-            Self { elements: Vec::new(), items: vec![(Tag(0, 0), 0)], pixels: None, big_endian: notation.big_endian };
+        let (elements, items) = (Vec::new(), vec![(Tag(0, 0), 0)]);
+        let (by_tag, by_sequence) = (Vec::new(), Vec::new());
+        let mut found = Self { elements, items, by_tag, by_sequence, pixels: None, big_endian: notation.big_endian };
         let (mut at, mut item, mut open) = (0, 0, Vec::<Open>::new());
         loop {
             while let Some(done) = open.pop_if(|open| open.end.is_some_and(|end| at >= end)) {
@@ -214,13 +238,16 @@ impl Elements {
 
     /// The bytes of an element of an item (0 is the data set); `None` if it is missing or empty.
     pub(crate) fn bytes<'a>(&self, bytes: &'a [u8], item: usize, tag: Tag) -> Option<&'a [u8]> {
-        let element = self.elements.iter().find(|element| element.item == item && element.tag == tag)?;
+        let key = |at: &usize| (self.elements[*at].item, self.elements[*at].tag);
+        let first = self.by_tag.partition_point(|at| key(at) < (item, tag));
+        let element = &self.elements[*self.by_tag.get(first).filter(|at| key(at) == (item, tag))?];
         bytes.get(element.place.clone()).filter(|value| !value.is_empty())
     }
 
     /// The items of a sequence of an item, in order.
     pub(crate) fn items(&self, item: usize, sequence: Tag) -> Vec<usize> {
-        (1..self.items.len()).filter(|&index| self.items[index] == (sequence, item)).collect()
+        let first = self.by_sequence.partition_point(|&at| self.items[at] < (sequence, item));
+        self.by_sequence[first..].iter().copied().take_while(|&at| self.items[at] == (sequence, item)).collect()
     }
 
     /// The text of an element, without padding.

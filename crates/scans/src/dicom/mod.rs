@@ -8,24 +8,34 @@ mod frames;
 mod header;
 mod present;
 mod rle;
+mod segmentation;
 mod tags;
+mod written;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use kindling_data::{DataError, Format, Image, Part};
+use kindling_data::{DataError, Format, Image, MaskLinks, MaskValues, Part, paired_in_order};
 
 use self::file::{DicomFile, is_dicom, unreadable};
+use self::segmentation::Segmentation;
 use crate::Window;
+use crate::kept::Kept;
+
+pub use self::segmentation::{Maker, SegmentationFile, Series, SourceImage};
 
 /// DICOM files and DICOMDIR: each image of a file is a sample, the patient its group.
 ///
+/// As a mask a DICOM SEG holds the numbers of its segments. It says itself which images it is of, by their SOP Instance UIDs; an image that it
+/// names and has no frame for has an empty mask.
+///
 /// Uncompressed, deflated, RLE, JPEG (8-bit lossy, lossless up to 16 bits) and JPEG 2000 files are supported. The values of grey images are
-/// rescaled. Then [`Dicom::window`] or the first window of the file is applied; without a window, the range of the stored bits is mapped to
+/// rescaled. Then the window of [`Dicom::with_window`] or the first window of the file is applied; without a window, the range of the stored bits is mapped to
 /// 0 to 1. MONOCHROME1 is inverted; palettes and YBR are converted to RGB.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Default)]
 pub struct Dicom {
-    /// Replaces the windows of the files, in the same units (Hounsfield units for CT).
-    pub window: Option<Window>,
+    window: Option<Window>,
+    segmentations: Kept<Segmentation>,
 }
 
 /// The values of an image as they are stored.
@@ -42,6 +52,11 @@ pub struct StoredValues {
 }
 
 impl Dicom {
+    /// Where a window is given, it replaces those of the files, in the same units (Hounsfield units for CT).
+    pub fn with_window(window: Option<Window>) -> Self {
+        Self { window, segmentations: Kept::default() }
+    }
+
     /// The number of images in a file.
     ///
     /// # Errors
@@ -69,6 +84,10 @@ impl Dicom {
             elements::Failure::TooShort => "it ends too early".to_owned(),
         })?;
         self.image(&file, frame)
+    }
+
+    fn segmentation(&self, path: &Path) -> Result<Arc<Segmentation>, DataError> {
+        self.segmentations.get(path, Segmentation::open, Segmentation::size)
     }
 
     fn image(&self, file: &DicomFile, frame: usize) -> Result<Image, String> {
@@ -114,6 +133,57 @@ impl Format for Dicom {
         let file = DicomFile::open(&part.path)?;
         self.image(&file, part.frame.unwrap_or(0)).map_err(|reason| unreadable(&part.path, reason))
     }
+
+    fn list_with_masks(&self, image: &Path, mask: &Path, masks: &dyn Format) -> Result<Vec<(Part, Part)>, DataError> {
+        let images = self.list(image)?;
+        if masks.mask_links(mask)?.is_none() {
+            return paired_in_order(self, images, mask, masks);
+        }
+        let segmentation = self.segmentation(mask)?;
+        let not_a_mask = |reason| DataError::NotAMask { path: mask.to_owned(), reason };
+        let mut pairs = Vec::with_capacity(images.len());
+        for part in images {
+            let file = DicomFile::open_header(&part.path)?;
+            let uid = instance(&file).unwrap_or_default();
+            let header = file.header().map_err(|reason| unreadable(&part.path, reason))?;
+            let (size, of_mask) = ((header.columns, header.rows), segmentation.columns_and_rows());
+            if size != of_mask {
+                return Err(DataError::MaskSize { name: part.name(), image: size, mask: of_mask });
+            }
+            let number = segmentation.mask_of(&uid, part.frame).map_err(not_a_mask)?;
+            let number = number.ok_or_else(|| {
+                not_a_mask(format!("it is a segmentation of other images than {:?}, by their UIDs", part.name()))
+            })?;
+            pairs.push((part, Part { path: mask.to_owned(), frame: Some(number), channels: 1, group: None }));
+        }
+        Ok(pairs)
+    }
+
+    fn read_mask_values(&self, part: &Part) -> Result<MaskValues, DataError> {
+        let not_a_mask = |reason| DataError::NotAMask { path: part.path.clone(), reason };
+        let segmentation = self.segmentation(&part.path)?;
+        segmentation.values(part.frame.unwrap_or(0)).map_err(not_a_mask)
+    }
+
+    fn mask_links(&self, mask: &Path) -> Result<Option<MaskLinks>, DataError> {
+        if !Segmentation::is_in(&DicomFile::open_header(mask)?) {
+            return Ok(None);
+        }
+        let segmentation = self.segmentation(mask)?;
+        Ok(Some(MaskLinks {
+            images: segmentation.images().into_iter().collect(),
+            names: segmentation.segments.clone(),
+        }))
+    }
+
+    fn link(&self, image: &Path) -> Result<Option<String>, DataError> {
+        Ok(instance(&DicomFile::open_header(image)?))
+    }
+}
+
+/// The SOP Instance UID of a file.
+fn instance(file: &DicomFile) -> Option<String> {
+    file.elements.text(&file.bytes, 0, tags::SOP_INSTANCE_UID)
 }
 
 fn list_file(path: &Path, file: &DicomFile) -> Result<Vec<Part>, DataError> {

@@ -116,7 +116,7 @@ impl Window {
 }
 
 /// The item that describes an image: the functional group of the image, the shared one, or the data set.
-fn place_of(file: &DicomFile, frame: usize, sequence: Tag, tag: Tag) -> usize {
+pub(super) fn place_of(file: &DicomFile, frame: usize, sequence: Tag, tag: Tag) -> usize {
     let elements = &file.elements;
     let own = elements.items(0, tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE).get(frame).copied();
     let shared = elements.items(0, tags::SHARED_FUNCTIONAL_GROUPS_SEQUENCE).first().copied();

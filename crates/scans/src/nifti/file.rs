@@ -22,8 +22,8 @@ const MAX_VOXELS: usize = 1 << 27;
 /// The most bytes between header and voxels, and after the voxels.
 const MAX_EXTRA: u64 = 1 << 20;
 /// The header and the four bytes that say whether extensions follow.
-const HEADER_BYTES: u64 = 348;
-const FIRST_VOXEL: u64 = 352;
+pub(crate) const HEADER_BYTES: u64 = 348;
+pub(crate) const FIRST_VOXEL: u64 = 352;
 
 /// A volume and the SHA-256 of its unpacked file, in hexadecimal.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub(crate) fn read_labels(path: &Path) -> Result<Labels, ReadError> {
 }
 
 /// The bytes of a file, unpacked if it is packed.
-fn unpacked(path: &Path) -> Result<Box<dyn Read>, ReadError> {
+pub(crate) fn unpacked(path: &Path) -> Result<Box<dyn Read>, ReadError> {
     let mut file = BufReader::new(files::open(path).map_err(ReadError::Io)?);
     let packed = file.fill_buf().map_err(ReadError::Io)?.starts_with(&[0x1f, 0x8b]);
     // A file with the extension of gzip that is not gzip should be reported as such, and not as an invalid NIfTI file.
@@ -111,7 +111,7 @@ fn read_voxels(stream: &mut impl Read, look: impl FnOnce(&mut NiftiHeader)) -> R
 }
 
 /// The shape, the voxel type and the position of the first voxel.
-fn check(header: &NiftiHeader) -> Result<([usize; 3], NiftiType, u64), String> {
+pub(crate) fn check(header: &NiftiHeader) -> Result<([usize; 3], NiftiType, u64), String> {
     if header.sizeof_hdr != HEADER_BYTES as i32 || &header.magic != b"n+1\0" {
         return Err("it is not a NIfTI-1 file with header and voxels in one".into());
     }

@@ -86,3 +86,8 @@ impl Grid {
         (apart > APART).then(|| format!("lies {apart:.1} voxels away from the other, by the affines of the two"))
     }
 }
+
+/// The pixel, of `to` along a side, that the centre of pixel `at` of `of` lies in.
+pub(crate) fn nearest(at: usize, of: usize, to: usize) -> usize {
+    (2 * at + 1) * to / (2 * of)
+}

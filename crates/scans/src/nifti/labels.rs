@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kindling_data::MaskValues;
 
-use crate::nifti::grid::Grid;
+use crate::nifti::grid::{Grid, nearest};
 use crate::nifti::plane::Plane;
 
 /// A number for every voxel. It is kept as stored.
@@ -44,7 +44,6 @@ impl Labels {
     pub(crate) fn slice(&self, plane: Plane, index: usize) -> MaskValues {
         let (columns, rows, voxels) = self.grid.slice(plane, index, |at| self.values[at]);
         let (width, height) = self.grid.square_size(plane);
-        let nearest = |at: usize, of: usize, to: usize| (2 * at + 1) * to / (2 * of);
         let row = |y: usize| {
             let line = &voxels[nearest(y, height, rows) * columns..][..columns];
             (0..width).map(|x| line[nearest(x, width, columns)])

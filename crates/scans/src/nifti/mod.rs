@@ -3,12 +3,12 @@
 mod axes;
 mod file;
 mod grid;
-mod kept;
 mod labels;
 mod plane;
 #[doc(hidden)]
 pub mod synthetic;
 mod volume;
+mod volume_mask;
 mod voxels;
 
 use std::path::Path;
@@ -17,13 +17,14 @@ use std::sync::Arc;
 use kindling_data::{DataError, Format, Image, MaskValues, Part};
 
 use self::file::read_labels;
-use self::kept::Kept;
 use self::labels::{Labels, mismatch};
+use crate::kept::Kept;
 
 pub use axes::Axis;
 pub use file::{Loaded, ReadError, read_volume};
 pub use plane::{AXIS_NAMES, CLASSES, Plane};
 pub use volume::Volume;
+pub use volume_mask::VolumeMask;
 
 /// Slices with a smaller share of foreground are left out, because slices beyond the body all look alike.
 const LEAST_FOREGROUND: f64 = 0.1;

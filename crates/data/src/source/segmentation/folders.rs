@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::declared;
+use super::linked::{Linked, linked};
 use super::matched::{Keyed, Sides, matched};
 use super::pairs::{self, Pair, Paired};
 use super::wrong;
@@ -39,7 +40,10 @@ pub(super) fn open(dir: &Path, opening: &Opening) -> Result<Opened, DataError> {
             return Err(wrong(&place.masks, "there are no masks in it; a mask has the name of its image".to_owned()));
         }
         let sides = Sides { images: &place.images, masks: &place.masks };
-        let found = matched(images, masks, &SUFFIXES, &sides, opening.keep_going, &mut problems)?;
+        let Linked { pairs: linked, images, masks } = linked(images, masks, &sides, opening, &mut problems)?;
+        let mut found = matched(images, masks, &SUFFIXES, &sides, opening.keep_going, &mut problems)?;
+        found.extend(linked);
+        found.sort();
         pairs.extend(found.into_iter().map(|(case, image, mask)| Pair {
             below: image.strip_prefix(&place.images).unwrap_or(&image).to_owned(),
             image,

@@ -5,7 +5,9 @@ mod decathlon;
 mod declared;
 mod folders;
 mod layout;
+mod linked;
 mod matched;
+mod names;
 mod nnunet;
 mod pairs;
 mod splits_final;
@@ -24,7 +26,8 @@ use crate::error::DataError;
 /// - a folder with nnU-Net's `dataset.json`, whose `splits_final.json` is its split: the first fold, or that of [`Opening::fold`];
 /// - a folder with the `dataset.json` of the Medical Segmentation Decathlon.
 ///
-/// A mask is a PNG, TIFF or BMP of one number a pixel, or a volume where [`Opening::formats`] has volumes. Number 0 is class 0, the
+/// A mask is a PNG, TIFF or BMP of one number a pixel, or what else [`Opening::formats`] has: a volume, or a file that says itself which images
+/// its masks are of ([`Format::mask_links`](crate::Format::mask_links)), which may have any name. Number 0 is class 0, the
 /// background. The others are declared by `dataset.json`, or by a `labels.json` (`{"background": 0, "tumour": 1}`) or `classes.txt` (a name
 /// a line, from number 0 on) beside the folders or the manifest; the name `ignore` makes a number [`IGNORED`](crate::IGNORED). Where
 /// nothing declares them all masks are read to find them, which also finds what classes each has ([`Source::labels`](crate::Source::labels)).

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::names::Names;
 use super::wrong;
 use crate::error::DataError;
 use crate::source::assemble::{Entry, Listed, assemble};
@@ -67,9 +68,17 @@ pub(super) fn open(
         }
         passed_over.images(opening.format_of(&pair.image).map_or(0, |format| format.passed_over(&pair.image)));
     }
+    let names = Names::of(&pairs.iter().map(|pair| &pair.mask).collect(), opening)?;
     let (numbers, present) = match numbers {
-        Some(numbers) => (numbers, vec![Vec::new(); found.len()]),
-        None => survey(&root, &found, opening, &mut problems)?,
+        Some(numbers) => {
+            names.check(&numbers)?;
+            (numbers, vec![Vec::new(); found.len()])
+        }
+        None => {
+            let (mut numbers, present) = survey(&root, &found, opening, &mut problems)?;
+            names.name(&mut numbers);
+            (numbers, present)
+        }
     };
     let numbers = Arc::new(numbers);
     let entries = found.into_iter().zip(present).map(|(found, labels)| {

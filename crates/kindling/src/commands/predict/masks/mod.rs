@@ -1,0 +1,147 @@
+//! `kindling predict` with a network for segmentation: image files in, masks out.
+
+mod pictures;
+mod series;
+mod volumes;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Error, Result, bail};
+use burn::tensor::Device;
+use clap::ValueEnum;
+use kindling_runs::RunDir;
+use serde_json::json;
+
+use super::{Args, Format, field, files_of};
+use crate::Done;
+use crate::config::RunConfig;
+use crate::output::{self, note};
+use crate::segmenter::Segmenter;
+
+/// The kind of file that masks are written as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum MaskFormat {
+    /// A PNG of class numbers for each image
+    #[default]
+    Png,
+    /// A NIfTI file (.nii.gz) of class numbers for each NIfTI volume, on the grid of the volume
+    Nifti,
+    /// A DICOM SEG for each series of DICOM images, with the patient and the study of the images
+    DicomSeg,
+}
+
+impl Args {
+    /// Writes masks into the folder of `--out`, and says on standard output what is in them.
+    pub(super) fn masks(&self, run: &RunDir, config: &RunConfig, images: &[PathBuf], device: &Device) -> Result<Done> {
+        let Some(folder) = &self.out else {
+            bail!("{} gives each pixel a class; say with --out where the masks go, a folder", run.path().display());
+        };
+        if self.top.is_some() {
+            bail!("--top is about classes of images; masks have the most probable class of each pixel");
+        }
+        fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+        let network = config.trained_unet(run, self.last, device)?;
+        let segmenter = Segmenter { network: &network, config, device, views: self.tta.into() };
+        let files = files_of(&config.data.opening, images)?;
+        let classes = &config.data.classes;
+        let mut out = MaskOutput { folder, classes, format: self.format, written: BTreeSet::new(), failed: false };
+        out.begin()?;
+        match self.mask_format.unwrap_or_default() {
+            MaskFormat::Png => pictures::draw(&segmenter, &files, &mut out)?,
+            MaskFormat::Nifti => volumes::draw(&segmenter, &files, &mut out)?,
+            MaskFormat::DicomSeg => series::draw(&segmenter, &files, &mut out)?,
+        }
+        output::product().flush()?;
+        Ok(if out.failed { Done::SomeFailed } else { Done::Complete })
+    }
+}
+
+/// Where masks go, and what is said of them on standard output.
+struct MaskOutput<'a> {
+    folder: &'a Path,
+    classes: &'a [String],
+    format: Format,
+    written: BTreeSet<PathBuf>,
+    /// Whether a file could not be read or drawn.
+    failed: bool,
+}
+
+impl MaskOutput<'_> {
+    /// The first line of a table.
+    fn begin(&self) -> Result<()> {
+        if self.format == Format::Csv {
+            let classes: Vec<String> = self.classes.iter().map(|class| field(class)).collect();
+            writeln!(output::product(), "file,mask,{}", classes.join(","))?;
+        }
+        Ok(())
+    }
+
+    /// The path of a mask of this name, which none has had yet and which is not that of an image.
+    fn target(&mut self, name: &str, images: &[PathBuf]) -> Result<PathBuf> {
+        let target = self.folder.join(name);
+        if !self.written.insert(target.clone()) {
+            bail!(
+                "two images would have the mask {}; give folders with images of the same names one at a time, each with a folder of its \
+                 own",
+                target.display()
+            );
+        }
+        let is_target = |image: &PathBuf| matches!((image.canonicalize(), target.canonicalize()), (Ok(image), Ok(target)) if image == target);
+        if target.exists() && images.iter().any(is_target) {
+            bail!("the mask {} would replace an image; write masks into another folder", target.display());
+        }
+        Ok(target)
+    }
+
+    /// Names on standard error what could not be read or drawn.
+    fn fail(&mut self, error: impl Into<Error>) {
+        note!("error: {:#}", error.into());
+        self.failed = true;
+    }
+
+    /// A line about a mask: how many pixels have each class.
+    fn say(&self, file: &str, target: &Path, counts: &[u64]) -> Result<()> {
+        let mut out = output::product();
+        match self.format {
+            Format::Csv => {
+                let counts: Vec<String> = counts.iter().map(u64::to_string).collect();
+                writeln!(out, "{},{},{}", field(file), field(&target.to_string_lossy()), counts.join(","))?;
+            }
+            Format::Json => {
+                let pixels: serde_json::Map<String, serde_json::Value> =
+                    self.classes.iter().cloned().zip(counts.iter().map(|count| json!(count))).collect();
+                writeln!(out, "{}", json!({ "file": file, "mask": target, "pixels": pixels }))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many of these pixels have each class.
+    fn counts(&self, pixels: &[u8]) -> Vec<u64> {
+        let mut counts = vec![0u64; self.classes.len()];
+        pixels.iter().for_each(|class| counts[usize::from(*class)] += 1);
+        counts
+    }
+}
+
+/// The name of a file without its ending; the two endings of a packed file are one.
+fn stem(file: &Path) -> String {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_is_called_as_its_image() {
+        assert_eq!(stem(Path::new("a/b.c.jpg")), "b.c");
+        assert_eq!(stem(Path::new("scan.nii.gz")), "scan");
+        assert_eq!(stem(Path::new("noend")), "noend");
+    }
+}

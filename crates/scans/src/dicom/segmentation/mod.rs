@@ -1,0 +1,13 @@
+//! DICOM SEG: segmentations of images, written from masks and read as masks.
+
+mod frame;
+mod reading;
+mod series;
+mod writing;
+
+pub(super) use reading::Segmentation;
+pub use series::{Series, SourceImage};
+pub use writing::{Maker, SegmentationFile};
+
+/// "Segmentation Storage".
+pub(super) const SEGMENTATION_STORAGE: &str = "1.2.840.10008.5.1.4.1.1.66.4";

@@ -1,0 +1,176 @@
+//! Reads DICOM SEG as masks: which segment each pixel of an image is in.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+
+use kindling_data::{DataError, MaskValues};
+
+use super::SEGMENTATION_STORAGE;
+use crate::dicom::file::DicomFile;
+use crate::dicom::header::Header;
+use crate::dicom::{codec, tags};
+
+/// An image that a segmentation is of: its SOP Instance UID and, of several in one object, which, from 0.
+type Source = (String, Option<usize>);
+
+/// A segmentation.
+pub(crate) struct Segmentation {
+    file: DicomFile,
+    header: Header,
+    /// For each frame, the image that it is of (its place among `sources`) and its segment.
+    frames: Vec<(usize, u16)>,
+    /// The images that frames are of, and those that are named and have none.
+    sources: Sources,
+    /// Numbers and labels of the segments.
+    pub(crate) segments: Vec<(u16, String)>,
+}
+
+impl Segmentation {
+    /// Whether a file is one, by its class.
+    pub(crate) fn is_in(file: &DicomFile) -> bool {
+        file.elements.text(&file.bytes, 0, tags::SOP_CLASS_UID).as_deref() == Some(SEGMENTATION_STORAGE)
+    }
+
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// [`DataError::Io`], and [`DataError::NotAMask`] with what is wrong with it.
+    pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
+        let not_a_mask = |reason| DataError::NotAMask { path: path.to_owned(), reason };
+        let file = DicomFile::open(path)?;
+        Self::of(file).map_err(not_a_mask)
+    }
+
+    fn of(file: DicomFile) -> Result<Self, String> {
+        let (elements, bytes) = (&file.elements, file.bytes.as_slice());
+        if !Self::is_in(&file) {
+            return Err("it is a DICOM file, but no segmentation (DICOM SEG)".to_owned());
+        }
+        match elements.text(bytes, 0, tags::SEGMENTATION_TYPE).as_deref() {
+            Some("BINARY") => {}
+            Some(other) => return Err(format!("it is a segmentation of the kind {other}, and only BINARY is read")),
+            None => return Err("it does not say of what kind its segmentation is".to_owned()),
+        }
+        let header = file.header()?;
+        let number = |item, tag| elements.words(bytes, item, tag).and_then(|words| words.first().copied());
+        let mut segments = Vec::new();
+        for item in elements.items(0, tags::SEGMENT_SEQUENCE) {
+            let number = number(item, tags::SEGMENT_NUMBER).ok_or("a segment has no number")?;
+            segments.push((number, elements.text(bytes, item, tags::SEGMENT_LABEL).unwrap_or_default()));
+        }
+        let groups = elements.items(0, tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE);
+        let shared = elements.items(0, tags::SHARED_FUNCTIONAL_GROUPS_SEQUENCE);
+        if groups.len() < header.frames {
+            return Err(format!("it has {} frames and describes {} of them", header.frames, groups.len()));
+        }
+        let (mut frames, mut sources) = (Vec::with_capacity(groups.len().min(header.frames)), Sources::default());
+        for (frame, group) in groups.iter().copied().take(header.frames).enumerate() {
+            let within = |sequence| {
+                let own = elements.items(group, sequence);
+                if own.is_empty() {
+                    shared.iter().flat_map(|item| elements.items(*item, sequence)).collect()
+                } else {
+                    own
+                }
+            };
+            let segment = within(tags::SEGMENT_IDENTIFICATION_SEQUENCE);
+            let segment = segment.first().and_then(|item| number(*item, tags::REFERENCED_SEGMENT_NUMBER));
+            let segment = segment.ok_or_else(|| format!("frame {} names no segment", frame + 1))?;
+            let derived: Vec<usize> = within(tags::DERIVATION_IMAGE_SEQUENCE);
+            let images: Vec<usize> =
+                derived.into_iter().flat_map(|item| elements.items(item, tags::SOURCE_IMAGE_SEQUENCE)).collect();
+            let [image] = images.as_slice() else {
+                return Err(format!(
+                    "frame {} names {} images that it is of, and a mask is of one",
+                    frame + 1,
+                    if images.is_empty() { "no".to_owned() } else { images.len().to_string() }
+                ));
+            };
+            let uid = elements.text(bytes, *image, tags::REFERENCED_SOP_INSTANCE_UID);
+            let uid = uid.ok_or_else(|| format!("frame {} names its image without a UID", frame + 1))?;
+            let of_several = match elements.decimals(bytes, *image, tags::REFERENCED_FRAME_NUMBER).as_deref() {
+                None => None,
+                Some([one]) if *one >= 1.0 && one.fract() == 0.0 => Some(*one as usize - 1),
+                Some(_) => return Err(format!("frame {} is of several frames of its image", frame + 1)),
+            };
+            frames.push((sources.place_of((uid, of_several)), segment));
+        }
+        for series in elements.items(0, tags::REFERENCED_SERIES_SEQUENCE) {
+            for instance in elements.items(series, tags::REFERENCED_INSTANCE_SEQUENCE) {
+                if let Some(uid) = elements.text(bytes, instance, tags::REFERENCED_SOP_INSTANCE_UID) {
+                    sources.place_of((uid, None));
+                }
+            }
+        }
+        Ok(Self { header, frames, sources, segments, file })
+    }
+
+    /// The bytes that it takes in memory.
+    pub(crate) fn size(&self) -> usize {
+        self.file.bytes.len()
+    }
+
+    /// Columns and rows.
+    pub(crate) fn columns_and_rows(&self) -> (usize, usize) {
+        (self.header.columns, self.header.rows)
+    }
+
+    /// The UIDs of the images that it is of.
+    pub(crate) fn images(&self) -> BTreeSet<String> {
+        self.sources.0.keys().map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// The number of the mask of an image: of the one in the object `uid`, or of its frame `of_several`. `None` if the segmentation is not
+    /// of it.
+    ///
+    /// # Errors
+    /// A sentence if it does not say which of several images its frames are of.
+    pub(crate) fn mask_of(&self, uid: &str, of_several: Option<usize>) -> Result<Option<usize>, String> {
+        let find = |frame: Option<usize>| self.sources.0.get(&(uid.to_owned(), frame)).copied();
+        let whole = find(None);
+        match (find(Some(of_several.unwrap_or(0))), of_several) {
+            (Some(own), _) => Ok(Some(own)),
+            (None, Some(_)) if whole.is_some_and(|whole| self.frames.iter().any(|(source, _)| *source == whole)) => {
+                Err("its frames do not say which of the images in their file they are of".to_owned())
+            }
+            _ => Ok(whole),
+        }
+    }
+
+    /// The segment of each pixel of a mask; 0 where there is none.
+    ///
+    /// # Errors
+    /// A sentence if there is no such mask, its pixels cannot be read, or two segments overlap.
+    pub(crate) fn values(&self, mask: usize) -> Result<MaskValues, String> {
+        if mask >= self.sources.0.len() {
+            return Err(format!("it has no mask {mask}"));
+        }
+        let (width, height) = self.columns_and_rows();
+        let mut values = vec![0; width * height];
+        for (frame, &(_, segment)) in self.frames.iter().enumerate().filter(|(_, (source, _))| *source == mask) {
+            let stored = codec::decode(&self.file, &self.header, frame)?;
+            for (value, _) in values.iter_mut().zip(stored.values()).filter(|(_, bit)| *bit != 0) {
+                if *value != 0 && *value != segment {
+                    return Err(format!(
+                        "its segments {value} and {segment} overlap in frame {}, and a pixel has one class here",
+                        frame + 1
+                    ));
+                }
+                *value = segment;
+            }
+        }
+        Ok(MaskValues { width, height, values })
+    }
+}
+
+/// Images in the order in which they are named.
+#[derive(Default)]
+struct Sources(HashMap<Source, usize>);
+
+impl Sources {
+    /// The place of an image, which is added if it is new.
+    fn place_of(&mut self, source: Source) -> usize {
+        let new = self.0.len();
+        *self.0.entry(source).or_insert(new)
+    }
+}
