@@ -48,10 +48,17 @@ pub fn sums_in_a_fixed_order(device: &Device) -> bool {
 pub fn rounds_factors(device: &Device) -> bool {
     match device.clone().without_autodiff().as_dispatch() {
         #[cfg(feature = "cube")]
-        DispatchDevice::Cube(device) => crate::cube::product::has_tensor_cores(&device.client()),
+        DispatchDevice::Cube(device) => has_tensor_cores(&device.client()),
         #[allow(unreachable_patterns)] // which variants exist depends on the features that Burn is built with
         _ => false,
     }
+}
+
+/// Whether a device has instructions that multiply tiles. They round float32 factors to ten bits (TF32).
+#[cfg(feature = "cube")]
+pub(crate) fn has_tensor_cores(client: &burn_cubecl::cubecl::client::Client) -> bool {
+    let matmul = &client.properties().features.matmul;
+    !(matmul.cmma.is_empty() && matmul.mma.is_empty())
 }
 
 /// Whether these operations support a tensor and it lies on the CPU.

@@ -3,7 +3,6 @@
 //! The kernel follows from the formats and from what the device has, never from a measurement: a device computes the same bits in
 //! every run, and compiles one kernel where Burn's autotune compiles thirty (`docs/decisions/kernels-are-named-not-timed.md`).
 
-use burn_cubecl::cubecl::client::Client;
 use burn_cubecl::cubecl::server::LaunchError;
 use burn_cubecl::tensor::CubeTensor;
 use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems, MatmulSetupError};
@@ -15,17 +14,12 @@ use cubek::matmul::routine::BlueprintStrategy::Inferred;
 use cubek::std::InputBinding;
 
 use super::layout::element;
+use crate::device::has_tensor_cores;
 
 /// Whether a launch failed, so that another kernel would hide what is wrong with the device. A kernel that wants more than the device has,
 /// shared memory for example, only declines.
 pub(crate) fn is_failure(reason: &LaunchError) -> bool {
     !matches!(reason, LaunchError::TooManyResources(_))
-}
-
-/// Whether a device has instructions that multiply tiles. They round float32 factors to ten bits (TF32).
-pub(crate) fn has_tensor_cores(client: &Client) -> bool {
-    let matmul = &client.properties().features.matmul;
-    !(matmul.cmma.is_empty() && matmul.mma.is_empty())
 }
 
 /// The kernels that may multiply, the best first: each of them declines what the device has not.

@@ -19,7 +19,8 @@ use cubek::std::InputBinding;
 use super::columns;
 use crate::convolution::Places;
 use crate::cube::layout::{Flat, cast, dims, element, empty, empty_map, relaid, whole_planes};
-use crate::cube::product::{has_tensor_cores, is_failure, multiply};
+use crate::cube::product::{is_failure, multiply};
+use crate::device::has_tensor_cores;
 
 /// Computes the output.
 pub(crate) fn forward(x: CubeTensor, weight: CubeTensor, places: Places) -> CubeTensor {
