@@ -214,3 +214,26 @@ fn what_a_segmentation_cannot_be_of_is_named() {
     let errors: Vec<String> = errors.iter().map(DataError::to_string).collect();
     assert!(errors[0].contains("broken.dcm") && errors[1].contains("a segmentation itself"), "{errors:?}");
 }
+
+#[test]
+fn damaged_segmentations_are_errors_or_masks_but_never_crashes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.dcm");
+    let whole = fs::read(golden("segmentation.dcm")).unwrap();
+    let read = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        let dicom = Dicom::default();
+        let Ok(pairs) = dicom.list_with_masks(&golden("slice2.dcm"), &path, &dicom) else { return false };
+        pairs.iter().all(|(_, mask)| dicom.read_mask_values(mask).is_ok())
+    };
+    assert!(read(&whole));
+    let cut = (0..whole.len()).step_by(7).filter(|&end| read(&whole[..end])).count();
+    assert!(cut < 5, "{cut} masks of a file that ends early");
+    let mut refused = 0;
+    for at in (132..whole.len()).step_by(3) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        refused += usize::from(!read(&bytes));
+    }
+    assert!(refused > 50, "{refused}");
+}
