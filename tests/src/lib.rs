@@ -44,7 +44,8 @@ pub use pictures::{CLASSES, disc, mask_folder, picture, picture_folder};
 pub use random::{Rng, rng};
 pub use reference::{is_classifier, reference_pages};
 pub use run::{
-    Started, checkpoints, columns, events, files_differ, json_of, losses, newest_step, step_numbers, steps, toml_value,
+    Started, checkpoints, columns, copy_folder, events, files_differ, json_of, losses, newest_step, step_numbers,
+    steps, toml_value,
 };
 pub use same::{
     Apart, FIRST_STEP, GRADIENTS, ONE_STEP, STILL, assert_near, assert_same_bits, first_step_apart, first_steps_apart,

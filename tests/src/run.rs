@@ -65,6 +65,22 @@ fn of_steps<T>(run: &Path, field: impl Fn(&Value) -> Option<T>) -> Vec<T> {
     events.map(|event| field(&event).unwrap_or_else(|| panic!("a step without the number: {event}"))).collect()
 }
 
+/// Copies a folder with all that is in it.
+///
+/// # Panics
+/// If that is not possible.
+pub fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder of the test can be made");
+    for entry in fs::read_dir(from).unwrap_or_else(|error| panic!("{}: {error}", from.display())).flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("a file can be copied");
+        }
+    }
+}
+
 /// The step of a run's newest complete checkpoint; 0 if there is none.
 pub fn newest_step(run: &Path) -> u64 {
     let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();

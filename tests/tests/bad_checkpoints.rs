@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kindling_tests::{Outcome, assert_same_bits, checkpoints, kindling, picture_folder, rng, train};
+use kindling_tests::{Outcome, assert_same_bits, checkpoints, copy_folder, kindling, picture_folder, rng, train};
 use rand::RngExt;
 use tempfile::{TempDir, tempdir};
 
@@ -223,16 +223,4 @@ fn a_run_whose_classes_have_changed_is_not_resumed() {
     fs::rename(run.data.join("dark"), run.data.join("dim")).unwrap();
     let sentence = run.resume("").refused();
     assert!(sentence.contains("dark") && sentence.contains("dim"), "{sentence}");
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().flatten() {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy_folder(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }
