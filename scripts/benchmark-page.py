@@ -542,6 +542,7 @@ def section_robustness():
 
 BUILD = "2026-11-23-first-build.json"
 SCORES = "2026-11-26-score-speed.json"
+VERSIONS = "2026-11-26-steps-against-9716220.json"
 
 
 def section_build():
@@ -567,6 +568,17 @@ def section_scores():
             f"Time of `kindling eval --from` on a made-up table: {document['about']}. The best of {len(document['rows'][0]['seconds'])}.", "",
             table(["classes", "images", "patients", "resamples", "seconds", "seconds of processors"], rows, 0), "",
             source(SCORES, document, f"{document['environment']['note']}."), ""]
+
+
+def section_versions():
+    document = load(VERSIONS)
+    rows = [[f"`{row['model']}`", f"{median(row['earlier']):.1f}", f"{median(row['today']):.1f}",
+             f"{row['ratio']['median']:.2f} ({row['ratio']['least']:.2f} to {row['ratio']['most']:.2f})"] for row in document["rows"]]
+    return ["## A training step against an earlier version", "",
+            f"Images a second of commit {document['earlier']} and of the one below; {document['about']}. The ratio is the median of all pairs and their "
+            "range.", "",
+            table(["network", "earlier", "later", "ratio"], rows), "",
+            source(VERSIONS, document, document["environment"]["note"][0].upper() + document["environment"]["note"][1:] + "."), ""]
 
 
 def bench_rows(name, document):
@@ -600,7 +612,8 @@ def page():
              f"noise; compare what was measured side by side. {on_gpus()} "
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
     for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_processes, section_loading, section_gans,
-                    section_gpu, section_stand_in, section_ledger, section_robustness, section_scores, section_build):
+                    section_gpu, section_stand_in, section_ledger, section_robustness, section_scores, section_versions,
+                    section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):
         document = json.loads(path.read_text())

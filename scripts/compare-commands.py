@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Compares the speed of a training step of two commands, of an earlier version and of today's, in pairs.
+
+    scripts/compare-commands.py --earlier OLD/kindling --earlier-commit 9716220 --commit HEAD --out benchmarks/DATE-steps-against-NAME.json
+
+Each pair is `kindling bench train` of one command and of the other, one right after the other, so that what else the machine does hits both;
+which is first changes from pair to pair. What counts is the ratio within a pair: its median, and its range. Needs nothing but Python
+and the two commands.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+
+MODELS = ["mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "resnet18"]
+
+
+def rate(command, flags):
+    """Images a second: the median of a command's windows."""
+    ran = subprocess.run([command, *flags], capture_output=True, text=True, check=True)
+    [row] = json.loads(ran.stdout.splitlines()[-1])["rows"]
+    return row["measured"]["images_per_second"]["median"]
+
+
+def processor_name():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or "unknown"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--earlier", required=True, help="the command of the earlier version")
+    parser.add_argument("--earlier-commit", required=True)
+    parser.add_argument("--kindling", default=os.environ.get("KINDLING_BIN", "target/release/kindling"))
+    parser.add_argument("--commit", required=True)
+    parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--image-size", type=int, default=128)
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--windows", type=int, default=3)
+    parser.add_argument("--window-seconds", type=float, default=2)
+    parser.add_argument("--note", default="")
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    args = parser.parse_args()
+    rows = [{"model": model, "earlier": [], "today": []} for model in args.models]
+    for pair in range(args.pairs):
+        for row in rows:
+            flags = ["bench", "train", "--device", "cpu", "--models", row["model"], "--image-size", str(args.image_size),
+                     "--batch-size", str(args.batch_size), "--windows", str(args.windows), "--window-seconds", str(args.window_seconds),
+                     "--format", "json"]
+            both = [("earlier", args.earlier), ("today", args.kindling)]
+            for side, command in both if pair % 2 == 0 else reversed(both):
+                row[side].append(round(rate(command, flags), 3))
+    for row in rows:
+        ratios = sorted(today / earlier for today, earlier in zip(row["today"], row["earlier"]))
+        row["ratio"] = {"median": round(statistics.median(ratios), 3), "least": round(ratios[0], 3), "most": round(ratios[-1], 3)}
+    document = {
+        "what": "images a second of a training step, of an earlier version's command and of a later one's",
+        "about": f"float32, AdamW, {args.image_size}x{args.image_size}, batch {args.batch_size}: {args.pairs} pairs, one command right after the other, "
+                 f"each the median of {args.windows} windows of {args.window_seconds:g} s",
+        "command": "scripts/compare-commands.py",
+        "date": datetime.date.today().isoformat(),
+        "earlier": args.earlier_commit,
+        "environment": {"commit": args.commit, "cpu": processor_name(), "cores": len(os.sched_getaffinity(0)), "note": args.note},
+        "rows": rows,
+    }
+    args.out.write_text(json.dumps(document, indent=1) + "\n")
+    for row in rows:
+        print(row["model"], row["ratio"])
+
+
+if __name__ == "__main__":
+    main()
