@@ -81,7 +81,7 @@ impl Case {
     pub(crate) fn new(seed: u64, models: &[String]) -> Self {
         let mut rng = rng(seed);
         let gan = percent(&mut rng, 15);
-        let batch = rng.random_range(4..=10);
+        let batch: u64 = rng.random_range(4..=10);
         let most = rng.random_range(2..=5).min(batch);
         // As the command divides a batch: as few groups as possible, as even as possible.
         let group = batch.div_ceil(batch.div_ceil(most));
