@@ -572,12 +572,17 @@ def section_scores():
 
 def section_versions():
     document = load(VERSIONS)
-    rows = [[f"`{row['model']}`", f"{median(row['earlier']):.1f}", f"{median(row['today']):.1f}",
-             f"{row['ratio']['median']:.2f} ({row['ratio']['least']:.2f} to {row['ratio']['most']:.2f})"] for row in document["rows"]]
+
+    def ratio(row):
+        return f"{row['ratio']['median']:.2f} ({row['ratio']['least']:.2f} to {row['ratio']['most']:.2f})"
+
+    alone = {row["model"]: ratio(row) for row in document["earlier_against_itself"]["rows"]}
+    rows = [[f"`{row['model']}`", f"{median(row['earlier']):.1f}", f"{median(row['today']):.1f}", ratio(row), alone[row["model"]]]
+            for row in document["rows"]]
     return ["## A training step against an earlier version", "",
-            f"Images a second of commit {document['earlier']} and of the one below; {document['about']}. The ratio is the median of all pairs and their "
-            "range.", "",
-            table(["network", "earlier", "later", "ratio"], rows), "",
+            f"Images a second of commit {document['earlier'][:7]} and of the one below; {document['about']}. A ratio is the median of all pairs and their "
+            f"range; the last column is {document['earlier_against_itself']['about']}.", "",
+            table(["network", "earlier", "later", "ratio", "earlier against itself"], rows), "",
             source(VERSIONS, document, document["environment"]["note"][0].upper() + document["environment"]["note"][1:] + "."), ""]
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the speed of a training step of two commands, of an earlier version and of today's, in pairs.
 
-    scripts/compare-commands.py --earlier OLD/kindling --earlier-commit 9716220 --commit HEAD --out benchmarks/DATE-steps-against-NAME.json
+    scripts/compare-commands.py --earlier OLD/kindling --out benchmarks/DATE-steps-against-NAME.json
 
 Each pair is `kindling bench train` of one command and of the other, one right after the other, so that what else the machine does hits both;
 which is first changes from pair to pair. What counts is the ratio within a pair: its median, and its range. Needs nothing but Python
@@ -20,11 +20,11 @@ import subprocess
 MODELS = ["mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "resnet18"]
 
 
-def rate(command, flags):
-    """Images a second: the median of a command's windows."""
+def measure(command, flags):
+    """Images a second, the median of a command's windows, and the commit that it was built from, if it knows."""
     ran = subprocess.run([command, *flags], capture_output=True, text=True, check=True)
     [row] = json.loads(ran.stdout.splitlines()[-1])["rows"]
-    return row["measured"]["images_per_second"]["median"]
+    return row["measured"]["images_per_second"]["median"], row["environment"]["commit"]
 
 
 def processor_name():
@@ -37,9 +37,8 @@ def processor_name():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--earlier", required=True, help="the command of the earlier version")
-    parser.add_argument("--earlier-commit", required=True)
     parser.add_argument("--kindling", default=os.environ.get("KINDLING_BIN", "target/release/kindling"))
-    parser.add_argument("--commit", required=True)
+    parser.add_argument("--commit", help="of the later command, if that does not know it")
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--image-size", type=int, default=128)
     parser.add_argument("--batch-size", type=int, default=8)
@@ -50,6 +49,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     args = parser.parse_args()
     rows = [{"model": model, "earlier": [], "today": []} for model in args.models]
+    commits = {}
     for pair in range(args.pairs):
         for row in rows:
             flags = ["bench", "train", "--device", "cpu", "--models", row["model"], "--image-size", str(args.image_size),
@@ -57,7 +57,10 @@ def main():
                      "--format", "json"]
             both = [("earlier", args.earlier), ("today", args.kindling)]
             for side, command in both if pair % 2 == 0 else reversed(both):
-                row[side].append(round(rate(command, flags), 3))
+                images, commits[side] = measure(command, flags)
+                row[side].append(round(images, 3))
+                if len(commits) == 2 and commits["earlier"] == commits["today"]:
+                    raise SystemExit(f"compare-commands: both commands are of commit {commits['today']}")
     for row in rows:
         ratios = sorted(today / earlier for today, earlier in zip(row["today"], row["earlier"]))
         row["ratio"] = {"median": round(statistics.median(ratios), 3), "least": round(ratios[0], 3), "most": round(ratios[-1], 3)}
@@ -67,8 +70,8 @@ def main():
                  f"each the median of {args.windows} windows of {args.window_seconds:g} s",
         "command": "scripts/compare-commands.py",
         "date": datetime.date.today().isoformat(),
-        "earlier": args.earlier_commit,
-        "environment": {"commit": args.commit, "cpu": processor_name(), "cores": len(os.sched_getaffinity(0)), "note": args.note},
+        "earlier": commits["earlier"],
+        "environment": {"commit": commits["today"] or args.commit, "cpu": processor_name(), "cores": len(os.sched_getaffinity(0)), "note": args.note},
         "rows": rows,
     }
     args.out.write_text(json.dumps(document, indent=1) + "\n")
