@@ -118,7 +118,7 @@ fn an_exported_network_answers_with_the_number_of_predict_in_its_own_unit() {
         "--image-size",
         "64",
     ]);
-    train.args(["--max-steps", "3", "--data"]).arg(at("lengths.csv")).arg("--out").arg(at("run"));
+    train.args(["--lr", "0.0001", "--max-steps", "3", "--data"]).arg(at("lengths.csv")).arg("--out").arg(at("run"));
     Outcome::of(&mut train).succeeded();
     let mut predict = kindling();
     predict.args(["predict", "--device", "cpu"]).arg(at("run")).arg(at("3.png"));
@@ -135,8 +135,8 @@ fn an_exported_network_answers_with_the_number_of_predict_in_its_own_unit() {
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let made = fs::read(out.join("output.bin")).expect("the script writes its output");
     let made: Vec<f32> = made.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    // After three steps it is far off, but in standard deviations it would be below ten.
-    assert!((100.0..10_000.0).contains(&said), "{said} is no length");
+    // After three small steps it is near the mean, but not as it would be in standard deviations.
+    assert!((500.0..2000.0).contains(&said), "{said} is no length");
     assert!(made.len() == 1 && (f64::from(made[0]) - said).abs() < 1e-5 * said, "{made:?} and {said}");
 }
 
