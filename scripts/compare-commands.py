@@ -13,9 +13,10 @@ import datetime
 import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
+
+from machine import processor_name
 
 MODELS = ["mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "resnet18"]
 
@@ -25,13 +26,6 @@ def measure(command, flags):
     ran = subprocess.run([command, *flags], capture_output=True, text=True, check=True)
     [row] = json.loads(ran.stdout.splitlines()[-1])["rows"]
     return row["measured"]["images_per_second"]["median"], row["environment"]["commit"]
-
-
-def processor_name():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor() or "unknown"
 
 
 def main():

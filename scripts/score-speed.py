@@ -15,12 +15,13 @@ import json
 import math
 import os
 import pathlib
-import platform
 import random
 import resource
 import subprocess
 import tempfile
 import time
+
+from machine import processor_name
 
 IMAGES, EACH, RESAMPLES = 10_000, 4, 2_000
 
@@ -42,13 +43,6 @@ def spent():
     """Seconds of processors that commands have taken so far."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def processor_name():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor() or "unknown"
 
 
 def main():
