@@ -19,7 +19,7 @@ pub(crate) fn images(path: &Path, file: &DicomFile) -> Result<Vec<PathBuf>, Data
     let (elements, bytes) = (&file.elements, file.bytes.as_slice());
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut images = Vec::new();
-    for record in elements.items(0, tags::DIRECTORY_RECORD_SEQUENCE) {
+    for &record in elements.items(0, tags::DIRECTORY_RECORD_SEQUENCE) {
         let kind = elements.text(bytes, record, tags::DIRECTORY_RECORD_TYPE);
         let unused = elements.words(bytes, record, tags::RECORD_IN_USE_FLAG).is_some_and(|flag| flag == [0]);
         if kind.as_deref() != Some("IMAGE") || unused {

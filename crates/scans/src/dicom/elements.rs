@@ -245,9 +245,10 @@ impl Elements {
     }
 
     /// The items of a sequence of an item, in order.
-    pub(crate) fn items(&self, item: usize, sequence: Tag) -> Vec<usize> {
+    pub(crate) fn items(&self, item: usize, sequence: Tag) -> &[usize] {
         let first = self.by_sequence.partition_point(|&at| self.items[at] < (sequence, item));
-        self.by_sequence[first..].iter().copied().take_while(|&at| self.items[at] == (sequence, item)).collect()
+        let from_first = &self.by_sequence[first..];
+        &from_first[..from_first.partition_point(|&at| self.items[at] == (sequence, item))]
     }
 
     /// The text of an element, without padding.

@@ -141,20 +141,25 @@ impl Format for Dicom {
         }
         let segmentation = self.segmentation(mask)?;
         let not_a_mask = |reason| DataError::NotAMask { path: mask.to_owned(), reason };
+        let of_mask = segmentation.columns_and_rows();
         let mut pairs = Vec::with_capacity(images.len());
-        for part in images {
-            let file = DicomFile::open_header(&part.path)?;
+        for of_file in images.chunk_by(|part, next| part.path == next.path) {
+            let path = &of_file[0].path;
+            let file = DicomFile::open_header(path)?;
             let uid = instance(&file).unwrap_or_default();
-            let header = file.header().map_err(|reason| unreadable(&part.path, reason))?;
-            let (size, of_mask) = ((header.columns, header.rows), segmentation.columns_and_rows());
+            let header = file.header().map_err(|reason| unreadable(path, reason))?;
+            let size = (header.columns, header.rows);
             if size != of_mask {
-                return Err(DataError::MaskSize { name: part.name(), image: size, mask: of_mask });
+                return Err(DataError::MaskSize { name: of_file[0].name(), image: size, mask: of_mask });
             }
-            let number = segmentation.mask_of(&uid, part.frame).map_err(not_a_mask)?;
-            let number = number.ok_or_else(|| {
-                not_a_mask(format!("it is a segmentation of other images than {:?}, by their UIDs", part.name()))
-            })?;
-            pairs.push((part, Part { path: mask.to_owned(), frame: Some(number), channels: 1, group: None }));
+            for part in of_file {
+                let number = segmentation.mask_of(&uid, part.frame).map_err(not_a_mask)?;
+                let number = number.ok_or_else(|| {
+                    not_a_mask(format!("it is a segmentation of other images than {:?}, by their UIDs", part.name()))
+                })?;
+                let mask = Part { path: mask.to_owned(), frame: Some(number), channels: 1, group: None };
+                pairs.push((part.clone(), mask));
+            }
         }
         Ok(pairs)
     }

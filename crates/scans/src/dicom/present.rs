@@ -121,7 +121,7 @@ pub(super) fn place_of(file: &DicomFile, frame: usize, sequence: Tag, tag: Tag) 
     let own = elements.items(0, tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE).get(frame).copied();
     let shared = elements.items(0, tags::SHARED_FUNCTIONAL_GROUPS_SEQUENCE).first().copied();
     let said = own.into_iter().chain(shared).flat_map(|group| elements.items(group, sequence));
-    said.into_iter().find(|&item| elements.bytes(&file.bytes, item, tag).is_some()).unwrap_or(0)
+    said.copied().find(|&item| elements.bytes(&file.bytes, item, tag).is_some()).unwrap_or(0)
 }
 
 /// Colours from a palette (PS3.3, C.7.6.3.1.5).

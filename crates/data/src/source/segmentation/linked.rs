@@ -1,6 +1,6 @@
 //! Which mask is that of which image, where the masks say it themselves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::matched::{Keyed, Sides};
@@ -36,7 +36,7 @@ pub(super) fn linked(
         problems.push(error);
         Ok(())
     };
-    let (mut mask_of, mut named, mut lonely) = (BTreeMap::<String, PathBuf>::new(), Keyed::new(), BTreeMap::new());
+    let (mut mask_of, mut named, mut lonely) = (BTreeMap::<String, PathBuf>::new(), Keyed::new(), BTreeSet::new());
     for (name, mask) in masks {
         let links = opening.format_of(&mask).map_or(Ok(None), |format| format.mask_links(&mask));
         match links {
@@ -48,7 +48,7 @@ pub(super) fn linked(
                         None => drop(mask_of.insert(link, mask.clone())),
                     }
                 }
-                lonely.insert(mask, ());
+                lonely.insert(mask);
             }
             Err(error) => problem(error)?,
         }
@@ -70,7 +70,6 @@ pub(super) fn linked(
             Err(error) => problem(error)?,
         }
     }
-    let lonely: Vec<PathBuf> = lonely.into_keys().collect();
     let more = if opening.keep_going { 0 } else { lonely.len().saturating_sub(1) };
     for mask in lonely {
         problem(DataError::MaskWithoutImage { mask, dir: sides.images.to_owned(), more })?;

@@ -54,7 +54,7 @@ impl Segmentation {
         let header = file.header()?;
         let number = |item, tag| elements.words(bytes, item, tag).and_then(|words| words.first().copied());
         let mut segments = Vec::new();
-        for item in elements.items(0, tags::SEGMENT_SEQUENCE) {
+        for &item in elements.items(0, tags::SEGMENT_SEQUENCE) {
             let number = number(item, tags::SEGMENT_NUMBER).ok_or("a segment has no number")?;
             segments.push((number, elements.text(bytes, item, tags::SEGMENT_LABEL).unwrap_or_default()));
         }
@@ -68,17 +68,20 @@ impl Segmentation {
             let within = |sequence| {
                 let own = elements.items(group, sequence);
                 if own.is_empty() {
-                    shared.iter().flat_map(|item| elements.items(*item, sequence)).collect()
+                    shared.iter().flat_map(|item| elements.items(*item, sequence)).copied().collect()
                 } else {
-                    own
+                    own.to_vec()
                 }
             };
             let segment = within(tags::SEGMENT_IDENTIFICATION_SEQUENCE);
             let segment = segment.first().and_then(|item| number(*item, tags::REFERENCED_SEGMENT_NUMBER));
             let segment = segment.ok_or_else(|| format!("frame {} names no segment", frame + 1))?;
             let derived: Vec<usize> = within(tags::DERIVATION_IMAGE_SEQUENCE);
-            let images: Vec<usize> =
-                derived.into_iter().flat_map(|item| elements.items(item, tags::SOURCE_IMAGE_SEQUENCE)).collect();
+            let images: Vec<usize> = derived
+                .into_iter()
+                .flat_map(|item| elements.items(item, tags::SOURCE_IMAGE_SEQUENCE))
+                .copied()
+                .collect();
             let [image] = images.as_slice() else {
                 return Err(format!(
                     "frame {} names {} images that it is of, and a mask is of one",
@@ -95,8 +98,8 @@ impl Segmentation {
             };
             frames.push((sources.place_of((uid, of_several)), segment));
         }
-        for series in elements.items(0, tags::REFERENCED_SERIES_SEQUENCE) {
-            for instance in elements.items(series, tags::REFERENCED_INSTANCE_SEQUENCE) {
+        for &series in elements.items(0, tags::REFERENCED_SERIES_SEQUENCE) {
+            for &instance in elements.items(series, tags::REFERENCED_INSTANCE_SEQUENCE) {
                 if let Some(uid) = elements.text(bytes, instance, tags::REFERENCED_SOP_INSTANCE_UID) {
                     sources.place_of((uid, None));
                 }
