@@ -197,6 +197,12 @@ pub enum DataError {
         /// The weight: negative, infinite or NaN.
         weight: f64,
     },
+    /// No share of a batch can be drawn from images with a foreground class.
+    #[error("--sampling foreground cannot be done: {what}")]
+    Foreground {
+        /// What is missing, and what to do.
+        what: &'static str,
+    },
     /// A value of an augmentation policy is outside its range.
     #[error("the augmentation policy cannot be used: {what}")]
     Policy {
