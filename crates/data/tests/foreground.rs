@@ -137,7 +137,9 @@ fn masks_are_looked_into_once_and_not_at_all_where_their_classes_are_known() {
     for known in [false, true] {
         let source = Arc::new(Masks { known, ..masks() });
         let told = AtomicUsize::new(0);
-        let tell = || drop(told.fetch_add(1, Ordering::SeqCst));
+        let tell = || {
+            told.fetch_add(1, Ordering::SeqCst);
+        };
         let loader = Loader::with_progress(source.clone(), config(6, 1), tell).unwrap();
         let looks = || source.looks.load(Ordering::SeqCst);
         assert_eq!((looks(), told.load(Ordering::SeqCst)), (if known { 0 } else { 50 }, 50));

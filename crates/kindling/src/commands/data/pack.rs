@@ -6,11 +6,11 @@ use anyhow::Result;
 use kindling_data::{Split, shards};
 use serde_json::json;
 
-use super::check::progress_bar;
 use crate::Done;
 use crate::budget::MemoryBudget;
 use crate::dataset::{self, HowToOpen};
 use crate::output::{note, out};
+use crate::progress::progress_bar;
 use crate::ranges;
 
 /// Write a data set as WebDataset shards (tar files) into a new folder
