@@ -350,7 +350,7 @@ pub enum DataError {
     /// What was given holds no images with masks.
     #[error(
         "{path:?} holds no images with masks: give a folder with images/ and masks/, one with dataset.json (nnU-Net, Medical Segmentation \
-         Decathlon), or a manifest (.csv, .jsonl) with the columns path and mask"
+         Decathlon), a manifest (.csv, .jsonl) with the columns path and mask, or shards (.tar) with masks"
     )]
     NoSegmentation {
         /// The path that was given.
