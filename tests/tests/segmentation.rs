@@ -170,6 +170,48 @@ fn sampling_from_the_foreground_changes_the_run_and_nothing_else_changes_its_bit
     assert_ne!(losses(&straight), losses(&even), "what is drawn is trained on");
 }
 
+/// Shards of masks hold what their folder holds: a run on the one is scored on the other, and shards are trained on as any data.
+#[test]
+fn shards_of_masks_are_checked_scored_and_trained_on_as_their_folder_is() {
+    let bench = Bench::for_model(UNET, EACH);
+    let shards = bench.path("shards");
+    let mut pack = kindling();
+    pack.args(["data", "pack", "--task", "segmentation", "--shard-bytes", "16KiB"]).arg(bench.data());
+    let packed = Outcome::of(pack.arg("--out").arg(&shards)).succeeded().result();
+    assert_eq!(packed["samples"], 3 * EACH);
+    assert!(packed["shards"].as_u64().is_some_and(|shards| shards > 3), "{packed}");
+
+    let check = |data: &Path| -> Value {
+        let mut check = kindling();
+        check.args(["data", "check", "--task", "segmentation", "--format", "json"]).arg(data);
+        serde_json::from_str(&Outcome::of(&mut check).stdout).unwrap()
+    };
+    let (of_folder, of_shards) = (check(bench.data()), check(&shards));
+    for same in ["classes", "by_class", "sizes", "masks", "unreadable"] {
+        assert_eq!(of_folder[same], of_shards[same], "{same}");
+    }
+
+    let run = bench.run("run", &flags("--max-steps 8 --lr 0.01 --augment none"), "");
+    let mut eval = kindling();
+    eval.args(["eval", "--device", "cpu", "--format", "json", "--split", "test"]).arg(&run).arg("--data").arg(&shards);
+    let scored: Value = serde_json::from_str(&Outcome::of(&mut eval).succeeded().stdout).unwrap();
+    let dice = |scores: &Value| scores["dice"]["value"].as_f64().unwrap();
+    let (of_folder, of_shards) = (dice(&json_of(&run.join("segmentation.json"))), dice(&scored["scores"]));
+    assert!((of_folder - of_shards).abs() < 1e-12, "{of_folder} and {of_shards}");
+
+    let train = |name: &str, flags: &str| {
+        let mut train = kindling();
+        train.args(["train", "--device", "cpu", "--quiet", "--data"]).arg(&shards).arg("--out").arg(bench.path(name));
+        Outcome::of(train.args(flags.split_whitespace()))
+    };
+    let flags = flags("--max-steps 4 --augment light --sampling foreground");
+    train("one", &flags).succeeded();
+    train("other", &kindling_tests::Flags::of(&flags).with("--workers 3").to_string()).succeeded();
+    assert_same_bits(&bench.path("one"), &bench.path("other"), "threads of the loader");
+    let sentence = train("never", "--model mobilenet_v2").refused();
+    assert!(sentence.contains("has a mask and no label; --task segmentation"), "{sentence}");
+}
+
 #[test]
 fn the_layout_of_nnu_net_is_trained_on_with_its_names_and_splits() {
     let bench = Bench::for_model(UNET, 1);

@@ -15,8 +15,8 @@ use crate::ranges;
 
 /// Write a data set as WebDataset shards (tar files) into a new folder
 ///
-/// Files of pictures go in as they are, everything else as PNG of 8 or 16 bits. The same data set, seed and size give the
-/// same bytes. The last line is one JSON object.
+/// Files of pictures go in as they are, everything else as PNG of 8 or 16 bits, and with --task segmentation a mask beside each
+/// image. The same data set, seed and size give the same bytes. The last line is one JSON object.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A name from `data list`, a folder, a manifest or shards
