@@ -46,8 +46,11 @@ fn dataset(path: &Path) -> Dataset {
     open_segmentation(path, &Opening::new(3)).unwrap().dataset
 }
 
-/// The image and the mask of each sample of a split, as they are and as a network sees them.
-fn contents(dataset: &Dataset, split: Split) -> Vec<(Vec<u32>, Vec<u8>, Vec<u32>, Vec<u8>)> {
+/// The bits of an image, and the classes of its mask.
+type Pixels = (Vec<u32>, Vec<u8>);
+
+/// Each sample of a split as it is, and as a network sees it.
+fn contents(dataset: &Dataset, split: Split) -> Vec<[Pixels; 2]> {
     let source = dataset.source(split);
     let preprocess = Preprocess::padded(16, 3, Normalisation::identity(3));
     let bits = |pixels: &[f32]| pixels.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
@@ -55,7 +58,7 @@ fn contents(dataset: &Dataset, split: Split) -> Vec<(Vec<u32>, Vec<u8>, Vec<u32>
         let (image, mask) = (source.read(at).unwrap(), source.read_mask(at).unwrap());
         let (fitted, fitted_mask) = source.read_with_mask(at, &preprocess).unwrap();
         assert_eq!((image.width, image.height), (mask.width, mask.height));
-        (bits(&image.pixels), mask.classes, bits(&fitted.pixels), fitted_mask.classes)
+        [(bits(&image.pixels), mask.classes), (bits(&fitted.pixels), fitted_mask.classes)]
     };
     let mut all: Vec<_> = (0..source.len()).map(of).collect();
     all.sort();
@@ -89,7 +92,7 @@ fn masks_that_are_packed_are_read_back_bit_for_bit_with_their_classes() {
             }
         }
         assert_eq!(opened.train.stretches().iter().sum::<usize>(), opened.train.len());
-        let ignored = contents(&opened, Split::Train).iter().any(|(_, mask, ..)| mask.contains(&IGNORED));
+        let ignored = contents(&opened, Split::Train).iter().any(|[(_, mask), _]| mask.contains(&IGNORED));
         assert_eq!(ignored, declared);
 
         let again = dir.path().join("again");
@@ -246,6 +249,15 @@ fn every_mistake_in_shards_of_masks_is_one_sentence() {
     says(open_path(&path, &Opening::new(1)).err().unwrap(), "has a mask and no label; --task segmentation");
     shard(&path, &[("README", b"")]);
     says(open_segmentation(&path, &Opening::new(1)).err().unwrap(), "no samples");
+    let whole: Members = &[("k.png", &image), ("k.mask.png", &mask), ("l.png", &image), ("l.mask.png", &mask)];
+    shard(&path, whole);
+    let whole = fs::read(&path).unwrap();
+    for end in (0..whole.len()).step_by(97) {
+        fs::write(&path, &whole[..end]).unwrap();
+        if let Err(error) = open_segmentation(&path, &Opening::new(1)) {
+            assert!(error.to_string().contains("a\\nb.tar"), "{error}");
+        }
+    }
     // A tar file beside a folder of images is no shard.
     let images = dir.path().join("data");
     folder(&images);
