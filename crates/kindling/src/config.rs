@@ -203,12 +203,23 @@ impl RunConfig {
         self.train.check(self.data.classes.len())?;
         match self.is_segmentation() {
             true => self.check_segmentation()?,
-            false => drop(self.zoo_model()?),
+            false => self.check_without_masks()?,
         }
         if self.is_regression() {
             self.check_regression()?;
         }
         Ok(self)
+    }
+
+    /// Fails where something is asked for that is about masks.
+    fn check_without_masks(&self) -> Result<()> {
+        self.zoo_model()?;
+        if self.data.sampling == Sampling::Foreground {
+            bail!(
+                "--sampling foreground looks for classes in masks, and only --task segmentation has masks; classifiers have balanced"
+            );
+        }
+        Ok(())
     }
 
     /// Fails where something is asked for that is about classes, or a scale is none.
@@ -237,12 +248,17 @@ impl RunConfig {
         }
         let refused = [
             ("--freeze", self.model.freeze != Freeze::None, "none"),
-            ("--sampling", self.data.sampling != Sampling::Even, "even"),
+            ("--sampling", !matches!(self.data.sampling, Sampling::Even | Sampling::Foreground), "even or foreground"),
         ];
         for (flag, is_asked, only) in refused {
             if is_asked {
                 bail!("{flag} is about classifiers; with --task segmentation it can be {only}");
             }
+        }
+        if self.data.sampling == Sampling::Foreground && self.train.batch_size < 2 {
+            bail!(
+                "--sampling foreground draws a third of each batch, and of one sample that is nothing; give a --batch-size of 2 or more"
+            );
         }
         Ok(())
     }

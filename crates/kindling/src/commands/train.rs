@@ -368,7 +368,7 @@ impl Args {
             model_name: &config.model.name,
             note: note(&config),
             device: device.clone(),
-            train: loaders::training(&config, dataset)?,
+            train: loaders::training(&config, dataset, self.quiet)?,
             run,
             stop: interrupt::flag()?,
             start: starting_plan(&config, &trace, &device, budget, decoding),
