@@ -107,8 +107,9 @@ pub mod engine {
     pub use crate::model_state::ModelState;
     pub use crate::norm_momentum::NormMomentum;
     pub use crate::parts::Parts;
+    pub use crate::pieces::{Fit, Pieces};
     pub use crate::policy::{Decision, Happened, Limits, Policy};
-    pub use crate::recovery::{Recovery, abandon_graph, carry_out, make_room};
+    pub use crate::recovery::{Recovery, abandon_graph, carry_out, make_room, once_more};
     pub use crate::regression::Regression;
     pub use crate::run::Run;
     pub use crate::segmentation::Segmentation;

@@ -9,27 +9,47 @@ use crate::fault::Phase;
 use crate::inference::Inference;
 use crate::recovery::{Attempts, Lack, Recovery, make_room, until_it_fits};
 
-/// Batches in pieces that fit.
-pub(crate) struct Pieces<'a> {
-    inference: &'a Inference<'a>,
-    size: usize,
+/// How inference fits into memory, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fit {
+    /// Images at once, at most.
+    pub size: usize,
     /// Whether each tensor gets an allocation of its own, as in [`crate::policy`].
-    own_allocations: bool,
+    pub own_allocations: bool,
+}
+
+/// Batches in pieces that fit.
+pub struct Pieces<'a> {
+    inference: &'a Inference<'a>,
+    fit: Fit,
     /// Pieces begun.
     count: usize,
     /// What it took to make them fit.
-    pub(crate) recoveries: Vec<Recovery>,
+    pub recoveries: Vec<Recovery>,
 }
 
 impl<'a> Pieces<'a> {
     /// As large as the inference begins with.
-    pub(crate) fn of(inference: &'a Inference<'a>) -> Self {
-        Self { inference, size: inference.micro_batch, own_allocations: false, count: 0, recoveries: Vec::new() }
+    pub fn of(inference: &'a Inference<'a>) -> Self {
+        Self::fitting(inference, Fit { size: inference.micro_batch, own_allocations: false })
     }
 
-    /// What `ask` says of the next rows of a batch of `len`, from `start` on: of as many as fit. What did not fit once is not tried
+    /// As they have fitted before.
+    pub fn fitting(inference: &'a Inference<'a>, fit: Fit) -> Self {
+        Self { inference, fit, count: 0, recoveries: Vec::new() }
+    }
+
+    /// How they fit by now.
+    pub fn fit(&self) -> Fit {
+        self.fit
+    }
+
+    /// The answers of `ask` for the next rows of a batch of `len`, from `start` on: for as many as fit. What did not fit once is not tried
     /// again.
-    pub(crate) fn next<A>(
+    ///
+    /// # Errors
+    /// Those of `ask`; [`TrainError::InferenceOutOfMemory`] if a single image does not fit.
+    pub fn next<A>(
         &mut self,
         len: usize,
         start: usize,
@@ -70,7 +90,7 @@ struct Piece<'a, 'b, F> {
 
 impl<F> Piece<'_, '_, F> {
     fn rows(&self) -> Range<usize> {
-        self.start..(self.start + self.pieces.size).min(self.len)
+        self.start..(self.start + self.pieces.fit.size).min(self.len)
     }
 }
 
@@ -80,7 +100,7 @@ impl<A, F: Fn(Range<usize>) -> Result<Vec<A>, TrainError>> Attempts for Piece<'_
     fn attempt(&mut self) -> Result<Self::Done, TrainError> {
         let rows = self.rows();
         let Self { pieces, ask, .. } = self;
-        match pieces.own_allocations {
+        match pieces.fit.own_allocations {
             true => with_own_allocations(pieces.inference.device, || pieces.try_rows(ask, rows)),
             false => pieces.try_rows(ask, rows),
         }
@@ -93,15 +113,15 @@ impl<A, F: Fn(Range<usize>) -> Result<Vec<A>, TrainError>> Attempts for Piece<'_
             self.reclaimed = true;
             return Some("freed what was cached".to_string());
         }
-        if !pieces.own_allocations && has_pages(pieces.inference.device) {
-            pieces.own_allocations = true;
+        if !pieces.fit.own_allocations && has_pages(pieces.inference.device) {
+            pieces.fit.own_allocations = true;
             return Some("each tensor in an allocation of its own".to_string());
         }
         if count == 1 {
             return None;
         }
-        pieces.size = count / 2;
-        Some(format!("{count} -> {} images at once", pieces.size))
+        pieces.fit.size = count / 2;
+        Some(format!("{count} -> {} images at once", pieces.fit.size))
     }
 
     fn make_room(&self) {

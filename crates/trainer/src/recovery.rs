@@ -87,6 +87,38 @@ pub(crate) fn until_it_fits<A: Attempts>(
     }
 }
 
+/// Runs `attempt`, and once more after what is cached was freed, if memory was short. `attempt` must not panic.
+///
+/// # Errors
+/// That of the last attempt.
+pub fn once_more<T>(device: &Device, attempt: impl FnMut() -> Result<T, TrainError>) -> Result<T, TrainError> {
+    until_it_fits(OnceMore { device, attempt, reclaimed: false }, |_| ())
+}
+
+/// Work that can only hope for what is cached.
+struct OnceMore<'a, A> {
+    device: &'a Device,
+    attempt: A,
+    reclaimed: bool,
+}
+
+impl<T, A: FnMut() -> Result<T, TrainError>> Attempts for OnceMore<'_, A> {
+    type Done = T;
+
+    fn attempt(&mut self) -> Result<T, TrainError> {
+        (self.attempt)()
+    }
+
+    fn lever(&mut self, _: &Lack) -> Option<String> {
+        let first = !std::mem::replace(&mut self.reclaimed, true);
+        first.then(|| "freed what was cached".to_string())
+    }
+
+    fn make_room(&self) {
+        make_room(self.device);
+    }
+}
+
 /// Runs `attempt` with the policy's plan until it succeeds, and returns its result with the policy afterwards. `make_room`
 /// gives back what a failed attempt has left behind. `attempt` must not panic.
 ///

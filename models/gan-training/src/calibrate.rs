@@ -9,7 +9,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kindling_layers::pass::{self, BatchStatistics, TrainingPass};
 use kindling_layers::{Generator, host};
 use kindling_trainer::TrainError;
-use kindling_trainer::engine::make_room;
+use kindling_trainer::engine::once_more;
 
 use crate::latent::sample_latent;
 
@@ -32,14 +32,7 @@ pub fn calibrate<G: Generator>(
     let group = group.clamp(2, IMAGES);
     let mut statistics = BatchStatistics::default();
     for first in (0..IMAGES).step_by(group) {
-        let measured = match measure(&generator, seed, latent, first..first + group, device) {
-            Err(TrainError::InferenceOutOfMemory { .. }) => {
-                make_room(device);
-                measure(&generator, seed, latent, first..first + group, device)
-            }
-            done => done,
-        };
-        statistics.merge(measured?);
+        statistics.merge(once_more(device, || measure(&generator, seed, latent, first..first + group, device))?);
     }
     // Nothing of what was there before is kept.
     Ok(statistics.commit(generator, 1.0))

@@ -1,7 +1,7 @@
 //! `kindling train`: start a run, or continue one.
 
 mod asked;
-mod defaults;
+pub(in crate::commands) mod defaults;
 mod folds;
 mod going_on;
 mod resolve;

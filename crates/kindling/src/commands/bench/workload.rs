@@ -9,10 +9,11 @@ use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
 use kindling_layers::{Checkpointing, Precision};
 use kindling_memory::Plan;
 use kindling_runs::bench::{Configuration, What};
-use kindling_trainer::engine::make_room;
-use kindling_trainer::{OptimizerConfig, TrainConfig, TrainError};
+use kindling_trainer::engine::{Fit, Pieces};
+use kindling_trainer::{Inference, OptimizerConfig, TrainConfig};
 
 use super::benched::{Benched, OneStep};
+use crate::commands::train::defaults::MOMENTUM;
 use crate::noise::noise;
 
 /// Batches that take turns.
@@ -53,13 +54,16 @@ pub(super) fn of<M: Benched + 'static>(
             let step = network.steps(&config, configuration.classes, device, start)?;
             Ok(Box::new(Train { step, batches: Turns::new(configuration, M::HAS_MASKS) }))
         }
-        What::Infer => Ok(Box::new(Infer {
-            network: network.valid(),
-            device: device.clone(),
-            precision,
-            micro_batch: configuration.micro_batch.unwrap_or(batch).clamp(1, batch),
-            batches: Turns::new(configuration, M::HAS_MASKS),
-        })),
+        What::Infer => {
+            let size = configuration.micro_batch.unwrap_or(batch).clamp(1, batch);
+            Ok(Box::new(Infer {
+                network: network.valid(),
+                device: device.clone(),
+                precision,
+                fit: Fit { size, own_allocations: false },
+                batches: Turns::new(configuration, M::HAS_MASKS),
+            }))
+        }
         What::Forward | What::Backward => {
             let size = configuration.micro_batch.unwrap_or(batch).clamp(1, batch);
             let host = host_batch(configuration, 0, false);
@@ -90,10 +94,10 @@ fn train_config(configuration: &Configuration, precision: Precision) -> Result<T
             None => bail!("activation checkpointing is none, stages, blocks or auto, not `{text}`"),
         },
     };
-    let weight_decay = 0.02;
+    let usual = OptimizerConfig::default();
     let optimizer = match configuration.optimizer.as_str() {
-        "adamw" => OptimizerConfig::AdamW { weight_decay },
-        "sgd" => OptimizerConfig::Sgd { momentum: 0.9, weight_decay },
+        "adamw" => usual,
+        "sgd" => OptimizerConfig::Sgd { momentum: MOMENTUM, weight_decay: usual.weight_decay() },
         other => bail!("the optimizer is adamw or sgd, not `{other}`"),
     };
     Ok(TrainConfig {
@@ -166,36 +170,34 @@ impl Workload for Train {
     }
 }
 
-/// Answers, read back; with half as many images at once where memory runs out.
+/// Answers, read back, of as many images at once as fit.
 struct Infer<M> {
     network: M,
     device: Device,
     precision: Precision,
-    micro_batch: usize,
+    fit: Fit,
     batches: Turns,
 }
 
 impl<M: Benched> Workload for Infer<M> {
     fn step(&mut self, _look: &mut dyn FnMut()) -> Result<Step> {
-        let Self { network, device, precision, micro_batch, batches } = self;
+        let Self { network, device, precision, fit, batches } = self;
         let batch = batches.next();
-        let (mut recoveries, mut start) = (0, 0);
+        let inference = Inference::new(device, fit.size, *precision);
+        let mut pieces = Pieces::fitting(&inference, *fit);
         let began = Instant::now();
+        let mut start = 0;
         while start < batch.len() {
-            let rows = start..(start + *micro_batch).min(batch.len());
-            let end = rows.end;
-            match network.infer(batch, rows, device, *precision) {
-                Ok(()) => start = end,
-                Err(TrainError::InferenceOutOfMemory { .. }) if *micro_batch > 1 => {
-                    *micro_batch = micro_batch.div_ceil(2);
-                    recoveries += 1;
-                    make_room(device);
-                }
-                Err(other) => return Err(other.into()),
-            }
+            let done = pieces.next(batch.len(), start, |rows| {
+                let count = rows.len();
+                network.infer(batch, rows, device, *precision).map(|()| vec![(); count])
+            })?;
+            start += done.len();
         }
         let seconds = began.elapsed().as_secs_f64();
-        Ok(Step { seconds, micro_batch: *micro_batch, recoveries, skipped: false, loss: None })
+        *fit = pieces.fit();
+        let recoveries = pieces.recoveries.len() as u64;
+        Ok(Step { seconds, micro_batch: fit.size, recoveries, skipped: false, loss: None })
     }
 }
 

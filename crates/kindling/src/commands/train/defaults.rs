@@ -10,7 +10,7 @@ pub(super) const PHANTOM_EPOCHS: u64 = 4;
 /// Neighbouring slices are alike: three passes see everything there is to see.
 pub(super) const BRAIN_MRI_ORIENTATION_EPOCHS: u64 = 3;
 /// What `--optimizer sgd` brings.
-pub(super) const MOMENTUM: f64 = 0.9;
+pub(in crate::commands) const MOMENTUM: f64 = 0.9;
 pub(super) const SGD_WEIGHT_DECAY: f64 = 4e-5;
 pub(super) const SGD_LR: f64 = 0.05;
 /// A linear head alone.
