@@ -28,9 +28,9 @@ use crate::ranges;
 /// Say what fits into a given memory, and what it costs
 ///
 /// Without any flag: what this machine can train. It works from the network's description alone, so the device need not be there:
-/// `--device cuda --memory 8GiB` plans for a GPU of that memory. Predictions for the CPU are measured against real runs
-/// (benchmarks/); those for CUDA are not yet. A multiply-add in backward counts twice; activation checkpointing adds one more
-/// forward pass of what is computed again.
+/// `--device cuda --memory 8GiB` plans for a GPU of that memory. Predictions for the CPU were compared with real runs
+/// (benchmarks/), those for CUDA with a stand-in for its driver, not with a GPU. A multiply-add in backward counts twice; activation
+/// checkpointing adds one more forward pass of what is computed again.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Model of the zoo; `kindling models` lists them
@@ -258,7 +258,7 @@ impl Args {
                 size(counted_room(self.memory().0))
             );
         } else {
-            out!("Figures for CUDA come from the sources of Burn and have not been measured yet.");
+            out!("Figures for CUDA were compared with a stand-in for its driver, not with a GPU.");
         }
     }
 
