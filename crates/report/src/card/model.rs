@@ -62,7 +62,7 @@ fn task(record: &Record) -> String {
     match record.setting("data.task") {
         Some("regression") => "which number an image has",
         Some("ordinal") => "which one of the classes, which have an order, an image is of",
-        Some("any-of") => "which of the classes an image has: several, one or none",
+        Some("multi-label") => "which of the classes an image has: several, one or none",
         _ => "which one of the classes an image is of",
     }
     .to_owned()
