@@ -58,10 +58,10 @@ pub struct TrainConfig {
     /// Weight of each class in the loss, 1e-6 to 1e6; even weights if absent.
     #[serde(default, with = "kindling_given::even")]
     pub class_weights: Option<Vec<f64>>,
-    /// What a network for segmentation makes small, in whose run it stands; classifiers have cross-entropy.
+    /// The loss that a network for segmentation minimises; only runs of such networks have it. Classifiers minimise cross-entropy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segmentation: Option<SegmentationConfig>,
-    /// What a network that answers with a number makes small, in whose run it stands.
+    /// The loss that a network that answers with a number minimises; only runs of such networks have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regression: Option<ValueLoss>,
     /// Gradients whose global norm is larger are scaled down to it; 1e-12 to 1e12.

@@ -45,7 +45,7 @@ impl Lack {
 
 /// Something that may run out of memory, with what can be done about that.
 pub(crate) trait Attempts {
-    /// What comes of it.
+    /// The result of an attempt that succeeds.
     type Done;
 
     /// Tries it. An attempt that fails leaves the state that it starts from as it is, and does not panic.

@@ -17,7 +17,7 @@ use crate::warm_up::Warmed;
 /// [`crate::Trainer::fit`]; it computes steps until they fit, commits them, saves them and writes them down. What differs
 /// from one kind of training to another is here.
 pub trait Training<S: Checkpointable + Clone> {
-    /// What a good step says of itself.
+    /// What a good step reports, such as its losses.
     type Told;
 
     /// Whether an epoch ends with something to do, a look at [`RunPhase::Epoch`] and a checkpoint. Otherwise a run is done

@@ -64,7 +64,7 @@ pub(crate) struct Args {
     /// Whether a moving average of the weights is kept
     #[arg(long)]
     ema: bool,
-    /// What does not train: none, backbone, or the stem and this many stages
+    /// Layers that are not trained: none, backbone, or the stem and this many stages
     #[arg(long, value_name = "WHAT", default_value_t = Freeze::None)]
     freeze: Freeze,
     /// auto, cpu or cuda[:N]; it need not be there. auto is CUDA where it is, otherwise the CPU
