@@ -31,7 +31,7 @@ pub(crate) struct Lack {
 }
 
 impl Lack {
-    /// The lack of memory that an error tells of, if it does.
+    /// The lack of memory that an error stands for, if it is one.
     fn of(error: &TrainError) -> Option<Self> {
         match error {
             TrainError::OutOfMemory { reason, too_large, .. }

@@ -108,6 +108,6 @@ pub struct Committed {
     pub waiting_seconds: f64,
     /// Seconds since the run began in this process.
     pub seconds: f64,
-    /// What it says of the processes that computed it, where there are several.
+    /// What it reports about the processes that computed it, where there are several.
     pub together: Option<Together>,
 }

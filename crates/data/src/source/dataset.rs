@@ -52,7 +52,7 @@ impl Task {
         matches!(self, Self::MultiClass | Self::Ordinal)
     }
 
-    /// How many numbers a network says of an image, or of a pixel: one a class, one between each grade and the next, or one.
+    /// How many numbers a network gives for an image, or for a pixel: one a class, one between each grade and the next, or one.
     pub fn outputs(self, classes: usize) -> usize {
         match self {
             Self::MultiClass | Self::MultiLabel | Self::Segmentation => classes,

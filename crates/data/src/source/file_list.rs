@@ -15,7 +15,7 @@ const HEADER: [&str; 6] = ["split", "group", "label", "path", "size", "crc32_of_
 /// How many names [`Changes`] shows of each kind of change.
 const NAMES: usize = 3;
 
-/// What a list says of one sample.
+/// A sample in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSample {
     /// The split that it is in.
