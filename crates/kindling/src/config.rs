@@ -76,7 +76,7 @@ pub(crate) struct ModelConfig {
 pub(crate) enum StartingPoint {
     /// The zoo's pretrained weights: the SHA-256 of the file.
     Pretrained(String),
-    /// A file.
+    /// The path of a weights file.
     File(PathBuf),
 }
 

@@ -103,7 +103,7 @@ pub enum OptimizerConfig {
     },
     /// Stochastic gradient descent with momentum, as PyTorch's: no dampening.
     Sgd {
-        /// Momentum, in `[0, 1)`.
+        /// Share of the last update that is added to the next, in `[0, 1)`.
         momentum: f64,
         /// Decay of convolution and linear weights, 0 to 1000, added to the gradient.
         weight_decay: f64,

@@ -18,7 +18,7 @@ const NAMES: usize = 3;
 /// A sample in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSample {
-    /// The split that it is in.
+    /// Train, val or test.
     pub split: Split,
     /// The group that it must not be parted from: the patient, usually.
     pub group: Option<String>,

@@ -161,7 +161,7 @@ pub struct Prediction {
     pub phase: Phase,
 }
 
-/// The memory of a layer.
+/// What a layer keeps for the backward pass, and what it needs while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerMemory {
     /// The layer's name in the trace.
