@@ -409,8 +409,8 @@ fn whole_block(channels: usize) -> InvertedResidualConfig {
     }
 }
 
-/// Nothing in the layers prevents a step from being recorded as a CUDA graph and replayed (`docs/cuda-graphs.md`). Recording computes
-/// nothing: until the first replay the output is whatever its memory held, which is why every call gets another map.
+/// Nothing in the layers prevents a step from being recorded as a CUDA graph and replayed (`docs/decisions/cuda-graphs.md`). Recording
+/// computes nothing: until the first replay the output is whatever its memory held, which is why every call gets another map.
 #[allow(unsafe_code)]
 pub(crate) fn recorded_block(device: &Device) {
     let channels = 8;
