@@ -11,7 +11,7 @@ use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_memory::planner::{
     self, OptimizerKind, Prediction, Situation, Target, largest_batch, largest_micro_batch,
 };
-use kindling_memory::{MemorySize, counted_room, resident_of};
+use kindling_memory::{MemorySize, counted_within, resident_of};
 use kindling_runs::{Table, write_atomically};
 use kindling_zoo::{Model, ModelOptions, models};
 use serde_json::{Value, json};
@@ -255,7 +255,7 @@ impl Args {
             out!(
                 "Of {}, {} are counted here; the process itself takes the rest.",
                 self.memory(),
-                size(counted_room(self.memory().0))
+                size(counted_within(self.memory().0))
             );
         } else {
             out!("Figures for CUDA were compared with a stand-in for its driver, not with a GPU.");

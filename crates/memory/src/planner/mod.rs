@@ -235,7 +235,7 @@ pub fn largest_batch(trace: &Trace, situation: &Situation, memory: u64) -> Optio
 /// memory.
 fn room(situation: &Situation, memory: u64) -> u64 {
     match situation.target {
-        Target::Cpu { .. } => crate::counted_room(memory),
+        Target::Cpu { .. } => crate::counted_within(memory),
         Target::Cuda => memory,
     }
 }
