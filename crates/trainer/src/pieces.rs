@@ -27,8 +27,8 @@ impl<'a> Pieces<'a> {
         Self { inference, size: inference.micro_batch, own_allocations: false, count: 0, recoveries: Vec::new() }
     }
 
-    /// The answer of `ask` for the next rows of a batch of `len`, from `start` on: for as many as fit. What did not fit once is not
-    /// tried again.
+    /// What `ask` says of the next rows of a batch of `len`, from `start` on: of as many as fit. What did not fit once is not tried
+    /// again.
     pub(crate) fn next<A>(
         &mut self,
         len: usize,
