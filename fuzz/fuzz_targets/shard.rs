@@ -1,4 +1,4 @@
-//! Shards: tar files of images and labels.
+//! Shards: tar files of images with labels or masks.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,5 +11,8 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = std::fs::remove_file(folder.join(".kindling-index.json"));
     if let Ok(opened) = kindling_data::open_path(&path, &kindling_data::Opening::new(0)) {
         let _ = opened.dataset.train.read(0);
+    }
+    if let Ok(opened) = kindling_data::open_segmentation(&path, &kindling_data::Opening::new(0)) {
+        let _ = opened.dataset.train.read_mask(0);
     }
 });

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kindling_tests::{Bench, Outcome, Started, assert_same_bits, columns, disc, json_of, kindling, resume};
+use kindling_tests::{Bench, Outcome, Started, assert_same_bits, columns, disc, json_of, kindling, losses, resume};
 use serde_json::Value;
 
 const UNET: &str = "unet-timm-mobilenetv3_small_100";
@@ -127,12 +127,15 @@ fn mistakes_are_one_sentence_each() {
         ("--model mobilenet_v2", "--task segmentation"),
         (&format!("--model {UNET} --loss dise"), "dice"),
         (&format!("--model {UNET} --freeze backbone"), "--freeze"),
-        (&format!("--model {UNET} --sampling balanced"), "--sampling"),
+        (&format!("--model {UNET} --sampling balanced"), "even or foreground"),
+        (&format!("--model {UNET} --sampling foreground --batch-size 1"), "--batch-size of 2 or more"),
         (&format!("--model {UNET} --image-size 16"), "images of"),
     ] {
         let sentence = refused(more);
         assert!(sentence.contains(part), "{more}: {sentence}");
     }
+    let sentence = Outcome::of(&mut Bench::new(2).command("never", "--sampling foreground", "")).refused();
+    assert!(sentence.contains("only --task segmentation has masks"), "{sentence}");
     let masks = bench.data().join("masks");
     let image = fs::read(masks.join("01.png")).unwrap();
     fs::remove_file(masks.join("01.png")).unwrap();
@@ -143,6 +146,70 @@ fn mistakes_are_one_sentence_each() {
     let sentence = refused(&flags(""));
     assert!(sentence.contains("9") && sentence.contains("48"), "both sizes are said: {sentence}");
     assert!(!bench.path("never").join("events.jsonl").exists());
+}
+
+/// Which images a step sees is a matter of seed, epoch and place, also where they are drawn by what their masks show.
+#[test]
+fn sampling_from_the_foreground_changes_the_run_and_nothing_else_changes_its_bits() {
+    let bench = Bench::for_model(UNET, EACH);
+    let flags = flags("--epochs 2 --checkpoint-steps 2 --ghost-batch-size 2 --augment light --sampling foreground");
+    let straight = bench.run("straight", &flags, "");
+    for (name, other) in [("workers", "--workers 3"), ("micro", "--micro-batch 2")] {
+        let flags = kindling_tests::Flags::of(&flags).with(other).to_string();
+        assert_same_bits(&straight, &bench.run(name, &flags, ""), other);
+    }
+    let mut started = Started::new(bench.command("killed", &flags, ""), &bench.path("killed"));
+    started.until_step(3);
+    started.kill();
+    Outcome::of(&mut resume(&bench.path("killed"))).succeeded();
+    assert_same_bits(&straight, &bench.path("killed"), "killed after step 3");
+    let config = fs::read_to_string(straight.join("config.toml")).unwrap();
+    assert!(config.contains("sampling = \"foreground\""), "{config}");
+    let even = kindling_tests::Flags::of(&flags).with("--sampling even").to_string();
+    let even = bench.run("even", &even, "");
+    assert_ne!(losses(&straight), losses(&even), "what is drawn is trained on");
+}
+
+/// Shards of masks hold what their folder holds: a run on the one is scored on the other, and shards are trained on as any data.
+#[test]
+fn shards_of_masks_are_checked_scored_and_trained_on_as_their_folder_is() {
+    let bench = Bench::for_model(UNET, EACH);
+    let shards = bench.path("shards");
+    let mut pack = kindling();
+    pack.args(["data", "pack", "--task", "segmentation", "--shard-bytes", "16KiB"]).arg(bench.data());
+    let packed = Outcome::of(pack.arg("--out").arg(&shards)).succeeded().result();
+    assert_eq!(packed["samples"], 3 * EACH);
+    assert!(packed["shards"].as_u64().is_some_and(|shards| shards > 3), "{packed}");
+
+    let check = |data: &Path| -> Value {
+        let mut check = kindling();
+        check.args(["data", "check", "--task", "segmentation", "--format", "json"]).arg(data);
+        serde_json::from_str(&Outcome::of(&mut check).stdout).unwrap()
+    };
+    let (of_folder, of_shards) = (check(bench.data()), check(&shards));
+    for same in ["classes", "by_class", "sizes", "masks", "unreadable"] {
+        assert_eq!(of_folder[same], of_shards[same], "{same}");
+    }
+
+    let run = bench.run("run", &flags("--max-steps 8 --lr 0.01 --augment none"), "");
+    let mut eval = kindling();
+    eval.args(["eval", "--device", "cpu", "--format", "json", "--split", "test"]).arg(&run).arg("--data").arg(&shards);
+    let scored: Value = serde_json::from_str(&Outcome::of(&mut eval).succeeded().stdout).unwrap();
+    let dice = |scores: &Value| scores["dice"]["value"].as_f64().unwrap();
+    let (of_folder, of_shards) = (dice(&json_of(&run.join("segmentation.json"))), dice(&scored["scores"]));
+    assert!((of_folder - of_shards).abs() < 1e-12, "{of_folder} and {of_shards}");
+
+    let train = |name: &str, flags: &str| {
+        let mut train = kindling();
+        train.args(["train", "--device", "cpu", "--quiet", "--data"]).arg(&shards).arg("--out").arg(bench.path(name));
+        Outcome::of(train.args(flags.split_whitespace()))
+    };
+    let flags = flags("--max-steps 4 --augment light --sampling foreground");
+    train("one", &flags).succeeded();
+    train("other", &kindling_tests::Flags::of(&flags).with("--workers 3").to_string()).succeeded();
+    assert_same_bits(&bench.path("one"), &bench.path("other"), "threads of the loader");
+    let sentence = train("never", "--model mobilenet_v2").refused();
+    assert!(sentence.contains("has a mask and no label; --task segmentation"), "{sentence}");
 }
 
 #[test]

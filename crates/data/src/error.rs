@@ -197,6 +197,12 @@ pub enum DataError {
         /// The weight: negative, infinite or NaN.
         weight: f64,
     },
+    /// No share of a batch can be drawn from images with a foreground class.
+    #[error("--sampling foreground cannot be done: {what}")]
+    Foreground {
+        /// What is missing, and what to do.
+        what: &'static str,
+    },
     /// A value of an augmentation policy is outside its range.
     #[error("the augmentation policy cannot be used: {what}")]
     Policy {
@@ -344,7 +350,7 @@ pub enum DataError {
     /// What was given holds no images with masks.
     #[error(
         "{path:?} holds no images with masks: give a folder with images/ and masks/, one with dataset.json (nnU-Net, Medical Segmentation \
-         Decathlon), or a manifest (.csv, .jsonl) with the columns path and mask"
+         Decathlon), a manifest (.csv, .jsonl) with the columns path and mask, or shards (.tar) with masks"
     )]
     NoSegmentation {
         /// The path that was given.

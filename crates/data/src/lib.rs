@@ -44,7 +44,8 @@ pub use decode::{
 pub use error::DataError;
 pub use kindling_given::{UnknownName, below, counted, within};
 pub use loader::{
-    EpochBatches, HostBatch, Loader, LoaderConfig, PREFETCH_BYTES, Sampling, Scale, Stage, measure_stages,
+    EpochBatches, FOREGROUND_SHARE, HostBatch, Loader, LoaderConfig, PREFETCH_BYTES, Sampling, Scale, Stage,
+    measure_stages,
 };
 pub use order::{order, order_of_stretches};
 pub use source::{

@@ -156,7 +156,7 @@ fn damaged_shards_are_errors_that_name_the_shard_and_the_sample() {
         (&[("a.png", &image)], "neither a .cls nor a .json"),
         (&[("a.png", &image), ("a.cls", b"")], "empty"),
         (&[("a.png", &image), ("a.json", b"{")], ".json of \"a\" is none"),
-        (&[("a.png", &image), ("a.json", b"{}")], "no `label`"),
+        (&[("a.png", &image), ("a.json", b"{}")], "nor a .json with a `label`"),
         (&[("a.png", &image), ("a.json", br#"{"label":"x","weight":-1}"#)], "-1"),
         (&[("a.png", &image), ("a.jpg", &image), ("a.cls", b"1")], "two images"),
         (&[("a.png", b"nothing"), ("a.cls", b"1")], "not a PNG"),

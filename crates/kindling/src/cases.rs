@@ -9,7 +9,7 @@ use kindling_metrics::{
     SurfaceDice, VoxelCounts,
 };
 use kindling_trainer::{Inference, PixelEvaluation, Ranks, TrainError, evaluate_pixels};
-use kindling_zoo::Unet;
+use kindling_zoo::SegmentationNetwork;
 use serde::{Deserialize, Serialize};
 
 use crate::config::RunConfig;
@@ -62,7 +62,7 @@ impl<'a> CaseScorer<'a> {
     /// Scores a network on the samples of a loader, which are of `split`. Of several processes each scores a part and learns all.
     pub(crate) fn score(
         &self,
-        network: &Unet,
+        network: &SegmentationNetwork,
         loader: &Loader,
         split: &str,
         inference: &Inference<'_>,

@@ -49,7 +49,6 @@ impl Command {
             Self::FindLr(_) => Some("find-lr"),
             Self::Sweep(_) => Some("sweep"),
             Self::Card(_) => Some("card"),
-            Self::Predict(_) => Some("predict"),
             Self::Plan(_) => Some("plan"),
             Self::Profile(_) => Some("profile"),
             Self::Bench(_) => Some("bench"),
@@ -59,6 +58,7 @@ impl Command {
             Self::Data(_) => Some("data"),
             Self::Train(_)
             | Self::Eval(_)
+            | Self::Predict(_)
             | Self::Runs(_)
             | Self::Compare(_)
             | Self::Models(_)

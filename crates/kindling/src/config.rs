@@ -14,7 +14,7 @@ use kindling_layers::Freeze;
 use kindling_runs::RunDir;
 use kindling_trainer::{TrainConfig, samples_at_once};
 use kindling_zoo::weights::{self, Adapt, Import};
-use kindling_zoo::{Model, ModelOptions, Network, SegmentationModel, Unet};
+use kindling_zoo::{Model, ModelOptions, Network, SegmentationModel, SegmentationNetwork};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
@@ -203,12 +203,23 @@ impl RunConfig {
         self.train.check(self.data.classes.len())?;
         match self.is_segmentation() {
             true => self.check_segmentation()?,
-            false => drop(self.zoo_model()?),
+            false => self.check_without_masks()?,
         }
         if self.is_regression() {
             self.check_regression()?;
         }
         Ok(self)
+    }
+
+    /// Fails where something is asked for that is about masks.
+    fn check_without_masks(&self) -> Result<()> {
+        self.zoo_model()?;
+        if self.data.sampling == Sampling::Foreground {
+            bail!(
+                "--sampling foreground looks for classes in masks, and only --task segmentation has masks; classifiers have balanced"
+            );
+        }
+        Ok(())
     }
 
     /// Fails where something is asked for that is about classes, or a scale is none.
@@ -231,16 +242,23 @@ impl RunConfig {
 
     /// Fails where something is asked for that is about classes of images.
     fn check_segmentation(&self) -> Result<()> {
-        self.segmentation_model()?;
+        let model = self.segmentation_model()?;
+        if self.model.drop_rate.is_some() && !model.decoder.drops() {
+            bail!("--drop-rate is about a layer that {} has not", model.decoder.title());
+        }
         let refused = [
             ("--freeze", self.model.freeze != Freeze::None, "none"),
-            ("--sampling", self.data.sampling != Sampling::Even, "even"),
-            ("--drop-rate", self.model.drop_rate.is_some(), "nothing, for there is no layer that it is of"),
+            ("--sampling", !matches!(self.data.sampling, Sampling::Even | Sampling::Foreground), "even or foreground"),
         ];
         for (flag, is_asked, only) in refused {
             if is_asked {
                 bail!("{flag} is about classifiers; with --task segmentation it can be {only}");
             }
+        }
+        if self.data.sampling == Sampling::Foreground && self.train.batch_size < 2 {
+            bail!(
+                "--sampling foreground draws a third of each batch, and of one sample that is nothing; give a --batch-size of 2 or more"
+            );
         }
         Ok(())
     }
@@ -327,10 +345,10 @@ impl RunConfig {
     }
 
     /// As [`RunConfig::initial_network`], of a network for segmentation: pretrained weights are those of its encoder.
-    pub(crate) fn initial_unet(&self, device: &Device) -> Result<(Unet, Option<Import>)> {
+    pub(crate) fn initial_segmenter(&self, device: &Device) -> Result<(SegmentationNetwork, Option<Import>)> {
         let model = self.segmentation_model()?;
         match &self.model.start {
-            None => Ok((self.unet(device)?, None)),
+            None => Ok((self.segmenter(device)?, None)),
             Some(StartingPoint::File(path)) => {
                 let network = model.build_to_fill(&self.model_options(), device)?;
                 let (network, import) = weights::load_segmentation(network, &model, path, Adapt::StemAndHead)?;
@@ -341,14 +359,14 @@ impl RunConfig {
                 let path = pretrained::find(&classifier)?.1;
                 let encoder = classifier.build_to_fill(&self.model_options(), device)?;
                 let (encoder, import) = weights::load(encoder, &classifier, &path, Adapt::StemAndHead)?;
-                let encoder = model.encoder.of_network(encoder);
-                Ok((Unet { encoder, ..self.unet(device)? }, Some(import)))
+                let encoder = model.encoder().of_network(encoder);
+                Ok((self.segmenter(device)?.with_encoder(encoder), Some(import)))
             }
         }
     }
 
     /// As [`RunConfig::network`], of a network for segmentation.
-    pub(crate) fn unet(&self, device: &Device) -> Result<Unet> {
+    pub(crate) fn segmenter(&self, device: &Device) -> Result<SegmentationNetwork> {
         Ok(self.segmentation_model()?.build(&self.model_options(), device)?)
     }
 
@@ -373,7 +391,7 @@ impl RunConfig {
     }
 
     /// As [`RunConfig::trained`], of a network for segmentation.
-    pub(crate) fn trained_unet(&self, run: &RunDir, last: bool, device: &Device) -> Result<Unet> {
+    pub(crate) fn trained_segmenter(&self, run: &RunDir, last: bool, device: &Device) -> Result<SegmentationNetwork> {
         let path = if last { run.last_weights() } else { run.weights() };
         let model = self.segmentation_model()?;
         let network = model.build_to_fill(&self.model_options(), device)?;

@@ -243,7 +243,7 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
         PHANTOMS if how.segments() => Some(kindling_phantoms::segmentation_dataset(PHANTOM_SEED)),
         _ if how.segments() && is_named(name) => {
             bail!(
-                "{name} has no masks; --task segmentation takes {PHANTOMS}, folders of images and masks, or a manifest with masks"
+                "{name} has no masks; --task segmentation takes {PHANTOMS}, folders of images and masks, or a manifest or shards with masks"
             )
         }
         PHANTOMS => Some(kindling_phantoms::dataset(PHANTOM_SEED)),

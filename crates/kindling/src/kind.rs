@@ -10,7 +10,7 @@ use kindling_runs::Metrics;
 use kindling_trainer::engine::{Classification, ModelState, Regression, Segmentation, Training};
 use kindling_trainer::{Observer, Setup, Stepped, Steps, TrainError, Trained, Trainer};
 use kindling_zoo::weights::Import;
-use kindling_zoo::{Network, Unet};
+use kindling_zoo::{Network, SegmentationNetwork};
 
 use crate::config::RunConfig;
 use crate::finish::Finished;
@@ -136,18 +136,18 @@ impl Kind for OfValues {
 }
 
 impl Kind for OfPixels {
-    type Network = Unet;
+    type Network = SegmentationNetwork;
     type Training = Segmentation;
 
-    fn initial(config: &RunConfig, device: &Device) -> Result<Start<Unet>> {
-        config.initial_unet(device)
+    fn initial(config: &RunConfig, device: &Device) -> Result<Start<SegmentationNetwork>> {
+        config.initial_segmenter(device)
     }
 
-    fn untrained(config: &RunConfig, device: &Device) -> Result<Unet> {
-        config.unet(device)
+    fn untrained(config: &RunConfig, device: &Device) -> Result<SegmentationNetwork> {
+        config.segmenter(device)
     }
 
-    fn steps(network: Unet, config: &RunConfig, device: &Device, start: Plan) -> Result<StepAt> {
+    fn steps(network: SegmentationNetwork, config: &RunConfig, device: &Device, start: Plan) -> Result<StepAt> {
         let mut steps = Steps::segmenting(network, &config.train, config.data.classes.len(), device, start)?;
         Ok(Box::new(move |batch, rate| {
             steps.set_rate(rate);
@@ -155,17 +155,17 @@ impl Kind for OfPixels {
         }))
     }
 
-    fn trace(config: &RunConfig, network: &Unet) -> Trace {
+    fn trace(config: &RunConfig, network: &SegmentationNetwork) -> Trace {
         let preprocess = &config.data.preprocess;
         Trace::of(network, FeatureMap::square(preprocess.channels, preprocess.size))
     }
 
     fn trainer<'a>(
-        network: Unet,
+        network: SegmentationNetwork,
         config: &RunConfig,
         validation: Loader,
         setup: Setup<'a>,
-    ) -> Result<Trainer<'a, ModelState<Unet>, Segmentation>> {
+    ) -> Result<Trainer<'a, ModelState<SegmentationNetwork>, Segmentation>> {
         Ok(Trainer::segmenting(network, config.train.clone(), config.data.classes.len(), validation, setup)?)
     }
 

@@ -3,19 +3,28 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use indicatif::ProgressBar;
 use kindling_data::{Augment, Dataset, Loader, LoaderConfig, Sampling, Source, Split};
 
 use crate::config::RunConfig;
+use crate::progress::progress_bar;
 
-/// The training samples, shuffled and augmented.
-pub(crate) fn training(config: &RunConfig, dataset: &Dataset) -> Result<Loader> {
+/// The training samples, shuffled and augmented. Where masks are looked into first, a bar says how far that is, unless it is to be `quiet`.
+pub(crate) fn training(config: &RunConfig, dataset: &Dataset, quiet: bool) -> Result<Loader> {
     let loader = LoaderConfig {
         shuffle: true,
         augment: config.data.augment.clone(),
         sampling: config.data.sampling,
         ..common(config)
     };
-    Ok(Loader::new(dataset.source(Split::Train).clone(), loader)?)
+    let samples = dataset.source(Split::Train).clone();
+    let bar = match config.data.sampling {
+        Sampling::Foreground if !quiet => progress_bar(samples.len(), "masks looked into"),
+        _ => ProgressBar::hidden(),
+    };
+    let loader = Loader::with_progress(samples, loader, || bar.inc(1));
+    bar.finish_and_clear();
+    Ok(loader?)
 }
 
 /// The samples of a split, in order and as they are.

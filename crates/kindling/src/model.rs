@@ -33,10 +33,6 @@ impl AnyModel {
         }
     }
 
-    pub(crate) fn is_segmentation(&self) -> bool {
-        matches!(self, Self::Segmentation(_))
-    }
-
     /// The classifier that it is, or that is its encoder.
     pub(crate) fn classifier(&self) -> Model {
         match self {

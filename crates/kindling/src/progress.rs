@@ -1,5 +1,6 @@
 //! What a person sees while a run goes on: a bar or a dashboard on a terminal, plain lines elsewhere, all on standard error.
 
+mod bar;
 mod line;
 
 use std::cell::RefCell;
@@ -14,6 +15,7 @@ use kindling_tracking::{Target, Tracking};
 use kindling_trainer::Observer;
 
 use crate::output::note;
+pub(crate) use bar::progress_bar;
 use line::Line;
 
 /// How much is said.

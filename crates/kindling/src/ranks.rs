@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -194,6 +194,24 @@ impl Fingerprint {
         bail!(
             "{name} sees other data than {zero}: files are missing there or differ; make the same data set visible to all"
         )
+    }
+}
+
+/// Fails on every rank if one sees another list of files than the first.
+pub(crate) fn check_same(what: &'static str, files: &[PathBuf], ranks: &Ranks) -> Result<()> {
+    let mut hash = Sha256::new();
+    for file in files {
+        let file = file.as_os_str().as_encoded_bytes();
+        hash.update((file.len() as u64).to_le_bytes());
+        hash.update(file);
+    }
+    let all = ranks.agree(what, in_digits(hash))?;
+    match all.iter().position(|other| *other != all[0]) {
+        None => Ok(()),
+        Some(rank) => {
+            let (name, zero) = (ranks.group().name_of(rank), ranks.group().name_of(0));
+            bail!("{name} sees another {what} than {zero}: make the same files visible to all")
+        }
     }
 }
 

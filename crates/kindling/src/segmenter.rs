@@ -4,13 +4,13 @@ use anyhow::{Context, Result};
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Image, Mask};
 use kindling_trainer::{Views, segment};
-use kindling_zoo::Unet;
+use kindling_zoo::SegmentationNetwork;
 
 use crate::config::RunConfig;
 
 /// A network that is ready to draw masks.
 pub(crate) struct Segmenter<'a> {
-    pub(crate) network: &'a Unet,
+    pub(crate) network: &'a SegmentationNetwork,
     pub(crate) config: &'a RunConfig,
     pub(crate) device: &'a Device,
     pub(crate) views: Views,

@@ -7,7 +7,7 @@ use crate::blocks::Block;
 use crate::pool::MaxPool;
 use crate::staged::Staged;
 use crate::trace::{Describe, Stage, Trace, Value};
-use crate::{Checkpointing, ConvNorm};
+use crate::{Checkpointing, ConvNorm, Map};
 
 /// Which feature map of each resolution is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,9 @@ pub enum Taps {
     /// The stem's, and those after the blocks of these numbers, counted from 0 through all stages. The last convolution of the head is
     /// not part of the backbone. Its weights are kept, unused, because other libraries keep them.
     Blocks(&'static [usize]),
+    /// That after the block of this number, and the last map of all; without a number only the last. The last convolution of the head is
+    /// part of the backbone.
+    Only(Option<usize>),
 }
 
 /// Stem, stages of blocks, and the last convolution, without pooling and classifier.
@@ -83,12 +86,35 @@ impl<B: Block> Backbone<B> {
         if index + 2 == self.segments(checkpointing) { self.without_unread(maps) } else { maps }
     }
 
-    fn run_stem(&self, maps: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
-        let mut maps: Vec<_> = maps.into_iter().map(|images| self.stem.forward(images)).collect();
-        if let (Some(pool), Some(x)) = (&self.pool, maps.last().cloned()) {
-            maps.push(pool.forward(x));
-        }
-        maps
+    /// The same weights with kernels that step over no pixel, block by block: see [`Block::atrous`]. `dilations` has one for each block
+    /// that changes, in the order of all blocks.
+    pub fn atrous(self, dilations: impl IntoIterator<Item = Option<usize>>) -> Self {
+        let mut dilations = dilations.into_iter();
+        let mut change = |block: B| match dilations.next().flatten() {
+            Some(dilation) => block.atrous(dilation),
+            None => block,
+        };
+        let stages = self.stages.into_iter().map(|stage| stage.into_iter().map(&mut change).collect()).collect();
+        Self { stages, ..self }
+    }
+
+    fn run_stem(&self, images: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
+        let run = |images| match &self.pool {
+            None => vec![self.stem.forward(images)],
+            // The map between them is not stored.
+            Some(pool) if self.is_only_pooled() => vec![pool.read(self.stem.pass(Map::from(images)))],
+            Some(pool) => {
+                let x = self.stem.forward(images);
+                let pooled = pool.forward(x.clone());
+                vec![x, pooled]
+            }
+        };
+        images.into_iter().flat_map(run).collect()
+    }
+
+    /// Whether the map of the stem is read by nothing but the pooling after it.
+    fn is_only_pooled(&self) -> bool {
+        matches!(self.taps, Taps::Only(_))
     }
 
     fn run_last(&self, maps: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
@@ -102,8 +128,11 @@ impl<B: Block> Backbone<B> {
     pub fn describe_features(&self, input: Value, trace: &mut Trace) -> Vec<Value> {
         let mut maps = vec![trace.scope("stem", |trace| self.stem.describe(input, trace))];
         if let Some(pool) = &self.pool {
-            let x = maps[0];
-            maps.push(trace.scope("pool", |trace| pool.describe(x, trace)));
+            let pooled = trace.scope("pool", |trace| pool.describe(maps[0], trace));
+            if self.is_only_pooled() {
+                maps.clear();
+            }
+            maps.push(pooled);
         }
         let mut number = 0;
         for (stage, blocks) in self.stages.iter().enumerate() {
@@ -121,7 +150,7 @@ impl<B: Block> Backbone<B> {
 
     /// The last convolution, if it is part of the backbone.
     fn last(&self) -> Option<&ConvNorm> {
-        self.features.as_ref().filter(|_| self.taps == Taps::Last)
+        self.features.as_ref().filter(|_| !matches!(self.taps, Taps::Blocks(_)))
     }
 
     /// The number of blocks, which is also the number of the part after them.
@@ -132,15 +161,17 @@ impl<B: Block> Backbone<B> {
     /// Whether the map that part `number` reads, of the blocks and the convolution after them, is one that is read from outside too.
     fn is_read_before(&self, number: usize) -> bool {
         match (number.checked_sub(1), self.taps) {
+            (None, Taps::Only(_)) => false,
             (None, _) => self.pool.is_none(),
             (Some(_), Taps::Last) => true,
             (Some(before), Taps::Blocks(numbers)) => numbers.contains(&before),
+            (Some(before), Taps::Only(number)) => number == Some(before),
         }
     }
 
     /// The maps that are read, once all parts have run.
     fn without_unread<T>(&self, mut maps: Vec<T>) -> Vec<T> {
-        if !self.is_read_before(self.blocks()) {
+        if matches!(self.taps, Taps::Blocks(_)) && !self.is_read_before(self.blocks()) {
             maps.pop();
         }
         maps

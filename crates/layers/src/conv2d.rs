@@ -109,6 +109,14 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
+    /// The same filters, put on every pixel instead of every `stride`-th, with taps `dilation` pixels apart. That is how a classifier's
+    /// filters read a map that is not divided: "Rethinking Atrous Convolution for Semantic Image Segmentation", section 3.1.
+    pub fn atrous(self, dilation: usize) -> Self {
+        // The taps of a 1x1 kernel have no distance.
+        let dilation = if self.weight.lazy_shape()[2] > 1 { dilation } else { 1 };
+        Self { stride: 1, dilation, ..self }
+    }
+
     /// Convolves a batch. The output has the format of `x`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         self.read(x.into())

@@ -44,6 +44,11 @@ pub struct ConvNorm {
 }
 
 impl ConvNorm {
+    /// As [`Conv2d::atrous`].
+    pub fn atrous(self, dilation: usize) -> Self {
+        Self { conv: self.conv.atrous(dilation), ..self }
+    }
+
     /// Shapes as in [`Conv2d::forward`].
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         self.pass(x.into()).whole()

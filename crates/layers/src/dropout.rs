@@ -4,7 +4,7 @@ use burn::tensor::{Tensor, TensorData};
 use kindling_random::{Purpose, rng_stream};
 use rand::RngExt;
 
-use crate::pass;
+use crate::{pass, precision};
 
 /// While training, zeroes a share of the features of each sample and scales the rest up; otherwise does nothing.
 ///
@@ -19,16 +19,17 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// `[batch, features]` in and out.
+    /// `[batch, features]` or `[batch, channels, height, width]` in and out; of a map each value is dropped by itself.
     ///
     /// # Panics
     /// If the number of samples of the current pass is not the size of the batch.
-    pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let Some(pass) = pass::current() else { return x };
         if self.probability == 0.0 {
             return x;
         }
-        let [batch, features] = x.dims();
+        let shape = x.dims();
+        let (batch, features) = (shape[0], shape[1..].iter().product::<usize>());
         assert_eq!(pass.samples.len(), batch, "a pass over {} samples for a batch of {batch}", pass.samples.len());
         let keep = 1.0 - self.probability;
         let scale = (1.0 / keep) as f32;
@@ -37,7 +38,8 @@ impl Dropout {
             let mut rng = rng_stream(pass.seed, Purpose::Dropout, pass.epoch, sample, self.layer);
             mask.extend((0..features).map(|_| if rng.random::<f64>() < keep { scale } else { 0.0 }));
         }
-        let mask = Tensor::<2>::from_data(TensorData::new(mask, [batch, features]), &x.device());
+        let mask = Tensor::<D>::from_data(TensorData::new(mask, shape), &x.device());
+        let mask = precision::like(mask, &x);
         x * mask
     }
 }

@@ -80,7 +80,7 @@ impl Map {
     }
 
     /// Multiplies each plane by its factor in `gate`, `[batch, channels]`.
-    pub(crate) fn gated(self, gate: Tensor<2>) -> Self {
+    pub fn gated(self, gate: Tensor<2>) -> Self {
         match self.0 {
             Content::Deferred(map) => Deferred { gate: Some(gate), ..*map }.into(),
             Content::Whole(x) => {

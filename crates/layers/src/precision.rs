@@ -75,7 +75,7 @@ pub fn full<const D: usize>(x: Tensor<D>) -> Tensor<D> {
 }
 
 /// A weight, or another float32 tensor, in the format of the map that it is used with. Its gradient is float32.
-pub(crate) fn like<const D: usize, const X: usize>(weight: Tensor<D>, x: &Tensor<X>) -> Tensor<D> {
+pub fn like<const D: usize, const X: usize>(weight: Tensor<D>, x: &Tensor<X>) -> Tensor<D> {
     match x.dtype() {
         DType::BF16 => to(weight, FloatDType::BF16),
         DType::F16 => to(weight, FloatDType::F16),

@@ -1,5 +1,6 @@
 //! Writes each operation of a trace as nodes of the format.
 
+use kindling_layers::Interpolation;
 use kindling_layers::trace::{FeatureMap, LayerTrace, Op};
 
 use crate::activation;
@@ -97,20 +98,38 @@ impl Layer<'_> {
                 self.node(graph, "Slice", vec![]);
             }
             Op::Upsample { factor } => {
-                // No region of interest.
-                self.inputs.push(String::new());
-                self.inputs.push(graph.floats(&[4], &[1.0, 1.0, factor as f32, factor as f32]));
-                let attributes = vec![
-                    AttributeProto::string("coordinate_transformation_mode", "asymmetric"),
-                    AttributeProto::string("mode", "nearest"),
-                    AttributeProto::string("nearest_mode", "floor"),
-                ];
-                self.node(graph, "Resize", attributes);
+                let nearest = AttributeProto::string("nearest_mode", "floor");
+                self.resize(graph, [factor as f32; 2], vec![nearest], ["asymmetric", "nearest"]);
             }
-            // Refused with its shape.
-            Op::Resize { .. } => return Err(OnnxError::unsupported(self.trace, "it has any size".to_string())),
+            Op::Resize { interpolation } => {
+                let corners = interpolation == Interpolation::BilinearCorners;
+                let coordinates = if corners { "align_corners" } else { "half_pixel" };
+                let (from, to) = (self.maps[0], self.trace.output);
+                let factors = [(from.height, to.height), (from.width, to.width)].map(|(from, to)| factor(from, to));
+                // Interpolation by the nearest pixel, and factors that round to other sizes, are refused with the shape.
+                let [Some(rows), Some(columns)] = factors else {
+                    return Err(OnnxError::unsupported(self.trace, "it has any size".to_string()));
+                };
+                self.resize(graph, [rows, columns], vec![], [coordinates, "linear"]);
+            }
         }
         Ok(())
+    }
+
+    /// A map of another size.
+    fn resize(
+        &mut self,
+        graph: &mut Graph,
+        [rows, columns]: [f32; 2],
+        mut attributes: Vec<AttributeProto>,
+        [coordinates, mode]: [&'static str; 2],
+    ) {
+        // No region of interest.
+        self.inputs.push(String::new());
+        self.inputs.push(graph.floats(&[4], &[1.0, 1.0, rows, columns]));
+        attributes.push(AttributeProto::string("coordinate_transformation_mode", coordinates));
+        attributes.push(AttributeProto::string("mode", mode));
+        self.node(graph, "Resize", attributes);
     }
 
     /// A linear layer as a matrix product, or on maps as a convolution whose window is the whole map.
@@ -151,6 +170,12 @@ impl Layer<'_> {
     fn node(&mut self, graph: &mut Graph, op: &'static str, attributes: Vec<AttributeProto>) {
         graph.node(&self.name, op, std::mem::take(&mut self.inputs), &self.output, attributes);
     }
+}
+
+/// The factor that makes `to` pixels of `from`, as ONNX multiplies and rounds down, if a number of float32 does.
+pub(crate) fn factor(from: usize, to: usize) -> Option<f32> {
+    let near = to as f32 / from as f32;
+    [near, near.next_up()].into_iter().find(|factor| (from as f32 * factor).floor() == to as f32)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Checks that a trace is a graph with consistent shapes.
 
+use kindling_layers::Interpolation;
 use kindling_layers::trace::{FeatureMap, LayerTrace, Op, Trace};
 
 use crate::error::{OnnxError, size_of};
+use crate::operation::factor;
 
 /// The map of each value, the network's input first.
 ///
@@ -58,6 +60,11 @@ fn output_of(layer: &LayerTrace, inputs: &[FeatureMap]) -> Result<FeatureMap, On
         }
         (Op::Upsample { factor }, &[x]) => {
             Ok(FeatureMap { channels: x.channels, height: x.height * factor, width: x.width * factor })
+        }
+        (Op::Resize { interpolation: Interpolation::Bilinear | Interpolation::BilinearCorners }, &[x])
+            if factor(x.height, layer.output.height).is_some() && factor(x.width, layer.output.width).is_some() =>
+        {
+            Ok(FeatureMap { channels: x.channels, ..layer.output })
         }
         (Op::Resize { .. }, &[_]) => {
             let reason = "its maps are no whole number of times as large as its inputs".to_string();

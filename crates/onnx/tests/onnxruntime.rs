@@ -7,20 +7,20 @@ use std::process::ExitCode;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kindling_classification::NetworkConfig;
 use kindling_classification::efficientnet::efficientnet;
 use kindling_classification::ghostnet::ghostnet;
 use kindling_classification::mixnet::mixnet_s;
 use kindling_classification::mobilenet_v3::mobilenet_v3_small;
 use kindling_classification::mobilenet_v4::mobilenet_v4_conv_small;
 use kindling_classification::resnet::resnet18;
+use kindling_classification::{ModelEntry, NetworkConfig, mobilenet_v3, resnet};
 use kindling_gan::{DcganConfig, FastGanConfig, Upsampling};
 use kindling_layers::names::Library;
 use kindling_layers::tensors::Tensors;
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
 use kindling_layers::{Activation, Classifier, Segmenter};
 use kindling_onnx::{Export, OPSET, encode};
-use kindling_segmentation::{UnetConfig, encoder};
+use kindling_segmentation::{DecoderKind, Encoder, SegmentationConfig, encoder};
 use kindling_tests::{Optional, run_optional};
 use serde_json::json;
 use support::python::Report;
@@ -42,7 +42,7 @@ const TESTS: [(&str, fn()); 13] = [
     ("resnet_runs_in_onnxruntime", || classifier("resnet", resnet18(), 64)),
     ("dcgan_runs_in_onnxruntime", dcgan),
     ("fastgan_runs_in_onnxruntime", fastgan),
-    ("unet_runs_in_onnxruntime", unet),
+    ("segmentation_runs_in_onnxruntime", segmentation),
     ("every_activation_runs_in_onnxruntime", every_activation),
     ("every_way_to_another_size_runs_in_onnxruntime", every_size),
     ("linear_layers_on_maps_and_vectors_run_in_onnxruntime", linear_layers),
@@ -98,14 +98,27 @@ fn fastgan() {
     assert_eq!(report.output, json!(["logits", "batch", 1, 5, 5]));
 }
 
-/// With a last convolution that is read, and with one that is only kept.
-fn unet() {
-    for name in ["mobilenet_v2", "efficientnet-b0"] {
-        let config = UnetConfig::new(encoder(name).expect("an encoder"), 1, 3);
-        let images = FeatureMap { channels: 1, height: 64, width: 96 };
-        let model = config.init(&Device::flex());
-        let report = network(&format!("unet of {name}"), model, images, [3, 1, 64, 96], |model, x| model.forward(x));
-        assert_eq!(report.output, json!(["logits", "batch", 3, 64, 96]));
+/// With a last convolution that is read, and with one that is only kept; every decoder, at a size of which not all maps are whole parts.
+fn segmentation() {
+    let nearest = [(DecoderKind::Unet, "mobilenet_v2"), (DecoderKind::Unet, "efficientnet-b0")];
+    let nearest = nearest.map(|(decoder, name)| (decoder, *encoder(name).expect("an encoder"), [64, 96]));
+    let of = |entries: &'static [ModelEntry], name| {
+        let entry = entries.iter().find(|entry| entry.name() == name).expect("a classifier");
+        Encoder::of_classifier(entry, Library::Torchvision)
+    };
+    let large = || of(mobilenet_v3::MODELS, "mobilenet_v3_large");
+    let linear = [
+        (DecoderKind::DeepLabV3Plus, *encoder("mobilenet_v2").expect("an encoder"), [64, 96]),
+        (DecoderKind::Lraspp, large(), [75, 50]),
+        (DecoderKind::DeepLabV3, large(), [75, 50]),
+        (DecoderKind::Fcn, of(resnet::MODELS, "resnet18"), [70, 64]),
+    ];
+    for (decoder, encoder, [height, width]) in nearest.into_iter().chain(linear) {
+        let config = SegmentationConfig::new(decoder, &encoder, 1, 3);
+        let images = FeatureMap { channels: 1, height, width };
+        let (model, name) = (config.init(&Device::flex()), format!("{} on {}", decoder.title(), encoder.name));
+        let report = network(&name, model, images, [3, 1, height, width], |model, x| model.forward(x));
+        assert_eq!(report.output, json!(["logits", "batch", 3, height, width]));
     }
 }
 

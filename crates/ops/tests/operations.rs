@@ -401,6 +401,9 @@ fn no_operation_and_no_gradient_depends_on_the_number_of_threads() {
             check_resize(&ground, map, [13, 50], how, 9801);
         }
         check_many_tensors(&ground.device);
+        check_sums(&ground.device);
+        check_sums_over_groups(&ground.device);
+        check_updates_of_many_tensors(&ground.device);
     };
     for batch in [1, 4] {
         let one = computed_on(1, || checks(batch));

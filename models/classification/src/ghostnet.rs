@@ -158,6 +158,17 @@ impl Block for GhostBottleneck {
         self.drop_path.forward(self.project.forward(x)) + shortcut
     }
 
+    fn atrous(self, dilation: usize) -> Self {
+        let shortcut = self.shortcut.map(|it| GhostShortcut { depthwise: it.depthwise.atrous(dilation), ..it });
+        Self {
+            expand: self.expand.atrous(dilation),
+            depthwise: self.depthwise.map(|conv| conv.atrous(dilation)),
+            project: self.project.atrous(dilation),
+            shortcut,
+            ..self
+        }
+    }
+
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
         self.expand.timm_names(&format!("{own}.expand"), &format!("{reference}.ghost1"), names);
         if self.depthwise.is_some() {
@@ -222,6 +233,10 @@ impl GhostModule {
         let primary = self.primary.pass(x).whole();
         let cheap = self.cheap.forward(primary.clone());
         Tensor::cat(vec![primary, cheap], 1)
+    }
+
+    fn atrous(self, dilation: usize) -> Self {
+        Self { cheap: self.cheap.atrous(dilation), ..self }
     }
 
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {

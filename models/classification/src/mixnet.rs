@@ -187,6 +187,11 @@ impl Block for MixBlock {
         residual_add(shortcut, self.project.pass(x), self.drop_path, Activation::Identity)
     }
 
+    fn atrous(self, dilation: usize) -> Self {
+        let parts = self.depthwise.parts.into_iter().map(|conv| conv.atrous(dilation)).collect();
+        Self { depthwise: MixConv { parts, ..self.depthwise }, ..self }
+    }
+
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
         let layers = self.expand.iter().chain([&self.depthwise, &self.project]);
         for (layer, (part, conv, norm)) in layers.zip(timm_inverted_residual(self.expand.is_some())) {

@@ -286,6 +286,11 @@ impl Block for UniversalInvertedBottleneck {
         residual_add(shortcut, x, self.drop_path, Activation::Identity)
     }
 
+    fn atrous(self, dilation: usize) -> Self {
+        let of = |conv: Option<ConvNorm>| conv.map(|conv| conv.atrous(dilation));
+        Self { start: of(self.start), middle: of(self.middle), ..self }
+    }
+
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
         for (part, timm, _) in self.layers() {
             let reference = format!("{reference}.{timm}");

@@ -76,6 +76,12 @@ macro_rules! blocks {
                 }
             }
 
+            fn atrous(self, dilation: usize) -> Self {
+                match self {
+                    $(Self::$block(block) => Self::$block(block.atrous(dilation)),)+
+                }
+            }
+
             fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
                 match self {
                     $(Self::$block(block) => block.timm_names(own, reference, names),)+

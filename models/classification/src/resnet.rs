@@ -169,6 +169,11 @@ impl Block for ResidualBlock {
         residual_add(Some(shortcut), x, self.drop_path, Activation::Relu)
     }
 
+    fn atrous(self, dilation: usize) -> Self {
+        let convs = self.convs.into_iter().map(|conv| conv.atrous(dilation)).collect();
+        Self { convs, downsample: self.downsample.map(|conv| conv.atrous(dilation)), ..self }
+    }
+
     /// These are torchvision's names as well.
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
         for index in 0..self.convs.len() {

@@ -2,9 +2,11 @@
 
 use burn::tensor::Device;
 use kindling_classification::{
-    AnyBlock, Network, NetworkConfig, efficientnet, efficientnet_lite, mobilenet_v2, mobilenet_v3, resnet,
+    AnyBlock, AnyBlockConfig, Network, NetworkConfig, efficientnet, efficientnet_lite, mobilenet_v2, mobilenet_v3,
+    resnet,
 };
 use kindling_classification::{LayerNames, ModelEntry};
+use kindling_layers::blocks::BlockConfig;
 use kindling_layers::names::{KeyStyle, LayerName, Library, Names};
 use kindling_layers::{Backbone, Taps};
 
@@ -27,6 +29,29 @@ pub struct Encoder {
     keys: KeyStyle,
     prefix: &'static str,
     taps: Taps,
+    /// The factor by which maps are divided at most, and what blocks do that would divide them further.
+    divides_by: Option<(usize, Atrous)>,
+    /// The map that is read beside the last, if that takes the place of `taps`.
+    beside: Option<Beside>,
+}
+
+/// A map of an encoder, by its share of the image's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// The first that is smaller by this factor.
+    FirstOf(usize),
+    /// The last that is.
+    LastOf(usize),
+}
+
+/// How the kernels of an encoder see its last maps, which are not divided ([`Conv2d::atrous`](kindling_layers::Conv2d::atrous)). Libraries
+/// differ in the first block of what would have been the next resolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Atrous {
+    /// Its taps are as far apart as those of the blocks after it (torchvision's MobileNetV3, `segmentation_models_pytorch`).
+    FromTheFirst,
+    /// Its taps are as far apart as those of the blocks before it, whose map it reads (torchvision's ResNet).
+    AfterTheFirst,
 }
 
 /// Every encoder.
@@ -52,7 +77,17 @@ pub fn encoder(name: &str) -> Option<&'static Encoder> {
 impl Encoder {
     const fn new(name: &'static str, paper: &'static [ModelEntry], classifier: &'static str) -> Self {
         let (library, keys) = (Library::TimmTensorFlow, KeyStyle::Timm);
-        Self { name, paper, classifier, library, keys, prefix: "encoder.", taps: Taps::Last }
+        Self {
+            name,
+            paper,
+            classifier,
+            library,
+            keys,
+            prefix: "encoder.",
+            taps: Taps::Last,
+            divides_by: None,
+            beside: None,
+        }
     }
 
     const fn of(self, library: Library, keys: KeyStyle) -> Self {
@@ -72,7 +107,22 @@ impl Encoder {
     pub fn of_classifier(entry: &'static ModelEntry, library: Library) -> Self {
         let keys = if library == Library::Torchvision { KeyStyle::Torchvision } else { KeyStyle::Timm };
         let (name, paper) = (entry.name(), std::slice::from_ref(entry));
-        Self { name, paper, classifier: name, library, keys, prefix: "encoder.", taps: Taps::Last }
+        Self { library, keys, ..Self::new(name, paper, name) }
+    }
+
+    /// The encoder that divides by `factor` at most.
+    pub(crate) fn dividing_by(self, factor: usize, atrous: Atrous) -> Self {
+        Self { divides_by: Some((factor, atrous)), ..self }
+    }
+
+    /// The encoder as part of torchvision's networks, which read the last map.
+    pub(crate) fn of_torchvision(self) -> Self {
+        Self { taps: Taps::Only(None), prefix: "backbone.", ..self }
+    }
+
+    /// The encoder of which this map and the last one are read.
+    pub(crate) fn reading(self, beside: Beside) -> Self {
+        Self { beside: Some(beside), ..self }
     }
 
     /// The entry of the classifier, and the library whose details it has here.
@@ -85,7 +135,25 @@ impl Encoder {
 
     /// A classifier of this encoder's kind as the encoder.
     pub fn of_network(&self, network: Network) -> Backbone<AnyBlock> {
-        network.into_backbone(self.taps)
+        let (config, _) = self.classifier();
+        let divisions = divisions(&config);
+        let taps = self.beside.map_or(self.taps, |beside| {
+            Taps::Only(match beside {
+                Beside::FirstOf(factor) => divisions.iter().position(|&(_, divided_by)| divided_by == factor),
+                Beside::LastOf(factor) => divisions.iter().rposition(|&(_, divided_by)| divided_by == factor),
+            })
+        });
+        network.into_backbone(taps).atrous(self.dilations(&divisions))
+    }
+
+    /// Pixels between the taps of the kernels of each block, if the block does not divide its map although the classifier's does.
+    fn dilations(&self, divisions: &[(usize, usize)]) -> Vec<Option<usize>> {
+        let Some((most, atrous)) = self.divides_by else { return Vec::new() };
+        let dilation = |&(before, after): &(usize, usize)| {
+            let seen = if atrous == Atrous::FromTheFirst { after } else { before };
+            (after > most).then_some((seen / most).max(1))
+        };
+        divisions.iter().map(dilation).collect()
     }
 
     /// The configuration of the classifier, and how its layers are named.
@@ -112,8 +180,22 @@ impl Encoder {
                 Some(last @ ("features.conv" | "features.norm")) => last.to_string(),
                 Some(_) => continue,
             };
-            let (own, reference) = (format!("encoder.{own}"), format!("{}{reference}", self.prefix));
+            // torchvision's networks for segmentation have the classifier's features under another name.
+            let within = if self.prefix == "backbone." { reference.strip_prefix("features.") } else { None };
+            let (own, reference) =
+                (format!("encoder.{own}"), format!("{}{}", self.prefix, within.unwrap_or(&reference)));
             names.push(LayerName { own, reference, kind });
         }
     }
+}
+
+/// By how much maps are divided before and after each block of a classifier.
+fn divisions(config: &NetworkConfig) -> Vec<(usize, usize)> {
+    let mut divided_by = if config.stem.pool { 4 } else { 2 };
+    let divide = |block: &AnyBlockConfig| {
+        let before = divided_by;
+        divided_by *= block.stride();
+        (before, divided_by)
+    };
+    config.stages.iter().flatten().map(divide).collect()
 }

@@ -15,6 +15,7 @@ use kindling_layers::{
 };
 
 use crate::encoder::Encoder;
+use crate::encoder_decoder::run_encoder;
 
 /// Channels of the decoder's blocks.
 const CHANNELS: [usize; 5] = [256, 128, 64, 32, 16];
@@ -57,24 +58,6 @@ impl UnetConfig {
         let head = BiasedConv2d::new(Conv2dConfig::new(input, self.classes, 3, 1), device);
         Unet { encoder, decoder: decoder.into(), head }
     }
-
-    /// The names of the network's layers in `segmentation_models_pytorch`.
-    pub fn names(&self) -> Names {
-        let mut names = Names::default();
-        self.encoder.names(&mut names);
-        for index in 0..CHANNELS.len() {
-            for conv in ["conv1", "conv2"] {
-                let reference = format!("decoder.blocks.{index}.{conv}");
-                names.conv_norm(
-                    &format!("decoder.{index}.{conv}"),
-                    &format!("{reference}.0"),
-                    &format!("{reference}.1"),
-                );
-            }
-        }
-        names.plain("head", "segmentation_head.0");
-        names
-    }
 }
 
 /// Encoder, decoder, and a 3x3 convolution to the logits.
@@ -86,6 +69,23 @@ pub struct Unet {
     pub decoder: Vec<DecoderBlock>,
     /// To one logit a class.
     pub head: BiasedConv2d,
+}
+
+impl Unet {
+    /// Adds the names of all layers but the encoder's in `segmentation_models_pytorch`.
+    pub(crate) fn decoder_names(&self, names: &mut Names) {
+        for index in 0..self.decoder.len() {
+            for conv in ["conv1", "conv2"] {
+                let reference = format!("decoder.blocks.{index}.{conv}");
+                names.conv_norm(
+                    &format!("decoder.{index}.{conv}"),
+                    &format!("{reference}.0"),
+                    &format!("{reference}.1"),
+                );
+            }
+        }
+        names.plain("head", "segmentation_head.0");
+    }
 }
 
 /// Two 3x3 convolutions, each with normalisation and ReLU, of an enlarged map and the channels appended to it.
@@ -121,13 +121,7 @@ impl Segmenter for Unet {
     fn run_segment(&self, checkpointing: Checkpointing, index: usize, mut maps: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
         let of_encoder = self.encoder.segments(checkpointing);
         if index < of_encoder {
-            let images = maps[0].clone();
-            if index > 0 {
-                maps.remove(0);
-            }
-            let mut made = self.encoder.run_segment(checkpointing, index, maps);
-            made.insert(0, images);
-            return made;
+            return run_encoder(&self.encoder, checkpointing, index, maps);
         }
         let index = index - of_encoder;
         let (Some(block), Some(x)) = (self.decoder.get(index), maps.pop()) else { return maps };

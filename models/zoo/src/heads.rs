@@ -2,5 +2,14 @@
 
 /// Those of a classifier.
 pub(crate) const HEAD: [&str; 2] = ["head.classifier.weight", "head.classifier.bias"];
-/// Those of a network for segmentation.
-pub(crate) const SEGMENTATION_HEAD: [&str; 2] = ["head.weight", "head.bias"];
+/// Those of a network for segmentation: U-Net's, those of the other decoders, and those of Lite R-ASPP, which has two.
+pub(crate) const SEGMENTATION_HEAD: [&str; 8] = [
+    "head.weight",
+    "head.bias",
+    "decoder.head.weight",
+    "decoder.head.bias",
+    "decoder.low.weight",
+    "decoder.low.bias",
+    "decoder.high.weight",
+    "decoder.high.bias",
+];

@@ -18,7 +18,7 @@ pub use error::ZooError;
 pub use gans::{GANS, GanEntry, GanOptions, GanTraces, find_gan};
 pub use kindling_classification::{ModelEntry, ModelName, Network};
 pub use kindling_gan::Upsampling;
-pub use kindling_segmentation::Unet;
+pub use kindling_segmentation::{DecoderKind, SegmentationNetwork};
 pub use pretrained::{Filter, PRETRAINED, Pretrained, pretrained_for};
 pub use registry::{Model, ModelOptions, find, is_called, matches, models};
 pub use segmentation::{SegmentationModel, find_segmentation, is_segmentation, segmentation_models};

@@ -2,66 +2,87 @@
 
 use burn::tensor::Device;
 use kindling_classification::ModelName;
-use kindling_layers::names::Names;
+use kindling_layers::names::{KeyStyle, Library, Names};
 use kindling_layers::trace::{FeatureMap, Trace};
 use kindling_layers::{init, parameters};
-use kindling_segmentation::{ENCODERS, Encoder, Unet, UnetConfig, encoder};
+use kindling_segmentation::{DecoderKind, Encoder, SegmentationConfig, SegmentationNetwork, encoder};
 
 use crate::error::ZooError;
 use crate::heads::SEGMENTATION_HEAD;
 use crate::limits::MAX_IMAGE_SIZE;
 use crate::registry::{Model, ModelOptions, find, nearest};
 
-/// What the name of a U-Net begins with; that of its encoder follows.
-const UNET: &str = "unet-";
-
 /// A network for segmentation under its name, as `unet-mobilenet_v2`.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentationModel {
-    /// The encoder. Its decoder is that of U-Net.
-    pub encoder: Encoder,
-    /// The name of the classifier that is the encoder, if it is not one of `segmentation_models_pytorch`'s.
+    /// Its decoder.
+    pub decoder: DecoderKind,
+    /// Its encoder, before the decoder adapts it.
+    encoder: Encoder,
+    /// The name of the classifier that is the encoder, if the encoder is not one of `segmentation_models_pytorch`'s.
     classifier: Option<ModelName>,
 }
 
 /// The networks for segmentation that have a reference, in the order they are listed. Any classifier of the zoo is an encoder too
 /// ([`find_segmentation`]).
 pub fn segmentation_models() -> impl Iterator<Item = SegmentationModel> {
-    ENCODERS.iter().map(|&encoder| SegmentationModel { encoder, classifier: None })
+    DecoderKind::ALL.into_iter().flat_map(|decoder| {
+        let encoders = decoder.reference_encoders().into_iter();
+        encoders.filter_map(move |encoder| with_encoder(decoder, encoder).ok())
+    })
 }
 
-/// Finds a network by its name, in upper or lower case: `unet-` and an encoder of `segmentation_models_pytorch`, or a classifier of the
-/// zoo. Of names that both have, the encoder's details are the former's.
+/// Finds a network by its name, in upper or lower case: a decoder (`unet-`, `deeplabv3plus-`, `lraspp_`, `deeplabv3_`, `fcn_`) and an
+/// encoder, which is one of `segmentation_models_pytorch` or a classifier of the zoo. Where both have the name, U-Net and DeepLabV3+ have
+/// the former's details, and the others torchvision's. Whether `-` or `_` stands between the two makes no difference.
 ///
 /// # Errors
 /// [`ZooError::UnknownModel`] with the most similar names.
 pub fn find_segmentation(name: &str) -> Result<SegmentationModel, ZooError> {
     let asked = name.to_lowercase();
-    let unknown = |near: Vec<String>| ZooError::UnknownModel {
+    let unknown = |prefix: &str, near: Vec<String>| ZooError::UnknownModel {
         name: name.to_string(),
-        near: near.into_iter().map(|near| format!("{UNET}{near}")).collect(),
+        near: near.into_iter().map(|near| format!("{prefix}{near}")).collect(),
     };
-    let Some(of) = asked.strip_prefix(UNET) else { return Err(unknown(nearest(&asked))) };
-    if let Some(&encoder) = encoder(of) {
-        return Ok(SegmentationModel { encoder, classifier: None });
+    let Some((decoder, encoder)) = divided(&asked) else {
+        return Err(unknown(DecoderKind::Unet.prefix(), nearest(&asked)));
+    };
+    with_encoder(decoder, encoder).map_err(|_| unknown(decoder.prefix(), nearest(encoder)))
+}
+
+/// The decoder of a name, and what follows.
+fn divided(name: &str) -> Option<(DecoderKind, &str)> {
+    DecoderKind::ALL.into_iter().find_map(|decoder| {
+        let stem = decoder.prefix().trim_end_matches(['-', '_']);
+        let encoder = name.strip_prefix(stem)?.strip_prefix(['-', '_'])?;
+        Some((decoder, encoder))
+    })
+}
+
+fn with_encoder(decoder: DecoderKind, name: &str) -> Result<SegmentationModel, ZooError> {
+    if decoder.library() == KeyStyle::Smp
+        && let Some(&encoder) = encoder(name)
+    {
+        return Ok(SegmentationModel { decoder, encoder, classifier: None });
     }
-    let model = find(of).map_err(|_| unknown(nearest(of)))?;
+    let model = find(name)?;
     let encoder = Encoder::of_classifier(model.entry, model.name.library);
-    Ok(SegmentationModel { encoder, classifier: Some(model.name) })
+    Ok(SegmentationModel { decoder, encoder, classifier: Some(model.name) })
 }
 
 /// Whether a name is one of a network for segmentation, as far as its beginning says.
 pub fn is_segmentation(name: &str) -> bool {
-    name.to_lowercase().starts_with(UNET)
+    divided(&name.to_lowercase()).is_some()
 }
 
 impl SegmentationModel {
     /// The name with which [`find_segmentation`] returns this network.
     pub fn key(&self) -> String {
-        match self.classifier {
-            None => format!("{UNET}{}", self.encoder.name),
-            Some(_) => format!("{UNET}{}", self.classifier().key()),
-        }
+        let encoder = match self.classifier {
+            None => self.encoder.name.to_string(),
+            Some(_) => self.classifier().key(),
+        };
+        format!("{}{encoder}", self.decoder.prefix())
     }
 
     /// The classifier that the encoder is, with the details that it has here.
@@ -71,17 +92,28 @@ impl SegmentationModel {
         Model { entry, name: self.classifier.or_else(of_library).unwrap_or(entry.names[0]) }
     }
 
-    /// The names of the network's layers in `segmentation_models_pytorch`, if that has it.
-    pub fn layer_names(&self) -> Option<Names> {
-        self.classifier.is_none().then(|| UnetConfig::new(&self.encoder, 3, 2).names())
+    /// The keys of its weights files in the library that it equals, and the names of its layers there.
+    pub fn layer_names(&self) -> Option<(KeyStyle, Names)> {
+        let library = self.decoder.library();
+        let of_library = match self.classifier {
+            None => library == KeyStyle::Smp,
+            Some(name) => library == KeyStyle::Torchvision && name.library == Library::Torchvision,
+        };
+        let known = of_library && self.decoder.reference_encoders().contains(&self.encoder.name);
+        known.then(|| (library, self.config(&ModelOptions::imagenet()).names()))
     }
 
-    /// Builds the network with initial weights from the seed, which are the same on every device. What `options` say of dropping the
-    /// classifier's input means nothing here.
+    /// The encoder, as its decoder wants it.
+    pub fn encoder(&self) -> Encoder {
+        *self.config(&ModelOptions::imagenet()).encoder()
+    }
+
+    /// Builds the network with initial weights from the seed, which are the same on every device. U-Net has no layer of which
+    /// `options` could say what is dropped.
     ///
     /// # Errors
     /// [`ZooError::Classes`], [`ZooError::Channels`] or [`ZooError::Rate`] if an option is out of range.
-    pub fn build(&self, options: &ModelOptions, device: &Device) -> Result<Unet, ZooError> {
+    pub fn build(&self, options: &ModelOptions, device: &Device) -> Result<SegmentationNetwork, ZooError> {
         Ok(init::initialise(self.outline(options, device)?, options.seed))
     }
 
@@ -89,7 +121,7 @@ impl SegmentationModel {
     ///
     /// # Errors
     /// As [`SegmentationModel::build`].
-    pub fn build_to_fill(&self, options: &ModelOptions, device: &Device) -> Result<Unet, ZooError> {
+    pub fn build_to_fill(&self, options: &ModelOptions, device: &Device) -> Result<SegmentationNetwork, ZooError> {
         let head = |name: &str| SEGMENTATION_HEAD.contains(&name);
         Ok(init::initialise_only(self.outline(options, device)?, options.seed, head))
     }
@@ -111,13 +143,21 @@ impl SegmentationModel {
         Ok(parameters::count(&self.outline(options, &Device::flex())?))
     }
 
-    fn outline(&self, options: &ModelOptions, device: &Device) -> Result<Unet, ZooError> {
+    fn outline(&self, options: &ModelOptions, device: &Device) -> Result<SegmentationNetwork, ZooError> {
         options.check()?;
-        if let Some(rate) = options.drop_path_rate.filter(|rate| !(0.0..1.0).contains(rate)) {
-            return Err(ZooError::Rate { what: "drop path rate", rate });
+        for (what, rate) in [("drop rate", options.drop_rate), ("drop path rate", options.drop_path_rate)] {
+            if let Some(rate) = rate.filter(|rate| !(0.0..1.0).contains(rate)) {
+                return Err(ZooError::Rate { what, rate });
+            }
         }
-        let config = UnetConfig::new(&self.encoder, options.in_channels, options.classes);
-        Ok(UnetConfig { drop_path_rate: options.drop_path_rate, ..config }.init(device))
+        Ok(self.config(options).init(device))
+    }
+
+    fn config(&self, options: &ModelOptions) -> SegmentationConfig {
+        let &ModelOptions { in_channels, classes, drop_rate, drop_path_rate, .. } = options;
+        let mut config = SegmentationConfig::new(self.decoder, &self.encoder, in_channels, classes);
+        (config.drop_rate, config.drop_path_rate) = (drop_rate, drop_path_rate);
+        config
     }
 
     /// Checks that the network takes square images of this size.
@@ -142,7 +182,7 @@ mod tests {
     fn every_name_finds_its_network_and_unknown_ones_suggest_others() {
         for model in segmentation_models() {
             let found = find_segmentation(&model.key().to_uppercase()).expect("a listed name");
-            assert_eq!(found.encoder.name, model.encoder.name);
+            assert_eq!((found.decoder, found.encoder.name), (model.decoder, model.encoder.name));
             assert!(found.layer_names().is_some());
         }
         let error = find_segmentation("unet-mobilenetv2x").expect_err("no such name").to_string();
@@ -151,10 +191,24 @@ mod tests {
     }
 
     #[test]
-    fn every_classifier_of_the_zoo_is_an_encoder() {
+    fn either_library_s_way_of_writing_a_name_is_understood() {
+        for (name, key) in [
+            ("DeepLabV3Plus-resnet34", "deeplabv3plus-resnet34"),
+            ("deeplabv3-resnet50", "deeplabv3_resnet50"),
+            ("lraspp_mobilenet_v3_large", "lraspp_mobilenet_v3_large"),
+            ("unet_resnet18", "unet-resnet18"),
+        ] {
+            let model = find_segmentation(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(model.key(), key);
+        }
+        assert!(!is_segmentation("resnet50") && is_segmentation("fcn_anything"));
+    }
+
+    #[test]
+    fn every_classifier_of_the_zoo_is_an_encoder_of_every_decoder() {
         let options = ModelOptions { in_channels: 1, classes: 2, ..ModelOptions::imagenet() };
-        for entry in models() {
-            let name = format!("{UNET}{}", Model::from(entry).key());
+        for (entry, decoder) in models().flat_map(|entry| DecoderKind::ALL.map(|decoder| (entry, decoder))) {
+            let name = format!("{}{}", decoder.prefix(), Model::from(entry).key());
             let model = find_segmentation(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
             let trace = model.trace(&options, 64).unwrap_or_else(|error| panic!("{name}: {error}"));
             let logits = trace.layers.last().expect("layers").output;

@@ -78,10 +78,10 @@ fn what_runs_in_one_process_says_so_once() {
     let bench = Bench::of_two_networks(EACH);
     let sentence = refused(2, &bench.command("run", "--iterations 1", ""), "");
     assert!(sentence.contains("kindling gan runs in one process") && sentence.contains("has started 2"), "{sentence}");
-    let mut predict = kindling();
-    predict.args(["predict", "run", "picture.png"]);
-    let sentence = refused(3, &predict, "");
-    assert!(sentence.contains("kindling predict runs in one process"), "{sentence}");
+    let mut card = kindling();
+    card.args(["card", "run"]);
+    let sentence = refused(3, &card, "");
+    assert!(sentence.contains("kindling card runs in one process"), "{sentence}");
 }
 
 fn a_mistake_on_the_command_line_is_told_once() {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kindling_tests::{Bench, CLASSES, Outcome, assert_same_bits, events, kindling};
+use kindling_tests::{Bench, CLASSES, Outcome, assert_same_bits, assert_says, events, kindling, picture_folder};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("any_number_of_processes_ends_with_the_bits_of_one", any_number_of_processes_ends_with_the_bits_of_one),
@@ -23,6 +23,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     (
         "eval_divides_the_samples_and_says_what_one_process_says",
         eval_divides_the_samples_and_says_what_one_process_says,
+    ),
+    (
+        "predict_divides_the_files_and_says_what_one_process_says",
+        predict_divides_the_files_and_says_what_one_process_says,
     ),
 ];
 pub(crate) const LONG_TESTS: &[(&str, fn())] = &[(
@@ -214,4 +218,34 @@ fn eval_divides_the_samples_and_says_what_one_process_says() {
         let together = Outcome::of(&mut in_processes(size, &eval, "")).succeeded();
         assert_eq!(together.stdout, alone.stdout, "{size} processes");
     }
+}
+
+/// More files than all processes take at once, of which two cannot be read.
+fn predict_divides_the_files_and_says_what_one_process_says() {
+    let bench = Bench::new(EACH);
+    let run = bench.run("run", "--image-size 32 --max-steps 2 --batch-size 4", "");
+    let new = bench.path("new");
+    picture_folder(&new, 7);
+    for name in ["bright/03a.png", "striped/99.png"] {
+        std::fs::write(new.join(name), b"no picture").expect("a folder of the test");
+    }
+    let mut predict = kindling();
+    predict.arg("predict").arg(&run).arg(&new).args(["--device", "cpu"]);
+    let alone = Outcome::of(&mut predict);
+    assert_eq!((alone.code, alone.stdout.lines().count()), (Some(1), 1 + 21), "{}", alone.all());
+    for size in [2, 3] {
+        let together = Outcome::of(&mut in_processes(size, &predict, ""));
+        assert_eq!((together.code, &together.stdout), (Some(1), &alone.stdout), "{size} processes: {}", together.all());
+        let unread = |said: &str| said.lines().filter(|line| line.starts_with("error: ")).count();
+        assert_eq!((unread(&alone.stderr), unread(&together.stderr)), (2, 2), "{}", together.all());
+    }
+    // The second process sees other files under the same name.
+    let mut here = kindling();
+    here.arg("predict").arg(&run).args([".", "--device", "cpu"]);
+    let own = format!(
+        "cd {}/$([ $OMPI_COMM_WORLD_RANK = 1 ] && echo dark || echo bright)",
+        new.to_str().expect("a path of the test")
+    );
+    let sentence = Outcome::of(&mut in_processes(2, &here, &own)).refused_by_one();
+    assert_says(&sentence, &["rank 1", "another list of files"]);
 }

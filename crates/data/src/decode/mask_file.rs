@@ -1,5 +1,6 @@
 //! Files of masks: pictures whose pixels are numbers and not light.
 
+use std::io::Cursor;
 use std::path::Path;
 
 use image::metadata::Orientation;
@@ -34,20 +35,36 @@ pub struct MaskValues {
 /// [`DataError::NotAMask`] for colours and for files that change numbers (JPEG), and those of [`read_image`](super::read_image).
 pub(crate) fn read_mask_values(path: &Path, page: Option<usize>) -> Result<MaskValues, DataError> {
     let start = file::read_bytes(path, HEADER_BYTES)?;
-    check_kind(path, &start)?;
-    let open = || -> Result<Box<dyn Input>, DataError> {
+    values_of(path, &start, || {
         Ok(match page {
             None => Box::new(file::open(path)?),
             Some(page) => Box::new(file::open_page(path, page)?),
         })
-    };
-    let mut decoder = file::decoder_for(path, &start, open()?)?;
+    })
+}
+
+/// As [`read_mask_values`], from bytes; errors name `path`.
+///
+/// # Errors
+/// As [`read_mask_values`].
+pub(crate) fn decode_mask_values(path: &Path, bytes: &[u8]) -> Result<MaskValues, DataError> {
+    values_of(path, bytes, || Ok(Box::new(Cursor::new(bytes))))
+}
+
+/// The numbers of a file that starts so. Of some kinds it is opened twice.
+fn values_of<'a>(
+    path: &Path,
+    start: &[u8],
+    open: impl Fn() -> Result<Box<dyn Input + 'a>, DataError>,
+) -> Result<MaskValues, DataError> {
+    check_kind(path, start)?;
+    let mut decoder = file::decoder_for(path, start, open()?)?;
     let (width, height) = decoder.dimensions();
     // The decoder's buffer and the image, and then the image and its numbers.
     let numbers = u64::from(width) * u64::from(height) * size_of::<u16>() as u64;
     let _held = reserve(path, 2 * decoder.total_bytes().max(numbers))?;
     let turned = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    let mut image = if file::is_png(&start) && start.get(COLOUR_TYPE_AT) == Some(&PALETTE) {
+    let mut image = if file::is_png(start) && start.get(COLOUR_TYPE_AT) == Some(&PALETTE) {
         indices(path, open()?)?
     } else {
         DynamicImage::from_decoder(decoder).map_err(|error| file::name_error(path, error))?
@@ -73,7 +90,7 @@ fn check_kind(path: &Path, start: &[u8]) -> Result<(), DataError> {
 }
 
 /// The indices of a PNG with a palette, of 1 to 8 bits each. The size in the header was looked at before.
-fn indices(path: &Path, file: Box<dyn Input>) -> Result<DynamicImage, DataError> {
+fn indices(path: &Path, file: Box<dyn Input + '_>) -> Result<DynamicImage, DataError> {
     let wrong =
         |error: png::DecodingError| not_a_mask(path, &format!("it cannot be decoded ({error}); replace or remove it"));
     let decoder = Decoder::new_with_limits(file, Limits { bytes: MAX_PNG_EXTRAS as usize });

@@ -23,7 +23,7 @@ pub use self::image::{Depth, Image, depth_of};
 pub use self::limits::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
 pub use self::mask::{IGNORED, Mask};
 pub use self::mask_file::MaskValues;
-pub(crate) use self::mask_file::read_mask_values;
+pub(crate) use self::mask_file::{decode_mask_values, read_mask_values};
 pub use self::normalisation::Normalisation;
 pub(crate) use self::overlay::is_outline;
 pub use self::overlay::{DIFFERENCE_COLOURS, class_colour, difference_overlay_png, mask_overlay_png, mask_png};

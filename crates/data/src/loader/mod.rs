@@ -6,6 +6,7 @@
 
 mod batch;
 mod epoch;
+mod foreground;
 mod row;
 mod sampling;
 mod scale;
@@ -15,7 +16,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use self::sampling::{EpochOrder, Weights};
+use self::sampling::{Drawing, EpochOrder};
 use crate::augment::Augment;
 use crate::decode::Preprocess;
 use crate::error::DataError;
@@ -23,6 +24,7 @@ use crate::source::{BadSample, MaxBad, OnBadSample, Source, Task};
 
 pub use batch::HostBatch;
 pub use epoch::EpochBatches;
+pub use foreground::FOREGROUND_SHARE;
 pub use sampling::Sampling;
 pub use scale::Scale;
 pub use stages::{Stage, measure_stages};
@@ -121,7 +123,7 @@ impl LoaderConfig {
 pub struct Loader {
     source: Arc<dyn Source>,
     config: Arc<LoaderConfig>,
-    weights: Option<Arc<Weights>>,
+    drawing: Drawing,
     /// Every sample that was found bad so far.
     bad: Arc<Mutex<BTreeSet<u64>>>,
     share: Option<Arc<Share>>,
@@ -134,19 +136,28 @@ impl Loader {
     /// A loader of all samples of a source. Panics if the batch size is 0, or if there are targets and no classes.
     ///
     /// # Errors
-    /// [`DataError::Weight`] or [`DataError::NoSamples`] if samples are drawn by weights that cannot be, [`DataError::Policy`] if images
-    /// with masks are mixed.
+    /// [`DataError::Weight`] or [`DataError::NoSamples`] if samples are drawn by weights that cannot be, [`DataError::Foreground`] if a
+    /// share is to be drawn from the foreground and cannot, [`DataError::Policy`] if images with masks are mixed.
     pub fn new(source: Arc<dyn Source>, config: LoaderConfig) -> Result<Self, DataError> {
+        Self::with_progress(source, config, || {})
+    }
+
+    /// As [`Loader::new`]. Where masks are looked into first ([`Sampling::Foreground`]), `progress` is called after every sample.
+    ///
+    /// # Errors
+    /// As [`Loader::new`].
+    pub fn with_progress(
+        source: Arc<dyn Source>,
+        config: LoaderConfig,
+        progress: impl Fn() + Sync,
+    ) -> Result<Self, DataError> {
         assert!(config.batch_size > 0, "a batch has at least one sample");
         if config.has_masks() && config.augment.policy().mixes() {
             return Err(DataError::Policy { what: MIXED_MASKS.to_owned() });
         }
         assert!(config.classes > 0 || !config.has_targets(), "targets have a row of classes");
-        let weights = match config.shuffle {
-            true => Weights::of(source.as_ref(), config.sampling)?.map(Arc::new),
-            false => None,
-        };
-        Ok(Self { source, config: Arc::new(config), weights, bad: Arc::default(), share: None })
+        let drawing = Drawing::of(source.as_ref(), &config, progress)?;
+        Ok(Self { source, config: Arc::new(config), drawing, bad: Arc::default(), share: None })
     }
 
     /// This loader for one of several processes: of a batch of so many rows it reads those that `share` names, and knows the samples and
@@ -214,11 +225,7 @@ impl Loader {
     }
 
     fn order(&self, epoch: u64) -> EpochOrder {
-        let (seed, len) = (self.config.seed, self.source.len());
-        match &self.weights {
-            Some(weights) => EpochOrder::Drawn { seed, epoch, len, weights: weights.clone() },
-            None => EpochOrder::once(seed, epoch, self.source.as_ref(), self.config.shuffle),
-        }
+        EpochOrder::of(epoch, self.source.as_ref(), &self.config, &self.drawing)
     }
 
     /// Takes what another process reports about rows that it has read: their samples, one of which may stand for one that cannot be read.

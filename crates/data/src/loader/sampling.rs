@@ -6,6 +6,8 @@ use kindling_random::{Purpose, rng};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
+use super::LoaderConfig;
+use super::foreground::{Foreground, first_drawn};
 use crate::error::DataError;
 use crate::order::{order, order_of_stretches};
 use crate::source::Source;
@@ -14,7 +16,7 @@ use kindling_given::{Named, UnknownName};
 /// Samples that the next one of a shard is drawn from.
 const SHUFFLE_BUFFER: usize = 1024;
 
-/// How the samples of a shuffled epoch are chosen. Written `even`, `balanced` and `weights`.
+/// How the samples of a shuffled epoch are chosen. Written `even`, `balanced`, `weights` and `foreground`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
@@ -28,6 +30,10 @@ pub enum Sampling {
     Balanced,
     /// As many draws as there are samples, with replacement, each sample as likely as [`Source::weight`] says.
     Weights,
+    /// Of images with masks: a third of each batch ([`FOREGROUND_SHARE`](crate::FOREGROUND_SHARE), rounded as nnU-Net does, its last
+    /// places) shows something. For each of these places a class is drawn, all but the background alike, and then an image whose mask has
+    /// it. At the other places of an epoch stand the samples that stand there otherwise.
+    Foreground,
 }
 
 impl Named for Sampling {
@@ -47,10 +53,10 @@ pub(crate) struct Place {
 pub(crate) struct Weights(Vec<f64>);
 
 impl Weights {
-    /// The weights that a sampling needs; none for [`Sampling::Even`].
+    /// The weights that a sampling needs; none where it needs none.
     pub(crate) fn of(source: &dyn Source, sampling: Sampling) -> Result<Option<Self>, DataError> {
         let weights: Vec<f64> = match sampling {
-            Sampling::Even => return Ok(None),
+            Sampling::Even | Sampling::Foreground => return Ok(None),
             Sampling::Balanced => balanced(source),
             Sampling::Weights => (0..source.len()).map(|index| f64::from(source.weight(index))).collect(),
         };
@@ -93,6 +99,38 @@ fn balanced(source: &dyn Source) -> Vec<f64> {
     labels.iter().map(|labels| 1.0 / rarest(labels) as f64).collect()
 }
 
+/// What must be known of all samples before any is drawn. Made once.
+#[derive(Clone)]
+pub(crate) enum Drawing {
+    /// Nothing: each is there once.
+    Once,
+    /// How likely each is.
+    Weights(Arc<Weights>),
+    /// What each shows.
+    Foreground(Arc<Foreground>),
+}
+
+impl Drawing {
+    /// What the sampling of a loader needs to know of its source. `progress` is called after every sample that is looked at.
+    ///
+    /// # Errors
+    /// [`DataError::Weight`], [`DataError::NoSamples`] or [`DataError::Foreground`] if samples cannot be drawn so, and those of masks.
+    pub(crate) fn of(
+        source: &dyn Source,
+        config: &LoaderConfig,
+        progress: impl Fn() + Sync,
+    ) -> Result<Self, DataError> {
+        if !config.shuffle {
+            return Ok(Self::Once);
+        }
+        if config.sampling == Sampling::Foreground {
+            return Ok(Self::Foreground(Arc::new(Foreground::of(source, config, progress)?)));
+        }
+        let weights = Weights::of(source, config.sampling)?;
+        Ok(weights.map_or(Self::Once, |weights| Self::Weights(Arc::new(weights))))
+    }
+}
+
 /// The places of one epoch.
 #[derive(Clone)]
 pub(crate) enum EpochOrder {
@@ -100,17 +138,20 @@ pub(crate) enum EpochOrder {
     Listed(Arc<[u64]>),
     /// Drawn with replacement: each place by itself, so that none has to be drawn before another.
     Drawn { seed: u64, epoch: u64, len: usize, weights: Arc<Weights> },
+    /// Listed, but for the last places of each batch, which are drawn with replacement, each by itself.
+    Mixed { seed: u64, epoch: u64, batch_size: usize, listed: Arc<[u64]>, foreground: Arc<Foreground> },
 }
 
 impl EpochOrder {
-    /// Every sample once, shuffled or not. What is best read one after another nearly is.
-    pub(crate) fn once(seed: u64, epoch: u64, source: &dyn Source, shuffle: bool) -> Self {
-        let (len, stretches) = (source.len(), source.stretches());
-        Self::Listed(match (shuffle, stretches.is_empty()) {
-            (false, _) => (0..len as u64).collect(),
-            (true, true) => order(seed, epoch, len).into(),
-            (true, false) => order_of_stretches(seed, epoch, &stretches, SHUFFLE_BUFFER).into(),
-        })
+    /// The places of an epoch of a loader.
+    pub(crate) fn of(epoch: u64, source: &dyn Source, config: &LoaderConfig, drawing: &Drawing) -> Self {
+        let &LoaderConfig { seed, batch_size, shuffle, .. } = config;
+        let listed = || once(seed, epoch, source, shuffle);
+        match drawing.clone() {
+            Drawing::Once => Self::Listed(listed()),
+            Drawing::Weights(weights) => Self::Drawn { seed, epoch, len: source.len(), weights },
+            Drawing::Foreground(foreground) => Self::Mixed { seed, epoch, batch_size, listed: listed(), foreground },
+        }
     }
 
     /// What stands at a place, if there is such a place.
@@ -123,7 +164,27 @@ impl EpochOrder {
                 let number = (word >> 11) as f64 / (1u64 << 53) as f64;
                 Place { sample: weights.at(number), showing: place as u64 + 1 }
             }),
+            Self::Mixed { seed, epoch, batch_size, listed, foreground } => {
+                let &sample = listed.get(place)?;
+                let row = place % batch_size;
+                let rows = (*batch_size).min(listed.len() - (place - row));
+                Some(if row < first_drawn(rows) {
+                    Place { sample, showing: 0 }
+                } else {
+                    Place { sample: foreground.at(*seed, *epoch, place)?, showing: place as u64 + 1 }
+                })
+            }
         }
+    }
+}
+
+/// Every sample once, shuffled or not. What is best read one after another nearly is.
+fn once(seed: u64, epoch: u64, source: &dyn Source, shuffle: bool) -> Arc<[u64]> {
+    let (len, stretches) = (source.len(), source.stretches());
+    match (shuffle, stretches.is_empty()) {
+        (false, _) => (0..len as u64).collect(),
+        (true, true) => order(seed, epoch, len).into(),
+        (true, false) => order_of_stretches(seed, epoch, &stretches, SHUFFLE_BUFFER).into(),
     }
 }
 

@@ -13,7 +13,7 @@ const UNKNOWN: u16 = u16::MAX;
 /// The number that binary masks have instead of 1, and that others have for pixels to be ignored.
 const WHITE: u16 = 255;
 /// The name, among declared classes, of what counts for nothing: that of nnU-Net.
-const IGNORE: &str = "ignore";
+pub(crate) const IGNORE: &str = "ignore";
 /// The name of class 0 where none is declared.
 const BACKGROUND: &str = "background";
 /// How many numbers a message lists.

@@ -14,6 +14,7 @@ mod images;
 mod manifest;
 mod manifest_out;
 mod mask_numbers;
+mod masks_seen;
 mod measure;
 mod opening;
 mod passed_over;
@@ -37,6 +38,7 @@ pub use format::{Format, MaskLinks, Pages, Part, Pictures, first_bytes, paired_i
 pub use images::open_images;
 pub use manifest::{Row, open_manifest, parse_manifest};
 pub use manifest_out::manifest_of;
+pub(crate) use masks_seen::classes_in_masks;
 pub use opening::{Asked, Opened, Opening, Purpose};
 pub use passed_over::PassedOver;
 pub use segmentation::open_segmentation;

@@ -158,7 +158,7 @@ impl Args {
 
     /// A network for segmentation as a file.
     fn segmentation(&self, run: &RunDir, config: &RunConfig, format: ExportFormat, device: &Device) -> Result<Vec<u8>> {
-        let (model, network) = (config.segmentation_model()?, config.trained_unet(run, self.last, device)?);
+        let (model, network) = (config.segmentation_model()?, config.trained_segmenter(run, self.last, device)?);
         let tensors = || parameters::read(&network).map_err(anyhow::Error::msg);
         if format == ExportFormat::Onnx {
             let size = self.image_size.unwrap_or(config.data.preprocess.size);
@@ -168,13 +168,24 @@ impl Args {
             let trace = Trace::of(&network, FeatureMap::square(preprocess.channels, size));
             return onnx_of(&trace, &tensors()?, &model.key(), size, notes);
         }
-        let tensors = match (self.keys, model.layer_names()) {
-            (None | Some(Keys::Smp), Some(names)) => weights::export_named(&network, &names)?,
-            (None | Some(Keys::Kindling), _) => tensors()?,
-            _ => bail!(
-                "{} can be written with --keys smp, where segmentation_models_pytorch has it, or kindling",
-                model.key()
-            ),
+        let library = model.layer_names();
+        let asked = match self.keys {
+            None => library.as_ref().map(|(style, _)| *style),
+            Some(Keys::Kindling) => None,
+            Some(Keys::Torchvision) => Some(KeyStyle::Torchvision),
+            Some(Keys::Timm) => Some(KeyStyle::Timm),
+            Some(Keys::Smp) => Some(KeyStyle::Smp),
+        };
+        let tensors = match (asked, library) {
+            (None, _) => tensors()?,
+            (Some(asked), Some((style, names))) if asked == style => weights::export_named(&network, &names)?,
+            (Some(asked), None) => bail!("{asked} does not have {}: write it with --keys kindling", model.key()),
+            (Some(_), Some((style, _))) => {
+                bail!(
+                    "{} is a network of {style}: write it with its keys, the default, or with --keys kindling",
+                    model.key()
+                )
+            }
         };
         let note = json!({ "version": env!("CARGO_PKG_VERSION"), "model": model.key() });
         tensors::to_bytes(&tensors, Some(&note.to_string())).map_err(anyhow::Error::msg)

@@ -75,7 +75,7 @@ impl Args {
         let decoding = largest_decoding_bytes(dataset, &config.data.preprocess);
         let trace = K::trace(config, &network);
         let start = starting_plan(config, &trace, &chosen.device, imposed.as_ref().map(|it| it.bytes), decoding);
-        let loader = loaders::training(config, dataset)?;
+        let loader = loaders::training(config, dataset, self.format == Format::Json)?;
         let mut step_at = K::steps(network, config, &chosen.device, start)?;
         let stop = interrupt::flag()?;
         let mut tested = RangeTested::default();

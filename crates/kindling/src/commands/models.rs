@@ -165,7 +165,7 @@ fn list_segmentation(models: &[SegmentationModel], below: bool, format: Format) 
     for model in models {
         let options = ModelOptions { classes: 2, ..ModelOptions::imagenet() };
         let (trace, parameters) = (model.trace(&options, 512)?, model.parameters(&options)?);
-        let about = format!("U-Net on {}", model.classifier().entry.about);
+        let about = format!("{} on {}", model.decoder.title(), model.classifier().entry.about);
         match format {
             Format::Table => {
                 let [params, macs] = in_short(parameters, trace.macs());
@@ -174,7 +174,7 @@ fn list_segmentation(models: &[SegmentationModel], below: bool, format: Format) 
             Format::Json => out!(
                 "{}",
                 json!({ "name": model.key(), "aliases": [], "family": SEGMENTATION, "params": parameters,
-                        "macs_512": trace.macs(), "reference": SMP, "pretrained": [] })
+                        "macs_512": trace.macs(), "reference": reference(model), "pretrained": [] })
             ),
         }
     }
@@ -183,18 +183,22 @@ fn list_segmentation(models: &[SegmentationModel], below: bool, format: Format) 
         let gap = if below { "\n" } else { "" };
         output::text_of_product(&format!("{gap}{table}"));
         out!("\nFor `kindling train --task segmentation`, with 2 classes at 512x512.");
-        out!("unet- takes any classifier as its encoder.");
+        out!("Any classifier can take the place of what follows unet-, deeplabv3plus-, lraspp_, deeplabv3_ and fcn_.");
     }
     Ok(some)
 }
 
-/// What family networks for segmentation are said to be of, and where they come from.
+/// What family networks for segmentation are said to be of.
 const SEGMENTATION: &str = "segmentation";
-const SMP: &str = "segmentation_models_pytorch";
+
+/// The library that a network for segmentation equals.
+fn reference(model: &SegmentationModel) -> String {
+    model.layer_names().map_or_else(|| "the zoo's own".to_string(), |(library, _)| library.to_string())
+}
 
 fn show_segmentation(model: &SegmentationModel, parameters: u64, trace: &Trace, layers: bool, format: Format) {
     let FeatureMap { channels, height, width } = trace.input;
-    let reference = model.layer_names().map_or("the zoo's own", |_| SMP);
+    let reference = reference(model);
     if format == Format::Json {
         let mut object = json!({
             "name": model.key(), "aliases": [], "family": SEGMENTATION, "reference": reference,
@@ -209,8 +213,8 @@ fn show_segmentation(model: &SegmentationModel, parameters: u64, trace: &Trace, 
     }
     out!("{} ({SEGMENTATION})", model.key());
     let mut table = Table::new(&["<", "<"]);
-    table.row(["paper", "Ronneberger et al. 2015, https://arxiv.org/abs/1505.04597"]);
-    table.row(["details of", reference]);
+    table.row(["paper", model.decoder.paper()]);
+    table.row(["details of", &reference]);
     table.row(["encoder", &model.classifier().key()]);
     table.row(["input", &format!("{channels} x {height} x {width}")]);
     table.row(["parameters", &parameters.to_string()]);

@@ -177,11 +177,6 @@ impl Args {
         model.trace(&options, self.image_size)
     }
 
-    /// What may be recomputed, as far as it can be predicted: of networks for segmentation that is not known.
-    fn levels(&self, model: &AnyModel) -> &'static [Checkpointing] {
-        if model.is_segmentation() { &Checkpointing::ALL[..1] } else { &Checkpointing::ALL }
-    }
-
     fn row(&self, trace: &Trace, precision: Precision, checkpointing: Checkpointing) -> Result<Row> {
         let situation = self.situation(precision, checkpointing)?;
         let fits = match self.batch_size {
@@ -196,7 +191,7 @@ impl Args {
         let trace = self.trace(model)?;
         let mut rows = Vec::new();
         for precision in Precision::ALL {
-            for &checkpointing in self.levels(model) {
+            for checkpointing in Checkpointing::ALL {
                 rows.push(self.row(&trace, precision, checkpointing)?);
             }
         }
@@ -285,7 +280,7 @@ impl Args {
     /// The fastest plan of the asked precision that fits, as a file.
     fn plan(&self, model: &AnyModel, trace: &Trace) -> Result<String> {
         let batch = self.batch_size.unwrap_or(usual().batch_size);
-        for &checkpointing in self.levels(model) {
+        for checkpointing in Checkpointing::ALL {
             let situation = Situation { batch, ..self.situation(self.precision, checkpointing)? };
             if let Some((micro_batch, prediction)) = largest_micro_batch(trace, &situation, self.memory().0) {
                 return Ok(self.plan_file(model, batch, micro_batch, checkpointing, &prediction));

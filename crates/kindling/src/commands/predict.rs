@@ -5,6 +5,7 @@ mod masks;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -13,9 +14,10 @@ use clap::ValueEnum;
 use kindling_data::{HostBatch, Opening, Part, Pictures, Preprocess, Scale, Task, images_in};
 use kindling_layers::Precision;
 use kindling_runs::RunDir;
-use kindling_trainer::{Views, answer, predict};
+use kindling_trainer::{Ranks, Views, answer, predict};
 use kindling_zoo::weights::{self, Adapt};
 use kindling_zoo::{ModelOptions, Network, find};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::Done;
@@ -26,6 +28,7 @@ use crate::device::DeviceChoice;
 use crate::output::{self, note};
 use crate::pretrained;
 use crate::ranges;
+use crate::ranks;
 use crate::targets::refuse_files_of_runs;
 
 /// Give class probabilities for image files, with a run or with pretrained weights; or masks, with the run of a network for
@@ -64,6 +67,9 @@ pub(crate) struct Args {
     /// auto, cpu, cuda[:N] or wgpu
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
+    /// The MPI library that connects several processes, which `mpirun` or `srun` start; also KINDLING_MPI
+    #[arg(long, value_name = "PATH")]
+    mpi_library: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -86,16 +92,34 @@ struct Predictor {
     device: Device,
 }
 
+/// What is said of a file: lines of the output, and what could not be read.
+#[derive(Default, Serialize, Deserialize)]
+struct Said {
+    rows: String,
+    errors: Vec<String>,
+}
+
+/// Files that each of several processes predicts before the first one writes what all found.
+const FILES_AT_ONCE: usize = 8;
+
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
         self.out.as_deref().map_or(Ok(()), refuse_files_of_runs)?;
-        let device = self.device.open()?.device;
+        ranks::together(self.mpi_library.as_deref(), |ranks| self.run_on(ranks))
+    }
+
+    /// Of several processes each predicts a part of the files, and the first writes.
+    fn run_on(&self, ranks: &Rc<Ranks>) -> Result<Done> {
+        let device = self.device.of_rank(ranks.group().local_rank()).open()?.device;
         let (predictor, images) = match (&self.model, self.paths.as_slice()) {
             (Some(name), images) => (Predictor::pretrained(name, device)?, images),
             (None, [run, images @ ..]) if !images.is_empty() => {
                 let run = RunDir::open(run)?;
                 let config = RunConfig::of(&run)?;
                 if config.is_segmentation() {
+                    if !ranks.is_alone() {
+                        bail!("masks are drawn by one process: start it without a launcher, or one process of it");
+                    }
                     return self.masks(&run, &config, images, &device);
                 }
                 (Predictor::of_run(&run, config, self.last, device)?, images)
@@ -109,35 +133,55 @@ impl Args {
         if self.top.is_some() && predictor.task == Task::Regression {
             bail!("--top is about classes, and this run answers with a number");
         }
+        self.write_all(&predictor, &files_of(&predictor.opening, images)?, ranks)
+    }
+
+    /// Predicts all files, in their order.
+    fn write_all(&self, predictor: &Predictor, files: &[PathBuf], ranks: &Rc<Ranks>) -> Result<Done> {
+        ranks::check_same("list of files", files, ranks)?;
         let name = |path: &Path| format!("writing {}", path.display());
         let mut out: Box<dyn Write> = match &self.out {
+            _ if !ranks.is_first() => Box::new(std::io::sink()),
             Some(path) => Box::new(BufWriter::new(File::create(path).with_context(|| name(path))?)),
             None => Box::new(output::product()),
         };
         if self.format == Format::Csv {
-            writeln!(out, "{}", self.header(&predictor))?;
+            writeln!(out, "{}", self.header(predictor))?;
         }
         let mut done = Done::Complete;
-        for path in files_of(&predictor.opening, images)? {
-            let path = path.as_path();
-            let format = format_of(&predictor.opening, path);
-            let parts: Vec<Result<Part>> = match format.list(path) {
-                Ok(parts) => parts.into_iter().map(Ok).collect(),
-                Err(error) => vec![Err(error.into())],
-            };
-            for part in parts {
-                let named = part.map(|part| (part.name(), part));
-                match named.and_then(|(name, part)| Ok((name, predictor.probabilities(format.as_ref(), &part)?))) {
-                    Ok((name, probabilities)) => self.write(out.as_mut(), &name, &predictor, &probabilities)?,
-                    Err(error) => {
-                        note!("error: {error:#}");
-                        done = Done::SomeFailed;
-                    }
+        let at_once = if ranks.is_alone() { 1 } else { FILES_AT_ONCE * ranks.group().size() };
+        for round in files.chunks(at_once) {
+            let mine = round[ranks.share(round.len())].iter().map(|path| self.predict_file(predictor, path));
+            let mine: Vec<Said> = mine.collect::<Result<_>>()?;
+            for said in ranks.agree("predictions", mine)?.into_iter().flatten() {
+                out.write_all(said.rows.as_bytes())?;
+                // The exit code of the first is that of all.
+                for error in said.errors.iter().filter(|_| ranks.is_first()) {
+                    note!("error: {error}");
+                    done = Done::SomeFailed;
                 }
             }
         }
         out.flush()?;
         Ok(done)
+    }
+
+    /// What is said of all images of a file.
+    fn predict_file(&self, predictor: &Predictor, path: &Path) -> Result<Said> {
+        let format = format_of(&predictor.opening, path);
+        let parts: Vec<Result<Part>> = match format.list(path) {
+            Ok(parts) => parts.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error.into())],
+        };
+        let (mut rows, mut errors) = (Vec::new(), Vec::new());
+        for part in parts {
+            let named = part.map(|part| (part.name(), part));
+            match named.and_then(|(name, part)| Ok((name, predictor.probabilities(format.as_ref(), &part)?))) {
+                Ok((name, probabilities)) => self.write(&mut rows, &name, predictor, &probabilities)?,
+                Err(error) => errors.push(format!("{error:#}")),
+            }
+        }
+        Ok(Said { rows: String::from_utf8_lossy(&rows).into_owned(), errors })
     }
 
     fn header(&self, predictor: &Predictor) -> String {

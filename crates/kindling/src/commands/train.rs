@@ -28,7 +28,7 @@ use kindling_runs::{DeviceFacts, Environment, Event, How, Metrics, RunDir};
 use kindling_tracking::Target;
 use kindling_trainer::engine::ModelState;
 use kindling_trainer::{Checkpoints, Ended, Faults, Ranks, Setup, TrainError, Trainer};
-use kindling_zoo::{Network, Unet};
+use kindling_zoo::{Network, SegmentationNetwork};
 use serde::Serialize;
 
 use crate::Done;
@@ -183,7 +183,7 @@ enum Beginning {
 enum Initial {
     /// That answers with classes or with a number.
     OfImages(Start<Network>),
-    OfPixels(Start<Unet>),
+    OfPixels(Start<SegmentationNetwork>),
 }
 
 impl Initial {
@@ -368,7 +368,7 @@ impl Args {
             model_name: &config.model.name,
             note: note(&config),
             device: device.clone(),
-            train: loaders::training(&config, dataset)?,
+            train: loaders::training(&config, dataset, self.quiet)?,
             run,
             stop: interrupt::flag()?,
             start: starting_plan(&config, &trace, &device, budget, decoding),

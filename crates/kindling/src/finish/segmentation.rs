@@ -9,7 +9,7 @@ use kindling_report::{MaskPicture, SegmentationReport, ShownCase};
 use kindling_runs::{BadSamples, CaseTable, EventLog, Metrics, SegmentationSummary};
 use kindling_trainer::engine::make_room;
 use kindling_trainer::{Inference, Observer, PixelEvaluation, Trained, Views};
-use kindling_zoo::Unet;
+use kindling_zoo::SegmentationNetwork;
 
 use super::{End, Finished, PICTURE_SIDE};
 use crate::cases::{self, CaseScorer};
@@ -36,7 +36,7 @@ impl Finished<'_> {
     ) -> Result<Option<Metrics>> {
         // Pages that held the state of training are of sizes that nothing new may lie in.
         make_room(self.device);
-        let network = self.config.trained_unet(self.run, false, self.device)?;
+        let network = self.config.trained_segmenter(self.run, false, self.device)?;
         let validation = self.segment(&network, Split::Val, observer)?;
         let test = self.segment(&network, Split::Test, observer)?;
         if !self.ranks.is_first() {
@@ -82,7 +82,7 @@ impl Finished<'_> {
         Ok(Some(metrics))
     }
 
-    fn segment(&self, network: &Unet, split: Split, observer: &mut dyn Observer) -> Result<Found> {
+    fn segment(&self, network: &SegmentationNetwork, split: Split, observer: &mut dyn Observer) -> Result<Found> {
         let loader = loaders::evaluation(self.config, self.dataset, split)?;
         let total = loader.samples_per_epoch();
         let name = split.to_string();
@@ -123,7 +123,7 @@ impl Finished<'_> {
     }
 
     /// The worst, typical and best cases to look at.
-    fn mask_pictures(&self, network: &Unet, cases: &[SegmentedCase]) -> Result<Vec<MaskPicture>> {
+    fn mask_pictures(&self, network: &SegmentationNetwork, cases: &[SegmentedCase]) -> Result<Vec<MaskPicture>> {
         let names = cases::names_of(self.dataset.test.as_ref());
         let mut pictures = Vec::new();
         for (shown, place) in chosen(cases) {
@@ -137,7 +137,7 @@ impl Finished<'_> {
 
     fn mask_picture(
         &self,
-        network: &Unet,
+        network: &SegmentationNetwork,
         case: &SegmentedCase,
         sample: usize,
         shown: ShownCase,

@@ -84,6 +84,10 @@ impl Block for FusedInvertedResidual {
         residual_add(shortcut, x, self.drop_path, Activation::Identity)
     }
 
+    fn atrous(self, dilation: usize) -> Self {
+        Self { expand: self.expand.atrous(dilation), ..self }
+    }
+
     /// timm calls the block `EdgeResidual`, and `ConvBnAct` without expansion.
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
         let first = if self.project.is_some() { "conv_exp" } else { "conv" };

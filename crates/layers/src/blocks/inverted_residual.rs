@@ -129,6 +129,10 @@ impl Block for InvertedResidual {
         residual_add(shortcut, self.project.pass(x), self.drop_path, Activation::Identity)
     }
 
+    fn atrous(self, dilation: usize) -> Self {
+        Self { depthwise: self.depthwise.atrous(dilation), ..self }
+    }
+
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names) {
         for (part, conv, norm) in timm_inverted_residual(self.expand.is_some()) {
             let (conv, norm) = (format!("{reference}.{conv}"), format!("{reference}.{norm}"));

@@ -23,6 +23,10 @@ pub trait Block: Module + ModuleDisplay + Describe {
     /// `[batch, input, height, width]` to `[batch, output, ceil(height / stride), ceil(width / stride)]`.
     fn forward(&self, x: Tensor<4>) -> Tensor<4>;
 
+    /// The same weights on a map that the block does not divide: kernels step by one pixel, and their taps are `dilation` pixels apart
+    /// ([`Conv2d::atrous`](crate::Conv2d::atrous)). No shortcut is added where there was none.
+    fn atrous(self, dilation: usize) -> Self;
+
     /// Adds timm's names of the block's layers. The block's path is `own` here and `reference` in timm.
     fn timm_names(&self, own: &str, reference: &str, names: &mut Names);
 }

@@ -146,11 +146,20 @@ fn tensors_of(layer: &LayerTrace) -> Vec<u64> {
     }
 }
 
-/// The place of a layer, from its name in a staged network.
+/// The place of a layer, from its name in a staged network, or in one with an encoder and a decoder. A decoder with numbered blocks is
+/// recomputed block by block, and any other as a whole, with the interpolation after it.
 fn place_of(name: &str) -> Place {
-    let mut segments = name.split('.');
     let number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
+    if let Some(of_encoder) = name.strip_prefix("encoder.") {
+        return match of_encoder.strip_prefix("features") {
+            Some(_) => Place::Features,
+            None => place_of(of_encoder),
+        };
+    }
+    let mut segments = name.split('.');
     match segments.next() {
+        Some("decoder") => Place::Decoder(number(segments.next()).unwrap_or(0)),
+        Some("enlarge") => Place::Decoder(0),
         Some("stem" | "pool") => Place::Stem,
         Some("stages") => match (number(segments.next()), number(segments.next())) {
             (Some(stage), Some(block)) => Place::Block(stage, block),
@@ -164,9 +173,9 @@ fn place_of(name: &str) -> Place {
 fn is_frozen(place: Place, freeze: Freeze) -> bool {
     match (freeze, place) {
         (Freeze::None, _) | (_, Place::Tail) => false,
-        (Freeze::Backbone, _) => true,
+        (Freeze::Backbone, place) => !matches!(place, Place::Decoder(_)),
         (Freeze::Stages(_), Place::Stem) => true,
         (Freeze::Stages(stages), Place::Block(stage, _)) => stage < stages,
-        (Freeze::Stages(_), Place::Features) => false,
+        (Freeze::Stages(_), Place::Features | Place::Decoder(_)) => false,
     }
 }

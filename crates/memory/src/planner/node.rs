@@ -44,7 +44,9 @@ pub(super) enum Place {
     Block(usize, usize),
     /// The last convolution.
     Features,
-    /// Everything after it, which is never recomputed.
+    /// A part of a decoder that can be recomputed.
+    Decoder(usize),
+    /// Everything after those, which is never recomputed.
     Tail,
 }
 

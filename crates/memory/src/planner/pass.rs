@@ -128,53 +128,115 @@ impl<'a> Pass<'a> {
         self.back(|_| true);
     }
 
-    /// With activation checkpointing: the segments forward, keeping only their inputs; the tail forward and backward; then each segment
-    /// forward again and backward.
+    /// With activation checkpointing: the segments forward, keeping only the maps between them; the tail forward and backward; then
+    /// each segment forward again and backward. Between segments there are the maps that later ones read: one in a classifier, and in
+    /// a network for segmentation those that its decoder has not read yet.
     fn in_segments(&mut self, images: BufferId) {
         let segments = self.segments();
         self.ledger.phase = Phase::Forward;
-        let mut boundaries = Vec::with_capacity(segments.len());
-        let mut value = 0;
-        let mut buffer = images;
-        for segment in &segments {
-            boundaries.push((value, self.ledger.retain(buffer)));
-            self.enter(value, buffer);
+        let mut boundaries: Vec<Vec<(usize, BufferId)>> = Vec::with_capacity(segments.len());
+        let mut between = vec![(0, images)];
+        for (number, segment) in segments.iter().enumerate() {
+            boundaries.push(between.iter().map(|&(value, buffer)| (value, self.ledger.retain(buffer))).collect());
+            let later = self.read_after(&segments, number);
+            between = self.enter_all(between, |node| self::within(segment, node), &later);
             self.run(|node| self::within(segment, node), false);
-            value = segment.output;
-            buffer = match self.leave(value) {
-                Some(held) => held.buffer,
-                None => return,
-            };
+            for value in later {
+                if let Some(held) = self.leave(value) {
+                    between.push((value, held.buffer));
+                }
+            }
         }
-        // The tail's input lives as long as the pass.
-        let last = self.ledger.retain(buffer);
-        self.enter(value, buffer);
+        // What the tail reads lives as long as the pass.
+        let last: Vec<BufferId> = between.iter().map(|&(_, buffer)| self.ledger.retain(buffer)).collect();
         let in_tail = |node: &Node| node.place == Place::Tail;
+        let rest = self.enter_all(between, in_tail, &BTreeSet::new());
         self.run(in_tail, true);
         self.ledger.phase = Phase::Backward;
-        self.start_gradient(self.graph.maps.len() - 1);
+        let logits = self.graph.maps.len() - 1;
+        rest.into_iter().for_each(|(_, buffer)| self.ledger.release(buffer));
+        self.start_gradient(logits);
         self.back(in_tail);
 
-        for segment in segments.iter().rev() {
-            let Some((input, buffer)) = boundaries.pop() else { break };
-            let Some(of_output) = self.gradients[segment.output].take() else {
-                self.ledger.release(buffer);
-                continue;
-            };
-            self.ledger.retain(buffer);
-            self.enter(input, buffer);
-            self.run(|node| self::within(segment, node), true);
-            // The gradient of sum(output * gradient) is a new map of the output's size.
-            if let Some(output) = self.leave(segment.output) {
+        for (number, segment) in segments.iter().enumerate().rev() {
+            let Some(boundary) = boundaries.pop() else { break };
+            let mut made = self.read_after(&segments, number);
+            made.insert(logits);
+            made.retain(|value| self.is_made_in(segment, *value));
+            let gradients: Vec<(usize, Held)> =
+                made.iter().filter_map(|&value| Some((value, self.gradients[value].take()?))).collect();
+            if !gradients.is_empty() {
+                self.again(segment, &boundary, gradients, &made);
+            }
+            boundary.into_iter().for_each(|(_, buffer)| self.ledger.release(buffer));
+        }
+        last.into_iter().for_each(|buffer| self.ledger.release(buffer));
+    }
+
+    /// Runs a segment once more, and back: `gradients` are those of the maps that it has `made` for others.
+    fn again(
+        &mut self,
+        segment: &Segment,
+        boundary: &[(usize, BufferId)],
+        gradients: Vec<(usize, Held)>,
+        made: &BTreeSet<usize>,
+    ) {
+        let inside = |node: &Node| self::within(segment, node);
+        let inputs = boundary.iter().map(|&(value, buffer)| (value, self.ledger.retain(buffer))).collect();
+        let rest = self.enter_all(inputs, inside, &BTreeSet::new());
+        rest.into_iter().for_each(|(_, buffer)| self.ledger.release(buffer));
+        self.run(inside, true);
+        // The gradient of sum(output * gradient) is a new map of the output's size.
+        for &value in made {
+            if let Some(output) = self.leave(value) {
                 self.ledger.release(output.buffer);
             }
-            let gradient = self.make(self.map_bytes(segment.output));
-            self.ledger.release(of_output.buffer);
-            self.gradients[segment.output] = Some(Held { buffer: gradient, view: false });
-            self.back(|node| self::within(segment, node));
-            self.ledger.release(buffer);
         }
-        self.ledger.release(last);
+        for (value, of_output) in gradients {
+            let gradient = self.make(self.map_bytes(value));
+            self.ledger.release(of_output.buffer);
+            self.gradients[value] = Some(Held { buffer: gradient, view: false });
+        }
+        self.back(inside);
+    }
+
+    /// The values that segments after this one, or the tail, read; the logits are among them if this is the last.
+    fn read_after(&self, segments: &[Segment], number: usize) -> BTreeSet<usize> {
+        let is_later = |node: &&Node| {
+            node.place == Place::Tail || segments[number + 1..].iter().any(|segment| self::within(segment, node))
+        };
+        let read = self.graph.nodes.iter().filter(is_later).flat_map(|node| node.inputs.iter().copied());
+        let mut read: BTreeSet<usize> = read.collect();
+        if number + 1 == segments.len() && self.graph.nodes.iter().all(|node| node.place != Place::Tail) {
+            read.insert(self.graph.maps.len() - 1);
+        }
+        read
+    }
+
+    /// Whether an operation of the segment makes this value.
+    fn is_made_in(&self, segment: &Segment, value: usize) -> bool {
+        self.graph.nodes.iter().any(|node| node.output == value && self::within(segment, node))
+    }
+
+    /// Gives each of these values to the operations that read it. Returns those that are read `later`, too, and lets go of the others.
+    fn enter_all(
+        &mut self,
+        values: Vec<(usize, BufferId)>,
+        reads: impl Fn(&Node) -> bool,
+        later: &BTreeSet<usize>,
+    ) -> Vec<(usize, BufferId)> {
+        let mut kept = Vec::new();
+        for (value, buffer) in values {
+            if later.contains(&value) {
+                kept.push((value, self.ledger.retain(buffer)));
+            }
+            if self.graph.nodes.iter().any(|node| reads(node) && node.inputs.contains(&value)) {
+                self.enter(value, buffer);
+            } else {
+                self.ledger.release(buffer);
+            }
+        }
+        kept
     }
 
     /// The segments that are recomputed one at a time.
@@ -185,9 +247,9 @@ impl<'a> Pass<'a> {
                 (Place::Block(stage, _), Checkpointing::Stages) => (Place::Block(stage, 0), true),
                 (place, _) => (place, false),
             };
-            match found.last_mut().filter(|last| (last.place, last.whole_stage) == place) {
-                Some(last) => last.output = node.output,
-                None => found.push(Segment { place: place.0, whole_stage: place.1, output: node.output }),
+            match found.last().filter(|last| (last.place, last.whole_stage) == place) {
+                Some(_) => {}
+                None => found.push(Segment { place: place.0, whole_stage: place.1 }),
             }
         }
         found
@@ -288,7 +350,6 @@ struct Segment {
     place: Place,
     /// All blocks of the stage.
     whole_stage: bool,
-    output: usize,
 }
 
 fn within(segment: &Segment, node: &Node) -> bool {

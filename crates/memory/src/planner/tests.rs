@@ -55,6 +55,35 @@ impl Describe for Network {
     }
 }
 
+/// The same without its classifier, and a decoder of two blocks that read the map of the stem and that of the first stage.
+struct WithDecoder;
+
+impl Describe for WithDecoder {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let (stem, stage, last) = trace.scope("encoder", |trace| {
+            let stem = trace.scope("stem", |trace| conv(trace, input, 16, 3, 2, false));
+            let first = trace.scope("stages.0.0", |trace| conv(trace, stem, 32, 3, 2, false));
+            let second = trace.scope("stages.0.1", |trace| block(trace, first));
+            (stem, second, trace.scope("stages.1.0", |trace| conv(trace, second, 64, 3, 2, false)))
+        });
+        let mut x = last;
+        for (number, skip) in [stage, stem].into_iter().enumerate() {
+            x = trace.scope(format!("decoder.{number}"), |trace| {
+                let large = trace.apply(
+                    "upsample",
+                    Op::Upsample { factor: 2 },
+                    &[x],
+                    FeatureMap { channels: x.map.channels, ..skip.map },
+                );
+                let both = FeatureMap { channels: large.map.channels + skip.map.channels, ..skip.map };
+                let both = trace.apply("concat", Op::Concat, &[large, skip], both);
+                conv(trace, both, 32 >> number, 3, 1, false)
+            });
+        }
+        trace.scope("head", |trace| linear(trace, x, 2, 3, 1, false))
+    }
+}
+
 fn trace() -> Trace {
     Trace::of(&Network, FeatureMap::square(3, 128))
 }
@@ -125,6 +154,33 @@ fn recomputing_never_needs_more_and_costs_one_more_forward_at_most() {
 /// The memory that has room for so many counted bytes: on the CPU it is that of the process.
 fn memory_for(target: Target, counted: u64) -> u64 {
     if target == Target::Cuda { counted } else { crate::resident_of(counted) }
+}
+
+#[test]
+fn after_a_micro_batch_only_its_gradients_are_left() {
+    for trace in [trace(), Trace::of(&WithDecoder, FeatureMap::square(3, 128))] {
+        for situation in situations(4) {
+            let graph = Graph::of_run(&trace, situation.freeze);
+            let mut ledger = Ledger::default();
+            pass::micro_batch(&graph, &situation.as_computed(), &mut ledger);
+            let left = [Part::Activations, Part::Workspace, Part::Gradients].map(|part| ledger.live(part));
+            assert_eq!(left, [0, 0, update::gradients(&graph)], "{situation:?}");
+        }
+    }
+}
+
+#[test]
+fn a_decoder_keeps_less_if_its_blocks_are_recomputed() {
+    let trace = Trace::of(&WithDecoder, FeatureMap::square(3, 128));
+    for target in [CPU, Target::Cuda] {
+        let [none, stages, blocks] = Checkpointing::ALL.map(|checkpointing| {
+            predict(&trace, &Situation { checkpointing, ..Situation::whole_batch(4, target) }).activations
+        });
+        assert!(none > stages && stages >= blocks, "{none} {stages} {blocks}");
+        // The images, both maps that the decoder reads, and the last one are kept between segments.
+        let between = 4 * 4 * (3 * 128 * 128 + 16 * 64 * 64 + 32 * 32 * 32 + 64 * 16 * 16);
+        assert!(blocks > between, "{blocks} {between}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use kindling_classification::Network;
 use kindling_layers::names::{KeyStyle, Names};
 use kindling_layers::parameters::{self, Mismatch};
 use kindling_layers::tensors::Tensors;
-use kindling_segmentation::Unet;
+use kindling_segmentation::SegmentationNetwork;
 
 use super::keys::{COUNTER, KeyTable, Place, libraries_of, recognise, unwrap};
 use crate::heads::{HEAD, SEGMENTATION_HEAD};
@@ -81,13 +81,16 @@ pub fn import(network: Network, model: &Model, tensors: Tensors, adapt: Adapt) -
 /// # Errors
 /// As [`import`].
 pub fn import_segmentation(
-    network: Unet,
+    network: SegmentationNetwork,
     model: &SegmentationModel,
     tensors: Tensors,
     adapt: Adapt,
-) -> Result<(Unet, Import), Mismatch> {
-    let libraries: Vec<_> = model.layer_names().into_iter().map(|names| (KeyStyle::Smp, names)).collect();
-    import_of(network, &libraries, &SEGMENTATION, tensors, adapt)
+) -> Result<(SegmentationNetwork, Import), Mismatch> {
+    let libraries: Vec<_> = model.layer_names().into_iter().collect();
+    let (auxiliary, tensors): (Tensors, Tensors) = tensors.into_iter().partition(|(key, _)| key.starts_with(AUXILIARY));
+    let (network, mut import) = import_of(network, &libraries, &SEGMENTATION, tensors, adapt)?;
+    import.left_out.extend(auxiliary.into_keys());
+    Ok((network, import))
 }
 
 fn import_of<M: Module>(
@@ -169,11 +172,14 @@ struct Ends {
     /// The weights of the first convolution.
     stem: &'static str,
     /// The tensors of the last layer.
-    head: [&'static str; 2],
+    head: &'static [&'static str],
 }
 
-const CLASSIFIER: Ends = Ends { stem: "stem.conv.weight", head: HEAD };
-const SEGMENTATION: Ends = Ends { stem: "encoder.stem.conv.weight", head: SEGMENTATION_HEAD };
+/// What torchvision's networks for segmentation learn beside the mask, and leave out of it.
+const AUXILIARY: &str = "aux_classifier.";
+
+const CLASSIFIER: Ends = Ends { stem: "stem.conv.weight", head: &HEAD };
+const SEGMENTATION: Ends = Ends { stem: "encoder.stem.conv.weight", head: &SEGMENTATION_HEAD };
 
 fn is_replaced(own: &str, ends: &Ends, import: &Import) -> bool {
     import.replaced_head.is_some() && ends.head.contains(&own)

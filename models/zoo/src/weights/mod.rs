@@ -13,7 +13,7 @@ use std::path::Path;
 
 use kindling_classification::Network;
 use kindling_layers::tensors::Tensors;
-use kindling_segmentation::Unet;
+use kindling_segmentation::SegmentationNetwork;
 
 use crate::error::ZooError;
 use crate::registry::Model;
@@ -50,11 +50,11 @@ pub fn fill(
 /// # Errors
 /// As [`load`].
 pub fn load_segmentation(
-    network: Unet,
+    network: SegmentationNetwork,
     model: &SegmentationModel,
     path: &Path,
     adapt: Adapt,
-) -> Result<(Unet, Import), ZooError> {
+) -> Result<(SegmentationNetwork, Import), ZooError> {
     import_segmentation(network, model, read(path)?, adapt).map_err(|mismatch| ZooError::OtherModel {
         path: path.to_path_buf(),
         model: model.key(),

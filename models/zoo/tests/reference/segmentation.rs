@@ -6,8 +6,7 @@ use burn::tensor::{Device, Tensor};
 use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::tensors::Tensors;
 use kindling_layers::{Segmenter, parameters};
-use kindling_segmentation::{UnetConfig, encoder};
-use kindling_zoo::weights;
+use kindling_zoo::{ModelOptions, find_segmentation, weights};
 use serde_json::Value;
 
 use super::{GAIN, Tolerance, cases, close, count, fill, gradient_norms, numbers, own_names_of, values};
@@ -20,9 +19,15 @@ const CLASSES: usize = 3;
 pub(crate) fn all() -> Vec<(String, Value)> {
     let name = |case: &Value| {
         let [height, width] = size(case);
-        format!("unet of {} at {height} x {width}", case["encoder"].as_str().expect("a name"))
+        format!("{} at {height} x {width}", key(case))
     };
     cases(SEGMENTATION).into_iter().map(|case| (name(&case), case)).collect()
+}
+
+/// The network of a case, by its name in the zoo.
+fn key(case: &Value) -> String {
+    let [network, encoder] = ["network", "encoder"].map(|part| case[part].as_str().expect("a name"));
+    format!("{network}-{encoder}")
 }
 
 fn number(value: &Value) -> f64 {
@@ -52,9 +57,11 @@ fn close_logits(what: &str, logits: Tensor<4>, expected: &Value, tolerance: Tole
 
 /// Fills a network under the reference's keys, and compares it.
 pub(crate) fn equals_the_reference(case: &Value, device: &Device, tolerance: Tolerance) {
-    let encoder = encoder(case["encoder"].as_str().expect("a name")).expect("an encoder");
-    let config = UnetConfig { drop_path_rate: Some(0.0), ..UnetConfig::new(encoder, 3, CLASSES) };
-    let (network, names) = (config.init(device), config.names());
+    let model = find_segmentation(&key(case)).expect("a network of the zoo");
+    let rate = Some(0.0);
+    let options = ModelOptions { classes: CLASSES, drop_rate: rate, drop_path_rate: rate, ..ModelOptions::imagenet() };
+    let network = model.build(&options, device).expect("buildable");
+    let (_, names) = model.layer_names().expect("a network with a reference");
     assert_eq!(parameters::count(&network), count(case, "params") as u64);
 
     let keys = case["keys"].as_array().expect("keys").iter().map(|key| {

@@ -27,6 +27,12 @@ struct Place {
     masks: PathBuf,
 }
 
+/// Whether a folder, or the folder of a split in it, has a folder of images.
+pub(super) fn are_in(dir: &Path) -> bool {
+    let of_splits = Split::ALL.map(|split| dir.join(split.name()));
+    std::iter::once(dir).chain(of_splits.iter().map(PathBuf::as_path)).any(|dir| dir.join(IMAGES).is_dir())
+}
+
 /// Opens folders of images and masks.
 pub(super) fn open(dir: &Path, opening: &Opening) -> Result<Opened, DataError> {
     let (mut pairs, mut problems, mut passed_over) = (Vec::new(), Vec::new(), PassedOver::default());

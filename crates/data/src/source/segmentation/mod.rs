@@ -1,4 +1,5 @@
-//! Images whose pixels have classes: folders of images and masks, tables, and the layouts of nnU-Net and the Medical Segmentation Decathlon.
+//! Images whose pixels have classes: folders of images and masks, tables, shards, and the layouts of nnU-Net and the Medical Segmentation
+//! Decathlon.
 
 mod dataset_json;
 mod decathlon;
@@ -10,12 +11,13 @@ mod matched;
 mod names;
 mod nnunet;
 mod pairs;
+mod sharded;
 mod splits_final;
 mod table;
 
 use std::path::Path;
 
-use super::{Opened, Opening};
+use super::{Opened, Opening, shards};
 use crate::error::DataError;
 
 /// Opens images with masks ([`Task::Segmentation`](crate::Task::Segmentation)):
@@ -24,7 +26,8 @@ use crate::error::DataError;
 ///   and may have `_mask`, `_seg` or `_label` after its name; with `train/`, `val/` and `test/` above or below these, which are its splits;
 /// - a manifest (`.csv`, `.jsonl`) with the columns `path` and `mask`;
 /// - a folder with nnU-Net's `dataset.json`, whose `splits_final.json` is its split: the first fold, or that of [`Opening::fold`];
-/// - a folder with the `dataset.json` of the Medical Segmentation Decathlon.
+/// - a folder with the `dataset.json` of the Medical Segmentation Decathlon;
+/// - shards ([`shards`](crate::shards)) in which a sample `KEY` has its mask in `KEY.mask.png`.
 ///
 /// A mask is a PNG, TIFF or BMP of one number a pixel, or what else [`Opening::formats`] has: a volume, or a file that says itself which images
 /// its masks are of ([`Format::mask_links`](crate::Format::mask_links)), which may have any name. Number 0 is class 0, the
@@ -39,15 +42,18 @@ pub fn open_segmentation(path: &Path, opening: &Opening) -> Result<Opened, DataE
     if path.is_dir() {
         return match path.join(dataset_json::NAME).is_file() {
             true => dataset_json::open(path, opening),
+            // Beside folders of images, tar files are copies of something.
+            false if !folders::are_in(path) && shards::are_in(path) => sharded::open(path, opening),
             false => folders::open(path, opening),
         };
     }
-    let is_table = ["csv", "jsonl", "ndjson"]
-        .iter()
-        .any(|known| path.extension().is_some_and(|have| have.eq_ignore_ascii_case(known)));
-    match is_table && path.exists() {
-        true => table::open(path, opening),
-        false => Err(DataError::NoSegmentation { path: path.to_owned() }),
+    let ends_with = |endings: &[&str]| {
+        endings.iter().any(|known| path.extension().is_some_and(|have| have.eq_ignore_ascii_case(known)))
+    };
+    match path.exists() {
+        true if ends_with(&["csv", "jsonl", "ndjson"]) => table::open(path, opening),
+        true if ends_with(&["tar"]) => sharded::open(path, opening),
+        _ => Err(DataError::NoSegmentation { path: path.to_owned() }),
     }
 }
 

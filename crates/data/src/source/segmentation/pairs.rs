@@ -44,10 +44,10 @@ pub(super) struct Paired {
 }
 
 /// An image and its mask whose numbers are not known yet.
-struct Found {
-    entry: Entry,
-    mask: Part,
-    masks: Arc<dyn Format>,
+pub(super) struct Found {
+    pub(super) entry: Entry,
+    pub(super) mask: Part,
+    pub(super) masks: Arc<dyn Format>,
 }
 
 /// Lists the images and masks of all files, finds the classes, and splits. `name_error` says more about what is wrong with a pair.
@@ -80,13 +80,18 @@ pub(super) fn open(
             (numbers, present)
         }
     };
-    let numbers = Arc::new(numbers);
+    let (entries, classes) = entries_of(found, present, numbers);
+    assemble(Listed { path, root, about, classes, task: Task::Segmentation, entries, problems, passed_over }, opening)
+}
+
+/// Images with their masks, which classes are in each, and the names of all classes.
+pub(super) fn entries_of(found: Vec<Found>, present: Vec<Vec<usize>>, numbers: Numbers) -> (Vec<Entry>, Vec<String>) {
+    let (classes, numbers) = (numbers.classes.clone(), Arc::new(numbers));
     let entries = found.into_iter().zip(present).map(|(found, labels)| {
         let mask = EntryMask { part: found.mask, format: found.masks, numbers: numbers.clone() };
         Entry { labels, mask: Some(mask), ..found.entry }
     });
-    let (entries, classes) = (entries.collect(), numbers.classes.clone());
-    assemble(Listed { path, root, about, classes, task: Task::Segmentation, entries, problems, passed_over }, opening)
+    (entries.collect(), classes)
 }
 
 /// The formats of both files of a pair.
@@ -129,7 +134,7 @@ fn unread(pair: &Pair, opening: &Opening) -> Option<Found> {
 }
 
 /// Reads all masks for their numbers, on all cores. Returns what these stand for, and the classes of each mask.
-fn survey(
+pub(super) fn survey(
     root: &Path,
     found: &[Found],
     opening: &Opening,

@@ -14,9 +14,10 @@ use sha2::{Digest, Sha256};
 use tar::Archive;
 
 use super::labels::{Labels, of_cls, of_json};
-use crate::decode::{MAX_FILE_BYTES, header_of};
+use super::mask::{self, SampleMask};
+use crate::decode::{Header, MAX_FILE_BYTES, header_of};
 use crate::error::DataError;
-use crate::source::{Format, Pictures};
+use crate::source::{Format, Pictures, check_sizes};
 
 /// The file the indexes of a folder are kept in.
 pub(super) const NAME: &str = ".kindling-index.json";
@@ -49,14 +50,16 @@ pub(super) struct ShardIndex {
 
 /// Where one sample lies in its shard, and what it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Sample {
-    pub(super) key: String,
+pub(crate) struct Sample {
+    pub(crate) key: String,
     /// Of the image, in the shard.
     pub(super) offset: u64,
     pub(super) length: u64,
     pub(super) channels: usize,
     #[serde(flatten)]
     pub(super) labels: Labels,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mask: Option<SampleMask>,
 }
 
 impl Index {
@@ -115,11 +118,14 @@ impl Index {
 }
 
 impl ShardIndex {
-    /// Whether every image lies in the shard.
+    /// Whether every image and every mask lies in the shard.
     fn fits(&self) -> bool {
+        let fits = |offset: u64, length: u64| {
+            length <= MAX_FILE_BYTES && offset.checked_add(length).is_some_and(|end| end <= self.bytes)
+        };
         self.samples.iter().all(|sample| {
-            sample.length <= MAX_FILE_BYTES
-                && sample.offset.checked_add(sample.length).is_some_and(|end| end <= self.bytes)
+            let mask = sample.mask.as_ref();
+            fits(sample.offset, sample.length) && mask.is_none_or(|mask| fits(mask.offset, mask.length))
         })
     }
 }
@@ -140,10 +146,14 @@ fn state_of(shard: &Path) -> Result<(u64, u128), DataError> {
     Ok((meta.len(), modified))
 }
 
+/// Where a file lies in a shard: offset and length, and its name.
+type Member = (u64, u64, String);
+
 /// Where the parts of a sample are.
 #[derive(Default)]
 struct Found {
-    image: Option<(u64, u64, String)>,
+    image: Option<Member>,
+    mask: Option<Member>,
     cls: Option<Vec<u8>>,
     json: Option<Vec<u8>>,
 }
@@ -189,6 +199,12 @@ fn build(shard: &Path) -> Result<Vec<Sample>, DataError> {
             if length > MAX_FILE_BYTES {
                 return Err(wrong(format!("{name:?} is too large ({} MiB)", length >> 20)));
             }
+            if mask::is_one(&extension) {
+                if found.mask.replace((offset, length, name)).is_some() {
+                    return Err(wrong(format!("the sample {key:?} has two masks")));
+                }
+                continue;
+            }
             if found.image.is_some() {
                 return Err(wrong(format!("the sample {key:?} has two images")));
             }
@@ -207,24 +223,46 @@ fn build(shard: &Path) -> Result<Vec<Sample>, DataError> {
 /// A sample of what was found under its key; `None` if there is no image among it.
 fn finish(shard: &Path, key: String, found: Found) -> Result<Option<Sample>, DataError> {
     let wrong = |reason: String| DataError::Shard { path: shard.to_owned(), reason };
-    let Some((offset, length, name)) = found.image else { return Ok(None) };
-    let labels = match (&found.json, &found.cls) {
-        (Some(json), cls) => {
-            let value: Value = serde_json::from_slice(json)
-                .map_err(|error| wrong(format!("the .json of {key:?} is none: {error}")))?;
-            of_json(&value, cls.as_deref())
-        }
+    let Some(image) = found.image else {
+        return match found.mask {
+            Some((.., name)) => Err(wrong(format!("there is no image for {name:?}, which it follows in a shard"))),
+            None => Ok(None),
+        };
+    };
+    let json: Option<Value> = found
+        .json
+        .map(|json| serde_json::from_slice(&json))
+        .transpose()
+        .map_err(|error| wrong(format!("the .json of {key:?} is none: {error}")))?;
+    let labels = match (&json, &found.cls) {
+        (Some(value), cls) => of_json(value, cls.as_deref()),
         (None, Some(cls)) => of_cls(cls),
-        (None, None) => Err("it has neither a .cls nor a .json".to_owned()),
+        (None, None) => Ok(Labels::unsaid()),
     };
     let labels = labels.map_err(|reason| wrong(format!("the sample {key:?} has no label: {reason}")))?;
+    let header = header(shard, &image)?;
+    let mask = match &found.mask {
+        None => None,
+        Some(member) => {
+            let of_mask = self::header(shard, member)?;
+            let size = |header: Header| (header.width, header.height);
+            check_sizes(|| shard.join(&image.2).display().to_string(), size(header), size(of_mask))?;
+            let mask = SampleMask::of(member.0, member.1, json.as_ref());
+            Some(mask.map_err(|reason| wrong(format!("the mask of {key:?} cannot be used: {reason}")))?)
+        }
+    };
+    let (offset, length, _) = image;
+    Ok(Some(Sample { key, offset, length, channels: header.channels, labels, mask }))
+}
+
+/// The header of a picture in a shard.
+fn header(shard: &Path, (offset, length, name): &Member) -> Result<Header, DataError> {
     let called = shard.join(name);
-    let start = super::read_range(shard, offset, length.min(HEADER_BYTES as u64))?;
-    let header = match header_of(&called, &start) {
-        Err(DataError::Unreadable { .. }) if length > HEADER_BYTES as u64 => {
-            header_of(&called, &super::read_range(shard, offset, length)?)
+    let start = super::read_range(shard, *offset, (*length).min(HEADER_BYTES as u64))?;
+    match header_of(&called, &start) {
+        Err(DataError::Unreadable { .. }) if *length > HEADER_BYTES as u64 => {
+            header_of(&called, &super::read_range(shard, *offset, *length)?)
         }
         result => result,
-    };
-    Ok(Some(Sample { key, offset, length, channels: header?.channels, labels }))
+    }
 }

@@ -23,6 +23,18 @@ fn one() -> f32 {
     1.0
 }
 
+impl Labels {
+    /// Of a sample that nothing says the classes of.
+    pub(super) fn unsaid() -> Self {
+        Self { labels: Vec::new(), several: false, group: None, weight: 1.0 }
+    }
+
+    /// Whether nothing says the classes; a list of none says that there are none.
+    pub(super) fn are_unsaid(&self) -> bool {
+        self.labels.is_empty() && !self.several
+    }
+}
+
 /// A class by its number or its name.
 pub(super) fn of_cls(bytes: &[u8]) -> Result<Labels, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "its .cls is no text".to_owned())?.trim();
@@ -32,7 +44,7 @@ pub(super) fn of_cls(bytes: &[u8]) -> Result<Labels, String> {
     Ok(Labels { labels: vec![text.to_owned()], several: false, group: None, weight: 1.0 })
 }
 
-/// `label`, `group` and `weight` of an object; without `label`, what `.cls` says.
+/// `label`, `group` and `weight` of an object; without `label`, what `.cls` says, if it is there.
 pub(super) fn of_json(value: &Value, cls: Option<&[u8]>) -> Result<Labels, String> {
     let plain = |value: &Value| match value {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
@@ -52,7 +64,7 @@ pub(super) fn of_json(value: &Value, cls: Option<&[u8]>) -> Result<Labels, Strin
             Labels { labels: vec![name], several: false, group: None, weight: 1.0 }
         }
         (None, Some(cls)) => of_cls(cls)?,
-        (None, None) => return Err("its .json has no `label`, and there is no .cls".to_owned()),
+        (None, None) => Labels::unsaid(),
     };
     labels.group = value.get("group").and_then(plain);
     if let Some(weight) = value.get("weight") {

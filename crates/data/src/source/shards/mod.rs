@@ -2,11 +2,13 @@
 //!
 //! A shard is read once from start to end to find what is where; the index is kept beside it. From then on any sample can
 //! be read alone, so that the order of an epoch is the loader's and a run is resumed without reading what it has seen.
-//! Labels come from `.cls` (a number or a name) or from `.json` (`label`, a text or a list; `group`; `weight`). A shard
-//! belongs to the split that its folder or the beginning of its name says (`train/…`, `val-000.tar`).
+//! Labels come from `.cls` (a number or a name) or from `.json` (`label`, a text or a list; `group`; `weight`). A mask is a picture
+//! `KEY.mask.png`; the names of its numbers (`labels`, as in a `labels.json`) and of the classes that occur in it (`present`) come from
+//! `.json`. A shard belongs to the split that its folder or the beginning of its name says (`train/…`, `val-000.tar`).
 
 mod index;
 mod labels;
+mod mask;
 mod pack;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +21,7 @@ use kindling_files as files;
 pub use pack::{Packed, pack};
 
 use self::index::{Index, Sample, file_name};
-use crate::decode::{Image, Preprocess, decode_fitted, decode_image};
+use crate::decode::{Image, MaskValues, Preprocess, decode_fitted, decode_image, decode_mask_values};
 use crate::error::DataError;
 use crate::source::asked::{in_order, task_of};
 use crate::source::assemble::{Entry, Listed, assemble};
@@ -41,11 +43,91 @@ pub fn check_index(text: &[u8]) -> Result<(), String> {
     Index::parse(text).map(drop)
 }
 
-/// Opens a shard, a folder of shards, or a folder with a folder of shards a split.
+/// Opens a shard, a folder of shards, or a folder with a folder of shards a split, for the classes of its images.
 ///
 /// # Errors
 /// [`DataError::Shard`] with the shard and the sample, and any [`DataError`] of images and splits.
 pub fn open(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
+    let shards = stored(path, opening)?;
+    let all = || shards.iter().flat_map(|shard| &shard.samples).map(|sample| &sample.labels);
+    for shard in &shards {
+        if let Some(Sample { key, mask, .. }) = shard.samples.iter().find(|sample| sample.labels.are_unsaid()) {
+            return Err(shard.wrong(match mask {
+                Some(_) => format!("the sample {key:?} has a mask and no label; --task segmentation learns from masks"),
+                None => format!("the sample {key:?} has no label: there is neither a .cls nor a .json with a `label`"),
+            }));
+        }
+    }
+    let several = all().any(|labels| labels.several);
+    let names: BTreeSet<&String> = all().flat_map(|labels| &labels.labels).collect();
+    let mut classes: Vec<String> = names.into_iter().cloned().collect();
+    if classes.iter().all(|name| name.parse::<u64>().is_ok()) {
+        classes.sort_by_key(|name| name.parse::<u64>().unwrap_or(u64::MAX));
+    }
+    if classes.is_empty() {
+        return Err(DataError::Shard { path: path.to_owned(), reason: "there are no samples in it".to_owned() });
+    }
+    let task = task_of(&opening.asked, several, path)?;
+    let classes = in_order(classes, &opening.asked, path)?;
+    if let ([class], true, Purpose::Learn) = (classes.as_slice(), task.is_single_label(), opening.purpose) {
+        return Err(DataError::OneClass { dir: path.to_owned(), class: class.clone() });
+    }
+    let label_of: BTreeMap<&str, usize> = classes.iter().map(String::as_str).zip(0..).collect();
+    let format: Arc<dyn Format> = Arc::new(Shards::of_images(&shards));
+    let mut entries = Vec::new();
+    for shard in &shards {
+        for (frame, sample) in shard.samples.iter().enumerate() {
+            let mut labels: Vec<usize> =
+                sample.labels.labels.iter().filter_map(|name| label_of.get(&**name).copied()).collect();
+            labels.sort_unstable();
+            entries.push(Entry { labels, ..shard.entry(frame, sample, &format) });
+        }
+    }
+    let about = format!("{} shards in {}", shards.len(), path.display());
+    let root = root_of(path).to_owned();
+    let (path, problems, passed_over) = (path.to_owned(), vec![], PassedOver::default());
+    assemble(Listed { path, root, about, classes, task, entries, problems, passed_over }, opening)
+}
+
+/// The folder that names of samples begin in.
+pub(super) fn root_of(path: &Path) -> &Path {
+    if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) }
+}
+
+/// A shard, and what is in it.
+pub(super) struct Stored {
+    pub(super) path: PathBuf,
+    pub(super) split: Option<Split>,
+    pub(super) samples: Vec<Sample>,
+}
+
+impl Stored {
+    /// What is wrong with it.
+    pub(super) fn wrong(&self, reason: String) -> DataError {
+        DataError::Shard { path: self.path.clone(), reason }
+    }
+
+    /// A sample of it, its number being `frame`, without its classes.
+    pub(super) fn entry(&self, frame: usize, sample: &Sample, format: &Arc<dyn Format>) -> Entry {
+        let (path, group) = (self.path.clone(), sample.labels.group.clone());
+        Entry {
+            part: Part { path, frame: Some(frame), channels: sample.channels, group },
+            format: format.clone(),
+            below: PathBuf::from(&sample.key),
+            labels: Vec::new(),
+            mask: None,
+            value: None,
+            weight: sample.labels.weight,
+            split: self.split,
+        }
+    }
+}
+
+/// The shards that a path leads to, by their indexes.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn stored(path: &Path, opening: &Opening) -> Result<Vec<Stored>, DataError> {
     let mut shards: Vec<(PathBuf, Option<Split>)> = Vec::new();
     if path.is_dir() {
         shards.extend(tars_in(path)?.into_iter().map(|shard| (shard.clone(), split_of(&file_name(&shard)))));
@@ -77,56 +159,11 @@ pub fn open(path: &Path, opening: &Opening) -> Result<Opened, DataError> {
             samples.insert(shard, found.unwrap_or_default());
         }
     }
-
-    let all = || samples.values().flatten().map(|sample| &sample.labels);
-    let several = all().any(|labels| labels.several);
-    let names: BTreeSet<&String> = all().flat_map(|labels| &labels.labels).collect();
-    let mut classes: Vec<String> = names.into_iter().cloned().collect();
-    if classes.iter().all(|name| name.parse::<u64>().is_ok()) {
-        classes.sort_by_key(|name| name.parse::<u64>().unwrap_or(u64::MAX));
-    }
-    if classes.is_empty() {
-        return Err(DataError::Shard { path: path.to_owned(), reason: "there are no samples in it".to_owned() });
-    }
-    let task = task_of(&opening.asked, several, path)?;
-    let classes = in_order(classes, &opening.asked, path)?;
-    if let ([class], true, Purpose::Learn) = (classes.as_slice(), task.is_single_label(), opening.purpose) {
-        return Err(DataError::OneClass { dir: path.to_owned(), class: class.clone() });
-    }
-    let label_of: BTreeMap<&str, usize> = classes.iter().map(String::as_str).zip(0..).collect();
-    let places: BTreeMap<PathBuf, Vec<(String, u64, u64)>> = samples
-        .iter()
-        .map(|(shard, samples)| {
-            let places = samples.iter().map(|sample| (sample.key.clone(), sample.offset, sample.length));
-            (shard.clone(), places.collect())
-        })
-        .collect();
-    let format = Arc::new(Shards { places });
-    let mut entries = Vec::new();
-    for (shard, split) in &shards {
-        for (frame, sample) in samples.remove(shard).unwrap_or_default().into_iter().enumerate() {
-            let mut labels: Vec<usize> =
-                sample.labels.labels.iter().filter_map(|name| label_of.get(&**name).copied()).collect();
-            labels.sort_unstable();
-            let part =
-                Part { path: shard.clone(), frame: Some(frame), channels: sample.channels, group: sample.labels.group };
-            let (format, weight) = (format.clone(), sample.labels.weight);
-            entries.push(Entry {
-                part,
-                format,
-                below: PathBuf::from(sample.key),
-                labels,
-                mask: None,
-                value: None,
-                weight,
-                split: *split,
-            });
-        }
-    }
-    let about = format!("{} shards in {}", shards.len(), path.display());
-    let root = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) }.to_owned();
-    let (path, problems, passed_over) = (path.to_owned(), vec![], PassedOver::default());
-    assemble(Listed { path, root, about, classes, task, entries, problems, passed_over }, opening)
+    let stored = shards.into_iter().map(|(path, split)| {
+        let samples = samples.remove(&path).unwrap_or_default();
+        Stored { path, split, samples }
+    });
+    Ok(stored.collect())
 }
 
 /// The tar files of a folder, sorted.
@@ -160,13 +197,31 @@ fn read_range(path: &Path, offset: u64, length: u64) -> Result<Vec<u8>, DataErro
     Ok(bytes)
 }
 
-/// Where the samples of open shards are: key, offset and length.
-struct Shards {
+/// Where the images of open shards are, or the masks: key, offset and length of each sample's.
+pub(super) struct Shards {
     places: BTreeMap<PathBuf, Vec<(String, u64, u64)>>,
 }
 
 impl Shards {
-    /// The key of a sample, and where its image lies.
+    pub(super) fn of_images(shards: &[Stored]) -> Self {
+        Self::of(shards, |sample| (sample.key.clone(), sample.offset, sample.length))
+    }
+
+    /// Of samples that all have masks.
+    pub(super) fn of_masks(shards: &[Stored]) -> Self {
+        Self::of(shards, |sample| {
+            // Nothing is read of what is not there.
+            let (offset, length) = sample.mask.as_ref().map_or((0, 0), |mask| (mask.offset, mask.length));
+            (sample.key.clone(), offset, length)
+        })
+    }
+
+    fn of(shards: &[Stored], place: impl Fn(&Sample) -> (String, u64, u64)) -> Self {
+        let places = |shard: &Stored| (shard.path.clone(), shard.samples.iter().map(&place).collect());
+        Self { places: shards.iter().map(places).collect() }
+    }
+
+    /// The key of a sample, and where its picture lies.
     fn place_of(&self, part: &Part) -> Option<&(String, u64, u64)> {
         self.places.get(&part.path).and_then(|places| places.get(part.frame?))
     }
@@ -198,6 +253,11 @@ impl Format for Shards {
     fn read_fitted(&self, part: &Part, preprocess: &Preprocess) -> Result<Image, DataError> {
         let (name, bytes) = self.bytes_of(part)?;
         decode_fitted(&name, &bytes, preprocess)
+    }
+
+    fn read_mask_values(&self, part: &Part) -> Result<MaskValues, DataError> {
+        let (name, bytes) = self.bytes_of(part)?;
+        decode_mask_values(&name, &bytes)
     }
 
     fn fingerprint(&self, part: &Part) -> std::io::Result<Fingerprint> {

@@ -9,10 +9,12 @@ use kindling_files as files;
 use serde_json::{Map, Value, json};
 use tar::{Builder, Header};
 
-use crate::decode::{Depth, Image, MAX_FILE_BYTES, depth_of};
+use super::mask::{NUMBERS, PRESENT};
+use crate::decode::{Depth, IGNORED, Image, MAX_FILE_BYTES, depth_of, mask_png};
 use crate::error::DataError;
 use crate::order::order;
-use crate::source::{Dataset, Format, Pictures, Source, Task, read_guarded};
+use crate::source::mask_numbers::IGNORE;
+use crate::source::{Dataset, Format, Pictures, Source, Task, check_sizes, guarded, read_guarded};
 use crate::split::Split;
 
 /// How much was written.
@@ -29,12 +31,13 @@ pub struct Packed {
 }
 
 /// Writes every split of a data set as shards of at most `shard_bytes` (of one sample at least) into a new or empty
-/// folder. Files of pictures go in as they are, everything else as PNG of the depth it needs, at most 16 bits. Samples are
-/// in a random order of the seed, so that a shard holds all classes. `progress` is called after every sample.
+/// folder. Files of pictures go in as they are, everything else as PNG of the depth it needs, at most 16 bits. Masks go in as PNG of the
+/// numbers of their classes, beside the names of these. Samples are in a random order of the seed, so that a shard holds all classes.
+/// `progress` is called after every sample.
 ///
 /// # Errors
-/// [`DataError::Shard`] if the folder holds something or samples have masks, and whatever keeps a sample from being read or written; what was
-/// written until then stays.
+/// [`DataError::Shard`] if the folder holds something, and whatever keeps a sample from being read or written; what was written until then
+/// stays.
 pub fn pack(
     dataset: &Dataset,
     folder: &Path,
@@ -42,10 +45,6 @@ pub fn pack(
     seed: u64,
     mut progress: impl FnMut(),
 ) -> Result<Packed, DataError> {
-    if dataset.task == Task::Segmentation {
-        let reason = format!("{} has masks, which shards do not hold; train from its folder", dataset.name);
-        return Err(DataError::Shard { path: folder.to_owned(), reason });
-    }
     let io = |cause| DataError::Io { path: folder.to_owned(), cause };
     std::fs::create_dir_all(folder).map_err(io)?;
     if std::fs::read_dir(folder).map_err(io)?.next().is_some() {
@@ -88,6 +87,7 @@ const END: u64 = 1024;
 struct Sample {
     image: Vec<u8>,
     extension: String,
+    mask: Option<Vec<u8>>,
     cls: Option<String>,
     json: String,
     rounded: bool,
@@ -95,43 +95,78 @@ struct Sample {
 
 impl Sample {
     fn of(dataset: &Dataset, source: &dyn Source, index: usize) -> Result<Self, DataError> {
-        let labels = source.labels(index);
-        let names: Vec<&String> = labels.iter().map(|&label| &dataset.classes[label]).collect();
         let mut about = Map::new();
         about.insert("name".into(), json!(source.name_of(index)));
-        let label = match (dataset.task, names.as_slice()) {
-            (Task::MultiClass, [name]) => json!(name),
-            (_, names) => json!(names),
-        };
-        about.insert("label".into(), label);
         if let Some(group) = source.group(index) {
             about.insert("group".into(), json!(group));
         }
         if source.weight(index) != 1.0 {
             about.insert("weight".into(), json!(source.weight(index)));
         }
-        let cls = (dataset.task == Task::MultiClass).then(|| source.label(index).to_string());
+        // A file that cannot be read should be found now.
+        let read = read_guarded(source, index)?;
+        let size = (read.width, read.height);
         let (image, extension, rounded) = match source.file(index).filter(|file| Pictures.claims(file)) {
             Some(file) => {
-                // A file that cannot be read should be found now.
-                read_guarded(source, index)?;
                 let bytes = files::read(file, MAX_FILE_BYTES)
                     .map_err(|cause| DataError::Io { path: file.to_owned(), cause })?;
                 let extension = file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
                 (bytes, extension, false)
             }
             None => {
-                let (png, rounded) = png_of(read_guarded(source, index)?)?;
+                let (png, rounded) = png_of(read)?;
                 (png, "png".to_owned(), rounded)
             }
         };
-        Ok(Self { image, extension, cls, json: Value::Object(about).to_string(), rounded })
+        let (mut mask, mut cls) = (None, None);
+        if dataset.task == Task::Segmentation {
+            let (png, present) = mask_of(source, index, size, dataset.classes.len())?;
+            mask = Some(png);
+            about.insert(NUMBERS.into(), numbers_of(&dataset.classes));
+            about.insert(PRESENT.into(), present.into_iter().map(|class| json!(dataset.classes[class])).collect());
+        } else {
+            let names: Vec<&String> = source.labels(index).iter().map(|&label| &dataset.classes[label]).collect();
+            let label = match (dataset.task, names.as_slice()) {
+                (Task::MultiClass, [name]) => json!(name),
+                (_, names) => json!(names),
+            };
+            about.insert("label".into(), label);
+            cls = (dataset.task == Task::MultiClass).then(|| source.label(index).to_string());
+        }
+        Ok(Self { image, extension, mask, cls, json: Value::Object(about).to_string(), rounded })
     }
 
     /// The bytes it takes in a tar file.
     fn size(&self) -> u64 {
         let blocks = |length: usize| 512 + (length as u64).next_multiple_of(512);
-        blocks(self.image.len()) + blocks(self.json.len()) + self.cls.as_ref().map_or(0, |cls| blocks(cls.len()))
+        let also = |bytes: Option<usize>| bytes.map_or(0, blocks);
+        let (mask, cls) = (self.mask.as_ref().map(Vec::len), self.cls.as_ref().map(String::len));
+        blocks(self.image.len()) + also(mask) + also(cls) + blocks(self.json.len())
+    }
+}
+
+/// Names and numbers of the classes of masks, and of pixels that count for nothing.
+fn numbers_of(classes: &[String]) -> Value {
+    let named = classes.iter().map(String::as_str).zip(0..);
+    let all = named.chain([(IGNORE, IGNORED.into())]);
+    Value::Object(all.map(|(name, number): (&str, u64)| (name.to_owned(), json!(number))).collect())
+}
+
+/// The mask of a sample, whose image is of this size, as a PNG, and the classes that occur in it.
+fn mask_of(
+    source: &dyn Source,
+    index: usize,
+    image: (usize, usize),
+    classes: usize,
+) -> Result<(Vec<u8>, Vec<usize>), DataError> {
+    let mask = guarded(source, index, || source.read_mask(index))?;
+    check_sizes(|| source.name_of(index), image, (mask.width, mask.height))?;
+    let present = mask.present();
+    match present.last() {
+        Some(&class) if class >= classes => {
+            Err(DataError::MaskClass { name: source.name_of(index), class: class as u8, classes })
+        }
+        _ => Ok((mask_png(&mask)?, present)),
     }
 }
 
@@ -172,6 +207,9 @@ impl Shard {
 
     fn append(&mut self, key: &str, sample: &Sample) -> Result<(), DataError> {
         let mut parts = vec![(sample.extension.as_str(), sample.image.as_slice())];
+        if let Some(mask) = &sample.mask {
+            parts.push(("mask.png", mask.as_slice()));
+        }
         if let Some(cls) = &sample.cls {
             parts.push(("cls", cls.as_bytes()));
         }

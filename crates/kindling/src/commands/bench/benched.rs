@@ -9,7 +9,7 @@ use kindling_data::{HostBatch, Task};
 use kindling_layers::{Classifier, Precision, Segmenter};
 use kindling_memory::Plan;
 use kindling_trainer::{Stepped, Steps, TrainConfig, TrainError, Views, predict, segment};
-use kindling_zoo::{Network, Unet};
+use kindling_zoo::{Network, SegmentationNetwork};
 
 /// A training step on a batch.
 pub(super) type OneStep = Box<dyn FnMut(&HostBatch) -> Result<Stepped, TrainError>>;
@@ -58,7 +58,7 @@ impl Benched for Network {
     }
 }
 
-impl Benched for Unet {
+impl Benched for SegmentationNetwork {
     const HAS_MASKS: bool = true;
 
     fn steps(self, config: &TrainConfig, classes: usize, device: &Device, start: Plan) -> Result<OneStep> {

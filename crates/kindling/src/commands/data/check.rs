@@ -1,9 +1,6 @@
 //! `kindling data check`: what is wrong with a data set, before a night is spent on it.
 
-use std::io::IsTerminal;
-
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
 use kindling_data::check::{Report, check};
 use kindling_data::{PassedOver, Split, Task};
 use kindling_runs::Table;
@@ -13,6 +10,7 @@ use crate::Done;
 use crate::commands::Format;
 use crate::dataset::{self, HowToOpen};
 use crate::output::{self, out};
+use crate::progress::progress_bar;
 use crate::ranges;
 
 /// Lines of a list that the table shows; JSON has all.
@@ -57,20 +55,6 @@ impl Args {
         }
         Ok(if report.is_sound() { Done::Complete } else { Done::SomeFailed })
     }
-}
-
-/// A bar on a terminal, nothing elsewhere.
-pub(super) fn progress_bar(total: usize, what: &str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(total as u64);
-    if let Ok(style) = ProgressStyle::with_template(&format!(
-        "{{bar:30.cyan/dim}} {{pos}}/{{len}} {what} · {{per_sec}} · {{eta}} left"
-    )) {
-        bar.set_style(style);
-    }
-    bar
 }
 
 fn print(report: &Report, passed_over: &PassedOver) {

@@ -6,17 +6,17 @@ use anyhow::Result;
 use kindling_data::{Split, shards};
 use serde_json::json;
 
-use super::check::progress_bar;
 use crate::Done;
 use crate::budget::MemoryBudget;
 use crate::dataset::{self, HowToOpen};
 use crate::output::{note, out};
+use crate::progress::progress_bar;
 use crate::ranges;
 
 /// Write a data set as WebDataset shards (tar files) into a new folder
 ///
-/// Files of pictures go in as they are, everything else as PNG of 8 or 16 bits. The same data set, seed and size give the
-/// same bytes. The last line is one JSON object.
+/// Files of pictures go in as they are, everything else as PNG of 8 or 16 bits, and with --task segmentation a mask beside each
+/// image. The same data set, seed and size give the same bytes. The last line is one JSON object.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A name from `data list`, a folder, a manifest or shards

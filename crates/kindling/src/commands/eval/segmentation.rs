@@ -27,7 +27,7 @@ impl Args {
         ranks: &Ranks,
     ) -> Result<Done> {
         let Samples { scored, data, samples, changes, seen, .. } = samples;
-        let network = config.trained_unet(run, self.last, &chosen.device)?;
+        let network = config.trained_segmenter(run, self.last, &chosen.device)?;
         let micro_batch = self.micro_batch.unwrap_or(config.inference_batch(&chosen.device));
         let precision = self.precision.unwrap_or(config.train.precision);
         chosen.check_precision(precision)?;

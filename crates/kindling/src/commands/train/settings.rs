@@ -128,8 +128,9 @@ settings! {
     /// Seed of order, augmentation, dropout and initial weights, 0 to 9223372036854775807
     #[arg(value_name = "N", help_heading = "Training")]
     Stays "train.seed" seed: u64;
-    /// How the samples of an epoch are chosen: even (each once), balanced (classes equally often), weights (as the data set
-    /// says), the latter two with replacement
+    /// How the samples of an epoch are chosen: even (each once), balanced (classes equally often) and weights (as the data set
+    /// says), both with replacement, or foreground (of segmentation: the last third of each batch shows a class of its masks,
+    /// drawn evenly, the rest is as with even)
     #[arg(value_name = "HOW", help_heading = "Training")]
     Stays "data.sampling" sampling: Sampling;
     /// Also score the test images of each value of this column of the manifest (CSV), such as sex or scanner

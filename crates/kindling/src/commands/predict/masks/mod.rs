@@ -43,7 +43,7 @@ impl Args {
             bail!("--top is about classes of images; masks have the most probable class of each pixel");
         }
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-        let network = config.trained_unet(run, self.last, device)?;
+        let network = config.trained_segmenter(run, self.last, device)?;
         let segmenter = Segmenter { network: &network, config, device, views: self.tta.into() };
         let files = files_of(&config.data.opening, images)?;
         let classes = &config.data.classes;

@@ -1,0 +1,264 @@
+//! One type for all networks for segmentation.
+//!
+//! As with [`AnyBlock`], a network is a variant of an enum and not a trait object, and names of tensors do not contain the variant.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kindling_classification::AnyBlock;
+use kindling_layers::names::{KeyStyle, Names};
+use kindling_layers::trace::{Describe, FeatureMap, Trace, Value};
+use kindling_layers::{Backbone, Checkpointing, Segmenter};
+
+use crate::deeplab_v3::DeepLabV3;
+use crate::deeplab_v3_plus::DeepLabV3Plus;
+use crate::encoder::{Atrous, Beside, ENCODERS, Encoder};
+use crate::encoder_decoder::{Decoder, EncoderDecoder};
+use crate::fcn::Fcn;
+use crate::lraspp::Lraspp;
+use crate::unet::{Unet, UnetConfig};
+
+/// A kind of decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecoderKind {
+    /// [`crate::unet`].
+    Unet,
+    /// [`crate::deeplab_v3_plus`].
+    DeepLabV3Plus,
+    /// [`crate::lraspp`].
+    Lraspp,
+    /// [`crate::deeplab_v3`].
+    DeepLabV3,
+    /// [`crate::fcn`].
+    Fcn,
+}
+
+impl DecoderKind {
+    /// Every decoder, in the order they are listed.
+    pub const ALL: [Self; 5] = [Self::Unet, Self::DeepLabV3Plus, Self::Lraspp, Self::DeepLabV3, Self::Fcn];
+
+    /// What the name of a network begins with; that of its encoder follows.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Unet => "unet-",
+            Self::DeepLabV3Plus => "deeplabv3plus-",
+            Self::Lraspp => "lraspp_",
+            Self::DeepLabV3 => "deeplabv3_",
+            Self::Fcn => "fcn_",
+        }
+    }
+
+    /// As its paper calls it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Unet => "U-Net",
+            Self::DeepLabV3Plus => "DeepLabV3+",
+            Self::Lraspp => "Lite R-ASPP",
+            Self::DeepLabV3 => "DeepLabV3",
+            Self::Fcn => "FCN",
+        }
+    }
+
+    /// Whether it has a layer that drops values while training.
+    pub fn drops(self) -> bool {
+        !matches!(self, Self::Unet | Self::Lraspp)
+    }
+
+    /// Authors, year and address of the paper.
+    pub fn paper(self) -> &'static str {
+        match self {
+            Self::Unet => "Ronneberger et al. 2015, https://arxiv.org/abs/1505.04597",
+            Self::DeepLabV3Plus => "Chen et al. 2018, https://arxiv.org/abs/1802.02611",
+            Self::Lraspp => "Howard et al. 2019, https://arxiv.org/abs/1905.02244",
+            Self::DeepLabV3 => "Chen et al. 2017, https://arxiv.org/abs/1706.05587",
+            Self::Fcn => "Long et al. 2015, https://arxiv.org/abs/1411.4038",
+        }
+    }
+
+    /// The library that has it, by the keys of its weights files.
+    pub fn library(self) -> KeyStyle {
+        match self {
+            Self::Unet | Self::DeepLabV3Plus => KeyStyle::Smp,
+            Self::Lraspp | Self::DeepLabV3 | Self::Fcn => KeyStyle::Torchvision,
+        }
+    }
+
+    /// The encoders with which it equals that library's network, by their names there.
+    pub fn reference_encoders(self) -> Vec<&'static str> {
+        match self {
+            Self::Unet => ENCODERS.iter().map(|encoder| encoder.name).collect(),
+            // Of the others `segmentation_models_pytorch` leaves it to timm which kernels change, or begins elsewhere.
+            Self::DeepLabV3Plus => vec!["mobilenet_v2", "resnet18", "resnet34"],
+            Self::Lraspp => vec!["mobilenet_v3_large"],
+            Self::DeepLabV3 => vec!["mobilenet_v3_large", "resnet50"],
+            Self::Fcn => vec!["resnet50"],
+        }
+    }
+
+    /// The encoder as this decoder wants it: U-Net reads every resolution, and the others want a large last map. ResNets divide by 8 in
+    /// torchvision, the others by 16.
+    fn adapt(self, encoder: Encoder) -> Encoder {
+        let is_resnet = encoder.entry().0.family == "ResNet";
+        match self {
+            Self::Unet => encoder,
+            Self::DeepLabV3Plus => encoder.reading(Beside::LastOf(4)).dividing_by(16, Atrous::FromTheFirst),
+            Self::Lraspp => encoder.of_torchvision().reading(Beside::FirstOf(8)).dividing_by(16, Atrous::FromTheFirst),
+            Self::DeepLabV3 | Self::Fcn if is_resnet => encoder.of_torchvision().dividing_by(8, Atrous::AfterTheFirst),
+            Self::DeepLabV3 | Self::Fcn => encoder.of_torchvision().dividing_by(16, Atrous::FromTheFirst),
+        }
+    }
+}
+
+/// Configuration of a [`SegmentationNetwork`].
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentationConfig {
+    /// The decoder.
+    pub decoder: DecoderKind,
+    /// The encoder, as the decoder wants it.
+    encoder: Encoder,
+    /// Channels of the images.
+    pub in_channels: usize,
+    /// Classes of a pixel.
+    pub classes: usize,
+    /// Takes the place of the decoder's share of values that are dropped while training, where it drops some.
+    pub drop_rate: Option<f64>,
+    /// Takes the place of the encoder's share of residual branches that are left out while training.
+    pub drop_path_rate: Option<f64>,
+}
+
+impl SegmentationConfig {
+    /// A network with the rates of dropout and drop-path of its library.
+    pub fn new(decoder: DecoderKind, encoder: &Encoder, in_channels: usize, classes: usize) -> Self {
+        let encoder = decoder.adapt(*encoder);
+        Self { decoder, encoder, in_channels, classes, drop_rate: None, drop_path_rate: None }
+    }
+
+    /// The encoder, as the decoder wants it.
+    pub fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+
+    /// A network whose weights are zero until [`kindling_layers::init::initialise`] or a weights file fills them.
+    pub fn init(&self, device: &Device) -> SegmentationNetwork {
+        let &Self { decoder, ref encoder, in_channels, classes, drop_path_rate, .. } = self;
+        if decoder == DecoderKind::Unet {
+            let config = UnetConfig { drop_path_rate, ..UnetConfig::new(encoder, in_channels, classes) };
+            return SegmentationNetwork::Unet(config.init(device));
+        }
+        let encoder = encoder.init(in_channels, drop_path_rate, device);
+        // The size is arbitrary; channels do not depend on it.
+        let maps = Trace::of(&encoder, FeatureMap::square(in_channels, 64)).stages;
+        let maps: Vec<usize> = maps.iter().map(|stage| stage.value.map.channels).collect();
+        let last = maps.last().copied().unwrap_or(in_channels);
+        let first = maps.first().copied().unwrap_or(last);
+        let drop_rate = |own| self.drop_rate.unwrap_or(own);
+        match decoder {
+            DecoderKind::Unet | DecoderKind::DeepLabV3Plus => {
+                let decoder = DeepLabV3Plus::new([first, last], classes, drop_rate(DeepLabV3Plus::DROP_RATE), device);
+                SegmentationNetwork::DeepLabV3Plus(EncoderDecoder { encoder, decoder })
+            }
+            DecoderKind::Lraspp => {
+                let decoder = Lraspp::new([first, last], classes, device);
+                SegmentationNetwork::Lraspp(EncoderDecoder { encoder, decoder })
+            }
+            DecoderKind::DeepLabV3 => {
+                let decoder = DeepLabV3::new(last, classes, drop_rate(DeepLabV3::DROP_RATE), device);
+                SegmentationNetwork::DeepLabV3(EncoderDecoder { encoder, decoder })
+            }
+            DecoderKind::Fcn => {
+                let decoder = Fcn::new(last, classes, drop_rate(Fcn::DROP_RATE), device);
+                SegmentationNetwork::Fcn(EncoderDecoder { encoder, decoder })
+            }
+        }
+    }
+
+    /// The names of the network's layers in the library that has its decoder.
+    pub fn names(&self) -> Names {
+        let mut names = Names::default();
+        self.encoder.names(&mut names);
+        match self.init(&Device::flex()) {
+            SegmentationNetwork::Unet(network) => network.decoder_names(&mut names),
+            SegmentationNetwork::DeepLabV3Plus(network) => network.decoder.names(&mut names),
+            SegmentationNetwork::Lraspp(network) => network.decoder.names(&mut names),
+            SegmentationNetwork::DeepLabV3(network) => network.decoder.names(&mut names),
+            SegmentationNetwork::Fcn(network) => network.decoder.names(&mut names),
+        }
+        names
+    }
+}
+
+macro_rules! networks {
+    ($($(#[$doc:meta])+ $variant:ident($network:ty),)+) => {
+        /// A network for segmentation.
+        #[derive(Module, Debug)]
+        #[allow(clippy::large_enum_variant)] // one of them in a run
+        pub enum SegmentationNetwork {
+            $($(#[$doc])+ $variant($network),)+
+        }
+
+        impl SegmentationNetwork {
+            /// The encoder.
+            pub fn encoder(&self) -> &Backbone<AnyBlock> {
+                match self {
+                    $(Self::$variant(network) => &network.encoder,)+
+                }
+            }
+
+            /// The network with another encoder of the same kind, as one with other weights.
+            pub fn with_encoder(self, encoder: Backbone<AnyBlock>) -> Self {
+                match self {
+                    $(Self::$variant(mut network) => {
+                        network.encoder = encoder;
+                        Self::$variant(network)
+                    })+
+                }
+            }
+        }
+
+        impl Segmenter for SegmentationNetwork {
+            fn forward(&self, images: Tensor<4>) -> Tensor<4> {
+                match self {
+                    $(Self::$variant(network) => network.forward(images),)+
+                }
+            }
+
+            fn segments(&self, checkpointing: Checkpointing) -> usize {
+                match self {
+                    $(Self::$variant(network) => network.segments(checkpointing),)+
+                }
+            }
+
+            fn run_segment(&self, checkpointing: Checkpointing, index: usize, maps: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
+                match self {
+                    $(Self::$variant(network) => network.run_segment(checkpointing, index, maps),)+
+                }
+            }
+
+            fn finish(&self, x: Tensor<4>) -> Tensor<4> {
+                match self {
+                    $(Self::$variant(network) => network.finish(x),)+
+                }
+            }
+        }
+
+        impl Describe for SegmentationNetwork {
+            fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+                match self {
+                    $(Self::$variant(network) => network.describe(input, trace),)+
+                }
+            }
+        }
+    };
+}
+
+networks! {
+    /// U-Net.
+    Unet(Unet),
+    /// DeepLabV3+.
+    DeepLabV3Plus(EncoderDecoder<DeepLabV3Plus>),
+    /// Lite R-ASPP.
+    Lraspp(EncoderDecoder<Lraspp>),
+    /// DeepLabV3.
+    DeepLabV3(EncoderDecoder<DeepLabV3>),
+    /// FCN.
+    Fcn(EncoderDecoder<Fcn>),
+}
