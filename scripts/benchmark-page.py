@@ -314,7 +314,7 @@ def section_runs():
 
 
 def yardstick():
-    """What the README of brain-mri-orientation says of it."""
+    """What the README of brain-mri-orientation says about it."""
     document = load(RUNS)
     case = next(case for case in document["cases"] if frozen(case))
     each, _, samples, baseline = scores(case)

@@ -14,7 +14,7 @@ pub type Tensors = BTreeMap<String, Stored>;
 pub struct Stored {
     /// Its type, as the format calls it: `F32`.
     pub dtype: String,
-    /// Its shape.
+    /// Lengths of its axes.
     pub shape: Vec<usize>,
     /// Its elements, little-endian.
     pub bytes: Vec<u8>,

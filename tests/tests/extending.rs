@@ -75,12 +75,12 @@ fn a_finished_run_that_is_extended_goes_on_with_the_schedule_of_the_longer_run()
     let told = events(&ended.run);
     let told: Vec<&str> = told.iter().map(|event| event["event"].as_str().unwrap()).collect();
     let at = |name: &str| told.iter().position(|event| *event == name).unwrap();
-    assert!(at("finished") < at("extended"), "the log tells of both ends");
+    assert!(at("finished") < at("extended"), "the log has both ends");
     assert_eq!(told.iter().filter(|event| **event == "finished").count(), 2);
     let history = fs::read_to_string(ended.run.join("history.jsonl")).unwrap();
     assert!(history.contains(r#""how":"extended","from_step":24,"changed":[["train.epochs","4"]]"#), "{history}");
     let report = fs::read_to_string(ended.run.join("report.html")).unwrap();
-    assert!(report.contains("extended to 48 steps"), "the report tells of it");
+    assert!(report.contains("extended to 48 steps"), "the report says so");
 
     // Said again it changes nothing, and less than there is cannot be.
     Outcome::of(&mut extend(&ended.run, "--extend-to 4")).succeeded();

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     suite.run()
 }
 
-/// Runs the small form of the suite, and reads what each part says of itself.
+/// Runs the small form of the suite, and reads the report of each part.
 fn passes(device: &str, only: Option<&str>) {
     let folder = tempdir().expect("a temporary folder");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the project");

@@ -18,7 +18,7 @@ fn check(data: &Path, flags: &str) -> (Value, String) {
     (json.result(), table)
 }
 
-/// A trained network, and what it says of images: the probabilities that `predict` prints.
+/// A trained network, and its answers for images: the probabilities that `predict` prints.
 struct Judge {
     bench: Bench,
     run: PathBuf,
@@ -36,7 +36,7 @@ impl Judge {
         self.bench.path(name)
     }
 
-    /// What it says of all images of a file.
+    /// Its answers for all images of a file.
     fn says(&self, path: &Path) -> Vec<Vec<f64>> {
         let mut command = kindling();
         command.args(["predict", "--device", "cpu"]).arg(&self.run).arg(path);
@@ -179,7 +179,7 @@ fn pages_and_frames_are_samples_where_that_is_asked_for_and_told_where_not() {
     assert!(fs::read_to_string(run.join("config.toml")).unwrap().contains("pages = true"));
     let mut resume = kindling();
     Outcome::of(resume.args(["train", "--resume"]).arg(&run)).succeeded();
-    // What the run says of each page is what it says of that page alone.
+    // The run's answer for each page is its answer for that page alone.
     let judge = Judge { bench: Bench::new(1), run };
     let of_pages = judge.says(&data.join("dark/2.tif"));
     for (page, expected) in of_pages.iter().enumerate() {

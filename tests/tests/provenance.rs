@@ -147,7 +147,7 @@ const SETTINGS: [(&str, &str); 35] = [
     ("start", "\"none\""),
     ("freeze", "\"none\""),
     ("source", "\"data\""),
-    ("task", "\"one-of\""),
+    ("task", "\"multi-class\""),
     ("augment", "\"light\""),
     ("sampling", "\"even\""),
     ("on_bad_sample", "\"fail\""),

@@ -1,4 +1,4 @@
-//! Test-time augmentation: what the model says of an image and of its mirror image, averaged.
+//! Test-time augmentation: the model's answers for an image and for its mirror image, averaged.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;

@@ -33,7 +33,6 @@ impl Messages {
         }
     }
 
-    /// The newest first.
     pub(crate) fn newest_first(&self) -> impl Iterator<Item = &Message> {
         self.0.iter().rev()
     }

@@ -51,7 +51,7 @@ pub enum DataError {
     },
     /// Classes are to have an order, which their names do not say.
     #[error(
-        "the classes of {path:?} ({}) are no numbers that would say their order; give it, the least first, as in --class-order none,mild,severe",
+        "the classes of {path:?} ({}) are not numbers, which would have an order; give the order, the least first, as in --class-order none,mild,severe",
         .classes.join(", ")
     )]
     NoOrder {

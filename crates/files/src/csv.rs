@@ -4,7 +4,6 @@ use csv_core::{ReadFieldResult, Reader};
 
 /// The longest value, in KiB: paths end at 4096 bytes nearly everywhere.
 const MOST_KIB: usize = 64;
-/// The most columns.
 const MOST_COLUMNS: usize = 100_000;
 
 /// The records of a table, each with the line it starts on. Empty lines are none. An error is a line and what is wrong with it, and the

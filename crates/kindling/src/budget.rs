@@ -17,9 +17,9 @@ use crate::device::{DeviceChoice, cuda};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum MemoryBudget {
-    /// In bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// In percent of what the device has.
+    /// A share of the memory that the device has, in percent.
     Percent(f64),
 }
 

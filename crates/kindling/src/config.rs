@@ -65,7 +65,7 @@ pub(crate) struct ModelConfig {
     /// What the run starts from; initial weights of the seed if absent.
     #[serde(default, with = "kindling_given::none")]
     pub(crate) start: Option<StartingPoint>,
-    /// What does not train.
+    /// Layers that are not trained.
     #[serde(default, with = "as_text")]
     pub(crate) freeze: Freeze,
 }
@@ -76,7 +76,7 @@ pub(crate) struct ModelConfig {
 pub(crate) enum StartingPoint {
     /// The zoo's pretrained weights: the SHA-256 of the file.
     Pretrained(String),
-    /// A file.
+    /// The path of a weights file.
     File(PathBuf),
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Finished<'a> {
     pub(crate) ranks: &'a Ranks,
 }
 
-/// What the event log says of the test samples.
+/// The event log's evaluation of the test samples.
 #[derive(Default)]
 struct End {
     loss: f64,
@@ -260,7 +260,7 @@ fn chosen(answers: &[Answer]) -> Vec<(Shown, &Answer)> {
     shown
 }
 
-/// What a model says of a sample.
+/// A model's answer for a sample.
 struct Answer {
     sample: usize,
     truth: Vec<usize>,

@@ -23,7 +23,7 @@ pub(crate) type StepAt = Box<dyn FnMut(&HostBatch, f64) -> Result<Stepped, Train
 
 /// A kind of networks, with what their runs do differently.
 pub(crate) trait Kind {
-    /// The network.
+    /// What is trained.
     type Network: Module;
     /// How it is trained.
     type Training: Training<ModelState<Self::Network>>;

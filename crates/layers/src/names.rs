@@ -8,9 +8,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum Library {
-    /// torchvision.
+    /// torchvision, of PyTorch.
     Torchvision,
-    /// timm.
+    /// timm, PyTorch Image Models.
     Timm,
     /// timm's networks for weights that come from TensorFlow (`tf_...`): its paddings and its epsilon.
     #[strum(to_string = "timm")]

@@ -11,7 +11,7 @@ use kindling_ops::{Pooling, reserve};
 pub struct MaxPool {
     /// Side of the window; odd.
     pub kernel: usize,
-    /// Stride.
+    /// Distance between windows, in pixels.
     pub stride: usize,
 }
 

@@ -40,7 +40,7 @@ pub fn resized(x: Tensor<4>, size: [usize; 2], interpolation: Interpolation) -> 
     by_planes(x, |x| module::interpolate(x, options.with_output_size(size)))
 }
 
-/// Describes [`resized`].
+/// Adds a [`resized`] to the trace: as an upsampling where it repeats every pixel a whole number of times.
 pub fn describe_resized(input: Value, size: [usize; 2], interpolation: Interpolation, trace: &mut Trace) -> Value {
     let FeatureMap { channels, height, width } = input.map;
     let factor = size[0].checked_div(height).unwrap_or(0);

@@ -40,7 +40,7 @@ impl StemConfig {
 /// Configuration of a [`Staged`] network, as the functions named after the papers' models return it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StagedConfig<C> {
-    /// The stem.
+    /// The layers before the blocks.
     pub stem: StemConfig,
     /// The blocks, with a list for each row of the paper's table.
     pub stages: Vec<Vec<C>>,
@@ -104,7 +104,7 @@ pub struct Staged<B: Module + Block> {
 /// Which parts of a network keep their weights and running statistics while the others train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Freeze {
-    /// None.
+    /// Nothing: the whole network trains.
     #[default]
     None,
     /// The stem and this many stages.

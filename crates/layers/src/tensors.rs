@@ -22,7 +22,7 @@ pub struct Entry {
     pub name: String,
     /// Format of its numbers.
     pub dtype: DType,
-    /// Its shape.
+    /// Lengths of its axes, outermost first; none of a scalar.
     pub shape: Vec<usize>,
 }
 

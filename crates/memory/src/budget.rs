@@ -42,7 +42,7 @@ pub fn resident_of(counted: u64) -> u64 {
 }
 
 /// The most counted bytes whose [`resident_of`] is within a budget.
-pub fn counted_room(budget: u64) -> u64 {
+pub fn counted_within(budget: u64) -> u64 {
     let bytes = budget.saturating_sub(PROCESS_BYTES);
     bytes - bytes / (ALLOCATOR_SHARE + 1)
 }
@@ -71,7 +71,7 @@ fn check_host(bytes: usize) -> Result<(), String> {
     let limit = HOST_LIMIT.load(Relaxed);
     let asked = bytes as u64;
     let current = (heap::host_usage().current as u64).saturating_add(GRANTED.load(Relaxed));
-    let room = counted_room(limit);
+    let room = counted_within(limit);
     if current.saturating_add(asked) > room {
         let process = limit - room;
         return Err(format!(
@@ -173,7 +173,7 @@ pub fn capacity(device: &Device) -> Option<u64> {
         Some(_) => None,
         None => match HOST_LIMIT.load(Relaxed) {
             NONE => None,
-            limit => Some(counted_room(limit)),
+            limit => Some(counted_within(limit)),
         },
     }
 }
@@ -200,11 +200,11 @@ mod tests {
     #[test]
     fn what_fits_into_a_budget_and_what_a_process_takes_are_the_same_sum() {
         for budget in [100 << 20, 140 << 20, (1 << 30) + 7, 1 << 40] {
-            let room = counted_room(budget);
+            let room = counted_within(budget);
             assert!(resident_of(room) <= budget, "{room} of {budget}");
             assert!(resident_of(room + 16) > budget, "{room} of {budget}");
         }
-        assert_eq!(counted_room(PROCESS_BYTES), 0);
-        assert_eq!(counted_room(0), 0);
+        assert_eq!(counted_within(PROCESS_BYTES), 0);
+        assert_eq!(counted_within(0), 0);
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// A limit of this process, and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemLimit {
-    /// In bytes.
+    /// The most memory that the process may use.
     pub bytes: u64,
     /// Origin of the limit.
     pub rule: Rule,

@@ -17,7 +17,7 @@ pub enum OnnxError {
     /// A tensor does not have the shape that its layer needs.
     #[error("the tensor `{name}` has shape {found:?} where its layer needs {expected:?}")]
     TensorShape {
-        /// Its name.
+        /// Name of the tensor.
         name: String,
         /// What the layer needs.
         expected: Vec<usize>,
@@ -27,7 +27,7 @@ pub enum OnnxError {
     /// A tensor is neither float32 nor float64.
     #[error("the tensor `{name}` cannot be written as float32: {reason}")]
     TensorType {
-        /// Its name.
+        /// Name of the tensor.
         name: String,
         /// Its type, or why it cannot be read.
         reason: String,

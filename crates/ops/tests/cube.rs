@@ -14,9 +14,8 @@ use kindling_tests::{Optional, Suite, Test, cuda_on_cpu, on_cuda, repeat_what_wa
 
 use device::{
     bfloat16, block, deferred_convolutions, dense_convolutions, dense_convolutions_on_tensor_cores,
-    depthwise_convolutions, doubled_bfloat16, doubled_float16, float16, large_means, maxima, means_and_scale,
-    moves_of_many_tensors, norm_act, one_channel, padded, quarters, recorded_block, resized, slices,
-    sums_with_a_shortcut,
+    depthwise_convolutions, doubled_bfloat16, doubled_float16, float16, large_means, maxima, moves_of_many_tensors,
+    norm_act, one_channel, padded, pool_and_multiply, quarters, recorded_block, resized, slices, sums_with_a_shortcut,
 };
 use naive::FACTORS_ARE_ROUNDED;
 use naive::norm::check_sums_over_groups;
@@ -34,7 +33,7 @@ const TESTS: [OnDevice; 19] = [
     ("maps_of_one_channel_on_a_device_and_their_gradients_are_those_of_the_cpu", one_channel),
     ("resized_maps_on_a_device_and_their_gradients_equal_the_naive_sums", resized),
     ("norm_act_on_a_device_and_its_gradients_equal_the_naive_sums", norm_act),
-    ("means_and_scale_on_a_device_and_their_gradients_equal_the_naive_sums", means_and_scale),
+    ("pool_and_multiply_on_a_device_and_their_gradients_equal_the_naive_sums", pool_and_multiply),
     ("sums_with_a_shortcut_on_a_device_and_their_gradients_equal_the_naive_sums", sums_with_a_shortcut),
     ("maxima_on_a_device_and_their_gradients_equal_the_naive_ones", maxima),
     ("dense_convolutions_on_a_device_and_their_gradients_equal_the_naive_sums", dense_convolutions),

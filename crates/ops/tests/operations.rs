@@ -15,7 +15,7 @@ use naive::convolutions::{Case, Naive, check_convolution};
 use naive::deferred::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
 };
-use naive::gates::check_squeeze_and_scale;
+use naive::gates::check_pool_and_multiply;
 use naive::norm::{ACTIVATIONS, check_sums_over_groups};
 use naive::resize::{INTERPOLATIONS, check_resize};
 use naive::state::{check_many_tensors, check_sums, check_updates_of_many_tensors};
@@ -157,9 +157,9 @@ fn check_transposed(ground: &Ground, case: &Case, number: u64) {
 }
 
 #[test]
-fn squeeze_and_scale_and_their_gradients_equal_the_naive_sums() {
+fn global_average_pool_and_channel_multiply_and_their_gradients_equal_the_naive_sums() {
     for (case, shape) in [[1, 1, 1, 1], [2, 3, 5, 7], [3, 17, 16, 16], [1, 4, 33, 40]].into_iter().enumerate() {
-        on_each_format(|ground| check_squeeze_and_scale(ground, shape, case as u64));
+        on_each_format(|ground| check_pool_and_multiply(ground, shape, case as u64));
     }
 }
 
@@ -395,7 +395,7 @@ fn no_operation_and_no_gradient_depends_on_the_number_of_threads() {
             check_norm_act_add(&ground, 6, activation, again, 9500);
         }
         check_norm_act_max_pool(&ground, [20, 19], Pooling { kernel: 3, stride: 2, padding: 1 }, 9600);
-        check_squeeze_and_scale(&ground, map, 9700);
+        check_pool_and_multiply(&ground, map, 9700);
         for how in INTERPOLATIONS {
             check_resize(&ground, map, [40, 38], how, 9800);
             check_resize(&ground, map, [13, 50], how, 9801);

@@ -95,7 +95,7 @@ pub enum Error {
     /// The nodes that were given are not those of this rank's share.
     #[error("rank {rank} of {size} has other nodes than those of its share of {leaves} leaves: {given}")]
     Nodes {
-        /// This rank.
+        /// The rank that noticed it.
         rank: usize,
         /// How many ranks.
         size: usize,

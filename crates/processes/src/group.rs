@@ -283,7 +283,7 @@ fn length_of(block: &[u8; SMALL]) -> usize {
     block.first_chunk().map_or(0, |head| u64::from_le_bytes(*head) as usize)
 }
 
-/// A number that no other run has, as far as that can be had without a source of chance.
+/// A number that hardly any other run has, made of the time and the process, for there is no source of randomness here.
 fn nonce() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (since.as_nanos() as u64) ^ (u64::from(std::process::id()) << 40)

@@ -8,7 +8,7 @@
 //! inside it, through the very network that may be cut. So each rank writes where it is into a small file of a folder that all share, some
 //! times within the timeout, and reads those of the others before it ends. That works for every rank whose file it can see: a rank whose
 //! file does not change is stopped, dead or cut off; one whose file changes and that has made fewer calls is busy. Where the folder
-//! is not shared between machines, the sentence says of which ranks nothing is known. The folder of the run is the natural choice, since
+//! is not shared between machines, the sentence names the ranks of which nothing is known. The folder of the run is the natural choice, since
 //! clusters share it.
 
 use std::fmt;

@@ -92,7 +92,7 @@ impl Output {
         self.put(value);
     }
 
-    /// A message.
+    /// A field that is a message of its own, preceded by its length.
     pub fn message(&mut self, field: u64, message: &impl Message) {
         let inside = length(message);
         self.key(field, DELIMITED);

@@ -95,6 +95,11 @@ pub(crate) fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{count}\u{a0}{}", if count == 1 { one } else { many })
 }
 
+/// Whole epochs: `less than one epoch`, `1 epoch`, `2 epochs`.
+pub(crate) fn epochs(whole: u64) -> String {
+    if whole == 0 { "less than one epoch".into() } else { plural(whole, "epoch", "epochs") }
+}
+
 /// A time stamp of RFC 3339 as `2026-07-01 14:05`.
 pub(crate) fn moment(time: &str) -> String {
     time.get(..16).unwrap_or(time).replacen('T', " ", 1)
@@ -120,6 +125,7 @@ mod tests {
         assert_eq!(plain(count(940)), "940");
         assert_eq!(plain(bytes(3 << 30)), "3.0 GiB");
         assert_eq!(plain(bytes(300 << 20)), "300 MiB");
+        assert_eq!([0, 1, 4].map(|whole| plain(epochs(whole))), ["less than one epoch", "1 epoch", "4 epochs"]);
         assert_eq!(moment("2026-07-01T14:05:09+02:00"), "2026-07-01 14:05");
     }
 

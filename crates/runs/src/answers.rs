@@ -128,11 +128,11 @@ impl Answers {
 #[serde(untagged)] // each has fields that the others lack, and files are as they were when there were classes alone
 #[allow(clippy::large_enum_variant)] // a few a process
 pub enum TaskScores {
-    /// Of numbers.
+    /// Of a run that answers with a number.
     Values(RegressionScores),
-    /// Of masks.
+    /// Of a run that segments.
     Masks(SegmentationScores),
-    /// Of probabilities.
+    /// Of a run that answers with probabilities of classes.
     Classes(Scores),
 }
 

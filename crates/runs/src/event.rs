@@ -73,7 +73,7 @@ pub enum Event {
         /// Seconds of running time up to now, over all sittings.
         #[serde(with = "kindling_metrics::number")]
         seconds: f64,
-        /// What it says of the processes that computed it, where there are several.
+        /// What it reports about the processes that computed it, where there are several.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         together: Option<Together>,
     },
@@ -260,7 +260,7 @@ pub enum Event {
     },
 }
 
-/// What a step of several processes says of them.
+/// What a step reports about the processes that computed it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Together {
     /// Which process took the longest for its share, with its machine.

@@ -1,4 +1,4 @@
-//! What `data.csv` says of a data set, counted: images, patients and classes of each split.
+//! What `data.csv` says about a data set, counted: images, patients and classes of each split.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

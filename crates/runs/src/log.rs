@@ -202,7 +202,7 @@ impl EventLog {
 
     /// Goes back to the moment before the first step, for a run that begins again because nothing of it was saved. That it was
     /// started and continued, warnings about its data and samples that cannot be read stay; all that is computed again is
-    /// dropped. The file is replaced atomically. Returns whether the log tells of the start.
+    /// dropped. The file is replaced atomically. Returns whether the log has the start.
     ///
     /// # Errors
     /// As [`rewind_to`](Self::rewind_to).

@@ -74,7 +74,7 @@ impl Vocabulary {
         self.ending
     }
 
-    /// An entry of now that no event tells of.
+    /// An entry at the present time for which there is no event.
     pub(crate) fn entry(&self, step: u64, epoch: Option<u64>, what: What) -> Entry {
         let Clock { started, seconds, .. } = self.clock;
         Entry { step, epoch, time: started + seconds, seconds, nth: 1, what }

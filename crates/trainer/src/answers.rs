@@ -1,4 +1,4 @@
-//! What a network says of an image, from its logits: probabilities of classes, or a number.
+//! A network's answer for an image, from its logits: probabilities of classes, or a number.
 
 use kindling_data::Task;
 

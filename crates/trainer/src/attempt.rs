@@ -1,4 +1,4 @@
-//! An attempt at a step, and what comes of a good one.
+//! An attempt at a step, and the result of a good one.
 
 use kindling_memory::Plan;
 
@@ -19,6 +19,6 @@ pub struct GoodStep<S, T> {
     pub state: S,
     /// The largest micro-batch that it was computed in.
     pub micro_batch: usize,
-    /// What it says of itself.
+    /// What the step reports, such as its losses.
     pub told: T,
 }

@@ -40,7 +40,7 @@ impl<'a, M: Classifier> Trainer<'a, ModelState<M>, Classification> {
 }
 
 impl TrainConfig {
-    /// What a network that answers for a whole image makes small in a task over `classes` classes.
+    /// The loss that a network that answers for a whole image minimises in a task over `classes` classes.
     pub(crate) fn image_loss(&self, task: Task, classes: usize) -> ImageLoss {
         let (weights, value) = (self.class_weights.as_deref(), self.regression.unwrap_or_default());
         ImageLoss::new(task, classes, self.label_smoothing, weights, value)

@@ -58,10 +58,10 @@ pub struct TrainConfig {
     /// Weight of each class in the loss, 1e-6 to 1e6; even weights if absent.
     #[serde(default, with = "kindling_given::even")]
     pub class_weights: Option<Vec<f64>>,
-    /// What a network for segmentation makes small, in whose run it stands; classifiers have cross-entropy.
+    /// The loss that a network for segmentation minimises; only runs of such networks have it. Classifiers minimise cross-entropy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segmentation: Option<SegmentationConfig>,
-    /// What a network that answers with a number makes small, in whose run it stands.
+    /// The loss that a network that answers with a number minimises; only runs of such networks have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regression: Option<ValueLoss>,
     /// Gradients whose global norm is larger are scaled down to it; 1e-12 to 1e12.
@@ -103,7 +103,7 @@ pub enum OptimizerConfig {
     },
     /// Stochastic gradient descent with momentum, as PyTorch's: no dampening.
     Sgd {
-        /// Momentum, in `[0, 1)`.
+        /// Share of the last update that is added to the next, in `[0, 1)`.
         momentum: f64,
         /// Decay of convolution and linear weights, 0 to 1000, added to the gradient.
         weight_decay: f64,

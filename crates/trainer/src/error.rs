@@ -173,7 +173,7 @@ impl TrainError {
         }
     }
 
-    /// What comes of work on a device, on at most `micro_batch` images at once. Where a runtime panics, the error is the one
+    /// The result of work on a device, on at most `micro_batch` images at once. Where a runtime panics, the error is the one
     /// that its text stands for.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ struct Computed {
 /// of memory in `mine` panics, before anything is collective.
 ///
 /// # Errors
-/// [`TrainError::Elsewhere`], [`TrainError::Processes`], and what the device says of `mine`.
+/// [`TrainError::Elsewhere`], [`TrainError::Processes`], and the device's error in computing `mine`.
 pub(crate) fn over_ranks<M: Module>(
     ranks: &Ranks,
     model: &M,

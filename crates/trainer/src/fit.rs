@@ -49,7 +49,7 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
 
     /// Continues from the newest checkpoint, with which the log is brought in line. A run that had ended, and that the
     /// configuration has not made longer since, goes on to do nothing, and writes nothing into its log. A run that was stopped
-    /// before its first checkpoint begins again: its state must be the one it began with, and `started` tells of its start if
+    /// before its first checkpoint begins again: its state must be the one it began with, and `started` records its start if
     /// the log does not.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
                 self.checkpoint(observer)?;
             }
             if last {
-                // After the checkpoint, so that whoever goes on from it tells of it once.
+                // After the checkpoint, so that a run that goes on from it reports it once.
                 let &Progress { step, epoch, best, .. } = self.run.progress();
                 if step < self.total_steps() {
                     self.emit(Event::EndedEarly { step, epoch, best_epoch: best.map(|best| best.epoch) }, observer)?;

@@ -39,7 +39,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Lists samples that could not be read after `step`, and tells of those that were not listed yet.
+    /// Lists samples that could not be read after `step`, and reports those that were not listed yet.
     ///
     /// # Errors
     /// [`TrainError::Run`] if the list or the log cannot be written.

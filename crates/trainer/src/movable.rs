@@ -90,7 +90,7 @@ fn separate<L: Checkpointable + Clone>(model_state: &mut L, device: &Device) -> 
     }
 }
 
-/// What comes of work on a device that may refuse it, or panic.
+/// The result of work on a device; `None` if the device refuses it or the runtime panics.
 fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()?.ok()
 }

@@ -50,7 +50,8 @@ impl RangeTest {
 }
 
 impl RangeTested {
-    /// Adds the loss of a step. Whether the test goes on: not where the loss has grown beyond all that was, or is none.
+    /// Adds the loss of a step, and returns whether the test goes on. It ends where the loss is not finite, or where its running mean
+    /// has grown far beyond the lowest one.
     pub fn add(&mut self, rate: f64, loss: f64) -> bool {
         if !loss.is_finite() {
             return false;

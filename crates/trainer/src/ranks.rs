@@ -152,7 +152,7 @@ impl Ranks {
         self.slowest.set(seconds.get(slowest).map(|seconds| (slowest, *seconds)));
     }
 
-    /// What the newest step says of the ranks, if there are several: waiting and sending are those since it was last asked.
+    /// What the newest step reports about the ranks, if there are several; time waited and bytes sent are counted since the last call.
     pub(crate) fn together(&self) -> Option<Together> {
         let (slowest, slowest_seconds) = self.slowest.take()?;
         let waited = self.group.waited();

@@ -31,7 +31,7 @@ pub(crate) struct Lack {
 }
 
 impl Lack {
-    /// The lack of memory that an error tells of, if it does.
+    /// The lack of memory that an error stands for, if it is one.
     fn of(error: &TrainError) -> Option<Self> {
         match error {
             TrainError::OutOfMemory { reason, too_large, .. }
@@ -45,7 +45,7 @@ impl Lack {
 
 /// Something that may run out of memory, with what can be done about that.
 pub(crate) trait Attempts {
-    /// What comes of it.
+    /// The result of an attempt that succeeds.
     type Done;
 
     /// Tries it. An attempt that fails leaves the state that it starts from as it is, and does not panic.

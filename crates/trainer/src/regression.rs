@@ -21,8 +21,8 @@ pub type Regression = Supervised<ImageValue, 2>;
 pub struct ImageValue(ValueLoss);
 
 impl<'a, M: Classifier> Trainer<'a, ModelState<M>, Regression> {
-    /// A run of a network with one output at its start. `model` is on the setup's device; `validation` gives the samples, in order, that
-    /// it is judged on after each epoch, by the squares of what it is off. Both loaders give numbers, in the same scale.
+    /// A run of a network with one output, before its first step. `model` is on the setup's device. After each epoch it is judged by its
+    /// squared errors on the samples of `validation`, which come in order. Both loaders give numbers in the same scale.
     ///
     /// # Errors
     /// [`TrainError::Config`] for values that cannot be, [`TrainError::Run`] if the event log cannot be opened.

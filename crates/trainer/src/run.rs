@@ -188,7 +188,7 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
         Ok(())
     }
 
-    /// Lists samples that could not be read, and tells of those that were not listed yet.
+    /// Lists samples that could not be read, and reports those that were not listed yet.
     pub(crate) fn note_bad(
         &mut self,
         split: Split,
@@ -208,7 +208,7 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
     }
 
     /// Continues from the newest checkpoint, with which the log is brought in line, or from the start if nothing was saved
-    /// yet; `started` tells of that. `is_over` says whether a run that is there has ended. Returns whether the run had ended, and
+    /// yet, which `started` records. `is_over` says whether a run that is there has ended. Returns whether the run had ended, and
     /// is longer now.
     ///
     /// # Errors
@@ -287,7 +287,7 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
     /// Begins a run again that was stopped before its first checkpoint. Its state is that of the start.
     ///
     /// # Errors
-    /// [`TrainError::Checkpoint`] if the log tells of a checkpoint: what it says is not to be lost to a folder that is missing.
+    /// [`TrainError::Checkpoint`] if the log names a checkpoint: what was saved is not to be lost because a folder is missing.
     fn begin_again(&mut self, started: Event, observer: &mut dyn Observer) -> Result<(), TrainError> {
         if let Some(step) = self.journal.log.last_saved()? {
             let reason = format!(
@@ -360,7 +360,7 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
         }
     }
 
-    /// Saves a checkpoint, tells of what it took, and returns the name of its folder.
+    /// Saves a checkpoint, reports what it took, and returns the name of its folder.
     pub(crate) fn save(&mut self, observer: &mut dyn Observer) -> Result<String, TrainError> {
         if !self.setup.ranks.is_first() {
             self.journal.saved = Some(self.progress().step);

@@ -57,7 +57,7 @@ impl From<u64> for Length {
 /// Linear warm-up, then a cosine down to a hundredth of the peak (Loshchilov and Hutter 2017, without restarts).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Schedule {
-    /// The peak.
+    /// The highest learning rate, at the end of the warm-up.
     pub peak: f64,
     /// Steps in which the rate rises.
     pub warmup_steps: u64,

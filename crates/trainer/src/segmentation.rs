@@ -46,7 +46,7 @@ impl<'a, M: Segmenter> Trainer<'a, ModelState<M>, Segmentation> {
 }
 
 impl TrainConfig {
-    /// What a network for segmentation makes small.
+    /// The loss that a network for segmentation minimises, over `classes` classes.
     pub(crate) fn pixel_loss(&self, classes: usize) -> SegmentationLoss {
         let (weights, asked) = (self.class_weights.as_deref(), self.segmentation.clone().unwrap_or_default());
         SegmentationLoss::new(&asked, classes, self.label_smoothing, weights)

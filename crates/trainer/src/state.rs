@@ -43,7 +43,7 @@ pub(crate) type Stranded = Box<(ModelSnapshot, TrainError)>;
 pub(crate) enum Settled<T> {
     /// It was committed.
     Good {
-        /// What it says of itself.
+        /// What the step reports, such as its losses.
         told: T,
         /// The largest micro-batch that it was computed in.
         micro_batch: usize,
@@ -119,7 +119,7 @@ impl Progress {
         let times =
             [("seconds", *seconds), ("waiting_seconds", *waiting_seconds), ("recovery_seconds", *recovery_seconds)];
         if let Some((name, value)) = times.into_iter().find(|(_, value)| !(0.0..=MOST as f64).contains(value)) {
-            return Err(format!("{name} is {value}, which is no time"));
+            return Err(format!("{name} is {value}, which cannot be a time"));
         }
         match best {
             Some(Best { epoch: at, step: after, accuracy, loss })

@@ -39,7 +39,7 @@ pub(crate) struct StepEngine<L> {
     pub(crate) ranks: Rc<Ranks>,
 }
 
-/// What a good step says of itself.
+/// The loss of a good step, and the norm of its gradients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Losses {
     /// The mean loss of the global batch.

@@ -34,7 +34,7 @@ use crate::warm_up::{Warmed, warm_up};
 
 /// What is asked about a sample: a loss of logits with `D` axes, and what a network is judged by.
 pub(crate) trait Objective<const D: usize> {
-    /// What is made small.
+    /// The loss that is minimised.
     type Loss: Loss<D> + Clone;
 
     /// Judges a network on the samples of a loader. `watch` is told how many are done.

@@ -17,7 +17,7 @@ use crate::warm_up::Warmed;
 /// [`crate::Trainer::fit`]; it computes steps until they fit, commits them, saves them and writes them down. What differs
 /// from one kind of training to another is here.
 pub trait Training<S: Checkpointable + Clone> {
-    /// What a good step says of itself.
+    /// What a good step reports, such as its losses.
     type Told;
 
     /// Whether an epoch ends with something to do, a look at [`RunPhase::Epoch`] and a checkpoint. Otherwise a run is done
@@ -108,6 +108,6 @@ pub struct Committed {
     pub waiting_seconds: f64,
     /// Seconds since the run began in this process.
     pub seconds: f64,
-    /// What it says of the processes that computed it, where there are several.
+    /// What it reports about the processes that computed it, where there are several.
     pub together: Option<Together>,
 }

@@ -55,7 +55,7 @@ const S: &[&[Row]] = &[
     ],
 ];
 
-/// MixNet-S.
+/// MixNet-S, the smallest network of the paper.
 pub fn mixnet_s(library: Library) -> NetworkConfig {
     let details = Details::of(library, BatchNormConfig::default());
     let Details { norm, padding } = details;

@@ -41,12 +41,12 @@ pub const MODELS: &[ModelEntry] = &[
 /// Widths of the four stages of the paper's table 1.
 const WIDTHS: [usize; 4] = [64, 128, 256, 512];
 
-/// ResNet-18.
+/// ResNet-18: two basic blocks a stage.
 pub fn resnet18() -> NetworkConfig {
     from_table([2, 2, 2, 2], false)
 }
 
-/// ResNet-34.
+/// ResNet-34: 3, 4, 6 and 3 basic blocks.
 pub fn resnet34() -> NetworkConfig {
     from_table([3, 4, 6, 3], false)
 }

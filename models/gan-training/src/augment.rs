@@ -48,9 +48,9 @@ impl Change {
 }
 
 impl DiffAugment {
-    /// None.
+    /// Images stay as they are.
     pub const NONE: Self = Self { colour: false, translation: false, cutout: false };
-    /// All of them.
+    /// Colour, translation and cutout, as in the paper.
     pub const ALL: Self = Self { colour: true, translation: true, cutout: true };
 
     /// The changes of some rows of an iteration; `stream` tells kinds of images apart. Every value is drawn, whatever is

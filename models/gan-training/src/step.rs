@@ -38,7 +38,7 @@ pub(crate) struct AdversarialEngine {
     pub(crate) update: Update,
 }
 
-/// What a good iteration says of itself.
+/// The losses of a good iteration, the norms of its gradients, and whether both networks still learn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Iteration {
     /// The loss of the last round.
@@ -49,7 +49,7 @@ pub struct Iteration {
     pub discriminator_norm: f64,
     /// The norm of the generator's gradients, before they are scaled down.
     pub generator_norm: f64,
-    /// Whether both still learn.
+    /// Signs of whether both networks still learn.
     pub indicators: Indicators,
 }
 

@@ -71,7 +71,7 @@ pub enum ZooError {
     /// A library does not have this network.
     #[error("{library} has no {model}; its weights can be written with the keys of {}", .known.join(", "))]
     NoNames {
-        /// The library.
+        /// The library whose keys were asked for.
         library: KeyStyle,
         /// The model.
         model: String,

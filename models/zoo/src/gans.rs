@@ -25,7 +25,7 @@ pub struct GanEntry {
     kind: Kind,
 }
 
-/// Options of a GAN.
+/// What a GAN of the zoo is built for: its images and its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GanOptions {
     /// Channels of the images: 1 for scans, 3 for colour.

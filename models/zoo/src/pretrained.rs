@@ -16,7 +16,7 @@ pub struct Pretrained {
     pub data: &'static str,
     /// Name of the file in the folder `weights` of the cache, to which `scripts/fetch-weights.sh` downloads it.
     pub file: &'static str,
-    /// Its SHA-256.
+    /// SHA-256 of the file, in hexadecimal digits.
     pub sha256: &'static str,
     /// Licence of the weights.
     pub licence: &'static str,

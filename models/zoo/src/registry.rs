@@ -73,7 +73,7 @@ impl From<&'static ModelEntry> for Model {
     }
 }
 
-/// Options of a model.
+/// What a model of the zoo is built for: its images, its outputs and its drop rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelOptions {
     /// Channels of the images, 1 to 1024: 1 for scans, 3 for colour.

@@ -11,7 +11,7 @@ use crate::{checkpoints, events, json_of};
 /// What of an event is the machine's, not the run's: the clock, and how much was computed at once.
 const OF_THE_MACHINE: [&str; 6] =
     ["seconds", "waiting_seconds", "images_per_second", "micro_batch", "peak_memory_bytes", "together"];
-/// The same of a checkpoint's position, and how long the log is, which tells of every interruption.
+/// The same of a checkpoint's position, and how long the log is, which has a line for every interruption.
 const OF_THE_CLOCK: [&str; 5] = ["log_lines", "seconds", "waiting_seconds", "recoveries", "recovery_seconds"];
 /// Events of which there is one a step.
 const STEPS: [&str; 3] = ["step", "iteration", "skipped"];
@@ -35,7 +35,7 @@ pub fn same_bits(run: &Path, other: &Path) -> Result<(), String> {
 
     let last = |run: &Path| checkpoints(run).pop().unwrap_or_else(|| panic!("{} has no checkpoint", run.display()));
     let (last, other_last) = (last(run), last(other));
-    // The state is compared below; what is left tells of the time: the sums of all and the last lines of the log.
+    // The state is compared below; what is left depends on the time: the sums of all and the last lines of the log.
     same_files(&last, &other_last, |name| name.ends_with(".safetensors"))?;
     equal("the state in the last checkpoint", &stated(&last), &stated(&other_last))
 }

@@ -163,7 +163,7 @@ pub(crate) fn decode_fitted(path: &Path, bytes: &[u8], preprocess: &Preprocess) 
     preprocess.fit_samples(samples(path, bytes)?)
 }
 
-/// What the header says of an image, and what that takes to be read.
+/// What the header says about an image, and the memory that reading it takes.
 struct Contents {
     header: Header,
     /// Held of the file itself, in bytes.

@@ -86,7 +86,7 @@ pub enum Depth {
 }
 
 impl Depth {
-    /// Its name.
+    /// As reports write it: `8`, `16` or `float`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Eight => "8",

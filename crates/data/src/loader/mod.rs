@@ -228,7 +228,7 @@ impl Loader {
         EpochOrder::of(epoch, self.source.as_ref(), &self.config, &self.drawing)
     }
 
-    /// Takes what another process says of rows that it has read: their samples, one of which may stand for one that cannot be read.
+    /// Takes what another process reports about rows that it has read: their samples, one of which may stand for one that cannot be read.
     pub fn correct(&self, batch: &mut HostBatch, rows: Range<usize>, samples: &[u64]) {
         for (row, &sample) in rows.zip(samples) {
             if batch.samples[row] == sample {

@@ -13,15 +13,16 @@ use crate::decode::{Normalisation, Preprocess, bytes_to_read};
 use crate::error::DataError;
 use crate::split::Split;
 
-/// What is asked about a sample. Written `one-of`, `any-of`, `segmentation`, `ordinal` and `regression`.
+/// What is asked about a sample. Written `multi-class`, `multi-label`, `segmentation`, `ordinal` and
+/// `regression`; earlier versions wrote `one-of` and `any-of` for the first two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Task {
     /// Which one of the classes it is.
     #[default]
-    #[serde(rename = "one-of")]
+    #[serde(rename = "multi-class", alias = "one-of")]
     MultiClass,
     /// Which of the classes it has: several, one or none.
-    #[serde(rename = "any-of")]
+    #[serde(rename = "multi-label", alias = "any-of")]
     MultiLabel,
     /// Which of the classes each of its pixels is. Class 0 is the background.
     #[serde(rename = "segmentation")]
@@ -51,7 +52,7 @@ impl Task {
         matches!(self, Self::MultiClass | Self::Ordinal)
     }
 
-    /// How many numbers a network says of an image, or of a pixel: one a class, one between each grade and the next, or one.
+    /// How many numbers a network gives for an image, or for a pixel: one a class, one between each grade and the next, or one.
     pub fn outputs(self, classes: usize) -> usize {
         match self {
             Self::MultiClass | Self::MultiLabel | Self::Segmentation => classes,
@@ -259,11 +260,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// Configurations of earlier runs and recorded data sets hold these names.
+    /// Configurations of runs hold these names, and those of earlier versions `one-of` and `any-of`.
     #[test]
-    fn tasks_are_written_as_they_always_were() {
+    fn tasks_are_written_under_their_names_and_read_under_earlier_ones_too() {
         let tasks = [Task::MultiClass, Task::MultiLabel, Task::Segmentation, Task::Ordinal, Task::Regression];
-        let written = r#"["one-of","any-of","segmentation","ordinal","regression"]"#;
+        let written = r#"["multi-class","multi-label","segmentation","ordinal","regression"]"#;
         assert_eq!(serde_json::to_string(&tasks).unwrap(), written);
+        let earlier = written.replace("multi-class", "one-of").replace("multi-label", "any-of");
+        for text in [written, earlier.as_str()] {
+            assert_eq!(serde_json::from_str::<Vec<Task>>(text).unwrap(), tasks);
+        }
     }
 }

@@ -15,10 +15,10 @@ const HEADER: [&str; 6] = ["split", "group", "label", "path", "size", "crc32_of_
 /// How many names [`Changes`] shows of each kind of change.
 const NAMES: usize = 3;
 
-/// What a list says of one sample.
+/// A sample in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSample {
-    /// The split that it is in.
+    /// Train, val or test.
     pub split: Split,
     /// The group that it must not be parted from: the patient, usually.
     pub group: Option<String>,

@@ -112,7 +112,7 @@ pub trait Format: Send + Sync {
     }
 }
 
-/// What a file of masks says of the images that they are of.
+/// How a file of masks names the images that they belong to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MaskLinks {
     /// The files of these images, in the words of [`Format::link`].

@@ -28,7 +28,7 @@ const MAX_LINE: usize = 1 << 20;
 /// Numbers of images: their squares can be added up.
 const VALUES: RangeInclusive<f64> = -1e12..=1e12;
 
-/// What a table tells of its images.
+/// What a table gives for each of its images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tells<'a> {
     /// The names of their classes.
@@ -55,7 +55,7 @@ impl<'a> Tells<'a> {
     }
 }
 
-/// What a line of a manifest says of one file.
+/// A line of a manifest, about one file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The line, from 1.
@@ -356,7 +356,7 @@ fn json_rows(text: &[u8], tells: Tells<'_>) -> Result<Rows, (u64, String)> {
     Ok((rows, strangers))
 }
 
-/// What a line tells of its image.
+/// What a line gives for its image.
 enum Told {
     /// The names of its classes, and whether they were written as a list.
     Labels(Vec<String>, bool),

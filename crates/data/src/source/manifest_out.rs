@@ -11,7 +11,7 @@ use super::{Dataset, Source, Task};
 use crate::error::DataError;
 use crate::split::Split;
 
-/// A file with what a manifest says of it.
+/// A line of a manifest: a file, and what is known about it.
 struct Line {
     path: String,
     labels: Vec<String>,

@@ -1,4 +1,4 @@
-//! How folders, manifests and shards are opened, and what comes of it.
+//! How folders, manifests and shards are opened, and what opening them gives.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

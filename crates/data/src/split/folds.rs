@@ -20,7 +20,7 @@ use super::{Member, Split};
 
 /// The fewest folds: one to learn from, one to validate, one to test.
 pub const FEWEST_FOLDS: usize = 3;
-/// The most folds.
+/// The most folds that a cross-validation can have.
 pub const MOST_FOLDS: usize = 1000;
 
 /// One fold of a cross-validation. Written `2/5`.

@@ -13,7 +13,7 @@ use crate::output::product;
 /// For bash: `kindling completions bash > ~/.local/share/bash-completion/completions/kindling`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The shell
+    /// The shell that the script is for
     shell: Shell,
 }
 

@@ -1,4 +1,4 @@
-//! `kindling eval`: a run's weights on a split, or predictions that are there already.
+//! `kindling eval`: a run's weights on a split, or a table of predictions.
 
 mod from;
 mod regression;
@@ -30,8 +30,8 @@ use crate::recorded;
 use crate::scores;
 use crate::targets::refuse_files_of_runs;
 
-/// Score the weights of a run on a split of its data set, or on all of another with some of its classes; or score predictions that
-/// are there already
+/// Score the weights of a run on a split of its data set, or on all of another with some of its classes; or score a table of
+/// predictions
 ///
 /// Classes of another data set are matched by name. What the run's own data set has lost, gained or changed since is said, and
 /// what was there keeps its split. Intervals are those of the bootstrap by patient. Cut-offs and a temperature are chosen on
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     /// The MPI library that connects several processes, which `mpirun` or `srun` start; also KINDLING_MPI
     #[arg(long, value_name = "PATH")]
     mpi_library: Option<PathBuf>,
-    /// Also write what the model says of each image to this file, as a run's predictions.csv
+    /// Also write the model's answer for each image to this file, as a run's predictions.csv
     #[arg(long, value_name = "FILE")]
     predictions: Option<PathBuf>,
     /// Also score the images of each value of this column of the table, or of the manifest
@@ -175,7 +175,7 @@ impl Args {
         Resampling { resamples: self.resamples, seed: self.seed.unwrap_or(seed) }
     }
 
-    /// Scores predictions that are there already.
+    /// Scores a table of predictions.
     fn score_table(&self, table: &Path) -> Result<Done> {
         let from = from::From {
             table,

@@ -11,7 +11,7 @@ use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_memory::planner::{
     self, OptimizerKind, Prediction, Situation, Target, largest_batch, largest_micro_batch,
 };
-use kindling_memory::{MemorySize, counted_room, resident_of};
+use kindling_memory::{MemorySize, counted_within, resident_of};
 use kindling_runs::{Table, write_atomically};
 use kindling_zoo::{Model, ModelOptions, models};
 use serde_json::{Value, json};
@@ -28,9 +28,9 @@ use crate::ranges;
 /// Say what fits into a given memory, and what it costs
 ///
 /// Without any flag: what this machine can train. It works from the network's description alone, so the device need not be there:
-/// `--device cuda --memory 8GiB` plans for a GPU of that memory. Predictions for the CPU are measured against real runs
-/// (benchmarks/); those for CUDA are not yet. A multiply-add in backward counts twice; activation checkpointing adds one more
-/// forward pass of what is computed again.
+/// `--device cuda --memory 8GiB` plans for a GPU of that memory. Predictions for the CPU were compared with real runs
+/// (benchmarks/), those for CUDA with a stand-in for its driver, not with a GPU. A multiply-add in backward counts twice; activation
+/// checkpointing adds one more forward pass of what is computed again.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Model of the zoo; `kindling models` lists them
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     /// Whether a moving average of the weights is kept
     #[arg(long)]
     ema: bool,
-    /// What does not train: none, backbone, or the stem and this many stages
+    /// Layers that are not trained: none, backbone, or the stem and this many stages
     #[arg(long, value_name = "WHAT", default_value_t = Freeze::None)]
     freeze: Freeze,
     /// auto, cpu or cuda[:N]; it need not be there. auto is CUDA where it is, otherwise the CPU
@@ -250,10 +250,10 @@ impl Args {
             out!(
                 "Of {}, {} are counted here; the process itself takes the rest.",
                 self.memory(),
-                size(counted_room(self.memory().0))
+                size(counted_within(self.memory().0))
             );
         } else {
-            out!("Figures for CUDA come from the sources of Burn and have not been measured yet.");
+            out!("Figures for CUDA were compared with a stand-in for its driver, not with a GPU.");
         }
     }
 

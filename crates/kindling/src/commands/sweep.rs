@@ -1,4 +1,4 @@
-//! `kindling sweep`: the same run again and again, with other seeds or settings, and how far the scores are apart.
+//! `kindling sweep`: the same run again and again, with other seeds or settings, and the spread of the scores.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -30,7 +30,7 @@ const LESS_IS_BETTER: [&str; 2] = ["loss", "mae"];
 /// Flags of `kindling train` that say which run it is, so that a sweep gives them itself.
 const OWN_FLAGS: [&str; 7] = ["out", "resume", "resume-or-start", "extend-to", "data-at", "seed", "folds"];
 
-/// Train the same with several seeds or settings, and say how far the scores are apart
+/// Train the same model with several seeds or settings, and report the spread of the scores
 ///
 /// Runs lie in one folder, a run a folder. Whatever stops it, the same command line goes on where it was: runs that are finished are
 /// not repeated. A seed draws initial weights, order, augmentation and dropout, and where a data set brings no splits of its own the

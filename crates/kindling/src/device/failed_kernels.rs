@@ -42,8 +42,8 @@ impl Log for Watch {
     fn flush(&self) {}
 }
 
-/// Why a kernel does not compile, if that is what a line of the log says: the compiler's first error, or what the driver
-/// says of the compiled kernel.
+/// Why a kernel does not compile, if that is what a line of the log says: the compiler's first error, or the driver's
+/// about the compiled kernel.
 fn reason(text: &str) -> Option<String> {
     if let Some((_, driver)) = text.split_once("Unable to load the PTX:") {
         return Some(format!("the driver cannot load it: {}", driver.lines().next().unwrap_or_default().trim()));

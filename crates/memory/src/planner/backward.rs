@@ -148,7 +148,7 @@ impl Pass<'_> {
     /// The gradient of the input of a normalisation. It overwrites the gradient of the output if nothing else refers to that and it is
     /// contiguous. On the CPU, maps of a half format are computed in float32.
     fn normalisation(&mut self, index: usize, gradient: Held, value: usize) -> BufferId {
-        let again = self.made_again(index);
+        let again = self.recomputed_input(index);
         let made = if self.on_cuda() || self.widened(&[value]) == 0 {
             let again = self.scratch(again);
             let made = if !gradient.view && self.ledger.unique(gradient.buffer) {
@@ -167,7 +167,7 @@ impl Pass<'_> {
     }
 
     /// The bytes of an operation's input that is recomputed, and of the memory that this takes.
-    fn made_again(&self, index: usize) -> u64 {
+    fn recomputed_input(&self, index: usize) -> u64 {
         let input = self.graph.nodes[index].inputs[0];
         self.maker(index)
             .map_or(0, |maker| self.map_bytes(input) + self.read(maker) + self.convolution(maker).forward() as u64)

@@ -161,7 +161,7 @@ pub struct Prediction {
     pub phase: Phase,
 }
 
-/// The memory of a layer.
+/// What a layer keeps for the backward pass, and what it needs while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerMemory {
     /// The layer's name in the trace.
@@ -235,7 +235,7 @@ pub fn largest_batch(trace: &Trace, situation: &Situation, memory: u64) -> Optio
 /// memory.
 fn room(situation: &Situation, memory: u64) -> u64 {
     match situation.target {
-        Target::Cpu { .. } => crate::counted_room(memory),
+        Target::Cpu { .. } => crate::counted_within(memory),
         Target::Cuda => memory,
     }
 }

@@ -48,7 +48,7 @@ impl Subgroups {
         })
     }
 
-    /// [`Subgroups::of`] of whatever `score` says of some of so many images, but for the value.
+    /// As [`Subgroups::of`], with the scores that `score` gives to some of so many images.
     pub(crate) fn scored(
         column: &str,
         values: &[Option<String>],

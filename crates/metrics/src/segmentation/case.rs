@@ -20,7 +20,7 @@ pub enum LengthUnit {
     #[default]
     #[serde(rename = "pixels")]
     Pixels,
-    /// Millimetres.
+    /// Millimetres, where cases were scored with the spacing of their voxels.
     #[serde(rename = "mm")]
     Millimetres,
 }

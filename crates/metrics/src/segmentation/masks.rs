@@ -40,7 +40,7 @@ impl Masks {
 struct Bounds {
     /// The first voxel along each axis.
     first: [usize; 3],
-    /// The last.
+    /// The last voxel along each axis.
     last: [usize; 3],
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn missing() -> Option<String> {
     (!usable).then(|| format!("Python with numpy, onnx and onnxruntime: set {PYTHON} to one that has them"))
 }
 
-/// What the script says of a file.
+/// The script's report about a file.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Report {
     /// The input's name and shape.
@@ -35,7 +35,7 @@ pub(crate) struct Report {
     pub(crate) opset: i64,
 }
 
-/// What onnxruntime makes of the images, and what the script says of the file.
+/// What onnxruntime computes from the images, and the script's report about the file.
 ///
 /// # Panics
 /// If the file is not one that the format's own checks accept and onnxruntime runs.

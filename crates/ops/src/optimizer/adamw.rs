@@ -45,7 +45,7 @@ pub struct AdamWStep {
 /// A parameter with its gradient and moments, all `[n]` and not on a gradient graph.
 #[derive(Clone, Debug)]
 pub struct AdamWTensors {
-    /// The weights.
+    /// The parameter, before the update.
     pub weight: Tensor<1>,
     /// Their gradient.
     pub gradient: Tensor<1>,

@@ -13,7 +13,7 @@ use crate::naive::convolutions::{Case, check_convolution, check_convolution_with
 use crate::naive::deferred::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
 };
-use crate::naive::gates::check_squeeze_and_scale;
+use crate::naive::gates::check_pool_and_multiply;
 use crate::naive::resize::{INTERPOLATIONS, check_resize};
 use crate::naive::{Ground, TF32, close, norm::ACTIVATIONS, random, rng, state, vec};
 
@@ -37,10 +37,10 @@ pub(crate) fn norm_act(device: &Device) {
     }
 }
 
-pub(crate) fn means_and_scale(device: &Device) {
+pub(crate) fn pool_and_multiply(device: &Device) {
     for ground in grounds(device) {
         for (case, shape) in [[1, 1, 1, 1], [2, 3, 5, 7], [3, 16, 16, 16], [1, 4, 33, 40]].into_iter().enumerate() {
-            check_squeeze_and_scale(&ground, shape, case as u64);
+            check_pool_and_multiply(&ground, shape, case as u64);
         }
         for (case, activation) in [Activation::Silu, Activation::HardSwish].into_iter().enumerate() {
             check_norm_act_means(&ground, [5, 4, 11, 7], activation, case as u64);
@@ -161,7 +161,7 @@ fn every_operation(ground: &Ground, channels: usize, width: usize, number: u64) 
     let map = [3, channels, 6, width];
     check_norm_act(ground, map, 2, Activation::HardSwish, number);
     check_norm_act_means(ground, map, Activation::Silu, number);
-    check_squeeze_and_scale(ground, map, number);
+    check_pool_and_multiply(ground, map, number);
     check_norm_act_add(ground, channels, Activation::Relu, false, number);
     check_resize(ground, map, [13, 2 * width], INTERPOLATIONS[number as usize % 3], number);
     check_norm_act_max_pool(ground, [6, width], Pooling { kernel: 3, stride: 2, padding: 1 }, number);
@@ -409,8 +409,8 @@ fn whole_block(channels: usize) -> InvertedResidualConfig {
     }
 }
 
-/// Nothing in the layers prevents a step from being recorded as a CUDA graph and replayed (`docs/cuda-graphs.md`). Recording computes
-/// nothing: until the first replay the output is whatever its memory held, which is why every call gets another map.
+/// Nothing in the layers prevents a step from being recorded as a CUDA graph and replayed (`docs/decisions/cuda-graphs.md`). Recording
+/// computes nothing: until the first replay the output is whatever its memory held, which is why every call gets another map.
 #[allow(unsafe_code)]
 pub(crate) fn recorded_block(device: &Device) {
     let channels = 8;

@@ -5,7 +5,7 @@ use kindling_ops::{channel_multiply, global_average_pool};
 use super::{Ground, close, random, rng, vec};
 
 /// Checks both operations and their gradients.
-pub(crate) fn check_squeeze_and_scale(ground: &Ground, shape: [usize; 4], case: u64) {
+pub(crate) fn check_pool_and_multiply(ground: &Ground, shape: [usize; 4], case: u64) {
     let mut rng = rng(2000 + case);
     let [batch, channels, height, width] = shape;
     let plane = height * width;

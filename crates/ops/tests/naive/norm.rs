@@ -34,7 +34,6 @@ pub(crate) fn reference(activation: Activation, x: f64) -> (f64, f64) {
     }
 }
 
-/// All activations.
 pub(crate) const ACTIVATIONS: [Activation; 9] = [
     Activation::Identity,
     Activation::Relu,

@@ -62,7 +62,7 @@ fn task(record: &Record) -> String {
     match record.setting("data.task") {
         Some("regression") => "which number an image has",
         Some("ordinal") => "which one of the classes, which have an order, an image is of",
-        Some("any-of") => "which of the classes an image has: several, one or none",
+        Some("multi-label") => "which of the classes an image has: several, one or none",
         _ => "which one of the classes an image is of",
     }
     .to_owned()
@@ -124,10 +124,7 @@ pub(super) fn environment(record: &Record) -> String {
         ("Main memory", environment.and_then(|it| it.memory_bytes).map(words::bytes)),
         ("System", plain(environment.map(|it| &it.os))),
         ("Precision of feature maps", plain(metrics.map(|it| &it.precision))),
-        (
-            "Optimizer steps",
-            metrics.map(|it| format!("{} in {}", it.steps, words::plural(it.epochs, "epoch", "epochs"))),
-        ),
+        ("Optimizer steps", metrics.map(|it| format!("{} in {}", it.steps, words::epochs(it.epochs)))),
         ("Time of training", metrics.map(|it| words::duration(it.seconds))),
         ("Images per second", metrics.map(|it| words::number(it.images_per_second))),
         ("Peak memory", metrics.filter(|it| it.peak_memory_bytes > 0).map(|it| words::bytes(it.peak_memory_bytes))),

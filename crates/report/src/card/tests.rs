@@ -33,7 +33,7 @@ fn record(classes: [&str; 2]) -> Record {
         ("model.name", "mobilenet_v3_small"),
         ("model.start", "none"),
         ("data.source", "scans"),
-        ("data.task", "one-of"),
+        ("data.task", "multi-class"),
         ("data.opening.split_by", "group"),
         ("data.opening.split_rule", "keyed"),
         ("data.preprocess.size", "512"),

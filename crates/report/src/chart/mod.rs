@@ -28,7 +28,7 @@ pub(crate) use strip::{Strip, StripRow};
 pub(crate) enum Stroke {
     /// A faint line behind the others.
     Faint,
-    /// A line.
+    /// A solid line.
     Line,
     /// A dashed line with a dot at each point.
     Dots,

@@ -256,7 +256,7 @@ impl Steps {
     }
 }
 
-/// One evaluation.
+/// The scores of one split after a step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Evaluation {
     pub(crate) step: u64,

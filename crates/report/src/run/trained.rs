@@ -64,7 +64,7 @@ impl Trained<'_> {
         });
         html! {
             strong { (self.model) } " with " (words::count(metrics.parameters)) " parameters, trained on "
-            strong { (self.data) } (self.of_what(started.map(|(_, size, _)| size))) " for " (words::plural(metrics.epochs, "epoch", "epochs")) " (" (words::plural(metrics.steps, "step", "steps"))
+            strong { (self.data) } (self.of_what(started.map(|(_, size, _)| size))) " for " (words::epochs(metrics.epochs)) " (" (words::plural(metrics.steps, "step", "steps"))
             @if let Some((.., batch)) = started { " of " (words::plural(batch as u64, "image", "images")) }
             "). It took " (words::duration(metrics.seconds)) " on " (self.device())
             @if let Some((time, ..)) = started { ", starting " (words::moment(time)) }

@@ -36,7 +36,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In words.
+    /// As the table writes it, such as `within noise`.
     pub fn words(self) -> &'static str {
         self.into()
     }

@@ -30,7 +30,7 @@ pub struct Row {
     pub variant: Option<String>,
     /// Everything that decides what was computed.
     pub configuration: Configuration,
-    /// [`Configuration::hash`].
+    /// [`Configuration::hash`] of the configuration.
     pub configuration_hash: String,
     /// Warm-up, number and length of the windows.
     pub protocol: Protocol,
@@ -122,7 +122,7 @@ pub struct MemoryUsed {
 pub struct Energy {
     /// Joules of the whole device while the windows ran.
     pub joules: f64,
-    /// Joules an image.
+    /// Those joules, divided by the number of images.
     pub joules_per_image: f64,
 }
 
@@ -135,7 +135,7 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// Kinds of failures.
+/// Why a row has no figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "lowercase")]

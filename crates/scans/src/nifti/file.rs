@@ -28,7 +28,7 @@ pub(crate) const FIRST_VOXEL: u64 = 352;
 /// A volume and the SHA-256 of its unpacked file, in hexadecimal.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The volume.
+    /// The voxels with their grid.
     pub volume: Volume,
     /// SHA-256 of the unpacked file, in hexadecimal digits.
     pub sha256: String,

@@ -216,7 +216,7 @@ fn a_run_that_is_made_longer_after_its_end_goes_on_where_it_was_told() {
         append(&told_once, &[complete(), longer].concat());
         export(&told_once, &target);
         let [mut twice, mut once] = [&told_twice, &told_once].map(|run| arrived(run, &target));
-        // An event file tells of both ends.
+        // An event file has both ends.
         assert_eq!(twice.remove(SESSION_END).is_some(), once.remove(SESSION_END).is_some());
         assert_eq!(once["train/loss"], (1..=10).collect::<Vec<_>>(), "{target}");
         assert_eq!(twice, once, "{target}");

@@ -138,7 +138,7 @@ impl<B> HeaderIf for ureq::RequestBuilder<B> {
     }
 }
 
-/// What the environment says of who asks.
+/// The header that says who asks, by the environment's name and password, or token.
 fn authorization(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
     // MLflow's own order: a name and a password come first.

@@ -1,5 +1,5 @@
-//! What is made small: cross-entropy where an image is of one class, of grades or of others, binary cross-entropy where it may be of
-//! several, and the losses of numbers and of segmentation.
+//! The losses that are minimised: cross-entropy where an image is of one class, of grades or of others, binary cross-entropy where it
+//! may be of several, and the losses of numbers and of segmentation.
 
 mod binary;
 mod cross_entropy;

@@ -114,7 +114,7 @@ impl Named for DiceOver {
     const KIND: &str = "range of Dice";
 }
 
-/// What a network for segmentation makes small.
+/// The loss that a network for segmentation minimises.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SegmentationConfig {

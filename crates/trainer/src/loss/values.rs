@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::Loss;
 use crate::micro_batch::MicroBatch;
 
-/// What is made small where an image has a number: a mean over samples of what the difference between answer and target costs, both
-/// in standard deviations of the training samples' numbers.
+/// The loss that is minimised where an image has a number: a mean over samples of what the difference between answer and target
+/// costs, both in standard deviations of the training samples' numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
@@ -19,9 +19,9 @@ pub enum ValueLoss {
     /// Its square, as PyTorch's `mse_loss`: answers are means.
     #[default]
     Mse,
-    /// Its size, as PyTorch's `l1_loss`: answers are medians, which outliers hardly move.
+    /// Its absolute value, as PyTorch's `l1_loss`: answers are medians, which outliers hardly move.
     L1,
-    /// Half its square up to 1 and its size less one half beyond, as PyTorch's `huber_loss` with its `delta` of 1.
+    /// Half its square up to 1 and its absolute value less one half beyond, as PyTorch's `huber_loss` with its `delta` of 1.
     Huber,
 }
 

@@ -56,7 +56,7 @@ impl Limits {
     pub(super) fn check(&self) -> Result<(), String> {
         let Self { group, largest, least, most, .. } = *self;
         if group == 0 || group > largest || largest > MOST_SAMPLES || least > most {
-            return Err(format!("micro-batches from {group} to {largest} samples are none"));
+            return Err(format!("micro-batches from {group} to {largest} samples are not possible"));
         }
         Ok(())
     }

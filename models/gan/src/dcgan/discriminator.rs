@@ -18,7 +18,7 @@ pub struct DcganDiscriminator {
     pub stem: Conv2d,
     /// The layers with normalisation.
     pub layers: Vec<DownConv>,
-    /// To the score.
+    /// From the last map, 4x4, to the score.
     pub score: Conv2d,
 }
 

@@ -15,7 +15,7 @@ use crate::pixel;
 pub struct DcganGenerator {
     /// The layers with normalisation.
     pub layers: Vec<UpConv>,
-    /// To the image.
+    /// From 32x32 to the image of 64x64.
     pub image: Up,
 }
 

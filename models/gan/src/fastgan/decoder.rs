@@ -16,9 +16,9 @@ const SIDE: usize = 8;
 /// An image of 128x128 from a map of 8x8: four blocks and a convolution.
 #[derive(Module, Debug)]
 pub struct FastGanDecoder {
-    /// The blocks.
+    /// Each doubles the sides of its map: from 8x8 to 128x128.
     pub blocks: Vec<UpBlock>,
-    /// To the image.
+    /// A 3x3 convolution to the channels of the image.
     pub image: Conv2d,
 }
 

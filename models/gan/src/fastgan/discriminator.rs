@@ -30,13 +30,13 @@ const FIRST_EXCITED: usize = 2;
 pub struct FastGanDiscriminator {
     /// From the image: 4x4 with stride 2 at 512x512, 3x3 at 256x256.
     pub stem: Conv2d,
-    /// The blocks.
+    /// Each halves the sides of its map: from 256x256 to 8x8.
     pub blocks: Vec<DownBlock>,
     /// From 256x256 to 32x32, from 128x128 to 16x16, from 64x64 to 8x8.
     pub excitations: Vec<SkipLayerExcitation>,
     /// A 1x1 convolution to the widest map.
     pub widen: ConvNorm,
-    /// To the scores.
+    /// A 4x4 convolution to a score for each window of the last map.
     pub score: Conv2d,
 }
 

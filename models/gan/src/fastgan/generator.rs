@@ -38,7 +38,7 @@ pub struct FastGanGenerator {
     pub blocks: Vec<UpBlock>,
     /// From 4x4 to 64x64, from 8x8 to 128x128, ...
     pub excitations: Vec<SkipLayerExcitation>,
-    /// To the image.
+    /// A convolution from the last map to the channels of the image.
     pub image: Conv2d,
 }
 

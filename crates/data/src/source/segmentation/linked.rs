@@ -8,7 +8,7 @@ use super::wrong;
 use crate::error::DataError;
 use crate::source::Opening;
 
-/// What comes of the files of two folders.
+/// The pairs that the files of two folders make, and the files that are left.
 pub(super) struct Linked {
     /// Names of images, with their images and masks.
     pub(super) pairs: Vec<(String, PathBuf, PathBuf)>,

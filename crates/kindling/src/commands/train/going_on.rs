@@ -31,7 +31,7 @@ impl<C: Serialize> Resumption<C> {
     }
 }
 
-/// Whether the last thing that a run tells of is its end, and its report is there.
+/// Whether the last event of a run is its end, and its report is there.
 pub(crate) fn has_ended(run: &RunDir) -> bool {
     let last = EventLog::read(&run.events()).ok().and_then(|mut events| events.pop());
     matches!(last, Some(Event::Finished { .. })) && run.report().is_file()

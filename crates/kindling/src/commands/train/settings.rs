@@ -23,13 +23,13 @@ settings! {
     /// What a run can be told.
     Settings with defaults;
 
-    /// Data set, a folder with one sub-folder of images a class, a manifest (.csv, .jsonl) or shards (.tar)
+    /// Data set, a folder with a sub-folder of images for each class, a manifest (.csv, .jsonl) or shards (.tar)
     #[arg(value_parser = dataset::parse_name, value_name = "NAME|PATH", help_heading = "What")]
     Stays "data.source" data: String;
     /// Model of the zoo; `kindling models` lists them
     #[arg(value_name = "NAME", help_heading = "What")]
     Stays "model.name" model: String = format!("{DEFAULT_MODEL}, {SEGMENTATION_MODEL} for segmentation");
-    /// What does not train: none, backbone (all but the classifier), or the stem and this many stages
+    /// Layers that are not trained: none, backbone (all but the classifier), or the stem and this many stages
     #[arg(value_name = "WHAT", help_heading = "What")]
     #[serde(serialize_with = "crate::settings::as_given")]
     Stays "model.freeze" freeze: Freeze;
@@ -43,8 +43,8 @@ settings! {
     /// What happens to the part of a rectangle that a square has no room for: pad keeps all of it, crop cuts the middle out
     #[arg(value_name = "pad|crop", help_heading = "What")]
     Stays "data.preprocess.fit" fit: String;
-    /// Zero point and unit of pixel values: data (mean and deviation of the data set), imagenet, percentiles (as data, after each
-    /// image is stretched from its 1st to its 99th percentile), or none; stored with the run
+    /// How pixel values are normalised: data (by mean and standard deviation of the data set), imagenet, percentiles (as data, after
+    /// each image is stretched from its 1st to its 99th percentile), or none; stored with the run
     #[arg(value_name = "HOW", help_heading = "What")]
     Stays "data.preprocess.normalisation" normalise: String = "data, or the pretrained weights' own";
 
@@ -102,14 +102,14 @@ settings! {
     /// even, balanced (rare classes weigh more), or one weight a class, 0.000001 to 1000000: 1,2,0.5
     #[arg(value_name = "WEIGHTS", help_heading = "Training")]
     Stays "train.class_weights" class_weights: String;
-    /// What segmentation makes small, one or a sum of: cross-entropy, dice, generalised-dice, tversky, focal
+    /// The loss that segmentation minimises, one or a sum of: cross-entropy, dice, generalised-dice, tversky, focal
     #[arg(value_name = "LOSS[+LOSS]", help_heading = "Training")]
     Stays "train.segmentation.loss" loss: PixelLoss = PixelLoss::default();
     /// Over what the sums of dice and its relatives run: image (each by itself), or group (the images that batch norm sees together)
     #[arg(value_name = "image|group", help_heading = "Training")]
     Stays "train.segmentation.dice_over" dice_over: DiceOver = DiceOver::default();
-    /// What regression makes small, in deviations of the training samples' numbers: mse (squares), l1 (sizes) or huber (squares up to
-    /// one, sizes beyond)
+    /// The loss that regression minimises, in standard deviations of the training samples' numbers: mse (squared errors), l1
+    /// (absolute errors) or huber (squared errors up to one, absolute errors beyond)
     #[arg(value_name = "mse|l1|huber", help_heading = "Training")]
     #[serde(serialize_with = "crate::settings::as_given")]
     Stays "train.regression" regression_loss: ValueLoss = ValueLoss::default();

@@ -1,4 +1,4 @@
-//! What a run says of itself: in its weights, at its start and at its end.
+//! How a run describes itself: in its weights, at its start and at its end.
 
 use kindling_data::{Dataset, counted};
 use kindling_layers::{Freeze, Precision};
@@ -147,7 +147,7 @@ pub(super) fn batch_of_one(config: &RunConfig) -> Option<String> {
     ))
 }
 
-/// What an opening line says of the precision.
+/// The precision in an opening line; nothing for float32.
 pub(crate) fn in_half(precision: Precision) -> String {
     match precision {
         Precision::F32 => String::new(),

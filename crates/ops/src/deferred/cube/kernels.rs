@@ -15,7 +15,7 @@ use crate::cube::read::{
     Applied, GroupSizes, Read, group_of, normal, numbers, of_normal, over_rows, reading, samples_of,
 };
 
-/// Writes the whole map; with `join`, that activation of its sum with the shortcut.
+/// Writes the whole map; with `sum_activation`, that activation of its sum with the shortcut.
 #[cube(launch, address_type = "dynamic")]
 pub(crate) fn apply<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
@@ -24,7 +24,7 @@ pub(crate) fn apply<F: Float, N: Size>(
     y: &mut Tensor<Vector<F, N>>,
     each: u32,
     #[comptime] read: Read,
-    #[comptime] join: Option<Activation>,
+    #[comptime] sum_activation: Option<Activation>,
     #[define(F)] _element: ElemType,
 ) {
     let vectors = x.shape(1) / N::value();
@@ -36,9 +36,9 @@ pub(crate) fn apply<F: Float, N: Size>(
         for _ in 0..each {
             if pixel < pixels {
                 let mut out = reading::<N>(Vector::cast_from(x[at::<F, N>(x, &place, pixel)]), &of, read);
-                if comptime!(join.is_some()) {
+                if comptime!(sum_activation.is_some()) {
                     let sum = out + Vector::cast_from(shortcut[at::<F, N>(shortcut, &place, pixel)]);
-                    out = value::<N>(sum, comptime!(join.unwrap_or(Activation::Identity)));
+                    out = value::<N>(sum, comptime!(sum_activation.unwrap_or(Activation::Identity)));
                 }
                 put::<F, N>(y, &place, pixel, Vector::cast_from(out));
             }

@@ -27,7 +27,7 @@ impl Source {
         self.launch_apply(Some(shortcut), Some(activation))
     }
 
-    fn launch_apply(&self, shortcut: Option<CubeTensor>, join: Option<Activation>) -> CubeTensor {
+    fn launch_apply(&self, shortcut: Option<CubeTensor>, sum_activation: Option<Activation>) -> CubeTensor {
         let y = empty_map(&self.x, dims(&self.x), self.x.dtype);
         let (x, out) = (Flat::of(self.x.clone()), Flat::of(y.clone()));
         let shortcut = shortcut.map_or_else(|| x.clone(), |shortcut| Flat::of(alongside(shortcut, &self.x)));
@@ -45,7 +45,7 @@ impl Source {
             out.arg(),
             spread.each,
             self.read,
-            join,
+            sum_activation,
             element(x.tensor.dtype),
         );
         y

@@ -1,4 +1,4 @@
-//! What a segmentation says of its frames: functional groups and dimensions (PS3.3, C.7.6.16 and C.7.6.17).
+//! How a segmentation describes its frames: functional groups and dimensions (PS3.3, C.7.6.16 and C.7.6.17).
 
 use super::series::{Series, SourceImage};
 use crate::dicom::tags::{self, Tag};

@@ -9,5 +9,5 @@ pub(super) use reading::Segmentation;
 pub use series::{Series, SourceImage};
 pub use writing::{Maker, SegmentationFile};
 
-/// "Segmentation Storage".
+/// UID of the SOP class "Segmentation Storage" (PS3.4, B.5).
 pub(super) const SEGMENTATION_STORAGE: &str = "1.2.840.10008.5.1.4.1.1.66.4";

@@ -13,7 +13,7 @@ use crate::dicom::{codec, tags};
 /// An image that a segmentation is of: its SOP Instance UID and, of several in one object, which, from 0.
 type Source = (String, Option<usize>);
 
-/// A segmentation.
+/// A DICOM SEG file whose frames have been matched to the images that they are of.
 pub(crate) struct Segmentation {
     file: DicomFile,
     header: Header,
@@ -113,7 +113,7 @@ impl Segmentation {
         self.file.bytes.len()
     }
 
-    /// Columns and rows.
+    /// Width and height of each frame, in pixels.
     pub(crate) fn columns_and_rows(&self) -> (usize, usize) {
         (self.header.columns, self.header.rows)
     }

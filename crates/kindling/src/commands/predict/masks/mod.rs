@@ -59,7 +59,7 @@ impl Args {
     }
 }
 
-/// Where masks go, and what is said of them on standard output.
+/// Where masks go, and what standard output says about them.
 struct MaskOutput<'a> {
     folder: &'a Path,
     classes: &'a [String],
