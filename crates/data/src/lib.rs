@@ -36,10 +36,10 @@ mod split;
 pub use augment::{Augment, Blur, Cutout, Draw, Elastic, Noise, Policy};
 pub use check::sheet;
 pub use decode::{
-    DIFFERENCE_COLOURS, Depth, Fit, Header, IGNORED, Image, Interpolation, Keeper, MAX_FILE_BYTES, MAX_PIXELS,
-    MAX_SIDE, Mask, MaskValues, Normalisation, Preprocess, class_colour, decode_image, decoding_bytes, depth_of,
-    difference_overlay_png, grid, keep_decoders_within, mask_overlay_png, mask_png, overlay_png, png_of, read_header,
-    read_image,
+    Blend, BlendedRows, DIFFERENCE_COLOURS, Depth, Fit, Header, IGNORED, Image, Interpolation, Keeper, MAX_FILE_BYTES,
+    MAX_PIXELS, MAX_SIDE, Mask, MaskValues, Normalisation, Preprocess, Windows, class_colour, decode_image,
+    decoding_bytes, depth_of, difference_overlay_png, grid, keep_decoders_within, mask_overlay_png, mask_png,
+    overlay_png, png_of, read_header, read_image,
 };
 pub use error::DataError;
 pub use kindling_given::{UnknownName, below, counted, within};

@@ -8,7 +8,7 @@ use kindling_metrics::{
     ClassMaskScores, LabelMap, LengthUnit, NamedClass, Score, SegmentationScorer, SegmentedCase, SegmentedClass,
     SurfaceDice, VoxelCounts,
 };
-use kindling_trainer::{Inference, PixelEvaluation, Ranks, TrainError, evaluate_pixels};
+use kindling_trainer::{Inference, PixelEvaluation, Ranks, TrainError, evaluate_in_windows, evaluate_pixels};
 use kindling_zoo::Unet;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,8 @@ pub(crate) struct CaseScorer<'a> {
     scorer: SegmentationScorer,
     classes: usize,
     preprocess: &'a Preprocess,
+    /// How much windows share, where images are seen in windows.
+    overlap: Option<f64>,
 }
 
 /// The scores of a sample as processes tell each other: numbers by their bits.
@@ -56,7 +58,12 @@ impl<'a> CaseScorer<'a> {
         let scored = foreground(classes).into_iter();
         let scored = scored.map(|class| SegmentedClass { index: class.label, tolerance: TOLERANCE }).collect();
         let scorer = SegmentationScorer::new(scored, Some(u32::from(IGNORED)), SurfaceDice::Voxels)?;
-        Ok(Self { scorer, classes: classes.len(), preprocess })
+        Ok(Self { scorer, classes: classes.len(), preprocess, overlap: None })
+    }
+
+    /// The same of images at their own size, in windows, if it is said how much of these lies in the next.
+    pub(crate) fn in_windows(self, overlap: Option<f64>) -> Self {
+        Self { overlap, ..self }
     }
 
     /// Scores a network on the samples of a loader, which are of `split`. Of several processes each scores a part and learns all.
@@ -72,12 +79,15 @@ impl<'a> CaseScorer<'a> {
         let (mut scored, source) = (Vec::new(), loader.source());
         let see = |sample: u64, mask: &Mask| {
             let truth = source.read_mask(sample as usize)?;
-            let mask = self.preprocess.unfit_mask(mask, truth.width, truth.height);
-            let scores = self.case(&mask, &truth).map_err(TrainError::Config)?;
+            let unfitted = self.overlap.is_none().then(|| self.preprocess.unfit_mask(mask, truth.width, truth.height));
+            let scores = self.case(unfitted.as_ref().unwrap_or(mask), &truth).map_err(TrainError::Config)?;
             scored.push(Scored { sample, classes: scores.iter().map(bits).collect() });
             Ok(())
         };
-        let evaluation = evaluate_pixels(network, loader, self.classes, inference, progress, see)?;
+        let evaluation = match self.overlap {
+            None => evaluate_pixels(network, loader, self.classes, inference, progress, see)?,
+            Some(overlap) => evaluate_in_windows(network, loader, self.classes, overlap, inference, progress, see)?,
+        };
         if !ranks.is_alone() {
             scored = ranks.agree("scores of cases", scored)?.into_iter().flatten().collect();
         }

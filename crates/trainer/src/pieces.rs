@@ -27,6 +27,11 @@ impl<'a> Pieces<'a> {
         Self { inference, size: inference.micro_batch, own_allocations: false, count: 0, recoveries: Vec::new() }
     }
 
+    /// How they are inferred.
+    pub(crate) fn inference(&self) -> &'a Inference<'a> {
+        self.inference
+    }
+
     /// What `ask` says of the next rows of a batch of `len`, from `start` on: of as many as fit. What did not fit once is not tried
     /// again.
     pub(crate) fn next<A>(

@@ -145,7 +145,8 @@ impl Finished<'_> {
         let (preprocess, test) = (&self.config.data.preprocess, &self.dataset.test);
         let image = test.read_fitted(sample, preprocess)?;
         let truth = preprocess.fit_mask(&test.read_mask(sample)?);
-        let segmenter = Segmenter { network, config: self.config, device: self.device, views: Views::default() };
+        let (config, device, views) = (self.config, self.device, Views::default());
+        let segmenter = Segmenter { network, config, device, views, windows: None };
         let prediction = segmenter.of_fitted(&image)?;
         let names = self.config.data.classes.iter().skip(1);
         Ok(MaskPicture {

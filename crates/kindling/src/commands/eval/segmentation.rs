@@ -35,7 +35,7 @@ impl Args {
         let inference = inference.seeing(self.tta.into());
         let loader = loaders::scoring(config, samples)?;
         let split = scored.to_string();
-        let scorer = CaseScorer::new(&config.data.classes, &config.data.preprocess)?;
+        let scorer = CaseScorer::new(&config.data.classes, &config.data.preprocess)?.in_windows(self.windows.overlap());
         let (evaluation, cases) = scorer.score(&network, &loader, &split, &inference, ranks, |_| {})?;
         if !ranks.is_first() {
             return Ok(Done::Complete);
