@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Score this table of predictions without a model, a run's predictions.csv or another program's: CSV with the columns
     /// sample, truth, for each class p:CLASS (or, where the truth is a number, prediction), and where they are known split and group
     /// (the patient)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "data", "data_at", "last", "micro_batch", "tta", "sliding_window", "precision", "predictions"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "data", "data_at", "last", "micro_batch", "tta", "sliding_window", "by_slice", "precision", "predictions"])]
     from: Option<PathBuf>,
     /// The classes of the table are grades, in the order of its columns from the least to the greatest
     #[arg(long, requires = "from")]
@@ -71,6 +71,10 @@ pub(crate) struct Args {
     tta: TestTimeAugmentation,
     #[command(flatten)]
     windows: SlidingWindow,
+    /// Of a network for segmentation: score each slice of a volume, or of a series of DICOM images, as a case of its own, with distances in
+    /// pixels
+    #[arg(long)]
+    by_slice: bool,
     /// Format of feature maps: f32, bf16 or f16 [default: the run's]
     #[arg(long, value_name = "FORMAT")]
     precision: Option<Precision>,
@@ -122,6 +126,9 @@ impl Args {
             return self.score_masks((&run, &config), samples, &chosen, ranks);
         }
         self.windows.refuse()?;
+        if self.by_slice {
+            bail!("--by-slice is about masks, and this network answers for images, not for pixels");
+        }
         if config.is_regression() {
             let samples = Samples { scored, data, own, samples, absent, changes, seen };
             return self.score_values((&run, &config), samples, &chosen, ranks);
