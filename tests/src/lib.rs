@@ -6,7 +6,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `command`, `flags`, `run`, `watch` | running the command, what it answered, the files of a run, its memory while it runs |
-//! | `bench`, `pictures`, `short_run` | a folder with images and room for runs; short runs that several tests share |
+//! | `bench`, `pictures`, `volumes`, `short_run` | a folder with images and room for runs; short runs that several tests share |
 //! | `same` | every comparison of runs; `tests/mutations.rs` shows which wrong results each of them sees |
 //! | `cuda`, `beside` | the stand-in for CUDA (`cuda-on-cpu/`), built once for all tests; a network on it beside the CPU's |
 //! | `optional`, `random` | tests that need what a machine may lack; random numbers |
@@ -27,6 +27,7 @@ mod run;
 mod same;
 mod short_run;
 mod tensors;
+mod volumes;
 mod watch;
 
 pub use bench::Bench;
@@ -53,4 +54,5 @@ pub use same::{
 };
 pub use short_run::{SHORT_STEPS, ShortRuns};
 pub use tensors::{Stored, Tensors, read_tensors, write_tensors};
+pub use volumes::{SPACING, VOLUME, VolumeFile, empty_planes, volume_folder};
 pub use watch::{budget_with_room_for, watched};

@@ -83,11 +83,24 @@ fn others_read_the_masks() {
         let mut eval = kindling();
         eval.args(["eval", "--device", "cpu", "--format", "json"]).arg(&run).arg("--data").arg(&data);
         eval.arg("--predictions").arg(&cases);
-        let scores: Value = Outcome::of(&mut eval).succeeded().result();
+        let outcome = Outcome::of(&mut eval).succeeded();
+        let scores: Value = outcome.result();
         assert_eq!(scores["scores"]["dice"]["value"].as_f64(), Some(1.0), "{images}: {scores}");
-        let [mut names]: [Vec<String>; 1] = [columns(&cases, ["sample"]).into_iter().map(|[name]| name).collect()];
-        names.sort();
-        assert!(!names.is_empty(), "{names:?}");
+        if images == "scans" {
+            // Those of a file with several images lie nowhere in space.
+            assert_eq!((&scores["scores"]["unit"], scores["scores"]["cases"].as_u64()), (&"pixels".into(), Some(12)));
+            assert!(outcome.stderr.contains("nothing says where"), "{}", outcome.stderr);
+            for part in ["images", "masks"] {
+                fs::remove_file(data.join(part).join("several.dcm")).expect("a file");
+            }
+        }
+        let scores: Value = Outcome::of(&mut eval).succeeded().result();
+        let names: Vec<String> = columns(&cases, ["sample"]).into_iter().map(|[name]| name).collect();
+        let count = if images == "scans" { 1 } else { 2 };
+        assert_eq!((names.len(), scores["scores"]["dice"]["value"].as_f64()), (count, Some(1.0)), "{names:?}");
+        assert_eq!((&scores["scores"]["unit"], scores["scores"]["cases"].as_u64()), (&"mm".into(), Some(count as u64)));
+        let is_volume = |name: &String| name.contains(".nii") || name.ends_with(".4.2");
+        assert!(names.iter().all(is_volume), "a file, or a Series Instance UID: {names:?}");
     }
 }
 

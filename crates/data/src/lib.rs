@@ -36,10 +36,10 @@ mod split;
 pub use augment::{Augment, Blur, Cutout, Draw, Elastic, Noise, Policy};
 pub use check::sheet;
 pub use decode::{
-    DIFFERENCE_COLOURS, Depth, Fit, Header, IGNORED, Image, Interpolation, Keeper, MAX_FILE_BYTES, MAX_PIXELS,
-    MAX_SIDE, Mask, MaskValues, Normalisation, Preprocess, class_colour, decode_image, decoding_bytes, depth_of,
-    difference_overlay_png, grid, keep_decoders_within, mask_overlay_png, mask_png, overlay_png, png_of, read_header,
-    read_image,
+    Blend, BlendedRows, DIFFERENCE_COLOURS, Depth, Fit, Header, IGNORED, Image, Interpolation, Keeper, MAX_FILE_BYTES,
+    MAX_PIXELS, MAX_SIDE, Mask, MaskValues, Normalisation, Preprocess, Windows, class_colour, decode_image,
+    decoding_bytes, depth_of, difference_overlay_png, grid, keep_decoders_within, mask_overlay_png, mask_png,
+    overlay_png, png_of, read_header, read_image,
 };
 pub use error::DataError;
 pub use kindling_given::{UnknownName, below, counted, within};
@@ -51,8 +51,8 @@ pub use order::{order, order_of_stretches};
 pub use source::{
     Asked, BadSample, Changes, Dataset, FileList, Fingerprint, Format, Idx, ImageStack, ListedSample, MAX_IDX_BYTES,
     MaskLinks, MaxBad, NpyHeader, Npz, OnBadSample, Opened, Opening, Pages, Part, PassedOver, Pictures, Purpose,
-    Recorded, Row, Source, StackSource, Task, ValueSummary, first_bytes, images_in, largest_decoding_bytes,
-    majority_baseline, manifest_of, open_folder, open_folder_with, open_images, open_manifest, open_path,
-    open_segmentation, paired_in_order, parse_idx, parse_manifest, read_guarded, read_idx, shards,
+    Recorded, Row, Slice, Source, Stack, StackSource, Stacked, Task, ValueSummary, first_bytes, images_in,
+    largest_decoding_bytes, majority_baseline, manifest_of, open_folder, open_folder_with, open_images, open_manifest,
+    open_path, open_segmentation, paired_in_order, parse_idx, parse_manifest, read_guarded, read_idx, shards,
 };
 pub use split::{FEWEST_FOLDS, Fold, MOST_FOLDS, Split, SplitBy, SplitRule};

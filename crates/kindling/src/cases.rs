@@ -1,23 +1,23 @@
 //! Masks scored case by case, at the size of the images they are of.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
-use kindling_data::{Dataset, IGNORED, Loader, Mask, Preprocess, Source};
+use kindling_data::{Dataset, IGNORED, Loader, Mask, Preprocess, Source, Stack, Stacked, counted};
 use kindling_metrics::{
     ClassMaskScores, LabelMap, LengthUnit, NamedClass, Score, SegmentationScorer, SegmentedCase, SegmentedClass,
     SurfaceDice, VoxelCounts,
 };
-use kindling_trainer::{Inference, PixelEvaluation, Ranks, TrainError, evaluate_pixels};
+use kindling_trainer::{Inference, PixelEvaluation, Ranks, TrainError, evaluate_in_windows, evaluate_pixels};
 use kindling_zoo::SegmentationNetwork;
 use serde::{Deserialize, Serialize};
 
 use crate::config::RunConfig;
+use crate::output::note;
+use crate::volumes::{Volume, Volumes};
 
 /// How far an outline may be off and still count as right in the surface Dice.
 pub(crate) const TOLERANCE: f64 = 2.0;
-/// What distances are counted in: the files say nothing of the size of a pixel.
-pub(crate) const UNIT: LengthUnit = LengthUnit::Pixels;
 /// Training masks that a guess by position is made from, at most.
 const MASKS_FOR_POSITION: usize = 256;
 /// Thresholds that are tried for it.
@@ -40,12 +40,28 @@ pub(crate) struct CaseScorer<'a> {
     scorer: SegmentationScorer,
     classes: usize,
     preprocess: &'a Preprocess,
+    /// How much windows share, where images are seen in windows.
+    overlap: Option<f64>,
+    /// Whether slices of volumes are cases of their own.
+    by_slice: bool,
 }
 
-/// The scores of a sample as processes tell each other: numbers by their bits.
+/// Cases with their scores.
+pub(crate) struct ScoredCases {
+    /// In the order of the source.
+    pub(crate) cases: Vec<SegmentedCase>,
+    /// A sample of each case to look at: the image, or of a volume the slice with the most of anything by the truth.
+    pub(crate) shown: Vec<usize>,
+    /// What distances are in: millimetres of volumes. Files of images say nothing of the size of a pixel.
+    pub(crate) unit: LengthUnit,
+}
+
+/// The scores of a case as processes tell each other: numbers by their bits.
 #[derive(Serialize, Deserialize)]
 struct Scored {
+    /// The image, or the first slice of a volume in the order of the source.
     sample: u64,
+    shown: u64,
     /// Counts, Hausdorff distance and surface Dice of each class.
     classes: Vec<(u32, VoxelCounts, [u64; 2])>,
 }
@@ -56,7 +72,17 @@ impl<'a> CaseScorer<'a> {
         let scored = foreground(classes).into_iter();
         let scored = scored.map(|class| SegmentedClass { index: class.label, tolerance: TOLERANCE }).collect();
         let scorer = SegmentationScorer::new(scored, Some(u32::from(IGNORED)), SurfaceDice::Voxels)?;
-        Ok(Self { scorer, classes: classes.len(), preprocess })
+        Ok(Self { scorer, classes: classes.len(), preprocess, overlap: None, by_slice: false })
+    }
+
+    /// The same of images at their own size, in windows, if it is said how much of these lies in the next.
+    pub(crate) fn in_windows(self, overlap: Option<f64>) -> Self {
+        Self { overlap, ..self }
+    }
+
+    /// The same, with slices of volumes as cases of their own if it is asked for.
+    pub(crate) fn by_slice(self, by_slice: bool) -> Self {
+        Self { by_slice, ..self }
     }
 
     /// Scores a network on the samples of a loader, which are of `split`. Of several processes each scores a part and learns all.
@@ -68,39 +94,113 @@ impl<'a> CaseScorer<'a> {
         inference: &Inference<'_>,
         ranks: &Ranks,
         progress: impl FnMut(usize),
-    ) -> Result<(PixelEvaluation, Vec<SegmentedCase>)> {
+    ) -> Result<(PixelEvaluation, ScoredCases)> {
         let (mut scored, source) = (Vec::new(), loader.source());
+        let mut volumes = self.volumes(source, ranks);
         let see = |sample: u64, mask: &Mask| {
             let truth = source.read_mask(sample as usize)?;
-            let mask = self.preprocess.unfit_mask(mask, truth.width, truth.height);
-            let scores = self.case(&mask, &truth).map_err(TrainError::Config)?;
-            scored.push(Scored { sample, classes: scores.iter().map(bits).collect() });
+            let unfitted = self.overlap.is_none().then(|| self.preprocess.unfit_mask(mask, truth.width, truth.height));
+            let mask = unfitted.as_ref().unwrap_or(mask);
+            match &mut volumes {
+                None => scored.push(self.image(sample, mask, &truth)?),
+                Some(volumes) => {
+                    if let Some(complete) = volumes.add(sample, mask) {
+                        scored.push(self.volume(volumes, complete, source)?);
+                    }
+                }
+            }
             Ok(())
         };
-        let evaluation = evaluate_pixels(network, loader, self.classes, inference, progress, see)?;
+        let evaluation = match self.overlap {
+            None => evaluate_pixels(network, loader, self.classes, inference, progress, see)?,
+            Some(overlap) => evaluate_in_windows(network, loader, self.classes, overlap, inference, progress, see)?,
+        };
         if !ranks.is_alone() {
+            if let Some(volumes) = &mut volumes {
+                // Of volumes whose slices lie with several ranks each rank scores some.
+                let rests = ranks.agree("masks of slices", volumes.rest())?;
+                let complete = volumes.complete(rests);
+                for number in complete.into_iter().skip(ranks.group().rank()).step_by(ranks.group().size()) {
+                    scored.push(self.volume(volumes, number, source)?);
+                }
+            }
             scored = ranks.agree("scores of cases", scored)?.into_iter().flatten().collect();
         }
-        let names = names_of(source);
-        let cases = scored.into_iter().map(|Scored { sample, classes }| {
-            let sample = sample as usize;
-            SegmentedCase {
-                sample: names[sample].clone(),
-                group: source.group(sample),
-                split: split.to_string(),
-                scores: classes.into_iter().map(of_bits).collect(),
-            }
-        });
-        Ok((evaluation, cases.collect()))
+        scored.sort_by_key(|case| case.sample);
+        let missing = volumes.as_ref().map_or(0, |volumes| volumes.count() - scored.len());
+        if missing > 0 && ranks.is_first() {
+            let volumes = counted(missing, "volume");
+            note!("note: {volumes} of {split} cannot be scored, for not all of the slices can be read");
+        }
+        Ok((evaluation, cases_of(scored, source, split, volumes.as_ref())))
     }
 
-    /// The scores of a mask, with distances in pixels.
-    fn case(&self, mask: &Mask, truth: &Mask) -> Result<Vec<ClassMaskScores>, String> {
-        let shape = [truth.height, truth.width];
-        let scores = LabelMap::new(&mask.classes, &shape)
-            .and_then(|mask| self.scorer.case(&mask, &LabelMap::new(&truth.classes, &shape)?, &[1.0, 1.0]));
-        scores.map_err(|error| error.to_string())
+    /// The volumes that the samples are slices of, if all of them are.
+    fn volumes(&self, source: &dyn Source, ranks: &Ranks) -> Option<Volumes> {
+        if self.by_slice {
+            return None;
+        }
+        match Stacked::of(source) {
+            Stacked::No => None,
+            Stacked::Volumes(stacks) => Some(Volumes::new(stacks, source.len())),
+            Stacked::Not(why) => {
+                if ranks.is_first() {
+                    note!("note: each slice is scored as a case of its own, with distances in pixels, because {why}");
+                }
+                None
+            }
+        }
     }
+
+    /// The scores of an image, with distances in pixels.
+    fn image(&self, sample: u64, mask: &Mask, truth: &Mask) -> Result<Scored, TrainError> {
+        let classes = self.case([&mask.classes, &truth.classes], &[truth.height, truth.width], &[1.0, 1.0])?;
+        Ok(Scored { sample, shown: sample, classes })
+    }
+
+    /// The scores of a volume that is complete, with distances in millimetres.
+    fn volume(&self, volumes: &mut Volumes, number: usize, source: &dyn Source) -> Result<Scored, TrainError> {
+        let Volume { shape, prediction, truth, fullest } = volumes.take(number, source)?;
+        let stack = volumes.stack(number);
+        let classes = self.case([&prediction, &truth], &shape, &stack.spacing)?;
+        Ok(Scored { sample: first_of(stack) as u64, shown: fullest as u64, classes })
+    }
+
+    /// The scores of what was said against what is true.
+    fn case(
+        &self,
+        [prediction, truth]: [&[u8]; 2],
+        shape: &[usize],
+        spacing: &[f64],
+    ) -> Result<Vec<(u32, VoxelCounts, [u64; 2])>, TrainError> {
+        let scores = LabelMap::new(prediction, shape)
+            .and_then(|prediction| self.scorer.case(&prediction, &LabelMap::new(truth, shape)?, spacing));
+        let scores = scores.map_err(|error| TrainError::Config(error.to_string()))?;
+        Ok(scores.iter().map(bits).collect())
+    }
+}
+
+/// Cases with the names and groups of the source.
+fn cases_of(scored: Vec<Scored>, source: &dyn Source, split: &str, volumes: Option<&Volumes>) -> ScoredCases {
+    let names = if volumes.is_none() { names_of(source) } else { Vec::new() };
+    let shown = scored.iter().map(|case| case.shown as usize).collect();
+    let case = |Scored { sample, classes, .. }| {
+        let sample = sample as usize;
+        let name = volumes.and_then(|volumes| volumes.stack_of(sample)).map(|stack| stack.name.clone());
+        SegmentedCase {
+            sample: name.unwrap_or_else(|| names[sample].clone()),
+            group: source.group(sample),
+            split: split.to_string(),
+            scores: classes.into_iter().map(of_bits).collect(),
+        }
+    };
+    let unit = if volumes.is_some() { LengthUnit::Millimetres } else { LengthUnit::Pixels };
+    ScoredCases { cases: scored.into_iter().map(case).collect(), shown, unit }
+}
+
+/// The first slice of a volume in the order of the source.
+fn first_of(stack: &Stack) -> usize {
+    stack.samples.iter().copied().min().unwrap_or(0)
 }
 
 fn bits(scores: &ClassMaskScores) -> (u32, VoxelCounts, [u64; 2]) {
@@ -136,10 +236,15 @@ pub(crate) fn names_of(source: &dyn Source) -> Vec<String> {
 /// a share of the training masks, the share with which these are answered best. None where there is nothing to answer.
 pub(crate) fn position_dice(dataset: &Dataset, config: &RunConfig) -> Result<Option<f64>> {
     let preprocess = &config.data.preprocess;
-    let masks = |source: &dyn Source, most: usize| -> Vec<Mask> {
+    let masks = |source: &dyn Source, most: usize| -> Vec<(usize, Mask)> {
+        let volumes = match Stacked::of(source) {
+            Stacked::Volumes(stacks) => Some(Volumes::new(stacks, source.len())),
+            Stacked::No | Stacked::Not(_) => None,
+        };
         let step = source.len().div_ceil(most).max(1);
-        let read = |sample| source.read_mask(sample).ok();
-        (0..source.len()).step_by(step).filter_map(read).map(|mask| preprocess.fit_mask(&mask)).collect()
+        let case = |sample| volumes.as_ref().and_then(|volumes| volumes.stack_of(sample)).map_or(sample, first_of);
+        let read = |sample| Some((case(sample), preprocess.fit_mask(&source.read_mask(sample).ok()?)));
+        (0..source.len()).step_by(step).filter_map(read).collect()
     };
     let (train, test) = (masks(dataset.train.as_ref(), MASKS_FOR_POSITION), masks(dataset.test.as_ref(), usize::MAX));
     let of_classes = (1..config.data.classes.len()).map(|class| {
@@ -159,9 +264,9 @@ struct Guess {
 
 impl Guess {
     /// The one that does best on these masks.
-    fn best(masks: &[Mask], class: u8) -> Option<Self> {
-        let mut counts = vec![0; masks.first()?.classes.len()];
-        for mask in masks {
+    fn best(masks: &[(usize, Mask)], class: u8) -> Option<Self> {
+        let mut counts = vec![0; masks.first()?.1.classes.len()];
+        for (_, mask) in masks {
             counts.iter_mut().zip(&mask.classes).for_each(|(count, found)| *count += u32::from(*found == class));
         }
         let most = *counts.iter().max().filter(|most| **most > 0)?;
@@ -176,10 +281,12 @@ impl Guess {
     }
 }
 
-/// The mean over masks of the Dice of a class that is said to be at these pixels; none where it is defined in none.
-fn mean_dice(masks: &[Mask], class: u8, has: impl Fn(usize) -> bool) -> Option<f64> {
-    let dice = |mask: &Mask| {
-        let mut counts = VoxelCounts::default();
+/// The mean over cases of the Dice of a class that is said to be at these pixels of each of their masks; none where it is defined in none.
+/// Masks come with the number of their case.
+fn mean_dice(masks: &[(usize, Mask)], class: u8, has: impl Fn(usize) -> bool) -> Option<f64> {
+    let mut cases: BTreeMap<usize, VoxelCounts> = BTreeMap::new();
+    for (case, mask) in masks {
+        let counts = cases.entry(*case).or_default();
         for (pixel, &found) in mask.classes.iter().enumerate().filter(|(_, found)| **found != IGNORED) {
             match (has(pixel), found == class) {
                 (true, true) => counts.true_positives += 1,
@@ -188,9 +295,8 @@ fn mean_dice(masks: &[Mask], class: u8, has: impl Fn(usize) -> bool) -> Option<f
                 (false, false) => {}
             }
         }
-        counts.dice()
-    };
-    mean_of_defined(masks.iter().map(dice))
+    }
+    mean_of_defined(cases.values().map(VoxelCounts::dice))
 }
 
 /// The mean of what is no NaN; none of nothing.
@@ -205,10 +311,18 @@ mod tests {
 
     #[test]
     fn the_guess_by_position_is_where_the_class_usually_is() {
-        let mask = |classes: [u8; 6]| Mask { width: 3, height: 2, classes: classes.to_vec() };
-        let masks = [mask([0, 1, 1, 0, 0, 0]), mask([0, 1, 1, 0, 0, 1]), mask([0, 1, 0, 0, 0, 0])];
+        let mask = |case, classes: [u8; 6]| (case, Mask { width: 3, height: 2, classes: classes.to_vec() });
+        let masks = [mask(0, [0, 1, 1, 0, 0, 0]), mask(1, [0, 1, 1, 0, 0, 1]), mask(2, [0, 1, 0, 0, 0, 0])];
         let guess = Guess::best(&masks, 1).unwrap();
         assert_eq!((0..6).map(|pixel| guess.has(pixel)).collect::<Vec<_>>(), [false, true, true, false, false, false]);
         assert!(Guess::best(&masks, 2).is_none(), "nothing can be guessed of a class that is nowhere");
+    }
+
+    #[test]
+    fn the_slices_of_a_volume_are_counted_together() {
+        let mask = |case, class| (case, Mask::filled(2, 1, class));
+        let (apart, together) = ([mask(0, 1), mask(1, 0)], [mask(0, 1), mask(0, 0)]);
+        assert_eq!(mean_dice(&apart, 1, |_| true), Some(0.5));
+        assert_eq!(mean_dice(&together, 1, |_| true), Some(2.0 / 3.0));
     }
 }

@@ -50,6 +50,7 @@ mod scores;
 mod segmenter;
 mod settings;
 mod targets;
+mod volumes;
 
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -17,6 +17,19 @@ const MOST_SEEDS: u64 = 1000;
 /// A day, beyond which nobody waits for a measurement.
 const MOST_SECONDS: f64 = 86_400.0;
 
+/// The most that windows may share: beyond this an image takes hundreds of times as long.
+const MOST_OVERLAP: f64 = 0.9;
+
+/// How much of a window lies in the next one.
+///
+/// # Errors
+/// A sentence with the range.
+pub(crate) fn overlap(text: &str) -> Result<f64, String> {
+    let share = text.parse().map_err(|error| format!("{error}"))?;
+    within("overlap of windows", share, 0.0..=MOST_OVERLAP)?;
+    Ok(share)
+}
+
 /// Samples that are computed, or normalised, together.
 pub(crate) fn samples() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=MOST_SAMPLES as u64)

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use burn::tensor::Device;
 use kindling_data::{HostBatch, Image, Mask};
-use kindling_trainer::{Views, segment};
+use kindling_trainer::{InWindows, Views, segment};
 use kindling_zoo::SegmentationNetwork;
 
 use crate::config::RunConfig;
@@ -14,6 +14,8 @@ pub(crate) struct Segmenter<'a> {
     pub(crate) config: &'a RunConfig,
     pub(crate) device: &'a Device,
     pub(crate) views: Views,
+    /// Whether images stay as large as they are, and are seen in windows.
+    pub(crate) windows: Option<InWindows<'a, SegmentationNetwork>>,
 }
 
 impl Segmenter<'_> {
@@ -33,7 +35,10 @@ impl Segmenter<'_> {
     }
 
     /// The classes of the pixels of an image of any size.
-    pub(crate) fn of(&self, image: Image) -> Result<Mask> {
+    pub(crate) fn of(&mut self, image: Image) -> Result<Mask> {
+        if let Some(windows) = &mut self.windows {
+            return Ok(windows.mask(image)?);
+        }
         let (width, height) = (image.width, image.height);
         let preprocess = &self.config.data.preprocess;
         let mask = self.of_fitted(&preprocess.fit_owned(image))?;

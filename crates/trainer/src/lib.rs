@@ -19,7 +19,7 @@
 //! | `fit`, `run`, `journal` | the loop of a run, what it writes down, and what it saves |
 //! | `training`, `supervised` | what differs between trainings; that of one network whose answers are known |
 //! | `classification`, `regression`, `evaluate`, `answers` | classes and numbers of images: training, validation, what logits mean |
-//! | `segmentation`, `segmented` | classes of pixels: training and validation |
+//! | `segmentation`, `segmented`, `windowed` | classes of pixels: training and validation, and images at their own size |
 //! | `inference`, `pieces` | how a split is inferred, and in pieces that fit |
 //! | `attempt`, `step`, `trainable`, `micro_batch`, `loss`, `schedule` | one step of a network, and what it is made of |
 //! | `sums`, `gradients` | what micro-batches add up to, in which order |
@@ -90,6 +90,7 @@ mod update;
 mod update_rule;
 mod views;
 mod warm_up;
+mod windowed;
 
 /// The parts of the engine. A training loop of one's own takes the policy, the loop that obeys it and the sum of gradients. A
 /// [`engine::Training`] of one's own, on the loop that is here, takes the rest as well.
@@ -148,3 +149,4 @@ pub use segmented::{PixelEvaluation, SegmentedImage, evaluate_pixels, segment};
 pub use state::{Best, Progress};
 pub use steps::{Stepped, Steps};
 pub use views::Views;
+pub use windowed::{InWindows, evaluate_in_windows};

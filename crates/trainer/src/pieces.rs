@@ -44,6 +44,11 @@ impl<'a> Pieces<'a> {
         self.fit
     }
 
+    /// How they are inferred.
+    pub(crate) fn inference(&self) -> &'a Inference<'a> {
+        self.inference
+    }
+
     /// The answers of `ask` for the next rows of a batch of `len`, from `start` on: for as many as fit. What did not fit once is not tried
     /// again.
     ///

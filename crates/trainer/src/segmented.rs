@@ -44,14 +44,15 @@ impl SegmentedImage {
         mask
     }
 
-    /// The sum of the cross-entropies of the pixels whose class is known.
-    fn cost(&self, truth: &[u8]) -> f64 {
+    /// The cross-entropies of the pixels whose class is known, added to `sum` one after the other.
+    fn cost(&self, truth: &[u8], sum: f64) -> f64 {
         let pixels = truth.len();
         let known = truth.iter().enumerate().filter(|(_, class)| **class != IGNORED);
         // The smallest positive number keeps the loss of a certain mistake finite.
-        known
-            .map(|(pixel, &class)| -self.probabilities[usize::from(class) * pixels + pixel].max(f64::MIN_POSITIVE).ln())
-            .sum()
+        let costs = known.map(|(pixel, &class)| {
+            -self.probabilities[usize::from(class) * pixels + pixel].max(f64::MIN_POSITIVE).ln()
+        });
+        costs.fold(sum, |sum, cost| sum + cost)
     }
 }
 
@@ -83,15 +84,9 @@ pub fn segment<M: Trainable<4>>(
     precision: Precision,
     views: Views,
 ) -> Result<Vec<SegmentedImage>, TrainError> {
-    let _range = range(|| "inference");
     let count = rows.len();
     let failed = |text: &str| TrainError::of_device(None, count, text);
-    let seen: Vec<TensorData> = TrainError::caught(None, count, || {
-        let logits = |(number, view): (usize, Tensor<4>)| {
-            host::read(views.undo(number, model.logits(precision.cast(view)))).map_err(|error| failed(&error))
-        };
-        views.of(upload(batch, rows, device)).enumerate().map(logits).collect()
-    })?;
+    let seen = logits_of(model, batch, rows, device, precision, views)?;
     let mut shape = [0; 3];
     let probabilities = seen.into_iter().map(|data| {
         if let [_, classes, height, width] = data.shape().as_slice() {
@@ -105,8 +100,28 @@ pub fn segment<M: Trainable<4>>(
     Ok(probabilities.into_iter().map(|probabilities| SegmentedImage { shape, probabilities }).collect())
 }
 
+/// The logits of some rows of a batch, `[rows, classes, height, width]`, of each view as it lies in the image.
+pub(crate) fn logits_of<M: Trainable<4>>(
+    model: &M,
+    batch: &HostBatch,
+    rows: Range<usize>,
+    device: &Device,
+    precision: Precision,
+    views: Views,
+) -> Result<Vec<TensorData>, TrainError> {
+    let _range = range(|| "inference");
+    let count = rows.len();
+    TrainError::caught(None, count, || {
+        let logits = |(number, view): (usize, Tensor<4>)| {
+            let found = host::read(views.undo(number, model.logits(precision.cast(view))));
+            found.map_err(|error| TrainError::of_device(None, count, &error))
+        };
+        views.of(upload(batch, rows, device)).enumerate().map(logits).collect()
+    })
+}
+
 /// The softmax over the classes of each pixel; `logits` are `[classes, pixels]`. Plane by plane, which is fast for many pixels.
-fn by_pixel(mut logits: Vec<f64>, classes: usize) -> Vec<f64> {
+pub(crate) fn by_pixel(mut logits: Vec<f64>, classes: usize) -> Vec<f64> {
     let pixels = (logits.len() / classes.max(1)).max(1);
     let mut largest = vec![f64::NEG_INFINITY; pixels];
     for plane in logits.chunks_exact(pixels) {
@@ -154,46 +169,63 @@ pub fn evaluate_pixels<M: Trainable<4>>(
             for image in pieces.next(batch.len(), start, ask)? {
                 let mask = image.mask();
                 see(batch.samples[start], &mask)?;
-                found.count(&batch, start, &image, &mask);
+                let mut counts = ImageCounts::new(classes);
+                counts.add(&image, batch.masks_of(start..start + 1).unwrap_or_default(), &mask.classes);
+                found.images.push(counts);
                 start += 1;
             }
             // The other ranks are about as far.
             progress((found.images.len() * size).min(loader.samples_per_epoch()));
         }
     }
-    if let Some(ranks) = inference.ranks {
-        found = found.of_all(ranks, loader)?;
-    }
-    let Counted { images, bad } = found;
-    let (score, dice) = summary(&images, classes);
-    Ok(PixelEvaluation { score, dice, bad, recoveries: pieces.recoveries })
+    found.evaluation(inference, loader, classes, pieces.recoveries)
 }
 
 /// What was found of some samples, as ranks tell each other.
 #[derive(Default, Serialize, Deserialize)]
-struct Counted {
-    images: Vec<ImageCounts>,
-    bad: Vec<BadSample>,
+pub(crate) struct Counted {
+    pub(crate) images: Vec<ImageCounts>,
+    pub(crate) bad: Vec<BadSample>,
 }
 
 /// Pixels of an image.
 #[derive(Serialize, Deserialize)]
-struct ImageCounts {
+pub(crate) struct ImageCounts {
     /// `[truth][answer]`, of pixels that count.
     confusion: Vec<Vec<u64>>,
     /// The bits of the sum of their costs.
     cost: u64,
 }
 
-impl Counted {
-    fn count(&mut self, batch: &HostBatch, row: usize, image: &SegmentedImage, mask: &Mask) {
-        let classes = image.shape[0];
-        let mut confusion = vec![vec![0; classes]; classes];
-        let truth = batch.masks_of(row..row + 1).unwrap_or_default();
-        for (&truth, &answer) in truth.iter().zip(&mask.classes).filter(|(truth, _)| **truth != IGNORED) {
-            confusion[usize::from(truth)][usize::from(answer)] += 1;
+impl ImageCounts {
+    /// Of nothing yet.
+    pub(crate) fn new(classes: usize) -> Self {
+        Self { confusion: vec![vec![0; classes]; classes], cost: 0.0f64.to_bits() }
+    }
+
+    /// Adds what a model says of an image, or of some of its rows, whose most probable classes are `answers`.
+    pub(crate) fn add(&mut self, image: &SegmentedImage, truth: &[u8], answers: &[u8]) {
+        for (&truth, &answer) in truth.iter().zip(answers).filter(|(truth, _)| **truth != IGNORED) {
+            self.confusion[usize::from(truth)][usize::from(answer)] += 1;
         }
-        self.images.push(ImageCounts { confusion, cost: image.cost(truth).to_bits() });
+        self.cost = image.cost(truth, f64::from_bits(self.cost)).to_bits();
+    }
+}
+
+impl Counted {
+    /// The evaluation of what was found, by all ranks, on the samples of a loader.
+    pub(crate) fn evaluation(
+        mut self,
+        inference: &Inference<'_>,
+        loader: &Loader,
+        classes: usize,
+        recoveries: Vec<Recovery>,
+    ) -> Result<PixelEvaluation, TrainError> {
+        if let Some(ranks) = inference.ranks {
+            self = self.of_all(ranks, loader)?;
+        }
+        let (score, dice) = summary(&self.images, classes);
+        Ok(PixelEvaluation { score, dice, bad: self.bad, recoveries })
     }
 
     /// Those of all ranks, in the order of the source.
@@ -273,7 +305,7 @@ mod tests {
         let image =
             SegmentedImage { shape: [3, 1, 3], probabilities: vec![0.2, 0.4, 0.1, 0.5, 0.4, 0.1, 0.3, 0.2, 0.8] };
         assert_eq!(image.mask(), Mask { width: 3, height: 1, classes: vec![1, 0, 2] });
-        assert_eq!(image.cost(&[1, IGNORED, IGNORED]), -(0.5f64.ln()));
+        assert_eq!(image.cost(&[1, IGNORED, IGNORED], 0.0), -(0.5f64.ln()));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! From files to [`Image`]s within limits, and from images to what a model is fed.
 
+mod blend;
 mod file;
 mod frames;
 mod image;
@@ -14,7 +15,9 @@ mod preprocess;
 mod reserve;
 mod samples;
 mod tiff;
+mod windows;
 
+pub use self::blend::{Blend, BlendedRows};
 pub use self::file::{Header, decode_image, decoding_bytes, read_header, read_image};
 pub(crate) use self::file::{
     bytes_to_read, count_pages, decode, decode_fitted, header_of, headers_of_pages, read_fitted, read_page,
@@ -32,3 +35,4 @@ pub use self::picture::{grid, overlay_png, png_of};
 pub use self::preprocess::{Fit, Interpolation, Preprocess};
 pub(crate) use self::reserve::work_for;
 pub use self::reserve::{Keeper, keep_decoders_within};
+pub use self::windows::Windows;

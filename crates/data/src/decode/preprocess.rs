@@ -180,15 +180,19 @@ impl Preprocess {
 
     /// Turns a scaled image into the square: channels, percentiles, and padding or cropping.
     fn place(&self, scaled: Image) -> Image {
-        let scaled = scaled.into_channels(self.channels);
-        let scaled = match self.percentiles {
-            Some(shares) => stretch(scaled, shares),
-            None => scaled,
-        };
+        let scaled = self.stretched(scaled.into_channels(self.channels));
         let [left, top] = [scaled.width, scaled.height].map(|side| self.start(side).unsigned_abs());
         match self.fit {
             Fit::Pad => pad(scaled, self.size, left, top),
             Fit::Crop(_) => crop(&scaled, self.size, left, top),
+        }
+    }
+
+    /// The image with its values stretched by percentiles, where these are asked for.
+    pub(super) fn stretched(&self, image: Image) -> Image {
+        match self.percentiles {
+            Some(shares) => stretch(image, shares),
+            None => image,
         }
     }
 

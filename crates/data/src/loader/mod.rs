@@ -183,6 +183,11 @@ impl Loader {
         self.source.as_ref()
     }
 
+    /// How an image becomes model input.
+    pub fn preprocess(&self) -> &Preprocess {
+        &self.config.preprocess
+    }
+
     /// What numbers become in targets.
     pub fn scale(&self) -> Scale {
         self.config.scale

@@ -8,7 +8,7 @@ use super::sampling::Place;
 use crate::augment::{Draw, Policy};
 use crate::decode::{IGNORED, Image, Mask};
 use crate::error::DataError;
-use crate::source::{BadSample, OnBadSample, Task, guarded};
+use crate::source::{BadSample, OnBadSample, Task, check_sizes, guarded};
 
 /// How many samples are tried in the place of a bad one before giving up.
 const REPLACEMENTS: usize = 16;
@@ -43,26 +43,52 @@ impl Loader {
             Ok(()) => return Ok(Row { draw: Some(own), bad: None }),
             Err(error) => error,
         };
-        // Whether there is memory for a sample says nothing about the sample.
-        if self.config.on_bad == OnBadSample::Fail || matches!(error, DataError::ReservationRefused { .. }) {
+        if !self.is_skipped(&error) {
             return Err(error);
         }
-        let index = place.sample as usize;
-        let name = guarded(self.source.as_ref(), index, || Ok(self.source.name_of(index)));
-        let name = name.unwrap_or_else(|_| format!("sample {index}"));
-        let bad = |replacement| {
-            Some(BadSample { sample: place.sample, name: name.clone(), reason: error.to_string(), replacement })
-        };
+        let bad = self.bad(place.sample, &error);
         if !self.config.shuffle {
-            return Ok(Row { draw: None, bad: bad(None) });
+            return Ok(Row { draw: None, bad: Some(bad) });
         }
         for sample in self.replacements(epoch, place.sample) {
             let draw = Draw { seed, epoch, sample, showing: REPLACING | place.sample };
             if self.show(&draw, policy, &mut write).is_ok() {
-                return Ok(Row { draw: Some(draw), bad: bad(Some(sample)) });
+                return Ok(Row { draw: Some(draw), bad: Some(BadSample { replacement: Some(sample), ..bad }) });
             }
         }
         Err(error)
+    }
+
+    /// Reads an image and its mask at their own size, as they are. What cannot be read is bad where bad samples are skipped.
+    ///
+    /// # Errors
+    /// That of the sample, if bad samples are not skipped.
+    pub fn read_at_own_size(&self, sample: u64) -> Result<Result<(Image, Mask), BadSample>, DataError> {
+        let index = sample as usize;
+        let read = || {
+            let (image, mask) = (self.source.read(index)?, self.source.read_mask(index)?);
+            check_sizes(|| self.source.name_of(index), (image.width, image.height), (mask.width, mask.height))?;
+            self.check_classes(index, &mask)?;
+            Ok((image, mask))
+        };
+        match guarded(self.source.as_ref(), index, read) {
+            Ok(found) => Ok(Ok(found)),
+            Err(error) if self.is_skipped(&error) => Ok(Err(self.bad(sample, &error))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a sample is left out for an error. Whether there is memory for a sample says nothing about the sample.
+    fn is_skipped(&self, error: &DataError) -> bool {
+        self.config.on_bad != OnBadSample::Fail && !matches!(error, DataError::ReservationRefused { .. })
+    }
+
+    /// A sample that could not be read, and that nothing stands for.
+    fn bad(&self, sample: u64, error: &DataError) -> BadSample {
+        let index = sample as usize;
+        let name = guarded(self.source.as_ref(), index, || Ok(self.source.name_of(index)));
+        let name = name.unwrap_or_else(|_| format!("sample {index}"));
+        BadSample { sample, name, reason: error.to_string(), replacement: None }
     }
 
     /// A row that another process reads.

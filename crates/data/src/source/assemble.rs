@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::entry_mask::EntryMask;
 use super::{
-    Dataset, Fingerprint, Format, OnBadSample, Opened, Opening, Part, PassedOver, Purpose, Source, Task, caught,
+    Dataset, Fingerprint, Format, OnBadSample, Opened, Opening, Part, PassedOver, Purpose, Slice, Source, Task, caught,
     check_sizes,
 };
 use crate::augment::Augment;
@@ -471,6 +471,16 @@ impl Source for Files {
             None => Some(image),
             Some(mask) => Some(image.with(mask.format.fingerprint(&mask.part).ok()?)),
         }
+    }
+
+    fn slice(&self, index: usize) -> Result<Option<Slice>, DataError> {
+        let part = &self.entry(index)?.part;
+        let slice = self.entries[index].format.slice(part)?;
+        let named = |slice: Slice| {
+            let volume = slice.volume.unwrap_or_else(|| path_within(&part.path, &self.root));
+            Slice { volume: Some(volume), ..slice }
+        };
+        Ok(slice.map(named))
     }
 
     fn stretches(&self) -> Vec<usize> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kindling_files as files;
 
-use super::{Fingerprint, check_sizes};
+use super::{Fingerprint, Slice, check_sizes};
 use crate::decode::{
     Image, MaskValues, Preprocess, count_pages, headers_of_pages, read_fitted, read_header, read_image,
     read_mask_values, read_page,
@@ -48,6 +48,15 @@ pub trait Format: Send + Sync {
     /// # Errors
     /// Any [`DataError`] of files, with the path.
     fn size(&self, part: &Part) -> Result<Option<(usize, usize)>, DataError> {
+        let _ = part;
+        Ok(None)
+    }
+
+    /// Where an image that [`Format::list`] gave lies in the volume that it is a slice of, from the header; `None` if it is no slice.
+    ///
+    /// # Errors
+    /// Any [`DataError`] of files, with the path.
+    fn slice(&self, part: &Part) -> Result<Option<Slice>, DataError> {
         let _ = part;
         Ok(None)
     }

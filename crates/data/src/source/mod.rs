@@ -20,6 +20,7 @@ mod opening;
 mod passed_over;
 mod segmentation;
 pub mod shards;
+mod stacks;
 mod views;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,6 +43,7 @@ pub(crate) use masks_seen::classes_in_masks;
 pub use opening::{Asked, Opened, Opening, Purpose};
 pub use passed_over::PassedOver;
 pub use segmentation::open_segmentation;
+pub use stacks::{Slice, Stack, Stacked};
 
 /// Labelled images by index. Reading is independent of order and may happen on several threads at once.
 pub trait Source: Send + Sync {
@@ -93,6 +95,15 @@ pub trait Source: Send + Sync {
     fn fingerprint(&self, index: usize) -> Option<Fingerprint> {
         let _ = index;
         None
+    }
+
+    /// Where the sample lies in the volume that it is a slice of, from the header of its file; `None` if it is no slice.
+    ///
+    /// # Errors
+    /// What kept the header from being read, with its path.
+    fn slice(&self, index: usize) -> Result<Option<Slice>, DataError> {
+        let _ = index;
+        Ok(None)
     }
 
     /// The lengths of the stretches of samples that are best read one after another: the shards. Empty where any order

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Fingerprint, Source};
+use super::{Fingerprint, Slice, Source};
 use crate::decode::{IGNORED, Image, Mask, Preprocess};
 use crate::error::DataError;
 
@@ -87,6 +87,11 @@ impl Source for Joined {
         part.fingerprint(index)
     }
 
+    fn slice(&self, index: usize) -> Result<Option<Slice>, DataError> {
+        let (part, index) = self.at(index);
+        part.slice(index)
+    }
+
     fn weight(&self, index: usize) -> f32 {
         let (part, index) = self.at(index);
         part.weight(index)
@@ -152,6 +157,10 @@ impl Source for Renumbered {
 
     fn fingerprint(&self, index: usize) -> Option<Fingerprint> {
         self.inner.fingerprint(index)
+    }
+
+    fn slice(&self, index: usize) -> Result<Option<Slice>, DataError> {
+        self.inner.slice(index)
     }
 
     fn stretches(&self) -> Vec<usize> {

@@ -18,7 +18,7 @@ use kindling_trainer::{Inference, Prediction, Ranks, evaluate};
 use serde_json::json;
 
 use crate::Done;
-use crate::commands::{Format, TestTimeAugmentation};
+use crate::commands::{Format, SlidingWindow, TestTimeAugmentation};
 use crate::config::RunConfig;
 use crate::dataset::{self, HowToOpen};
 use crate::device::DeviceChoice;
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Score this table of predictions without a model, a run's predictions.csv or another program's: CSV with the columns
     /// sample, truth, for each class p:CLASS (or, where the truth is a number, prediction), and where they are known split and group
     /// (the patient)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "data", "data_at", "last", "micro_batch", "tta", "precision", "predictions"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "data", "data_at", "last", "micro_batch", "tta", "sliding_window", "by_slice", "precision", "predictions"])]
     from: Option<PathBuf>,
     /// The classes of the table are grades, in the order of its columns from the least to the greatest
     #[arg(long, requires = "from")]
@@ -69,6 +69,12 @@ pub(crate) struct Args {
     /// that were chosen without it
     #[arg(long, value_enum, value_name = "VIEWS", default_value_t)]
     tta: TestTimeAugmentation,
+    #[command(flatten)]
+    windows: SlidingWindow,
+    /// Of a network for segmentation: score each slice of a volume, or of a series of DICOM images, as a case of its own, with distances in
+    /// pixels
+    #[arg(long)]
+    by_slice: bool,
     /// Format of feature maps: f32, bf16 or f16 [default: the run's]
     #[arg(long, value_name = "FORMAT")]
     precision: Option<Precision>,
@@ -118,6 +124,10 @@ impl Args {
         if config.is_segmentation() {
             let samples = Samples { scored, data, own, samples, absent, changes, seen };
             return self.score_masks((&run, &config), samples, &chosen, ranks);
+        }
+        self.windows.refuse()?;
+        if self.by_slice {
+            bail!("--by-slice is about masks, and this network answers for images, not for pixels");
         }
         if config.is_regression() {
             let samples = Samples { scored, data, own, samples, absent, changes, seen };

@@ -6,6 +6,8 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use kindling_trainer::Views;
 
+use crate::ranges;
+
 pub(crate) mod bench;
 pub(crate) mod card;
 pub(crate) mod compare;
@@ -48,6 +50,36 @@ impl From<TestTimeAugmentation> for Views {
         match of {
             TestTimeAugmentation::None => Self::Alone,
             TestTimeAugmentation::Flip => Self::Flip,
+        }
+    }
+}
+
+/// Whether a network for segmentation sees an image whole, or in windows.
+#[derive(clap::Args)]
+pub(crate) struct SlidingWindow {
+    /// Of a network for segmentation: draw masks at the images' own resolution, in overlapping windows of the run's image size, as nnU-Net
+    /// does, instead of fitting each image to that size
+    #[arg(long)]
+    sliding_window: bool,
+    /// How much of a window lies in the next one, at least, 0 to 0.9 [default: 0.5]
+    #[arg(long, value_name = "SHARE", requires = "sliding_window", value_parser = ranges::overlap)]
+    overlap: Option<f64>,
+}
+
+/// What nnU-Net has windows share.
+const OVERLAP: f64 = 0.5;
+
+impl SlidingWindow {
+    /// How much windows share, if there are any.
+    pub(crate) fn overlap(&self) -> Option<f64> {
+        self.sliding_window.then(|| self.overlap.unwrap_or(OVERLAP))
+    }
+
+    /// Fails where windows are asked for and there are no masks.
+    pub(crate) fn refuse(&self) -> Result<()> {
+        match self.overlap() {
+            None => Ok(()),
+            Some(_) => bail!("--sliding-window is about masks, and this network answers for images, not for pixels"),
         }
     }
 }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::Done;
-use crate::commands::TestTimeAugmentation;
+use crate::commands::{SlidingWindow, TestTimeAugmentation};
 use crate::config::{DataConfig, RunConfig};
 use crate::dataset::HowToOpen;
 use crate::device::DeviceChoice;
@@ -55,6 +55,8 @@ pub(crate) struct Args {
     /// Test-time augmentation: the views of each image whose probabilities are averaged
     #[arg(long, value_enum, value_name = "VIEWS", default_value_t)]
     tta: TestTimeAugmentation,
+    #[command(flatten)]
+    windows: SlidingWindow,
     /// csv: a row an image; json: one object a line
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
@@ -126,6 +128,7 @@ impl Args {
             }
             (None, _) => bail!("give a run's folder and then image files, or --model and image files"),
         };
+        self.windows.refuse()?;
         if self.mask_format.is_some() {
             bail!("--mask-format is about masks, and this network gives classes of images, not of pixels");
         }

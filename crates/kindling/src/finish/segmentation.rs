@@ -12,7 +12,7 @@ use kindling_trainer::{Inference, Observer, PixelEvaluation, Trained, Views};
 use kindling_zoo::SegmentationNetwork;
 
 use super::{End, Finished, PICTURE_SIDE};
-use crate::cases::{self, CaseScorer};
+use crate::cases::{self, CaseScorer, ScoredCases};
 use crate::loaders;
 use crate::scores;
 use crate::segmenter::Segmenter;
@@ -23,7 +23,7 @@ const OF_A_GROUP: usize = 6;
 /// What is found of a split.
 struct Found {
     evaluation: PixelEvaluation,
-    cases: Vec<SegmentedCase>,
+    scored: ScoredCases,
 }
 
 impl Finished<'_> {
@@ -44,12 +44,12 @@ impl Finished<'_> {
         }
         trained.journal.note_bad(trained.progress.step, Split::Test, &test.evaluation.bad, observer)?;
         let classes = cases::foreground(&self.config.data.classes);
-        let all = validation.cases.iter().chain(&test.cases).cloned().collect();
+        let all = validation.scored.cases.iter().chain(&test.scored.cases).cloned().collect();
         self.run.write_cases(&CaseTable { classes: classes.clone(), cases: all })?;
         let resampling = Resampling { seed: self.config.train.seed, ..Resampling::default() };
         let score = |found: &Found, split: Split| {
-            let (tolerance, unit) = (cases::TOLERANCE, cases::UNIT);
-            SegmentationScores::of(split.name(), &classes, (tolerance, unit), &found.cases, resampling).ok()
+            let ScoredCases { cases, unit, .. } = &found.scored;
+            SegmentationScores::of(split.name(), &classes, (cases::TOLERANCE, *unit), cases, resampling).ok()
         };
         let mut found = score(&test, Split::Test);
         if let Some(scores) = &mut found {
@@ -77,8 +77,8 @@ impl Finished<'_> {
             ..self.measured(trained, parameters::count(&network))
         };
         let metrics = self.kept_metrics(trained.progress.step, measured)?;
-        let pictures = self.mask_pictures(&network, &test.cases)?;
-        self.report_segmentation(&metrics, found.as_ref(), &test.cases, &pictures)?;
+        let pictures = self.mask_pictures(&network, &test.scored)?;
+        self.report_segmentation(&metrics, found.as_ref(), &test.scored.cases, &pictures)?;
         Ok(Some(metrics))
     }
 
@@ -90,8 +90,8 @@ impl Finished<'_> {
         let inference = Inference::new(self.device, at_once, self.config.train.precision).divided(self.ranks);
         let scorer = CaseScorer::new(&self.config.data.classes, &self.config.data.preprocess)?;
         let tell = |done| observer.evaluating(&name, done, total);
-        let (evaluation, cases) = scorer.score(network, &loader, split.name(), &inference, self.ranks, tell)?;
-        Ok(Found { evaluation, cases })
+        let (evaluation, scored) = scorer.score(network, &loader, split.name(), &inference, self.ranks, tell)?;
+        Ok(Found { evaluation, scored })
     }
 
     fn report_segmentation(
@@ -123,16 +123,14 @@ impl Finished<'_> {
     }
 
     /// The worst, typical and best cases to look at.
-    fn mask_pictures(&self, network: &SegmentationNetwork, cases: &[SegmentedCase]) -> Result<Vec<MaskPicture>> {
+    fn mask_pictures(&self, network: &SegmentationNetwork, scored: &ScoredCases) -> Result<Vec<MaskPicture>> {
         let names = cases::names_of(self.dataset.test.as_ref());
-        let mut pictures = Vec::new();
-        for (shown, place) in chosen(cases) {
-            let case = &cases[place];
-            // Cases are in the order of the source, without what could not be read.
-            let sample = (place..names.len()).find(|sample| names[*sample] == case.sample).unwrap_or(place);
-            pictures.push(self.mask_picture(network, case, sample, shown)?);
-        }
-        Ok(pictures)
+        let picture = |(why, place): (ShownCase, usize)| -> Result<MaskPicture> {
+            let sample = scored.shown[place];
+            let picture = self.mask_picture(network, &scored.cases[place], sample, why)?;
+            Ok(MaskPicture { name: names[sample].clone(), ..picture })
+        };
+        chosen(&scored.cases).into_iter().map(picture).collect()
     }
 
     fn mask_picture(
@@ -145,7 +143,8 @@ impl Finished<'_> {
         let (preprocess, test) = (&self.config.data.preprocess, &self.dataset.test);
         let image = test.read_fitted(sample, preprocess)?;
         let truth = preprocess.fit_mask(&test.read_mask(sample)?);
-        let segmenter = Segmenter { network, config: self.config, device: self.device, views: Views::default() };
+        let (config, device, views) = (self.config, self.device, Views::default());
+        let segmenter = Segmenter { network, config, device, views, windows: None };
         let prediction = segmenter.of_fitted(&image)?;
         let names = self.config.data.classes.iter().skip(1);
         Ok(MaskPicture {

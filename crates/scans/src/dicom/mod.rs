@@ -15,7 +15,7 @@ mod written;
 use std::path::Path;
 use std::sync::Arc;
 
-use kindling_data::{DataError, Format, Image, MaskLinks, MaskValues, Part, paired_in_order};
+use kindling_data::{DataError, Format, Image, MaskLinks, MaskValues, Part, Slice, paired_in_order};
 
 use self::file::{DicomFile, is_dicom, unreadable};
 use self::segmentation::Segmentation;
@@ -162,6 +162,10 @@ impl Format for Dicom {
             }
         }
         Ok(pairs)
+    }
+
+    fn slice(&self, part: &Part) -> Result<Option<Slice>, DataError> {
+        Ok(segmentation::slice_of(&DicomFile::open_header(&part.path)?, part.frame.unwrap_or(0)))
     }
 
     fn read_mask_values(&self, part: &Part) -> Result<MaskValues, DataError> {

@@ -51,6 +51,16 @@ pub fn read_volume(path: &Path, name: &str) -> Result<Loaded, ReadError> {
     read_from(unpacked(path)?, name)
 }
 
+/// Reads where the voxels of `path` are, from its header.
+///
+/// # Errors
+/// [`ReadError`].
+pub(crate) fn read_grid(path: &Path) -> Result<Grid, ReadError> {
+    let header = NiftiHeader::from_reader(unpacked(path)?).map_err(nonsense)?;
+    let (dims, ..) = check(&header).map_err(ReadError::Nonsense)?;
+    Ok(Grid::new(anatomical_axes(&header, dims).map_err(ReadError::Nonsense)?))
+}
+
 /// Reads `path` as numbers of voxels.
 ///
 /// # Errors

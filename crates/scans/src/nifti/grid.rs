@@ -68,6 +68,13 @@ impl Grid {
         (side(across), side(down))
     }
 
+    /// The distances of rows and of columns of a slice with square pixels, mm: not quite the same, for sizes are whole numbers.
+    pub(crate) fn square_spacing(&self, plane: Plane) -> [f64; 2] {
+        let ((across, down), (width, height)) = (plane.in_plane(), self.square_size(plane));
+        let of = |axis: usize, pixels: usize| self.axes[axis].len as f64 * self.axes[axis].spacing / pixels as f64;
+        [of(down, height), of(across, width)]
+    }
+
     /// How this volume differs from another whose voxels should be the same places, in words that follow "it".
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         let text = |grid: &Self| {

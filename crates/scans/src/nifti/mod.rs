@@ -14,9 +14,10 @@ mod voxels;
 use std::path::Path;
 use std::sync::Arc;
 
-use kindling_data::{DataError, Format, Image, MaskValues, Part};
+use kindling_data::{DataError, Format, Image, MaskValues, Part, Slice};
 
-use self::file::read_labels;
+use self::file::{read_grid, read_labels};
+use self::grid::Grid;
 use self::labels::{Labels, mismatch};
 use crate::kept::Kept;
 
@@ -41,6 +42,7 @@ const LEAST_FOREGROUND: f64 = 0.1;
 pub struct Nifti {
     volumes: Kept<Volume>,
     labels: Kept<Labels>,
+    grids: Kept<Grid>,
 }
 
 impl Nifti {
@@ -58,10 +60,13 @@ impl Nifti {
 }
 
 fn read(path: &Path) -> Result<Volume, DataError> {
-    match read_volume(path, &path.display().to_string()) {
-        Ok(loaded) => Ok(loaded.volume),
-        Err(ReadError::Io(cause)) => Err(DataError::Io { path: path.to_owned(), cause }),
-        Err(ReadError::Nonsense(reason)) => Err(DataError::Unreadable { path: path.to_owned(), reason }),
+    read_volume(path, &path.display().to_string()).map(|loaded| loaded.volume).map_err(|error| unread(path, error))
+}
+
+fn unread(path: &Path, error: ReadError) -> DataError {
+    match error {
+        ReadError::Io(cause) => DataError::Io { path: path.to_owned(), cause },
+        ReadError::Nonsense(reason) => DataError::Unreadable { path: path.to_owned(), reason },
     }
 }
 
@@ -107,6 +112,19 @@ impl Format for Nifti {
         Ok(volume.slice(Plane::Axial, slice))
     }
 
+    fn slice(&self, part: &Part) -> Result<Option<Slice>, DataError> {
+        // Grids are small: as many are kept as there can be volumes, and none is read for each of its slices.
+        let grid = self.grids.get(&part.path, |path| read_grid(path).map_err(|error| unread(path, error)), |_| 1)?;
+        let normal = &grid.axes[Plane::Axial.normal()];
+        Ok(Some(Slice {
+            volume: None,
+            position: normal.position(part.frame.unwrap_or(0)),
+            normal: [0.0, 0.0, 1.0],
+            apart: Some(normal.spacing),
+            pixel: grid.square_spacing(Plane::Axial),
+        }))
+    }
+
     fn read_mask_values(&self, part: &Part) -> Result<MaskValues, DataError> {
         let labels = self.labels(&part.path)?;
         let (slice, len) = (part.frame.unwrap_or(0), labels.grid.axes[Plane::Axial.normal()].len);
@@ -118,5 +136,29 @@ impl Format for Nifti {
 
     fn is_sequential(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::synthetic::ramp;
+    use super::*;
+
+    #[test]
+    fn slices_lie_where_the_affine_has_them_however_the_volume_is_stored() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = synthetic::Nifti { spacing: [1.0, 3.0, 2.0], ..ramp() };
+        for (number, order) in [[0, 1, 2], [2, 0, 1], [1, 2, 0]].into_iter().enumerate() {
+            let path = dir.path().join(format!("{number}.nii.gz"));
+            std::fs::write(&path, base.stored_as(order, [number == 1, number > 0, number == 0]).packed()).unwrap();
+            let slice = |index| Nifti::default().slice(&part(&path, index)).unwrap().unwrap();
+            let (first, last) = (slice(0), slice(4));
+            assert_eq!((first.volume, first.apart, first.normal), (None, Some(2.0), [0.0, 0.0, 1.0]));
+            // 3 x 4 voxels of 1 x 3 mm are 3 x 12 square pixels.
+            assert_eq!(first.pixel, [1.0, 1.0], "{order:?}");
+            assert!((last.position - first.position - 8.0).abs() < 1e-6, "{order:?}");
+        }
+        let missing = part(&dir.path().join("no.nii"), 0);
+        assert!(matches!(Nifti::default().slice(&missing), Err(DataError::Io { .. })));
     }
 }

@@ -2,14 +2,14 @@
 
 use anyhow::{Result, bail};
 use kindling_data::counted;
-use kindling_metrics::{SegmentationScores, Spread};
+use kindling_metrics::{LengthUnit, SegmentationScores, Spread};
 use kindling_runs::{CaseTable, RunDir, Table};
 use kindling_trainer::{Inference, Ranks};
 use serde_json::json;
 
 use super::{Args, Samples, counts};
 use crate::Done;
-use crate::cases::{self, CaseScorer};
+use crate::cases::{self, CaseScorer, ScoredCases};
 use crate::commands::Format;
 use crate::config::RunConfig;
 use crate::device::Chosen;
@@ -35,16 +35,18 @@ impl Args {
         let inference = inference.seeing(self.tta.into());
         let loader = loaders::scoring(config, samples)?;
         let split = scored.to_string();
-        let scorer = CaseScorer::new(&config.data.classes, &config.data.preprocess)?;
-        let (evaluation, cases) = scorer.score(&network, &loader, &split, &inference, ranks, |_| {})?;
+        let scorer = CaseScorer::new(&config.data.classes, &config.data.preprocess)?.in_windows(self.windows.overlap());
+        let scorer = scorer.by_slice(self.by_slice);
+        let (evaluation, scored_cases) = scorer.score(&network, &loader, &split, &inference, ranks, |_| {})?;
         if !ranks.is_first() {
             return Ok(Done::Complete);
         }
+        let ScoredCases { cases, unit, .. } = scored_cases;
         if cases.is_empty() {
             bail!("none of the images could be scored");
         }
         let classes = cases::foreground(&config.data.classes);
-        let (tolerance, resampling) = ((cases::TOLERANCE, cases::UNIT), self.resampling(config.train.seed));
+        let (tolerance, resampling) = ((cases::TOLERANCE, unit), self.resampling(config.train.seed));
         let found = SegmentationScores::of(&split, &classes, tolerance, &cases, resampling)?;
         let table = CaseTable { classes, cases };
         self.predictions.as_ref().map_or(Ok(()), |path| table.write(path))?;
@@ -72,7 +74,11 @@ fn print(scores: &SegmentationScores) {
         0 => "no intervals".to_owned(),
         count => format!("95 % intervals from {count} resamples of patients"),
     };
-    out!("{} images of {} patients; {intervals}\n", scores.cases, scores.patients);
+    let cases = match scores.unit {
+        LengthUnit::Millimetres => "volumes",
+        LengthUnit::Pixels => "images",
+    };
+    out!("{} {cases} of {} patients; {intervals}\n", scores.cases, scores.patients);
     let mut means = Table::new(&["<score", "value", "95 % interval"]);
     means.row(row("mean foreground Dice", &scores.dice));
     means.row(row("mean foreground IoU", &scores.iou));

@@ -6,6 +6,7 @@ mod series;
 mod writing;
 
 pub(super) use reading::Segmentation;
+pub(super) use series::slice_of;
 pub use series::{Series, SourceImage};
 pub use writing::{Maker, SegmentationFile};
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kindling_data::{DataError, Part};
+use kindling_data::{DataError, Part, Slice};
 
 use super::SEGMENTATION_STORAGE;
 use crate::dicom::file::{DicomFile, unreadable};
@@ -199,10 +199,25 @@ impl Place {
 
     /// How far along the normal of its plane the image lies, mm; `None` if its numbers cannot be read.
     pub(super) fn along_normal(&self) -> Option<f64> {
-        let [x, y, z] = numbers(self.position.as_deref()?)?;
-        let [a, b, c, d, e, f] = numbers(self.orientation.as_deref()?)?;
-        Some(x * (b * f - c * e) + y * (c * d - a * f) + z * (a * e - b * d))
+        let ([x, y, z], [a, b, c]) = (numbers(self.position.as_deref()?)?, self.normal()?);
+        Some(x * a + y * b + z * c)
     }
+
+    /// The direction that is at a right angle to rows and columns.
+    fn normal(&self) -> Option<[f64; 3]> {
+        let [a, b, c, d, e, f] = numbers(self.orientation.as_deref()?)?;
+        Some([b * f - c * e, c * d - a * f, a * e - b * d])
+    }
+}
+
+/// Where an image of a file lies in its series; `None` if the file does not say.
+pub(in crate::dicom) fn slice_of(file: &DicomFile, frame: usize) -> Option<Slice> {
+    let series = file.elements.text(&file.bytes, 0, tags::SERIES_INSTANCE_UID)?;
+    let place = Place::of(file, frame);
+    let pixel = numbers(place.spacing.as_deref()?)?;
+    let usable = pixel.iter().all(|distance| *distance > 0.0);
+    let (position, normal) = (place.along_normal()?, place.normal()?);
+    usable.then_some(Slice { volume: Some(series), position, normal, apart: None, pixel })
 }
 
 /// The numbers of a text, separated by `\`.

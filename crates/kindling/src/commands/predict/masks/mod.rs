@@ -13,6 +13,7 @@ use anyhow::{Context, Error, Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_runs::RunDir;
+use kindling_trainer::{InWindows, Inference};
 use serde_json::json;
 
 use super::{Args, Format, field, files_of};
@@ -44,15 +45,19 @@ impl Args {
         }
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
         let network = config.trained_segmenter(run, self.last, device)?;
-        let segmenter = Segmenter { network: &network, config, device, views: self.tta.into() };
+        let (views, preprocess) = (self.tta.into(), &config.data.preprocess);
+        let inference = Inference::new(device, config.inference_batch(device), config.train.precision).seeing(views);
+        let in_windows = |overlap| InWindows::new(&network, preprocess, overlap, &inference);
+        let windows = self.windows.overlap().map(in_windows);
+        let mut segmenter = Segmenter { network: &network, config, device, views, windows };
         let files = files_of(&config.data.opening, images)?;
         let classes = &config.data.classes;
         let mut out = MaskOutput { folder, classes, format: self.format, written: BTreeSet::new(), failed: false };
         out.begin()?;
         match self.mask_format.unwrap_or_default() {
-            MaskFormat::Png => pictures::draw(&segmenter, &files, &mut out)?,
-            MaskFormat::Nifti => volumes::draw(&segmenter, &files, &mut out)?,
-            MaskFormat::DicomSeg => series::draw(&segmenter, &files, &mut out)?,
+            MaskFormat::Png => pictures::draw(&mut segmenter, &files, &mut out)?,
+            MaskFormat::Nifti => volumes::draw(&mut segmenter, &files, &mut out)?,
+            MaskFormat::DicomSeg => series::draw(&mut segmenter, &files, &mut out)?,
         }
         output::product().flush()?;
         Ok(if out.failed { Done::SomeFailed } else { Done::Complete })

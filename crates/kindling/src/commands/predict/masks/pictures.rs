@@ -11,7 +11,7 @@ use crate::commands::predict::format_of;
 use crate::segmenter::Segmenter;
 
 /// Draws every image of the files.
-pub(super) fn draw(segmenter: &Segmenter, files: &[PathBuf], out: &mut MaskOutput) -> Result<()> {
+pub(super) fn draw(segmenter: &mut Segmenter, files: &[PathBuf], out: &mut MaskOutput) -> Result<()> {
     for path in files {
         let format = format_of(&segmenter.config.data.opening, path);
         let parts = match format.list(path) {

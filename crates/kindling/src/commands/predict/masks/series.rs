@@ -12,7 +12,7 @@ use super::{MaskOutput, stem};
 use crate::segmenter::Segmenter;
 
 /// Draws every image of the files, series by series. A series of which an image cannot be read has no mask.
-pub(super) fn draw(segmenter: &Segmenter, files: &[PathBuf], out: &mut MaskOutput) -> Result<()> {
+pub(super) fn draw(segmenter: &mut Segmenter, files: &[PathBuf], out: &mut MaskOutput) -> Result<()> {
     let dicom = Dicom::with_window(segmenter.config.data.opening.window);
     let (scans, others): (Vec<PathBuf>, Vec<PathBuf>) = files.iter().cloned().partition(|path| dicom.claims(path));
     for other in &others {
@@ -47,7 +47,7 @@ pub(super) fn draw(segmenter: &Segmenter, files: &[PathBuf], out: &mut MaskOutpu
 
 /// The masks of a series, and how many pixels have each class.
 fn drawn<'a>(
-    segmenter: &Segmenter<'a>,
+    segmenter: &mut Segmenter<'_>,
     dicom: &Dicom,
     series: &'a Series,
     out: &MaskOutput<'a>,

@@ -12,7 +12,7 @@ use super::{MaskOutput, stem};
 use crate::segmenter::Segmenter;
 
 /// Draws every slice of the volumes.
-pub(super) fn draw(segmenter: &Segmenter, files: &[PathBuf], out: &mut MaskOutput) -> Result<()> {
+pub(super) fn draw(segmenter: &mut Segmenter, files: &[PathBuf], out: &mut MaskOutput) -> Result<()> {
     for path in files {
         let target = out.target(&format!("{}.nii.gz", stem(path)), files)?;
         match mask_of(segmenter, path) {
@@ -27,7 +27,7 @@ pub(super) fn draw(segmenter: &Segmenter, files: &[PathBuf], out: &mut MaskOutpu
 }
 
 /// The classes of all voxels of a volume, also of those slices that training leaves out because they show next to nothing.
-fn mask_of(segmenter: &Segmenter, path: &Path) -> Result<VolumeMask> {
+fn mask_of(segmenter: &mut Segmenter, path: &Path) -> Result<VolumeMask> {
     let nifti = Nifti::default();
     if !nifti.claims(path) {
         bail!(
