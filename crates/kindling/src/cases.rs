@@ -126,7 +126,6 @@ impl<'a> CaseScorer<'a> {
             }
             scored = ranks.agree("scores of cases", scored)?.into_iter().flatten().collect();
         }
-        scored.sort_by_key(|case| case.sample);
         let missing = volumes.as_ref().map_or(0, |volumes| volumes.count() - scored.len());
         if missing > 0 && ranks.is_first() {
             let volumes = counted(missing, "volume");
@@ -180,8 +179,9 @@ impl<'a> CaseScorer<'a> {
     }
 }
 
-/// Cases with the names and groups of the source.
-fn cases_of(scored: Vec<Scored>, source: &dyn Source, split: &str, volumes: Option<&Volumes>) -> ScoredCases {
+/// Cases with the names and groups of the source, in its order: volumes may have been completed in another.
+fn cases_of(mut scored: Vec<Scored>, source: &dyn Source, split: &str, volumes: Option<&Volumes>) -> ScoredCases {
+    scored.sort_by_key(|case| case.sample);
     let names = if volumes.is_none() { names_of(source) } else { Vec::new() };
     let shown = scored.iter().map(|case| case.shown as usize).collect();
     let case = |Scored { sample, classes, .. }| {
@@ -316,6 +316,47 @@ mod tests {
         let guess = Guess::best(&masks, 1).unwrap();
         assert_eq!((0..6).map(|pixel| guess.has(pixel)).collect::<Vec<_>>(), [false, true, true, false, false, false]);
         assert!(Guess::best(&masks, 2).is_none(), "nothing can be guessed of a class that is nowhere");
+    }
+
+    /// Samples that are called by their numbers.
+    struct Numbered;
+
+    impl Source for Numbered {
+        fn len(&self) -> usize {
+            4
+        }
+        fn label(&self, _: usize) -> usize {
+            0
+        }
+        fn read(&self, index: usize) -> Result<kindling_data::Image, kindling_data::DataError> {
+            Err(kindling_data::DataError::OutOfRange { index, len: 0 })
+        }
+        fn name_of(&self, index: usize) -> String {
+            index.to_string()
+        }
+    }
+
+    #[test]
+    fn cases_are_in_the_order_of_the_source_whenever_they_were_scored() {
+        let scored = |sample, shown| Scored { sample, shown, classes: Vec::new() };
+        let names = |cases: &ScoredCases| cases.cases.iter().map(|case| case.sample.clone()).collect::<Vec<_>>();
+        let images = cases_of(vec![scored(2, 2), scored(0, 0), scored(3, 3)], &Numbered, "test", None);
+        assert_eq!(
+            (names(&images).concat(), &images.shown[..], images.unit),
+            ("023".into(), &[0, 2, 3][..], LengthUnit::Pixels)
+        );
+        let stack = |name: &str, samples: [usize; 2]| Stack {
+            name: name.to_owned(),
+            samples: samples.to_vec(),
+            planes: vec![0, 1],
+            spacing: [1.0; 3],
+        };
+        let volumes = Volumes::new(vec![stack("a", [3, 0]), stack("b", [1, 2])], 4);
+        let found = cases_of(vec![scored(1, 2), scored(0, 3)], &Numbered, "test", Some(&volumes));
+        assert_eq!(
+            (names(&found).concat(), &found.shown[..], found.unit),
+            ("ab".into(), &[3, 2][..], LengthUnit::Millimetres)
+        );
     }
 
     #[test]
