@@ -42,9 +42,14 @@ PLAIN = {"recompute": "none", "precision": "f32", "optimizer": "adamw", "channel
          "freeze": "none", "source": 64, "checkpoints": 0}
 
 
-def write_png(path: pathlib.Path, side: int, channels: int = 3) -> None:
-    """Writes an image of noise, grey or RGB."""
-    rows = b"".join(b"\0" + random.randbytes(channels * side) for _ in range(side))
+# What names of networks for segmentation begin with.
+DECODERS = ("unet", "deeplabv3plus", "lraspp", "deeplabv3", "fcn")
+
+
+def write_png(path: pathlib.Path, side: int, channels: int = 3, values: int = 256) -> None:
+    """Writes an image of noise, grey or RGB; `values` is how many numbers a byte may be."""
+    noise = lambda: bytes(byte % values for byte in random.randbytes(channels * side))
+    rows = b"".join(b"\0" + noise() for _ in range(side))
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -64,12 +69,26 @@ def make_data(folder: pathlib.Path, classes: int = 2, side: int = 64, channels: 
                 write_png(folder / split / name / f"{index}.png", side, channels)
 
 
+def make_masks(folder: pathlib.Path, classes: int, side: int, channels: int) -> None:
+    """As make_data, with a mask for each image."""
+    random.seed(1)
+    names = {"background": 0, **{f"class{label}": label for label in range(1, classes)}}
+    for split, count in (("train", 40), ("val", 1), ("test", 1)):
+        for kind in ("images", "masks"):
+            (folder / split / kind).mkdir(parents=True)
+        for index in range(count):
+            write_png(folder / split / "images" / f"{index}.png", side, channels)
+            write_png(folder / split / "masks" / f"{index}.png", side, 1, classes)
+    (folder / "labels.json").write_text(json.dumps(names))
+
+
 def data_of(place: pathlib.Path, case: dict) -> pathlib.Path:
     """The data set of a case, made when it is first asked for."""
     shape = case["classes"], case["source"], case["channels"]
-    folder = place / "-".join(map(str, shape))
+    has_masks = case["model"].startswith(DECODERS)
+    folder = place / "-".join(map(str, (has_masks, *shape)))
     if not folder.exists():
-        make_data(folder, *shape)
+        (make_masks if has_masks else make_data)(folder, *shape)
     return folder
 
 
