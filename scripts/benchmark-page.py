@@ -337,6 +337,7 @@ def section_precision():
 
 PLANS = [("2026-11-22-planner-accuracy-cpu.json", "CPU, float32, AdamW"),
          ("2026-11-23-planner-random-cpu.json", "CPU, drawn at random"),
+         ("2026-11-26-planner-segmentation-cpu.json", "CPU, networks for segmentation, float32, AdamW"),
          ("2026-11-23-planner-random-cuda-stand-in.json", "stand-in for CUDA, drawn at random, AdamW tensor by tensor"),
          ("2026-11-24-planner-random-cuda-stand-in.json", "stand-in for CUDA, drawn at random, AdamW eight tensors at once")]
 

@@ -130,7 +130,7 @@ fn a_volume_is_one_case_whose_scores_are_those_of_all_its_voxels() {
     assert_eq!(of_slices.len(), kept);
     for [sample, group, dice, iou, hausdorff_95, surface_dice, counts @ ..] in &cases {
         let index: usize = sample.trim_start_matches("images/").trim_end_matches(".nii").parse().unwrap();
-        assert!(group.ends_with(sample), "{group}");
+        assert_eq!(sample, &format!("images/{group}.nii"));
         let slices = of_slices.iter().filter(|slice| slice[0].starts_with(&format!("{sample}#")));
         let mut sums = [0; 3];
         for slice in slices {
@@ -159,9 +159,13 @@ fn a_volume_is_one_case_whose_scores_are_those_of_all_its_voxels() {
 fn a_run_on_volumes_ends_with_volumes_as_cases() {
     let (bench, _, run) = run();
     let kept = json_of(&run.join("segmentation.json"));
-    assert_eq!((&kept["cases"], &kept["unit"]), (&2.into(), &"mm".into()));
     let cases = columns(&run.join("cases.csv"), ["sample", "split"]);
-    assert_eq!(cases.len(), 4, "two volumes validate and two test: {cases:?}");
+    let of_test = cases.iter().filter(|[_, split]| split == "test").count();
+    assert_eq!((&kept["cases"], &kept["unit"]), (&of_test.into(), &"mm".into()));
+    assert!(
+        of_test > 0 && (of_test + 1..COUNT).contains(&cases.len()),
+        "some volumes validate, and some test: {cases:?}"
+    );
     assert!(cases.iter().all(|[sample, _]| sample.ends_with(".nii")), "{cases:?}");
     let again = eval(&run, &bench.path("again.csv"), "");
     assert_eq!(again["scores"]["dice"], kept["dice"]);

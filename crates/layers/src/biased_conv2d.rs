@@ -4,6 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 
 use crate::conv2d::{Conv2d, Conv2dConfig};
+use crate::map::Map;
 use crate::parameters::zeros_when_read;
 use crate::precision;
 use crate::trace::{Describe, Trace, Value};
@@ -30,7 +31,12 @@ impl BiasedConv2d {
 
     /// Shapes as in [`Conv2d::forward`].
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let y = self.convolution().forward(x);
+        self.read(x.into())
+    }
+
+    /// As [`BiasedConv2d::forward`], for a map whose normalisation may be deferred.
+    pub fn read(&self, x: Map) -> Tensor<4> {
+        let y = self.convolution().read(x);
         let bias = precision::like(self.bias.val(), &y);
         y + bias.reshape([1, self.config.output, 1, 1])
     }

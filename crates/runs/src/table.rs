@@ -53,14 +53,30 @@ impl Table {
                 *width = (*width).max(length(cell));
             }
         }
+        let longest = self.longest_words();
         loop {
             let over = (widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)).saturating_sub(WIDTH);
-            let words = (0..widths.len()).filter(|&column| self.columns[column].0 && widths[column] > LEAST);
-            match words.max_by_key(|&column| widths[column]) {
+            let widest = |least: &dyn Fn(usize) -> usize| {
+                let words =
+                    (0..widths.len()).filter(|&column| self.columns[column].0 && widths[column] > least(column));
+                words.max_by_key(|&column| widths[column])
+            };
+            // Words are only broken where all columns are as narrow as their longest words.
+            match widest(&|column| longest[column]).or_else(|| widest(&|_| LEAST)) {
                 Some(widest) if over > 0 => widths[widest] -= 1,
                 _ => return widths,
             }
         }
+    }
+
+    /// The longest word of each column, or the least width.
+    fn longest_words(&self) -> Vec<usize> {
+        let word = |cell: &str| cell.split(' ').map(length).max().unwrap_or(0);
+        let of_column = |column: usize| {
+            let cells = self.rows.iter().filter(|row| row.len() == self.columns.len()).map(|row| word(&row[column]));
+            cells.max().unwrap_or(0).max(LEAST)
+        };
+        (0..self.columns.len()).map(of_column).collect()
     }
 
     fn write(&self, f: &mut fmt::Formatter<'_>, widths: &[usize], cells: &[String]) -> fmt::Result {
@@ -134,6 +150,15 @@ mod tests {
 
     fn widest(text: &str) -> usize {
         text.lines().map(length).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_column_of_sentences_gives_way_before_a_long_name_is_broken() {
+        let mut table = Table::new(&["<name", "number", "<about"]);
+        let name = "a-name-of-thirty-two-characters--";
+        table.row([name, "123456", "what this is about in more words than one line of the table has room for"]);
+        assert!(table.to_string().contains(&format!("{name}  123456  what")), "{table}");
+        assert!(widest(&table.to_string()) <= WIDTH, "{table}");
     }
 
     #[test]

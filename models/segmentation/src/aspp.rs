@@ -43,9 +43,14 @@ impl AtrousConv {
 
     /// `[batch, input, height, width]` to `[batch, output, height, width]`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        self.pass(x).whole()
+    }
+
+    /// As [`AtrousConv::forward`], to a map whose normalisation may be deferred.
+    pub fn pass(&self, x: Tensor<4>) -> Map {
         match &self.depthwise {
-            Some(depthwise) => self.conv.forward(depthwise.forward(x)),
-            None => self.conv.forward(x),
+            Some(depthwise) => self.conv.pass(depthwise.forward(x).into()),
+            None => self.conv.pass(x.into()),
         }
     }
 

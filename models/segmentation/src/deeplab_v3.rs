@@ -41,7 +41,7 @@ impl Decoder for DeepLabV3 {
     fn forward(&self, mut maps: Vec<Tensor<4>>) -> Tensor<4> {
         let x = maps.pop().expect("an encoder makes maps");
         drop(maps);
-        self.head.forward(self.conv.forward(self.aspp.forward(x)))
+        self.head.read(self.conv.pass(self.aspp.forward(x).into()))
     }
 
     fn describe(&self, maps: &[Value], trace: &mut Trace) -> Value {

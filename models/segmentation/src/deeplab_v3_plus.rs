@@ -55,7 +55,7 @@ impl Decoder for DeepLabV3Plus {
         let x = self.refine.forward(self.aspp.forward(x));
         let x = resized(x, [height, width], Interpolation::BilinearCorners);
         let both = Tensor::cat(vec![x, self.low.forward(low)], 1);
-        self.head.forward(self.fuse.forward(both))
+        self.head.read(self.fuse.pass(both))
     }
 
     fn describe(&self, maps: &[Value], trace: &mut Trace) -> Value {

@@ -161,15 +161,15 @@ fn list(pattern: &str, pretrained: bool, format: Format) -> Result<()> {
 
 /// Networks for segmentation, below something else if there is some. Returns whether there are any.
 fn list_segmentation(models: &[SegmentationModel], below: bool, format: Format) -> Result<bool> {
-    let mut table = Table::new(&["<segmentation", "million", "GMAC", "<about"]);
+    let mut table = Table::new(&["<segmentation", "million", "GMAC", "<about its encoder"]);
     for model in models {
         let options = ModelOptions { classes: 2, ..ModelOptions::imagenet() };
         let (trace, parameters) = (model.trace(&options, 512)?, model.parameters(&options)?);
-        let about = format!("{} on {}", model.decoder.title(), model.classifier().entry.about);
+        let about = model.classifier().entry.about;
         match format {
             Format::Table => {
                 let [params, macs] = in_short(parameters, trace.macs());
-                table.row([&model.key(), &params, &macs, &about]);
+                table.row([model.key().as_str(), &params, &macs, about]);
             }
             Format::Json => out!(
                 "{}",
