@@ -14,7 +14,7 @@ use crate::recovery::{Attempts, Lack, Recovery, make_room, until_it_fits};
 pub struct Fit {
     /// Images at once, at most.
     pub size: usize,
-    /// Whether each tensor gets an allocation of its own, as in [`crate::policy`].
+    /// Whether each tensor gets an allocation of its own ([`engine::Policy`](crate::engine::Policy)).
     pub own_allocations: bool,
 }
 
