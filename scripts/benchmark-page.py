@@ -279,7 +279,7 @@ def section_memory():
             source("2026-11-22-same-memory-cpu.json", document, "By `scripts/same-memory.py`."), ""]
 
 
-RUNS = "2026-11-23-whole-runs-2-cores.json"
+RUNS = "2026-11-26-whole-runs-2-cores.json"
 
 
 def scores(case):
@@ -306,9 +306,9 @@ def section_runs():
         rows[frozen(case)].append([f"`{case['command']}`", runs[0]["epochs"], *scores(case), runs[0]["steps"], megabytes(most)])
     measured = source(RUNS, document, f"By `scripts/whole-runs.py`; {document['what']}.")
     return ["## Whole runs", "",
-            "Accuracy on the test samples, seed by seed: seeds differ by several percent, so a single run is no score of a model. "
+            "Accuracy on the test samples, seed by seed: seeds differ by several percent, and a short run from scratch may fail with one of them, so a single run is no score of a model. "
             "The interval is Wilson's, for the number of samples, and knows nothing of seeds. The baseline is the score of always naming the test "
-            "samples' largest class. `brain-mri-orientation`, which was named `brain-planes` when these runs were made, is tested on a subject that was not trained on. The memory is the most of all seeds.", "",
+            "samples' largest class. `brain-mri-orientation` is tested on a subject that was not trained on. The memory is the most of all seeds.", "",
             table(head, rows[False], 1), "",
             "### A linear head on frozen ImageNet weights", "", table(head, rows[True], 1), "", measured, ""]
 

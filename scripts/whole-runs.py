@@ -55,7 +55,7 @@ def main():
             print(flags, seed, result["test"]["accuracy"], flush=True)
         cases.append({"command": " ".join(["kindling", "train", *flags]), "flags": flags, "runs": runs})
     document = {
-        "what": "whole runs with up to three seeds; other programs ran beside them, so that no times stand here",
+        "what": "whole runs with three seeds; other programs ran beside them, so that no times stand here",
         "environment": environment,
         "cases": cases,
     }

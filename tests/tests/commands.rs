@@ -27,7 +27,7 @@ fn models_are_listed_by_pattern() {
         "{all:?}"
     );
     assert_eq!(names("mobilenet_v3*"), ["mobilenet_v3_small", "mobilenet_v3_large"]);
-    assert_eq!(names("*_v2"), ["mobilenet_v2", "unet-mobilenet_v2"]);
+    assert_eq!(names("*_v2"), ["mobilenet_v2", "unet-mobilenet_v2", "deeplabv3plus-mobilenet_v2"]);
     let table = say("models").stdout;
     assert!(all.iter().all(|name| table.lines().any(|line| line.starts_with(name.as_str()))), "{table}");
 

@@ -127,7 +127,6 @@ fn mistakes_are_one_sentence_each() {
         ("--model mobilenet_v2", "--task segmentation"),
         (&format!("--model {UNET} --loss dise"), "dice"),
         (&format!("--model {UNET} --freeze backbone"), "--freeze"),
-        (&format!("--model {UNET} --drop-rate 0.1"), "U-Net has not"),
         (&format!("--model {UNET} --sampling balanced"), "even or foreground"),
         (&format!("--model {UNET} --sampling foreground --batch-size 1"), "--batch-size of 2 or more"),
         (&format!("--model {UNET} --image-size 16"), "images of"),
@@ -135,6 +134,9 @@ fn mistakes_are_one_sentence_each() {
         let sentence = refused(more);
         assert!(sentence.contains(part), "{more}: {sentence}");
     }
+    let of_a_layer = Outcome::of(bench.command("never", &format!("--model {UNET}"), "").args(["--drop-rate", "0.1"]));
+    let sentence = of_a_layer.refused();
+    assert!(sentence.contains("--drop-rate is about a layer that U-Net has not"), "{sentence}");
     let sentence = Outcome::of(&mut Bench::new(4).command("never", "--sampling foreground", "")).refused();
     assert!(sentence.contains("only --task segmentation has masks"), "{sentence}");
     let masks = bench.data().join("masks");

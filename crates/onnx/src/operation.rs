@@ -172,10 +172,14 @@ impl Layer<'_> {
     }
 }
 
-/// The factor that makes `to` pixels of `from`, as ONNX multiplies and rounds down, if a number of float32 does.
+/// The factor that makes `to` pixels of `from`, as ONNX multiplies and rounds down, if a number of float32 does, whether products are
+/// rounded to float32 (onnxruntime) or to float64 (the shape inference of the package `onnx`).
 pub(crate) fn factor(from: usize, to: usize) -> Option<f32> {
     let near = to as f32 / from as f32;
-    [near, near.next_up()].into_iter().find(|factor| (from as f32 * factor).floor() == to as f32)
+    let makes = |factor: &f32| {
+        (from as f32 * factor).floor() == to as f32 && (from as f64 * f64::from(*factor)).floor() == to as f64
+    };
+    [near, near.next_up()].into_iter().find(makes)
 }
 
 #[cfg(test)]
@@ -191,6 +195,15 @@ mod tests {
 
     fn ints(values: &[usize]) -> Option<AttributeValue> {
         Some(AttributeValue::Ints(values.to_vec()))
+    }
+
+    #[test]
+    fn every_size_has_a_factor_that_makes_it() {
+        // 7 times the nearest number of float32 is below 50, and rounds to 50 in float32.
+        assert!(factor(7, 50).is_some_and(|factor| 7.0 * f64::from(factor) >= 50.0));
+        for (from, to) in (1..40).flat_map(|from| (from..=40 * from).step_by(7).map(move |to| (from, to))) {
+            assert!(factor(from, to).is_some(), "{from} to {to}");
+        }
     }
 
     /// TensorFlow's "SAME" at 7 rows of 8 columns with stride 2: one row above and below, one column to the right.

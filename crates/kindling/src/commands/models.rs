@@ -183,7 +183,7 @@ fn list_segmentation(models: &[SegmentationModel], below: bool, format: Format) 
         let gap = if below { "\n" } else { "" };
         output::text_of_product(&format!("{gap}{table}"));
         out!("\nFor `kindling train --task segmentation`, with 2 classes at 512x512.");
-        out!("Any classifier can take the place of what follows unet-, deeplabv3plus-, lraspp_, deeplabv3_ and fcn_.");
+        out!("Any classifier can stand behind any of these decoders.");
     }
     Ok(some)
 }
