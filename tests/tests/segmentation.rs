@@ -104,15 +104,20 @@ fn a_run_that_is_killed_and_resumed_ends_with_the_same_bits() {
     }
 }
 
+/// Runs with these flags again, with other threads and with another micro-batch.
+fn threads_and_micro_batch_change_no_bit(bench: &Bench, flags: &str, straight: &Path) {
+    for (name, other) in [("workers", "--workers 3"), ("micro", "--micro-batch 2")] {
+        let flags = kindling_tests::Flags::of(flags).with(other).to_string();
+        assert_same_bits(straight, &bench.run(name, &flags, ""), other);
+    }
+}
+
 #[test]
 fn threads_of_the_loader_and_the_micro_batch_change_no_bit() {
     let bench = Bench::for_model(UNET, EACH);
     let flags = flags("--max-steps 4 --ghost-batch-size 2 --augment light");
     let straight = bench.run("straight", &flags, "");
-    for (name, other) in [("workers", "--workers 3"), ("micro", "--micro-batch 2")] {
-        let flags = kindling_tests::Flags::of(&flags).with(other).to_string();
-        assert_same_bits(&straight, &bench.run(name, &flags, ""), other);
-    }
+    threads_and_micro_batch_change_no_bit(&bench, &flags, &straight);
 }
 
 /// Every mistake is one sentence that names what is wrong, and nothing is begun.
@@ -157,10 +162,7 @@ fn sampling_from_the_foreground_changes_the_run_and_nothing_else_changes_its_bit
     let bench = Bench::for_model(UNET, EACH);
     let flags = flags("--epochs 2 --checkpoint-steps 2 --ghost-batch-size 2 --augment light --sampling foreground");
     let straight = bench.run("straight", &flags, "");
-    for (name, other) in [("workers", "--workers 3"), ("micro", "--micro-batch 2")] {
-        let flags = kindling_tests::Flags::of(&flags).with(other).to_string();
-        assert_same_bits(&straight, &bench.run(name, &flags, ""), other);
-    }
+    threads_and_micro_batch_change_no_bit(&bench, &flags, &straight);
     let mut started = Started::new(bench.command("killed", &flags, ""), &bench.path("killed"));
     started.until_step(3);
     started.kill();

@@ -2,13 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod tar_file;
+
 use std::fs;
 use std::path::Path;
 
 use image::{GrayImage, ImageBuffer, Luma};
 use kindling_data::shards::pack;
 use kindling_data::{DataError, Dataset, Opening, Split, Task, open_folder, open_path};
-use tar::{Builder, Header};
+use tar_file::{Members, shard};
 
 fn folder_of_classes(dir: &Path, count: u8) {
     for (class, value) in [("bright", 200), ("dark", 20)] {
@@ -92,19 +94,6 @@ fn the_index_is_built_once_and_anew_when_a_shard_changes() {
     let shard = out.join("train-000000.tar");
     fs::write(&shard, fs::read(out.join("val-000000.tar")).unwrap()).unwrap();
     assert_ne!(open_path(&out, &Opening::new(1)).unwrap().dataset.train.len(), first.len());
-}
-
-/// Names and bytes.
-type Members<'a> = &'a [(&'a str, &'a [u8])];
-
-fn shard(path: &Path, members: Members) {
-    let mut tar = Builder::new(fs::File::create(path).unwrap());
-    for (name, bytes) in members {
-        let mut header = Header::new_gnu();
-        header.set_size(bytes.len() as u64);
-        tar.append_data(&mut header, name, *bytes).unwrap();
-    }
-    tar.finish().unwrap();
 }
 
 fn png(value: u8) -> Vec<u8> {

@@ -1,6 +1,8 @@
 //! Shards of images with masks: written and read back as the folder is, those of others, and every mistake.
 #![allow(clippy::unwrap_used)]
 
+mod tar_file;
+
 use std::fs;
 use std::io::Cursor;
 use std::path::Path;
@@ -11,7 +13,7 @@ use kindling_data::shards::pack;
 use kindling_data::{
     DataError, Dataset, IGNORED, Normalisation, Opening, Preprocess, Split, Task, open_path, open_segmentation,
 };
-use tar::{Builder, Header};
+use tar_file::{Members, shard};
 
 const COUNT: u32 = 24;
 
@@ -147,19 +149,6 @@ fn another_mask_is_another_sample_and_an_index_that_points_elsewhere_is_built_an
     bytes[name + 512 + 20] ^= 1;
     fs::write(&shard, bytes).unwrap();
     assert_ne!(opened.train.fingerprint(0).unwrap(), before);
-}
-
-/// Names and bytes.
-type Members<'a> = &'a [(&'a str, &'a [u8])];
-
-fn shard(path: &Path, members: Members) {
-    let mut tar = Builder::new(fs::File::create(path).unwrap());
-    for (name, bytes) in members {
-        let mut header = Header::new_gnu();
-        header.set_size(bytes.len() as u64);
-        tar.append_data(&mut header, name, *bytes).unwrap();
-    }
-    tar.finish().unwrap();
 }
 
 fn png(width: u32, values: &[u8]) -> Vec<u8> {

@@ -20,6 +20,17 @@ pub(crate) fn conv_relu(conv: Conv2dConfig, device: &Device) -> ConvNorm {
     ConvNormConfig { conv, norm: BatchNormConfig::default(), activation: Activation::Relu }.init(device)
 }
 
+/// The mean of each plane, as a map of one pixel in the format of `x`.
+pub(crate) fn mean_pixel(x: &Tensor<4>) -> Tensor<4> {
+    let [batch, channels, ..] = x.dims();
+    precision::like(global_average_pool(x.clone()), x).reshape([batch, channels, 1, 1])
+}
+
+/// Describes [`mean_pixel`].
+pub(crate) fn describe_mean_pixel(x: Value, trace: &mut Trace) -> Value {
+    trace.apply("mean", Op::GlobalAveragePool, &[x], FeatureMap::vector(x.map.channels))
+}
+
 /// A 3x3 convolution with normalisation and ReLU: dense, or depthwise and then 1x1 with nothing between ("Encoder-Decoder with Atrous
 /// Separable Convolution", Chen et al. 2018, section 3.1).
 #[derive(Module, Debug)]
@@ -116,9 +127,8 @@ impl Aspp {
 
     /// The convolution of the mean of each channel, at every pixel.
     fn mean(&self, x: Tensor<4>) -> Tensor<4> {
-        let [batch, channels, height, width] = x.dims();
-        let mean = precision::like(global_average_pool(x.clone()), &x).reshape([batch, channels, 1, 1]);
-        resized(self.pooled.forward(mean), [height, width], Interpolation::Bilinear)
+        let [.., height, width] = x.dims();
+        resized(self.pooled.forward(mean_pixel(&x)), [height, width], Interpolation::Bilinear)
     }
 
     /// Adds the names of its layers, which torchvision and `segmentation_models_pytorch` have under the path `reference`.
@@ -142,8 +152,7 @@ impl Describe for Aspp {
             branches.push(trace.scope(format!("atrous.{index}"), |trace| conv.describe(input, trace)));
         }
         branches.push(trace.scope("pooled", |trace| {
-            let mean = FeatureMap::vector(input.map.channels);
-            let mean = trace.apply("mean", Op::GlobalAveragePool, &[input], mean);
+            let mean = describe_mean_pixel(input, trace);
             let mean = self.pooled.describe(mean, trace);
             let size = [input.map.height, input.map.width];
             trace.scope("spread", |trace| describe_resized(mean, size, Interpolation::Bilinear, trace))

@@ -34,10 +34,7 @@ pub struct EncoderDecoder<D: Decoder> {
 impl<D: Decoder> Segmenter for EncoderDecoder<D> {
     /// Height and width may be any numbers.
     fn forward(&self, images: Tensor<4>) -> Tensor<4> {
-        let blocks = Checkpointing::Blocks;
-        let mut maps =
-            (0..self.segments(blocks)).fold(vec![images], |maps, index| self.run_segment(blocks, index, maps));
-        self.finish(maps.swap_remove(0))
+        through_segments(self, images)
     }
 
     fn segments(&self, checkpointing: Checkpointing) -> usize {
@@ -62,6 +59,14 @@ impl<D: Decoder> Segmenter for EncoderDecoder<D> {
     fn finish(&self, logits: Tensor<4>) -> Tensor<4> {
         logits
     }
+}
+
+/// The forward pass of a network that can be divided: its segments one after the other.
+pub(crate) fn through_segments(network: &impl Segmenter, images: Tensor<4>) -> Tensor<4> {
+    let blocks = Checkpointing::Blocks;
+    let mut maps =
+        (0..network.segments(blocks)).fold(vec![images], |maps, index| network.run_segment(blocks, index, maps));
+    network.finish(maps.swap_remove(0))
 }
 
 /// Runs segment `index` of an encoder, beside the images that it began with, which stay the first of all maps.

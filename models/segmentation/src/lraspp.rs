@@ -4,13 +4,12 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::names::Names;
-use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
+use kindling_layers::trace::{Describe, Op, Trace, Value};
 use kindling_layers::{
-    Activation, BiasedConv2d, Conv2d, Conv2dConfig, ConvNorm, Interpolation, describe_resized, global_average_pool,
-    precision, resized,
+    Activation, BiasedConv2d, Conv2d, Conv2dConfig, ConvNorm, Interpolation, describe_resized, precision, resized,
 };
 
-use crate::aspp::conv_relu;
+use crate::aspp::{conv_relu, describe_mean_pixel, mean_pixel};
 use crate::encoder_decoder::Decoder;
 
 /// Channels of the map that is gated.
@@ -50,9 +49,8 @@ impl Decoder for Lraspp {
         let high = maps.pop().expect("an encoder makes maps");
         let low = maps.pop().expect("and this one two");
         drop(maps);
-        let [batch, channels, ..] = high.dims();
-        let mean = precision::like(global_average_pool(high.clone()), &high).reshape([batch, channels, 1, 1]);
-        let gate = Activation::Sigmoid.forward(precision::full(self.gate.forward(mean)).reshape([batch, CHANNELS]));
+        let gate = precision::full(self.gate.forward(mean_pixel(&high))).flatten(1, 3);
+        let gate = Activation::Sigmoid.forward(gate);
         let x = self.conv.pass(high.into()).gated(gate).whole();
         let [.., height, width] = low.dims();
         let x = resized(x, [height, width], Interpolation::Bilinear);
@@ -63,8 +61,7 @@ impl Decoder for Lraspp {
         let [.., low, high] = *maps else { unreachable!("the encoder makes two maps") };
         let x = trace.scope("conv", |trace| self.conv.describe(high, trace));
         let gate = trace.scope("gate", |trace| {
-            let mean = FeatureMap::vector(high.map.channels);
-            let mean = trace.apply("mean", Op::GlobalAveragePool, &[high], mean);
+            let mean = describe_mean_pixel(high, trace);
             let gate = self.gate.describe(mean, trace);
             trace.activation(Activation::Sigmoid, gate)
         });

@@ -139,36 +139,43 @@ impl SegmentationConfig {
 
     /// A network whose weights are zero until [`kindling_layers::init::initialise`] or a weights file fills them.
     pub fn init(&self, device: &Device) -> SegmentationNetwork {
-        let &Self { decoder, ref encoder, in_channels, classes, drop_path_rate, .. } = self;
-        if decoder == DecoderKind::Unet {
-            let config = UnetConfig { drop_path_rate, ..UnetConfig::new(encoder, in_channels, classes) };
-            return SegmentationNetwork::Unet(config.init(device));
-        }
-        let encoder = encoder.init(in_channels, drop_path_rate, device);
-        // The size is arbitrary; channels do not depend on it.
-        let maps = Trace::of(&encoder, FeatureMap::square(in_channels, 64)).stages;
-        let maps: Vec<usize> = maps.iter().map(|stage| stage.value.map.channels).collect();
-        let last = maps.last().copied().unwrap_or(in_channels);
-        let first = maps.first().copied().unwrap_or(last);
+        let &Self { in_channels, classes, drop_path_rate, .. } = self;
         let drop_rate = |own| self.drop_rate.unwrap_or(own);
-        match decoder {
-            DecoderKind::Unet | DecoderKind::DeepLabV3Plus => {
-                let decoder = DeepLabV3Plus::new([first, last], classes, drop_rate(DeepLabV3Plus::DROP_RATE), device);
+        match self.decoder {
+            DecoderKind::Unet => {
+                let config = UnetConfig { drop_path_rate, ..UnetConfig::new(&self.encoder, in_channels, classes) };
+                SegmentationNetwork::Unet(config.init(device))
+            }
+            DecoderKind::DeepLabV3Plus => {
+                let (encoder, maps) = self.encoder_and_channels(device);
+                let decoder = DeepLabV3Plus::new(maps, classes, drop_rate(DeepLabV3Plus::DROP_RATE), device);
                 SegmentationNetwork::DeepLabV3Plus(EncoderDecoder { encoder, decoder })
             }
             DecoderKind::Lraspp => {
-                let decoder = Lraspp::new([first, last], classes, device);
-                SegmentationNetwork::Lraspp(EncoderDecoder { encoder, decoder })
+                let (encoder, maps) = self.encoder_and_channels(device);
+                SegmentationNetwork::Lraspp(EncoderDecoder { encoder, decoder: Lraspp::new(maps, classes, device) })
             }
             DecoderKind::DeepLabV3 => {
+                let (encoder, [.., last]) = self.encoder_and_channels(device);
                 let decoder = DeepLabV3::new(last, classes, drop_rate(DeepLabV3::DROP_RATE), device);
                 SegmentationNetwork::DeepLabV3(EncoderDecoder { encoder, decoder })
             }
             DecoderKind::Fcn => {
+                let (encoder, [.., last]) = self.encoder_and_channels(device);
                 let decoder = Fcn::new(last, classes, drop_rate(Fcn::DROP_RATE), device);
                 SegmentationNetwork::Fcn(EncoderDecoder { encoder, decoder })
             }
         }
+    }
+
+    /// The encoder, and the channels of its first and its last map.
+    fn encoder_and_channels(&self, device: &Device) -> (Backbone<AnyBlock>, [usize; 2]) {
+        let encoder = self.encoder.init(self.in_channels, self.drop_path_rate, device);
+        // The size is arbitrary; channels do not depend on it.
+        let maps = Trace::of(&encoder, FeatureMap::square(self.in_channels, 64)).stages;
+        let channels =
+            [maps.first(), maps.last()].map(|map| map.map_or(self.in_channels, |map| map.value.map.channels));
+        (encoder, channels)
     }
 
     /// The names of the network's layers in the library that has its decoder.

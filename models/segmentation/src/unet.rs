@@ -15,7 +15,7 @@ use kindling_layers::{
 };
 
 use crate::encoder::Encoder;
-use crate::encoder_decoder::run_encoder;
+use crate::encoder_decoder::{run_encoder, through_segments};
 
 /// Channels of the decoder's blocks.
 const CHANNELS: [usize; 5] = [256, 128, 64, 32, 16];
@@ -103,10 +103,7 @@ impl Segmenter for Unet {
     /// # Panics
     /// If both are below 17: the last two of six resolutions would be one pixel each.
     fn forward(&self, images: Tensor<4>) -> Tensor<4> {
-        let blocks = Checkpointing::Blocks;
-        let mut maps =
-            (0..self.segments(blocks)).fold(vec![images], |maps, index| self.run_segment(blocks, index, maps));
-        self.finish(maps.swap_remove(0))
+        through_segments(self, images)
     }
 
     fn segments(&self, checkpointing: Checkpointing) -> usize {
