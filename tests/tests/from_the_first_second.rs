@@ -182,7 +182,7 @@ fn one_command_line_resumes_no_other_run_than_it_would_start() {
     let with = |flags: &str| Outcome::of(train(&straight.data, &run, flags).arg("--resume-or-start"));
     for (old, new, said) in [
         ("--seed 7", "--seed 8", "--seed is 8, the run has 7"),
-        ("--epochs 1", "--epochs 2", "--epochs is 2, the run has 1"),
+        ("--epochs 1", "--epochs 2", "--epochs is 2, the run has 1 (--extend-to 2 makes it longer)"),
         ("--normalise data", "--normalise none", "--normalise is none"),
         ("--class-weights balanced", "--class-weights 1,2", "--class-weights"),
     ] {

@@ -180,10 +180,15 @@ pub(crate) fn refused_change(settings: &[Setting], given: &Table, run: &Table) -
         let asked = given.get(setting.key).filter(|asked| asked.as_str() != Some("auto"))?;
         let stored = get(run, setting.key);
         let differs = stored != Some(asked);
-        let stored = || stored.map_or_else(|| "none".to_string(), words);
-        differs.then(|| format!("{} is {}, the run has {}", setting.flag(), words(asked), stored()))
+        let is = || stored.map_or_else(|| "none".to_string(), words);
+        let longer = LENGTHS.contains(&setting.key) && asked.as_integer() > stored.and_then(Value::as_integer);
+        let advice = || if longer { format!(" (--extend-to {} makes it longer)", words(asked)) } else { String::new() };
+        differs.then(|| format!("{} is {}, the run has {}{}", setting.flag(), words(asked), is(), advice()))
     })
 }
+
+/// How long a run is: a resume makes it longer by a flag that says what becomes of the learning rate.
+const LENGTHS: [&str; 2] = ["train.epochs", "train.iterations"];
 
 /// Changes what a resume may change, and returns what it has changed: keys and values as they are written.
 pub(crate) fn change(settings: &[Setting], given: &Table, run: &mut Table) -> Vec<(String, String)> {
