@@ -203,23 +203,15 @@ impl RunConfig {
         self.train.check(self.data.classes.len())?;
         match self.is_segmentation() {
             true => self.check_segmentation()?,
-            false => self.check_without_masks()?,
+            false => {
+                self.zoo_model()?;
+            }
         }
+        self.data.sampling.check(self.data.task, self.train.batch_size)?;
         if self.is_regression() {
             self.check_regression()?;
         }
         Ok(self)
-    }
-
-    /// Fails where something is asked for that is about masks.
-    fn check_without_masks(&self) -> Result<()> {
-        self.zoo_model()?;
-        if self.data.sampling == Sampling::Foreground {
-            bail!(
-                "--sampling foreground looks for classes in masks, and only --task segmentation has masks; classifiers have balanced"
-            );
-        }
-        Ok(())
     }
 
     /// Fails where something is asked for that is about classes, or a scale is none.
@@ -254,11 +246,6 @@ impl RunConfig {
             if is_asked {
                 bail!("{flag} is about classifiers; with --task segmentation it can be {only}");
             }
-        }
-        if self.data.sampling == Sampling::Foreground && self.train.batch_size < 2 {
-            bail!(
-                "--sampling foreground draws a third of each batch, and of one sample that is nothing; give a --batch-size of 2 or more"
-            );
         }
         Ok(())
     }

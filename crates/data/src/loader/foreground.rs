@@ -5,7 +5,7 @@ use rand::RngExt;
 
 use super::LoaderConfig;
 use crate::error::DataError;
-use crate::source::{Source, Task, classes_in_masks};
+use crate::source::{Source, classes_in_masks};
 
 /// The share of a batch that is drawn from images with a foreground class: nnU-Net's `oversample_foreground_percent`.
 pub const FOREGROUND_SHARE: f64 = 0.33;
@@ -21,21 +21,12 @@ impl Foreground {
     /// Finds out which classes each mask has. `progress` is called after every sample.
     ///
     /// # Errors
-    /// [`DataError::Foreground`] where there are no masks, nothing in them, or no room in a batch, and those of masks.
+    /// [`DataError::Foreground`] where nothing is in the masks, and those of masks.
     pub(crate) fn of(
         source: &dyn Source,
         config: &LoaderConfig,
         progress: impl Fn() + Sync,
     ) -> Result<Self, DataError> {
-        let refused = |what: &'static str| Err(DataError::Foreground { what });
-        if config.task != Task::Segmentation {
-            return refused(
-                "it looks for classes in masks, and these images have none; --sampling balanced is for classes of images",
-            );
-        }
-        if first_drawn(config.batch_size) == config.batch_size {
-            return refused("a third of a batch of one sample is nothing; give a --batch-size of 2 or more");
-        }
         let mut by_class: Vec<Vec<u64>> = Vec::new();
         for (sample, classes) in (0..).zip(classes_in_masks(source, config.on_bad, progress)?) {
             for class in classes.into_iter().filter(|class| *class > 0) {
@@ -47,9 +38,8 @@ impl Foreground {
         }
         by_class.retain(|samples| !samples.is_empty());
         if by_class.is_empty() && !source.is_empty() {
-            return refused(
-                "all training masks are nothing but background; give masks with something in them, or take --sampling even",
-            );
+            let what = "all training masks are nothing but background; give masks with something in them, or take --sampling even";
+            return Err(DataError::Foreground { what });
         }
         Ok(Self { by_class })
     }

@@ -10,7 +10,7 @@ use super::LoaderConfig;
 use super::foreground::{Foreground, first_drawn};
 use crate::error::DataError;
 use crate::order::{order, order_of_stretches};
-use crate::source::Source;
+use crate::source::{Source, Task};
 use kindling_given::{Named, UnknownName};
 
 /// Samples that the next one of a shard is drawn from.
@@ -38,6 +38,28 @@ pub enum Sampling {
 
 impl Named for Sampling {
     const KIND: &str = "sampling";
+}
+
+impl Sampling {
+    /// Fails where batches of so many samples cannot be drawn so, whatever the samples are.
+    ///
+    /// # Errors
+    /// [`DataError::Foreground`] if the task has no masks, or a third of the batch is no sample.
+    pub fn check(self, task: Task, batch_size: usize) -> Result<(), DataError> {
+        let refused = |what: &'static str| Err(DataError::Foreground { what });
+        if self != Self::Foreground {
+            return Ok(());
+        }
+        if task != Task::Segmentation {
+            return refused(
+                "it looks for classes in masks, and only --task segmentation has masks; --sampling balanced is for classes of images",
+            );
+        }
+        if first_drawn(batch_size) == batch_size {
+            return refused("a third of a batch of one sample is nothing; give a --batch-size of 2 or more");
+        }
+        Ok(())
+    }
 }
 
 /// What stands at a place of an epoch.
@@ -123,6 +145,7 @@ impl Drawing {
         if !config.shuffle {
             return Ok(Self::Once);
         }
+        config.sampling.check(config.task, config.batch_size)?;
         if config.sampling == Sampling::Foreground {
             return Ok(Self::Foreground(Arc::new(Foreground::of(source, config, progress)?)));
         }
