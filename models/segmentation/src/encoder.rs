@@ -25,14 +25,36 @@ pub struct Encoder {
     classifier: &'static str,
     /// Whose details it follows.
     library: Library,
-    /// Whose names its layers have, after `prefix`.
+    /// Whose names its layers have, and in which network these lie.
     keys: KeyStyle,
-    prefix: &'static str,
+    inside: Inside,
     taps: Taps,
     /// The factor by which maps are divided at most, and what blocks do that would divide them further.
     divides_by: Option<(usize, Atrous)>,
     /// The map that is read beside the last, if that takes the place of `taps`.
     beside: Option<Beside>,
+}
+
+/// Where the layers of a classifier lie in a library's network for segmentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inside {
+    /// In the encoder of `segmentation_models_pytorch`.
+    Encoder,
+    /// In a model of timm that is the encoder of `segmentation_models_pytorch`.
+    TimmEncoder,
+    /// In the backbone of torchvision's networks, without the `features` that a MobileNet's layers lie in.
+    Backbone,
+}
+
+impl Inside {
+    /// What a layer of the classifier is called there.
+    fn name(self, layer: &str) -> String {
+        match self {
+            Self::Encoder => format!("encoder.{layer}"),
+            Self::TimmEncoder => format!("encoder.model.{layer}"),
+            Self::Backbone => format!("backbone.{}", layer.strip_prefix("features.").unwrap_or(layer)),
+        }
+    }
 }
 
 /// A map of an encoder, by its share of the image's size.
@@ -57,8 +79,8 @@ pub(crate) enum Atrous {
 /// Every encoder.
 pub const ENCODERS: &[Encoder] = &[
     Encoder::new("mobilenet_v2", mobilenet_v2::MODELS, "mobilenet_v2").of(Library::Torchvision, KeyStyle::Torchvision),
-    Encoder::new("timm-mobilenetv3_small_100", mobilenet_v3::MODELS, "mobilenet_v3_small").inside("encoder.model."),
-    Encoder::new("timm-mobilenetv3_large_100", mobilenet_v3::MODELS, "mobilenet_v3_large").inside("encoder.model."),
+    Encoder::new("timm-mobilenetv3_small_100", mobilenet_v3::MODELS, "mobilenet_v3_small").inside(Inside::TimmEncoder),
+    Encoder::new("timm-mobilenetv3_large_100", mobilenet_v3::MODELS, "mobilenet_v3_large").inside(Inside::TimmEncoder),
     Encoder::new("timm-tf_efficientnet_lite0", efficientnet_lite::MODELS, "efficientnet_lite0")
         .of(Library::Timm, KeyStyle::Timm)
         .after(&[2, 4, 10, 15]),
@@ -83,7 +105,7 @@ impl Encoder {
             classifier,
             library,
             keys,
-            prefix: "encoder.",
+            inside: Inside::Encoder,
             taps: Taps::Last,
             divides_by: None,
             beside: None,
@@ -94,8 +116,8 @@ impl Encoder {
         Self { library, keys, ..self }
     }
 
-    const fn inside(self, prefix: &'static str) -> Self {
-        Self { prefix, ..self }
+    const fn inside(self, inside: Inside) -> Self {
+        Self { inside, ..self }
     }
 
     const fn after(self, blocks: &'static [usize]) -> Self {
@@ -117,7 +139,7 @@ impl Encoder {
 
     /// The encoder as part of torchvision's networks, which read the last map.
     pub(crate) fn of_torchvision(self) -> Self {
-        Self { taps: Taps::Only(None), prefix: "backbone.", ..self }
+        Self { taps: Taps::Only(None), inside: Inside::Backbone, ..self }
     }
 
     /// The encoder of which this map and the last one are read.
@@ -169,7 +191,7 @@ impl Encoder {
         self.of_network(config.init(channels, 1, device))
     }
 
-    /// Adds the names of the encoder's layers: here after `encoder.`, there as `segmentation_models_pytorch` has them.
+    /// Adds the names of the encoder's layers: here after `encoder.`, there as the library's network for segmentation has them.
     pub(crate) fn names(&self, names: &mut Names) {
         let (config, layer_names) = self.classifier();
         let network = config.init(3, 1, &Device::flex());
@@ -180,11 +202,7 @@ impl Encoder {
                 Some(last @ ("features.conv" | "features.norm")) => last.to_string(),
                 Some(_) => continue,
             };
-            // torchvision's networks for segmentation have the classifier's features under another name.
-            let within = if self.prefix == "backbone." { reference.strip_prefix("features.") } else { None };
-            let (own, reference) =
-                (format!("encoder.{own}"), format!("{}{}", self.prefix, within.unwrap_or(&reference)));
-            names.push(LayerName { own, reference, kind });
+            names.push(LayerName { own: format!("encoder.{own}"), reference: self.inside.name(&reference), kind });
         }
     }
 }
