@@ -54,6 +54,8 @@ pub(crate) struct ScoredCases {
     pub(crate) shown: Vec<usize>,
     /// What distances are in: millimetres of volumes. Files of images say nothing of the size of a pixel.
     pub(crate) unit: LengthUnit,
+    /// Which case each sample of the source is of, as [`case_of`] has it.
+    of_samples: Vec<usize>,
 }
 
 /// The scores of a case as processes tell each other: numbers by their bits.
@@ -195,7 +197,13 @@ fn cases_of(mut scored: Vec<Scored>, source: &dyn Source, split: &str, volumes: 
         }
     };
     let unit = if volumes.is_some() { LengthUnit::Millimetres } else { LengthUnit::Pixels };
-    ScoredCases { cases: scored.into_iter().map(case).collect(), shown, unit }
+    let of_samples = (0..source.len()).map(|sample| case_of(volumes, sample)).collect();
+    ScoredCases { cases: scored.into_iter().map(case).collect(), shown, unit, of_samples }
+}
+
+/// The number of the case that a sample is of: that of the case's first sample in the order of the source.
+fn case_of(volumes: Option<&Volumes>, sample: usize) -> usize {
+    volumes.and_then(|volumes| volumes.stack_of(sample)).map_or(sample, first_of)
 }
 
 /// The first slice of a volume in the order of the source.
@@ -232,21 +240,22 @@ pub(crate) fn names_of(source: &dyn Source) -> Vec<String> {
     numbered
 }
 
-/// The mean foreground Dice on the test masks of the best answer that does not look at the image: a class is wherever it is in more than
-/// a share of the training masks, the share with which these are answered best. None where there is nothing to answer.
-pub(crate) fn position_dice(dataset: &Dataset, config: &RunConfig) -> Result<Option<f64>> {
+/// The mean foreground Dice on the test masks, whose cases have been `scored`, of the best answer that does not look at the image: a class
+/// is wherever it is in more than a share of the training masks, the share with which these are answered best. None where there is nothing
+/// to answer.
+pub(crate) fn position_dice(dataset: &Dataset, scored: &ScoredCases, config: &RunConfig) -> Result<Option<f64>> {
     let preprocess = &config.data.preprocess;
-    let masks = |source: &dyn Source, most: usize| -> Vec<(usize, Mask)> {
-        let volumes = match Stacked::of(source) {
-            Stacked::Volumes(stacks) => Some(Volumes::new(stacks, source.len())),
-            Stacked::No | Stacked::Not(_) => None,
-        };
-        let step = source.len().div_ceil(most).max(1);
-        let case = |sample| volumes.as_ref().and_then(|volumes| volumes.stack_of(sample)).map_or(sample, first_of);
-        let read = |sample| Some((case(sample), preprocess.fit_mask(&source.read_mask(sample).ok()?)));
-        (0..source.len()).step_by(step).filter_map(read).collect()
+    let mask = |source: &dyn Source, sample| source.read_mask(sample).ok().map(|mask| preprocess.fit_mask(&mask));
+    let (train, test) = (dataset.train.as_ref(), dataset.test.as_ref());
+    let volumes = match Stacked::of(train) {
+        Stacked::Volumes(stacks) => Some(Volumes::new(stacks, train.len())),
+        Stacked::No | Stacked::Not(_) => None,
     };
-    let (train, test) = (masks(dataset.train.as_ref(), MASKS_FOR_POSITION), masks(dataset.test.as_ref(), usize::MAX));
+    let step = train.len().div_ceil(MASKS_FOR_POSITION).max(1);
+    let of_train = |sample| Some((case_of(volumes.as_ref(), sample), mask(train, sample)?));
+    let train: Vec<(usize, Mask)> = (0..train.len()).step_by(step).filter_map(of_train).collect();
+    let of_test = |(sample, &case)| Some((case, mask(test, sample)?));
+    let test: Vec<(usize, Mask)> = scored.of_samples.iter().enumerate().filter_map(of_test).collect();
     let of_classes = (1..config.data.classes.len()).map(|class| {
         let guess = Guess::best(&train, class as u8)?;
         mean_dice(&test, class as u8, |pixel| guess.has(pixel))

@@ -78,7 +78,7 @@ impl Finished<'_> {
         };
         let metrics = self.kept_metrics(trained.progress.step, measured)?;
         let pictures = self.mask_pictures(&network, &test.scored)?;
-        self.report_segmentation(&metrics, found.as_ref(), &test.scored.cases, &pictures)?;
+        self.report_segmentation(&metrics, found.as_ref(), &test.scored, &pictures)?;
         Ok(Some(metrics))
     }
 
@@ -98,7 +98,7 @@ impl Finished<'_> {
         &self,
         metrics: &Metrics,
         scores: Option<&SegmentationScores>,
-        cases: &[SegmentedCase],
+        scored: &ScoredCases,
         pictures: &[MaskPicture],
     ) -> Result<()> {
         let config_toml = files::read_to_string(&self.run.config(), files::MAX_TEXT_BYTES)
@@ -113,11 +113,11 @@ impl Finished<'_> {
             events: &EventLog::read(&self.run.events())?,
             metrics,
             scores,
-            cases,
+            cases: &scored.cases,
             environment: self.environment,
             history: &self.run.read_history()?,
             pictures,
-            position_dice: cases::position_dice(self.dataset, self.config)?,
+            position_dice: cases::position_dice(self.dataset, scored, self.config)?,
         };
         Ok(self.run.write_report(&report.html())?)
     }
