@@ -1,9 +1,8 @@
 //! The masks that a network for segmentation draws on single images.
 
 use anyhow::{Context, Result};
-use burn::tensor::Device;
 use kindling_data::{HostBatch, Image, Mask};
-use kindling_trainer::{InWindows, Views, segment};
+use kindling_trainer::{InWindows, Inference, segment};
 use kindling_zoo::SegmentationNetwork;
 
 use crate::config::RunConfig;
@@ -12,8 +11,7 @@ use crate::config::RunConfig;
 pub(crate) struct Segmenter<'a> {
     pub(crate) network: &'a SegmentationNetwork,
     pub(crate) config: &'a RunConfig,
-    pub(crate) device: &'a Device,
-    pub(crate) views: Views,
+    pub(crate) inference: Inference<'a>,
     /// Whether images stay as large as they are, and are seen in windows.
     pub(crate) windows: Option<InWindows<'a, SegmentationNetwork>>,
 }
@@ -29,8 +27,7 @@ impl Segmenter<'_> {
             samples: vec![0],
             ..HostBatch::default()
         };
-        let precision = self.config.train.precision;
-        let found = segment(self.network, &batch, 0..1, self.device, precision, self.views)?;
+        let found = segment(self.network, &batch, 0..1, &self.inference)?;
         found.first().map(|image| image.mask()).context("the network gave no answer")
     }
 

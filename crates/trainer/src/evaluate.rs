@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Device, TensorData};
+use burn::tensor::TensorData;
 use kindling_data::{BadSample, HostBatch, Loader, Task};
-use kindling_layers::{Precision, host};
+use kindling_layers::host;
 use kindling_metrics::{MultiLabel, RegressionScore, Score};
 use kindling_nvtx::range;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use crate::ranks::Ranks;
 use crate::recovery::Recovery;
 use crate::step::upload;
 use crate::trainable::Trainable;
-use crate::views::{Views, mean};
+use crate::views::mean;
 
 /// What a model says about one sample.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,8 +77,8 @@ pub struct ValueEvaluation {
     pub(crate) recoveries: Vec<Recovery>,
 }
 
-/// Class probabilities of some rows of a batch, or in a regression its one number in the loader's scale, computed with feature maps of a
-/// format: the mean over the views of each image. `model` must be on `device`, without gradients.
+/// Class probabilities of some rows of a batch, or in a regression its one number in the loader's scale, all of them at once: the mean over
+/// the views of each image. `model` must be on the device of `inference`, without gradients.
 ///
 /// # Errors
 /// [`TrainError::InferenceOutOfMemory`] or [`TrainError::Device`].
@@ -86,12 +86,11 @@ pub fn predict<M: Trainable<2>>(
     model: &M,
     batch: &HostBatch,
     rows: Range<usize>,
-    device: &Device,
-    precision: Precision,
     task: Task,
-    views: Views,
+    inference: &Inference<'_>,
 ) -> Result<Vec<Vec<f64>>, TrainError> {
     let _range = range(|| "inference");
+    let &Inference { device, precision, views, .. } = inference;
     let count = rows.len();
     let failed = |text: &str| TrainError::of_device(None, count, text);
     let seen: Vec<TensorData> = TrainError::caught(None, count, || {
@@ -170,8 +169,7 @@ fn ask<M: Trainable<2>>(
         answers.bad.append(&mut batch.bad);
         let mut start = 0;
         while start < batch.len() {
-            let &Inference { device, precision, views, .. } = inference;
-            let ask = |rows| predict(model, &batch, rows, device, precision, loader.task(), views);
+            let ask = |rows| predict(model, &batch, rows, loader.task(), inference);
             let probabilities = pieces.next(batch.len(), start, ask)?;
             for (row, probabilities) in (start..).zip(probabilities) {
                 answers.add(&batch, row, probabilities);

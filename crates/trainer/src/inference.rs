@@ -1,4 +1,4 @@
-//! How a split is inferred: where, and how much at once.
+//! How samples are inferred: where, in which format, by which views, and how much at once.
 
 use burn::tensor::Device;
 use kindling_layers::Precision;
@@ -8,12 +8,12 @@ use crate::fault::Faults;
 use crate::ranks::Ranks;
 use crate::views::Views;
 
-/// How a split is evaluated.
+/// How samples are inferred: those of a split, or of some rows of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Inference<'a> {
     /// Where the model is, without gradients.
     pub device: &'a Device,
-    /// Samples computed at once, at first; fewer where memory runs out. On the CPU without influence on the result; elsewhere
+    /// Samples of a split computed at once, at first; fewer where memory runs out. On the CPU without influence on the result; elsewhere
     /// it changes last digits, see [`samples_at_once`].
     pub micro_batch: usize,
     /// The format of feature maps.

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Tensor, TensorData};
 use kindling_data::{BadSample, HostBatch, IGNORED, Loader, Mask};
-use kindling_layers::{Precision, host};
+use kindling_layers::host;
 use kindling_metrics::{Score, VoxelCounts};
 use kindling_nvtx::range;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::ranks::Ranks;
 use crate::recovery::Recovery;
 use crate::step::upload;
 use crate::trainable::Trainable;
-use crate::views::{Views, mean};
+use crate::views::mean;
 
 /// What a model says about the pixels of one image.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,8 +71,8 @@ pub struct PixelEvaluation {
     pub(crate) recoveries: Vec<Recovery>,
 }
 
-/// The classes of the pixels of some rows of a batch, computed with feature maps of a format: the mean over the views of each image.
-/// `model` must be on `device`, without gradients.
+/// The classes of the pixels of some rows of a batch, all of them at once: the mean over the views of each image. `model` must be on the
+/// device of `inference`, without gradients.
 ///
 /// # Errors
 /// [`TrainError::InferenceOutOfMemory`] or [`TrainError::Device`].
@@ -80,13 +80,11 @@ pub fn segment<M: Trainable<4>>(
     model: &M,
     batch: &HostBatch,
     rows: Range<usize>,
-    device: &Device,
-    precision: Precision,
-    views: Views,
+    inference: &Inference<'_>,
 ) -> Result<Vec<SegmentedImage>, TrainError> {
     let count = rows.len();
     let failed = |text: &str| TrainError::of_device(None, count, text);
-    let seen = logits_of(model, batch, rows, device, precision, views)?;
+    let seen = logits_of(model, batch, rows, inference)?;
     let mut shape = [0; 3];
     let probabilities = seen.into_iter().map(|data| {
         if let [_, classes, height, width] = data.shape().as_slice() {
@@ -105,11 +103,10 @@ pub(crate) fn logits_of<M: Trainable<4>>(
     model: &M,
     batch: &HostBatch,
     rows: Range<usize>,
-    device: &Device,
-    precision: Precision,
-    views: Views,
+    inference: &Inference<'_>,
 ) -> Result<Vec<TensorData>, TrainError> {
     let _range = range(|| "inference");
+    let &Inference { device, precision, views, .. } = inference;
     let count = rows.len();
     TrainError::caught(None, count, || {
         let logits = |(number, view): (usize, Tensor<4>)| {
@@ -164,9 +161,7 @@ pub fn evaluate_pixels<M: Trainable<4>>(
         found.bad.append(&mut batch.bad);
         let mut start = 0;
         while start < batch.len() {
-            let &Inference { device, precision, views, .. } = inference;
-            let ask = |rows| segment(model, &batch, rows, device, precision, views);
-            for image in pieces.next(batch.len(), start, ask)? {
+            for image in pieces.next(batch.len(), start, |rows| segment(model, &batch, rows, inference))? {
                 let mask = image.mask();
                 see(batch.samples[start], &mask)?;
                 let mut counts = ImageCounts::new(classes);

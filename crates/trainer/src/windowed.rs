@@ -43,7 +43,7 @@ impl<'a, M: Trainable<4>> InWindows<'a, M> {
         let (model, preprocess, pieces) = (self.model, self.preprocess, &mut self.pieces);
         let image = preprocess.at_own_size(image);
         let windows = Windows::over(image.width, image.height, preprocess.size, self.overlap);
-        let &Inference { device, precision, views, .. } = pieces.inference();
+        let inference = pieces.inference();
         let mut blends: Vec<Blend<'_>> = Vec::new();
         let mut start = 0;
         while start < windows.count() {
@@ -51,7 +51,7 @@ impl<'a, M: Trainable<4>> InWindows<'a, M> {
                 let batch = batch_of(&windows, &image, preprocess, rows.clone());
                 let count = rows.len();
                 let failed = |text: &str| TrainError::of_device(None, count, text);
-                let seen = logits_of(model, &batch, rows, device, precision, views)?;
+                let seen = logits_of(model, &batch, rows, inference)?;
                 let numbers = seen.into_iter().map(|data| {
                     data.convert::<f32>().try_to_vec::<f32>().map_err(|error| failed(&format!("{error:?}")))
                 });
@@ -228,8 +228,8 @@ mod tests {
                 samples: vec![0],
                 ..HostBatch::default()
             };
-            let plain = segment(&toy, &batch, 0..1, &device, precision, views).unwrap().remove(0);
             let inference = Inference::new(&device, 4, precision).seeing(views);
+            let plain = segment(&toy, &batch, 0..1, &inference).unwrap().remove(0);
             let (found, mask) = in_windows(&toy, &image, 0.5, &inference);
             assert_eq!(found.concat(), plain.probabilities.iter().map(|p| p.to_bits()).collect::<Vec<_>>());
             assert_eq!(mask, plain.mask());

@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use kindling_data::{HostBatch, Opening, Part, Pictures, Preprocess, Scale, Task, images_in};
 use kindling_layers::Precision;
 use kindling_runs::RunDir;
-use kindling_trainer::{Ranks, Views, answer, predict};
+use kindling_trainer::{Inference, Ranks, Views, answer, predict};
 use kindling_zoo::weights::{self, Adapt};
 use kindling_zoo::{ModelOptions, Network, find};
 use serde::{Deserialize, Serialize};
@@ -260,8 +260,8 @@ impl Predictor {
         let images = self.preprocess.to_tensor(&format.read_fitted(part, &self.preprocess)?);
         let shape = [1, self.preprocess.channels, self.preprocess.size, self.preprocess.size];
         let batch = HostBatch { images, shape, labels: vec![0], samples: vec![0], ..HostBatch::default() };
-        let Self { network, device, precision, task, views, .. } = self;
-        let mut found = predict(network, &batch, 0..1, device, *precision, *task, *views)?.pop().unwrap_or_default();
+        let inference = Inference::new(&self.device, 1, self.precision).seeing(self.views);
+        let mut found = predict(&self.network, &batch, 0..1, self.task, &inference)?.pop().unwrap_or_default();
         if self.task == Task::Regression {
             found.iter_mut().for_each(|answer| *answer = self.scale.back(*answer));
         }

@@ -8,7 +8,7 @@ use kindling_metrics::{Resampling, Score, SegmentationScores, SegmentedCase};
 use kindling_report::{MaskPicture, SegmentationReport, ShownCase};
 use kindling_runs::{BadSamples, CaseTable, EventLog, Metrics, SegmentationSummary};
 use kindling_trainer::engine::make_room;
-use kindling_trainer::{Inference, Observer, PixelEvaluation, Trained, Views};
+use kindling_trainer::{Inference, Observer, PixelEvaluation, Trained};
 use kindling_zoo::SegmentationNetwork;
 
 use super::{End, Finished, PICTURE_SIDE};
@@ -143,8 +143,8 @@ impl Finished<'_> {
         let (preprocess, test) = (&self.config.data.preprocess, &self.dataset.test);
         let image = test.read_fitted(sample, preprocess)?;
         let truth = preprocess.fit_mask(&test.read_mask(sample)?);
-        let (config, device, views) = (self.config, self.device, Views::default());
-        let segmenter = Segmenter { network, config, device, views, windows: None };
+        let inference = Inference::new(self.device, 1, self.config.train.precision);
+        let segmenter = Segmenter { network, config: self.config, inference, windows: None };
         let prediction = segmenter.of_fitted(&image)?;
         let names = self.config.data.classes.iter().skip(1);
         Ok(MaskPicture {

@@ -6,9 +6,9 @@ use anyhow::Result;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::{HostBatch, Task};
-use kindling_layers::{Classifier, Precision, Segmenter};
+use kindling_layers::{Classifier, Segmenter};
 use kindling_memory::Plan;
-use kindling_trainer::{Stepped, Steps, TrainConfig, TrainError, Views, predict, segment};
+use kindling_trainer::{Inference, Stepped, Steps, TrainConfig, TrainError, predict, segment};
 use kindling_zoo::{Network, SegmentationNetwork};
 
 /// A training step on a batch.
@@ -23,13 +23,7 @@ pub(super) trait Benched: Module {
     fn steps(self, config: &TrainConfig, classes: usize, device: &Device, start: Plan) -> Result<OneStep>;
 
     /// Its answers to some rows of a batch, read back.
-    fn infer(
-        &self,
-        batch: &HostBatch,
-        rows: Range<usize>,
-        device: &Device,
-        precision: Precision,
-    ) -> Result<(), TrainError>;
+    fn infer(&self, batch: &HostBatch, rows: Range<usize>, inference: &Inference<'_>) -> Result<(), TrainError>;
 
     /// Its logits, those of an image in a row.
     fn logits(&self, images: Tensor<4>) -> Tensor<2>;
@@ -43,14 +37,8 @@ impl Benched for Network {
         Ok(Box::new(move |batch| steps.step(batch)))
     }
 
-    fn infer(
-        &self,
-        batch: &HostBatch,
-        rows: Range<usize>,
-        device: &Device,
-        precision: Precision,
-    ) -> Result<(), TrainError> {
-        predict(self, batch, rows, device, precision, Task::MultiClass, Views::default()).map(drop)
+    fn infer(&self, batch: &HostBatch, rows: Range<usize>, inference: &Inference<'_>) -> Result<(), TrainError> {
+        predict(self, batch, rows, Task::MultiClass, inference).map(drop)
     }
 
     fn logits(&self, images: Tensor<4>) -> Tensor<2> {
@@ -66,14 +54,8 @@ impl Benched for SegmentationNetwork {
         Ok(Box::new(move |batch| steps.step(batch)))
     }
 
-    fn infer(
-        &self,
-        batch: &HostBatch,
-        rows: Range<usize>,
-        device: &Device,
-        precision: Precision,
-    ) -> Result<(), TrainError> {
-        segment(self, batch, rows, device, precision, Views::default()).map(drop)
+    fn infer(&self, batch: &HostBatch, rows: Range<usize>, inference: &Inference<'_>) -> Result<(), TrainError> {
+        segment(self, batch, rows, inference).map(drop)
     }
 
     fn logits(&self, images: Tensor<4>) -> Tensor<2> {

@@ -190,7 +190,7 @@ impl<M: Benched> Workload for Infer<M> {
         while start < batch.len() {
             let done = pieces.next(batch.len(), start, |rows| {
                 let count = rows.len();
-                network.infer(batch, rows, device, *precision).map(|()| vec![(); count])
+                network.infer(batch, rows, &inference).map(|()| vec![(); count])
             })?;
             start += done.len();
         }

@@ -45,11 +45,11 @@ impl Args {
         }
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
         let network = config.trained_segmenter(run, self.last, device)?;
-        let (views, preprocess) = (self.tta.into(), &config.data.preprocess);
-        let inference = Inference::new(device, config.inference_batch(device), config.train.precision).seeing(views);
-        let in_windows = |overlap| InWindows::new(&network, preprocess, overlap, &inference);
+        let inference = Inference::new(device, config.inference_batch(device), config.train.precision);
+        let inference = inference.seeing(self.tta.into());
+        let in_windows = |overlap| InWindows::new(&network, &config.data.preprocess, overlap, &inference);
         let windows = self.windows.overlap().map(in_windows);
-        let mut segmenter = Segmenter { network: &network, config, device, views, windows };
+        let mut segmenter = Segmenter { network: &network, config, inference, windows };
         let files = files_of(&config.data.opening, images)?;
         let classes = &config.data.classes;
         let mut out = MaskOutput { folder, classes, format: self.format, written: BTreeSet::new(), failed: false };
