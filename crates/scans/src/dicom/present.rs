@@ -117,11 +117,16 @@ impl Window {
 
 /// The item that describes an image: the functional group of the image, the shared one, or the data set.
 pub(super) fn place_of(file: &DicomFile, frame: usize, sequence: Tag, tag: Tag) -> usize {
+    let mut said = described_in(file, frame, sequence).into_iter().flatten().copied();
+    said.find(|&item| file.elements.bytes(&file.bytes, item, tag).is_some()).unwrap_or(0)
+}
+
+/// The items of a sequence that describe an image: those of the functional group of the image, and those of the shared one.
+pub(super) fn described_in(file: &DicomFile, frame: usize, sequence: Tag) -> [&[usize]; 2] {
     let elements = &file.elements;
-    let own = elements.items(0, tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE).get(frame).copied();
-    let shared = elements.items(0, tags::SHARED_FUNCTIONAL_GROUPS_SEQUENCE).first().copied();
-    let said = own.into_iter().chain(shared).flat_map(|group| elements.items(group, sequence));
-    said.copied().find(|&item| elements.bytes(&file.bytes, item, tag).is_some()).unwrap_or(0)
+    let own = elements.items(0, tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE).get(frame);
+    let shared = elements.items(0, tags::SHARED_FUNCTIONAL_GROUPS_SEQUENCE).first();
+    [own, shared].map(|group| group.map_or(&[][..], |group| elements.items(*group, sequence)))
 }
 
 /// Colours from a palette (PS3.3, C.7.6.3.1.5).

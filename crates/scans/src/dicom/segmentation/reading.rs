@@ -8,6 +8,7 @@ use kindling_data::{DataError, MaskValues};
 use super::SEGMENTATION_STORAGE;
 use crate::dicom::file::DicomFile;
 use crate::dicom::header::Header;
+use crate::dicom::present::described_in;
 use crate::dicom::{codec, tags};
 
 /// An image that a segmentation is of: its SOP Instance UID and, of several in one object, which, from 0.
@@ -58,30 +59,22 @@ impl Segmentation {
             let number = number(item, tags::SEGMENT_NUMBER).ok_or("a segment has no number")?;
             segments.push((number, elements.text(bytes, item, tags::SEGMENT_LABEL).unwrap_or_default()));
         }
-        let groups = elements.items(0, tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE);
-        let shared = elements.items(0, tags::SHARED_FUNCTIONAL_GROUPS_SEQUENCE);
-        if groups.len() < header.frames {
-            return Err(format!("it has {} frames and describes {} of them", header.frames, groups.len()));
+        let described = elements.items(0, tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE).len();
+        if described < header.frames {
+            return Err(format!("it has {} frames and describes {described} of them", header.frames));
         }
-        let (mut frames, mut sources) = (Vec::with_capacity(groups.len().min(header.frames)), Sources::default());
-        for (frame, group) in groups.iter().copied().take(header.frames).enumerate() {
+        let (mut frames, mut sources) = (Vec::with_capacity(header.frames), Sources::default());
+        for frame in 0..header.frames {
             let within = |sequence| {
-                let own = elements.items(group, sequence);
-                if own.is_empty() {
-                    shared.iter().flat_map(|item| elements.items(*item, sequence)).copied().collect()
-                } else {
-                    own.to_vec()
-                }
+                let [own, shared] = described_in(&file, frame, sequence);
+                if own.is_empty() { shared } else { own }
             };
-            let segment = within(tags::SEGMENT_IDENTIFICATION_SEQUENCE);
-            let segment = segment.first().and_then(|item| number(*item, tags::REFERENCED_SEGMENT_NUMBER));
+            let segment = within(tags::SEGMENT_IDENTIFICATION_SEQUENCE).first();
+            let segment = segment.and_then(|item| number(*item, tags::REFERENCED_SEGMENT_NUMBER));
             let segment = segment.ok_or_else(|| format!("frame {} names no segment", frame + 1))?;
-            let derived: Vec<usize> = within(tags::DERIVATION_IMAGE_SEQUENCE);
-            let images: Vec<usize> = derived
-                .into_iter()
-                .flat_map(|item| elements.items(item, tags::SOURCE_IMAGE_SEQUENCE))
-                .copied()
-                .collect();
+            let derived = within(tags::DERIVATION_IMAGE_SEQUENCE).iter();
+            let images: Vec<usize> =
+                derived.flat_map(|item| elements.items(*item, tags::SOURCE_IMAGE_SEQUENCE)).copied().collect();
             let [image] = images.as_slice() else {
                 return Err(format!(
                     "frame {} names {} images that it is of, and a mask is of one",
