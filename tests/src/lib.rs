@@ -9,7 +9,7 @@
 //! | `bench`, `pictures`, `volumes`, `short_run` | a folder with images and room for runs; short runs that several tests share |
 //! | `same` | every comparison of runs; `tests/mutations.rs` shows which wrong results each of them sees |
 //! | `cuda`, `beside` | the stand-in for CUDA (`cuda-on-cpu/`), built once for all tests; a network on it beside the CPU's |
-//! | `optional`, `random` | tests that need what a machine may lack; random numbers |
+//! | `optional`, `random`, `fill` | tests that need what a machine may lack; random numbers; numbers that a reference computes, too |
 //! | `tensors` | reading and writing safetensors |
 //! | `reference` | the book's pages on commands and models, as the command says them |
 
@@ -17,6 +17,7 @@ mod bench;
 mod beside;
 mod command;
 mod cuda;
+mod fill;
 mod flags;
 mod mounts;
 mod optional;
@@ -36,6 +37,7 @@ pub use beside::{
 };
 pub use command::{Outcome, assert_says, kindling, sentence_of, train};
 pub use cuda::{cuda_folder, cuda_on_cpu, on_cuda, train_on_cuda};
+pub use fill::numbers_of;
 pub use flags::Flags;
 pub use mounts::private_mounts;
 pub use optional::{

@@ -1,23 +1,14 @@
 //! The formula of `golden/gan.py`.
 
 use burn::tensor::TensorData;
+use kindling_tests::numbers_of;
 
 const GAIN: f64 = 4.5;
 
-/// Splitmix64 seeded by the FNV-1a hash of a name, in `[-1, 1)`.
+/// Numbers between minus and plus `factor`.
 pub(super) fn signed(name: &str, shape: &[usize], factor: f64) -> TensorData {
-    let seed = name
-        .bytes()
-        .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
-    let number = |index: u64| {
-        let mut z = seed.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^= z >> 31;
-        factor * (2.0 * ((z >> 40) as f64 / f64::from(1 << 24)) - 1.0)
-    };
-    let count = shape.iter().product::<usize>() as u64;
-    TensorData::new((1..=count).map(number).collect::<Vec<f64>>(), shape.to_vec())
+    let values = numbers_of(name).take(shape.iter().product()).map(|u| factor * (2.0 * u - 1.0));
+    TensorData::new(values.collect::<Vec<f64>>(), shape.to_vec())
 }
 
 /// A tensor of a network under its reference's name.

@@ -17,6 +17,7 @@ use kindling_layers::names::Names;
 use kindling_layers::parameters::{self, ModulePath};
 use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::tensors::Tensors;
+use kindling_tests::numbers_of;
 use kindling_zoo::weights::{self, Adapt};
 use kindling_zoo::{Model, ModelOptions, Network, find};
 use serde_json::Value;
@@ -36,20 +37,7 @@ pub(crate) struct Tolerance {
     pub(crate) of_reference: f64,
 }
 
-/// The generator of `golden.py`: splitmix64 seeded by the FNV-1a hash of a name, in `[0, 1)`.
-fn fill01(name: &str, count: usize) -> impl Iterator<Item = f64> {
-    let seed = name
-        .bytes()
-        .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
-    (1..=count as u64).map(move |index| {
-        let mut z = seed.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^= z >> 31;
-        (z >> 40) as f64 / f64::from(1 << 24)
-    })
-}
-
+/// A tensor of a network under its reference's name, by the formula of `golden.py`.
 pub(crate) fn fill(name: &str, shape: &[usize], gain: f64) -> TensorData {
     let scale = (gain / shape.iter().skip(1).product::<usize>() as f64).sqrt();
     let value = |u: f64| match shape.len() {
@@ -59,7 +47,7 @@ pub(crate) fn fill(name: &str, shape: &[usize], gain: f64) -> TensorData {
         1 if name.ends_with("bias") => 0.1 * (2.0 * u - 1.0),
         _ => (2.0 * u - 1.0) * scale,
     };
-    let values: Vec<f64> = fill01(name, shape.iter().product()).map(value).collect();
+    let values: Vec<f64> = numbers_of(name).take(shape.iter().product()).map(value).collect();
     TensorData::new(values, shape.to_vec())
 }
 
@@ -69,8 +57,8 @@ pub(crate) fn images(batch: usize, size: usize) -> TensorData {
 
 /// Numbers between minus and plus `largest`.
 fn numbers(name: &str, largest: f64, shape: [usize; 4]) -> TensorData {
-    let values: Vec<f64> = fill01(name, shape.iter().product()).map(|u| largest * (2.0 * u - 1.0)).collect();
-    TensorData::new(values, shape)
+    let values = numbers_of(name).take(shape.iter().product()).map(|u| largest * (2.0 * u - 1.0));
+    TensorData::new(values.collect::<Vec<f64>>(), shape)
 }
 
 /// The cases of a file of reference figures.
