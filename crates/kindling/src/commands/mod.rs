@@ -24,6 +24,7 @@ pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod profile;
+pub(crate) mod run_flags;
 pub(crate) mod runs;
 pub(crate) mod sweep;
 pub(crate) mod train;

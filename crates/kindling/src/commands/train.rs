@@ -25,7 +25,6 @@ use kindling_data::{DataError, Dataset, FileList, Split, largest_decoding_bytes}
 use kindling_given::Span;
 use kindling_layers::parameters;
 use kindling_runs::{DeviceFacts, Environment, Event, How, Metrics, RunDir};
-use kindling_tracking::Target;
 use kindling_trainer::engine::ModelState;
 use kindling_trainer::{Checkpoints, Ended, Faults, Ranks, Setup, TrainError, Trainer};
 use kindling_zoo::{Network, SegmentationNetwork};
@@ -33,6 +32,7 @@ use serde::Serialize;
 
 use crate::Done;
 use crate::budget::limit_before_reading;
+use crate::commands::run_flags::{ChangedData, RunFolder, Telling};
 use crate::config::RunConfig;
 use crate::dataset::path_of;
 use crate::device::{Chosen, DeviceChoice};
@@ -42,7 +42,7 @@ use crate::interrupt;
 use crate::kind::{Kind, OfImages, OfPixels, OfValues, Start};
 use crate::loaders;
 use crate::output::{self, note};
-use crate::progress::{Console, Verbosity};
+use crate::progress::Console;
 use crate::ranges;
 use crate::ranks::{self, Fingerprint};
 use crate::recorded::{self, Again};
@@ -83,13 +83,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = ranges::patience, help_heading = "How")]
     rank_timeout: Span,
 
-    /// Where the run goes; must not hold a run yet, but for --resume-or-start [default: runs/<time>-<model>-<data>]
-    #[arg(long, value_name = "DIR", help_heading = "Run", conflicts_with = "resume")]
-    out: Option<PathBuf>,
-    /// Continue the run in --out if there is one, start it otherwise, and do nothing if it is finished: one command line for the
-    /// first time and for every time after. Settings that differ from the run's are refused, as with --resume
-    #[arg(long, help_heading = "Run", requires = "out")]
-    resume_or_start: bool,
+    #[command(flatten)]
+    folder: RunFolder,
     /// Cross-validation: train so many folds one after another, 3 to 1000, each a run of its own in a folder of --out, and report
     /// them together. Each sample is tested once, and no group is parted. Whatever stops it, the same command line goes on. To train
     /// folds beside each other, start each with --fold and --out DIR/fold-1 ..., and then this to report them
@@ -112,22 +107,10 @@ pub(crate) struct Args {
     /// average and best weights are kept
     #[arg(long, value_name = "EPOCHS", value_parser = ranges::times(), help_heading = "Run", requires = "resume")]
     extend_to: Option<u64>,
-    /// With --resume, where the run's data is now, if it has moved; the run remembers it
-    #[arg(long, value_name = "PATH", help_heading = "Run", requires = "resume")]
-    data_at: Option<PathBuf>,
-    /// Continue although files of the data set were added, removed or changed since; says which, and what becomes of them
-    #[arg(long, help_heading = "Run")]
-    accept_changed_data: bool,
-    /// Tell another tracker of the run while it goes on: tensorboard, wandb (an offline run for `wandb sync`), mlflow=URL (a server)
-    /// or csv; may be given several times. Files go to tracking/ of the run; `kindling runs export` does the same afterwards
-    #[arg(long = "track", value_name = "WHERE", help_heading = "Run")]
-    track: Vec<Target>,
-    /// Show the run on the whole terminal: curves, numbers, messages. Ctrl-C works as without it
-    #[arg(long, help_heading = "Run", conflicts_with_all = ["quiet", "verbose"])]
-    dashboard: bool,
-    /// Print nothing but the result
-    #[arg(long, short, help_heading = "Run", conflicts_with = "verbose")]
-    quiet: bool,
+    #[command(flatten)]
+    changed: ChangedData,
+    #[command(flatten)]
+    telling: Telling,
     /// Print every step
     #[arg(long, short, help_heading = "Run")]
     verbose: bool,
@@ -231,21 +214,19 @@ impl Args {
     }
 
     fn start(&self, ranks: &Ranks) -> Result<Prepared> {
-        if self.accept_changed_data && !self.resume_or_start {
-            bail!("--accept-changed-data is about a run that goes on; it belongs to --resume");
-        }
-        let (config, dataset) = self.asked.resolve(self.quiet)?;
+        self.changed.refuse_for_new(&self.folder)?;
+        let (config, dataset) = self.asked.resolve(self.telling.quiet)?;
         config.train.check(config.data.classes.len())?;
         ranks::check_groups(&config.train, ranks)?;
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
         // Weights that do not fit should not leave a run behind.
         let start = Initial::of(&config, &chosen.device)?;
-        let run = RunDir::create(self.out.as_deref(), plain_name(&config.model.name), &config.data.source)?;
+        let run = RunDir::create(self.folder.out.as_deref(), plain_name(&config.model.name), &config.data.source)?;
         run.write_config(&config)?;
         if let Some(list) = FileList::of(&dataset) {
             recorded::write(&run, &list)?;
         }
-        if !self.quiet {
+        if !self.telling.quiet {
             dataset.lacking().iter().for_each(|lacking| note!("warning: {lacking}"));
         }
         Ok(Prepared::Launch(Box::new(Launch { config, dataset, run, chosen, beginning: Beginning::New(start) })))
@@ -255,11 +236,11 @@ impl Args {
         let run = RunDir::open(path)?;
         let stored = RunConfig::of(&run)?;
         let (mut config, mut changed) = self.asked.resumed(&run, &stored, self.continuing())?;
-        if self.resume_or_start
+        if self.folder.resume_or_start
             && has_ended(&run)
             && let Ok(metrics) = run.read_metrics()
         {
-            return Ok(Prepared::Nothing(nothing_left(&run, self.quiet, result_line(&metrics))));
+            return Ok(Prepared::Nothing(nothing_left(&run, self.telling.quiet, result_line(&metrics))));
         }
         let smallest = config.train.largest_group();
         if let Some(micro_batch) = config.train.micro_batch.filter(|micro_batch| *micro_batch < smallest) {
@@ -268,9 +249,9 @@ impl Args {
                  of what it computes; {smallest} is the least it can be resumed with"
             );
         }
-        let place = config.data.place(&run, self.data_at.as_deref())?;
+        let place = config.data.place(&run, self.changed.data_at.as_deref())?;
         let mut kept = stored.clone();
-        if self.data_at.is_some() {
+        if self.changed.data_at.is_some() {
             kept.data.path = path_of(&place);
             changed.extend(kept.data.path.as_ref().map(|path| ("data.path".to_string(), path.display().to_string())));
         }
@@ -289,7 +270,8 @@ impl Args {
         let config = config.checked()?;
         limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
         config.data.subgroups.as_deref().map_or(Ok(()), |column| scores::check_column(&place, column))?;
-        let Again { dataset, told, list } = recorded::open_again(&run, &config, &place, self.accept_changed_data)?;
+        let Again { dataset, told, list } =
+            recorded::open_again(&run, &config, &place, self.changed.accept_changed_data)?;
         config.check_classes(&dataset)?;
         if told.is_none() {
             self.asked.check_balanced(&config, &dataset)?;
@@ -368,7 +350,7 @@ impl Args {
             model_name: &config.model.name,
             note: note(&config),
             device: device.clone(),
-            train: loaders::training(&config, dataset, self.quiet)?,
+            train: loaders::training(&config, dataset, self.telling.quiet)?,
             run,
             stop: interrupt::flag()?,
             start: starting_plan(&config, &trace, &device, budget, decoding),
@@ -378,12 +360,9 @@ impl Args {
         // From here on the run is ours alone: the trainer holds its log.
         let validation = loaders::evaluation(&config, dataset, Split::Val)?;
         let mut trainer = K::trainer(network, &config, validation, setup)?;
-        let mut console = Console::new(self.verbosity(), trainer.total_steps());
+        let mut console = Console::new(self.telling.verbosity(self.verbose), trainer.total_steps());
         if ranks.is_first() {
-            console.track(run, &self.track);
-            if self.dashboard {
-                console.open_dashboard(run)?;
-            }
+            self.telling.begin(&mut console, run)?;
         }
         console.say(&opening(&config, dataset, run, &environment, parameters, trainer.plan()));
         if let Some(warning) = batch_of_one(&config) {
@@ -423,7 +402,7 @@ impl Args {
             }
             return Ok(Done::Interrupted);
         }
-        let place = config.data.place(run, self.data_at.as_deref())?;
+        let place = config.data.place(run, self.changed.data_at.as_deref())?;
         let finished =
             Finished { config: &config, dataset, place: &place, run, device: &device, environment: &began_on, ranks };
         let done = conclude::<K>(trainer, &finished, &mut console)?;
@@ -433,15 +412,7 @@ impl Args {
 
     /// How a run goes on.
     fn continuing(&self) -> Continuing {
-        Continuing { one_line_for_both: self.resume_or_start, is_extended: self.extend_to.is_some() }
-    }
-
-    fn verbosity(&self) -> Verbosity {
-        match (self.quiet, self.verbose) {
-            (true, _) => Verbosity::Quiet,
-            (false, true) => Verbosity::Steps,
-            (false, false) => Verbosity::Normal,
-        }
+        Continuing { one_line_for_both: self.folder.resume_or_start, is_extended: self.extend_to.is_some() }
     }
 }
 

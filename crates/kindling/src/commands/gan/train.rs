@@ -9,7 +9,6 @@ use kindling_gan_training::trainer;
 use kindling_layers::{Checkpointing, parameters};
 use kindling_memory::Plan;
 use kindling_runs::{DeviceFacts, Environment, Event, GanMetrics, How, RunDir};
-use kindling_tracking::Target;
 use kindling_trainer::{Checkpoints, Ended, Faults, Observer, Ranks, Setup};
 use serde_json::{Value, json};
 
@@ -20,6 +19,7 @@ use super::settings::Settings;
 use crate::Done;
 use crate::budget::limit_before_reading;
 use crate::choice::Choice;
+use crate::commands::run_flags::{ChangedData, RunFolder, Telling};
 use crate::commands::train::{
     Resumption, environment, has_ended, how_to_go_on, in_half, note_sitting, nothing_left, with_advice,
 };
@@ -28,7 +28,7 @@ use crate::device::{Chosen, DeviceChoice};
 use crate::gan_config::GanRunConfig;
 use crate::interrupt;
 use crate::output::{self, note};
-use crate::progress::{Console, Verbosity, check_dashboard};
+use crate::progress::{Console, check_dashboard};
 use crate::ranges;
 use crate::recorded::{self, Again};
 
@@ -42,13 +42,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) settings: Settings,
 
-    /// Where the run goes; must not hold a run yet, but for --resume-or-start [default: runs/<time>-<model>-<data>]
-    #[arg(long, value_name = "DIR", help_heading = "Run", conflicts_with = "resume")]
-    out: Option<PathBuf>,
-    /// Continue the run in --out if there is one, start it otherwise, and do nothing if it is finished: one command line for the
-    /// first time and for every time after. Settings that differ from the run's are refused, as with --resume
-    #[arg(long, help_heading = "Run", requires = "out")]
-    resume_or_start: bool,
+    #[command(flatten)]
+    folder: RunFolder,
     /// Continue a run from its newest checkpoint, or from its start if it has none yet
     #[arg(long, value_name = "RUN", help_heading = "Run")]
     resume: Option<PathBuf>,
@@ -58,22 +53,10 @@ pub(crate) struct Args {
     /// networks, their optimizers and the average are kept
     #[arg(long, value_name = "ITERATIONS", value_parser = ranges::times(), help_heading = "Run", requires = "resume")]
     extend_to: Option<u64>,
-    /// With --resume, where the run's data is now, if it has moved; the run remembers it
-    #[arg(long, value_name = "PATH", help_heading = "Run", requires = "resume")]
-    data_at: Option<PathBuf>,
-    /// Continue although files of the data set were added, removed or changed since; says which, and what becomes of them
-    #[arg(long, help_heading = "Run")]
-    accept_changed_data: bool,
-    /// Tell another tracker of the run while it goes on: tensorboard, wandb (an offline run for `wandb sync`), mlflow=URL (a server)
-    /// or csv; may be given several times. Files go to tracking/ of the run; `kindling runs export` does the same afterwards
-    #[arg(long = "track", value_name = "WHERE", help_heading = "Run")]
-    track: Vec<Target>,
-    /// Show the run on the whole terminal: curves, numbers, messages. Ctrl-C works as without it
-    #[arg(long, help_heading = "Run", conflicts_with_all = ["quiet", "verbose"])]
-    dashboard: bool,
-    /// Print nothing but the result
-    #[arg(long, short, help_heading = "Run", conflicts_with = "verbose")]
-    quiet: bool,
+    #[command(flatten)]
+    changed: ChangedData,
+    #[command(flatten)]
+    telling: Telling,
     /// Print every iteration
     #[arg(long, short, help_heading = "Run")]
     verbose: bool,
@@ -81,39 +64,38 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        check_dashboard(self.dashboard)?;
-        match (&self.resume, &self.out) {
-            (Some(path), _) => self.resume(path),
-            (None, Some(out)) if self.resume_or_start && RunDir::open(out).is_ok() => self.resume(out),
-            _ => {
-                if self.accept_changed_data && !self.resume_or_start {
-                    bail!("--accept-changed-data is about a run that goes on; it belongs to --resume");
-                }
-                let (config, dataset) = self.resolve()?;
-                let chosen = DeviceChoice::configured(&config.device)?.open()?;
-                let run = RunDir::create(self.out.as_deref(), &config.gan.name, &config.data.source)?;
-                run.write_config(&config)?;
-                if let Some(list) = FileList::of(&dataset) {
-                    recorded::write(&run, &list)?;
-                }
-                self.fit(config, &dataset, &run, chosen, None)
-            }
+        check_dashboard(self.telling.dashboard)?;
+        match self.folder.to_continue(self.resume.as_deref()) {
+            Some(run) => self.resume(run),
+            None => self.start(),
         }
+    }
+
+    fn start(&self) -> Result<Done> {
+        self.changed.refuse_for_new(&self.folder)?;
+        let (config, dataset) = self.resolve()?;
+        let chosen = DeviceChoice::configured(&config.device)?.open()?;
+        let run = RunDir::create(self.folder.out.as_deref(), &config.gan.name, &config.data.source)?;
+        run.write_config(&config)?;
+        if let Some(list) = FileList::of(&dataset) {
+            recorded::write(&run, &list)?;
+        }
+        self.fit(config, &dataset, &run, chosen, None)
     }
 
     fn resume(&self, path: &Path) -> Result<Done> {
         let run = RunDir::open(path)?;
         let stored = GanRunConfig::of(&run)?;
         let (mut config, mut changed) = self.resumed(&run, &stored)?;
-        if self.resume_or_start
+        if self.folder.resume_or_start
             && has_ended(&run)
             && let Ok(metrics) = run.read_gan_metrics()
         {
-            return Ok(nothing_left(&run, self.quiet, result_line(&metrics)));
+            return Ok(nothing_left(&run, self.telling.quiet, result_line(&metrics)));
         }
-        let place = config.data.place(&run, self.data_at.as_deref())?;
+        let place = config.data.place(&run, self.changed.data_at.as_deref())?;
         let mut kept = stored.clone();
-        if self.data_at.is_some() {
+        if self.changed.data_at.is_some() {
             kept.data.path = path_of(&place);
             changed.extend(kept.data.path.as_ref().map(|path| ("data.path".to_string(), path.display().to_string())));
         }
@@ -132,7 +114,7 @@ impl Args {
         }
         limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
         let Again { dataset, told, list } =
-            recorded::open_unlabelled_again(&run, &config, &place, self.accept_changed_data)?;
+            recorded::open_unlabelled_again(&run, &config, &place, self.changed.accept_changed_data)?;
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
         let rewritten = (kept != stored).then_some(kept);
         let resumption = Resumption { how, changed, rewritten };
@@ -152,7 +134,7 @@ impl Args {
         let networks = config.networks(&device)?;
         let parameters = [parameters::count(&networks.generator), parameters::count(&networks.discriminator)];
         let iterations = config.train.iterations;
-        let mut console = Console::new(self.verbosity(), iterations);
+        let mut console = Console::new(self.telling.verbosity(self.verbose), iterations);
         // What looks at images is there before the budget counts, as the program itself is.
         let ruler = self.ruler(&config, dataset, &device, &console)?;
         let _imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;
@@ -181,10 +163,7 @@ impl Args {
         };
         // From here on the run is ours alone: the trainer holds its log.
         let mut trainer = trainer(networks, config.train.clone(), entry.latent, &mut looker, setup)?;
-        console.track(run, &self.track);
-        if self.dashboard {
-            console.open_dashboard(run)?;
-        }
+        self.telling.begin(&mut console, run)?;
         console.say(&opening(&config, dataset, run, &environment.device, parameters));
         let started = started(&config, &environment, parameters[0], trainer.plan());
         let began_on = match resumed {
@@ -250,14 +229,6 @@ impl Args {
                 console.say(&format!("no distances on the way: {error:#}"));
                 Ok(None)
             }
-        }
-    }
-
-    fn verbosity(&self) -> Verbosity {
-        match (self.quiet, self.verbose) {
-            (true, _) => Verbosity::Quiet,
-            (false, true) => Verbosity::Steps,
-            (false, false) => Verbosity::Normal,
         }
     }
 }

@@ -26,7 +26,7 @@ const OWN_FLAGS: [(&str, bool); 3] = [("--folds", true), ("--out", true), ("--re
 impl Args {
     /// Trains the folds that are not finished yet, and reports all of them.
     pub(super) fn cross_validate(&self, folds: usize) -> Result<Done> {
-        let Some(out) = &self.out else { bail!("--folds needs --out, the folder of the folds") };
+        let Some(out) = &self.folder.out else { bail!("--folds needs --out, the folder of the folds") };
         if RunDir::open(out).is_ok() {
             bail!("{} holds a run of its own; give a cross-validation another folder with --out", out.display());
         }
@@ -37,7 +37,7 @@ impl Args {
         let mut runs = Vec::with_capacity(folds);
         for fold in Fold::all(folds) {
             let folder = out.join(format!("fold-{}", fold.number()));
-            if !self.quiet {
+            if !self.telling.quiet {
                 note!("[fold {fold}] {}", folder.display());
             }
             let own = ["--resume-or-start".into(), "--fold".into(), fold.to_string().into(), "--out".into()];
@@ -69,7 +69,7 @@ impl Args {
         let name = out.file_name().unwrap_or_default().to_string_lossy();
         let report = CrossValidationReport { title: &name, found: &found, answers: &answers, folds: &records };
         write_atomically(&out.join("report.html"), report.html().as_bytes())?;
-        if !self.quiet {
+        if !self.telling.quiet {
             note!("\n{}", table(&found));
             note!("report: {}", out.join("report.html").display());
         }

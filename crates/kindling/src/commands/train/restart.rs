@@ -20,7 +20,7 @@ pub(super) fn after(error: anyhow::Error, args: &Args, run: &Path, faults: &Faul
         _ => false,
     };
     let Some(left) = args.restart_on_device_loss.checked_sub(1).filter(|_| is_lost) else { return Err(error) };
-    if !args.quiet {
+    if !args.telling.quiet {
         note!("{error:#}; going on in a new process, {left} more may follow");
     }
     let mut command = Command::new(std::env::current_exe().context("this command cannot be found again")?);
@@ -30,15 +30,15 @@ pub(super) fn after(error: anyhow::Error, args: &Args, run: &Path, faults: &Faul
 
 /// The command line that continues the run. What the run itself was told is in its configuration.
 fn arguments(args: &Args, run: &Path, left: u64) -> Vec<OsString> {
-    let mut line: Vec<OsString> = match args.resume.is_some() || args.resume_or_start {
+    let mut line: Vec<OsString> = match args.resume.is_some() || args.folder.resume_or_start {
         // What a resumed run was told for this time stands on its command line alone.
         true => std::env::args_os().skip(1).collect(),
         false => {
             let mut line: Vec<OsString> = vec!["train".into(), "--resume".into(), run.into()];
-            line.extend(args.quiet.then(|| "--quiet".into()));
+            line.extend(args.telling.quiet.then(|| "--quiet".into()));
             line.extend(args.verbose.then(|| "--verbose".into()));
-            line.extend(args.dashboard.then(|| "--dashboard".into()));
-            line.extend(args.track.iter().map(|target| format!("--track={target}").into()));
+            line.extend(args.telling.dashboard.then(|| "--dashboard".into()));
+            line.extend(args.telling.track.iter().map(|target| format!("--track={target}").into()));
             line
         }
     };

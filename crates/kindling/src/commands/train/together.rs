@@ -43,11 +43,10 @@ impl Order {
 impl Args {
     /// The first process, or the only one: it decides what is done.
     pub(super) fn lead(&self, ranks: &Rc<Ranks>) -> Result<Done> {
-        check_dashboard(self.dashboard)?;
-        let prepared = match (&self.resume, &self.out) {
-            (Some(path), _) => self.resume(path)?,
-            (None, Some(out)) if self.resume_or_start && RunDir::open(out).is_ok() => self.resume(out)?,
-            _ => self.start(ranks)?,
+        check_dashboard(self.telling.dashboard)?;
+        let prepared = match self.folder.to_continue(self.resume.as_deref()) {
+            Some(run) => self.resume(run)?,
+            None => self.start(ranks)?,
         };
         let launch = match prepared {
             Prepared::Launch(launch) => *launch,
@@ -72,13 +71,13 @@ impl Args {
             return Ok(Done::Complete);
         };
         // Its command line is that of a run which goes on: what it says must be what the run is.
-        (self.resume_or_start, self.quiet) = (true, true);
+        (self.folder.resume_or_start, self.telling.quiet) = (true, true);
         let run = RunDir::open(&order.run)
             .with_context(|| format!("{} must be visible to all processes", order.run.display()))?;
         let stored: RunConfig = toml::from_str(&order.config)?;
         let (config, _) = self.asked.resumed(&run, &stored, self.continuing())?;
         limit_before_reading(config.memory_budget, DeviceChoice::configured(&config.device)?)?;
-        let place = config.data.place(&run, self.data_at.as_deref())?;
+        let place = config.data.place(&run, self.changed.data_at.as_deref())?;
         let dataset = recorded::open_as_listed(&run, &config, &place)?;
         config.check_classes(&dataset)?;
         let chosen = DeviceChoice::configured(&config.device)?.of_rank(ranks.group().local_rank()).open()?;
