@@ -4,16 +4,14 @@
 //! `kindling_layers`, because their results do not depend on the micro-batches that a batch is divided into when memory is short.
 
 use std::error::Error;
-use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::{Loader, LoaderConfig, Normalisation, Preprocess};
-use kindling_layers::{Activation, BatchNormConfig, Checkpointing, Classifier, Conv2dConfig, ConvNorm, ConvNormConfig};
-use kindling_layers::{Linear, global_average_pool, init};
-use kindling_memory::Plan;
+use kindling_layers::{Activation, BatchNormConfig, Classifier, Conv2dConfig, ConvNorm, ConvNormConfig, Linear};
+use kindling_layers::{global_average_pool, init};
 use kindling_runs::{Event, RunDir};
-use kindling_trainer::{Faults, Observer, Ranks, Setup, TrainConfig, Trainer};
+use kindling_trainer::{Setup, TrainConfig, Trainer};
 
 const BATCH: usize = 8;
 
@@ -41,19 +39,6 @@ impl Classifier for Network {
     }
 }
 
-/// Receives the events that are also written to the log of the run.
-struct Terminal;
-
-impl Observer for Terminal {
-    fn event(&mut self, event: &Event) {
-        if let Event::Step { step, loss, .. } = event {
-            println!("step {step}: loss {loss:.3}");
-        }
-    }
-
-    fn evaluating(&mut self, _split: &str, _done: usize, _total: usize) {}
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     let data = kindling_phantoms::dataset_with(1, 24, 6, 0);
     let classes = data.classes.len();
@@ -63,20 +48,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let network = init::initialise(Network::new(classes, &device), 1);
     // A new folder below runs/.
     let run = RunDir::create(None, "own-network", &data.name)?;
-    let setup = Setup {
-        model_name: "own-network",
-        note: String::new(),
-        device,
-        train: Loader::new(data.train, LoaderConfig::shuffled(BATCH, preprocess.clone(), 1))?,
-        run: &run,
-        stop: Arc::default(),
-        start: Plan { micro_batch: BATCH, checkpointing: Checkpointing::None },
-        faults: Faults::default(),
-        ranks: Ranks::alone(),
-    };
+    let train = Loader::new(data.train, LoaderConfig::shuffled(BATCH, preprocess.clone(), 1))?;
     let validation = Loader::new(data.val, LoaderConfig::in_order(BATCH, preprocess))?;
+    let setup = Setup::new("own-network", device, train, &run, BATCH);
     let mut trainer = Trainer::new(network, TrainConfig::new(BATCH, 2), classes, validation, setup)?;
-    trainer.fit(&mut Terminal)?;
+    // Receives the events that are also written to the log of the run.
+    trainer.fit(&mut |event: &Event| {
+        if let Event::Step { step, loss, .. } = event {
+            println!("step {step}: loss {loss:.3}");
+        }
+    })?;
     println!("{} steps are done, and the weights are in {}", trainer.progress().step, run.last_weights().display());
     Ok(())
 }

@@ -7,12 +7,18 @@ use kindling_runs::{BadSampleLine, BadSamples, Event, EventLog};
 use crate::error::TrainError;
 use crate::state::Progress;
 
-/// Watches a run. Nothing an observer does can change its result.
+/// Watches a run. Nothing an observer does can change its result. A closure that takes events is one.
 pub trait Observer {
     /// An event that was just written to the run's log.
     fn event(&mut self, event: &Event);
-    /// `done` of `total` samples of a split are evaluated.
-    fn evaluating(&mut self, split: &str, done: usize, total: usize);
+    /// So many samples of a split are evaluated, of so many in all. Does nothing where it is not implemented.
+    fn evaluating(&mut self, _split: &str, _done: usize, _total: usize) {}
+}
+
+impl<F: FnMut(&Event)> Observer for F {
+    fn event(&mut self, event: &Event) {
+        self(event);
+    }
 }
 
 /// What a run writes down.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use burn::module::Module;
 use burn::tensor::Device;
 use kindling_data::{BadSample, HostBatch, Loader, Split};
+use kindling_layers::Checkpointing;
 use kindling_memory::{Meter, Plan};
 use kindling_runs::{BadSamples, Event, EventLog, RunDir, stream_atomically};
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,24 @@ pub struct Setup<'a> {
     pub faults: Faults,
     /// The processes that do it together; the first of them writes everything.
     pub ranks: Rc<Ranks>,
+}
+
+impl<'a> Setup<'a> {
+    /// A run of this process alone, without a note, that goes on to its end. Its first step computes `micro_batch` samples at once and no
+    /// activation again.
+    pub fn new(model_name: &'a str, device: Device, train: Loader, run: &'a RunDir, micro_batch: usize) -> Self {
+        Self {
+            model_name,
+            note: String::new(),
+            device,
+            train,
+            run,
+            stop: Arc::default(),
+            start: Plan { micro_batch, checkpointing: Checkpointing::None },
+            faults: Faults::default(),
+            ranks: Ranks::alone(),
+        }
+    }
 }
 
 /// Steps after which ranks compare all that they hold. It is read to the host for that.

@@ -4,17 +4,16 @@
 use std::cell::RefCell;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_data::{DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
 use kindling_gan_training::{AdversarialConfig, AdversarialLoss, Adversaries, DiffAugment, Preview, trainer};
 use kindling_layers::{Checkpointing, Discriminator, Generator, Judgement, Precision};
-use kindling_memory::{CountingAllocator, Plan, host_usage};
+use kindling_memory::{CountingAllocator, host_usage};
 use kindling_runs::{Event, RunDir};
 use kindling_tests::{Optional, Suite, Test};
-use kindling_trainer::{CHECKPOINT_EVERY, Faults, Observer, Ranks, Setup, TrainError};
+use kindling_trainer::{CHECKPOINT_EVERY, Setup, TrainError};
 use kindling_zoo::{GanDiscriminator, GanGenerator, GanOptions, find_gan};
 
 #[global_allocator]
@@ -90,11 +89,6 @@ impl Preview<WatchedGenerator> for Nobody {
     }
 }
 
-impl Observer for Nobody {
-    fn event(&mut self, _: &Event) {}
-    fn evaluating(&mut self, _: &str, _: usize, _: usize) {}
-}
-
 /// Bytes between the beginning of the generator and that of the discriminator, in the halves of the second iteration.
 fn kept(features: usize, batch: usize) -> (usize, usize) {
     let folder = tempfile::tempdir().unwrap();
@@ -129,23 +123,14 @@ fn kept(features: usize, batch: usize) -> (usize, usize) {
     let loader = LoaderConfig::shuffled(batch, preprocess, 1);
     let (device, entry) = (Device::flex(), find_gan("dcgan_64").unwrap());
     let options = GanOptions { features, ..GanOptions::new(1, 1) };
-    let setup = Setup {
-        model_name: entry.name,
-        note: String::new(),
-        device: device.clone(),
-        train: Loader::new(Arc::new(Grey), loader).unwrap(),
-        run: &run,
-        stop: Arc::new(AtomicBool::new(false)),
-        start: Plan { micro_batch: batch, checkpointing: Checkpointing::None },
-        faults: Faults::default(),
-        ranks: Ranks::alone(),
-    };
+    let train = Loader::new(Arc::new(Grey), loader).unwrap();
+    let setup = Setup::new(entry.name, device.clone(), train, &run, batch);
     let networks = Adversaries {
         generator: WatchedGenerator { network: entry.generator(&options, &device) },
         discriminator: WatchedDiscriminator { network: entry.discriminator(&options, &device) },
     };
     SEEN.take();
-    trainer(networks, config, entry.latent, &mut Nobody, setup).unwrap().fit(&mut Nobody).unwrap();
+    trainer(networks, config, entry.latent, &mut Nobody, setup).unwrap().fit(&mut |_: &Event| {}).unwrap();
     let seen = SEEN.take();
     // What comes before and after the iterations looks at the averaged generator.
     let first = seen.iter().position(|it| it.0 == Who::DiscriminatorOfReal).unwrap() - 1;

@@ -146,7 +146,6 @@ impl Bench {
                     self.1.push(event.clone());
                 }
             }
-            fn evaluating(&mut self, _split: &str, _done: usize, _total: usize) {}
         }
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::create(Some(&folder.path().join("run")), "model", "pictures").unwrap();

@@ -1,7 +1,6 @@
 //! The measurements behind a profile.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -12,7 +11,7 @@ use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
 use kindling_layers::{Checkpointing, Classifier};
 use kindling_memory::Plan;
 use kindling_runs::{Event, RunDir};
-use kindling_trainer::{Faults, Observer, Ranks, Setup, TrainConfig, Trainer};
+use kindling_trainer::{Observer, Setup, TrainConfig, Trainer};
 use kindling_zoo::Model;
 
 use super::Args;
@@ -85,8 +84,6 @@ impl Observer for Steps {
             self.peak = *peak_memory_bytes;
         }
     }
-
-    fn evaluating(&mut self, _split: &str, _done: usize, _total: usize) {}
 }
 
 /// Trains a few steps as `kindling train` does, in a folder that is removed again.
@@ -111,18 +108,10 @@ fn run_in(folder: &std::path::Path, args: &Args, model: &Model, steps: usize) ->
         Loader::new(Arc::new(source), LoaderConfig::in_order(batch_size, preprocess))
     };
     let start = Plan { micro_batch: args.micro_batch(), checkpointing: args.activation_checkpointing };
-    let setup = Setup {
-        model_name: model.name.name,
-        note: "a profile".to_string(),
-        device: device.clone(),
-        // More than the steps use, so that the loader holds what it holds in a run.
-        train: loader(args.batch_size * (steps + 3), args.batch_size)?,
-        run: &run,
-        stop: Arc::new(AtomicBool::new(false)),
-        start,
-        faults: Faults::default(),
-        ranks: Ranks::alone(),
-    };
+    // More than the steps use, so that the loader holds what it holds in a run.
+    let train = loader(args.batch_size * (steps + 3), args.batch_size)?;
+    let setup = Setup::new(model.name.name, device.clone(), train, &run, start.micro_batch);
+    let setup = Setup { note: "a profile".to_string(), start, ..setup };
     let mut trainer = Trainer::new(network, config(args, start, steps), args.classes, loader(1, 1)?, setup)?;
     let mut seen = Steps::default();
     trainer.fit(&mut seen)?;
