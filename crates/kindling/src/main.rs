@@ -38,6 +38,7 @@ mod gan_config;
 mod interrupt;
 mod kind;
 mod loaders;
+mod mask_runs;
 mod model;
 mod noise;
 mod output;

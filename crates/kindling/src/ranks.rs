@@ -1,9 +1,10 @@
 //! Several processes of this command that a launcher has started, and what they must have in common.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -70,9 +71,12 @@ pub(crate) fn together(library: Option<&Path>, work: impl FnOnce(&Rc<Ranks>) -> 
     if ranks.is_alone() {
         return work(&ranks);
     }
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
+    let outcome = catch_unwind(AssertUnwindSafe(|| -> Result<Done> {
         share_machine(&ranks)?;
-        work(&ranks)
+        let done = work(&ranks)?;
+        // The first writes what all have found, when the others have nothing left to do. If it cannot, they learn it here.
+        ranks.agree("end", ())?;
+        Ok(done)
     }));
     let outcome = outcome.unwrap_or_else(|panic| Err(anyhow!("{}", panic_message(panic.as_ref()))));
     if let Err(error) = &outcome
@@ -197,13 +201,13 @@ impl Fingerprint {
     }
 }
 
-/// Fails on every rank if one sees another list of files than the first.
-pub(crate) fn check_same(what: &'static str, files: &[PathBuf], ranks: &Ranks) -> Result<()> {
+/// Fails on every rank if one sees another list of files, or of what is in them, than the first.
+pub(crate) fn check_same(what: &'static str, names: &[impl AsRef<OsStr>], ranks: &Ranks) -> Result<()> {
     let mut hash = Sha256::new();
-    for file in files {
-        let file = file.as_os_str().as_encoded_bytes();
-        hash.update((file.len() as u64).to_le_bytes());
-        hash.update(file);
+    for name in names {
+        let name = name.as_ref().as_encoded_bytes();
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(name);
     }
     let all = ranks.agree(what, in_digits(hash))?;
     match all.iter().position(|other| *other != all[0]) {

@@ -6,6 +6,8 @@ use kindling_data::{IGNORED, Mask, Source, Stack};
 use kindling_trainer::TrainError;
 use serde::{Deserialize, Serialize};
 
+use crate::mask_runs::MaskRuns;
+
 /// Volumes of which masks come slice by slice, in any order. Masks are kept as runs of equal classes, and those of a volume no longer than
 /// until all of them are there.
 pub(crate) struct Volumes {
@@ -14,12 +16,8 @@ pub(crate) struct Volumes {
     of_sample: Vec<Option<usize>>,
     /// How many slices of each volume are still to come.
     missing: Vec<usize>,
-    masks: BTreeMap<u64, Runs>,
+    masks: BTreeMap<u64, MaskRuns>,
 }
-
-/// The mask of a sample: classes, and how many pixels one after the other have each.
-#[derive(Serialize, Deserialize)]
-struct Runs(Vec<(u8, u32)>);
 
 /// What was said of a volume, and what is true: the class of every voxel, plane by plane.
 pub(crate) struct Volume {
@@ -59,10 +57,10 @@ impl Volumes {
 
     /// Adds the mask of a sample. Returns the number of its volume if nothing of that is missing any more.
     pub(crate) fn add(&mut self, sample: u64, mask: &Mask) -> Option<usize> {
-        self.add_runs(sample, Runs::of(mask))
+        self.add_runs(sample, MaskRuns::of(mask))
     }
 
-    fn add_runs(&mut self, sample: u64, runs: Runs) -> Option<usize> {
+    fn add_runs(&mut self, sample: u64, runs: MaskRuns) -> Option<usize> {
         let volume = self.of_sample[sample as usize]?;
         if self.masks.insert(sample, runs).is_none() {
             self.missing[volume] -= 1;
@@ -128,23 +126,7 @@ impl Volumes {
 
 /// Masks of volumes that a process has only a part of.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Rest(Vec<(u64, Runs)>);
-
-impl Runs {
-    fn of(mask: &Mask) -> Self {
-        Self(mask.classes.chunk_by(|one, other| one == other).map(|run| (run[0], run.len() as u32)).collect())
-    }
-
-    /// Writes the classes to a plane; pixels beyond it are left out, and those that the runs do not reach stay.
-    fn write(&self, plane: &mut [u8]) {
-        let mut rest = plane;
-        for &(class, count) in &self.0 {
-            let (run, after) = rest.split_at_mut((count as usize).min(rest.len()));
-            run.fill(class);
-            rest = after;
-        }
-    }
-}
+pub(crate) struct Rest(Vec<(u64, MaskRuns)>);
 
 #[cfg(test)]
 mod tests {

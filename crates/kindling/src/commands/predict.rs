@@ -119,10 +119,7 @@ impl Args {
                 let run = RunDir::open(run)?;
                 let config = RunConfig::of(&run)?;
                 if config.is_segmentation() {
-                    if !ranks.is_alone() {
-                        bail!("masks are drawn by one process: start it without a launcher, or one process of it");
-                    }
-                    return self.masks(&run, &config, images, &device);
+                    return self.masks(&run, &config, images, &device, ranks);
                 }
                 (Predictor::of_run(&run, config, self.last, device)?, images)
             }

@@ -1,5 +1,6 @@
 //! `kindling predict` with a network for segmentation: image files in, masks out.
 
+mod divided;
 mod pictures;
 mod series;
 mod volumes;
@@ -12,14 +13,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Error, Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
-use kindling_runs::RunDir;
-use kindling_trainer::{InWindows, Inference};
+use kindling_runs::{RunDir, write_atomically};
+use kindling_trainer::{InWindows, Inference, Ranks};
 use serde_json::json;
 
 use super::{Args, Format, field, files_of};
 use crate::Done;
 use crate::config::RunConfig;
 use crate::output::{self, note};
+use crate::ranks;
 use crate::segmenter::Segmenter;
 
 /// The kind of file that masks are written as.
@@ -35,15 +37,26 @@ pub(super) enum MaskFormat {
 }
 
 impl Args {
-    /// Writes masks into the folder of `--out`, and says on standard output what is in them.
-    pub(super) fn masks(&self, run: &RunDir, config: &RunConfig, images: &[PathBuf], device: &Device) -> Result<Done> {
+    /// Writes masks into the folder of `--out`, and says on standard output what is in them. Of several processes each draws a part, and the
+    /// first writes.
+    pub(super) fn masks(
+        &self,
+        run: &RunDir,
+        config: &RunConfig,
+        images: &[PathBuf],
+        device: &Device,
+        ranks: &Ranks,
+    ) -> Result<Done> {
         let Some(folder) = &self.out else {
             bail!("{} gives each pixel a class; say with --out where the masks go, a folder", run.path().display());
         };
         if self.top.is_some() {
             bail!("--top is about classes of images; masks have the most probable class of each pixel");
         }
-        fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+        let is_first = ranks.is_first();
+        if is_first {
+            fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+        }
         let network = config.trained_segmenter(run, self.last, device)?;
         let inference = Inference::new(device, config.inference_batch(device), config.train.precision);
         let inference = inference.seeing(self.tta.into());
@@ -51,33 +64,37 @@ impl Args {
         let windows = self.windows.overlap().map(in_windows);
         let mut segmenter = Segmenter { network: &network, config, inference, windows };
         let files = files_of(&config.data.opening, images)?;
-        let classes = &config.data.classes;
-        let mut out = MaskOutput { folder, classes, format: self.format, written: BTreeSet::new(), failed: false };
+        ranks::check_same("list of files", &files, ranks)?;
+        let (classes, format) = (&config.data.classes, self.format);
+        let mut out = MaskOutput { folder, classes, format, is_first, written: BTreeSet::new(), failed: false };
         out.begin()?;
         match self.mask_format.unwrap_or_default() {
-            MaskFormat::Png => pictures::draw(&mut segmenter, &files, &mut out)?,
-            MaskFormat::Nifti => volumes::draw(&mut segmenter, &files, &mut out)?,
-            MaskFormat::DicomSeg => series::draw(&mut segmenter, &files, &mut out)?,
+            MaskFormat::Png => pictures::draw(&mut segmenter, ranks, &files, &mut out)?,
+            MaskFormat::Nifti => volumes::draw(&mut segmenter, ranks, &files, &mut out)?,
+            MaskFormat::DicomSeg => series::draw(&mut segmenter, ranks, &files, &mut out)?,
         }
+        // Nobody has seen more images than the others.
+        ranks::check_same("list of images", &[""; 0], ranks)?;
         output::product().flush()?;
         Ok(if out.failed { Done::SomeFailed } else { Done::Complete })
     }
 }
 
-/// Where masks go, and what standard output says about them.
+/// Where masks go, and what standard output says about them. Processes but the first know the same, and neither write nor speak.
 struct MaskOutput<'a> {
     folder: &'a Path,
     classes: &'a [String],
     format: Format,
+    is_first: bool,
     written: BTreeSet<PathBuf>,
-    /// Whether a file could not be read or drawn.
+    /// Whether a file could not be read or drawn. The exit code of the first process is that of all.
     failed: bool,
 }
 
 impl MaskOutput<'_> {
     /// The first line of a table.
     fn begin(&self) -> Result<()> {
-        if self.format == Format::Csv {
+        if self.is_first && self.format == Format::Csv {
             let classes: Vec<String> = self.classes.iter().map(|class| field(class)).collect();
             writeln!(output::product(), "file,mask,{}", classes.join(","))?;
         }
@@ -95,7 +112,7 @@ impl MaskOutput<'_> {
             );
         }
         let is_target = |image: &PathBuf| matches!((image.canonicalize(), target.canonicalize()), (Ok(image), Ok(target)) if image == target);
-        if target.exists() && images.iter().any(is_target) {
+        if self.is_first && target.exists() && images.iter().any(is_target) {
             bail!("the mask {} would replace an image; write masks into another folder", target.display());
         }
         Ok(target)
@@ -103,8 +120,19 @@ impl MaskOutput<'_> {
 
     /// Names on standard error what could not be read or drawn.
     fn fail(&mut self, error: impl Into<Error>) {
-        note!("error: {:#}", error.into());
-        self.failed = true;
+        if self.is_first {
+            note!("error: {:#}", error.into());
+            self.failed = true;
+        }
+    }
+
+    /// Writes a mask, and says how many of its pixels have each class.
+    fn write(&self, file: &str, target: &Path, counts: &[u64], bytes: impl FnOnce() -> Result<Vec<u8>>) -> Result<()> {
+        if self.is_first {
+            write_atomically(target, &bytes()?)?;
+            self.say(file, target, counts)?;
+        }
+        Ok(())
     }
 
     /// A line about a mask: how many pixels have each class.

@@ -5,15 +5,48 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use kindling_data::Format;
-use kindling_runs::write_atomically;
 use kindling_scans::{Dicom, Maker, SegmentationFile, Series};
+use kindling_trainer::Ranks;
 
+use super::divided::Masks;
 use super::{MaskOutput, stem};
 use crate::segmenter::Segmenter;
 
 /// Draws every image of the files, series by series. A series of which an image cannot be read has no mask.
-pub(super) fn draw(segmenter: &mut Segmenter, files: &[PathBuf], out: &mut MaskOutput) -> Result<()> {
+pub(super) fn draw(
+    segmenter: &mut Segmenter<'_>,
+    ranks: &Ranks,
+    files: &[PathBuf],
+    out: &mut MaskOutput<'_>,
+) -> Result<()> {
     let dicom = Dicom::with_window(segmenter.config.data.opening.window);
+    let found = series_of(&dicom, files, out);
+    let now = jiff::Zoned::now();
+    let (date, time) = (now.strftime("%Y%m%d").to_string(), now.strftime("%H%M%S").to_string());
+    let algorithm = format!("Kindling {}", segmenter.config.model.name);
+    let maker = Maker { algorithm: &algorithm, version: env!("CARGO_PKG_VERSION"), date: &date, time: &time };
+    let mut times = HashMap::new();
+    let format: &dyn Format = &dicom;
+    let images = found.iter().flat_map(|series| &series.images).map(|image| (format, &image.part));
+    let mut masks = Masks::of(images, segmenter, ranks);
+    for series in &found {
+        let target = out.target(&mask_name(series, &mut times), files)?;
+        let mut file = SegmentationFile::new(series, out.classes);
+        let mut counts = vec![0u64; out.classes.len()];
+        let all = masks.next_case(series.images.len(), |image, mask| {
+            counts.iter_mut().zip(out.counts(&mask.classes)).for_each(|(count, more)| *count += more);
+            file.set(image, mask)
+        })?;
+        match all {
+            Ok(()) => out.write(&name_of(series), &target, &counts, || Ok(file.bytes(&maker)?))?,
+            Err(error) => out.fail(error),
+        }
+    }
+    Ok(())
+}
+
+/// The series of the files. What is none is named.
+fn series_of(dicom: &Dicom, files: &[PathBuf], out: &mut MaskOutput<'_>) -> Vec<Series> {
     let (scans, others): (Vec<PathBuf>, Vec<PathBuf>) = files.iter().cloned().partition(|path| dicom.claims(path));
     for other in &others {
         out.fail(anyhow!(
@@ -23,43 +56,15 @@ pub(super) fn draw(segmenter: &mut Segmenter, files: &[PathBuf], out: &mut MaskO
     }
     let (found, errors) = Series::of_files(&scans);
     errors.into_iter().for_each(|error| out.fail(error));
-    let now = jiff::Zoned::now();
-    let (date, time) = (now.strftime("%Y%m%d").to_string(), now.strftime("%H%M%S").to_string());
-    let algorithm = format!("Kindling {}", segmenter.config.model.name);
-    let maker = Maker { algorithm: &algorithm, version: env!("CARGO_PKG_VERSION"), date: &date, time: &time };
-    let mut times = HashMap::new();
-    for series in &found {
-        let target = out.target(&mask_name(series, &mut times), files)?;
-        match drawn(segmenter, &dicom, series, out) {
-            Ok((file, counts)) => {
-                write_atomically(&target, &file.bytes(&maker)?)?;
-                let named = match series.images.as_slice() {
-                    [first, ..] if series.files() == 1 => first.part.path.display().to_string(),
-                    _ => series.uid.clone(),
-                };
-                out.say(&named, &target, &counts)?;
-            }
-            Err(error) => out.fail(error),
-        }
-    }
-    Ok(())
+    found
 }
 
-/// The masks of a series, and how many pixels have each class.
-fn drawn<'a>(
-    segmenter: &mut Segmenter<'_>,
-    dicom: &Dicom,
-    series: &'a Series,
-    out: &MaskOutput<'a>,
-) -> Result<(SegmentationFile<'a>, Vec<u64>)> {
-    let mut file = SegmentationFile::new(series, out.classes);
-    let mut counts = vec![0; out.classes.len()];
-    for (index, image) in series.images.iter().enumerate() {
-        let mask = segmenter.of(dicom.read(&image.part)?)?;
-        file.set(index, &mask)?;
-        counts.iter_mut().zip(out.counts(&mask.classes)).for_each(|(count, more)| *count += more);
+/// What a series is called: as its file if it is in one, and otherwise by its UID.
+fn name_of(series: &Series) -> String {
+    match series.images.as_slice() {
+        [first, ..] if series.files() == 1 => first.part.path.display().to_string(),
+        _ => series.uid.clone(),
     }
-    Ok((file, counts))
 }
 
 /// The name of a mask: that of the file if the series is in one, and otherwise the UID of the series. Images of several sizes in one series

@@ -4,21 +4,27 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use kindling_data::Format;
-use kindling_runs::write_atomically;
 use kindling_scans::Nifti;
 use kindling_scans::nifti::VolumeMask;
+use kindling_trainer::Ranks;
 
+use super::divided::Masks;
 use super::{MaskOutput, stem};
 use crate::segmenter::Segmenter;
 
 /// Draws every slice of the volumes.
-pub(super) fn draw(segmenter: &mut Segmenter, files: &[PathBuf], out: &mut MaskOutput) -> Result<()> {
+pub(super) fn draw(
+    segmenter: &mut Segmenter<'_>,
+    ranks: &Ranks,
+    files: &[PathBuf],
+    out: &mut MaskOutput<'_>,
+) -> Result<()> {
     for path in files {
         let target = out.target(&format!("{}.nii.gz", stem(path)), files)?;
-        match mask_of(segmenter, path) {
+        match mask_of(path, segmenter, ranks)? {
             Ok(mask) => {
-                write_atomically(&target, &mask.packed()?)?;
-                out.say(&path.display().to_string(), &target, &out.counts(mask.classes()))?;
+                let counts = out.counts(mask.classes());
+                out.write(&path.display().to_string(), &target, &counts, || Ok(mask.packed()?))?;
             }
             Err(error) => out.fail(error),
         }
@@ -26,18 +32,28 @@ pub(super) fn draw(segmenter: &mut Segmenter, files: &[PathBuf], out: &mut MaskO
     Ok(())
 }
 
-/// The classes of all voxels of a volume, also of those slices that training leaves out because they show next to nothing.
-fn mask_of(segmenter: &mut Segmenter, path: &Path) -> Result<VolumeMask> {
+/// The classes of all voxels of a volume, also of those slices that training leaves out because they show next to nothing. The inner error
+/// is about this volume alone.
+fn mask_of(path: &Path, segmenter: &mut Segmenter<'_>, ranks: &Ranks) -> Result<Result<VolumeMask>> {
     let nifti = Nifti::default();
+    let mut mask = match empty_mask(&nifti, path) {
+        Ok(mask) => mask,
+        Err(error) => return Ok(Err(error)),
+    };
+    let slices = mask.slices();
+    let format: &dyn Format = &nifti;
+    let mut masks = Masks::of(slices.iter().map(|slice| (format, slice)), segmenter, ranks);
+    let all = masks.next_case(slices.len(), |slice, found| mask.set(slice, found))?;
+    Ok(all.map(|()| mask))
+}
+
+/// The mask of a volume before anything is drawn.
+fn empty_mask(nifti: &Nifti, path: &Path) -> Result<VolumeMask> {
     if !nifti.claims(path) {
         bail!(
             "{} is no NIfTI volume; --mask-format nifti is for volumes, and --mask-format png gives other images their masks",
             path.display()
         );
     }
-    let mut mask = VolumeMask::like(path)?;
-    for (slice, part) in mask.slices().iter().enumerate() {
-        mask.set(slice, &segmenter.of(nifti.read(part)?)?)?;
-    }
-    Ok(mask)
+    Ok(VolumeMask::like(path)?)
 }
