@@ -2,6 +2,7 @@
 
 mod disasters;
 mod hosts;
+mod masks;
 mod refusals;
 mod together;
 
@@ -19,7 +20,8 @@ fn main() -> ExitCode {
         required_by: "KINDLING_REQUIRE_MPI",
     };
     let test = |(name, run): &(&str, fn())| Test::new(*name, *run);
-    suite.add(&mpi, together::TESTS.iter().chain(disasters::TESTS).chain(refusals::TESTS).map(test).collect());
+    let tests = [together::TESTS, masks::TESTS, disasters::TESTS, refusals::TESTS];
+    suite.add(&mpi, tests.concat().iter().map(test).collect());
     suite.add_nightly(
         &mpi,
         together::LONG_TESTS.iter().chain(disasters::LONG_TESTS).map(test).collect(),

@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("another_build_or_other_data_in_one_process_is_refused", another_build_or_other_data_in_one_process_is_refused),
     ("another_setting_in_one_process_is_refused", another_setting_in_one_process_is_refused),
     ("what_runs_in_one_process_says_so_once", what_runs_in_one_process_says_so_once),
+    ("what_the_first_cannot_write_at_the_end_is_one_sentence", what_the_first_cannot_write_at_the_end_is_one_sentence),
     ("a_mistake_on_the_command_line_is_told_once", a_mistake_on_the_command_line_is_told_once),
     ("a_library_that_is_not_there_is_one_sentence", a_library_that_is_not_there_is_one_sentence),
 ];
@@ -82,6 +83,16 @@ fn what_runs_in_one_process_says_so_once() {
     card.args(["card", "run"]);
     let sentence = refused(3, &card, "");
     assert!(sentence.contains("kindling card runs in one process"), "{sentence}");
+}
+
+/// When the others have nothing left to do.
+fn what_the_first_cannot_write_at_the_end_is_one_sentence() {
+    let bench = Bench::new(EACH);
+    let run = bench.run("run", "--image-size 32 --max-steps 1 --batch-size 4", "");
+    let mut eval = kindling();
+    eval.arg("eval").arg(&run).args(["--device", "cpu", "--predictions"]).arg(bench.path("no/table.csv"));
+    let sentence = refused(2, &eval, "");
+    assert!(sentence.contains("table.csv"), "{sentence}");
 }
 
 fn a_mistake_on_the_command_line_is_told_once() {

@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kindling_tests::{
-    Bench, CLASSES, Outcome, assert_same_bits, assert_says, events, kindling, picture_folder, volume_folder,
-};
+use kindling_tests::{Bench, CLASSES, Outcome, assert_same_bits, assert_says, events, kindling, picture_folder};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("any_number_of_processes_ends_with_the_bits_of_one", any_number_of_processes_ends_with_the_bits_of_one),
@@ -30,7 +28,6 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         "predict_divides_the_files_and_says_what_one_process_says",
         predict_divides_the_files_and_says_what_one_process_says,
     ),
-    ("volumes_whose_slices_lie_with_several_processes_are_scored_as_by_one", volumes_are_scored_as_by_one),
 ];
 pub(crate) const LONG_TESTS: &[(&str, fn())] = &[(
     "three_networks_in_each_format_end_with_the_bits_of_one",
@@ -82,7 +79,7 @@ fn any_number_of_processes_ends_with_the_bits_of_one() {
         ("mobilenet_v3_small", "", &[2usize, 3, 4][..]),
         ("resnet18", "--optimizer sgd --batch-size 32", &[3]),
         ("efficientnet_b0", "--precision bf16 --augment heavy", &[2]),
-        ("unet-timm-mobilenetv3_small_100", "--class-weights 1,2", &[3]),
+        ("unet-timm-mobilenetv3_small_100", "--class-weights 1,2 --sampling foreground", &[3]),
         ("mobilenet_v3_small", "--class-order dark,striped,bright", &[2]),
     ] {
         let bench = Bench::for_model(model, EACH);
@@ -251,32 +248,4 @@ fn predict_divides_the_files_and_says_what_one_process_says() {
     );
     let sentence = Outcome::of(&mut in_processes(2, &here, &own)).refused_by_one();
     assert_says(&sentence, &["rank 1", "another list of files"]);
-}
-
-fn volumes_are_scored_as_by_one() {
-    let model = "unet-timm-mobilenetv3_small_100";
-    let bench = Bench::for_model(model, 1);
-    let (data, run) = (bench.path("volumes"), bench.path("run"));
-    volume_folder(&data, 7);
-    let mut train = kindling();
-    train.args(["train", "--device", "cpu", "--quiet", "--model", model, "--image-size", "64", "--batch-size", "4"]);
-    train.args(["--max-steps", "6", "--lr", "0.01", "--augment", "none", "--workers", "1", "--data"]);
-    Outcome::of(train.arg(&data).arg("--out").arg(&run)).succeeded();
-    for flags in ["", "--sliding-window"] {
-        let eval = |cases: &str| {
-            let mut eval = kindling();
-            eval.arg("eval").arg(&run).args(["--device", "cpu", "--split", "all", "--format", "json"]);
-            eval.args(flags.split_whitespace()).arg("--predictions").arg(bench.path(cases));
-            eval
-        };
-        let alone = Outcome::of(&mut eval("alone.csv")).succeeded();
-        let cases = std::fs::read(bench.path("alone.csv")).expect("cases");
-        assert_eq!(cases.iter().filter(|byte| **byte == b'\n').count(), 8, "a line a volume");
-        // Neither 2 nor 5 parts have whole volumes.
-        for size in [2, 3, 5] {
-            let together = Outcome::of(&mut in_processes(size, &eval("together.csv"), "")).succeeded();
-            assert_eq!(together.stdout, alone.stdout, "{size} processes {flags}");
-            assert!(std::fs::read(bench.path("together.csv")).expect("cases") == cases, "{size} processes {flags}");
-        }
-    }
 }
