@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use data_encoding::HEXLOWER;
-use kindling_data::{Dataset, Split};
+use kindling_data::{Dataset, Source, Split};
 use kindling_layers::pass::normalisation_groups;
 use kindling_memory::panic_message;
 use kindling_processes::{Group, launcher};
@@ -165,12 +165,21 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
+    /// Of a run.
     pub(crate) fn new(device: &str, dataset: &Dataset) -> Self {
-        Self {
-            build: build(),
-            computes_on: if device == "cpu" { processor() } else { device.to_owned() },
-            data: data(dataset),
-        }
+        let data = data(&dataset.classes, &Split::ALL.map(|split| dataset.source(split).as_ref()));
+        Self { data, ..Self::of_process(device) }
+    }
+
+    /// Of samples that are scored.
+    pub(crate) fn of_samples(device: &str, samples: &dyn Source) -> Self {
+        Self { data: data(&[], &[samples]), ..Self::of_process(device) }
+    }
+
+    /// Of a process, whatever it is given.
+    pub(crate) fn of_process(device: &str) -> Self {
+        let computes_on = if device == "cpu" { processor() } else { device.to_owned() };
+        Self { build: build(), computes_on, data: String::new() }
     }
 
     /// Fails on every rank if one has another.
@@ -256,16 +265,15 @@ fn processor() -> String {
     format!("{model} (caches {caches}; instructions {})", &in_digits(flags)[..8])
 }
 
-fn data(dataset: &Dataset) -> String {
+fn data(classes: &[String], sources: &[&dyn Source]) -> String {
     let mut hash = Sha256::new();
     let mut part = |text: String| {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
     };
-    dataset.classes.iter().for_each(|class| part(class.clone()));
-    for split in Split::ALL {
-        let source = dataset.source(split);
-        part(format!("{split} {}", source.len()));
+    classes.iter().for_each(|class| part(class.clone()));
+    for source in sources {
+        part(source.len().to_string());
         for index in 0..source.len() {
             let name = source.name_within(index).unwrap_or_else(|| source.name_of(index));
             let ends = source.fingerprint(index).map(|it| it.to_string());

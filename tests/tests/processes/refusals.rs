@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         a_batch_with_fewer_groups_than_processes_names_the_ways_out,
     ),
     ("another_build_or_other_data_in_one_process_is_refused", another_build_or_other_data_in_one_process_is_refused),
+    ("other_samples_to_score_in_one_process_are_refused", other_samples_to_score_in_one_process_are_refused),
     ("another_setting_in_one_process_is_refused", another_setting_in_one_process_is_refused),
     ("what_runs_in_one_process_says_so_once", what_runs_in_one_process_says_so_once),
     ("what_the_first_cannot_write_at_the_end_is_one_sentence", what_the_first_cannot_write_at_the_end_is_one_sentence),
@@ -58,6 +59,22 @@ fn another_build_or_other_data_in_one_process_is_refused() {
     let own = format!("if test $OMPI_COMM_WORLD_RANK = 1; then set -- \"$@\" --data-at {}; fi", others.display());
     let sentence = refused(2, &command, &own);
     assert!(sentence.contains("rank 1 on ") && sentence.contains("sees other data"), "{sentence}");
+}
+
+fn other_samples_to_score_in_one_process_are_refused() {
+    let bench = Bench::new(EACH);
+    let run = bench.run("run", "--image-size 32 --max-steps 1 --batch-size 4", "");
+    let others = bench.path("others");
+    picture_folder(&others, EACH);
+    let file = first_file(&others.join("dark"));
+    fs::copy(first_file(&others.join("bright")), &file).expect("the test may write");
+    let mut eval = kindling();
+    eval.arg("eval").arg(&run).args(["--device", "cpu", "--split", "all"]);
+    let own = format!("if test $OMPI_COMM_WORLD_RANK = 1; then set -- \"$@\" --data-at {}; fi", others.display());
+    let outcome = Outcome::of(&mut in_processes(2, &eval, &own));
+    let sentence = outcome.refused_by_one();
+    assert!(sentence.contains("rank 1 on ") && sentence.contains("sees other data"), "{sentence}");
+    assert!(!outcome.stderr.contains("not what the run began with"), "the first alone tells: {}", outcome.all());
 }
 
 fn first_file(folder: &Path) -> std::path::PathBuf {

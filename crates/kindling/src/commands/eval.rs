@@ -25,7 +25,7 @@ use crate::device::DeviceChoice;
 use crate::loaders;
 use crate::output::{self, note, out};
 use crate::ranges;
-use crate::ranks;
+use crate::ranks::{self, Fingerprint};
 use crate::recorded;
 use crate::scores;
 use crate::targets::refuse_files_of_runs;
@@ -119,8 +119,11 @@ impl Args {
         self.predictions.as_deref().map_or(Ok(()), refuse_files_of_runs)?;
         let run = RunDir::open(run)?;
         let config = RunConfig::of(&run)?;
-        let Samples { scored, data, own, samples, absent, changes, seen } = self.samples(&run, &config)?;
+        let Samples { scored, data, own, samples, absent, changes, seen } = self.samples(&run, &config, ranks)?;
         let chosen = self.device.of_rank(ranks.group().local_rank()).open()?;
+        if !ranks.is_alone() {
+            Fingerprint::of_samples(&chosen.facts.device, samples.as_ref()).compare(ranks)?;
+        }
         if config.is_segmentation() {
             let samples = Samples { scored, data, own, samples, absent, changes, seen };
             return self.score_masks((&run, &config), samples, &chosen, ranks);
@@ -212,7 +215,7 @@ impl Args {
     }
 
     /// What is scored, with what there is to say of it.
-    fn samples(&self, run: &RunDir, config: &RunConfig) -> Result<Samples> {
+    fn samples(&self, run: &RunDir, config: &RunConfig, ranks: &Ranks) -> Result<Samples> {
         let source = match &self.data {
             Some(name) => name.clone(),
             None => config.data.place(run, self.data_at.as_deref())?,
@@ -244,13 +247,13 @@ impl Args {
                 false => seen = Some(list.trained_on(&now)),
             }
         }
-        if let Some(changes) = changes.as_ref().filter(|changes| !changes.is_none()) {
+        if let Some(changes) = changes.as_ref().filter(|changes| ranks.is_first() && !changes.is_none()) {
             note!(
                 "note: the data is not what the run began with: {changes}; what was there is scored in the split it had, what is \
                  new in the one it gets by its name"
             );
         }
-        if let Some(seen) = seen.filter(|seen| *seen > 0) {
+        if let Some(seen) = seen.filter(|seen| ranks.is_first() && *seen > 0) {
             note!("warning: {seen} of these samples are files that the run was trained on; the score is too good");
         }
         let dataset = dataset.under_classes(&config.data.classes, config.data.task)?;

@@ -24,11 +24,11 @@ use crate::Done;
 use crate::commands::{SlidingWindow, TestTimeAugmentation};
 use crate::config::{DataConfig, RunConfig};
 use crate::dataset::HowToOpen;
-use crate::device::DeviceChoice;
+use crate::device::{Chosen, DeviceChoice};
 use crate::output::{self, note};
 use crate::pretrained;
 use crate::ranges;
-use crate::ranks;
+use crate::ranks::{self, Fingerprint};
 use crate::targets::refuse_files_of_runs;
 
 /// Give class probabilities for image files, with a run or with pretrained weights; or masks, with the run of a network for
@@ -112,7 +112,10 @@ impl Args {
 
     /// Of several processes each predicts a part of the files, and the first writes.
     fn run_on(&self, ranks: &Rc<Ranks>) -> Result<Done> {
-        let device = self.device.of_rank(ranks.group().local_rank()).open()?.device;
+        let Chosen { device, facts } = self.device.of_rank(ranks.group().local_rank()).open()?;
+        if !ranks.is_alone() {
+            Fingerprint::of_process(&facts.device).compare(ranks)?;
+        }
         let (predictor, images) = match (&self.model, self.paths.as_slice()) {
             (Some(name), images) => (Predictor::pretrained(name, device)?, images),
             (None, [run, images @ ..]) if !images.is_empty() => {
