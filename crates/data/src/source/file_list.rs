@@ -174,14 +174,16 @@ impl FileList {
         Recorded { samples: self.samples.iter().map(of).collect(), groups: groups.collect() }
     }
 
-    /// The differences of `now` from this list.
+    /// The differences of `now` from this list. Samples of one name, as the slices of a volume have it, are compared in their order.
     pub fn changes(&self, now: &Self) -> Changes {
         let label = |sample: &ListedSample| sample.labels.join(";");
-        let mut before: BTreeMap<&str, &ListedSample> =
-            self.samples.iter().map(|sample| (sample.name.as_str(), sample)).collect();
+        let mut before: BTreeMap<&str, VecDeque<&ListedSample>> = BTreeMap::new();
+        for sample in &self.samples {
+            before.entry(sample.name.as_str()).or_default().push_back(sample);
+        }
         let mut changes = Changes::default();
         for sample in &now.samples {
-            match before.remove(sample.name.as_str()) {
+            match before.get_mut(sample.name.as_str()).and_then(VecDeque::pop_front) {
                 None => changes.added.push(sample.name.clone()),
                 Some(old)
                     if old.fingerprint != sample.fingerprint
@@ -194,7 +196,7 @@ impl FileList {
                 Some(_) => changes.unchanged += 1,
             }
         }
-        changes.missing = before.into_keys().map(str::to_owned).collect();
+        changes.missing = before.into_values().flatten().map(|sample| sample.name.clone()).collect();
         for names in [&mut changes.added, &mut changes.changed, &mut changes.moved] {
             names.sort();
         }
@@ -260,6 +262,18 @@ mod tests {
         relabelled.samples[3].labels = vec!["b".into()];
         assert_eq!(then.changes(&relabelled).changed, ["d"]);
         assert_eq!(then.trained_on(&now), 2, "c and d, wherever they are now");
+    }
+
+    #[test]
+    fn the_slices_of_a_volume_are_compared_one_by_one_although_they_share_its_name() {
+        let mut then = FileList { samples: vec![sample("scan.nii", Split::Train, 1); 3] };
+        then.samples[1].labels = vec!["a".into(), "b".into()];
+        let same = then.changes(&then);
+        assert_eq!((same.is_none(), same.unchanged), (true, 3));
+        let mut fewer = then.clone();
+        fewer.samples.pop();
+        assert_eq!(then.changes(&fewer).missing, ["scan.nii"]);
+        assert_eq!(fewer.changes(&then).added, ["scan.nii"]);
     }
 
     #[test]
