@@ -1,6 +1,6 @@
 //! The list of a data set's files: what a run was trained on, so that a changed data set is noticed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
