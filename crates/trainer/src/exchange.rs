@@ -68,3 +68,37 @@ pub(crate) fn over_ranks<M: Module>(
     *ranks.shared.borrow_mut() = Some(shared);
     Ok(sums)
 }
+
+/// The sum of what all rows of the batch of step `step` add, in their order; `mine` computes the rows of this rank. What runs out of memory
+/// in `mine` happens before anything is collective, and what all have agreed on is not asked for again.
+///
+/// # Errors
+/// [`TrainError::Elsewhere`], [`TrainError::Processes`], and that of `mine`.
+pub(crate) fn rows_of_ranks(
+    ranks: &Ranks,
+    step: u64,
+    mine: impl FnOnce() -> Result<Vec<Vec<f64>>, TrainError>,
+) -> Result<Vec<f64>, TrainError> {
+    if ranks.is_alone() {
+        return Ok(added(mine()?.into_iter()));
+    }
+    if let Some((_, sums)) = ranks.first_pass.borrow().as_ref().filter(|(of, _)| *of == step) {
+        return Ok(sums.clone());
+    }
+    // Words are JSON, which does not keep every float64.
+    let bits = |row: Vec<f64>| row.into_iter().map(f64::to_bits).collect();
+    let mine: Vec<Vec<u64>> = mine()?.into_iter().map(bits).collect();
+    let all = ranks.agree("sums of the first pass", mine)?;
+    let sums = added(all.into_iter().flatten().map(|row| row.into_iter().map(f64::from_bits).collect()));
+    *ranks.first_pass.borrow_mut() = Some((step, sums.clone()));
+    Ok(sums)
+}
+
+/// The sum of rows, one after the other.
+fn added(rows: impl Iterator<Item = Vec<f64>>) -> Vec<f64> {
+    let add = |mut sum: Vec<f64>, row: Vec<f64>| {
+        sum.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
+        sum
+    };
+    rows.reduce(add).unwrap_or_default()
+}

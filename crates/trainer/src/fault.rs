@@ -30,6 +30,8 @@ use wrong::Wrong;
 pub enum Phase {
     /// A micro-batch goes to the device.
     Upload,
+    /// The part of a micro-batch in the first of two passes begins, where a loss asks for two.
+    FirstPass,
     /// A forward pass begins.
     Forward,
     /// A backward pass begins.

@@ -22,6 +22,7 @@
 //! | `segmentation`, `segmented`, `windowed` | classes of pixels: training and validation, and images at their own size |
 //! | `inference`, `pieces` | how a split is inferred, and in pieces that fit |
 //! | `attempt`, `step`, `trainable`, `micro_batch`, `loss`, `schedule` | one step of a network, and what it is made of |
+//! | `first_pass` | the sums over a batch that some losses depend on, before its gradients |
 //! | `sums`, `gradients` | what micro-batches add up to, in which order |
 //! | `ranks`, `exchange`, `shared` | the processes of a run, what they say to each other, and their sums |
 //! | `update`, `optimizer`, `update_rule`, `adamw`, `norm_momentum` | what becomes of one network in a step: finite check, update |
@@ -49,6 +50,7 @@ mod evaluate;
 mod exchange;
 mod explain;
 mod fault;
+mod first_pass;
 mod fit;
 mod gradients;
 mod host_copy;

@@ -4,8 +4,9 @@
 //! its own, and the others wait for it. Between them go words. In a step these are
 //!
 //! 1. of the batch: which samples could not be read, and whether a rank is asked to stop;
-//! 2. of the sums: that a rank has computed its normalisation groups, and how long that took;
-//! 3. the sums, see [`crate::exchange`].
+//! 2. of a loss over the batch: what the samples of each rank add to it, see [`crate::first_pass`];
+//! 3. of the sums: that a rank has computed its normalisation groups, and how long that took;
+//! 4. the sums, see [`crate::exchange`].
 //!
 //! Then every rank moves the same state by the same numbers. A rank that cannot go on says so in place of its next word, wherever the
 //! others wait for it, so that all of them end, and each knows why.
@@ -33,6 +34,8 @@ pub struct Ranks {
     watchdog: RefCell<Option<(Watchdog, PathBuf)>>,
     /// The sums of the newest step, for a rank that has to compute what follows them once more.
     pub(crate) shared: RefCell<Option<Shared>>,
+    /// The sums of the first pass of the newest step that has one, and its number; as above.
+    pub(crate) first_pass: RefCell<Option<(u64, Vec<f64>)>>,
     /// Which rank took the longest for its share of the newest step, and how long.
     slowest: Cell<Option<(usize, f64)>>,
     waited: Cell<Duration>,
@@ -61,6 +64,7 @@ impl Ranks {
             has_failed: Cell::new(false),
             watchdog: RefCell::default(),
             shared: RefCell::default(),
+            first_pass: RefCell::default(),
             slowest: Cell::default(),
             waited: Cell::default(),
             sent: Cell::default(),

@@ -14,7 +14,7 @@ use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::exchange::over_ranks;
 use crate::fault::{Faults, Phase};
-use crate::loss::Loss;
+use crate::loss::{Loss, Whole};
 use crate::micro_batch::{MicroBatch, micro_batches_on};
 use crate::model_state::ModelState;
 use crate::norm_momentum::NormMomentum;
@@ -116,18 +116,19 @@ impl<L: Clone> StepEngine<L> {
         L: Loss<D>,
     {
         let plain = self.device.clone().without_autodiff();
-        if self.ranks.is_alone() {
-            let sums = self.add(InOrder::on(&plain), model, batch, (0, cuts), at);
-            return Ok(sums.finish().unwrap_or_default());
-        }
         let share = self.ranks.share(cuts.len());
         let (first, mine) = (share.start, &cuts[share]);
+        let whole = self.whole(model, batch, (first, mine), at)?;
+        if self.ranks.is_alone() {
+            let sums = self.add(InOrder::on(&plain), model, (batch, &whole), (first, mine), at);
+            return Ok(sums.finish().unwrap_or_default());
+        }
         let failed = |text: &str| {
             let micro_batch = mine.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
             TrainError::of_device(Some(at.step), micro_batch, text)
         };
         over_ranks(&self.ranks, model, (at.step, cuts.len()), &plain, failed, || {
-            self.add(InOrder::from_group(first), model, batch, (first, mine), at).into_nodes()
+            self.add(InOrder::from_group(first), model, (batch, &whole), (first, mine), at).into_nodes()
         })
     }
 
@@ -136,33 +137,36 @@ impl<L: Clone> StepEngine<L> {
         &self,
         mut sums: InOrder<Sums>,
         model: &M,
-        batch: &HostBatch,
+        (batch, whole): (&HostBatch, &Whole),
         (first, cuts): (usize, &[MicroBatch]),
         at: &Attempt,
     ) -> InOrder<Sums>
     where
         L: Loss<D>,
     {
-        let total_weight = self.loss.total_weight(batch);
-        let plain = self.device.clone().without_autodiff();
         for (index, micro) in (first..).zip(cuts) {
             let _micro_batch = range(|| format!("micro-batch {index}"));
             let reach = |phase| self.update.faults.at(at.step, phase, index);
             reach(Phase::Upload);
-            let phase = range(|| "upload");
-            let images = self.precision.cast(upload(batch, micro.rows.clone(), &plain));
-            drop(phase);
-            let pass = TrainingPass {
-                groups: micro.groups.clone(),
-                seed: self.seed,
-                epoch: batch.epoch,
-                samples: batch.samples[micro.rows.clone()].to_vec(),
-            };
-            let loss = |logits| self.loss.part(logits, batch, micro, total_weight);
+            let (images, pass) = self.micro_batch(batch, micro);
+            let loss = |logits| self.loss.part(logits, batch, micro, whole);
             let work = Work { images, pass, checkpointing: at.plan.checkpointing, loss_scale: at.loss_scale };
             sums.push(activation_checkpointing::gradients(model, work, loss, reach));
         }
         sums
+    }
+
+    /// The images of a micro-batch on the plain device, in the format of the feature maps, and the pass over them.
+    pub(crate) fn micro_batch(&self, batch: &HostBatch, micro: &MicroBatch) -> (Tensor<4>, TrainingPass) {
+        let _phase = range(|| "upload");
+        let images = upload(batch, micro.rows.clone(), &self.device.clone().without_autodiff());
+        let pass = TrainingPass {
+            groups: micro.groups.clone(),
+            seed: self.seed,
+            epoch: batch.epoch,
+            samples: batch.samples[micro.rows.clone()].to_vec(),
+        };
+        (self.precision.cast(images), pass)
     }
 }
 

@@ -1,8 +1,11 @@
 //! What a step promises.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
+use kindling_data::HostBatch;
 use kindling_layers::tensors::Tensors;
 use kindling_layers::{Checkpointing, Precision, parameters};
 use kindling_memory::Plan;
@@ -11,7 +14,8 @@ use crate::attempt::{Attempt, GoodStep};
 use crate::checkpointable::Checkpointable;
 use crate::config::OptimizerConfig;
 use crate::error::TrainError;
-use crate::loss::{CrossEntropy, ImageLoss};
+use crate::loss::{CrossEntropy, ImageLoss, Loss, OverBatch, Whole};
+use crate::micro_batch::MicroBatch;
 use crate::model_snapshot::ModelSnapshot;
 use crate::model_state::{AVERAGE, ModelState, OPTIMIZER, WEIGHTS};
 use crate::norm_momentum::NormMomentum;
@@ -27,9 +31,13 @@ const ADAMW: OptimizerConfig = OptimizerConfig::AdamW { weight_decay: 0.02 };
 const SGD: OptimizerConfig = OptimizerConfig::Sgd { momentum: 0.9, weight_decay: 1e-3 };
 
 fn engine(faults: &str) -> StepEngine<ImageLoss> {
+    engine_of(ImageLoss::MultiClass(CrossEntropy::new(CLASSES, 0.1, Some(&[1.0, 2.0, 0.5]))), faults)
+}
+
+fn engine_of<L>(loss: L, faults: &str) -> StepEngine<L> {
     StepEngine {
         device: Device::flex().autodiff(),
-        loss: ImageLoss::MultiClass(CrossEntropy::new(CLASSES, 0.1, Some(&[1.0, 2.0, 0.5]))),
+        loss,
         ghost_batch_size: 4,
         seed: 4,
         precision: Precision::F32,
@@ -177,7 +185,6 @@ fn the_average_follows_the_weights() {
 #[test]
 fn the_update_rules_are_those_of_pytorch() {
     use burn::module::{Param, ParamId};
-    use burn::tensor::Tensor;
     use kindling_layers::Linear;
 
     let device = Device::flex().autodiff();
@@ -246,4 +253,81 @@ fn the_loss_scale_changes_no_bit_and_one_that_overflows_is_told() {
     let error = step(2f64.powi(126)).err().expect("gradients above float32's range");
     assert!(matches!(error, TrainError::NotFinite { .. }), "{error}");
     assert_eq!(everything(&model_state), before);
+}
+
+/// The square of the mean over a batch of all logits of a sample, which is no sum over samples. It keeps the logits that each pass sees.
+#[derive(Clone, Default)]
+struct SquareOfMean {
+    seen: Rc<RefCell<[Vec<f32>; 2]>>,
+}
+
+impl SquareOfMean {
+    fn see(&self, pass: usize, logits: Tensor<2>) {
+        self.seen.borrow_mut()[pass].extend(logits.into_data().try_to_vec::<f32>().unwrap());
+    }
+}
+
+impl Loss<2> for SquareOfMean {
+    fn total_weight(&self, batch: &HostBatch) -> f64 {
+        batch.len() as f64
+    }
+
+    fn part(&self, logits: Tensor<2>, _: &HostBatch, micro: &MicroBatch, whole: &Whole) -> Tensor<1> {
+        self.see(1, logits.clone().inner());
+        // The tangent at the mean.
+        let mean = whole.sums[0] / whole.weight;
+        let share = micro.rows.len() as f64 / whole.weight;
+        logits.sum() * (2.0 * mean / whole.weight) - mean * mean * share
+    }
+
+    fn over_batch(&self) -> Option<&dyn OverBatch<2>> {
+        Some(self)
+    }
+}
+
+impl OverBatch<2> for SquareOfMean {
+    fn of_rows(&self, logits: Tensor<2>, _: &HostBatch, _: &MicroBatch) -> Tensor<2> {
+        self.see(0, logits.clone());
+        logits.sum_dim(1)
+    }
+}
+
+#[test]
+fn both_passes_over_a_batch_see_the_same_logits_and_statistics_move_once() {
+    let model_state = start(SGD);
+    let loss = SquareOfMean::default();
+    let good = engine_of(loss.clone(), "").compute(&model_state, &batch(12, 1), &at(1, 4), 0.01).unwrap();
+    let [first, second] = loss.seen.borrow().clone();
+    assert_eq!(first.len(), 12 * CLASSES);
+    assert_eq!(first, second, "dropout and normalisation are the same in both");
+    let mean = first.iter().map(|logit| f64::from(*logit)).sum::<f64>() / 12.0;
+    assert!((good.told.loss - mean * mean).abs() < 1e-5, "{} for {}", good.told.loss, mean * mean);
+    // They follow from the forward pass alone, so another loss moves them as far.
+    let statistics = |model_state: &ModelState<Toy>| -> Tensors {
+        let weights = everything(model_state).files.remove(WEIGHTS).unwrap();
+        weights.into_iter().filter(|(name, _)| name.contains("running")).collect()
+    };
+    let one_pass = compute(&model_state, 1, 4, "").unwrap();
+    assert_eq!(statistics(&good.state), statistics(&one_pass.state));
+    assert_ne!(statistics(&good.state), statistics(&model_state));
+}
+
+#[test]
+fn an_oom_in_either_pass_changes_nothing_and_the_step_tried_again_has_the_same_bits() {
+    let model_state = start(ADAMW);
+    let before = everything(&model_state);
+    let step = |engine: &StepEngine<SquareOfMean>, checkpointing| {
+        let at = Attempt { plan: Plan { micro_batch: 8, checkpointing }, ..at(1, 8) };
+        engine.compute(&model_state, &batch(12, 1), &at, 0.01)
+    };
+    let straight = step(&engine_of(SquareOfMean::default(), ""), Checkpointing::None).unwrap();
+    for place in ["first-pass,micro=0", "first-pass,micro=2", "forward,micro=1", "backward,micro=2", "commit"] {
+        let engine = engine_of(SquareOfMean::default(), &format!("oom@step=1,phase={place}"));
+        let error = step(&engine, Checkpointing::None).err().expect("the step was made to fail");
+        assert!(matches!(error, TrainError::OutOfMemory { step: 1, .. }), "{place}: {error}");
+        assert_eq!(everything(&model_state), before, "{place}");
+        let again = step(&engine, Checkpointing::Blocks).unwrap();
+        assert_eq!(everything(&again.state), everything(&straight.state), "{place}");
+        assert_eq!(again.told, straight.told, "{place}");
+    }
 }

@@ -4,6 +4,7 @@
 mod binary;
 mod cross_entropy;
 mod grades;
+mod overlap;
 mod pixels;
 mod values;
 
@@ -21,13 +22,33 @@ pub(crate) use pixels::SegmentationLoss;
 pub use pixels::{DiceOver, PixelLoss, PixelTerm, SegmentationConfig};
 pub use values::ValueLoss;
 
+/// What a part of a batch's loss has to know of the whole batch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Whole {
+    /// What the losses of the global batch are divided by.
+    pub(crate) weight: f64,
+    /// What [`OverBatch::of_rows`] adds up to over the global batch; nothing if the loss does not ask for it.
+    pub(crate) sums: Vec<f64>,
+}
+
 /// The loss of a run, of logits with `D` axes: parts of a batch add up to the whole, however it is cut into whole normalisation groups.
 pub(crate) trait Loss<const D: usize> {
     /// What the losses of a global batch are divided by.
     fn total_weight(&self, batch: &HostBatch) -> f64;
 
-    /// The part of a global batch's loss that belongs to a micro-batch with these `logits`. `total_weight` is that of the global batch.
-    fn part(&self, logits: Tensor<D>, batch: &HostBatch, micro: &MicroBatch, total_weight: f64) -> Tensor<1>;
+    /// The part of a global batch's loss that belongs to a micro-batch with these `logits`.
+    fn part(&self, logits: Tensor<D>, batch: &HostBatch, micro: &MicroBatch, whole: &Whole) -> Tensor<1>;
+
+    /// What has to be added up over the batch, in a pass of its own, before the first part can be computed.
+    fn over_batch(&self) -> Option<&dyn OverBatch<D>> {
+        None
+    }
+}
+
+/// What a loss that is no sum over samples has to know of all of them.
+pub(crate) trait OverBatch<const D: usize> {
+    /// What each row of a micro-batch with these `logits` adds, `[rows, sums]`. It is computed without a gradient.
+    fn of_rows(&self, logits: Tensor<D>, batch: &HostBatch, micro: &MicroBatch) -> Tensor<2>;
 }
 
 impl<const D: usize> Loss<D> for Arc<dyn Loss<D>> {
@@ -35,8 +56,12 @@ impl<const D: usize> Loss<D> for Arc<dyn Loss<D>> {
         self.as_ref().total_weight(batch)
     }
 
-    fn part(&self, logits: Tensor<D>, batch: &HostBatch, micro: &MicroBatch, total_weight: f64) -> Tensor<1> {
-        self.as_ref().part(logits, batch, micro, total_weight)
+    fn part(&self, logits: Tensor<D>, batch: &HostBatch, micro: &MicroBatch, whole: &Whole) -> Tensor<1> {
+        self.as_ref().part(logits, batch, micro, whole)
+    }
+
+    fn over_batch(&self) -> Option<&dyn OverBatch<D>> {
+        self.as_ref().over_batch()
     }
 }
 
@@ -77,14 +102,14 @@ impl Loss<2> for ImageLoss {
     }
 
     /// `logits` are `[rows, outputs]`. Panics if a batch of multi-label samples, or of numbers, has no targets.
-    fn part(&self, logits: Tensor<2>, batch: &HostBatch, micro: &MicroBatch, total_weight: f64) -> Tensor<1> {
-        let rows = micro.rows.clone();
+    fn part(&self, logits: Tensor<2>, batch: &HostBatch, micro: &MicroBatch, whole: &Whole) -> Tensor<1> {
+        let (rows, total_weight) = (micro.rows.clone(), whole.weight);
         match (self, batch.targets_of(rows.clone())) {
             (Self::MultiClass(loss), None) => loss.part(logits, &batch.labels[rows], total_weight),
             (Self::MultiClass(loss), Some(targets)) => loss.soft_part(logits, targets, total_weight),
             (Self::Grade(loss), None) => loss.part(logits, &batch.labels[rows], total_weight),
             (Self::Grade(loss), Some(targets)) => loss.soft_part(logits, targets, total_weight),
-            (Self::Value(loss), _) => loss.part(logits, batch, micro, total_weight),
+            (Self::Value(loss), _) => loss.part(logits, batch, micro, whole),
             (Self::MultiLabel(loss), Some(targets)) => loss.part(logits, targets, total_weight),
             (Self::MultiLabel(_), None) => {
                 unreachable!("a loader of a multi-label task gives targets with every batch")

@@ -7,16 +7,12 @@ use std::str::FromStr;
 use burn::tensor::{Tensor, TensorData, activation};
 use kindling_data::{HostBatch, IGNORED};
 use kindling_given::{Named, UnknownName, all};
-use kindling_ops::{mean, sum};
+use kindling_ops::sum;
 use serde::{Deserialize, Serialize};
 
-use super::Loss;
+use super::overlap::{Linear, numbers, ratio};
+use super::{Loss, OverBatch, Whole};
 use crate::micro_batch::MicroBatch;
-
-/// What keeps a ratio of sums defined where a class is absent, above and below.
-const SMOOTH: f64 = 1e-5;
-/// Share of false positives in Tversky's denominator, and of false negatives.
-const TVERSKY: [f64; 2] = [0.3, 0.7];
 
 /// One loss of segmentation.
 #[derive(
@@ -45,6 +41,11 @@ impl Named for PixelTerm {
 impl PixelTerm {
     /// All of them.
     pub const ALL: [Self; 5] = all();
+
+    /// Whether it is a ratio of sums over pixels, as Dice is, and not a mean over them.
+    fn is_ratio(self) -> bool {
+        matches!(self, Self::Dice | Self::GeneralisedDice | Self::Tversky)
+    }
 }
 
 /// A sum of losses, each of which counts as much. Written `dice+cross-entropy`.
@@ -104,10 +105,13 @@ impl fmt::Display for PixelLoss {
 pub enum DiceOver {
     /// Each image: MONAI's default.
     Image,
-    /// The images of a normalisation group, weighted by how many they are. Where the group is the whole batch this is what nnU-Net and
-    /// MONAI's `batch=True` compute, and it is exact at any micro-batch because a group is never divided.
+    /// The images of a normalisation group, weighted by how many they are. Where the group is the whole batch this is
+    /// [`DiceOver::Batch`], and it is exact at any micro-batch because a group is never divided.
     #[default]
     Group,
+    /// All images of a batch, whatever its normalisation groups are: what nnU-Net and MONAI's `batch=True` compute. It takes a forward
+    /// pass more, which adds up the sums.
+    Batch,
 }
 
 impl Named for DiceOver {
@@ -181,6 +185,27 @@ struct Rows {
     truth: Tensor<4>,
 }
 
+impl Rows {
+    /// What some rows of a batch with these logits are, and should have been.
+    fn of(logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch) -> (Self, Truth) {
+        let shape = logits.dims();
+        let Truth { one_hot, counts, ignores } = Truth::of(batch, micro, shape[1]);
+        let log_p = activation::log_softmax(logits, 1);
+        let one_hot = TensorData::new(one_hot, shape);
+        let truth = Tensor::<4>::from_data(one_hot, (&log_p.device(), log_p.dtype()));
+        let mut p = log_p.clone().exp();
+        if ignores {
+            p = p * truth.clone().sum_dim(1);
+        }
+        (Self { log_p, p, truth }, Truth { one_hot: Vec::new(), counts, ignores })
+    }
+
+    /// The sums over the pixels of each image of the probability of a class: where the truth is, and everywhere. `[rows, classes]` each.
+    fn overlaps(&self) -> [Tensor<2>; 2] {
+        [self.p.clone() * self.truth.clone(), self.p.clone()].map(over_pixels)
+    }
+}
+
 /// The sum over the pixels of each image and class: `[rows, classes]`. Rows of pixels first, which keeps rounding small.
 fn over_pixels(x: Tensor<4>) -> Tensor<2> {
     x.sum_dim(3).sum_dim(2).flatten::<3>(2, 3).squeeze_dim(2)
@@ -215,12 +240,23 @@ impl SegmentationLoss {
         sum(over_pixels(cost)) * (-1.0 / (pixels * classes as f64))
     }
 
-    /// One minus a ratio of sums, over each group.
-    fn ratio(&self, term: PixelTerm, rows: &Rows, truth: &Truth, groups: &[usize], batch: f64) -> Tensor<1> {
-        let together = over_pixels(rows.p.clone() * rows.truth.clone());
-        let found = over_pixels(rows.p.clone());
-        let singles = vec![1; groups.iter().sum()];
-        let groups = if self.over == DiceOver::Image { &singles } else { groups };
+    /// One minus a ratio of sums: over each group, or what these rows add to the one over the batch.
+    fn ratio(
+        &self,
+        term: PixelTerm,
+        (rows, truth): (&Rows, &Truth),
+        batch: &HostBatch,
+        micro: &MicroBatch,
+        whole: &Whole,
+    ) -> Tensor<1> {
+        let [together, found] = rows.overlaps();
+        let share = |rows: usize| rows as f64 / batch.len() as f64;
+        let singles = vec![1; micro.rows.len()];
+        let groups = match self.over {
+            DiceOver::Image => &singles,
+            DiceOver::Group => &micro.groups,
+            DiceOver::Batch => return self.over_all(term, batch, whole).part(together, found, share(micro.rows.len())),
+        };
         let mut start = 0;
         let parts = groups.iter().map(|&size| {
             let rows = start..start + size;
@@ -228,42 +264,20 @@ impl SegmentationLoss {
             let of = |x: &Tensor<2>| x.clone().narrow(0, rows.start, size).sum_dim(0);
             let there = truth.in_rows(rows.clone());
             let ratio = ratio(term, of(&together), of(&found), &there);
-            (ratio.neg() + 1.0) * (size as f64 / batch)
+            (ratio.neg() + 1.0) * share(size)
         });
         let parts: Vec<Tensor<1>> = parts.collect();
         parts.into_iter().reduce(|sum, part| sum + part).unwrap_or_else(|| sum(together) * 0.0)
     }
-}
 
-/// The ratio of one group: 1 where everything is right. `together` and `found` are `[1, classes]`, `there` counts pixels.
-fn ratio(term: PixelTerm, together: Tensor<2>, found: Tensor<2>, there: &[f64]) -> Tensor<1> {
-    let shape = [1, there.len()];
-    let truth = numbers::<2>(there, shape, &together);
-    match term {
-        PixelTerm::Tversky => {
-            let [of_found, of_missed] = TVERSKY;
-            let too_much = (found - together.clone()) * of_found;
-            let missed = (truth - together.clone()) * of_missed;
-            mean((together.clone() + SMOOTH) / (together + too_much + missed + SMOOTH))
-        }
-        PixelTerm::GeneralisedDice => {
-            let weights = numbers::<2>(&inverse_squares(there), shape, &together);
-            let above = sum(together * weights.clone()) * 2.0 + SMOOTH;
-            above / (sum((found + truth) * weights) + SMOOTH)
-        }
-        _ => mean((together * 2.0 + SMOOTH) / (found + truth + SMOOTH)),
+    /// The loss over a whole batch, given the sums of [`OverBatch::of_rows`].
+    fn over_all(&self, term: PixelTerm, batch: &HostBatch, whole: &Whole) -> Linear {
+        let classes = self.weights.len();
+        let of_class = |class: usize| batch.pixels.iter().filter_map(|counts| counts.get(class)).sum::<u64>() as f64;
+        let there: Vec<f64> = (0..classes).map(of_class).collect();
+        let (together, found) = whole.sums.split_at(classes);
+        Linear::about(term, together, found, &there)
     }
-}
-
-/// The weights of generalised Dice.
-fn inverse_squares(there: &[f64]) -> Vec<f64> {
-    let largest = there.iter().filter(|count| **count > 0.0).map(|count| 1.0 / (count * count)).fold(0.0, f64::max);
-    there.iter().map(|count| if *count > 0.0 { 1.0 / (count * count) } else { largest }).collect()
-}
-
-/// Numbers as a tensor beside another, in its format.
-fn numbers<const D: usize>(values: &[f64], shape: [usize; D], beside: &Tensor<D>) -> Tensor<D> {
-    Tensor::from_data(TensorData::new(values.to_vec(), shape), (&beside.device(), beside.dtype()))
 }
 
 impl Loss<4> for SegmentationLoss {
@@ -276,28 +290,30 @@ impl Loss<4> for SegmentationLoss {
     }
 
     /// `logits` are `[rows, classes, height, width]`. Panics if a batch has no masks.
-    fn part(&self, logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch, total_weight: f64) -> Tensor<1> {
-        let shape = logits.dims();
-        let Truth { one_hot, counts, ignores } = Truth::of(batch, micro, shape[1]);
-        let log_p = activation::log_softmax(logits, 1);
-        let one_hot = TensorData::new(one_hot, shape);
-        let truth = Tensor::<4>::from_data(one_hot, (&log_p.device(), log_p.dtype()));
-        let mut p = log_p.clone().exp();
-        if ignores {
-            p = p * truth.clone().sum_dim(1);
-        }
-        let rows = Rows { log_p, p, truth };
-        let truth = Truth { one_hot: Vec::new(), counts, ignores };
+    fn part(&self, logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch, whole: &Whole) -> Tensor<1> {
+        let (rows, truth) = Rows::of(logits, batch, micro);
         let term = |term: &PixelTerm| match term {
-            PixelTerm::CrossEntropy => self.cross_entropy(&rows, total_weight),
+            PixelTerm::CrossEntropy => self.cross_entropy(&rows, whole.weight),
             PixelTerm::Focal => {
                 let counted: u64 = batch.pixels.iter().flatten().sum();
                 Self::focal(&rows, (counted as f64).max(1.0))
             }
-            ratio => self.ratio(*ratio, &rows, &truth, &micro.groups, batch.len() as f64),
+            ratio => self.ratio(*ratio, (&rows, &truth), batch, micro, whole),
         };
         let parts: Vec<Tensor<1>> = self.terms.iter().map(term).collect();
         parts.into_iter().reduce(|sum, part| sum + part).unwrap_or_else(|| sum(rows.p) * 0.0)
+    }
+
+    fn over_batch(&self) -> Option<&dyn OverBatch<4>> {
+        let asked = self.over == DiceOver::Batch && self.terms.iter().any(|term| term.is_ratio());
+        asked.then_some(self as &dyn OverBatch<4>)
+    }
+}
+
+impl OverBatch<4> for SegmentationLoss {
+    /// [`Rows::overlaps`] behind each other, `[rows, 2 * classes]`. How many pixels are of a class is known without a pass.
+    fn of_rows(&self, logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch) -> Tensor<2> {
+        Tensor::cat(Rows::of(logits, batch, micro).0.overlaps().into(), 1)
     }
 }
 
@@ -346,11 +362,15 @@ mod tests {
         let shape = [images, logits.len() / (images * height * width), height, width];
         let data = TensorData::new(logits.to_vec(), shape);
         let logits = Tensor::<4>::from_data(data, (&device, DType::F64)).require_grad();
-        let total = loss.total_weight(batch);
-        let parts = micro_batches(images, ghost, limit).into_iter().map(|micro| {
-            let rows = logits.clone().narrow(0, micro.rows.start, micro.rows.len());
-            loss.part(rows, batch, &micro, total)
+        let cuts = micro_batches(images, ghost, limit);
+        let rows_of = |micro: &MicroBatch| logits.clone().narrow(0, micro.rows.start, micro.rows.len());
+        let addends = loss.over_batch().map(|loss| {
+            let parts: Vec<Tensor<2>> =
+                cuts.iter().map(|micro| loss.of_rows(rows_of(micro).inner(), batch, micro)).collect();
+            Tensor::cat(parts, 0).sum_dim(0).into_data().try_to_vec::<f64>().unwrap()
         });
+        let whole = Whole { weight: loss.total_weight(batch), sums: addends.unwrap_or_default() };
+        let parts = cuts.iter().map(|micro| loss.part(rows_of(micro), batch, micro, &whole));
         let sum = parts.reduce(|sum, part| sum + part).unwrap();
         let gradient = logits.grad(&sum.backward()).unwrap();
         let value = sum.inner().into_data().try_to_vec::<f64>().unwrap()[0];
@@ -371,20 +391,51 @@ mod tests {
             let asked = SegmentationConfig { loss: name.parse().unwrap(), dice_over: over.parse().unwrap() };
             let weights = case["weights"].as_array().map(|_| numbers_of(&case["weights"]));
             let smoothing = case["smoothing"].as_f64().unwrap();
-            let loss = SegmentationLoss::new(&asked, 3, smoothing, weights.as_deref());
             let batch = batch(&golden, if ignores { "ignoring" } else { "truth" });
-            let what =
-                format!("{name} over {over}, smoothing {smoothing}, weights {weights:?}, ignored pixels: {ignores}");
-            let (value, gradient) = of_batch(&loss, &logits, &batch, 3, 3);
-            close(value, case["value"].as_f64().unwrap(), &what);
-            close(
-                gradient.iter().map(|number| number * number).sum::<f64>().sqrt(),
-                case["norm"].as_f64().unwrap(),
-                &what,
-            );
-            for (found, expected) in gradient.iter().zip(numbers_of(&case["first8"])) {
-                close(*found, expected, &what);
+            // Where one group is the batch, as in the references, the batch has the sums of the group.
+            let mut forms = vec![(asked.clone(), 3)];
+            if asked.dice_over == DiceOver::Group {
+                forms.push((SegmentationConfig { dice_over: DiceOver::Batch, ..asked }, 1));
             }
+            for (asked, ghost) in forms {
+                let loss = SegmentationLoss::new(&asked, 3, smoothing, weights.as_deref());
+                let what = format!(
+                    "{name} over {}, smoothing {smoothing}, weights {weights:?}, ignored pixels: {ignores}",
+                    asked.dice_over
+                );
+                let (value, gradient) = of_batch(&loss, &logits, &batch, ghost, ghost);
+                close(value, case["value"].as_f64().unwrap(), &what);
+                close(
+                    gradient.iter().map(|number| number * number).sum::<f64>().sqrt(),
+                    case["norm"].as_f64().unwrap(),
+                    &what,
+                );
+                for (found, expected) in gradient.iter().zip(numbers_of(&case["first8"])) {
+                    close(*found, expected, &what);
+                }
+            }
+        }
+    }
+
+    /// Pixels that are ignored are left out of both forms alike, and so is a sum with a loss that is a mean.
+    #[test]
+    fn over_the_batch_a_loss_and_its_gradient_are_those_of_one_group_that_is_the_batch() {
+        let golden: Value = serde_json::from_str(GOLDEN).unwrap();
+        let logits = numbers_of(&golden["logits"]);
+        let batch = batch(&golden, "ignoring");
+        for name in ["dice+cross-entropy", "generalised-dice", "tversky+dice"] {
+            let of = |dice_over| SegmentationConfig { loss: name.parse().unwrap(), dice_over };
+            let [group, cut] =
+                [DiceOver::Group, DiceOver::Batch].map(|over| SegmentationLoss::new(&of(over), 3, 0.0, None));
+            let expected = of_batch(&group, &logits, &batch, 3, 3);
+            for (ghost, limit) in [(1, 1), (2, 2), (1, 3)] {
+                let found = of_batch(&cut, &logits, &batch, ghost, limit);
+                let what = format!("{name}, ghost batches of {ghost}, {limit} at once");
+                close(found.0, expected.0, &what);
+                found.1.iter().zip(&expected.1).for_each(|(found, expected)| close(*found, *expected, &what));
+            }
+            let by_group = of_batch(&group, &logits, &batch, 1, 1);
+            assert!((by_group.0 - expected.0).abs() > 1e-3, "{name}: a mean over groups is another loss");
         }
     }
 
@@ -393,7 +444,7 @@ mod tests {
         let golden: Value = serde_json::from_str(GOLDEN).unwrap();
         let logits = numbers_of(&golden["logits"]);
         for term in PixelTerm::ALL {
-            for over in [DiceOver::Image, DiceOver::Group] {
+            for over in [DiceOver::Image, DiceOver::Group, DiceOver::Batch] {
                 let asked = SegmentationConfig { loss: term.to_string().parse().unwrap(), dice_over: over };
                 let loss = SegmentationLoss::new(&asked, 3, 0.0, Some(&[1.0, 2.0, 0.5]));
                 let batch = batch(&golden, "ignoring");
@@ -412,11 +463,13 @@ mod tests {
         batch.masks.iter_mut().flatten().for_each(|class| *class = IGNORED);
         batch.pixels.iter_mut().flatten().for_each(|count| *count = 0);
         for term in PixelTerm::ALL {
-            let asked = SegmentationConfig { loss: term.to_string().parse().unwrap(), dice_over: DiceOver::Image };
-            let loss = SegmentationLoss::new(&asked, 3, 0.0, None);
-            let (value, gradient) = of_batch(&loss, &numbers_of(&golden["logits"]), &batch, 3, 3);
-            close(value, 0.0, &term.to_string());
-            assert!(gradient.iter().all(|number| *number == 0.0), "{term}");
+            for dice_over in [DiceOver::Image, DiceOver::Batch] {
+                let asked = SegmentationConfig { loss: term.to_string().parse().unwrap(), dice_over };
+                let loss = SegmentationLoss::new(&asked, 3, 0.0, None);
+                let (value, gradient) = of_batch(&loss, &numbers_of(&golden["logits"]), &batch, 3, 3);
+                close(value, 0.0, &format!("{term} over {dice_over}"));
+                assert!(gradient.iter().all(|number| *number == 0.0), "{term} over {dice_over}");
+            }
         }
     }
 

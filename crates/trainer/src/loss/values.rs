@@ -6,7 +6,7 @@ use kindling_given::{Named, UnknownName};
 use kindling_ops::sum;
 use serde::{Deserialize, Serialize};
 
-use super::Loss;
+use super::{Loss, Whole};
 use crate::micro_batch::MicroBatch;
 
 /// The loss that is minimised where an image has a number: a mean over samples of what the difference between answer and target
@@ -61,12 +61,12 @@ impl Loss<2> for ValueLoss {
     }
 
     /// `logits` are `[rows, 1]`. Panics if the batch has no targets.
-    fn part(&self, logits: Tensor<2>, batch: &HostBatch, micro: &MicroBatch, total_weight: f64) -> Tensor<1> {
+    fn part(&self, logits: Tensor<2>, batch: &HostBatch, micro: &MicroBatch, whole: &Whole) -> Tensor<1> {
         let Some(targets) = batch.targets_of(micro.rows.clone()) else {
             unreachable!("a loader of a regression gives targets with every batch")
         };
         let targets = Tensor::<2>::from_data(TensorData::new(targets.to_vec(), [targets.len(), 1]), &logits.device());
-        sum(self.costs(logits - targets)) * (1.0 / total_weight)
+        sum(self.costs(logits - targets)) * (1.0 / whole.weight)
     }
 }
 
@@ -96,7 +96,8 @@ mod tests {
             let device = Device::flex().autodiff();
             let logits = Tensor::<2>::from_data(TensorData::new(answers.to_vec(), [4, 1]), &device).require_grad();
             let micro = MicroBatch { rows: 0..4, groups: vec![4] };
-            let part = loss.part(logits.clone(), &batch, &micro, loss.total_weight(&batch));
+            let whole = Whole { weight: loss.total_weight(&batch), ..Whole::default() };
+            let part = loss.part(logits.clone(), &batch, &micro, &whole);
             let gradients = logits.grad(&part.backward()).expect("it was asked for").into_data();
             let found = f64::from(part.into_scalar::<f32>());
             assert!((found - costs.iter().sum::<f64>() / 4.0).abs() < 1e-6, "{loss:?}: {found}");
