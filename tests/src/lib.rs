@@ -9,7 +9,8 @@
 //! | `bench`, `pictures`, `volumes`, `short_run` | a folder with images and room for runs; short runs that several tests share |
 //! | `same` | every comparison of runs; `tests/mutations.rs` shows which wrong results each of them sees |
 //! | `cuda`, `beside` | the stand-in for CUDA (`cuda-on-cpu/`), built once for all tests; a network on it beside the CPU's |
-//! | `optional`, `random`, `fill` | tests that need what a machine may lack; random numbers; numbers that a reference computes, too |
+//! | `optional`, `tasks` | tests that need what a machine may lack; tests of each task |
+//! | `random`, `fill` | random numbers; numbers that a reference computes, too |
 //! | `tensors` | reading and writing safetensors |
 //! | `reference` | the book's pages on commands and models, as the command says them |
 
@@ -27,6 +28,7 @@ mod reference;
 mod run;
 mod same;
 mod short_run;
+mod tasks;
 mod tensors;
 mod volumes;
 mod watch;
@@ -55,6 +57,7 @@ pub use same::{
     gradients_apart, parted_at, resume, same_bits, same_scores, steps_apart,
 };
 pub use short_run::{SHORT_STEPS, ShortRuns};
+pub use tasks::{CLASSIFICATION, OfEachTask, SEGMENTATION, Task, When};
 pub use tensors::{Stored, Tensors, read_tensors, write_tensors};
 pub use volumes::{SPACING, VOLUME, VolumeFile, empty_planes, volume_folder};
 pub use watch::{budget_with_room_for, watched};

@@ -4,10 +4,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kindling_tests::{Bench, Outcome, Started, assert_same_bits, columns, disc, json_of, kindling, losses, resume};
+use kindling_tests::{
+    Bench, Flags, Outcome, SEGMENTATION, Started, assert_same_bits, columns, disc, events, json_of, kindling, losses,
+    resume,
+};
 use serde_json::Value;
 
-const UNET: &str = "unet-timm-mobilenetv3_small_100";
+const UNET: &str = SEGMENTATION.model;
 /// Images are three times as many: 25 of 36 are trained on, and 5 or 6 validate and test.
 const EACH: usize = 12;
 
@@ -107,7 +110,7 @@ fn a_run_that_is_killed_and_resumed_ends_with_the_same_bits() {
 /// Runs with these flags again, with other threads and with another micro-batch.
 fn threads_and_micro_batch_change_no_bit(bench: &Bench, flags: &str, straight: &Path) {
     for (name, other) in [("workers", "--workers 3"), ("micro", "--micro-batch 2")] {
-        let flags = kindling_tests::Flags::of(flags).with(other).to_string();
+        let flags = Flags::of(flags).with(other).to_string();
         assert_same_bits(straight, &bench.run(name, &flags, ""), other);
     }
 }
@@ -118,6 +121,31 @@ fn threads_of_the_loader_and_the_micro_batch_change_no_bit() {
     let flags = flags("--max-steps 4 --ghost-batch-size 2 --augment light");
     let straight = bench.run("straight", &flags, "");
     threads_and_micro_batch_change_no_bit(&bench, &flags, &straight);
+}
+
+/// A step has two passes, of which the first adds up the sums over the batch.
+#[test]
+fn dice_over_the_batch_has_the_same_bits_at_any_micro_batch_and_after_failures_in_both_passes() {
+    let bench = Bench::for_model(UNET, EACH);
+    let flags = Flags::of(&flags("--max-steps 3 --ghost-batch-size 1 --augment light --drop-path-rate 0.2"));
+    let flags = flags.with("--batch-size 8 --micro-batch 8 --dice-over batch");
+    let straight = bench.run("straight", &flags.to_string(), "");
+    for micro_batch in ["1", "2", "4"] {
+        let flags = flags.with(&format!("--micro-batch {micro_batch}")).to_string();
+        assert_same_bits(&straight, &bench.run(micro_batch, &flags, ""), &format!("micro-batch {micro_batch}"));
+    }
+    let faults = "oom@step=1,phase=first-pass,micro=3;panic@step=2,phase=first-pass;oom@step=2,phase=backward,micro=5;\
+                  toolarge@step=3,phase=first-pass,micro=7";
+    let disturbed = bench.run("disturbed", &flags.to_string(), faults);
+    assert_same_bits(&straight, &disturbed, "failures in both passes");
+    assert_eq!(events(&disturbed).iter().filter(|event| event["event"] == "recovered").count(), 4);
+
+    let first = |name: &str, more: &str| losses(&bench.run(name, &flags.with(more).to_string(), ""))[0];
+    let by_image = first("group-of-one", "--max-steps 1 --dice-over group");
+    assert!((by_image - losses(&straight)[0]).abs() > 1e-3, "a mean over images is another loss");
+    let [group, batch] =
+        ["group", "batch"].map(|over| first(over, &format!("--max-steps 1 --ghost-batch-size 8 --dice-over {over}")));
+    assert!((group - batch).abs() < 1e-5, "one group that is the batch has its sums: {group} and {batch}");
 }
 
 /// Every mistake is one sentence that names what is wrong, and nothing is begun.
@@ -170,7 +198,7 @@ fn sampling_from_the_foreground_changes_the_run_and_nothing_else_changes_its_bit
     assert_same_bits(&straight, &bench.path("killed"), "killed after step 3");
     let config = fs::read_to_string(straight.join("config.toml")).unwrap();
     assert!(config.contains("sampling = \"foreground\""), "{config}");
-    let even = kindling_tests::Flags::of(&flags).with("--sampling even").to_string();
+    let even = Flags::of(&flags).with("--sampling even").to_string();
     let even = bench.run("even", &even, "");
     assert_ne!(losses(&straight), losses(&even), "what is drawn is trained on");
 }
@@ -211,7 +239,7 @@ fn shards_of_masks_are_checked_scored_and_trained_on_as_their_folder_is() {
     };
     let flags = flags("--max-steps 4 --augment light --sampling foreground");
     train("one", &flags).succeeded();
-    train("other", &kindling_tests::Flags::of(&flags).with("--workers 3").to_string()).succeeded();
+    train("other", &Flags::of(&flags).with("--workers 3").to_string()).succeeded();
     assert_same_bits(&bench.path("one"), &bench.path("other"), "threads of the loader");
     let sentence = train("never", "--model mobilenet_v2").refused();
     assert!(sentence.contains("has a mask and no label; --task segmentation"), "{sentence}");

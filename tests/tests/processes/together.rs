@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kindling_tests::{Bench, CLASSES, Outcome, assert_same_bits, assert_says, events, kindling, picture_folder};
+use kindling_tests::{
+    Bench, CLASSES, CLASSIFICATION, Outcome, SEGMENTATION, assert_same_bits, assert_says, events, kindling,
+    picture_folder,
+};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("any_number_of_processes_ends_with_the_bits_of_one", any_number_of_processes_ends_with_the_bits_of_one),
@@ -79,7 +82,7 @@ fn any_number_of_processes_ends_with_the_bits_of_one() {
         ("mobilenet_v3_small", "", &[2usize, 3, 4][..]),
         ("resnet18", "--optimizer sgd --batch-size 32", &[3]),
         ("efficientnet_b0", "--precision bf16 --augment heavy", &[2]),
-        ("unet-timm-mobilenetv3_small_100", "--class-weights 1,2 --sampling foreground", &[3]),
+        (SEGMENTATION.model, "--class-weights 1,2 --dice-over batch --sampling foreground", &[3]),
         ("mobilenet_v3_small", "--class-order dark,striped,bright", &[2]),
     ] {
         let bench = Bench::for_model(model, EACH);
@@ -142,16 +145,21 @@ fn three_networks_in_each_format_end_with_the_bits_of_one() {
 
 /// Each lack of memory stays where it is: the others wait, and nothing of it is in the log of the first.
 fn a_fault_in_every_phase_on_one_of_three_leaves_the_bits() {
-    let bench = Bench::new(EACH);
-    let flags = format!("{EVERYTHING} --epochs 4 --model mobilenet_v3_small").replacen("--epochs 2", "", 1);
-    let straight = bench.run("straight", &flags, "");
     let faults = "oom@step=1,phase=upload;oom@step=1,phase=backward;oom@step=2,phase=forward;panic@step=3,phase=finite-check;\
                   oom@step=4,phase=optimizer;oom@step=5,phase=backward;oom@step=6,phase=commit;oom@step=4,phase=eval";
-    for rank in [0, 2] {
-        let own = format!("if test $OMPI_COMM_WORLD_RANK = {rank}; then export KINDLING_FAULT='{faults}'; fi");
-        let run = train(&bench, &format!("rank-{rank}"), &flags, 3, &own);
-        assert_same_bits(&straight, &run, &format!("faults on rank {rank}"));
-        assert_eq!(of_kind(&run, "recovered").is_empty(), rank != 0, "rank {rank}");
+    let in_both_passes = format!("{faults};oom@step=3,phase=first-pass;panic@step=5,phase=first-pass");
+    for (task, more, faults, ranks) in
+        [(CLASSIFICATION, "", faults, &[0, 2][..]), (SEGMENTATION, "--dice-over batch", &in_both_passes, &[2])]
+    {
+        let bench = Bench::for_model(task.model, EACH);
+        let flags = format!("{EVERYTHING} --epochs 4 --model {} {more}", task.model).replacen("--epochs 2", "", 1);
+        let straight = bench.run("straight", &flags, "");
+        for rank in ranks {
+            let own = format!("if test $OMPI_COMM_WORLD_RANK = {rank}; then export KINDLING_FAULT='{faults}'; fi");
+            let run = train(&bench, &format!("rank-{rank}"), &flags, 3, &own);
+            assert_same_bits(&straight, &run, &format!("{}: faults on rank {rank}", task.name));
+            assert_eq!(of_kind(&run, "recovered").is_empty(), *rank != 0, "{}: rank {rank}", task.name);
+        }
     }
 }
 

@@ -105,8 +105,9 @@ settings! {
     /// The loss that segmentation minimises, one or a sum of: cross-entropy, dice, generalised-dice, tversky, focal
     #[arg(value_name = "LOSS[+LOSS]", help_heading = "Training")]
     Stays "train.segmentation.loss" loss: PixelLoss = PixelLoss::default();
-    /// Over what the sums of dice and its relatives run: image (each by itself), or group (the images that batch norm sees together)
-    #[arg(value_name = "image|group", help_heading = "Training")]
+    /// Over what the sums of dice and its relatives run: image (each by itself), group (the images that batch norm sees together), or
+    /// batch (all images of a step, which takes a forward pass more)
+    #[arg(value_name = "image|group|batch", help_heading = "Training")]
     Stays "train.segmentation.dice_over" dice_over: DiceOver = DiceOver::default();
     /// The loss that regression minimises, in standard deviations of the training samples' numbers: mse (squared errors), l1
     /// (absolute errors) or huber (squared errors up to one, absolute errors beyond)
