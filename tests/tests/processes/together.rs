@@ -149,7 +149,7 @@ fn a_fault_in_every_phase_on_one_of_three_leaves_the_bits() {
                   oom@step=4,phase=optimizer;oom@step=5,phase=backward;oom@step=6,phase=commit;oom@step=4,phase=eval";
     let in_both_passes = format!("{faults};oom@step=3,phase=first-pass;panic@step=5,phase=first-pass");
     for (task, more, faults, ranks) in
-        [(CLASSIFICATION, "", faults, &[0, 2][..]), (SEGMENTATION, "--dice-over batch", &in_both_passes, &[2])]
+        [(CLASSIFICATION, "", faults, &[0, 2][..]), (SEGMENTATION, "--dice-over batch", in_both_passes.as_str(), &[2])]
     {
         let bench = Bench::for_model(task.model, EACH);
         let flags = format!("{EVERYTHING} --epochs 4 --model {} {more}", task.model).replacen("--epochs 2", "", 1);
