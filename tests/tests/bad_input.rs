@@ -136,9 +136,14 @@ fn train(task: Task, data: &Path, out: &Path, flags: &str) -> Command {
 
 fn a_missing_folder_is_named(task: Task) {
     let place = Place::of(task);
-    assert_says(&place.refused_on(&place.folder.path().join("nowhere"), ""), &["nowhere", "is not a folder"]);
+    let [no_folder, no_data] = match task.name {
+        "segmentation" => ["holds no images with masks"; 2],
+        _ => ["is not a folder", "is no data set"],
+    };
+    let sentence = place.refused_on(&place.folder.path().join("nowhere"), "");
+    assert_says(&sentence, &["nowhere", no_folder, "give a folder"]);
     let sentence = place.refused_on(&place.data.join(task.image(0)), "");
-    assert_says(&sentence, &["00.png", "is no data set", "give a folder", "a manifest", "shards"]);
+    assert_says(&sentence, &["00.png", no_data, "give a folder", "a manifest", "shards"]);
 }
 
 fn an_unknown_data_set_is_answered_with_the_known_ones() {
