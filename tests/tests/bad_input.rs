@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use kindling_tests::{
-    CLASSIFICATION, OfEachTask, Optional, Outcome, Suite, Task, Test, When, assert_says, kindling, steps,
+    CLASSIFICATION, OfEachTask, Optional, Outcome, SEGMENTATION, Suite, Task, Test, When, assert_says, kindling, steps,
 };
 use tempfile::{TempDir, tempdir};
 
@@ -117,7 +117,12 @@ impl Place {
 
     fn predict(&self) -> Outcome {
         let image = self.data.join(self.task.image(0));
-        Outcome::of(kindling().arg("predict").arg(&self.run).arg(image).args(["--device", "cpu"]))
+        let mut predict = kindling();
+        predict.arg("predict").arg(&self.run).arg(image).args(["--device", "cpu"]);
+        if self.task.name == SEGMENTATION.name {
+            predict.arg("--out").arg(self.folder.path().join("masks"));
+        }
+        Outcome::of(&mut predict)
     }
 }
 
@@ -136,9 +141,9 @@ fn train(task: Task, data: &Path, out: &Path, flags: &str) -> Command {
 
 fn a_missing_folder_is_named(task: Task) {
     let place = Place::of(task);
-    let [no_folder, no_data] = match task.name {
-        "segmentation" => ["holds no images with masks"; 2],
-        _ => ["is not a folder", "is no data set"],
+    let [no_folder, no_data] = match task.name == SEGMENTATION.name {
+        true => ["holds no images with masks"; 2],
+        false => ["is not a folder", "is no data set"],
     };
     let sentence = place.refused_on(&place.folder.path().join("nowhere"), "");
     assert_says(&sentence, &["nowhere", no_folder, "give a folder"]);
