@@ -14,10 +14,10 @@
 //! - `sum`: the sum and the mean of all numbers of a tensor.
 //! - `optimizer`: AdamW's update, moving averages, and reductions over all tensors of a network's state.
 //!
-//! They share `cpu` (number types, vector loops, matrix products), `cube` (memory layouts of maps, how kernels read them), `graph`
-//! (gradients on Burn's graph), `device` (which tensors are supported) and [`reserve`] (memory is requested before it is allocated).
-//! A module uses only those after it in this order: deferred, squeeze_excite, optimizer; convolution, statistics, resize, sum; activation;
-//! the shared modules.
+//! They share `cpu` (number types, vector loops, matrix products, what the processor reaches), `cube` (memory layouts of maps, how
+//! kernels read them), `graph` (gradients on Burn's graph), `device` (which tensors are supported) and [`reserve`] (memory is requested
+//! before it is allocated). A module uses only those after it in this order: deferred, squeeze_excite, optimizer; convolution,
+//! statistics, resize, sum; activation; the shared modules.
 //!
 //! `cube`, behind the feature of that name, is for CUDA, Vulkan and the other devices of CubeCL. Tensors on any other device, or of
 //! any other format, go through Burn's own operations. Weights, statistics and sums are float32, and an output has the format of its
@@ -44,6 +44,7 @@ pub use activation::Activation;
 pub use convolution::cpu::ConvScratch;
 pub use convolution::{Convolution, Places, conv, dense, depthwise, depthwise_kernel, transposed};
 pub use cpu::gemm::{packing_bytes, small_product};
+pub use cpu::peak::{Peak, measured_peak};
 pub use deferred::{Deferred, Normalisation, Pooling, Rebuild, supports_residual_add};
 pub use device::{
     by_planes, infers_samples_alone, on_cpu, plain, rounds_factors, serves, serves_groups, serves_on_cpu,

@@ -22,7 +22,7 @@ pub fn keep(keeper: Keeper) -> bool {
 ///
 /// # Errors
 /// The keeper's refusal.
-fn ask(bytes: usize) -> Result<(), String> {
+pub(crate) fn ask(bytes: usize) -> Result<(), String> {
     KEEPER.get().map_or(Ok(()), |keeper| keeper(bytes))
 }
 

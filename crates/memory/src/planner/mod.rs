@@ -19,6 +19,7 @@ mod reading;
 #[cfg(test)]
 mod tests;
 mod update;
+mod work;
 
 use kindling_layers::pass::{GHOST_BATCH_SIZE, largest_group, normalisation_groups};
 use kindling_layers::trace::Trace;
@@ -27,6 +28,7 @@ use kindling_layers::{Checkpointing, Freeze};
 use graph::Graph;
 use ledger::{Ledger, Part};
 use node::{Node, Place};
+pub use work::{Bound, LayerWork, Side, Work, work_by_layer, work_of_update};
 
 /// Weights, gradients and moments are float32.
 const WEIGHT_BYTES: u64 = 4;

@@ -1,4 +1,4 @@
-//! What the operations share on the CPU: number types, vector loops, matrix products, tensors as slices.
+//! What the operations share on the CPU: number types, vector loops, matrix products, tensors as slices; and the processor's peak.
 //!
 //! Burn's gradient of depthwise weights loops over channels, its batch norm is a chain of operations on whole tensors, its matrix
 //! products are copied once more, and its convolutions go through other layouts. On a CPU, these were most of a training step. The
@@ -12,6 +12,7 @@
 
 pub(crate) mod gemm;
 pub(crate) mod lanes;
+pub(crate) mod peak;
 pub(crate) mod real;
 pub(crate) mod values;
 
