@@ -18,6 +18,10 @@ fn main() -> ExitCode {
             ("a_driver_too_old_is_told", a_driver_too_old_is_told),
             ("a_compute_capability_too_low_is_told", a_compute_capability_too_low_is_told),
             ("incomplete_headers_are_told_with_their_packages", incomplete_headers_are_told_with_their_packages),
+            (
+                "limits_of_a_profile_are_those_of_the_gpus_data_sheet",
+                limits_of_a_profile_are_those_of_the_gpus_data_sheet,
+            ),
         ],
     )
 }
@@ -119,6 +123,23 @@ fn incomplete_headers_are_told_with_their_packages() {
         let why = why_unusable(&[("CUDA_PATH", path)], "cuda");
         assert!(why.contains(&format!("{header} is missing")) && why.contains(package), "{why}");
     }
+}
+
+/// NVIDIA's data sheet of the A100 with 40 GB: 156 TFLOP/s in TF32 and 1555 GB/s. Its clocks are the stand-in's. Kernels do nothing
+/// here, and memory that nobody has written reads as the answer to 1 + 1, with which a device is tried.
+fn limits_of_a_profile_are_those_of_the_gpus_data_sheet() {
+    let mut command = kindling();
+    on_cuda(&mut command, "8.0").envs([("CUDASIM_SMS", "108"), ("CUDASIM_KERNELS", "none"), ("CUDASIM_FILL", "2")]);
+    let words = "profile --device cuda --image-size 32 --batch-size 2 --steps 1 --roofline --format json";
+    let profile = Outcome::of(command.args(words.split(' '))).succeeded().result();
+    let roofline = &profile["roofline"];
+    for (name, expected) in [("flops_per_second", 156e12), ("bytes_per_second", 1555e9)] {
+        let found = roofline[name].as_f64().expect("a number");
+        assert!((found / expected - 1.0).abs() < 0.01, "{name}: {found}, not {expected}");
+    }
+    let source = roofline["source"].as_str().expect("a text");
+    assert!(source.contains("compute capability 8.0, 108 multiprocessors at 1410 MHz"), "{source}");
+    assert!(roofline["step"]["share"].as_f64().is_some_and(|share| share > 0.0), "{roofline}");
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -33,12 +33,17 @@ fn the_page_of_a_profile_looks_like_the_others() {
     let folder = tempdir().unwrap();
     let page = folder.path().join("profile.html");
     let mut command = kindling();
-    command.args("profile --image-size 32 --batch-size 2 --steps 1 --out".split(' ')).arg(&page);
+    command.args("profile --image-size 32 --batch-size 2 --steps 1 --roofline --out".split(' ')).arg(&page);
     Outcome::of(&mut command).succeeded();
     let text = fs::read_to_string(page).unwrap();
-    for part in
-        ["class=\"brand\"", "<main>", "<section>", "class=\"facts\"", "This page is one file and loads nothing."]
-    {
+    for part in [
+        "class=\"brand\"",
+        "<main>",
+        "<section>",
+        "class=\"facts\"",
+        "How far from the limit",
+        "This page is one file and loads nothing.",
+    ] {
         assert!(text.contains(part), "{part} is not on the page");
     }
     // Time and memory: each whole fills the page, and parts fill the part above them.

@@ -1,4 +1,4 @@
-//! Ranges on the timeline of a profiler that injects itself, as Nsight Systems does.
+//! Ranges on the timeline of a profiler that injects itself, as Nsight Systems does, and the limits that `kindling profile` tells.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kindling_tests::{Outcome, files_differ, kindling, picture_folder, train};
+use serde_json::Value;
 
 const TOOL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/c/count_ranges.c");
 
@@ -99,4 +100,56 @@ fn a_profiler_that_cannot_be_loaded_does_no_harm() {
     let mut command = train(&folder.path().join("data"), &folder.path().join("run"), flags);
     command.env("NVTX_INJECTION64_PATH", folder.path().join("not-there.so"));
     Outcome::of(&mut command).succeeded();
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+fn sum(values: &Value, of: impl Fn(&Value) -> f64) -> f64 {
+    values.as_array().unwrap().iter().map(of).sum()
+}
+
+fn assert_near(found: f64, expected: f64, what: &str) {
+    assert!((found / expected - 1.0).abs() < 1e-9, "{what}: {found}, not {expected}");
+}
+
+/// An operation takes at least as long as its arithmetic or its bytes, a part as long as its operations, and the share is of what was
+/// measured. Nothing here depends on how fast the machine is: where other programs run while its peak is measured, a share is above 1.
+#[test]
+fn the_limits_of_a_profile_follow_from_work_and_from_what_the_machine_reaches() {
+    let words = "profile --image-size 64 --batch-size 4 --micro-batch 2 --ghost-batch-size 2 --steps 1 --roofline --format json";
+    let profile = Outcome::of(kindling().args(words.split(' '))).succeeded().result();
+    let roofline = &profile["roofline"];
+    let (flops, bytes) = (number(&roofline["flops_per_second"]), number(&roofline["bytes_per_second"]));
+    assert!(flops > 0.0 && bytes > 0.0, "{flops} {bytes}");
+    let passes = |layer: &Value| [layer["forward"].clone(), layer["backward"].clone()];
+    let of_layers =
+        |name: &str| sum(&roofline["layers"], |layer| passes(layer).iter().map(|pass| number(&pass[name])).sum());
+    for pass in roofline["layers"].as_array().unwrap().iter().flat_map(passes) {
+        let expected = (number(&pass["flops"]) / flops).max(number(&pass["bytes"]) / bytes);
+        assert!((number(&pass["bound_seconds"]) - expected).abs() <= 1e-9 * expected, "{pass}");
+    }
+    for name in ["flops", "bytes", "bound_seconds"] {
+        assert_near(sum(&roofline["parts"], |part| number(&part[name])), of_layers(name), name);
+    }
+    let (parts, segments) = (roofline["parts"].as_array().unwrap(), profile["segments"].as_array().unwrap());
+    assert_eq!(parts.len(), segments.len());
+    for (part, segment) in parts.iter().zip(segments) {
+        assert_eq!(part["name"], segment["name"]);
+        let seconds = number(&segment["forward_seconds"]) + number(&segment["backward_seconds"]);
+        assert_near(number(&part["seconds"]), seconds, "seconds");
+    }
+    let step = &roofline["step"];
+    for part in parts.iter().chain([step]) {
+        let share = number(&part["share"]);
+        assert!(share > 0.0, "{part}");
+        assert_near(share, number(&part["bound_seconds"]) / number(&part["seconds"]), "share");
+        assert!(part["bound_by"] == "memory" || part["bound_by"] == "arithmetic", "{part}");
+    }
+    // Two images are computed at once and a step has four. Products forward are those that the trace counts.
+    assert_eq!(number(&step["flops"]), 2.0 * of_layers("flops"));
+    assert_near(number(&step["seconds"]), number(&profile["step_seconds"]), "a step");
+    let forward = sum(&roofline["layers"], |layer| number(&layer["forward"]["flops"]));
+    assert_eq!(forward, 2.0 * 2.0 * sum(&profile["segments"], |segment| number(&segment["macs"])));
 }

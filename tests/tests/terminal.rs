@@ -35,7 +35,7 @@ fn tables_fit_eighty_columns() {
         "devices",
         "data list",
         "data describe phantoms",
-        "profile --image-size 32 --batch-size 2 --steps 1",
+        "profile --image-size 32 --batch-size 2 --steps 1 --roofline",
     ] {
         assert_fits(words, &say(words), 80);
     }

@@ -6,6 +6,8 @@ mod driver;
 #[cfg(feature = "cuda")]
 pub(crate) mod failed_kernels;
 mod install;
+#[cfg(feature = "cuda")]
+mod peak;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

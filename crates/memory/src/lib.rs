@@ -8,7 +8,7 @@
 //! | `meter`, `pools`, `allocation` | memory in use on a device, CubeCL's pools, and separate allocations instead of pages |
 //! | `failure` | the meaning of an error's text |
 //! | `plan` | the plan of a step, which planner, policy and command share |
-//! | [`planner`] | simulates the allocations of a step, from the trace alone |
+//! | [`planner`] | simulates the allocations of a step and counts its work, from the trace alone |
 
 mod allocation;
 mod budget;

@@ -27,17 +27,22 @@ pub struct Flame<'a> {
     pub show: fn(f64) -> String,
 }
 
-/// A page of pictures, with facts under a heading at its end: what, and how much.
-pub fn page(title: &str, subject: &str, flames: Vec<Flame<'_>>, heading: &str, facts: &[[String; 2]]) -> String {
+/// Facts under a heading: what, and how much.
+pub type Facts<'a> = (&'a str, Vec<[String; 2]>);
+
+/// A page of pictures, with facts at its end.
+pub fn page(title: &str, subject: &str, flames: Vec<Flame<'_>>, facts: &[Facts<'_>]) -> String {
     let body = html! {
         header { p.brand { "Kindling profile" } h1 { (subject) } }
         main {
             @for Flame { title, note, whole, leaves, show } in flames {
                 section { h2 { (title) } p.note { (note) } (picture(&tree(whole, leaves), &show)) }
             }
-            section {
-                h2 { (heading) }
-                dl.facts { @for [what, text] in facts { div { dt { (what) } dd { (text) } } } }
+            @for (heading, facts) in facts {
+                section {
+                    h2 { (heading) }
+                    dl.facts { @for [what, text] in facts { div { dt { (what) } dd { (text) } } } }
+                }
             }
         }
         footer { "This page is one file and loads nothing." }

@@ -107,6 +107,10 @@ EXPORTED CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute,
         case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X: *value = 2147483647; break;
         case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y: case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z: *value = 65535; break;
         case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = its.sms; break;
+        // An A100's, in kHz and bits, whatever the capability.
+        case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = 1410000; break;
+        case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = 1215000; break;
+        case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = 5120; break;
         case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: *value = its.busy ? 3 : 0; break;  // exclusive process, or default
         case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *value = 1; break;
         default:

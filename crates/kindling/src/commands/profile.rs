@@ -2,6 +2,7 @@
 
 mod flame;
 mod measure;
+mod roofline;
 
 use std::path::PathBuf;
 
@@ -18,10 +19,11 @@ use crate::Done;
 use crate::commands::Format;
 use crate::commands::plan::{prediction_json, size, target};
 use crate::config::{DEFAULT_MODEL, IMAGE_SIZE, usual};
-use crate::device::DeviceChoice;
+use crate::device::{Chosen, DeviceChoice};
 use crate::output::{self, out};
 use crate::ranges;
 use measure::{Measured, SegmentTime};
+use roofline::Roofline;
 
 /// Layers that the table names.
 const LARGEST: usize = 10;
@@ -60,12 +62,18 @@ pub(crate) struct Args {
     /// Classes of the head, 2 to 100000
     #[arg(long, value_name = "N", default_value_t = 10)]
     classes: usize,
-    /// cpu; profiles of GPUs are not there yet
+    /// cpu, or cuda[:N], which has been tried on a stand-in alone
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: DeviceChoice,
     /// Steps that are trained, and times that each part is run, 1 to 1000000000
     #[arg(long, value_name = "N", value_parser = ranges::many(), default_value_t = 3)]
     steps: usize,
+    /// Say how far each part is from the device's limit: its arithmetic and bytes beside what the device reaches
+    ///
+    /// What a processor reaches is measured, in about a second, with as many threads as the steps have: products of float32 in the
+    /// cache, and copies in memory. What a GPU reaches follows from its properties.
+    #[arg(long)]
+    roofline: bool,
     /// How it is printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -81,6 +89,7 @@ struct Profile {
     layers: Vec<LayerMemory>,
     prediction: Prediction,
     measured: Measured,
+    roofline: Option<Roofline>,
 }
 
 /// A part of the network that runs on its own.
@@ -94,12 +103,14 @@ struct Segment {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
-        if !matches!(self.device, DeviceChoice::Cpu) {
-            bail!("profiles are made with --device cpu; on a GPU they are not there yet");
+        if !matches!(self.device, DeviceChoice::Cpu | DeviceChoice::Cuda(_)) {
+            bail!("profiles are made with --device cpu or --device cuda");
         }
         let model = find(&self.model)?;
         model.check_image_size(self.image_size)?;
-        let profile = self.profile(&model)?;
+        let chosen = self.device.open()?;
+        chosen.check_precision(self.precision)?;
+        let profile = self.profile(&model, &chosen)?;
         match self.format {
             Format::Table => profile.print(),
             Format::Json => out!("{}", self.as_json(&model, &profile)),
@@ -130,24 +141,28 @@ impl Args {
         }
     }
 
-    fn profile(&self, model: &Model) -> Result<Profile> {
+    fn profile(&self, model: &Model, chosen: &Chosen) -> Result<Profile> {
         let situation = self.situation(target(self.device)?);
-        let measured = measure::run(self, model)?;
-        let times = measure::times(self, model)?;
+        let measured = measure::run(self, model, &chosen.device)?;
+        // Everything else comes after the run, whose peak of memory is measured.
         let trace = model.build(&self.options(), &Device::flex())?.trace(self.channels, self.image_size);
+        let limit = || Roofline::of(self.device, self.precision, &trace, &situation);
+        let roofline = self.roofline.then(limit).transpose()?;
+        let times = measure::times(self, model, &chosen.device)?;
         let layers = by_layer(&trace, &situation);
         let segments = segments(times, &layers, &trace);
         let title = format!(
-            "{} at {}x{}, batch {} in micro-batches of {}, {}, checkpointing {}, on the CPU",
+            "{} at {}x{}, batch {} in micro-batches of {}, {}, checkpointing {}, on {}",
             model.key(),
             self.image_size,
             self.image_size,
             self.batch_size,
             self.micro_batch(),
             self.precision,
-            self.activation_checkpointing
+            self.activation_checkpointing,
+            if self.device == DeviceChoice::Cpu { "the CPU" } else { chosen.facts.device.as_str() }
         );
-        Ok(Profile { title, segments, layers, prediction: predict(&trace, &situation), measured })
+        Ok(Profile { title, segments, layers, prediction: predict(&trace, &situation), measured, roofline })
     }
 
     fn as_json(&self, model: &Model, profile: &Profile) -> Value {
@@ -167,13 +182,17 @@ impl Args {
                         "workspace_bytes": layer.workspace })
             })
             .collect();
-        json!({
+        let mut found = json!({
             "model": model.key(), "image_size": self.image_size, "batch_size": self.batch_size,
             "micro_batch": self.micro_batch(), "norm_group": self.ghost_batch_size, "recompute": self.activation_checkpointing.to_string(),
             "device": self.device.to_string(), "step_seconds": profile.measured.step_seconds,
             "measured": { "steps_peak": profile.measured.steps_peak, "run_peak": profile.measured.run_peak },
             "predicted": prediction_json(&profile.prediction), "segments": segments, "layers": layers,
-        })
+        });
+        if let Some(roofline) = &profile.roofline {
+            found["roofline"] = roofline.json(profile);
+        }
+        found
     }
 }
 
@@ -216,7 +235,11 @@ impl Profile {
             ]);
         }
         output::text_of_product(&table.to_string());
-        out!("\nwhat the largest layers keep for backward (planned)");
+        out!();
+        if let Some(roofline) = &self.roofline {
+            roofline.print(self);
+        }
+        out!("what the largest layers keep for backward (planned)");
         let mut largest: Vec<&LayerMemory> = self.layers.iter().collect();
         largest.sort_by_key(|layer| std::cmp::Reverse(layer.kept));
         for layer in largest.iter().take(LARGEST) {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use burn::tensor::Device;
+use kindling_layers::Precision;
+use kindling_ops::Peak;
 
 use super::{Chosen, install};
 
@@ -111,6 +113,28 @@ pub(crate) fn total(index: usize) -> Option<u64> {
 #[cfg(not(feature = "cuda"))]
 pub(crate) fn total(_: usize) -> Option<u64> {
     None
+}
+
+/// What GPU `index` reaches at most in products of a format, and of which properties that follows, in words.
+#[cfg(feature = "cuda")]
+pub(crate) fn peak(index: usize, precision: Precision) -> Result<(Peak, String)> {
+    let Some(properties) = super::driver::properties(index) else {
+        bail!(
+            "the driver does not tell clocks and memory of cuda:{index}, so what it reaches is not known; leave out --roofline"
+        )
+    };
+    match properties.peak(precision) {
+        Some(peak) => Ok((peak, properties.describe())),
+        None => {
+            let (major, minor) = properties.capability;
+            bail!("what GPUs of compute capability {major}.{minor} reach is not known here; leave out --roofline")
+        }
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn peak(_: usize, _: Precision) -> Result<(Peak, String)> {
+    bail!("this build has no CUDA (feature `cuda`)")
 }
 
 /// The kernel driver's version, where the system tells it.

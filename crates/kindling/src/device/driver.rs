@@ -6,11 +6,12 @@
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUresult;
+use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUresult};
 use cudarc::driver::{CudaContext, DriverError, result};
 use data_encoding::HEXLOWER;
 
 use super::install;
+use super::peak::Properties;
 
 /// The least compute capability that kernels are compiled for, whatever NVRTC offers.
 const LEAST_CAPABILITY: (i32, i32) = (5, 0);
@@ -74,6 +75,19 @@ pub(crate) fn uuid(index: usize) -> Option<String> {
 pub(crate) fn free_and_total(index: usize) -> Option<(u64, u64)> {
     let (free, total) = asked(|| CudaContext::new(index)?.mem_get_info())?.ok()?;
     Some((free as u64, total as u64))
+}
+
+/// What decides how much a GPU computes and moves; `None` if the driver does not tell, as some of virtual GPUs do not.
+pub(super) fn properties(index: usize) -> Option<Properties> {
+    let context = hold(index)?;
+    let of = |attribute: Attribute| asked(|| context.attribute(attribute))?.ok().filter(|number| *number > 0);
+    Some(Properties {
+        capability: context.compute_capability().ok()?,
+        multiprocessors: of(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        clock_khz: of(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+        memory_khz: of(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
+        bus_bits: of(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
+    })
 }
 
 /// Keeps a GPU's context alive, which the questions here would otherwise make and destroy each time.

@@ -66,8 +66,16 @@ impl Work {
     }
 }
 
+impl Add for Work {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { flops: self.flops + other.flops, bytes: self.bytes + other.bytes }
+    }
+}
+
 impl LayerWork {
-    /// The least time that both passes take.
+    /// The least time that both passes take, one after the other.
     pub fn bound(&self, peak: Peak) -> Bound {
         self.forward.bound(peak) + self.backward.bound(peak)
     }

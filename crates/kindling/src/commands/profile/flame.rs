@@ -22,7 +22,11 @@ pub(super) fn page(profile: &Profile) -> String {
         show: |amount| MemorySize(amount as u64).to_string(),
     };
     let title = format!("Profile of {}", profile.title);
-    flame::page(&title, &profile.title, vec![time, memory], "Peak", &profile.summary())
+    let mut facts = vec![("Peak", profile.summary())];
+    if let Some(roofline) = &profile.roofline {
+        facts.insert(0, ("How far from the limit", roofline.facts(profile)));
+    }
+    flame::page(&title, &profile.title, vec![time, memory], &facts)
 }
 
 /// Stage, block, direction.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use kindling_data::{DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
@@ -87,20 +87,19 @@ impl Observer for Steps {
 }
 
 /// Trains a few steps as `kindling train` does, in a folder that is removed again.
-pub(super) fn run(args: &Args, model: &Model) -> Result<Measured> {
+pub(super) fn run(args: &Args, model: &Model, device: &Device) -> Result<Measured> {
     // The first step allocates the moments; the peak is that of a later one.
     let steps = args.steps.max(2);
     let folder = std::env::temp_dir().join(format!("kindling-profile-{}", std::process::id()));
-    let outcome = run_in(&folder, args, model, steps);
+    let outcome = run_in(&folder, args, model, device, steps);
     // What is left of it is in the way of nobody.
     let _ = std::fs::remove_dir_all(&folder);
     outcome
 }
 
-fn run_in(folder: &std::path::Path, args: &Args, model: &Model, steps: usize) -> Result<Measured> {
+fn run_in(folder: &std::path::Path, args: &Args, model: &Model, device: &Device, steps: usize) -> Result<Measured> {
     let run = RunDir::create(Some(folder), model.name.name, "noise").context("a folder for the measured run")?;
-    let device = Device::flex();
-    let network = model.build(&args.options(), &device)?;
+    let network = model.build(&args.options(), device)?;
     let loader = |samples: usize, batch_size: usize| {
         let Args { image_size: size, channels, classes, .. } = *args;
         let source = Noise { samples, size, channels, classes };
@@ -134,23 +133,22 @@ fn config(args: &Args, start: Plan, steps: usize) -> TrainConfig {
 }
 
 /// Seconds forward and backward of the stem, each block and the head, on one micro-batch: the median of several runs.
-pub(super) fn times(args: &Args, model: &Model) -> Result<Vec<(f64, f64)>> {
-    let device = Device::flex();
-    let network = model.build(&args.options(), &device)?.train();
+pub(super) fn times(args: &Args, model: &Model, device: &Device) -> Result<Vec<(f64, f64)>> {
+    let network = model.build(&args.options(), device)?.train();
     let batch = args.micro_batch();
     let pass =
         TrainingPass { groups: normalisation_groups(batch, args.ghost_batch_size), ..TrainingPass::whole_batch(batch) };
     let shape = [batch, args.channels, args.image_size, args.image_size];
-    let images = Tensor::<4>::from_data(TensorData::new(noise(shape.iter().product(), 0, 0), shape), &device);
+    let images = Tensor::<4>::from_data(TensorData::new(noise(shape.iter().product(), 0, 0), shape), device);
     let mut x = args.precision.cast(images);
     let mut found = Vec::new();
     for index in 0..network.segments(Checkpointing::Blocks) {
         let run = |x| network.run_segment(Checkpointing::Blocks, index, x);
-        let (y, seconds) = time_of(args.steps, &pass, &x, index > 0, run);
+        let (y, seconds) = time_of(args.steps, &pass, &x, index > 0, run)?;
         found.push(seconds);
         x = y;
     }
-    let (_, seconds) = time_of(args.steps, &pass, &x, true, |x| network.finish(x));
+    let (_, seconds) = time_of(args.steps, &pass, &x, true, |x| network.finish(x))?;
     found.push(seconds);
     Ok(found)
 }
@@ -162,26 +160,33 @@ fn time_of<const D: usize>(
     x: &Tensor<4>,
     wants_gradient: bool,
     run: impl Fn(Tensor<4>) -> Tensor<D>,
-) -> (Tensor<D>, (f64, f64)) {
-    let once = || {
+) -> Result<(Tensor<D>, (f64, f64))> {
+    let device = x.device();
+    // Operations of a GPU are queued: what they take is known when it has nothing left to do.
+    let idle = || device.sync().map_err(|error| anyhow!("the device failed: {error}"));
+    let once = || -> Result<_> {
         let input = Tensor::from_inner(x.clone());
         let input = if wants_gradient { input.require_grad() } else { input };
+        idle()?;
         let began = Instant::now();
         let (y, _) = training(pass.clone(), || run(input.clone()));
+        idle()?;
         let forward = began.elapsed().as_secs_f64();
         let output = y.clone().inner();
         let loss = kindling_ops::sum(y);
+        idle()?;
         let began = Instant::now();
         let gradients = loss.backward();
+        idle()?;
         let backward = began.elapsed().as_secs_f64();
         drop(gradients);
-        (output, forward, backward)
+        Ok((output, forward, backward))
     };
-    let (output, ..) = once(); // the first run pays for fresh memory
-    let runs: Vec<_> = (0..times).map(|_| once()).collect();
+    let (output, ..) = once()?; // the first run pays for fresh memory, on a GPU for kernels
+    let runs = (0..times).map(|_| once()).collect::<Result<Vec<_>>>()?;
     let forward = median(runs.iter().map(|run| run.1).collect());
     let backward = median(runs.iter().map(|run| run.2).collect());
-    (output, (forward, backward))
+    Ok((output, (forward, backward)))
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
