@@ -544,6 +544,7 @@ def section_robustness():
 BUILD = "2026-11-23-first-build.json"
 SCORES = "2026-11-26-score-speed.json"
 VERSIONS = "2026-11-26-steps-against-9716220.json"
+START_UP = "2026-11-26-start-up.json"
 
 
 def section_build():
@@ -569,6 +570,21 @@ def section_scores():
             f"Time of `kindling eval --from` on a made-up table: {document['about']}. The best of {len(document['rows'][0]['seconds'])}.", "",
             table(["classes", "images", "patients", "resamples", "seconds", "seconds of processors"], rows, 0), "",
             source(SCORES, document, f"{document['environment']['note']}."), ""]
+
+
+def section_start_up():
+    document = load(START_UP)
+
+    def milliseconds(numbers):
+        return f"{1e3 * median(numbers):.0f} ({1e3 * min(numbers):.0f} to {1e3 * max(numbers):.0f})"
+
+    rows = [[f"`{row['command']}`", milliseconds(row["seconds"]), milliseconds(row["processor_seconds"]), f"{median(row['pages']):,.0f}"]
+            for row in document["rows"]]
+    return ["## Start of the command", "",
+            f"Time of a whole process, warm: {document['about']}. Median and range of {len(document['rows'][0]['seconds'])}, and the pages that the "
+            "process touched for the first time.", "",
+            table(["command", "ms", "ms of processors", "pages"], rows), "", document["found"], "",
+            source(START_UP, document, f"{document['environment']['note'][:1].upper()}{document['environment']['note'][1:]}."), ""]
 
 
 def section_versions():
@@ -618,7 +634,7 @@ def page():
              f"noise; compare what was measured side by side. {on_gpus()} "
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
     for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_processes, section_loading, section_gans,
-                    section_gpu, section_stand_in, section_ledger, section_robustness, section_scores, section_versions,
+                    section_gpu, section_stand_in, section_ledger, section_robustness, section_scores, section_start_up, section_versions,
                     section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):

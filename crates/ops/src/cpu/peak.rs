@@ -20,9 +20,9 @@ pub struct Peak {
 }
 
 /// Times that something is measured.
-const WINDOWS: usize = 5;
-/// How long each time takes at least. Ten of them are a second.
-const WINDOW: Duration = Duration::from_millis(100);
+const WINDOWS: usize = 20;
+/// How long each time takes at least: so short that some windows are free of what else runs, and so long that threads begin together.
+const WINDOW: Duration = Duration::from_millis(25);
 /// Side of the matrices of a product. Three of float32 take 768 KiB, which lie in the second-level cache of a core or near it.
 const SIDE: usize = 256;
 /// The least and the most memory that is copied from and to, all threads together.
