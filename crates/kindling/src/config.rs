@@ -1,6 +1,7 @@
 //! The resolved configuration of a run: `config.toml`, and what `--config` takes back.
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result, bail};
 use burn::module::Module;
@@ -139,9 +140,12 @@ impl Default for DataConfig {
 /// The largest number of an image, as data sets have it.
 const MOST_VALUE: f64 = 1e12;
 
-/// Half the cores, between one and four: the CPU device wants the others.
+/// Half the cores, between one and four: the CPU device wants the others. The help of every command asks, and the system reads several
+/// files for an answer, so that it is asked once.
 pub(crate) fn default_workers() -> usize {
-    (std::thread::available_parallelism().map_or(2, usize::from) / 2).clamp(1, 4)
+    static WORKERS: LazyLock<usize> =
+        LazyLock::new(|| (std::thread::available_parallelism().map_or(2, usize::from) / 2).clamp(1, 4));
+    *WORKERS
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
