@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the stand-ins for the CUDA driver and NVRTC: build.sh FOLDER (default: build/ beside this file).
+# Builds the stand-ins for the CUDA driver, NVRTC and NCCL: build.sh FOLDER (default: build/ beside this file).
 # Needs g++ for x86-64 Linux, and no file of the CUDA toolkit.
 set -eu
 here="$(cd "$(dirname "$0")" && pwd)"
@@ -17,6 +17,7 @@ library() {
 }
 library libcuda.so.1 libcuda.so.1 "$here"/driver/*.cpp "$here"/machine/*.cpp
 library libnvrtc.so libnvrtc.so "$here"/compiler/*.cpp
+library libnccl.so.2 libnccl.so.2 "$here"/nccl/*.cpp
 # Programs try this name first, and must not find a real driver elsewhere.
 ln -sf libcuda.so.1 "$out/lib/libcuda.so"
 

@@ -274,7 +274,8 @@ impl Group {
         self.transport.exchange(send, to, receive, from)
     }
 
-    fn count(&self, bytes: usize) {
+    /// Counts bytes that were sent to others.
+    pub(crate) fn count(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }

@@ -7,8 +7,15 @@
 //!
 //! Where the number of ranks is a power of two that divides the number of leaves, each rank has one node, and what is sent is what a
 //! ring sends: `2 (ranks - 1) / ranks` vectors a rank. In other cases it is more: 3 ranks and 16 leaves have 7 nodes together.
+//!
+//! [`sum`] has the vectors in host memory, and MPI moves them. [`sum_on_device`] has them in memory of a GPU, where NCCL moves them and
+//! the caller adds. Both follow the same plan, and float32 addition is the same everywhere, so their bits are the same.
+
+mod device;
 
 use std::time::{Duration, Instant};
+
+pub use device::{DeviceMemory, room_on_device, sum_on_device};
 
 use crate::tree::{Node, cover, root, share};
 use crate::{Error, Group};
@@ -91,6 +98,11 @@ impl Plan {
         // A rank sends its nodes of the round, gets a segment of all nodes, and sends one of the sum.
         let round = in_flight / (most + (all + 1).div_ceil(size)).max(1);
         Self { leaves, places, round: round.max(1) }
+    }
+
+    /// All nodes, those of the first rank first.
+    fn all(&self) -> usize {
+        self.places.iter().map(Vec::len).sum()
     }
 
     fn check<V: AsRef<[f32]>>(&self, group: &Group, nodes: &[Node<V>], length: usize) -> Result<(), Error> {

@@ -1,9 +1,8 @@
 //! What moves bytes between ranks.
 //!
-//! Everything else of this crate is written on these four calls, so that another way to move bytes is one more implementation. NCCL
-//! would be one: its id travels by [`Transport::broadcast`] of MPI, [`Transport::exchange`] and [`Transport::all_gather`] are grouped
-//! `ncclSend` and `ncclRecv`, and the additions stay ours. It moves memory of a device, so [`crate::reduce`] would get a second form
-//! whose slices are device buffers; small messages would stay with MPI.
+//! Everything else of this crate is written on these four calls, so that another way to move bytes of host memory is one more
+//! implementation. NCCL is none: it moves memory of GPUs, and only between ranks that these calls have brought together, see
+//! [`crate::nccl`].
 
 mod alone;
 mod threads;

@@ -13,6 +13,7 @@ for part in kernels driver; do
     $cxx -std=c++17 -O1 -Wall -Wextra -I"$here/../api" "$here/$part.cpp" -L"$folder/lib" -lcuda -lnvrtc -o "$scratch/$part"
 done
 
+$cxx -std=c++17 -O1 -Wall -Wextra -I"$here/../api" "$here/nccl.cpp" -L"$folder/lib" -l:libnccl.so.2 -o "$scratch/nccl"
 
 "$here/../run.sh" "$folder" "$scratch/kernels" 2>"$scratch/errors" || { cat "$scratch/errors"; exit 1; }
 grep -q "cannot end: 64 threads poll" "$scratch/errors"
@@ -36,4 +37,11 @@ driver a_busy_device_gives_no_context CUDASIM_DEVICES=2 CUDASIM_BUSY=1 CUDA_VISI
 driver without_a_device_nothing_starts CUDASIM_DEVICES=0
 driver an_old_driver_refuses_what_a_newer_compiler_wrote CUDASIM_DRIVER=12.2
 driver the_compiler_refuses_devices_that_it_no_longer_knows CUDASIM_CC=3.5
+
+nccl() { name="$1"; shift; env "$@" "$here/../run.sh" "$folder" timeout 60 "$scratch/nccl" "$name"; }
+nccl everyone_gets_what_was_sent_to_it NCCLSIM_STATS="$scratch/moved"
+grep -qF '{"groups": 1, "messages": 4, "bytes": 8388632}' "$scratch/moved.2" || { echo "FAILED bytes:"; cat "$scratch/moved.2"; exit 1; }
+nccl a_fault_is_told_to_its_rank_and_breaks_the_others NCCLSIM_FAULTS=group:1=3 EXPECTED=3
+nccl a_fault_is_told_to_its_rank_and_breaks_the_others NCCLSIM_FAULTS=async:1=6 EXPECTED=0
+nccl another_length_than_expected_is_an_error
 echo "all tests of CUDA on CPU passed"
