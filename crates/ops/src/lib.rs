@@ -19,6 +19,8 @@
 //! before it is allocated). A module uses only those after it in this order: deferred, squeeze_excite, optimizer; convolution,
 //! statistics, resize, sum; activation; the shared modules.
 //!
+//! `device_vector` has the addresses of vectors on an NVIDIA GPU, for libraries beside CubeCL.
+//!
 //! `cube`, behind the feature of that name, is for CUDA, Vulkan and the other devices of CubeCL. Tensors on any other device, or of
 //! any other format, go through Burn's own operations. Weights, statistics and sums are float32, and an output has the format of its
 //! input map. On the CPU, maps of float64 are computed in float64 throughout.
@@ -32,6 +34,8 @@ mod cpu;
 mod cube;
 mod deferred;
 mod device;
+#[cfg(feature = "cuda")]
+mod device_vector;
 mod graph;
 mod optimizer;
 pub mod reserve;
@@ -50,6 +54,8 @@ pub use device::{
     by_planes, infers_samples_alone, on_cpu, plain, rounds_factors, serves, serves_groups, serves_on_cpu,
     sums_in_a_fixed_order,
 };
+#[cfg(feature = "cuda")]
+pub use device_vector::DeviceVector;
 pub use optimizer::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers, lerp, squared_norm};
 pub use resize::{Interpolation, resize};
 pub use squeeze_excite::{channel_multiply, global_average_pool};

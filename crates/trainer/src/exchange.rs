@@ -2,20 +2,24 @@
 //!
 //! A rank has the nodes of the [tree](kindling_processes::tree) that its normalisation groups fill. They are read to the host, where
 //! [`kindling_processes::reduce`] adds those of all ranks in the order of the tree: float32 and float32, which is what one process adds.
-//! What comes back is kept in host memory until the step is committed. So a rank that runs out of memory after the exchange computes what
-//! follows it again, alone.
+//! Where NCCL connects the ranks, they stay on their GPUs, and so do the additions; the sum alone is read. What comes back is kept in host
+//! memory until the step is committed. So a rank that runs out of memory after the exchange computes what follows it again, alone.
+//!
+//! Each rank says where it has its nodes before they move. Only if all have them on GPUs does NCCL move them. Otherwise, and if it fails,
+//! all read theirs to the host and say so again: a rank whose device fails in that is back at the same word when it has computed again.
 
 use std::time::Instant;
 
 use burn::module::Module;
-use burn::tensor::Device;
-use kindling_processes::reduce;
+use burn::tensor::{Device, Tensor};
+use kindling_processes::reduce::{self, room_on_device};
 use kindling_processes::tree::Node;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
+use crate::nodes::Nodes;
 use crate::ranks::Ranks;
-use crate::shared::{Layout, Shared, Tensors, on_host};
+use crate::shared::{Layout, Shared, Tensors, joined};
 use crate::sums::Sums;
 
 /// What a rank says when it has computed its groups.
@@ -25,6 +29,8 @@ struct Computed {
     seconds: f64,
     /// Told where a rank has no group from which it could know it.
     layout: Option<Layout>,
+    /// Whether its nodes are in memory of its GPU, ready for NCCL.
+    on_device: bool,
 }
 
 /// The sums of step `step`, which has so many normalisation groups, over all ranks; `mine` computes the nodes of this one. What runs out
@@ -47,26 +53,47 @@ pub(crate) fn over_ranks<M: Module>(
     let began = Instant::now();
     let nodes = mine();
     let layout = nodes.first().map(|node| Layout::of(&node.sum, &tensors));
-    let read = |node: Node<Sums>| -> Result<Node<Vec<f32>>, String> {
-        let Node { level, index, sum } = node;
-        let layout = layout.as_ref().ok_or("a node without a layout")?;
-        Ok(Node { level, index, sum: on_host(layout, sum, &tensors)? })
+    // Whoever has no group does not know how long the sum is, so NCCL is for batches of which every rank has a part.
+    let everyone_has_some = groups >= ranks.group().size();
+    let room = layout.as_ref().filter(|_| everyone_has_some && ranks.has_nccl());
+    let room = room.map(|layout| room_on_device(ranks.group(), groups, layout.length(&tensors)));
+    let join = |sums: Sums| -> Result<Tensor<1>, String> {
+        joined(layout.as_ref().ok_or("a node without a layout")?, sums, &tensors)
     };
-    let nodes: Vec<Node<Vec<f32>>> =
-        nodes.into_iter().map(read).collect::<Result<_, _>>().map_err(|text| failed(&text))?;
-
-    let someone_has_none = groups < ranks.group().size();
-    let told = layout.clone().filter(|_| someone_has_none);
-    let all = ranks.agree("sums", Computed { seconds: began.elapsed().as_secs_f64(), layout: told })?;
-    ranks.took(&all.iter().map(|computed| computed.seconds).collect::<Vec<_>>());
-    let layout = layout.or_else(|| all.into_iter().find_map(|computed| computed.layout));
-    let layout = layout.ok_or_else(|| failed("the batch is empty"))?;
-    let mut numbers = vec![0.0; layout.length(&tensors)];
-    reduce::sum(ranks.group(), "gradients", groups, &nodes, &mut numbers)?;
+    let mut nodes = Nodes::of(nodes, join, room, device).map_err(|text| failed(&text))?;
+    let seconds = began.elapsed().as_secs_f64();
+    let told = layout.clone().filter(|_| !everyone_has_some);
+    let (layout, numbers) = loop {
+        let mine = Computed { seconds, layout: told.clone(), on_device: nodes.are_on_device() };
+        let all = ranks.agree("sums", mine)?;
+        ranks.took(&all.iter().map(|computed| computed.seconds).collect::<Vec<_>>());
+        let layout = layout.clone().or_else(|| all.iter().find_map(|computed| computed.layout.clone()));
+        let layout = layout.ok_or_else(|| failed("the batch is empty"))?;
+        let mut numbers = vec![0.0; layout.length(&tensors)];
+        if sum(ranks, groups, &nodes, &all, &mut numbers)? {
+            break (layout, numbers);
+        }
+        nodes = nodes.into_host().map_err(|text| failed(&text))?;
+    };
     let shared = Shared { step, groups, layout, numbers };
     let sums = shared.on(&tensors, device);
     *ranks.shared.borrow_mut() = Some(shared);
     Ok(sums)
+}
+
+/// The sum of all ranks' nodes, if all have theirs in the same kind of memory and it could be moved. Every rank gets the same answer.
+fn sum(ranks: &Ranks, groups: usize, nodes: &Nodes, all: &[Computed], numbers: &mut [f32]) -> Result<bool, TrainError> {
+    let of_nccl = all.iter().filter(|computed| computed.on_device).count();
+    match nodes {
+        Nodes::OnHost(nodes) if of_nccl == 0 => {
+            reduce::sum(ranks.group(), "gradients", groups, nodes, numbers)?;
+            Ok(true)
+        }
+        Nodes::OnDevice(nodes) if of_nccl == all.len() => {
+            ranks.over_nccl(|nccl| nodes.sum((ranks, nccl), groups, numbers))
+        }
+        _ => Ok(false),
+    }
 }
 
 /// The sum of what all rows of the batch of step `step` add, in their order; `mine` computes the rows of this rank. What runs out of memory

@@ -6,7 +6,7 @@
 //! 1. of the batch: which samples could not be read, and whether a rank is asked to stop;
 //! 2. of a loss over the batch: what the samples of each rank add to it, see [`crate::first_pass`];
 //! 3. of the sums: that a rank has computed its normalisation groups, and how long that took;
-//! 4. the sums, see [`crate::exchange`].
+//! 4. the sums, see [`crate::exchange`]; where NCCL moves them, a word follows that it has.
 //!
 //! Then every rank moves the same state by the same numbers. A rank that cannot go on says so in place of its next word, wherever the
 //! others wait for it, so that all of them end, and each knows why.
@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use kindling_processes::nccl::Failed;
 use kindling_processes::watchdog::Silence;
-use kindling_processes::{Group, Watchdog};
+use kindling_processes::{Group, Nccl, Watchdog};
 use kindling_runs::Together;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,8 @@ pub struct Ranks {
     /// Whether all ranks know that one of them has failed.
     has_failed: Cell<bool>,
     watchdog: RefCell<Option<(Watchdog, PathBuf)>>,
+    /// What moves sums from GPU to GPU, and whom to tell when it does not any more.
+    nccl: RefCell<Option<(Nccl, Tell)>>,
     /// The sums of the newest step, for a rank that has to compute what follows them once more.
     pub(crate) shared: RefCell<Option<Shared>>,
     /// The sums of the first pass of the newest step that has one, and its number; as above.
@@ -41,6 +44,9 @@ pub struct Ranks {
     waited: Cell<Duration>,
     sent: Cell<u64>,
 }
+
+/// Takes a sentence about what has changed.
+type Tell = Box<dyn Fn(&str)>;
 
 /// What a rank says where all say something.
 #[derive(Serialize, Deserialize)]
@@ -63,6 +69,7 @@ impl Ranks {
             group,
             has_failed: Cell::new(false),
             watchdog: RefCell::default(),
+            nccl: RefCell::default(),
             shared: RefCell::default(),
             first_pass: RefCell::default(),
             slowest: Cell::default(),
@@ -143,6 +150,41 @@ impl Ranks {
         Ok(())
     }
 
+    /// From now on, NCCL moves sums from GPU to GPU. All ranks call it, or none. Where that fails, `tell` gets a sentence, and MPI moves
+    /// them through host memory again.
+    pub fn exchange_by(&self, nccl: Nccl, tell: impl Fn(&str) + 'static) {
+        *self.nccl.borrow_mut() = Some((nccl, Box::new(tell)));
+    }
+
+    /// Whether NCCL moves sums, on this rank as on all.
+    pub(crate) fn has_nccl(&self) -> bool {
+        self.nccl.borrow().is_some()
+    }
+
+    /// Has NCCL move something, and learns whether that has succeeded on all ranks. If not, there is no NCCL any more.
+    ///
+    /// # Errors
+    /// As [`Self::agree`], and those of `exchange`.
+    pub(crate) fn over_nccl(
+        &self,
+        exchange: impl FnOnce(&Nccl) -> Result<Result<(), Failed>, TrainError>,
+    ) -> Result<bool, TrainError> {
+        let Some((nccl, tell)) = self.nccl.take() else { return Ok(false) };
+        let mine = exchange(&nccl)?.err();
+        // Where it has failed the connection ends at once, so that the others do not wait for it.
+        let nccl = Some(nccl).filter(|_| mine.is_none());
+        let all = self.agree("end of the exchange", mine.map(|failed| failed.to_string()))?;
+        if let Some((rank, why)) = all.into_iter().enumerate().find_map(|(rank, why)| Some((rank, why?))) {
+            tell(&format!(
+                "NCCL has failed ({}: {why}); from here on MPI moves gradients through host memory, with the same result",
+                self.group.name_of(rank)
+            ));
+            return Ok(false);
+        }
+        *self.nccl.borrow_mut() = nccl.map(|nccl| (nccl, tell));
+        Ok(true)
+    }
+
     /// Says to the watchdog that something has come to its end after `step`.
     pub(crate) fn beat(&self, step: u64) {
         if let Some((watchdog, _)) = self.watchdog.borrow().as_ref() {
@@ -171,6 +213,7 @@ impl Ranks {
     /// # Errors
     /// If the library refuses.
     pub fn finish(&self) -> Result<(), TrainError> {
+        drop(self.nccl.take());
         let left = self.group.finish();
         if let Some((watchdog, signs)) = self.watchdog.borrow_mut().take() {
             drop(watchdog);

@@ -66,15 +66,20 @@ impl Layout {
     }
 }
 
-/// Reads sums to the host, in one transfer.
-pub(crate) fn on_host(layout: &Layout, sums: Sums, tensors: &Tensors) -> Result<Vec<f32>, String> {
+/// Sums as one vector, `[n]`, so that they move in one transfer.
+pub(crate) fn joined(layout: &Layout, sums: Sums, tensors: &Tensors) -> Result<Tensor<1>, String> {
     let Sums { gradients, statistics, numbers } = sums;
     let lacking = || "a group has other gradients than the first".to_owned();
     let gradients = layout.gradients.iter().map(|at| gradients.get(tensors.0[*at].0).ok_or_else(lacking));
     let statistics = layout.statistics.iter().map(|(at, _)| statistics.sum(tensors.0[*at].0).ok_or_else(lacking));
     let numbers = numbers.into_iter().map(|number| Ok(number.reshape([1])));
     let all = gradients.chain(statistics).chain(numbers).collect::<Result<Vec<_>, _>>()?;
-    let data = host::read(Tensor::cat(all, 0))?;
+    Ok(Tensor::cat(all, 0))
+}
+
+/// Reads a vector to the host.
+pub(crate) fn on_host(vector: Tensor<1>) -> Result<Vec<f32>, String> {
+    let data = host::read(vector)?;
     match data.dtype() {
         DType::F32 => data.try_to_vec::<f32>().map_err(|error| format!("{error:?}")),
         other => Err(format!("several processes add gradients in float32, not in {other:?}")),
