@@ -32,6 +32,7 @@ mod commands;
 mod config;
 mod dataset;
 mod device;
+mod exchange;
 mod finish;
 mod fitting;
 mod gan_config;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use kindling_processes::mpi::Flavour;
-use kindling_tests::{Optional, Suite, Test};
+use kindling_tests::{Optional, Suite, Test, cuda_folder, cuda_on_cpu};
 
 /// No launcher gets more time than this.
 const AT_MOST: Duration = Duration::from_secs(120);
@@ -52,6 +52,14 @@ fn main() -> ExitCode {
         });
         suite.add(&need(&[&mpi]), tests.into());
     }
+    let cuda = cuda_on_cpu();
+    let gpus = Optional { missing: need(&[&open_mpi()]).missing.or(cuda.missing), required_by: cuda.required_by };
+    let tests: [(&str, fn()); 3] = [
+        ("what_nccl_moves_and_devices_add_has_the_bits_of_mpi", what_nccl_moves_and_devices_add_has_the_bits_of_mpi),
+        ("a_failure_of_nccl_is_told_on_every_rank", a_failure_of_nccl_is_told_on_every_rank),
+        ("what_nccl_cannot_connect_is_told_alike", what_nccl_cannot_connect_is_told_alike),
+    ];
+    suite.add(&gpus, tests.into_iter().map(|(name, test)| Test::new(name, test)).collect());
     let (first, second) = (open_mpi(), mpich());
     let need = need(&[&first, &second]);
     suite.add(
@@ -266,6 +274,52 @@ fn the_library_is_found_without_a_launcher(mpi: &Mpi) {
     let found = kindling_processes::mpi::find(Some(&mpi.library)).expect("it is here");
     assert!(found.version.starts_with(mpi.version), "{found}");
     assert_eq!(found.flavour == Flavour::Standard, mpi.name == "standard", "{found}");
+}
+
+/// Ranks with GPUs, on the stand-ins for the CUDA driver and NCCL.
+fn on_gpus(size: usize, more: &[(&str, &str)]) -> Output {
+    let mut command = open_mpi().command(size, "sums-on-gpus");
+    command.env("LD_LIBRARY_PATH", cuda_folder().join("lib")).env("CUDASIM_DEVICES", size.to_string());
+    command.env_remove("KINDLING_NCCL").envs(more.iter().copied());
+    finished(command)
+}
+
+fn what_nccl_moves_and_devices_add_has_the_bits_of_mpi() {
+    for size in [2, 3, 4] {
+        let output = on_gpus(size, &[]);
+        assert!(output.status.success(), "{size} ranks: {}", words(&output.stderr));
+        assert_eq!(lines(&output, "same").len(), 5 * size, "{}", words(&output.stdout));
+    }
+}
+
+/// The second exchange of the first sum, the first of the second, and in the middle of a sum of several rounds.
+fn a_failure_of_nccl_is_told_on_every_rank() {
+    for (fault, same, told) in [
+        ("group:2=3", 0, "ncclGroupEnd answers 3, internal error"),
+        ("async:3=6", 1, "ncclSend or ncclRecv answers 6, remote process exited"),
+        ("group:11=1", 4, "ncclGroupEnd answers 1, unhandled cuda error"),
+    ] {
+        let output = on_gpus(2, &[("NCCLSIM_FAULTS", fault)]);
+        assert!(output.status.success(), "{fault}: {}", words(&output.stderr));
+        let failed = lines(&output, "failed");
+        assert_eq!((lines(&output, "same").len(), failed.len()), (2 * same, 2), "{fault}: {}", words(&output.stdout));
+        assert!(failed.iter().any(|why| why.contains(told)), "{failed:?}");
+    }
+}
+
+fn what_nccl_cannot_connect_is_told_alike() {
+    for (variable, value, told) in [
+        ("KINDLING_TEST_ONE_GPU", "1", "compute on the same GPU (0000:01:00.0)"),
+        ("KINDLING_NCCL", "/nowhere/libnccl.so", "no NCCL library: /nowhere/libnccl.so"),
+        ("NCCLSIM_VERSION", "2604", "NCCL 2.6.4, before 2.7"),
+        ("NCCLSIM_FAULTS", "init:1=2", "ncclCommInitRank answers 2, unhandled system error"),
+        ("CUDASIM_INIT", "803", "cuInit answers 803"),
+    ] {
+        let output = on_gpus(2, &[(variable, value)]);
+        assert!(output.status.success(), "{variable}: {}", words(&output.stderr));
+        let why = lines(&output, "unconnected");
+        assert!(why.len() == 2 && why[0] == why[1] && why[0].contains(told), "{variable}: {why:?}");
+    }
 }
 
 fn a_launcher_of_another_mpi_is_refused(first: &Mpi, second: &Mpi) {

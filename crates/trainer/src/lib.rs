@@ -24,7 +24,7 @@
 //! | `attempt`, `step`, `trainable`, `micro_batch`, `loss`, `schedule` | one step of a network, and what it is made of |
 //! | `first_pass` | the sums over a batch that some losses depend on, before its gradients |
 //! | `sums`, `gradients` | what micro-batches add up to, in which order |
-//! | `ranks`, `exchange`, `shared` | the processes of a run, what they say to each other, and their sums |
+//! | `ranks`, `exchange`, `nodes`, `on_device`, `shared` | the processes of a run, what they say to each other, and their sums |
 //! | `update`, `optimizer`, `update_rule`, `adamw`, `norm_momentum` | what becomes of one network in a step: finite check, update |
 //! | `recovery`, `policy`, `activation_checkpointing` | the loop around an attempt, what it obeys, and gradients with fewer maps kept |
 //! | `state`, `model_state`, `loss_scale` | everything that a step may change, with its commit |

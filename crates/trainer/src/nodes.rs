@@ -25,9 +25,10 @@ impl Nodes {
         device: &Device,
     ) -> Result<Self, String> {
         // One after the other: the parts of a node are given back when it is joined.
-        let joined = nodes.into_iter().map(|Node { level, index, sum }| Ok(Node { level, index, sum: join(sum)? }));
+        let joined =
+            nodes.into_iter().map(|Node { level, index, sum }| join(sum).map(|sum| Node { level, index, sum }));
         let Some(room) = room else {
-            let read = |node: Result<Node<Tensor<1>>, String>| {
+            let read = |node: Result<Node<Tensor<1>>, String>| -> Result<Node<Vec<f32>>, String> {
                 let Node { level, index, sum } = node?;
                 Ok(Node { level, index, sum: on_host(sum)? })
             };

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use kindling_memory::MemorySize;
-use kindling_processes::mpi;
+use kindling_processes::{mpi, nccl};
 use kindling_runs::Table;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::commands::Format;
 use crate::device::{DeviceChoice, cuda};
 use crate::output::{self, out};
 
-/// Show the devices of this machine and the MPI library, and what is missing for those that cannot be used
+/// Show the devices of this machine and the libraries of MPI and NCCL, and what is missing for those that cannot be used
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// json: one object a line
@@ -39,6 +39,8 @@ impl Args {
         self.tell(&mut table, "wgpu", wgpu.map(|chosen| chosen.facts.device).map_err(|error| format!("{error:#}")));
         let mpi = mpi::find(None);
         self.tell(&mut table, "mpi", mpi.map(|found| found.to_string()).map_err(|error| error.to_string()));
+        let nccl = nccl::find(None);
+        self.tell(&mut table, "nccl", nccl.map(|found| found.to_string()).map_err(|error| error.to_string()));
         if !self.is_json() {
             output::text_of_product(&table.to_string());
         }

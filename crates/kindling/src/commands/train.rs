@@ -36,6 +36,7 @@ use crate::commands::run_flags::{ChangedData, RunFolder, Telling};
 use crate::config::RunConfig;
 use crate::dataset::path_of;
 use crate::device::{Chosen, DeviceChoice};
+use crate::exchange::{self, Exchange};
 use crate::finish::Finished;
 use crate::fitting::{does_not_fit, starting_plan};
 use crate::interrupt;
@@ -78,6 +79,13 @@ pub(crate) struct Args {
     /// belongs to the launcher, by its usual name; `kindling devices` names it]
     #[arg(long, value_name = "PATH", help_heading = "How")]
     mpi_library: Option<PathBuf>,
+    /// Of several processes: what moves gradients between them. The result is the same
+    #[arg(long, value_enum, default_value_t = Exchange::Auto, help_heading = "How")]
+    exchange: Exchange,
+    /// The NCCL library that connects the GPUs of several processes; also KINDLING_NCCL [default: libnccl.so.2; `kindling devices`
+    /// names it]
+    #[arg(long, value_name = "PATH", help_heading = "How")]
+    nccl_library: Option<PathBuf>,
     /// Of several processes: how long a step may take before a process that waits for the others ends itself and names the silent
     /// one, 1s to 24h: 10m, 90s
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = ranges::patience, help_heading = "How")]
@@ -292,6 +300,8 @@ impl Args {
         ranks::check_groups(&launch.config.train, ranks)?;
         Fingerprint::new(&launch.chosen.facts.device, &launch.dataset).compare(ranks)?;
         ranks::watch(ranks, self.rank_timeout.duration(), &run, how_to_go_on("train", &run))?;
+        let library = self.nccl_library.as_deref();
+        exchange::connect(ranks, self.exchange, library, &launch.chosen.device, self.quiet)?;
         self.fit_here(launch, faults, ranks)
     }
 

@@ -1,12 +1,14 @@
 //! What one rank of the test program does.
 
+mod gpus;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use kindling_processes::reduce::sum;
-use kindling_processes::tree::Accumulator;
+use kindling_processes::tree::{Accumulator, Node};
 use kindling_processes::{Error, Group, Watchdog};
 use kindling_random::{Purpose, rng};
 use rand::RngExt;
@@ -31,6 +33,7 @@ fn joined(task: &str) -> Result<(), Error> {
     let group = Group::join(None)?;
     match task {
         "sums" => sums(&group)?,
+        "sums-on-gpus" => gpus::sums(&group)?,
         "work" => work(&group)?,
         "abort" => abort(&group)?,
         "error" => {
@@ -51,7 +54,7 @@ fn say(mut to: impl Write, line: &str) {
 fn sums(group: &Group) -> Result<(), Error> {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for leaves in [1, 5, 7, 12, 16, 33] {
-        let total = total(group, leaves)?;
+        let total = total(group, leaves, LENGTH)?;
         hash =
             total.iter().fold(hash, |hash, value| (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3));
     }
@@ -65,23 +68,27 @@ fn sums(group: &Group) -> Result<(), Error> {
     Ok(())
 }
 
-fn total(group: &Group, leaves: usize) -> Result<Vec<f32>, Error> {
+fn total(group: &Group, leaves: usize, length: usize) -> Result<Vec<f32>, Error> {
+    let mut total = vec![0.0; length];
+    sum(group, "sum", leaves, &nodes_of(group, leaves, length), &mut total)?;
+    Ok(total)
+}
+
+fn nodes_of(group: &Group, leaves: usize, length: usize) -> Vec<Node<Vec<f32>>> {
     let share = group.share(leaves);
     let mut sums = Accumulator::starting_at(share.start);
     for leaf in share {
-        sums.push(values(leaf), |mut left, right| {
+        sums.push(values(leaf, length), |mut left, right| {
             left.iter_mut().zip(right).for_each(|(left, right): (&mut f32, f32)| *left += right);
             left
         });
     }
-    let mut total = vec![0.0; LENGTH];
-    sum(group, "sum", leaves, &sums.into_nodes(), &mut total)?;
-    Ok(total)
+    sums.into_nodes()
 }
 
-fn values(leaf: usize) -> Vec<f32> {
+fn values(leaf: usize, length: usize) -> Vec<f32> {
     let mut rng = rng(0, Purpose::MadeUp, 0, leaf as u64);
-    (0..LENGTH).map(|_| rng.random_range(-1f32..1.0) * 2f32.powi(rng.random_range(-7..=8))).collect()
+    (0..length).map(|_| rng.random_range(-1f32..1.0) * 2f32.powi(rng.random_range(-7..=8))).collect()
 }
 
 /// Steps without end, watched.
@@ -92,7 +99,7 @@ fn work(group: &Group) -> Result<(), Error> {
     let tell = |silence: &_| say(std::io::stderr(), &format!("error: {silence}"));
     let watchdog = Watchdog::start(group, timeout, Some(&folder.join("signs")), tell).expect("a thread");
     for step in 1.. {
-        total(group, 7)?;
+        total(group, 7, LENGTH)?;
         watchdog.beat(step);
         if step == 3 {
             let file = folder.join(format!("pid-{}", group.rank()));

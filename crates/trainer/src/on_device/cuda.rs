@@ -56,7 +56,7 @@ impl OnDevice {
 
     /// Reads all nodes to the host.
     pub(crate) fn into_host(self) -> Result<Vec<Node<Vec<f32>>>, String> {
-        let read = |(place, vector): (Node<()>, DeviceVector)| {
+        let read = |(place, vector): (Node<()>, DeviceVector)| -> Result<Node<Vec<f32>>, String> {
             let mut numbers = vec![0.0; vector.floats()];
             vector.read(&mut numbers)?;
             Ok(place.map(|()| numbers))
