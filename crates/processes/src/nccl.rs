@@ -9,9 +9,8 @@ mod calls;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use calls::{Communicator, Cuda, Id, Library, State};
+use calls::{Communicator, Cuda, Id, Library};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Group};
@@ -22,10 +21,6 @@ pub const LIBRARY_VARIABLE: &str = "KINDLING_NCCL";
 const USUAL_NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
 /// The first with `ncclSend`: 2.7, as older versions write it.
 const LEAST_VERSION: i32 = 2700;
-/// How long one exchange may take. Ranks begin it together and it moves a few MiB, so whoever waits longer waits for nobody.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// What waiting begins with, before the processor is given to others.
-const SPIN: Duration = Duration::from_millis(1);
 
 /// Why NCCL does not serve, as the end of a sentence. Nothing else is lost by it: MPI is there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -161,28 +156,6 @@ impl Nccl {
     /// The library.
     pub fn library(&self) -> &Found {
         &self.found
-    }
-
-    /// Sends and receives all pieces at once, and returns when that is done. Two ranks have their pieces for each other in the same
-    /// order. After an error nothing can be said of what was to be received, and the connection is of no use any more.
-    ///
-    /// # Safety
-    /// Each address is that of as many floats in memory of this rank's GPU as its piece says, which live and which nothing else touches
-    /// during the call; no two pieces to receive overlap each other or one to send.
-    pub(crate) unsafe fn exchange(&self, send: &[Piece], receive: &[Piece]) -> Result<(), Failed> {
-        // SAFETY: the caller's promise.
-        unsafe { self.communicator.start(send, receive) }.map_err(Failed)?;
-        let began = Instant::now();
-        loop {
-            match self.communicator.state().map_err(Failed)? {
-                State::Done => return Ok(()),
-                State::Busy if began.elapsed() > PATIENCE => {
-                    return Err(Failed(format!("nothing came for {} s", PATIENCE.as_secs())));
-                }
-                State::Busy if began.elapsed() > SPIN => std::thread::sleep(SPIN / 10),
-                State::Busy => std::thread::yield_now(),
-            }
-        }
     }
 }
 

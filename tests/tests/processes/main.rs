@@ -1,6 +1,7 @@
 //! Several processes that train one model under a launcher: the bits of one process, whatever happens to one of them.
 
 mod disasters;
+mod gpus;
 mod hosts;
 mod masks;
 mod refusals;
@@ -8,7 +9,7 @@ mod together;
 
 use std::process::ExitCode;
 
-use kindling_tests::{Optional, Suite, Test, private_mounts};
+use kindling_tests::{Optional, Suite, Test, cuda_on_cpu, private_mounts};
 use together::open_mpi;
 
 fn main() -> ExitCode {
@@ -35,6 +36,9 @@ fn main() -> ExitCode {
         required_by: "KINDLING_REQUIRE_TMPFS",
     };
     suite.add(&disk, disasters::TESTS_OF_DISKS.iter().map(test).collect());
+    let cuda = cuda_on_cpu();
+    let cuda = Optional { missing: mpi.missing.clone().or(cuda.missing), ..cuda };
+    suite.add(&cuda, gpus::TESTS.iter().map(test).collect());
     let network = Optional {
         missing: mpi.missing.or_else(|| {
             (!hosts::can_be_made()).then(|| "two hosts of network namespaces: run as root, with iproute2".to_string())

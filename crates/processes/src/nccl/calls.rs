@@ -15,10 +15,11 @@
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
 use libloading::os::unix::{Library as Opened, RTLD_LOCAL, RTLD_NOW};
 
-use super::Piece;
+use super::{Failed, Nccl, Piece};
 
 /// `ncclFloat32`.
 const FLOAT32: c_int = 7;
@@ -40,6 +41,11 @@ impl Id {
         bytes.try_into().ok().map(Self)
     }
 }
+
+/// How long one exchange may take. Ranks begin it together and it moves a few MiB, so whoever waits longer waits for nobody.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What waiting begins with, before the processor is given to others.
+const SPIN: Duration = Duration::from_millis(1);
 
 type Handle = *mut c_void;
 type SendCall = unsafe extern "C" fn(*const c_void, usize, c_int, c_int, Handle, Handle) -> c_int;
@@ -174,7 +180,7 @@ impl Cuda {
 }
 
 /// Whether an exchange has come to its end.
-pub(super) enum State {
+enum State {
     Done,
     Busy,
 }
@@ -206,11 +212,11 @@ impl Communicator {
         joined.map(|()| made)
     }
 
-    /// Asks for an exchange, see [`super::Nccl::exchange`].
+    /// Asks for an exchange, see [`Nccl::exchange`].
     ///
     /// # Safety
     /// As there, until [`Self::state`] says that it is done or the communicator is dropped.
-    pub(super) unsafe fn start(&self, send: &[Piece], receive: &[Piece]) -> Result<(), String> {
+    unsafe fn start(&self, send: &[Piece], receive: &[Piece]) -> Result<(), String> {
         let Self { library, handle, stream, .. } = self;
         self.cuda.make_current()?;
         // SAFETY: it takes nothing.
@@ -239,7 +245,7 @@ impl Communicator {
     ///
     /// # Errors
     /// The words of NCCL about what went wrong meanwhile, here or elsewhere, or of the driver.
-    pub(super) fn state(&self) -> Result<State, String> {
+    fn state(&self) -> Result<State, String> {
         let Self { library, cuda, handle, stream } = self;
         // SAFETY: the stream is ours.
         let code = unsafe { (cuda.stream_query)(*stream) };
@@ -253,6 +259,30 @@ impl Communicator {
         }
         driver("cuStreamQuery", code)?;
         Ok(State::Done)
+    }
+}
+
+impl Nccl {
+    /// Sends and receives all pieces at once, and returns when that is done. Two ranks have their pieces for each other in the same
+    /// order. After an error nothing can be said of what was to be received, and the connection is of no use any more.
+    ///
+    /// # Safety
+    /// Each address is that of as many floats in memory of this rank's GPU as its piece says, which live and which nothing else touches
+    /// during the call; no two pieces to receive overlap each other or one to send.
+    pub(crate) unsafe fn exchange(&self, send: &[Piece], receive: &[Piece]) -> Result<(), Failed> {
+        // SAFETY: the caller's promise.
+        unsafe { self.communicator.start(send, receive) }.map_err(Failed)?;
+        let began = Instant::now();
+        loop {
+            match self.communicator.state().map_err(Failed)? {
+                State::Done => return Ok(()),
+                State::Busy if began.elapsed() > PATIENCE => {
+                    return Err(Failed(format!("nothing came for {} s", PATIENCE.as_secs())));
+                }
+                State::Busy if began.elapsed() > SPIN => std::thread::sleep(SPIN / 10),
+                State::Busy => std::thread::yield_now(),
+            }
+        }
     }
 }
 
