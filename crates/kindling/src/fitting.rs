@@ -1,16 +1,18 @@
 //! What of a run fits into memory, by the planner: where a run starts, and what would fit where it does not.
 
+use anyhow::Result;
 use burn::tensor::Device;
 use kindling_data::Preprocess;
 use kindling_layers::trace::Trace;
 use kindling_layers::{Checkpointing, Freeze};
 use kindling_memory::planner::{self, OptimizerKind, Situation, Target};
-use kindling_memory::{MemorySize, Plan};
+use kindling_memory::{MemorySize, Plan, take_pages};
 use kindling_trainer::OptimizerConfig;
 use kindling_zoo::{models, segmentation_models};
 
 use crate::budget::default_budget;
 use crate::config::{DataConfig, ModelConfig, RunConfig};
+use crate::device::cuda;
 use crate::model::AnyModel;
 
 /// Where a run starts. With a budget, with what the planner says will fit; on a CPU without one, with one normalisation
@@ -43,6 +45,24 @@ pub(crate) fn starting_plan(
     // If nothing is predicted to fit, the least is tried: a prediction is no refusal.
     let least = Plan { micro_batch: group, checkpointing: levels.last().copied().unwrap_or(Checkpointing::None) };
     fitting.unwrap_or(least)
+}
+
+/// A GPU keeps one part in so many of its free memory out of what is taken in advance: kernels are loaded into it.
+const LEFT_FREE: u64 = 16;
+
+/// Has a GPU take, before anything lies in its memory, what a run is planned to need, so that it takes no more later. Where there is not
+/// that much, nothing is taken, and the run finds out what fits.
+pub(crate) fn take_planned(config: &RunConfig, device: &Device, budget: Option<u64>) -> Result<()> {
+    let Some(free) = cuda::index_of(device).and_then(cuda::free) else { return Ok(()) };
+    let trace = AnyModel::find(&config.model.name)?.trace(&config.model_options(), config.data.preprocess.size)?;
+    let start = starting_plan(config, &trace, device, budget, 0);
+    let micro_batch = config.train.micro_batch.unwrap_or(start.micro_batch);
+    let situation = Situation { micro_batch, ..situation(config, start.checkpointing, device) };
+    let pages = planner::pages(&trace, &situation);
+    if pages.bytes() <= free - free / LEFT_FREE {
+        take_pages(device, pages);
+    }
+    Ok(())
 }
 
 /// What a device means for a prediction: all that compile kernels have the pools of CubeCL.

@@ -8,6 +8,15 @@
 use burn::tensor::Device;
 use send_wrapper::SendWrapper;
 
+use crate::planner::Pages;
+use crate::pools;
+
+/// Has the pools of a device take pages before anything lies in them. They keep them for all tensors to come, and as long as these find
+/// room they take no more. Tells whether the device had that much; if not, nothing is taken.
+pub fn take_pages(device: &Device, pages: Pages) -> bool {
+    pools::take(device, pages)
+}
+
 /// Whether a device places several tensors in a page, so that memory can become fragmented.
 pub fn has_pages(device: &Device) -> bool {
     device.clone().without_autodiff().memory_pool_usage().is_some()

@@ -23,7 +23,7 @@ mod pools;
 mod resident;
 mod size;
 
-pub use allocation::{has_pages, with_own_allocations};
+pub use allocation::{has_pages, take_pages, with_own_allocations};
 pub use budget::{
     Ballast, Granted, PROCESS_BYTES, capacity, counted_within, forget_peak, grant_host, hold_ballast, limit_host,
     on_tight_memory, peak_since, resident_of,

@@ -30,6 +30,7 @@ mod cube {
     use burn_cubecl::cubecl::{MemoryPoolKind, MemoryPoolReport, MemoryScope};
 
     use super::*;
+    use crate::planner::Pages;
 
     fn client(device: &Device) -> Option<Client> {
         match device.clone().without_autodiff().as_dispatch() {
@@ -62,9 +63,24 @@ mod cube {
     /// The most bytes a pool has held at once.
     fn most(pool: &MemoryPoolReport) -> u64 {
         match pool.kind {
-            MemoryPoolKind::Adaptive { page_size, .. } => (page_size * pool.pages_peak).max(pool.usage.bytes_reserved),
+            MemoryPoolKind::Adaptive { page_size, .. } | MemoryPoolKind::Sliced { page_size, .. } => {
+                page_size * pool.pages_peak
+            }
             _ => pool.usage.bytes_reserved,
         }
+    }
+
+    pub(crate) fn take(device: &Device, pages: Pages) -> bool {
+        let Some(client) = client(device) else { return false };
+        let tensors = pages.tensors(client.properties().memory.max_page_size);
+        let taken: Vec<_> = tensors.map(|bytes| client.empty(bytes as usize)).collect();
+        if client.check(&taken).is_ok() {
+            return true;
+        }
+        drop(taken);
+        // What was taken before the refusal. If this is refused too, the first allocation says so.
+        let _ = client.memory_cleanup();
+        false
     }
 
     /// Bytes of a piece of ballast: far below the largest allocation of any device.
@@ -83,7 +99,7 @@ mod cube {
 }
 
 #[cfg(feature = "cube")]
-pub(crate) use cube::{hold, pools};
+pub(crate) use cube::{hold, pools, take};
 
 #[cfg(not(feature = "cube"))]
 pub(crate) fn pools(device: &Device) -> Option<Pools> {
@@ -95,4 +111,9 @@ pub(crate) fn pools(device: &Device) -> Option<Pools> {
 #[cfg(not(feature = "cube"))]
 pub(crate) fn hold(_: &Device, _: u64) -> Option<Result<Apart, String>> {
     None
+}
+
+#[cfg(not(feature = "cube"))]
+pub(crate) fn take(_: &Device, _: crate::planner::Pages) -> bool {
+    false
 }

@@ -31,14 +31,14 @@ use kindling_zoo::{Network, SegmentationNetwork};
 use serde::Serialize;
 
 use crate::Done;
-use crate::budget::limit_before_reading;
+use crate::budget::{Imposed, limit_before_reading};
 use crate::commands::run_flags::{ChangedData, RunFolder, Telling};
 use crate::config::RunConfig;
 use crate::dataset::path_of;
 use crate::device::{Chosen, DeviceChoice};
 use crate::exchange::{self, Exchange};
 use crate::finish::Finished;
-use crate::fitting::{does_not_fit, starting_plan};
+use crate::fitting::{does_not_fit, starting_plan, take_planned};
 use crate::interrupt;
 use crate::kind::{Kind, OfImages, OfPixels, OfValues, Start};
 use crate::loaders;
@@ -157,6 +157,7 @@ struct Launch {
     dataset: Dataset,
     run: RunDir,
     chosen: Chosen,
+    imposed: Option<Imposed>,
     beginning: Beginning,
 }
 
@@ -202,8 +203,8 @@ struct Resumed {
     list: Option<FileList>,
 }
 
-/// What a run is, on which data, where it is written, and on which device.
-type Place = (RunConfig, Dataset, RunDir, Chosen);
+/// What a run is, on which data, where it is written, on which device, and within which budget.
+type Place = (RunConfig, Dataset, RunDir, Chosen, Option<Imposed>);
 
 /// A run in progress.
 type Running<'a, K> = Trainer<'a, ModelState<<K as Kind>::Network>, <K as Kind>::Training>;
@@ -227,6 +228,7 @@ impl Args {
         config.train.check(config.data.classes.len())?;
         ranks::check_groups(&config.train, ranks)?;
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
+        let imposed = with_memory(&config, &chosen, ranks)?;
         // Weights that do not fit should not leave a run behind.
         let start = Initial::of(&config, &chosen.device)?;
         let run = RunDir::create(self.folder.out.as_deref(), plain_name(&config.model.name), &config.data.source)?;
@@ -237,10 +239,17 @@ impl Args {
         if !self.telling.quiet {
             dataset.lacking().iter().for_each(|lacking| note!("warning: {lacking}"));
         }
-        Ok(Prepared::Launch(Box::new(Launch { config, dataset, run, chosen, beginning: Beginning::New(start) })))
+        Ok(Prepared::Launch(Box::new(Launch {
+            config,
+            dataset,
+            run,
+            chosen,
+            imposed,
+            beginning: Beginning::New(start),
+        })))
     }
 
-    fn resume(&self, path: &Path) -> Result<Prepared> {
+    fn resume(&self, path: &Path, ranks: &Ranks) -> Result<Prepared> {
         let run = RunDir::open(path)?;
         let stored = RunConfig::of(&run)?;
         let (mut config, mut changed) = self.asked.resumed(&run, &stored, self.continuing())?;
@@ -285,9 +294,10 @@ impl Args {
             self.asked.check_balanced(&config, &dataset)?;
         }
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
+        let imposed = with_memory(&config, &chosen, ranks)?;
         let resumption = Resumption { how, changed, rewritten: (kept != stored).then_some(kept) };
         let beginning = Beginning::Resumed(Resumed { resumption, told, list });
-        Ok(Prepared::Launch(Box::new(Launch { config, dataset, run, chosen, beginning })))
+        Ok(Prepared::Launch(Box::new(Launch { config, dataset, run, chosen, imposed, beginning })))
     }
 
     fn fit(&self, launch: Launch, ranks: &Rc<Ranks>) -> Result<Done> {
@@ -307,8 +317,8 @@ impl Args {
 
     /// [`Args::fit`] in this process alone, without a new one.
     fn fit_here(&self, launch: Launch, faults: Faults, ranks: &Rc<Ranks>) -> Result<Done> {
-        let Launch { config, dataset, run, chosen, beginning } = launch;
-        let place = (config, dataset, run, chosen);
+        let Launch { config, dataset, run, chosen, imposed, beginning } = launch;
+        let place = (config, dataset, run, chosen, imposed);
         match beginning {
             Beginning::New(Initial::OfImages(start)) => self.fit_images(place, From::Start(start), faults, ranks),
             Beginning::New(Initial::OfPixels(start)) => {
@@ -332,7 +342,7 @@ impl Args {
     /// Trains a network of a kind.
     fn fit_as<K: Kind>(
         &self,
-        (config, dataset, run, chosen): Place,
+        (config, dataset, run, chosen, imposed): Place,
         from: From<K::Network>,
         faults: Faults,
         ranks: &Rc<Ranks>,
@@ -340,7 +350,6 @@ impl Args {
         let (dataset, run) = (&dataset, &run);
         chosen.check_precision(config.train.precision)?;
         let Chosen { device, facts } = chosen;
-        let imposed = config.memory_budget.map(|budget| budget.impose(&device, &facts)).transpose()?;
         let budget = imposed.as_ref().map(|imposed| imposed.bytes);
         let environment = environment(facts);
         let (network, import, resumed) = match from {
@@ -495,6 +504,17 @@ fn conclude<K: Kind>(trainer: Running<K>, finished: &Finished, console: &mut Con
         result(&metrics, console);
     }
     Ok(Done::Complete)
+}
+
+/// Imposes the budget of a run, and has a GPU take the memory that the run is planned to need. Both come before the weights. Of
+/// several processes each has a share of the work, which is not planned for.
+fn with_memory(config: &RunConfig, chosen: &Chosen, ranks: &Ranks) -> Result<Option<Imposed>> {
+    let Chosen { device, facts } = chosen;
+    let imposed = config.memory_budget.map(|budget| budget.impose(device, facts)).transpose()?;
+    if ranks.is_alone() {
+        take_planned(config, device, imposed.as_ref().map(|imposed| imposed.bytes))?;
+    }
+    Ok(imposed)
 }
 
 /// A model's name without that of its library.

@@ -66,14 +66,3 @@ pub(super) fn parts(weights: u64) -> u64 {
     const TILE: u64 = 64 * 64;
     4 * weights * (256 / weights.div_ceil(TILE).max(1)).clamp(1, 64)
 }
-
-/// What the pools hold beyond the `live` bytes in use, if the largest allocation is `largest`. Small tensors have pages of their own, and
-/// all others are in pages as large as the largest tensor (CubeCL's `memory_management/dynamic/arena.rs`). Tensors do not fill pages
-/// completely: 3 % stay empty, and with maps, which are large, up to a page (`benchmarks/README.md`, the plan for CUDA).
-pub(super) fn overhead(live: u64, largest: u64, of_maps: bool) -> u64 {
-    const SMALL_PAGE: u64 = 8 << 20;
-    const MEBIBYTE: u64 = 1 << 20;
-    let page = (largest + MEBIBYTE).next_multiple_of(MEBIBYTE).max(2 * MEBIBYTE);
-    let filled = if of_maps { live + page } else { live + live * 3 / 100 };
-    SMALL_PAGE + filled.next_multiple_of(page) - live
-}

@@ -15,14 +15,10 @@ pub(super) struct Graph {
     pub(super) maps: Vec<FeatureMap>,
     /// Whether the backward pass needs the gradient of each value.
     pub(super) wants_gradient: Vec<bool>,
-    /// Elements of the network's tensors, running statistics included.
-    pub(super) weights: u64,
-    /// Elements of the running statistics that a step moves: not those of frozen layers.
-    pub(super) statistics: u64,
-    /// Elements of the largest tensor, whether it trains or not.
-    pub(super) largest: u64,
-    /// How many tensors the network has, running statistics included.
-    pub(super) tensors: u64,
+    /// Elements of each tensor of the network, whether it trains or not, running statistics included.
+    pub(super) tensors: Vec<u64>,
+    /// Elements of each running statistic that a step moves: not those of frozen layers.
+    pub(super) statistics: Vec<u64>,
     /// Multiply-adds of the largest product of matrices that one image takes.
     pub(super) product: u64,
 }
@@ -39,19 +35,17 @@ impl Graph {
         let mut levels = vec![0; maps.len()];
         let mut wants_gradient = vec![false; maps.len()];
         let mut nodes: Vec<Node> = Vec::with_capacity(trace.layers.len());
-        let (mut weights, mut statistics, mut largest, mut count, mut product) = (0, 0, 0, 0, 0);
+        let (mut all, mut statistics, mut product) = (Vec::<u64>::new(), Vec::<u64>::new(), 0);
         for (layer, described) in trace.layers.iter().enumerate() {
             let output = layer + 1;
             let place = place_of(&described.name);
             let frozen = is_frozen(place, freeze);
             let tensors = tensors_of(described);
-            weights += described.params;
-            largest = tensors.iter().copied().fold(largest, u64::max);
-            count += tensors.len() as u64;
+            all.extend(&tensors);
             if matches!(described.op, Op::BatchNorm { .. }) {
-                weights += described.params; // mean and variance in addition to scale and shift
-                count += 2;
-                statistics += if frozen { 0 } else { described.params };
+                // Mean and variance, in addition to scale and shift.
+                all.extend(&tensors);
+                statistics.extend(tensors.iter().filter(|_| !frozen));
             }
             if let Some(norm) = nodes.last_mut()
                 && let Some(activation) = fused(norm, described)
@@ -84,7 +78,7 @@ impl Graph {
                 rebuilt: described.rebuilt,
             });
         }
-        Self { nodes, maps, wants_gradient, weights, statistics, largest, tensors: count, product }
+        Self { nodes, maps, wants_gradient, tensors: all, statistics, product }
     }
 
     /// The same graph with deferred normalisation: normalised maps that are only read are not computed.
@@ -96,6 +90,11 @@ impl Graph {
             levels[node.output] = node.level;
         }
         self
+    }
+
+    /// Elements of the largest tensor, whether it trains or not.
+    pub(super) fn largest(&self) -> u64 {
+        self.tensors.iter().copied().max().unwrap_or(0)
     }
 
     /// The elements of each tensor that trains, in the order of the network.

@@ -1,6 +1,7 @@
 //! Live bytes by purpose, and their peak.
 
 use super::Phase;
+use super::pages::Pools;
 
 /// The purpose of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +21,6 @@ const PARTS: usize = 6;
 pub(super) struct Peak {
     pub(super) parts: [u64; PARTS],
     pub(super) phase: Phase,
-    /// The largest single allocation so far.
-    pub(super) largest: u64,
 }
 
 impl Peak {
@@ -46,6 +45,8 @@ pub(super) struct Ledger {
     buffers: Vec<Buffer>,
     live: [u64; PARTS],
     peak: Peak,
+    /// The same bytes as the pools of a GPU see them.
+    pools: Pools,
     /// The most workspace since [`Ledger::start_scratch`].
     scratch: u64,
     pub(super) phase: Phase,
@@ -61,23 +62,29 @@ impl Ledger {
 
     /// Allocates permanently.
     pub(super) fn add(&mut self, part: Part, bytes: u64) {
-        self.add_pieces(part, bytes, bytes);
-    }
-
-    /// Allocates many tensors permanently, none larger than `largest`.
-    pub(super) fn add_pieces(&mut self, part: Part, bytes: u64, largest: u64) {
         self.live[part as usize] += bytes;
         self.scratch = self.scratch.max(self.live[Part::Workspace as usize]);
-        self.peak.largest = self.peak.largest.max(largest);
+        self.pools.add(bytes);
         if self.live.iter().sum::<u64>() > self.peak.total() {
             self.peak.parts = self.live;
             self.peak.phase = self.phase;
         }
     }
 
+    /// Allocates several tensors permanently.
+    pub(super) fn add_all(&mut self, part: Part, sizes: impl IntoIterator<Item = u64>) {
+        sizes.into_iter().for_each(|bytes| self.add(part, bytes));
+    }
+
     /// Frees what [`Ledger::add`] allocated.
     pub(super) fn remove(&mut self, part: Part, bytes: u64) {
         self.live[part as usize] = self.live[part as usize].saturating_sub(bytes);
+        self.pools.remove(bytes);
+    }
+
+    /// Frees what [`Ledger::add_all`] allocated.
+    pub(super) fn remove_all(&mut self, part: Part, sizes: impl IntoIterator<Item = u64>) {
+        sizes.into_iter().for_each(|bytes| self.remove(part, bytes));
     }
 
     /// Allocates and frees at once.
@@ -126,6 +133,10 @@ impl Ledger {
 
     pub(super) fn peak(&self) -> Peak {
         self.peak
+    }
+
+    pub(super) fn pools(&self) -> Pools {
+        self.pools
     }
 
     /// Live bytes of a purpose.

@@ -14,6 +14,7 @@ mod forward;
 mod graph;
 mod ledger;
 mod node;
+mod pages;
 mod pass;
 mod reading;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use kindling_layers::{Checkpointing, Freeze};
 use graph::Graph;
 use ledger::{Ledger, Part};
 use node::{Node, Place};
+pub use pages::Pages;
 pub use work::{Bound, LayerWork, Side, Work, work_by_layer, work_of_update};
 
 /// Weights, gradients and moments are float32.
@@ -178,18 +180,13 @@ pub struct LayerMemory {
 
 /// The memory a step needs.
 pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
-    let situation = &situation.as_computed();
-    let graph = Graph::of_run(trace, situation.freeze);
-    let mut ledger = Ledger::default();
-    update::hold_state(&graph, situation, &mut ledger);
-    pass::micro_batch(&graph, situation, &mut ledger);
-    update::step_and_save(&graph, situation, &mut ledger);
+    let ledger = simulate(trace, situation);
     let peak = ledger.peak();
-    let overhead = match situation.target {
-        Target::Cpu { .. } => peak.parts[Part::Overhead as usize],
-        Target::Cuda => cuda::overhead(peak.total(), peak.largest, peak.phase != Phase::Update),
-    };
     let of = |part: Part| peak.parts[part as usize];
+    let overhead = match situation.target {
+        Target::Cpu { .. } => of(Part::Overhead),
+        Target::Cuda => ledger.pools().pages().bytes() - peak.total(),
+    };
     let mut prediction = Prediction {
         weights: of(Part::Weights),
         gradients: of(Part::Gradients),
@@ -203,6 +200,22 @@ pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
     let Prediction { weights, gradients, optimizer, activations, workspace, overhead, .. } = prediction;
     prediction.peak = weights + gradients + optimizer + activations + workspace + overhead;
     prediction
+}
+
+/// The memory that the pools of a GPU should take before a run begins: what [`predict`] says that it needs.
+pub fn pages(trace: &Trace, situation: &Situation) -> Pages {
+    simulate(trace, situation).pools().pages()
+}
+
+/// A step, from its state to its update.
+fn simulate(trace: &Trace, situation: &Situation) -> Ledger {
+    let situation = &situation.as_computed();
+    let graph = Graph::of_run(trace, situation.freeze);
+    let mut ledger = Ledger::default();
+    update::hold_state(&graph, situation, &mut ledger);
+    pass::micro_batch(&graph, situation, &mut ledger);
+    update::step_and_save(&graph, situation, &mut ledger);
+    ledger
 }
 
 /// The largest micro-batch of whole normalisation groups of `situation.batch` whose step fits into `memory` bytes, on the CPU of one

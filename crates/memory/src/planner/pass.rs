@@ -32,8 +32,8 @@ pub(super) struct Pass<'a> {
     pub(super) kept: Vec<Vec<Held>>,
     /// Gradients of values.
     pub(super) gradients: Vec<Option<Held>>,
-    /// Gradients of weights of this pass, before they are added to those of other passes.
-    new_gradients: u64,
+    /// Bytes of each gradient of a weight of this pass, before they are added to those of other passes.
+    new_gradients: Vec<u64>,
     /// The values whose rows are padded on CUDA.
     padded: Vec<bool>,
 }
@@ -42,9 +42,7 @@ pub(super) struct Pass<'a> {
 pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     // The gradients of earlier micro-batches.
     let earlier = sums_at_once(situation);
-    for _ in 0..earlier {
-        ledger.add_pieces(Part::Gradients, update::gradients(graph), graph.largest * WEIGHT_BYTES);
-    }
+    (0..earlier).for_each(|_| ledger.add_all(Part::Gradients, update::gradients(graph)));
     let mut pass = Pass::new(graph, situation, ledger);
     let images = pass.make(pass.map_bytes(0));
     if situation.checkpointing == Checkpointing::None {
@@ -53,11 +51,11 @@ pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Led
         pass.in_segments(images);
     }
     let made = pass.new_gradients;
-    ledger.remove(Part::Gradients, made);
+    ledger.remove_all(Part::Gradients, made);
     match earlier {
-        0 => ledger.add_pieces(Part::Gradients, update::gradients(graph), graph.largest * WEIGHT_BYTES),
+        0 => ledger.add_all(Part::Gradients, update::gradients(graph)),
         // They are added up to one.
-        sums => (1..sums).for_each(|_| ledger.remove(Part::Gradients, update::gradients(graph))),
+        sums => (1..sums).for_each(|_| ledger.remove_all(Part::Gradients, update::gradients(graph))),
     }
 }
 
@@ -108,7 +106,7 @@ impl<'a> Pass<'a> {
             reads: vec![0; count],
             kept: vec![Vec::new(); graph.nodes.len()],
             gradients: vec![None; count],
-            new_gradients: 0,
+            new_gradients: Vec::new(),
             padded: cuda::padded(&graph.nodes, graph.maps.len()),
         };
         for node in &graph.nodes {
@@ -327,7 +325,7 @@ impl<'a> Pass<'a> {
     /// A gradient of a weight.
     pub(super) fn make_gradient(&mut self, bytes: u64) {
         self.ledger.add(Part::Gradients, bytes);
-        self.new_gradients += bytes;
+        self.new_gradients.push(bytes);
     }
 
     /// Bytes of a value for the whole micro-batch.

@@ -22,20 +22,17 @@ const PARAMETER: u64 = 1024;
 fn around(graph: &Graph, situation: &Situation) -> u64 {
     let networks = if situation.ema { 2 } else { 1 };
     let moments = graph.trained().count() as u64 * situation.optimizer.moments();
-    networks * graph.tensors * (TENSOR + PARAMETER) + moments * TENSOR
+    networks * graph.tensors.len() as u64 * (TENSOR + PARAMETER) + moments * TENSOR
 }
 
-fn weights(graph: &Graph, situation: &Situation) -> u64 {
-    graph.weights * WEIGHT_BYTES * if situation.ema { 2 } else { 1 }
+/// Bytes of each gradient.
+pub(super) fn gradients(graph: &Graph) -> impl Iterator<Item = u64> {
+    graph.trained().map(in_bytes)
 }
 
-/// Bytes of all gradients.
-pub(super) fn gradients(graph: &Graph) -> u64 {
-    graph.trained().sum::<u64>() * WEIGHT_BYTES
-}
-
-fn moments(graph: &Graph, situation: &Situation) -> u64 {
-    gradients(graph) * situation.optimizer.moments()
+/// Bytes of a tensor of weights, gradients or moments.
+fn in_bytes(elements: u64) -> u64 {
+    elements * WEIGHT_BYTES
 }
 
 /// Bytes of a global batch in host memory.
@@ -45,9 +42,9 @@ fn host_batch(graph: &Graph, situation: &Situation) -> u64 {
 
 /// Allocates what exists before and after every pass.
 pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
-    let largest = graph.largest * WEIGHT_BYTES;
-    ledger.add_pieces(Part::Weights, weights(graph, situation), largest);
-    ledger.add_pieces(Part::Optimizer, moments(graph, situation), largest);
+    let networks = if situation.ema { 2 } else { 1 };
+    (0..networks).for_each(|_| ledger.add_all(Part::Weights, graph.tensors.iter().copied().map(in_bytes)));
+    (0..situation.optimizer.moments()).for_each(|_| ledger.add_all(Part::Optimizer, gradients(graph)));
     if let Target::Cpu { threads } = situation.target {
         // The batch in use, and for each loader thread one that waits and one that it has just finished.
         let loaders = situation.workers.max(1) as u64;
@@ -68,24 +65,26 @@ pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut L
         (OptimizerKind::AdamW, Target::Cuda) => UPDATED_AT_ONCE,
         _ => 1,
     };
-    let moments = situation.optimizer.moments();
-    let trained: Vec<u64> = graph.trained().map(|elements| elements * WEIGHT_BYTES).collect();
+    let moments = situation.optimizer.moments() as usize;
+    let trained: Vec<u64> = gradients(graph).collect();
+    let mut old = Vec::new();
     for some in trained.chunks(at_once) {
-        for bytes in some {
-            ledger.add_pieces(Part::Workspace, (moments + 1) * bytes, *bytes);
-            ledger.remove(Part::Gradients, *bytes);
-            ledger.add(Part::Workspace, *bytes);
+        for &bytes in some {
+            let of_it = std::iter::repeat_n(bytes, moments + 1);
+            ledger.add_all(Part::Workspace, of_it.clone());
+            old.extend(of_it);
+            ledger.remove(Part::Gradients, bytes);
+            ledger.add(Part::Workspace, bytes);
         }
-        some.iter().for_each(|bytes| ledger.remove(Part::Workspace, *bytes));
+        ledger.remove_all(Part::Workspace, some.iter().copied());
     }
-    // The new running statistics and the new average.
-    let average = if situation.ema { graph.weights } else { 0 };
-    ledger.add_pieces(Part::Workspace, (graph.statistics + average) * WEIGHT_BYTES, graph.largest * WEIGHT_BYTES);
-    if matches!(situation.target, Target::Cpu { .. }) {
-        ledger.add(Part::Workspace, around(graph, situation));
-    }
-    let live = ledger.live(Part::Workspace);
-    ledger.remove(Part::Workspace, live);
+    // The running statistics and the average.
+    let average = graph.tensors.iter().filter(|_| situation.ema);
+    let rest: Vec<u64> = graph.statistics.iter().chain(average).copied().map(in_bytes).collect();
+    ledger.add_all(Part::Workspace, rest.iter().copied());
+    let tables = if matches!(situation.target, Target::Cpu { .. }) { around(graph, situation) } else { 0 };
+    ledger.add(Part::Workspace, tables);
+    ledger.remove_all(Part::Workspace, old.into_iter().chain(rest).chain([tables]));
 
     if matches!(situation.target, Target::Cpu { .. }) {
         ledger.phase = Phase::Checkpoint;
@@ -95,6 +94,6 @@ pub(super) fn step_and_save(graph: &Graph, situation: &Situation, ledger: &mut L
         let moments = situation.optimizer.moments();
         let trained = graph.trained().max().unwrap_or(0);
         let trained = trained * if moments > 0 { moments + 1 } else { 0 };
-        ledger.burst(trained.max(2 * graph.largest) * WEIGHT_BYTES);
+        ledger.burst(trained.max(2 * graph.largest()) * WEIGHT_BYTES);
     }
 }

@@ -8,7 +8,7 @@ use kindling_runs::{How, RunDir};
 use kindling_trainer::Ranks;
 use serde::{Deserialize, Serialize};
 
-use super::{Args, Beginning, Initial, Launch, Prepared, Resumed, Resumption};
+use super::{Args, Beginning, Initial, Launch, Prepared, Resumed, Resumption, with_memory};
 use crate::Done;
 use crate::budget::limit_before_reading;
 use crate::config::RunConfig;
@@ -45,7 +45,7 @@ impl Args {
     pub(super) fn lead(&self, ranks: &Rc<Ranks>) -> Result<Done> {
         check_dashboard(self.telling.dashboard)?;
         let prepared = match self.folder.to_continue(self.resume.as_deref()) {
-            Some(run) => self.resume(run)?,
+            Some(run) => self.resume(run, ranks)?,
             None => self.start(ranks)?,
         };
         let launch = match prepared {
@@ -81,6 +81,7 @@ impl Args {
         let dataset = recorded::open_as_listed(&run, &config, &place)?;
         config.check_classes(&dataset)?;
         let chosen = DeviceChoice::configured(&config.device)?.of_rank(ranks.group().local_rank()).open()?;
+        let imposed = with_memory(&config, &chosen, ranks)?;
         let beginning = match order.how {
             None => Beginning::New(Initial::of(&config, &chosen.device)?),
             Some(how) => {
@@ -88,6 +89,6 @@ impl Args {
                 Beginning::Resumed(Resumed { resumption, told: None, list: None })
             }
         };
-        self.fit(Launch { config, dataset, run, chosen, beginning }, ranks)
+        self.fit(Launch { config, dataset, run, chosen, imposed, beginning }, ranks)
     }
 }
