@@ -19,6 +19,7 @@ fn main() -> ExitCode {
             "a_run_that_is_refused_memory_in_its_steps_ends_with_the_same_losses",
             a_run_that_is_refused_memory_in_its_steps_ends_with_the_same_losses,
         ),
+        Test::new("the_driver_gives_what_the_plan_says", the_driver_gives_what_the_plan_says),
         Test::new("a_run_takes_no_more_at_its_end_than_it_tells", a_run_takes_no_more_at_its_end_than_it_tells),
         Test::new("a_budget_leaves_a_run_what_it_names_of_a_card", a_budget_leaves_a_run_what_it_names_of_a_card),
     ];
@@ -37,12 +38,15 @@ fn refused_at(places: impl IntoIterator<Item = u64>) -> String {
 
 fn a_run_that_is_refused_memory_in_its_steps_ends_with_the_same_losses() {
     let runs = ShortRuns::new();
-    let command = on_card(runs.train("undisturbed"), &runs.path("stats"), None);
+    // Just too small for a run to take in advance what it is planned to need: memory is asked for while steps are computed.
+    let planned = planned("mobilenet_v3_small", 32);
+    let card = Some(planned + planned / 16);
+    let command = on_card(runs.train("undisturbed"), &runs.path("stats"), card);
     let undisturbed = Started::new(command, &runs.path("undisturbed"));
     // The first ten allocations or so hold the weights and what the warm-up makes, five more what the first step makes. Once one
     // is refused, the next ones are those of the state, which moves out of the way.
     let disturbed = [("first", refused_at([11, 14, 20])), ("second", refused_at([16]))].map(|(name, faults)| {
-        let mut command = runs.train(name);
+        let mut command = on_card(runs.train(name), &runs.path(&format!("{name}-stats")), card);
         command.env("CUDASIM_FAULTS", faults);
         Started::new(command, &runs.path(name))
     });
@@ -61,6 +65,21 @@ fn a_run_that_is_refused_memory_in_its_steps_ends_with_the_same_losses() {
     let told = same_losses(&undisturbed, &run).unwrap_or_else(|difference| panic!("{difference}"));
     println!("on four fifths of {peak} bytes: {told}");
     tells_what_it_took(&run, &runs.path("small-stats"));
+}
+
+/// From the first weight to the last image of the test split. Kernels do nothing here.
+fn the_driver_gives_what_the_plan_says() {
+    let runs = ShortRuns::new();
+    for (model, side) in [("mobilenet_v3_small", 64), ("resnet18", 64)] {
+        let mut command = on_card(runs.train_model(model, model, side), &runs.path("stats"), None);
+        command.env("CUDASIM_KERNELS", "none").env("CUDASIM_FILL", "2");
+        let run = ShortRuns::finished(Started::new(command, &runs.path(model)));
+        let (planned, taken) = (planned(model, side), peak_of(&runs.path("stats")));
+        println!("{model} at {side} px: {planned} planned, {taken} taken");
+        assert!(planned * 100 >= taken * 98 && planned * 100 <= taken * 105, "{planned} planned, {taken} taken");
+        let told = json_of(&run.join("metrics.json"))["peak_memory_bytes"].as_u64();
+        assert_eq!(told, Some(taken), "what is told is what the driver gave");
+    }
 }
 
 /// A frozen backbone has nearly no state: the best weights, read at the end, would not fit beside it into what the steps took.
@@ -187,12 +206,24 @@ fn cards_that_are_too_small() {
 
 /// Whether, according to `kindling plan`, any form of the short run fits into so many bytes.
 fn fits_by_the_plan(model: &str, side: u32, bytes: u64) -> bool {
+    rows_of_plan(model, side, bytes).iter().any(|row| !row["micro_batch"].is_null())
+}
+
+/// The bytes that a short run needs according to `kindling plan`.
+fn planned(model: &str, side: u32) -> u64 {
+    let rows = rows_of_plan(model, side, 1 << 40);
+    let row = rows.iter().find(|row| row["recompute"] == "none").expect("a row without recomputation");
+    row["prediction"]["peak"].as_u64().expect("a number of bytes")
+}
+
+/// The forms of the short run in float32, on a card of so many bytes.
+fn rows_of_plan(model: &str, side: u32, bytes: u64) -> Vec<Value> {
     let mut command = kindling();
     command.args(["plan", "--device", "cuda", "--format", "json", "--batch-size", "4", "--classes", "3"]);
     command.args(["--model", model, "--image-size", &side.to_string(), "--memory", &bytes.to_string()]);
     let plan = Outcome::of(&mut command).succeeded().result();
     let rows = plan["rows"].as_array().expect("rows");
-    rows.iter().any(|row| row["precision"] == "f32" && !row["micro_batch"].is_null())
+    rows.iter().filter(|row| row["precision"] == "f32").cloned().collect()
 }
 
 fn losses_or_none(run: &Path) -> Vec<f64> {

@@ -1,5 +1,5 @@
 //! What is different on CUDA. This follows the sources of Burn 0.22.1, CubeCL 0.11.3 and `crates/ops`, and was compared with what the
-//! stand-in's driver gave away (`benchmarks/README.md`). It is no bound: how tensors lie in pages is not simulated, only the bytes in use.
+//! stand-in's driver gave away (`benchmarks/README.md`). How tensors lie in pages is in `pages.rs`.
 //!
 //! Maps have channels last, and Burn's kernels pad the innermost rows of their outputs (`cubecl-runtime`'s
 //! `src/memory_management/handle.rs`), while our operations do not. Dense convolutions need whole maps, so a map whose normalisation

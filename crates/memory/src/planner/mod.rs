@@ -157,7 +157,7 @@ pub struct Prediction {
     pub activations: u64,
     /// Memory that an operation, the update or a checkpoint needs only while it runs.
     pub workspace: u64,
-    /// Images in host memory and the process itself (CPU); rounding to pages (CUDA).
+    /// Images in host memory and the process itself (CPU); what pages hold beside tensors (CUDA).
     pub overhead: u64,
     /// The sum of all parts.
     pub peak: u64,
@@ -259,7 +259,7 @@ fn room(situation: &Situation, memory: u64) -> u64 {
 const LARGEST_BATCH: usize = 65_536;
 
 /// The last of `count` situations that fits, if each needs at least as much as those before it. On CUDA that is only true up to a page
-/// of memory, so it may be one of the last.
+/// of small tensors, so it may be one of the last.
 fn last_that_fits(count: usize, memory: u64, predicted: impl Fn(usize) -> Prediction) -> Option<(usize, Prediction)> {
     let fits = |index: usize| Some(predicted(index)).filter(|prediction| prediction.peak <= memory);
     let mut best = (0, fits(0)?);

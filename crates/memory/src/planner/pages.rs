@@ -14,8 +14,9 @@ const SMALL: u64 = 64 * KIBIBYTE;
 const SMALL_PAGE: u64 = 8 * MEBIBYTE;
 /// Where tensors may start.
 const ALIGNMENT: u64 = 512;
-/// Shapes and strides for kernels, which lie among the small tensors.
-const SHAPES: u64 = MEBIBYTE;
+/// Shapes, strides and numbers that kernels are given, which lie among the small tensors: CubeCL keeps the newest 4096 of them, most of
+/// them of at most 512 bytes (`metadata_cache.rs`).
+const SHAPES: u64 = 3 * MEBIBYTE;
 
 /// Bytes in one of the pools.
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,8 +138,8 @@ mod tests {
         pools.add(ALIGNMENT);
         assert_eq!(pools.small.peak, SMALL + ALIGNMENT);
         assert_eq!(pools.large.peak, SMALL + ALIGNMENT);
-        // 10,000 vectors of 1 KiB do not fit into a page of 8 MiB.
-        (0..10_000).for_each(|_| pools.add(KIBIBYTE));
+        // 8,000 vectors of 1 KiB fit into a page of 8 MiB, but not with all else that lies there.
+        (0..8_000).for_each(|_| pools.add(KIBIBYTE));
         assert_eq!(pools.pages().small, 2);
     }
 
