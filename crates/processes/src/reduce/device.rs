@@ -4,6 +4,8 @@
 //! the sums. Nodes are sent from where they are. What is received lies in a room of its own, of at most 16 MiB: first the sum of the
 //! round, then a segment of each node of all ranks.
 
+#![allow(unsafe_code)]
+
 use std::cell::RefCell;
 
 use super::{IN_FLIGHT, Plan};
@@ -111,7 +113,6 @@ fn round(
     memory.read(total).map_err(Failed::new)
 }
 
-#[allow(unsafe_code)]
 fn move_pieces(group: &Group, nccl: &Nccl, to: &[Piece], from: &[Piece]) -> Result<(), Failed> {
     let others = to.iter().filter(|piece| piece.rank != group.rank());
     group.count(others.map(|piece| piece.floats * size_of::<f32>()).sum());
