@@ -12,7 +12,7 @@ pub(crate) enum Nodes {
     /// In host memory, from where MPI takes them.
     OnHost(Vec<Node<Vec<f32>>>),
     /// Where they were computed, with room for a sum beside them.
-    OnDevice(OnDevice),
+    OnDevice(Box<OnDevice>),
 }
 
 impl Nodes {
@@ -36,9 +36,9 @@ impl Nodes {
         };
         let mut nodes = OnDevice::of(joined.collect::<Result<_, String>>()?)?;
         if nodes.make_room(device, room) {
-            return Ok(Self::OnDevice(nodes));
+            return Ok(Self::OnDevice(Box::new(nodes)));
         }
-        Self::OnDevice(nodes).into_host()
+        nodes.into_host().map(Self::OnHost)
     }
 
     pub(crate) fn are_on_device(&self) -> bool {

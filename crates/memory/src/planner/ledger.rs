@@ -140,6 +140,7 @@ impl Ledger {
     }
 
     /// Live bytes of a purpose.
+    #[cfg(test)]
     pub(super) fn live(&self, part: Part) -> u64 {
         self.live[part as usize]
     }
