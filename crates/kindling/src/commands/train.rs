@@ -311,7 +311,7 @@ impl Args {
         Fingerprint::new(&launch.chosen.facts.device, &launch.dataset).compare(ranks)?;
         ranks::watch(ranks, self.rank_timeout.duration(), &run, how_to_go_on("train", &run))?;
         let library = self.nccl_library.as_deref();
-        exchange::connect(ranks, self.exchange, library, &launch.chosen.device, self.quiet)?;
+        exchange::connect(ranks, self.exchange, library, &launch.chosen.device, self.telling.quiet)?;
         self.fit_here(launch, faults, ranks)
     }
 
