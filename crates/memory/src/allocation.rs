@@ -8,7 +8,7 @@
 use burn::tensor::Device;
 use send_wrapper::SendWrapper;
 
-use crate::planner::Pages;
+use crate::pages::Pages;
 use crate::pools;
 
 /// Has the pools of a device take pages before anything lies in them. They keep them for all tensors to come, and as long as these find

@@ -8,6 +8,7 @@
 //! | `meter`, `pools`, `allocation` | memory in use on a device, CubeCL's pools, and separate allocations instead of pages |
 //! | `failure` | the meaning of an error's text |
 //! | `plan` | the plan of a step, which planner, policy and command share |
+//! | `pages` | how tensors lie in CubeCL's pages, and the pages that a run takes in advance |
 //! | [`planner`] | simulates the allocations of a step and counts its work, from the trace alone |
 
 mod allocation;
@@ -17,6 +18,7 @@ mod failure;
 mod heap;
 mod limits;
 mod meter;
+mod pages;
 mod plan;
 pub mod planner;
 mod pools;
@@ -33,6 +35,7 @@ pub use failure::{Failure, classify, panic_message, reason};
 pub use heap::{HostUsage, host_usage, reset_host_peak};
 pub use limits::{Rule, SystemLimit, tightest_limit};
 pub use meter::{Meter, Usage, observe};
+pub use pages::Pages;
 pub use plan::Plan;
 pub use resident::{resident_bytes, resident_peak_bytes};
 pub use size::MemorySize;

@@ -30,7 +30,7 @@ mod cube {
     use burn_cubecl::cubecl::{MemoryPoolKind, MemoryPoolReport, MemoryScope};
 
     use super::*;
-    use crate::planner::Pages;
+    use crate::pages::Pages;
 
     fn client(device: &Device) -> Option<Client> {
         match device.clone().without_autodiff().as_dispatch() {
@@ -114,6 +114,6 @@ pub(crate) fn hold(_: &Device, _: u64) -> Option<Result<Apart, String>> {
 }
 
 #[cfg(not(feature = "cube"))]
-pub(crate) fn take(_: &Device, _: crate::planner::Pages) -> bool {
+pub(crate) fn take(_: &Device, _: crate::pages::Pages) -> bool {
     false
 }

@@ -1,7 +1,7 @@
 //! Live bytes by purpose, and their peak.
 
 use super::Phase;
-use super::pages::Pools;
+use crate::pages::Pools;
 
 /// The purpose of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

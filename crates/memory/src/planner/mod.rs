@@ -14,7 +14,6 @@ mod forward;
 mod graph;
 mod ledger;
 mod node;
-mod pages;
 mod pass;
 mod reading;
 #[cfg(test)]
@@ -26,10 +25,10 @@ use kindling_layers::pass::{GHOST_BATCH_SIZE, largest_group, normalisation_group
 use kindling_layers::trace::Trace;
 use kindling_layers::{Checkpointing, Freeze};
 
+use crate::pages::Pages;
 use graph::Graph;
 use ledger::{Ledger, Part};
 use node::{Node, Place};
-pub use pages::Pages;
 pub use work::{Bound, LayerWork, Side, Work, work_by_layer, work_of_update};
 
 /// Weights, gradients and moments are float32.

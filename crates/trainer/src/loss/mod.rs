@@ -5,6 +5,7 @@ mod binary;
 mod cross_entropy;
 mod grades;
 mod overlap;
+mod pixel_terms;
 mod pixels;
 mod values;
 
@@ -18,8 +19,9 @@ use crate::micro_batch::MicroBatch;
 pub(crate) use binary::BinaryCrossEntropy;
 pub(crate) use cross_entropy::CrossEntropy;
 pub(crate) use grades::GradeLoss;
+pub use pixel_terms::{DiceOver, PixelLoss, PixelTerm};
+pub use pixels::SegmentationConfig;
 pub(crate) use pixels::SegmentationLoss;
-pub use pixels::{DiceOver, PixelLoss, PixelTerm, SegmentationConfig};
 pub use values::ValueLoss;
 
 /// What a part of a batch's loss has to know of the whole batch.

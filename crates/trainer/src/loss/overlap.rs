@@ -4,7 +4,7 @@
 use burn::tensor::{Tensor, TensorData};
 use kindling_ops::{mean, sum};
 
-use super::pixels::PixelTerm;
+use super::pixel_terms::PixelTerm;
 
 /// What keeps a ratio of sums defined where a class is absent, above and below.
 const SMOOTH: f64 = 1e-5;

@@ -29,7 +29,7 @@ struct Pool {
 
 /// Bytes in both pools, with those lost to alignment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pools {
+pub(crate) struct Pools {
     small: Pool,
     large: Pool,
     /// The largest tensor so far.
@@ -37,14 +37,14 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    pub(super) fn add(&mut self, bytes: u64) {
+    pub(crate) fn add(&mut self, bytes: u64) {
         self.largest = self.largest.max(bytes);
         let pool = self.of(bytes);
         pool.live += bytes.next_multiple_of(ALIGNMENT);
         pool.peak = pool.peak.max(pool.live);
     }
 
-    pub(super) fn remove(&mut self, bytes: u64) {
+    pub(crate) fn remove(&mut self, bytes: u64) {
         let pool = self.of(bytes);
         pool.live = pool.live.saturating_sub(bytes.next_multiple_of(ALIGNMENT));
     }
@@ -85,7 +85,7 @@ impl Pages {
 
 impl Pools {
     /// What has room for the tensors of a run.
-    pub(super) fn pages(&self) -> Pages {
+    pub(crate) fn pages(&self) -> Pages {
         let with_gaps = |bytes: u64| bytes + bytes / GAPS;
         let large = with_gaps(self.large.peak) + self.largest;
         Pages {
