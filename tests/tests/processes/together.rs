@@ -147,7 +147,7 @@ fn three_networks_in_each_format_end_with_the_bits_of_one() {
 fn a_fault_in_every_phase_on_one_of_three_leaves_the_bits() {
     let faults = "oom@step=1,phase=upload;oom@step=1,phase=backward;oom@step=2,phase=forward;panic@step=3,phase=finite-check;\
                   oom@step=4,phase=optimizer;oom@step=5,phase=backward;oom@step=6,phase=commit;oom@step=4,phase=eval";
-    let in_both_passes = format!("{faults};oom@step=3,phase=first-pass;panic@step=5,phase=first-pass");
+    let in_both_passes = format!("{faults};oom@step=7,phase=first-pass;panic@step=8,phase=first-pass");
     for (task, more, faults, ranks) in
         [(CLASSIFICATION, "", faults, &[0, 2][..]), (SEGMENTATION, "--dice-over batch", in_both_passes.as_str(), &[2])]
     {
