@@ -143,8 +143,8 @@ fn dice_over_the_batch_has_the_same_bits_at_any_micro_batch_and_after_failures_i
     let first = |name: &str, more: &str| losses(&bench.run(name, &flags.with(more).to_string(), ""))[0];
     let by_image = first("group-of-one", "--max-steps 1 --dice-over group");
     let over_batch = losses(&straight)[0];
-    println!("{by_image} by image, {over_batch} over the batch");
-    assert!((by_image - over_batch).abs() > 1e-3, "a mean over images is another loss: {by_image} and {over_batch}");
+    // Far above rounding, though the discs of all images are of much the same size.
+    assert!((by_image - over_batch).abs() > 1e-4, "a mean over images is another loss: {by_image} and {over_batch}");
     let [group, batch] =
         ["group", "batch"].map(|over| first(over, &format!("--max-steps 1 --ghost-batch-size 8 --dice-over {over}")));
     assert!((group - batch).abs() < 1e-5, "one group that is the batch has its sums: {group} and {batch}");
