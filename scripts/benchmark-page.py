@@ -338,8 +338,9 @@ def section_precision():
 PLANS = [("2026-11-22-planner-accuracy-cpu.json", "CPU, float32, AdamW"),
          ("2026-11-23-planner-random-cpu.json", "CPU, drawn at random"),
          ("2026-11-26-planner-segmentation-cpu.json", "CPU, networks for segmentation, float32, AdamW"),
-         ("2026-11-23-planner-random-cuda-stand-in.json", "stand-in for CUDA, drawn at random, AdamW tensor by tensor"),
-         ("2026-11-24-planner-random-cuda-stand-in.json", "stand-in for CUDA, drawn at random, AdamW eight tensors at once")]
+         ("2026-11-23-planner-random-cuda-stand-in.json", "stand-in for CUDA before memory was taken first, AdamW tensor by tensor"),
+         ("2026-11-24-planner-random-cuda-stand-in.json", "stand-in for CUDA before memory was taken first, AdamW eight tensors at once"),
+         ("2026-11-26-planner-cuda-stand-in.json", "stand-in for CUDA, a run takes its memory first")]
 
 
 def section_plans():
@@ -350,7 +351,7 @@ def section_plans():
         for label, chosen in (("everything kept", [case for case in document["cases"] if case["recompute"] == "none"]),
                               ("with activation checkpointing", [case for case in document["cases"] if case["recompute"] != "none"])):
             these = [case["error"] for case in chosen]
-            rows.append([what, label, len(these), percent(median([abs(error) for error in these]), 2), percent(-min(these)), percent(max(these)),
+            rows.append([what, label, len(these), percent(median([abs(error) for error in these]), 2), percent(max(-min(these), 0.0)), percent(max(max(these), 0.0)),
                          sum(error > 0.05 for error in these)])
         high = [case for case in document["cases"] if case["error"] > 0.05]
         if high:
@@ -360,7 +361,8 @@ def section_plans():
     return ["## Plans against measured peaks", "",
             "`kindling plan` says how much memory a step needs. Here its figure stands against the peak of a real run with those settings. The cases drawn at "
             "random vary network, optimizer, precision, activation checkpointing, freezing, averages, channels, classes, size of the source images and checkpoints. "
-            "On the stand-in for CUDA the peak is what its driver gave away, in pages of 2 to 30 MB.", "",
+            "On the stand-in for CUDA the peak is what its driver gave away. [A run takes what is planned before its weights "
+            "exist](decisions/a-run-takes-its-memory-first.md), so an error of 0 there says that all tensors found room in that, and not how much room they left.", "",
             table(["where", "activations", "cases", "median error", "most too low", "most too high", "more than 5 % too high"], rows, 2), "",
             *(f"- {sentence}" for sentence in wrong), "", *sources[:-1],
             "", "All by `scripts/planner-accuracy.py`.", ""]
@@ -545,6 +547,7 @@ BUILD = "2026-11-23-first-build.json"
 SCORES = "2026-11-26-score-speed.json"
 VERSIONS = "2026-11-26-steps-against-9716220.json"
 START_UP = "2026-11-26-start-up.json"
+GROUPS = "2026-11-26-groups-at-once-2-cores.json"
 
 
 def section_build():
@@ -590,12 +593,25 @@ def section_start_up():
             source(START_UP, document, f"{document['environment']['note'][:1].upper()}{document['environment']['note'][1:]}."), ""]
 
 
+def ratio(row):
+    """A ratio of pairs, with its range."""
+    return f"{row['ratio']['median']:.2f} ({row['ratio']['least']:.2f} to {row['ratio']['most']:.2f})"
+
+
+def section_groups():
+    document = load(GROUPS)
+    rows = [[f"`{row['model']}`", row["image_size"], f"{median(row['in_groups']):.1f}", f"{median(row['at_once']):.1f}", ratio(row)]
+            for row in document["rows"]]
+    return ["## Normalisation groups one after the other", "",
+            "A step computes its normalisation groups (ghost batches) one after the other, which is why its result does not depend on the micro-batch. "
+            "What several groups at once could gain is at most what one large group gains, which has less to do: "
+            f"{document['what']}; {document['about']}. A ratio above 1 is a gain.", "",
+            table(["network", "pixels", "in groups", "at once", "ratio"], rows), "",
+            source(GROUPS, document, document["environment"]["note"][:1].upper() + document["environment"]["note"][1:] + "."), ""]
+
+
 def section_versions():
     document = load(VERSIONS)
-
-    def ratio(row):
-        return f"{row['ratio']['median']:.2f} ({row['ratio']['least']:.2f} to {row['ratio']['most']:.2f})"
-
     alone = {row["model"]: ratio(row) for row in document["earlier_against_itself"]["rows"]}
     rows = [[f"`{row['model']}`", f"{median(row['earlier']):.1f}", f"{median(row['today']):.1f}", ratio(row), alone[row["model"]]]
             for row in document["rows"]]
@@ -637,7 +653,7 @@ def page():
              f"noise; compare what was measured side by side. {on_gpus()} "
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
     for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_processes, section_loading, section_gans,
-                    section_gpu, section_stand_in, section_ledger, section_robustness, section_scores, section_start_up, section_versions,
+                    section_gpu, section_stand_in, section_ledger, section_groups, section_robustness, section_scores, section_start_up, section_versions,
                     section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):

@@ -13,19 +13,11 @@ import datetime
 import json
 import os
 import pathlib
-import statistics
-import subprocess
 
+import pairs
 from machine import processor_name
 
 MODELS = ["mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "resnet18"]
-
-
-def measure(command, flags):
-    """Images a second, the median of a command's windows, and the commit that it was built from, if it knows."""
-    ran = subprocess.run([command, *flags], capture_output=True, text=True, check=True)
-    [row] = json.loads(ran.stdout.splitlines()[-1])["rows"]
-    return row["measured"]["images_per_second"]["median"], row["environment"]["commit"]
 
 
 def main():
@@ -46,18 +38,15 @@ def main():
     commits = {}
     for pair in range(args.pairs):
         for row in rows:
-            flags = ["bench", "train", "--device", "cpu", "--models", row["model"], "--image-size", str(args.image_size),
-                     "--batch-size", str(args.batch_size), "--windows", str(args.windows), "--window-seconds", str(args.window_seconds),
-                     "--format", "json"]
-            both = [("earlier", args.earlier), ("today", args.kindling)]
-            for side, command in both if pair % 2 == 0 else reversed(both):
-                images, commits[side] = measure(command, flags)
+            flags = ["--models", row["model"], "--image-size", str(args.image_size), "--batch-size", str(args.batch_size),
+                     "--windows", str(args.windows), "--window-seconds", str(args.window_seconds)]
+            for side, command in pairs.in_turn([("earlier", args.earlier), ("today", args.kindling)], pair):
+                images, commits[side] = pairs.train_speed(command, flags)
                 row[side].append(round(images, 3))
                 if len(commits) == 2 and commits["earlier"] == commits["today"]:
                     raise SystemExit(f"compare-commands: both commands are of commit {commits['today']}")
     for row in rows:
-        ratios = sorted(today / earlier for today, earlier in zip(row["today"], row["earlier"]))
-        row["ratio"] = {"median": round(statistics.median(ratios), 3), "least": round(ratios[0], 3), "most": round(ratios[-1], 3)}
+        row["ratio"] = pairs.ratio(row["today"], row["earlier"])
     document = {
         "what": "images a second of a training step, of an earlier version's command and of a later one's",
         "about": f"float32, AdamW, {args.image_size}x{args.image_size}, batch {args.batch_size}: {args.pairs} pairs, one command right after the other, "

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Measures what a step could gain at most if several normalisation groups were computed at once.
+
+    scripts/groups-at-once.py --out benchmarks/DATE-groups-at-once-NAME.json
+
+A step computes its normalisation groups (ghost batches) one after the other, so that its result does not depend on the micro-batch. Here a
+batch of several groups stands beside the same batch as a single group, which is computed at once: whatever computes several groups
+at once and keeps each group's own statistics and sums has at least as much to do. In pairs, as in scripts/compare-commands.py.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+
+import pairs
+from machine import processor_name
+
+MODELS = ["mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "resnet18"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kindling", default=os.environ.get("KINDLING_BIN", "target/release/kindling"))
+    parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--sizes", nargs="+", type=int, default=[64, 224])
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--group", type=int, default=8, help="the ghost batch size of the batch in groups")
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--window-seconds", type=float, default=2)
+    parser.add_argument("--note", default="")
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    args = parser.parse_args()
+    rows = [{"model": model, "image_size": size, "in_groups": [], "at_once": []} for model in args.models for size in args.sizes]
+    commit = None
+    for pair in range(args.pairs):
+        for row in rows:
+            for side, group in pairs.in_turn([("in_groups", args.group), ("at_once", args.batch_size)], pair):
+                flags = ["--models", row["model"], "--image-size", str(row["image_size"]), "--batch-size", str(args.batch_size),
+                         "--ghost-batch-size", str(group), "--micro-batch", str(group), "--windows", "3",
+                         "--window-seconds", str(args.window_seconds)]
+                images, commit = pairs.train_speed(args.kindling, flags)
+                row[side].append(round(images, 3))
+    for row in rows:
+        row["ratio"] = pairs.ratio(row["at_once"], row["in_groups"])
+        print(row["model"], row["image_size"], row["ratio"])
+    document = {
+        "what": "images a second of a training step whose batch is computed in normalisation groups, and as a single one",
+        "about": f"float32, AdamW, batch {args.batch_size} in groups of {args.group}, one after the other, and at once: {args.pairs} pairs, each the "
+                 f"median of 3 windows of {args.window_seconds:g} s",
+        "command": "scripts/groups-at-once.py",
+        "date": datetime.date.today().isoformat(),
+        "environment": {"commit": commit, "cpu": processor_name(), "cores": len(os.sched_getaffinity(0)), "note": args.note},
+        "rows": rows,
+    }
+    args.out.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
