@@ -351,7 +351,7 @@ def section_plans():
         for label, chosen in (("everything kept", [case for case in document["cases"] if case["recompute"] == "none"]),
                               ("with activation checkpointing", [case for case in document["cases"] if case["recompute"] != "none"])):
             these = [case["error"] for case in chosen]
-            rows.append([what, label, len(these), percent(median([abs(error) for error in these]), 2), percent(max(-min(these), 0.0)), percent(max(max(these), 0.0)),
+            rows.append([what, label, len(these), percent(median([abs(error) for error in these]), 2), percent(max(0.0, -min(these))), percent(max(0.0, max(these))),
                          sum(error > 0.05 for error in these)])
         high = [case for case in document["cases"] if case["error"] > 0.05]
         if high:
