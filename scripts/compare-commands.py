@@ -15,7 +15,7 @@ import os
 import pathlib
 
 import pairs
-from machine import processor_name
+from machine import environment
 
 MODELS = ["mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "resnet18"]
 
@@ -54,7 +54,7 @@ def main():
         "command": "scripts/compare-commands.py",
         "date": datetime.date.today().isoformat(),
         "earlier": commits["earlier"],
-        "environment": {"commit": commits["today"] or args.commit, "cpu": processor_name(), "cores": len(os.sched_getaffinity(0)), "note": args.note},
+        "environment": environment(args.note, commit=commits["today"] or args.commit),
         "rows": rows,
     }
     args.out.write_text(json.dumps(document, indent=1) + "\n")

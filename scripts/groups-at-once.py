@@ -15,7 +15,7 @@ import os
 import pathlib
 
 import pairs
-from machine import processor_name
+from machine import environment
 
 MODELS = ["mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "resnet18"]
 
@@ -51,7 +51,7 @@ def main():
                  f"median of 3 windows of {args.window_seconds:g} s",
         "command": "scripts/groups-at-once.py",
         "date": datetime.date.today().isoformat(),
-        "environment": {"commit": commit, "cpu": processor_name(), "cores": len(os.sched_getaffinity(0)), "note": args.note},
+        "environment": environment(args.note, commit=commit),
         "rows": rows,
     }
     args.out.write_text(json.dumps(document, indent=1) + "\n")

@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import time
 
-from machine import processor_name
+from machine import environment
 
 IMAGES, EACH, RESAMPLES = 10_000, 4, 2_000
 
@@ -72,7 +72,7 @@ def main():
         "about": "reading it, all scores, curves and 95 % intervals by patient, and the same number of validation images for cut-offs and a temperature",
         "command": "scripts/score-speed.py",
         "date": datetime.date.today().isoformat(),
-        "environment": {"cpu": processor_name(), "cores": len(os.sched_getaffinity(0)), "note": args.note},
+        "environment": environment(args.note),
         "rows": rows,
     }
     args.out.write_text(json.dumps(document, indent=1) + "\n")

@@ -20,7 +20,7 @@ import tempfile
 import time
 import zlib
 
-from machine import processor_name
+from machine import environment
 
 SIDE = 512
 
@@ -77,7 +77,7 @@ def main():
         "about": f"the run is the default model after one step, the image a grey PNG of {SIDE}x{SIDE}",
         "command": "scripts/start-up.py",
         "date": datetime.date.today().isoformat(),
-        "environment": {"cpu": processor_name(), "cores": len(os.sched_getaffinity(0)), "commit": commit, "note": args.note},
+        "environment": environment(args.note, commit=commit),
         "rows": rows,
     }
     args.out.write_text(json.dumps(document, indent=1) + "\n")

@@ -16,6 +16,7 @@ mod group;
 pub mod launcher;
 mod leave;
 pub mod mpi;
+mod named;
 pub mod nccl;
 mod progress;
 pub mod reduce;

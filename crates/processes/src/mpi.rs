@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use calls::{Address, Calls, Library, NotOpened};
 
-use crate::{Error, Transport, launcher, leave};
+use crate::{Error, Transport, launcher, leave, named};
 
 /// The variable that names a library.
 pub const LIBRARY_VARIABLE: &str = "KINDLING_MPI";
@@ -73,8 +73,7 @@ pub fn find(path: Option<&Path>) -> Result<Found, Error> {
 
 /// The path that was given, here or in the environment.
 pub(crate) fn given(path: Option<&Path>) -> Option<OsString> {
-    let variable = || std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty());
-    path.map(|path| path.as_os_str().to_owned()).or_else(variable)
+    named::given(path, LIBRARY_VARIABLE)
 }
 
 fn open(path: Option<&Path>) -> Result<(Found, Library), Error> {
@@ -90,11 +89,7 @@ fn open(path: Option<&Path>) -> Result<(Found, Library), Error> {
                 let version = in_short(&library.version);
                 return Ok((Found { library: name.into(), flavour: library.flavour, version }, library));
             }
-            Err(NotOpened::Missing(why)) => tried.push(if why.contains(&*name.to_string_lossy()) {
-                why
-            } else {
-                format!("{}: {why}", name.display())
-            }),
+            Err(NotOpened::Missing(why)) => tried.push(named::missing(name, why)),
             Err(NotOpened::Unusable(why)) => return Err(Error::Unusable { library: name.into(), why }),
         }
     }

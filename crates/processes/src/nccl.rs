@@ -6,14 +6,14 @@
 
 mod calls;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use calls::{Communicator, Cuda, Id, Library};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Group};
+use crate::{Error, Group, named};
 
 /// The variable that names a library.
 pub const LIBRARY_VARIABLE: &str = "KINDLING_NCCL";
@@ -58,8 +58,7 @@ pub fn find(path: Option<&Path>) -> Result<Found, Failed> {
 }
 
 fn open(path: Option<&Path>) -> Result<(Found, Library), Failed> {
-    let variable = || std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty());
-    let given: Option<OsString> = path.map(|path| path.as_os_str().to_owned()).or_else(variable);
+    let given = named::given(path, LIBRARY_VARIABLE);
     let names: Vec<&OsStr> = match &given {
         Some(given) => vec![given.as_os_str()],
         None => USUAL_NAMES.map(OsStr::new).into(),
@@ -73,8 +72,7 @@ fn open(path: Option<&Path>) -> Result<(Found, Library), Failed> {
             Ok(library) => {
                 return Ok((Found { library: name.into(), version: written(library.version) }, library));
             }
-            Err(why) if why.contains(&*name.to_string_lossy()) => tried.push(why),
-            Err(why) => tried.push(format!("{}: {why}", name.display())),
+            Err(why) => tried.push(named::missing(name, why)),
         }
     }
     Err(Failed(format!("no NCCL library: {}", tried.join("; "))))
