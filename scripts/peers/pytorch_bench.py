@@ -9,7 +9,8 @@ Every row runs in several variants, each in a process of its own, and is recorde
 comparison takes the fastest one. The words of a variant: `contiguous` or `channels_last`, `compiled` for torch.compile,
 `as-installed` for glibc's malloc as it is. Without that word it keeps memory that was freed on the CPU, as PyTorch's
 tuning guide advises (there with jemalloc or TCMalloc): as installed, every large tensor is given back to the system, and
-most of the time goes into page faults. Half formats are autocast, with a gradient scaler for f16. Threads are those of
+most of the time goes into page faults. On a GPU it chooses convolutions by measurement (cudnn.benchmark), and its images lie
+in pinned memory. Half formats are autocast, with a gradient scaler for f16. Threads are those of
 `--threads`, or all this process may use, as in `kindling bench`. Needs torch and torchvision, for timm's names timm, for
 `compiled` a C++ compiler, for `unet-` segmentation_models_pytorch.
 """
@@ -122,6 +123,7 @@ class Workload:
         self.cuda = configuration["device"].startswith("cuda")
         self.device = torch.device(configuration["device"])
         torch.manual_seed(configuration["seed"])
+        torch.backends.cudnn.benchmark = self.cuda
         self.layout = torch.channels_last if "channels_last" in variant else torch.contiguous_format
         model = build(configuration).to(self.device).to(memory_format=self.layout)
         self.training = configuration["what"] != "infer"
@@ -139,6 +141,8 @@ class Workload:
         batch, size = configuration["batch_size"], configuration["image_size"]
         self.micro = min(configuration["micro_batch"] or batch, batch)
         self.images = [torch.randn(batch, configuration["channels"], size, size) for _ in range(2)]
+        if self.cuda:  # as a DataLoader with pin_memory gives them
+            self.images = [images.pin_memory() for images in self.images]
         self.labels = [(torch.arange(batch) + index * batch) % configuration["classes"] for index in range(2)]
         self.segments = configuration["model"].startswith(UNET)
         if self.segments:
@@ -153,7 +157,7 @@ class Workload:
         self.parts = [self.upload(part) for part in self.images[0].split(self.micro)]
 
     def upload(self, images):
-        return images.to(self.device).to(memory_format=self.layout)
+        return images.to(self.device, non_blocking=self.cuda).to(memory_format=self.layout)
 
     def sync(self):
         if self.cuda:
@@ -301,7 +305,7 @@ def surroundings(configuration: dict) -> dict:
         "device": torch.cuda.get_device_name(torch.device(configuration["device"])) if cuda else configuration["device"],
         "device_memory_bytes": torch.cuda.get_device_properties(torch.device(configuration["device"])).total_memory if cuda else None,
         "driver": None, "cuda": torch.version.cuda if cuda else None, "command": sys.argv}
-    conditions = {"autotune": "cudnn.benchmark is off, PyTorch's default" if cuda else "none", "cpu_mhz": None,
+    conditions = {"autotune": "cudnn.benchmark" if cuda else "none", "cpu_mhz": None,
                   "load": os.getloadavg()[0]}
     return {"software": software, "environment": environment, "conditions": conditions}
 

@@ -43,6 +43,7 @@ mod resize;
 mod squeeze_excite;
 mod statistics;
 mod sum;
+mod upload;
 
 pub use activation::Activation;
 pub use convolution::cpu::ConvScratch;
@@ -61,3 +62,4 @@ pub use resize::{Interpolation, resize};
 pub use squeeze_excite::{channel_multiply, global_average_pool};
 pub use statistics::{bessel, statistics, sums_over_groups};
 pub use sum::{mean, sum};
+pub use upload::upload;

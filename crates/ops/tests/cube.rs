@@ -16,6 +16,7 @@ use device::{
     bfloat16, block, deferred_convolutions, dense_convolutions, dense_convolutions_on_tensor_cores,
     depthwise_convolutions, doubled_bfloat16, doubled_float16, float16, large_means, maxima, moves_of_many_tensors,
     norm_act, one_channel, padded, pool_and_multiply, quarters, recorded_block, resized, slices, sums_with_a_shortcut,
+    uploads,
 };
 use naive::FACTORS_ARE_ROUNDED;
 use naive::norm::check_sums_over_groups;
@@ -24,7 +25,8 @@ use naive::state::{check_many_tensors, check_sums, check_updates_of_many_tensors
 /// A test of a device and its name.
 type OnDevice = (&'static str, fn(&Device));
 
-const TESTS: [OnDevice; 19] = [
+const TESTS: [OnDevice; 20] = [
+    ("numbers_that_are_uploaded_to_a_device_arrive", uploads),
     ("sums_on_a_device_and_their_gradients_equal_the_naive_ones", check_sums),
     ("many_tensors_at_once_on_a_device_equal_the_naive_sums", check_many_tensors),
     ("moves_of_many_tensors_on_a_device_equal_the_naive_ones", moves_of_many_tensors),
@@ -73,7 +75,7 @@ const TENSOR_CORES: OnDevice = (
     dense_convolutions_on_tensor_cores,
 );
 /// Tests that run on other devices than the stand-in by day; compiling their kernels in software takes minutes.
-const BY_DAY: usize = 10;
+const BY_DAY: usize = 11;
 
 /// Compute capabilities that the stand-in for CUDA claims.
 const WITHOUT_CORES: &str = "6.1";

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::Precision;
 use kindling_layers::pass::TrainingPass;
@@ -174,5 +174,5 @@ impl<L: Clone> StepEngine<L> {
 pub fn upload(batch: &HostBatch, rows: std::ops::Range<usize>, device: &Device) -> Tensor<4> {
     let [_, channels, height, width] = batch.shape;
     let shape = [rows.len(), channels, height, width];
-    Tensor::from_data(TensorData::new(batch.images_of(rows).to_vec(), shape), device)
+    kindling_ops::upload(batch.images_of(rows), shape, device)
 }

@@ -251,8 +251,14 @@ impl Pass<'_> {
     /// The partial sums of the gradient of the filters on CUDA.
     fn parts(&self, index: usize) -> u64 {
         let node = &self.graph.nodes[index];
-        let own = self.on_cuda() && matches!(node.kind, Kind::Pointwise | Kind::Depthwise | Kind::Dense { .. });
-        if own { node.params.first().map_or(0, |weights| cuda::parts(*weights)) } else { 0 }
+        let (output, batch) = (self.graph.maps[node.output], self.situation.micro_batch as u64);
+        match (node.kind, node.params.first()) {
+            (Kind::Pointwise | Kind::Dense { .. }, Some(weights)) if self.on_cuda() => {
+                cuda::parts(*weights, output, batch)
+            }
+            (Kind::Depthwise, Some(weights)) if self.on_cuda() => cuda::parts_of_depthwise(*weights, output, batch),
+            _ => 0,
+        }
     }
 
     /// The partial sums for the gradients of a normalisation or a gate on CUDA.

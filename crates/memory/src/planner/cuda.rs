@@ -25,11 +25,11 @@ fn padded_row(row: u64) -> u64 {
 /// Bytes of the rows that a dense convolution multiplies with its filters: for each pixel of the map `from`, what the kernel sees of the
 /// map `seen`, some pixels at a time (`crates/ops`, `convolution/cube/columns.rs`).
 pub(super) fn columns(seen: FeatureMap, from: FeatureMap, kernel: usize, batch: u64, element_bytes: u64) -> u64 {
-    const AT_ONCE: u64 = 8 << 20;
     const ROWS: u64 = 256;
     let row = (kernel * kernel * seen.channels) as u64 * element_bytes;
     let pixels = batch * (from.height * from.width) as u64;
-    row * pixels.min((AT_ONCE / row / ROWS).max(1) * ROWS)
+    let at_once = map_bytes(seen, batch, element_bytes, false).clamp(8 << 20, 32 << 20);
+    row * pixels.min((at_once / row / ROWS).max(1) * ROWS)
 }
 
 /// For each of `values` values, whether one of Burn's kernels writes its map or the gradient of it, so that rows are padded.
@@ -61,8 +61,20 @@ pub(super) fn sums(map: FeatureMap, batch: u64) -> u64 {
     3 * 4 * blocks * map.channels as u64 * batch
 }
 
-/// Bytes of the partial sums of the gradient of filters: at most 64 parts, and 256 tiles of a matrix product.
-pub(super) fn parts(weights: u64) -> u64 {
-    const TILE: u64 = 64 * 64;
-    4 * weights * (256 / weights.div_ceil(TILE).max(1)).clamp(1, 64)
+/// The most bytes of the partial sums of the gradient of the filters of a dense convolution: as many parts as give 1024 tiles of a matrix
+/// product, each of 256 pixels or more, in 8 MiB.
+pub(super) fn parts(weights: u64, output: FeatureMap, batch: u64) -> u64 {
+    const TILE: u64 = 64;
+    let channels = (output.channels as u64).max(1);
+    let tiles = channels.div_ceil(TILE) * (weights / channels).div_ceil(TILE);
+    let pixels = batch * (output.height * output.width) as u64;
+    4 * weights * (1024 / tiles.max(1)).min((8 << 20) / (4 * weights.max(1))).min(pixels / 256).max(1)
+}
+
+/// The same of a depthwise convolution: as many parts as give 1024 cubes, for each row of the filters and at most 256 channels.
+pub(super) fn parts_of_depthwise(weights: u64, output: FeatureMap, batch: u64) -> u64 {
+    let channels = (output.channels as u64).max(1);
+    let side = (weights / channels).isqrt().max(1);
+    let rows = batch * (output.height * output.width.div_ceil(32)) as u64;
+    4 * weights * (1024 / (channels.div_ceil(256) * side)).min(rows.div_ceil(4)).max(1)
 }

@@ -286,9 +286,10 @@ fn what_a_kernel_sees_is_written_some_pixels_at_a_time() {
     // 7 x 7 x 3 float32 numbers for each pixel of a small map, all at once.
     let (image, map) = (FeatureMap::square(3, 32), FeatureMap::square(64, 16));
     assert_eq!(cuda::columns(image, map, 7, 4, 4), 4 * 16 * 16 * 147 * 4);
-    // Of a large one, as many as 8 MiB hold, in multiples of 256.
+    // Of a large one, as many as the bytes of the map that is seen hold, in multiples of 256, and in no more than 32 MiB.
     let (image, map) = (FeatureMap::square(3, 512), FeatureMap::square(64, 256));
-    assert_eq!(cuda::columns(image, map, 7, 4, 4), 14_080 * 147 * 4);
+    assert_eq!(cuda::columns(image, map, 7, 4, 4), 21_248 * 147 * 4);
+    assert_eq!(cuda::columns(image, map, 7, 32, 4), 56_832 * 147 * 4);
 }
 
 #[test]

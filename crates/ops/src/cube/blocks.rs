@@ -11,16 +11,11 @@ use cubecl::prelude::*;
 use super::layout::{Spread, addresses};
 use super::read::over_rows;
 
-/// Adds up the second axis of `sums` `[places, blocks, channels]` and multiplies by a factor, for a range of the first axis. `out` is
-/// `[places.len(), channels]`.
-pub(crate) fn over_blocks(
-    sums: &CubeTensor,
-    out: &CubeTensor,
-    places: Range<usize>,
-    spread: Spread,
-    width: usize,
-    factor: f32,
-) {
+/// Adds up the second axis of `sums` `[places, blocks, channels]` and multiplies by a factor, for a range of the first axis, `width`
+/// channels at a time. `out` is `[places.len(), channels]`.
+pub(crate) fn over_blocks(sums: &CubeTensor, out: &CubeTensor, places: Range<usize>, width: usize, factor: f32) {
+    let [_, blocks, channels] = sums.meta.shape().dims();
+    let spread = Spread::of_sums(channels, width, blocks);
     blocks::launch(
         &sums.client,
         CubeCount::Static(spread.over_channels, 1, places.len() as u32),

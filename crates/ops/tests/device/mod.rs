@@ -7,6 +7,7 @@ use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::{AveragePool, DropPath, SqueezeExciteConfig, Upsample};
 use kindling_ops::{
     Activation, Interpolation, Places, Pooling, channel_multiply, dense, depthwise, global_average_pool, lerp, resize,
+    upload,
 };
 
 use crate::naive::convolutions::{Case, check_convolution, check_convolution_within};
@@ -15,7 +16,7 @@ use crate::naive::deferred::{
 };
 use crate::naive::gates::check_pool_and_multiply;
 use crate::naive::resize::{INTERPOLATIONS, check_resize};
-use crate::naive::{Ground, TF32, close, norm::ACTIVATIONS, random, rng, state, vec};
+use crate::naive::{FACTORS_ARE_ROUNDED, Ground, TF32, close, norm::ACTIVATIONS, random, rng, state, vec};
 
 /// Maps in both layouts.
 fn grounds(device: &Device) -> [Ground; 2] {
@@ -397,15 +398,17 @@ pub(crate) fn large_means(device: &Device) {
 /// A block with every kind of reading: expansion, depthwise convolution, squeeze-excite, projection, shortcut.
 /// An inverted residual block with everything that one can have.
 fn whole_block(channels: usize) -> InvertedResidualConfig {
-    let squeeze = SqueezeExciteConfig {
-        channels: 4 * channels,
-        squeezed: channels,
-        activation: Activation::Relu,
-        gate: Activation::HardSigmoid,
+    // Where an activation has a kink, rounded factors give a few numbers the slope of its other side.
+    let [activation, squeezed_activation, gate] = if FACTORS_ARE_ROUNDED.get() {
+        [Activation::Silu, Activation::Silu, Activation::Sigmoid]
+    } else {
+        [Activation::HardSwish, Activation::Relu, Activation::HardSigmoid]
     };
+    let squeeze =
+        SqueezeExciteConfig { channels: 4 * channels, squeezed: channels, activation: squeezed_activation, gate };
     InvertedResidualConfig {
         squeeze_excite: Some(squeeze),
-        ..InvertedResidualConfig::new(channels, 4 * channels, channels, 5, 1, Activation::HardSwish)
+        ..InvertedResidualConfig::new(channels, 4 * channels, channels, 5, 1, activation)
     }
 }
 
@@ -469,6 +472,19 @@ pub(crate) fn block(device: &Device) {
     assert_eq!(expected.len(), 14);
     for (number, ((name, expected), (_, found))) in expected.iter().zip(&found).enumerate() {
         close(&format!("{name} {number}"), found, &expected.numbers);
+    }
+}
+
+/// Of one number, of a task's, and of several tasks' with a rest; twice, since the second finds memory of the first.
+pub(crate) fn uploads(device: &Device) {
+    let plain = device.clone().without_autodiff();
+    for (seed, shape) in [(9000, [1, 1, 1, 1]), (9001, [1, 4, 256, 256]), (9002, [3, 3, 311, 307])].repeat(2) {
+        let numbers = random(&mut rng(seed), shape.iter().product());
+        let arrived = upload(&numbers, shape, &plain);
+        assert_eq!(arrived.dims(), shape);
+        let arrived = arrived.into_data().try_to_vec::<f32>().expect("float32");
+        assert!(arrived.iter().zip(&numbers).all(|(a, b)| a.to_bits() == b.to_bits()), "{shape:?}");
+        assert_eq!(arrived.len(), numbers.len());
     }
 }
 

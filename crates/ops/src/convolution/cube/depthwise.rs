@@ -18,8 +18,8 @@ use crate::cube::source::Source;
 const TILE: usize = 4;
 /// Tiles of a row that a unit adds up for the gradient of the filters.
 const TILES: usize = 8;
-/// The most partial sums of the gradient of the filters.
-const PARTS: usize = 64;
+/// The most cubes that the gradient of the filters is divided among.
+const CUBES: usize = 1024;
 
 /// The compile-time parameters of a kernel.
 fn window(Places { stride, dilation, before, .. }: Places, side: usize, tile: usize) -> Window {
@@ -84,7 +84,8 @@ pub(crate) fn of_filters(source: &Source, side: usize, dy: CubeTensor, places: P
     let stretches = columns.div_ceil(TILE * TILES);
     let tiles = columns.div_ceil(stretches * TILE);
     let spread = Spread::of(channels, vector, batch * rows * stretches, 1);
-    let parts_of = (spread.over_pixels as usize).min(PARTS);
+    let most = (CUBES / (spread.over_channels as usize * side)).max(1);
+    let parts_of = (spread.over_pixels as usize).min(most);
     let parts = empty(&source.x, [side * side, parts_of, channels], DType::F32);
     kernels::backward_filters::launch(
         &parts.client,
@@ -103,7 +104,7 @@ pub(crate) fn of_filters(source: &Source, side: usize, dy: CubeTensor, places: P
         element(source.x.dtype),
     );
     let dw = empty(&source.x, [side * side, channels], DType::F32);
-    over_blocks(&parts, &dw, 0..side * side, spread, vector, 1.0);
+    over_blocks(&parts, &dw, 0..side * side, vector, 1.0);
     whole_planes(relaid(dw, [channels, 1, side, side], [1, 1, side * channels, channels]))
 }
 

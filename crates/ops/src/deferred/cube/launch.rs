@@ -72,24 +72,24 @@ impl Source {
             element(x.tensor.dtype),
         );
         let means = empty(&x.tensor, [x.samples, x.channels], DType::F32);
-        over_blocks(&sums, &means, 0..x.samples, spread, width, 1.0 / x.pixels as f32);
+        over_blocks(&sums, &means, 0..x.samples, width, 1.0 / x.pixels as f32);
         means
     }
 
     /// The gradient of the gate, `[n, c]` float32, from the gradient of the values that were read.
     pub(crate) fn of_gate(&self, dy: CubeTensor) -> CubeTensor {
         let (x, dy) = (Flat::of(self.x.clone()), Flat::of(alongside(dy, &self.x)));
-        let (sums, width, spread) = self.sums_of_gradients(&x, &dy);
-        of_gate(&x, &sums, width, spread)
+        let (sums, width) = self.sums_of_gradients(&x, &dy);
+        of_gate(&x, &sums, width)
     }
 
     /// The gradients of map, scale, shift and gate, from the gradient of the values that were read.
     pub(crate) fn backward(&self, dy: CubeTensor, wanted: Wanted) -> OfMap<CubeBackend> {
         let (x, dy) = (Flat::of(self.x.clone()), Flat::of(alongside(dy, &self.x)));
-        let (sums, width, spread) = self.sums_of_gradients(&x, &dy);
+        let (sums, width) = self.sums_of_gradients(&x, &dy);
         let of_planes = empty(&x.tensor, [2, x.samples, x.channels], DType::F32);
-        over_blocks(&sums, &of_planes, 0..2 * x.samples, spread, width, 1.0);
-        let gate = Gradient::if_wanted(wanted.gate && self.read.gated, || of_gate(&x, &sums, width, spread));
+        over_blocks(&sums, &of_planes, 0..2 * x.samples, width, 1.0);
+        let gate = Gradient::if_wanted(wanted.gate && self.read.gated, || of_gate(&x, &sums, width));
         let of_groups = empty(&x.tensor, [2, self.groups.count, x.channels], DType::F32);
         let of_shift = empty(&x.tensor, [x.channels], DType::F32);
         let of_scale = empty(&x.tensor, [x.channels], DType::F32);
@@ -114,8 +114,8 @@ impl Source {
         }
     }
 
-    /// Launches [`kernels::sums_of_gradients()`]: the sums, `[2 or 3 * samples, blocks, channels]`, and how the work was divided.
-    fn sums_of_gradients(&self, x: &Flat, dy: &Flat) -> (CubeTensor, usize, Spread) {
+    /// Launches [`kernels::sums_of_gradients()`]: the sums, `[2 or 3 * samples, blocks, channels]`, and how many channels a unit took.
+    fn sums_of_gradients(&self, x: &Flat, dy: &Flat) -> (CubeTensor, usize) {
         let width = width_of(&[x, dy]);
         let kinds = if self.read.gated { 3 } else { 2 };
         let spread = Spread::of(x.channels, width, x.pixels, EACH_SUMMED);
@@ -135,7 +135,7 @@ impl Source {
             self.read,
             element(x.tensor.dtype),
         );
-        (sums, width, spread)
+        (sums, width)
     }
 
     /// The gradient of the map. It overwrites `dy` if nothing else refers to that.
@@ -169,9 +169,9 @@ impl Source {
 }
 
 /// The gradient of the gate, `[n, c]` float32, from the third kind of sums of [`kernels::sums_of_gradients()`].
-fn of_gate(x: &Flat, sums: &CubeTensor, width: usize, spread: Spread) -> CubeTensor {
+fn of_gate(x: &Flat, sums: &CubeTensor, width: usize) -> CubeTensor {
     let of_gate = empty(&x.tensor, [x.samples, x.channels], DType::F32);
-    over_blocks(sums, &of_gate, 2 * x.samples..3 * x.samples, spread, width, 1.0);
+    over_blocks(sums, &of_gate, 2 * x.samples..3 * x.samples, width, 1.0);
     of_gate
 }
 
