@@ -503,7 +503,38 @@ def section_gpu():
             f"PyTorch: {peer['settings']}. Feature maps and logits of {count} networks at 64x64 in inference differed from the CPU's by at most {features} of the largest number, as TF32 explains; "
             f"with batch statistics over two images by at most {trained}, where rounding is divided by small variances. "
             f"Not measured: {document['not_measured']}", "",
-            source(name, document), ""]
+            source(name, document), "", *section_gpu_rows()]
+
+
+def section_gpu_rows():
+    name = "2026-11-26-h200-second-runs.json"
+    document = load(name)
+
+    def speeds(rows):
+        return {(row["model"], row["what"]): row for row in rows}
+    before, now, peer = speeds(document["rows_before"]), speeds(document["rows"]), speeds(document["pytorch"]["rows"])
+    rows = []
+    for key, row in now.items():
+        ours, theirs = row["images_per_second"]["median"], peer[key]["images_per_second"]["median"]
+        earlier = f"{before[key]['images_per_second']['median']:.0f}" if key in before else "not measured"
+        rows.append([f"`{key[0]}`, {'training' if key[1] == 'train' else 'inference'}", earlier, f"{ours:.0f}", f"{theirs:.0f}", f"{ours / theirs:.2f}",
+                     f"{row['peak_in_use_bytes'] / 2**30:.2f}", f"{peer[key]['peak_in_use_bytes'] / 2**30:.2f}", f"{row['first_step_seconds']:.0f}"])
+    kinds = document["step_by_kernels"]["mobilenet_v2_at_13ab45f"]
+    parts = [[kind, part["launches"], f"{part['ms']:.2f}", f"{part['gigabytes']:.2f}"] for kind, part in kinds.items()]
+    computing = sum(part["ms"] for part in kinds.values())
+    step = 1e3 * before["mobilenet_v2", "train"]["step_seconds"]["median"]
+    changes, tried = document["changes"], document["tried_and_left"]
+    return ["### Rows, and where a step's time goes", "",
+            f"{document['about'][0].upper() + document['about'][1:]}. {document['settings']}.", "",
+            table(["bf16", "before, images/s", "now, images/s", "PyTorch, images/s", "ratio", "GiB in use", "PyTorch's", "first step, s"], rows), "",
+            f"{document['pytorch']['settings']}.", "",
+            f"Before, the GPU computed for {computing:.0f} of the {step:.0f} ms of a training step of `mobilenet_v2`:", "",
+            table(["kernels", "launches", "ms", "GB"], parts), "",
+            f"What changed: {changes['images_through_pinned_memory']}; {changes['gradients_of_filters_in_more_parts']}. What takes the time now: the host, which hands out "
+            "some 800 launches a step through three threads, and ResNet's dense convolutions.", "",
+            f"Tried and left: {tried['eight_numbers_of_a_half_format_at_once']}; {tried['tiles_of_our_own']}.", "",
+            f"Not measured: {document['not_measured']}", "",
+            source(name, document, "Put together from `kindling bench`, `scripts/peers/pytorch_bench.py` and Nsight Compute."), ""]
 
 
 LEDGER = "2026-11-24-step-ledger.json"
@@ -557,7 +588,8 @@ def section_build():
     tried = [[f"`{case['crate']}`", case["opt_level"], "off" if case.get("lto") else "the default", case["seconds"]] for case in document["tried"]["cases"]]
     return ["## A first build", "",
             f"`{document['command']}` is {document['what']}. It took {document['wall_seconds'] / 60:.1f} minutes, and "
-            f"{(document['user_seconds'] + document['system_seconds']) / 60:.1f} minutes of processor time. These crates took longest. The seconds are "
+            f"{(document['user_seconds'] + document['system_seconds']) / 60:.1f} minutes of processor time; on {document['again']['date']}, {document['again']['note']}, {document['again']['wall_seconds'] / 60:.1f} minutes (commit {document['again']['commit']}). "
+            f"These crates took longest in the first. The seconds are "
             f"{document['about_units']}.", "",
             table(["crate", "seconds", "of all crates"], rows), "",
             f"Crates alone with other settings: {document['tried']['about']}.", "",
