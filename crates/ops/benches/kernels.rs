@@ -1,15 +1,14 @@
 //! How long each of cubek's kernels takes for the products and convolutions of the zoo's networks, on the GPU that is here: from
 //! these times the kernels of `src/cube/product.rs` and `src/convolution/cube/dense.rs` are named. Most of the time goes into
-//! compiling, so a run may be divided:
+//! compiling, so a run may be divided into parts, one after the other: processes that share a GPU get slices of some 2 ms, even while
+//! all but one wait.
 //!
 //! ```text
-//! for part in $(seq 0 11); do cargo bench --bench kernels -- $part/12 >$part.jsonl & done; wait
+//! for part in $(seq 0 11); do cargo bench --bench kernels -- $part/12 >$part.jsonl; done
 //! ```
 //!
-//! Parts compile side by side and are timed one at a time: each holds a lock of a file in the temporary folder while it is timed.
 //! Writes a line of JSON for each kernel and shape: the shortest of several rounds in microseconds, or why there is none.
 
-use std::fs::File;
 use std::time::Instant;
 
 use burn::backend::ops::FloatTensorOps;
@@ -212,8 +211,6 @@ fn shortest(client: &Client, call: impl Fn() -> Result<(), String>) -> Result<(f
         Ok(start.elapsed().as_secs_f64())
     };
     let first = timed(1)?;
-    let turn = File::create(std::env::temp_dir().join("kindling-kernels.lock")).map_err(|error| error.to_string())?;
-    turn.lock().map_err(|error| error.to_string())?;
     let calls = ((ROUND_SECONDS / timed(3)? * 3.0) as usize).clamp(3, 200);
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {
