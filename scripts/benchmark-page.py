@@ -589,8 +589,7 @@ def section_build():
     return ["## A first build", "",
             f"`{document['command']}` is {document['what']}. It took {document['wall_seconds'] / 60:.1f} minutes, and "
             f"{(document['user_seconds'] + document['system_seconds']) / 60:.1f} minutes of processor time; on {document['again']['date']}, {document['again']['note']}, {document['again']['wall_seconds'] / 60:.1f} minutes (commit {document['again']['commit']}). "
-            f"These crates took longest in the first. The seconds are "
-            f"{document['about_units']}.", "",
+            f"These crates took longest in the first. The seconds are {document['about_units']}.", "",
             table(["crate", "seconds", "of all crates"], rows), "",
             f"Crates alone with other settings: {document['tried']['about']}.", "",
             table(["crate", "`opt-level`", "`lto`", "seconds"], tried, 3), "",

@@ -27,6 +27,7 @@ use cubek::matmul::multi_level::routines::batch::ordered_double_buffering::Order
 use cubek::matmul::multi_level::routines::batch::simple::SimpleArgs;
 use cubek::matmul::routine::BlueprintStrategy::Inferred;
 use cubek::std::InputBinding;
+use kindling_ops::most_stretches;
 use serde_json::{Value, json};
 
 /// Rounds of which the shortest counts, and the time that one takes at least.
@@ -120,8 +121,8 @@ fn products(device: &CubeDevice, dtype: DType, [pixels, input, output]: [usize; 
             random(device, &[pixels, input], dtype),
         ),
         _ => {
-            let at_once = (256 / (input.div_ceil(64) * output.div_ceil(64))).clamp(1, 64);
-            let parts = (1..=at_once).rev().find(|parts| pixels.is_multiple_of(*parts)).unwrap_or(1);
+            let most = most_stretches(output, input, pixels);
+            let parts = (1..=most).rev().find(|parts| pixels.is_multiple_of(*parts)).unwrap_or(1);
             (
                 permute(random(device, &[parts, pixels / parts, output], dtype), &[0, 2, 1]),
                 random(device, &[parts, pixels / parts, input], dtype),

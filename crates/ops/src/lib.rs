@@ -47,6 +47,7 @@ mod upload;
 
 pub use activation::Activation;
 pub use convolution::cpu::ConvScratch;
+pub use convolution::portions::{most_stretches, rows_at_once};
 pub use convolution::{Convolution, Places, conv, dense, depthwise, depthwise_kernel, transposed};
 pub use cpu::gemm::{packing_bytes, small_product};
 pub use cpu::peak::{Peak, measured_peak};

@@ -7,6 +7,7 @@
 
 use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;
+use kindling_ops::{most_stretches, rows_at_once};
 
 use super::node::{Kind, Node};
 
@@ -25,11 +26,9 @@ fn padded_row(row: u64) -> u64 {
 /// Bytes of the rows that a dense convolution multiplies with its filters: for each pixel of the map `from`, what the kernel sees of the
 /// map `seen`, some pixels at a time (`crates/ops`, `convolution/cube/columns.rs`).
 pub(super) fn columns(seen: FeatureMap, from: FeatureMap, kernel: usize, batch: u64, element_bytes: u64) -> u64 {
-    const ROWS: u64 = 256;
     let row = (kernel * kernel * seen.channels) as u64 * element_bytes;
     let pixels = batch * (from.height * from.width) as u64;
-    let at_once = map_bytes(seen, batch, element_bytes, false).clamp(8 << 20, 32 << 20);
-    row * pixels.min((at_once / row / ROWS).max(1) * ROWS)
+    row * pixels.min(rows_at_once(map_bytes(seen, batch, element_bytes, false) as usize, row as usize) as u64)
 }
 
 /// For each of `values` values, whether one of Burn's kernels writes its map or the gradient of it, so that rows are padded.
@@ -61,14 +60,11 @@ pub(super) fn sums(map: FeatureMap, batch: u64) -> u64 {
     3 * 4 * blocks * map.channels as u64 * batch
 }
 
-/// The most bytes of the partial sums of the gradient of the filters of a dense convolution: as many parts as give 1024 tiles of a matrix
-/// product, each of 256 pixels or more, in 8 MiB.
+/// The most bytes of the partial sums of the gradient of the filters of a dense convolution.
 pub(super) fn parts(weights: u64, output: FeatureMap, batch: u64) -> u64 {
-    const TILE: u64 = 64;
-    let channels = (output.channels as u64).max(1);
-    let tiles = channels.div_ceil(TILE) * (weights / channels).div_ceil(TILE);
-    let pixels = batch * (output.height * output.width) as u64;
-    4 * weights * (1024 / tiles.max(1)).min((8 << 20) / (4 * weights.max(1))).min(pixels / 256).max(1)
+    let channels = output.channels.max(1);
+    let columns = (weights as usize / channels).max(1);
+    4 * weights * most_stretches(channels, columns, batch as usize * output.height * output.width) as u64
 }
 
 /// The same of a depthwise convolution: as many parts as give 1024 cubes, for each row of the filters and at most 256 channels.

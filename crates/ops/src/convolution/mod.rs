@@ -16,6 +16,7 @@ pub(crate) mod cpu;
 #[cfg(feature = "cube")]
 pub(crate) mod cube;
 mod graph;
+pub(crate) mod portions;
 
 #[cfg(feature = "cube")]
 use burn::backend::fusion::custom::TensorSpec;

@@ -17,27 +17,23 @@ pub(super) fn copy(numbers: &[f32], device: &Device) -> Option<Bytes> {
     let device = device.clone().without_autodiff();
     let DispatchDevice::Cube(device @ CubeDevice::Cuda(_)) = device.as_dispatch() else { return None };
     let lent: &[u8] = bytemuck::cast_slice(numbers);
-    // SAFETY: all of `lent` is initialised. It outlives `bytes`, which holds a pointer to it: CubeCL's `staging` either puts the
+    // SAFETY: all of `lent` is initialised, and outlives `bytes`, which holds a pointer to it: CubeCL's `staging` either puts the
     // copy in its place and drops it, or leaves it, and then it is dropped here.
-    let mut bytes =
-        unsafe { Bytes::from_controller(Box::new(Lent { start: lent.as_ptr(), length: lent.len() }), lent.len()) };
+    let mut bytes = unsafe { Bytes::from_controller(Box::new(Lent(lent)), lent.len()) };
     device.client().staging(std::iter::once(&mut bytes), false);
     (bytes.property() != Lent::PROPERTY).then_some(bytes)
 }
 
 /// Memory of somebody else, to be copied from.
-struct Lent {
-    start: *const u8,
-    length: usize,
-}
+struct Lent(*const [u8]);
 
 impl Lent {
     /// None that CubeCL's own memory has.
     const PROPERTY: AllocationProperty = AllocationProperty::Other;
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: `copy` made both from a slice that outlives this.
-        unsafe { std::slice::from_raw_parts(self.start, self.length) }
+        // SAFETY: `copy` made it of a slice that outlives this.
+        unsafe { &*self.0 }
     }
 }
 
@@ -56,7 +52,7 @@ impl AllocationController for Lent {
 
     fn memory(&self, _policy: AccessPolicy) -> Result<&[MaybeUninit<u8>], AccessError> {
         // SAFETY: as in `bytes`; initialised bytes may be seen as bytes that need not be.
-        Ok(unsafe { std::slice::from_raw_parts(self.start.cast(), self.length) })
+        Ok(unsafe { &*(self.0 as *const [MaybeUninit<u8>]) })
     }
 
     unsafe fn copy_into(&self, into: &mut [u8]) {

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
 use kindling_layers::{Checkpointing, Precision};
 use kindling_memory::Plan;
 use kindling_runs::bench::{Configuration, What};
-use kindling_trainer::engine::{Fit, Pieces};
+use kindling_trainer::engine::{Fit, Pieces, upload};
 use kindling_trainer::{Inference, OptimizerConfig, TrainConfig};
 
 use super::benched::{Benched, OneStep};
@@ -67,13 +67,9 @@ pub(super) fn of<M: Benched + 'static>(
         What::Forward | What::Backward => {
             let size = configuration.micro_batch.unwrap_or(batch).clamp(1, batch);
             let host = host_batch(configuration, 0, false);
-            let [_, channels, height, width] = host.shape;
-            let parts = (0..batch).step_by(size).map(|start| {
-                let rows = start..(start + size).min(batch);
-                let shape = [rows.len(), channels, height, width];
-                let images = Tensor::<4>::from_data(TensorData::new(host.images_of(rows).to_vec(), shape), device);
-                precision.cast(images)
-            });
+            let parts = (0..batch)
+                .step_by(size)
+                .map(|start| precision.cast(upload(&host, start..(start + size).min(batch), device)));
             Ok(Box::new(Passes {
                 parts: parts.collect(),
                 network: network.train(),

@@ -15,16 +15,11 @@ use burn_cubecl::tensor::CubeTensor;
 
 use super::columns_kernels::{ReachLaunch, columns};
 use crate::convolution::Places;
+use crate::convolution::portions::{most_stretches, rows_at_once};
 use crate::cube::blocks::over_blocks;
 use crate::cube::layout::{Flat, Spread, addresses, dims, element, empty, empty_map, relaid, width_of_maps};
 use crate::cube::product::multiply;
 
-/// The fewest and the most bytes of the rows that are written at a time. In between they are as many as those of the map, because pages
-/// of memory are as large as the largest tensor, and small cards have few of them.
-const FEWEST_BYTES: usize = 8 << 20;
-const MOST_BYTES: usize = 32 << 20;
-/// The number of rows written at a time is a multiple of this, so that every part of a map is aligned as its whole is.
-const ROWS: usize = 256;
 /// The most numbers that a unit writes.
 const EACH: usize = 8;
 
@@ -88,8 +83,8 @@ fn products(map: &CubeTensor, filters: CubeTensor, into: &CubeTensor, kernel: us
 
 /// The ranges of rows that are written at a time.
 fn parts_of(map: &CubeTensor, rows: usize, columns: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-    let bytes = (map.meta.num_elements() * map.elem_size()).clamp(FEWEST_BYTES, MOST_BYTES);
-    let at_once = (bytes / (columns * map.elem_size()) / ROWS).max(1) * ROWS;
+    let element = map.elem_size();
+    let at_once = rows_at_once(map.meta.num_elements() * element, columns * element);
     (0..rows).step_by(at_once).map(move |first| first..rows.min(first + at_once))
 }
 
@@ -151,12 +146,6 @@ fn rows_of_filters(weight: CubeTensor, axes: &[usize; 4]) -> CubeTensor {
     relaid(turned, [rows, columns], [columns, 1])
 }
 
-/// The number of tiles of a matrix product that is taken to fill a device, and the rows and columns of a tile.
-const TILES: usize = 1024;
-const TILE: usize = 64;
-/// The fewest rows of a stretch.
-const STRETCH: usize = 256;
-
 /// The gradient of filters `[output, columns]`, in float32 and as a vector, from what they were multiplied with, `[rows, columns]`, and
 /// the output's gradient, `[rows, output]`.
 ///
@@ -166,9 +155,8 @@ const STRETCH: usize = 256;
 pub(crate) fn of_pointwise_filters(x: CubeTensor, dy: CubeTensor) -> CubeTensor {
     let ([rows, columns], [_, output]) = (x.meta.shape().dims(), dy.meta.shape().dims());
     let size = columns * output;
-    let tiles = columns.div_ceil(TILE) * output.div_ceil(TILE);
-    let most = (TILES / tiles).min(FEWEST_BYTES / (size * size_of::<f32>())).min(rows / STRETCH).max(1);
-    let parts = (1..=most).rev().find(|parts| rows.is_multiple_of(*parts)).unwrap_or(1);
+    let parts =
+        (1..=most_stretches(output, columns, rows)).rev().find(|parts| rows.is_multiple_of(*parts)).unwrap_or(1);
     let (x, dy) = (stretches(x, parts), permute(stretches(dy, parts), &[0, 2, 1]));
     let products = empty(&x, [parts, output, columns], DType::F32);
     multiply(dy, x, &products);
