@@ -2,7 +2,8 @@
 //!
 //! A launcher notices when a process dies. It does not notice one that is stopped, or a network that is cut: then the others wait in a
 //! collective call for ever. So each process has a thread that ends it, with one sentence, when no step has ended for too long. The
-//! launcher then ends the others.
+//! launcher then ends the others. A process that waits while another is seen at work goes on waiting, as where shares are unlike, or
+//! where the first writes what all have found: its sign of life says so. It ends where anybody is silent, or nothing is known of somebody.
 //!
 //! A rank that waits in a collective call cannot learn from MPI who is missing: the thread would have to call MPI while another thread is
 //! inside it, through the very network that may be cut. So each rank writes where it is into a small file of a folder that all share, some
@@ -17,7 +18,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{JoinHandle, sleep};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,8 @@ pub const EXIT_CODE: i32 = 75;
 
 /// How long the words may take before the process ends without them, as where the terminal is stuck.
 const WORDS: Duration = Duration::from_secs(5);
+/// Signs of its own that a rank leaves before it takes another without a new one for silent.
+const LOOKS: u64 = 3;
 
 /// A thread that waits for beats, until it is dropped.
 #[derive(Debug)]
@@ -41,8 +44,9 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches this process: if no beat comes for `timeout`, `tell` gets the reason, and the process ends with [`EXIT_CODE`], at most a
-    /// fifth of the timeout later (and 5 s if nobody takes the words). `folder` is
+    /// Watches this process: if no beat comes and no collective call ends for `timeout`, and it does not wait for another that is seen at
+    /// work, `tell` gets the reason, and the process ends with [`EXIT_CODE`], at most a fifth of the timeout later (and 5 s if nobody takes
+    /// the words). `folder` is
     /// where the ranks leave signs of life for each other, the same on all of them; it is made if it is not there, and a rank that cannot
     /// write there goes on without.
     ///
@@ -73,6 +77,17 @@ impl Watchdog {
     /// Says that a step has ended. Long work between steps, such as an evaluation, beats with the last step again.
     pub fn beat(&self, step: u64) {
         self.progress.beat(step);
+    }
+
+    /// Says that something has ended that is no step, as a batch of an evaluation. The last step stays what it was.
+    pub fn lives(&self) {
+        self.progress.restart();
+    }
+
+    /// Says that what follows may take as long as it takes, until the next beat or call: writing, or what cannot beat. Those who wait for it go on
+    /// waiting while its signs of life come.
+    pub fn take_time(&self) {
+        self.progress.take_time();
     }
 }
 
@@ -128,13 +143,7 @@ pub enum OtherState {
 impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.silent_for.as_secs_f64();
-        write!(
-            f,
-            "no step has ended for {seconds:.0} s on rank {} on {} (last: {})",
-            self.rank,
-            self.host,
-            Last(self.step)
-        )?;
+        write!(f, "no step has ended for {seconds:.0} s on rank {} on {}{}", self.rank, self.host, Last(self.step))?;
         match &self.waits_for {
             Some(what) => write!(f, ", which waits for the {what} of the others")?,
             None => f.write_str(", which waits for nobody")?,
@@ -144,11 +153,11 @@ impl fmt::Display for Silence {
             match state {
                 OtherState::Silent(step) => write!(
                     f,
-                    "; rank {rank} on {host} gives no sign of life any more (last: {}): it is stopped, dead or cut off",
+                    "; rank {rank} on {host} gives no sign of life any more{}: it is stopped, dead or cut off",
                     Last(*step)
                 )?,
                 OtherState::Busy(step) => {
-                    write!(f, "; rank {rank} on {host} is alive and has not come so far (last: {})", Last(*step))?;
+                    write!(f, "; rank {rank} on {host} is alive and has not come so far{}", Last(*step))?;
                 }
                 OtherState::Unknown => write!(f, "; of rank {rank} on {host} nothing is known")?,
             }
@@ -157,14 +166,14 @@ impl fmt::Display for Silence {
     }
 }
 
-/// A last step as words.
+/// A last step as words behind others; nothing where no step has ended, as in what has no steps.
 struct Last(Option<u64>);
 
 impl fmt::Display for Last {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(step) => write!(f, "step {step}"),
-            None => f.write_str("none"),
+            Some(step) => write!(f, " (last: step {step})"),
+            None => Ok(()),
         }
     }
 }
@@ -179,6 +188,8 @@ struct Sign {
     step: Option<u64>,
     calls: u64,
     waits: bool,
+    /// Whether it is at work: something has ended in it within the timeout, or what it does takes its time.
+    works: bool,
     /// Its own watchdog is about to end it, so that it is not the silent one.
     ends: bool,
 }
@@ -199,15 +210,30 @@ impl Watch {
             // Who cannot write is one of whom nothing is known.
             let _ = std::fs::create_dir_all(folder);
         }
+        // What the others last said when the time was over, and at which sign of this one.
+        let mut heard: Option<(u64, Vec<Option<Sign>>)> = None;
         for count in 0.. {
             self.leave_sign(count, false);
             match stopped.recv_timeout(self.between_signs()) {
                 Err(RecvTimeoutError::Timeout) => {}
                 _ => break,
             }
-            if self.progress.now().since.elapsed() > self.timeout {
-                self.end(count, tell);
+            if !self.progress.now().is_over(self.timeout) {
+                heard = None;
+                continue;
             }
+            heard = match heard {
+                None => Some((count, self.signs())),
+                // Whoever lives writes a new sign in this time.
+                Some((since, before)) if count >= since + LOOKS => {
+                    let after = self.signs();
+                    if !self.may_wait(&before, &after) {
+                        self.end(count, &before, &after, tell);
+                    }
+                    None
+                }
+                earlier => earlier,
+            };
         }
         if let Some(mine) = self.file_of(self.rank) {
             let _ = std::fs::remove_file(mine);
@@ -219,9 +245,28 @@ impl Watch {
         (self.timeout / 20).clamp(Duration::from_millis(10), Duration::from_secs(10))
     }
 
-    fn end(&self, count: u64, tell: impl FnOnce(&Silence) + Send + 'static) -> ! {
+    /// Whether this rank waits for one that is at work, and none is silent.
+    fn may_wait(&self, before: &[Option<Sign>], after: &[Option<Sign>]) -> bool {
+        let state = self.progress.now();
+        let judged =
+            |(before, after): (&Option<Sign>, &Option<Sign>)| judge(state.calls, before.as_ref(), after.as_ref());
+        let states: Vec<Option<OtherState>> = before.iter().zip(after).map(judged).collect();
+        let is_lost = |state: &Option<OtherState>| matches!(state, Some(OtherState::Silent(_) | OtherState::Unknown));
+        let is_at_work = |(sign, state): (&Option<Sign>, &Option<OtherState>)| {
+            matches!(state, Some(OtherState::Busy(_))) && sign.as_ref().is_some_and(|sign| sign.works)
+        };
+        state.waits_for.is_some() && !states.iter().any(is_lost) && after.iter().zip(&states).any(is_at_work)
+    }
+
+    fn end(
+        &self,
+        count: u64,
+        before: &[Option<Sign>],
+        after: &[Option<Sign>],
+        tell: impl FnOnce(&Silence) + Send + 'static,
+    ) -> ! {
         self.leave_sign(count + 1, true);
-        let silence = self.silence();
+        let silence = self.silence(before, after);
         // The words get a thread of their own, because whoever takes them may be stuck.
         let (told, done) = channel();
         let words = std::thread::Builder::new().spawn(move || {
@@ -234,16 +279,13 @@ impl Watch {
         leave::at_once(EXIT_CODE)
     }
 
-    fn silence(&self) -> Silence {
+    fn silence(&self, before: &[Option<Sign>], after: &[Option<Sign>]) -> Silence {
         let state = self.progress.now();
-        // Whoever lives writes a new sign in this time.
-        let before: Vec<Option<Sign>> = self.others().map(|rank| self.sign_of(rank)).collect();
-        sleep(self.between_signs() * 3);
-        let of = |rank, before: Option<Sign>| {
-            let state = judge(state.calls, before, self.sign_of(rank))?;
+        let of = |(rank, (before, after)): (usize, (&Option<Sign>, &Option<Sign>))| {
+            let state = judge(state.calls, before.as_ref(), after.as_ref())?;
             Some(Other { rank, host: self.hosts[rank].clone(), state })
         };
-        let mut others: Vec<Other> = self.others().zip(before).filter_map(|(rank, before)| of(rank, before)).collect();
+        let mut others: Vec<Other> = self.others().zip(before.iter().zip(after)).filter_map(of).collect();
         // If someone is known to be silent, those of whom nothing is known are no news.
         if others.iter().any(|other| other.state != OtherState::Unknown) {
             others.retain(|other| other.state != OtherState::Unknown);
@@ -262,6 +304,11 @@ impl Watch {
         (0..self.hosts.len()).filter(|rank| *rank != self.rank)
     }
 
+    /// The last sign of each other rank.
+    fn signs(&self) -> Vec<Option<Sign>> {
+        self.others().map(|rank| self.sign_of(rank)).collect()
+    }
+
     fn file_of(&self, rank: usize) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.join(format!("rank-{rank}.json")))
     }
@@ -269,8 +316,8 @@ impl Watch {
     fn leave_sign(&self, count: u64, ends: bool) {
         let Some(mine) = self.file_of(self.rank) else { return };
         let state = self.progress.now();
-        let waits = state.waits_for.is_some();
-        let sign = Sign { nonce: self.nonce, count, step: state.step, calls: state.calls, waits, ends };
+        let (waits, works) = (state.waits_for.is_some(), state.works(self.timeout));
+        let sign = Sign { nonce: self.nonce, count, step: state.step, calls: state.calls, waits, works, ends };
         // A sign that cannot be written is one that is missing.
         let _ = serde_json::to_string(&sign).map_err(Into::into).and_then(|sign| write_over(&mine, &sign));
     }
@@ -293,7 +340,7 @@ fn write_over(file: &Path, sign: &str) -> std::io::Result<()> {
 }
 
 /// What two signs of a rank say, with some time between them, to one that has made `calls`; none if it is where it should be.
-fn judge(calls: u64, before: Option<Sign>, after: Option<Sign>) -> Option<OtherState> {
+fn judge(calls: u64, before: Option<&Sign>, after: Option<&Sign>) -> Option<OtherState> {
     let (Some(before), Some(after)) = (before, after) else { return Some(OtherState::Unknown) };
     if after.ends {
         return None;
@@ -308,20 +355,21 @@ fn judge(calls: u64, before: Option<Sign>, after: Option<Sign>) -> Option<OtherS
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::thread::sleep;
 
     fn sign(count: u64) -> Sign {
-        Sign { nonce: 1, count, step: Some(4), calls: 9, waits: true, ends: false }
+        Sign { nonce: 1, count, step: Some(4), calls: 9, waits: true, works: false, ends: false }
     }
 
     #[test]
     fn two_signs_tell_who_is_silent_and_who_is_busy() {
-        let judged = |before: Sign, after: Sign| judge(9, Some(before), Some(after));
+        let judged = |before: Sign, after: Sign| judge(9, Some(&before), Some(&after));
         assert_eq!(judged(sign(5), sign(6)), None, "it waits as well");
         assert_eq!(judged(sign(5), sign(5)), Some(OtherState::Silent(Some(4))));
         assert_eq!(judged(sign(5), Sign { calls: 8, ..sign(6) }), Some(OtherState::Busy(Some(4))));
         assert_eq!(judged(sign(5), Sign { waits: false, ..sign(6) }), Some(OtherState::Busy(Some(4))));
         assert_eq!(judged(sign(5), Sign { ends: true, ..sign(5) }), None, "its own watchdog has seen the same");
-        assert_eq!(judge(9, None, Some(sign(1))), Some(OtherState::Unknown));
+        assert_eq!(judge(9, None, Some(&sign(1))), Some(OtherState::Unknown));
     }
 
     #[test]
@@ -339,12 +387,12 @@ mod tests {
             silence.to_string(),
             "no step has ended for 600 s on rank 0 on node0 (last: step 41), which waits for the gradients of the others; rank 2 on node2 \
              gives no sign of life any more (last: step 40): it is stopped, dead or cut off; rank 3 on node3 is alive and has not come so \
-             far (last: none)"
+             far"
         );
         let alone = Silence { waits_for: None, step: None, others: vec![other(1, OtherState::Unknown)], ..silence };
         assert_eq!(
             alone.to_string(),
-            "no step has ended for 600 s on rank 0 on node0 (last: none), which waits for nobody; of rank 1 on node1 nothing is known"
+            "no step has ended for 600 s on rank 0 on node0, which waits for nobody; of rank 1 on node1 nothing is known"
         );
     }
 
@@ -379,5 +427,27 @@ mod tests {
         watch(1).leave_sign(3, false);
         assert_eq!(watch(1).sign_of(0).unwrap().count, 3);
         assert_eq!(watch(2).sign_of(0), None);
+    }
+
+    #[test]
+    fn one_that_waits_goes_on_while_another_is_at_work_and_nobody_is_lost() {
+        let group = Group::alone();
+        let watch = Watch {
+            rank: 0,
+            hosts: ["a", "b", "c"].map(str::to_owned).to_vec(),
+            nonce: 1,
+            timeout: Duration::from_secs(1),
+            folder: None,
+            progress: Arc::clone(group.progress()),
+        };
+        let (works, waits) = (|count| Sign { waits: false, works: true, ..sign(count) }, |count| Some(sign(count)));
+        let before = [Some(works(5)), waits(5)];
+        let may_wait = |after: [Option<Sign>; 2]| watch.progress.waiting_for("end", || watch.may_wait(&before, &after));
+        assert!(may_wait([Some(works(6)), waits(6)]));
+        assert!(!may_wait([Some(works(6)), waits(5)]), "one is silent");
+        assert!(!may_wait([Some(works(6)), None]), "nothing is known of one");
+        assert!(!may_wait([Some(Sign { works: false, ..works(6) }), waits(6)]), "nothing ends in it either");
+        assert!(!may_wait([waits(6), waits(6)]), "all wait");
+        assert!(!watch.may_wait(&before, &[Some(works(6)), waits(6)]), "it is itself the one that is waited for");
     }
 }
