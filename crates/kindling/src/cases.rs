@@ -100,6 +100,7 @@ impl<'a> CaseScorer<'a> {
         let (mut scored, source) = (Vec::new(), loader.source());
         let mut volumes = self.volumes(source, ranks);
         let see = |sample: u64, mask: &Mask| {
+            ranks.lives();
             let truth = source.read_mask(sample as usize)?;
             let unfitted = self.overlap.is_none().then(|| self.preprocess.unfit_mask(mask, truth.width, truth.height));
             let mask = unfitted.as_ref().unwrap_or(mask);
@@ -124,6 +125,7 @@ impl<'a> CaseScorer<'a> {
                 let complete = volumes.complete(rests);
                 for number in complete.into_iter().skip(ranks.group().rank()).step_by(ranks.group().size()) {
                     scored.push(self.volume(volumes, number, source)?);
+                    ranks.lives();
                 }
             }
             scored = ranks.agree("scores of cases", scored)?.into_iter().flatten().collect();

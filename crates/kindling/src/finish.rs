@@ -68,6 +68,7 @@ impl Finished<'_> {
         if !self.ranks.is_first() {
             return Ok(None);
         }
+        self.ranks.take_time();
         trained.journal.note_bad(trained.progress.step, Split::Test, &test.bad, observer)?;
         let &Score { loss, accuracy, samples, .. } = &test.score;
         let accuracy = Some(accuracy);

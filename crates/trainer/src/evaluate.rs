@@ -175,6 +175,7 @@ fn ask<M: Trainable<2>>(
                 answers.add(&batch, row, probabilities);
                 start = row + 1;
             }
+            inference.lives();
             // The other ranks are about as far.
             progress((answers.samples.len() * size).min(loader.samples_per_epoch()));
         }

@@ -43,6 +43,13 @@ impl<'a> Inference<'a> {
     pub fn divided(self, ranks: &'a Ranks) -> Self {
         Self { ranks: (!ranks.is_alone()).then_some(ranks), ..self }
     }
+
+    /// Says to the watchdog of several processes that some samples are done.
+    pub(crate) fn lives(&self) {
+        if let Some(ranks) = self.ranks {
+            ranks.lives();
+        }
+    }
 }
 
 /// How many samples a run infers at once, so that its scores are the same for every plan: `fitting`, the plan's, where each

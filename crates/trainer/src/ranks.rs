@@ -133,7 +133,8 @@ impl Ranks {
         }
     }
 
-    /// Ends this process if no step ends for `timeout`, after `tell` was told why; `folder` is where ranks leave signs of life.
+    /// Ends this process if no step ends for `timeout` and it does not wait for a rank that is seen at work, after `tell` was told why;
+    /// `folder` is where ranks leave signs of life.
     ///
     /// # Errors
     /// If the system has no thread left.
@@ -192,6 +193,21 @@ impl Ranks {
         }
     }
 
+    /// Says to the watchdog, if there is one, that something has ended that is no step, such as a batch of an evaluation.
+    pub fn lives(&self) {
+        if let Some((watchdog, _)) = self.watchdog.borrow().as_ref() {
+            watchdog.lives();
+        }
+    }
+
+    /// Says to the watchdog, if there is one, that what follows may take as long as it takes: the first writes what all have found, or all
+    /// look through files. It counts again when something ends.
+    pub fn take_time(&self) {
+        if let Some((watchdog, _)) = self.watchdog.borrow().as_ref() {
+            watchdog.take_time();
+        }
+    }
+
     /// Notes how long each rank took for its share of a step.
     pub(crate) fn took(&self, seconds: &[f64]) {
         let slowest = (0..seconds.len()).fold(0, |most, rank| if seconds[rank] > seconds[most] { rank } else { most });
@@ -217,10 +233,12 @@ impl Ranks {
         let left = self.group.finish();
         if let Some((watchdog, signs)) = self.watchdog.borrow_mut().take() {
             drop(watchdog);
-            if self.is_first() {
+            let _ = match self.is_first() {
                 // Whoever is still there leaves no more signs in a folder that is gone.
-                let _ = std::fs::remove_dir_all(signs);
-            }
+                true => std::fs::remove_dir_all(signs),
+                // On another machine it may be another folder. One with signs of others stays.
+                false => std::fs::remove_dir(signs),
+            };
         }
         Ok(left?)
     }

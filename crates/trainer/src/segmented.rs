@@ -169,6 +169,7 @@ pub fn evaluate_pixels<M: Trainable<4>>(
                 found.images.push(counts);
                 start += 1;
             }
+            inference.lives();
             // The other ranks are about as far.
             progress((found.images.len() * size).min(loader.samples_per_epoch()));
         }

@@ -140,6 +140,7 @@ pub fn evaluate_in_windows<M: Trainable<4>>(
                 found.images.push(counts);
             }
         }
+        inference.lives();
         // The other ranks are about as far.
         progress((found.images.len() * size).min(samples));
     }

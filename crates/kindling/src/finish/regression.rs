@@ -32,6 +32,7 @@ impl Finished<'_> {
         if !self.ranks.is_first() {
             return Ok(None);
         }
+        self.ranks.take_time();
         trained.journal.note_bad(trained.progress.step, Split::Test, &test.bad, observer)?;
         let (loss, samples) = (test.loss, test.score.samples);
         let (mae, r2) = (Some(test.score.mae), Some(test.score.r2));

@@ -42,6 +42,7 @@ impl Finished<'_> {
         if !self.ranks.is_first() {
             return Ok(None);
         }
+        self.ranks.take_time();
         trained.journal.note_bad(trained.progress.step, Split::Test, &test.evaluation.bad, observer)?;
         let classes = cases::foreground(&self.config.data.classes);
         let all = validation.scored.cases.iter().chain(&test.scored.cases).cloned().collect();
