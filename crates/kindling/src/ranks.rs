@@ -6,7 +6,7 @@ use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
 use data_encoding::HEXLOWER;
@@ -283,8 +283,24 @@ fn data(classes: &[String], sources: &[&dyn Source]) -> String {
     in_digits(hash)
 }
 
-/// Ends this process, and with it all, if no step ends for `timeout`. The first that lives says why, and how to go on.
-pub(crate) fn watch(ranks: &Ranks, timeout: Duration, run: &RunDir, go_on: String) -> Result<()> {
+/// Ends this process, and with it all, if no step of a run ends for `timeout`. The first that lives says why, and how to go on.
+pub(crate) fn watch_run(ranks: &Ranks, timeout: Duration, run: &RunDir, go_on: &str) -> Result<()> {
+    watch(ranks, timeout, &run.path().join(SIGNS), format!("continue with: {go_on}"))
+}
+
+/// The same of a command that trains nothing: if no batch and no image is done for `timeout`. `run` is what it reads, where it reads one.
+/// All ranks call it.
+pub(crate) fn watch_reading(ranks: &Ranks, timeout: Duration, run: Option<&Path>) -> Result<()> {
+    if ranks.is_alone() {
+        return Ok(());
+    }
+    let mine = ranks.is_first().then(|| folder_for_signs(ranks, run));
+    let folders = ranks.agree("folder for signs of life", mine)?;
+    let folder = folders.into_iter().flatten().next().context("the first process names no folder")?;
+    watch(ranks, timeout, Path::new(&folder), "run it again".to_owned())
+}
+
+fn watch(ranks: &Ranks, timeout: Duration, signs: &Path, advice: String) -> Result<()> {
     use kindling_processes::watchdog::{OtherState, Silence};
 
     let tell = move |silence: &Silence| {
@@ -292,11 +308,25 @@ pub(crate) fn watch(ranks: &Ranks, timeout: Duration, run: &RunDir, go_on: Strin
             silence.others.iter().any(|other| other.rank == rank && matches!(other.state, OtherState::Silent(_)))
         };
         if (0..silence.rank).all(is_silent) {
-            note!("error: {silence}; continue with: {go_on}");
+            note!("error: {silence}; {advice}");
         }
     };
-    ranks.watch(timeout, &run.path().join(SIGNS), tell).context("the processes cannot be watched")
+    ranks.watch(timeout, signs, tell).context("the processes cannot be watched")
 }
 
-/// The folder of a run in which its processes leave signs of life.
+/// The folder of a run in which the processes that train it leave signs of life.
 const SIGNS: &str = "ranks";
+
+/// A new folder for signs of life beside those of a training that may go on in the same run: on one machine a temporary one, and otherwise
+/// in the run's folder, which all see. Where that is not to be written to, a temporary one on each machine, so that ranks see those on their
+/// own.
+fn folder_for_signs(ranks: &Ranks, run: Option<&Path>) -> String {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let name = format!("ranks-{}-{:x}", std::process::id(), since.as_nanos());
+    let is_one_machine = ranks.group().local_size() == ranks.group().size();
+    let shared = run.filter(|_| !is_one_machine).and_then(|run| std::path::absolute(run).ok());
+    let shared = shared.map(|run| run.join(&name)).filter(|folder| folder.to_str().is_some());
+    let folder = shared.filter(|folder| fs::create_dir(folder).is_ok());
+    let folder = folder.unwrap_or_else(|| std::env::temp_dir().join(format!("kindling-{name}")));
+    folder.to_string_lossy().into_owned()
+}

@@ -17,6 +17,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         a_stopped_process_is_named_and_all_end_within_the_timeout,
     ),
     (
+        "a_stopped_process_of_eval_or_predict_is_named_and_all_end",
+        a_stopped_process_of_eval_or_predict_is_named_and_all_end,
+    ),
+    (
         "a_process_that_is_asked_to_stop_stops_all_and_nothing_is_lost",
         a_process_that_is_asked_to_stop_stops_all_and_nothing_is_lost,
     ),
@@ -131,6 +135,12 @@ fn a_stopped_process_is_named_and_all_end_within_the_timeout() {
         assert!(began.elapsed() < PATIENCE, "no step ends");
         std::thread::sleep(Duration::from_millis(10));
     }
+    is_named_when_stopped(launched, "continue with: kindling train --resume");
+    assert!(newest_step(&run) >= 3);
+}
+
+/// Stops the second process: all end, and one sentence names it and says how to go on.
+fn is_named_when_stopped(launched: Launched, advice: &str) {
     assert!(launched.signal(1, "-STOP"));
     let stopped = Instant::now();
     let outcome = launched.end();
@@ -139,10 +149,41 @@ fn a_stopped_process_is_named_and_all_end_within_the_timeout() {
     assert_ne!(outcome.code, Some(0));
     let said: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
     let [sentence] = said.as_slice() else { panic!("{}", outcome.all()) };
-    for words in ["rank 1 on ", "gives no sign of life any more", "continue with: kindling train --resume"] {
+    for words in ["rank 1 on ", "gives no sign of life any more", advice] {
         assert!(sentence.contains(words), "`{words}` is not said: {sentence}");
     }
-    assert!(newest_step(&run) >= 3);
+}
+
+/// It is stopped when it has left its first sign of life. Neither has come to its end then: many resamples keep the first process of `eval`
+/// busy, and many files both of `predict`.
+fn a_stopped_process_of_eval_or_predict_is_named_and_all_end() {
+    let bench = Bench::new(EACH);
+    let run = bench.run("run", "--image-size 32 --max-steps 2 --batch-size 4", "");
+    let file = bench.path("data/dark/00.png").display().to_string();
+    let scored = ["--split", "all", "--resamples", "20000"].map(str::to_owned).to_vec();
+    for (command, given) in [("eval", scored), ("predict", vec![file; 4000])] {
+        let signs = bench.path(&format!("signs-{command}"));
+        fs::create_dir(&signs).expect("a folder of the test can be made");
+        let kindling = kindling();
+        let mut watched = Command::new("env");
+        watched.envs(kindling.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        watched.arg(format!("TMPDIR={}", signs.display())).arg(kindling.get_program()).args(kindling.get_args());
+        watched.arg(command).arg(&run).args(given).args(["--device", "cpu", "--rank-timeout", "5s"]);
+        let mut launched = Launched::start(&bench.path("ids"), 2, &watched);
+        let began = Instant::now();
+        while !has_left_a_sign(&signs, 1) {
+            assert!(began.elapsed() < PATIENCE && !launched.has_ended(), "{command} is not watched");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        is_named_when_stopped(launched, "run it again");
+        assert!(!run.join("ranks").exists(), "a training may go on in the run");
+    }
+}
+
+/// Whether a process has left a sign of life in a folder of this one.
+fn has_left_a_sign(folder: &Path, rank: usize) -> bool {
+    let folders = fs::read_dir(folder).expect("the folder of the test").filter_map(Result::ok);
+    folders.map(|entry| entry.path().join(format!("rank-{rank}.json"))).any(|sign| sign.is_file())
 }
 
 fn a_process_that_is_asked_to_stop_stops_all_and_nothing_is_lost() {

@@ -18,6 +18,7 @@ use kindling_trainer::{Inference, Prediction, Ranks, evaluate};
 use serde_json::json;
 
 use crate::Done;
+use crate::commands::run_flags::Watched;
 use crate::commands::{Format, SlidingWindow, TestTimeAugmentation};
 use crate::config::RunConfig;
 use crate::dataset::{self, HowToOpen};
@@ -84,6 +85,8 @@ pub(crate) struct Args {
     /// The MPI library that connects several processes, which `mpirun` or `srun` start; also KINDLING_MPI
     #[arg(long, value_name = "PATH")]
     mpi_library: Option<PathBuf>,
+    #[command(flatten)]
+    watched: Watched,
     /// Also write the model's answer for each image to this file, as a run's predictions.csv
     #[arg(long, value_name = "FILE")]
     predictions: Option<PathBuf>,
@@ -123,6 +126,7 @@ impl Args {
         let chosen = self.device.of_rank(ranks.group().local_rank()).open()?;
         if !ranks.is_alone() {
             Fingerprint::of_samples(&chosen.facts.device, samples.as_ref()).compare(ranks)?;
+            ranks::watch_reading(ranks, self.watched.timeout(), Some(run.path()))?;
         }
         if config.is_segmentation() {
             let samples = Samples { scored, data, own, samples, absent, changes, seen };
@@ -148,6 +152,7 @@ impl Args {
         if !ranks.is_first() {
             return Ok(Done::Complete);
         }
+        ranks.take_time();
         let score = evaluation.score;
         let baseline = majority_baseline(samples.as_ref());
         let split = scored.to_string();

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::Done;
+use crate::commands::run_flags::Watched;
 use crate::commands::{SlidingWindow, TestTimeAugmentation};
 use crate::config::{DataConfig, RunConfig};
 use crate::dataset::HowToOpen;
@@ -72,6 +73,8 @@ pub(crate) struct Args {
     /// The MPI library that connects several processes, which `mpirun` or `srun` start; also KINDLING_MPI
     #[arg(long, value_name = "PATH")]
     mpi_library: Option<PathBuf>,
+    #[command(flatten)]
+    watched: Watched,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -116,15 +119,15 @@ impl Args {
         if !ranks.is_alone() {
             Fingerprint::of_process(&facts.device).compare(ranks)?;
         }
-        let (predictor, images) = match (&self.model, self.paths.as_slice()) {
-            (Some(name), images) => (Predictor::pretrained(name, device)?, images),
+        let (predictor, images, run) = match (&self.model, self.paths.as_slice()) {
+            (Some(name), images) => (Predictor::pretrained(name, device)?, images, None),
             (None, [run, images @ ..]) if !images.is_empty() => {
                 let run = RunDir::open(run)?;
                 let config = RunConfig::of(&run)?;
                 if config.is_segmentation() {
                     return self.masks(&run, &config, images, &device, ranks);
                 }
-                (Predictor::of_run(&run, config, self.last, device)?, images)
+                (Predictor::of_run(&run, config, self.last, device)?, images, Some(run))
             }
             (None, _) => bail!("give a run's folder and then image files, or --model and image files"),
         };
@@ -136,12 +139,14 @@ impl Args {
         if self.top.is_some() && predictor.task == Task::Regression {
             bail!("--top is about classes, and this run answers with a number");
         }
-        self.write_all(&predictor, &files_of(&predictor.opening, images)?, ranks)
+        let files = files_of(&predictor.opening, images)?;
+        ranks::check_same("list of files", &files, ranks)?;
+        ranks::watch_reading(ranks, self.watched.timeout(), run.as_ref().map(RunDir::path))?;
+        self.write_all(&predictor, &files, ranks)
     }
 
     /// Predicts all files, in their order.
     fn write_all(&self, predictor: &Predictor, files: &[PathBuf], ranks: &Rc<Ranks>) -> Result<Done> {
-        ranks::check_same("list of files", files, ranks)?;
         let name = |path: &Path| format!("writing {}", path.display());
         let mut out: Box<dyn Write> = match &self.out {
             _ if !ranks.is_first() => Box::new(std::io::sink()),
@@ -154,9 +159,11 @@ impl Args {
         let mut done = Done::Complete;
         let at_once = if ranks.is_alone() { 1 } else { FILES_AT_ONCE * ranks.group().size() };
         for round in files.chunks(at_once) {
-            let mine = round[ranks.share(round.len())].iter().map(|path| self.predict_file(predictor, path));
+            let mine = round[ranks.share(round.len())].iter().map(|path| self.predict_file(predictor, path, ranks));
             let mine: Vec<Said> = mine.collect::<Result<_>>()?;
-            for said in ranks.agree("predictions", mine)?.into_iter().flatten() {
+            let all = ranks.agree("predictions", mine)?;
+            ranks.take_time();
+            for said in all.into_iter().flatten() {
                 out.write_all(said.rows.as_bytes())?;
                 // The exit code of the first is that of all.
                 for error in said.errors.iter().filter(|_| ranks.is_first()) {
@@ -164,13 +171,14 @@ impl Args {
                     done = Done::SomeFailed;
                 }
             }
+            ranks.lives();
         }
         out.flush()?;
         Ok(done)
     }
 
     /// What is said of all images of a file.
-    fn predict_file(&self, predictor: &Predictor, path: &Path) -> Result<Said> {
+    fn predict_file(&self, predictor: &Predictor, path: &Path, ranks: &Ranks) -> Result<Said> {
         let format = format_of(&predictor.opening, path);
         let parts: Vec<Result<Part>> = match format.list(path) {
             Ok(parts) => parts.into_iter().map(Ok).collect(),
@@ -183,6 +191,7 @@ impl Args {
                 Ok((name, probabilities)) => self.write(&mut rows, &name, predictor, &probabilities)?,
                 Err(error) => errors.push(format!("{error:#}")),
             }
+            ranks.lives();
         }
         Ok(Said { rows: String::from_utf8_lossy(&rows).into_owned(), errors })
     }

@@ -1,12 +1,16 @@
-//! Flags of every command that trains: where its run lies, what has become of the data, and what is told while it goes on.
+//! Flags of every command that trains: where its run lies, what has become of the data, and what is told while it goes on. And one of
+//! every command that runs in several processes.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
+use kindling_given::Span;
 use kindling_runs::RunDir;
 use kindling_tracking::Target;
 
 use crate::progress::{Console, Verbosity};
+use crate::ranges;
 
 /// Where a run lies, and whether it may be there already.
 #[derive(clap::Args)]
@@ -44,6 +48,22 @@ pub(crate) struct Telling {
     /// Print nothing but the result
     #[arg(long, short, help_heading = "Run", conflicts_with = "verbose")]
     pub(crate) quiet: bool,
+}
+
+/// How several processes watch each other.
+#[derive(clap::Args)]
+pub(crate) struct Watched {
+    /// Of several processes: how long a step may take, or where nothing is trained a batch or an image, before a process that waits
+    /// for the others ends itself and names the silent one, 1s to 24h: 10m, 90s. Waiting for one that is seen at work is no silence
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = ranges::patience)]
+    rank_timeout: Span,
+}
+
+impl Watched {
+    /// How long nothing may come to an end.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.rank_timeout.duration()
+    }
 }
 
 impl RunFolder {

@@ -22,7 +22,6 @@ use anyhow::{Result, bail};
 use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{DataError, Dataset, FileList, Split, largest_decoding_bytes};
-use kindling_given::Span;
 use kindling_layers::parameters;
 use kindling_runs::{DeviceFacts, Environment, Event, How, Metrics, RunDir};
 use kindling_trainer::engine::ModelState;
@@ -32,7 +31,7 @@ use serde::Serialize;
 
 use crate::Done;
 use crate::budget::{Imposed, limit_before_reading};
-use crate::commands::run_flags::{ChangedData, RunFolder, Telling};
+use crate::commands::run_flags::{ChangedData, RunFolder, Telling, Watched};
 use crate::config::RunConfig;
 use crate::dataset::path_of;
 use crate::device::{Chosen, DeviceChoice};
@@ -86,10 +85,8 @@ pub(crate) struct Args {
     /// names it]
     #[arg(long, value_name = "PATH", help_heading = "How")]
     nccl_library: Option<PathBuf>,
-    /// Of several processes: how long a step may take before a process that waits for the others ends itself and names the silent
-    /// one, 1s to 24h: 10m, 90s
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = ranges::patience, help_heading = "How")]
-    rank_timeout: Span,
+    #[command(flatten, next_help_heading = "How")]
+    watched: Watched,
 
     #[command(flatten)]
     folder: RunFolder,
@@ -309,7 +306,7 @@ impl Args {
         }
         ranks::check_groups(&launch.config.train, ranks)?;
         Fingerprint::new(&launch.chosen.facts.device, &launch.dataset).compare(ranks)?;
-        ranks::watch(ranks, self.rank_timeout.duration(), &run, how_to_go_on("train", &run))?;
+        ranks::watch_run(ranks, self.watched.timeout(), &run, &how_to_go_on("train", &run))?;
         let library = self.nccl_library.as_deref();
         exchange::connect(ranks, self.exchange, library, &launch.chosen.device, self.telling.quiet)?;
         self.fit_here(launch, faults, ranks)

@@ -36,6 +36,7 @@ impl Args {
         if !ranks.is_first() {
             return Ok(Done::Complete);
         }
+        ranks.take_time();
         let split = scored.to_string();
         let images = scores::predicted_values(&split, samples.as_ref(), &evaluation.predictions);
         let table = ValueTable { images, ..ValueTable::default() };

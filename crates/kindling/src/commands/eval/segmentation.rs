@@ -41,6 +41,7 @@ impl Args {
         if !ranks.is_first() {
             return Ok(Done::Complete);
         }
+        ranks.take_time();
         let ScoredCases { cases, unit, .. } = scored_cases;
         if cases.is_empty() {
             bail!("none of the images could be scored");

@@ -104,8 +104,11 @@ impl<'m, 'a, I: Iterator<Item: Subject>> Masks<'m, 'a, I> {
         for image in &images[self.ranks.share(images.len())] {
             let mask = draw(self.segmenter, image);
             mine.push(mask.map(|mask| MaskRuns::of(&mask)).map_err(|error| format!("{error:#}")));
+            self.ranks.lives();
         }
         let told = self.ranks.agree("masks", mine)?.into_iter().flatten();
+        // The first writes them, and all look for the next images.
+        self.ranks.take_time();
         self.drawn.extend(images.into_iter().zip(told));
         Ok(())
     }

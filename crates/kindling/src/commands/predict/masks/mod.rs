@@ -65,6 +65,9 @@ impl Args {
         let mut segmenter = Segmenter { network: &network, config, inference, windows };
         let files = files_of(&config.data.opening, images)?;
         ranks::check_same("list of files", &files, ranks)?;
+        ranks::watch_reading(ranks, self.watched.timeout(), Some(run.path()))?;
+        // All look through the same files, which may be many, for what is in them.
+        ranks.take_time();
         let (classes, format) = (&config.data.classes, self.format);
         let mut out = MaskOutput { folder, classes, format, is_first, written: BTreeSet::new(), failed: false };
         out.begin()?;
