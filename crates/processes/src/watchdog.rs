@@ -227,7 +227,8 @@ impl Watch {
                 // Whoever lives writes a new sign in this time.
                 Some((since, before)) if count >= since + LOOKS => {
                     let after = self.signs();
-                    if !self.may_wait(&before, &after) {
+                    // The call may have come to its end while the signs were read.
+                    if !self.may_wait(&before, &after) && self.progress.now().is_over(self.timeout) {
                         self.end(count, &before, &after, tell);
                     }
                     None
