@@ -25,8 +25,10 @@ SHARES = {"environment": 0.02, "correctness": 0.2, "training": 0.1, "repeats": 0
 #: at a time, and on an H200 it was 0.17 for 64 px, two at a time.
 LOGITS_AGREE = {"features": 2e-2, "train-mode": 0.1}
 LOSSES_AGREE = 1e-2
-#: The same of two runs on one device whose kernels may differ. Updates multiply what rounding moved.
-REPEATS_AGREE = {"f32": 1e-2, "bf16": 5e-2}
+#: Relative difference of the second loss of runs with different micro-batches, whose gradients are added in another order. On an H200 it
+#: was 1.9e-4 and 4e-4. What comes later is told and not judged: AdamW's first updates have the size of the learning rate whatever
+#: that of the gradient, so a gradient near zero that rounding turns round moves its weight by all of it.
+REPEATS_AGREE = {"f32": 1e-3, "bf16": 5e-3}
 
 
 class OutOfTime(Exception):
@@ -38,7 +40,8 @@ class Suite:
         self.args = args
         self.device = args.device
         self.on_gpu = args.device != "cpu"
-        self.end = time.monotonic() + 60 * args.minutes
+        self.began = time.monotonic()
+        self.end = self.began + 60 * args.minutes
         self.part_end = self.end
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="kindling-suite-"))
 
@@ -49,14 +52,23 @@ class Suite:
             raise OutOfTime
         environment = {key: value for key, value in os.environ.items() if key != "RUST_BACKTRACE"}
         environment["KINDLING_FAULT"] = fault
+        began = time.monotonic()
+        self.note(f"begins: {' '.join(map(str, words))}")
         try:
             done = subprocess.run([self.args.kindling, *map(str, words)], capture_output=True, text=True, timeout=left,
                                   env=environment)
         except subprocess.TimeoutExpired as error:
             raise OutOfTime from error
+        finally:
+            self.note(f"ended after {time.monotonic() - began:.1f} s: {' '.join(map(str, words))}")
         if check and done.returncode:
             raise RuntimeError(f"kindling {' '.join(map(str, words))}: {done.stderr.strip()[-300:]}")
         return done
+
+    def note(self, what):
+        """A line of calls.log, which shows what a part is at."""
+        with (self.args.out / "calls.log").open("a") as log:
+            log.write(f"{time.monotonic() - self.began:7.1f} {what}\n")
 
     def train(self, name, *flags, device=None, fault=""):
         """A run on phantoms; returns its last line and its events."""
@@ -169,8 +181,8 @@ def training(suite):
 
 
 def repeats(suite):
-    """The first promise: the same run again, in smaller micro-batches, with activations recomputed, and after running out of
-    memory. To rounding always, and the same bits where the kernels are the same."""
+    """The first promise: the same run again, with activations recomputed, and after running out of memory has the same bits. In smaller
+    micro-batches the first loss has; the second, the first that depends on gradients, agrees to rounding."""
     steps = 6
     ways = {"straight": ([], ""), "again": ([], ""), "micro_batch_2": (["--micro-batch", 2], ""),
             "activation_checkpointing": (["--activation-checkpointing", "blocks"], ""),
@@ -199,9 +211,10 @@ def repeats(suite):
         if name == "straight" or straight is None or result is None:
             continue
         apart = [abs(a - b) / abs(a) for a, b in zip(straight, result)]
+        same = result == straight
+        agrees = apart[0] == 0 and apart[1] < REPEATS_AGREE[form] if name == "micro_batch_2" else same
         cases.append({"model": model, "precision": form, "how": name, "losses": result, "undisturbed": straight,
-                      "same_bits": result == straight, "largest_relative_difference": max(apart),
-                      "passed": len(result) == steps and max(apart) < REPEATS_AGREE[form]})
+                      "same_bits": same, "relative_differences": apart, "passed": len(result) == steps and agrees})
     return {"bounds": REPEATS_AGREE, "cases": cases, "same_bits": sum(case["same_bits"] for case in cases), "not_reached": not_reached,
             "passed": bool(cases) and all(case["passed"] for case in cases)}
 
@@ -247,23 +260,32 @@ def oom(suite):
                 "passed": recovered == steps and len(disturbed) == steps and stable is not False
                 and (drift == 0 if not suite.on_gpu else drift < 0.05)}
 
-    # Groups of 2 leave room for a smaller micro-batch: what a device can never hold is not tried again as it is.
-    _, events = suite.train("too-large", *flags, "--ghost-batch-size", 2, "--max-steps", 4,
-                            fault="toolarge@step=2,phase=forward")
+    # Groups of 2 leave room for a smaller micro-batch: what a device can never hold is not tried again as it is. The CPU computes a group
+    # at a time as it is, so there the run ends and says so.
+    never = ["train", "--data", "phantoms", "--device", suite.device, "--quiet", "--out", suite.work / "too-large", *flags,
+             "--ghost-batch-size", 2, "--max-steps", 4]
+    done = suite.call(*never, fault="toolarge@step=2,phase=forward", check=False)
+    events = [json.loads(line) for line in (suite.work / "too-large" / "events.jsonl").read_text().splitlines()]
     too_large = {"recovered": [event["lever"] for event in events if event["event"] == "recovered"]}
-    too_large["passed"] = len(too_large["recovered"]) == 1
+    too_large["passed"] = (len(too_large["recovered"]) == 1 and done.returncode == 0 if suite.on_gpu
+                           else done.returncode != 0 and "there is no smaller step" in done.stderr)
 
     model, size = ("mobilenet_v3_small", 128) if suite.args.quick else ("mobilenet_v2", 512)
     batch = 16 if suite.args.quick else 64
     row = ["train", "--models", model, "--image-size", size, "--batch-size", batch, "--activation-checkpointing", "auto", "--windows", 3,
            "--window-seconds", 0.5, "--warmup", 2]
     whole = suite.bench(*row)[0]
-    peak = whole["measured"]["memory"]["peak_reserved_bytes"] or whole["measured"]["memory"]["peak_in_use_bytes"]
-    # Old and new state side by side need their place; in the small form weights are most of it.
-    share = 0.9 if not suite.on_gpu else 0.8 if suite.args.quick else 0.5
-    scarce = suite.bench(*row, "--memory-budget", max(int(peak * share), 1))[0]
+    memory = whole["measured"]["memory"]
+    # On the CPU a budget is one of the process.
+    peak = (memory["peak_reserved_bytes"] or memory["peak_in_use_bytes"]) if suite.on_gpu else memory["peak_process_bytes"]
+    # A GPU has half. What a process on the CPU takes is more than it needs, so less and less is given until it is too little. In the
+    # small form on a GPU weights are most of it, and old and new state need their place side by side.
+    for share in (0.8, 0.7, 0.6, 0.5) if not suite.on_gpu else (0.8,) if suite.args.quick else (0.5,):
+        scarce = suite.bench(*row, "--memory-budget", max(int(peak * share), 1))[0]
+        if "failed" in scarce or scarce["measured"]["recoveries"]:
+            break
     nothing = suite.bench(*row, "--memory-budget", "10MiB")[0]
-    real = {"peak_without_a_limit": peak, "with_less": scarce.get("measured", scarce.get("failed")),
+    real = {"peak_without_a_limit": peak, "share": share, "with_less": scarce.get("measured", scarce.get("failed")),
             "with_10_mib": nothing.get("failed", nothing.get("measured")),
             "passed": scarce.get("measured", {}).get("recoveries", 0) >= 1 and "failed" in nothing}
     return {"injected": injected, "too_large": too_large, "real": real,

@@ -19,6 +19,8 @@ fn main() -> ExitCode {
     );
     let whole = Test::new("every_part_of_the_gpu_suite_passes_on_cuda_made_of_the_cpu", || passes("cuda", None));
     suite.add_nightly(&cuda_on_cpu(), vec![whole], "an hour where kernels are executed by the CPU");
+    let on_the_cpu = Test::new("every_part_of_the_gpu_suite_passes_on_the_cpu", || passes("cpu", None));
+    suite.add_nightly(&Optional::nothing(), vec![on_the_cpu], "five minutes of runs");
     suite.run()
 }
 
