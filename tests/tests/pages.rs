@@ -31,26 +31,30 @@ fn bars_of_one_kind_share_one_scale() {
 #[test]
 fn the_page_of_a_profile_looks_like_the_others() {
     let folder = tempdir().unwrap();
-    let page = folder.path().join("profile.html");
-    let mut command = kindling();
-    command.args("profile --image-size 32 --batch-size 2 --steps 1 --roofline --out".split(' ')).arg(&page);
-    Outcome::of(&mut command).succeeded();
-    let text = fs::read_to_string(page).unwrap();
-    for part in [
-        "class=\"brand\"",
-        "<main>",
-        "<section>",
-        "class=\"facts\"",
-        "How far from the limit",
-        "This page is one file and loads nothing.",
-    ] {
-        assert!(text.contains(part), "{part} is not on the page");
+    for (model, bar) in [("mobilenet_v3_small", "block 0.0: "), ("unet-mobilenet_v2", "decoder: ")] {
+        let page = folder.path().join(model).with_extension("html");
+        let mut command = kindling();
+        command.args(["profile", "--model", model]);
+        command.args("--image-size 32 --batch-size 2 --steps 1 --roofline --out".split(' ')).arg(&page);
+        Outcome::of(&mut command).succeeded();
+        let text = fs::read_to_string(page).unwrap();
+        for part in [
+            "class=\"brand\"",
+            "<main>",
+            "<section>",
+            "class=\"facts\"",
+            "How far from the limit",
+            "This page is one file and loads nothing.",
+            bar,
+        ] {
+            assert!(text.contains(part), "{model}: {part} is not on the page");
+        }
+        // Time and memory: each whole fills the page, and parts fill the part above them.
+        let widths: Vec<f64> =
+            text.split("flex: 0 0 ").skip(1).map(|rest| rest.split('%').next().unwrap().parse().unwrap()).collect();
+        assert!(widths.iter().filter(|width| (**width - 100.0).abs() < 1e-3).count() >= 2, "{model}: {widths:?}");
+        assert!(widths.iter().all(|width| (0.0..=100.001).contains(width)), "{model}: {widths:?}");
     }
-    // Time and memory: each whole fills the page, and parts fill the part above them.
-    let widths: Vec<f64> =
-        text.split("flex: 0 0 ").skip(1).map(|rest| rest.split('%').next().unwrap().parse().unwrap()).collect();
-    assert!(widths.iter().filter(|width| (**width - 100.0).abs() < 1e-3).count() >= 2, "{widths:?}");
-    assert!(widths.iter().all(|width| (0.0..=100.001).contains(width)), "{widths:?}");
 }
 
 #[test]

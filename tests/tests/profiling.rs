@@ -116,10 +116,35 @@ fn assert_near(found: f64, expected: f64, what: &str) {
 
 /// An operation takes at least as long as its arithmetic or its bytes, a part as long as its operations, and the share is of what was
 /// measured. Nothing here depends on how fast the machine is: where other programs run while its peak is measured, a share is above 1.
+/// The parts are those that each kind of network has.
 #[test]
 fn the_limits_of_a_profile_follow_from_work_and_from_what_the_machine_reaches() {
-    let words = "profile --image-size 64 --batch-size 4 --micro-batch 2 --ghost-batch-size 2 --steps 1 --roofline --format json";
-    let profile = Outcome::of(kindling().args(words.split(' '))).succeeded().result();
+    let cases: [(&str, &str, &[&str]); 4] = [
+        ("mobilenet_v3_small", "stem", &["head.features", "head"]),
+        (
+            "unet-mobilenet_v2",
+            "encoder.stem",
+            &["encoder.features", "decoder.0", "decoder.1", "decoder.2", "decoder.3", "decoder.4", "head"],
+        ),
+        ("lraspp_mobilenet_v3_large", "encoder.stem", &["encoder.features", "decoder"]),
+        ("deeplabv3plus-mobilenet_v2", "encoder.stem", &["encoder.features", "decoder"]),
+    ];
+    for (model, first, last) in cases {
+        let words =
+            "--image-size 64 --batch-size 4 --micro-batch 2 --ghost-batch-size 2 --steps 1 --roofline --format json";
+        let mut command = kindling();
+        command.args(["profile", "--model", model]).args(words.split(' '));
+        let profile = Outcome::of(&mut command).succeeded().result();
+        assert_eq!(profile["model"], model);
+        let names = profile["segments"].as_array().unwrap().iter().map(|segment| segment["name"].as_str().unwrap());
+        let names: Vec<&str> = names.collect();
+        assert_eq!(names[0], first, "{names:?}");
+        assert_eq!(names[names.len() - last.len()..], *last, "{names:?}");
+        check_limits(&profile);
+    }
+}
+
+fn check_limits(profile: &Value) {
     let roofline = &profile["roofline"];
     let (flops, bytes) = (number(&roofline["flops_per_second"]), number(&roofline["bytes_per_second"]));
     assert!(flops > 0.0 && bytes > 0.0, "{flops} {bytes}");

@@ -123,6 +123,7 @@ fn numbers_of_other_commands_are_refused_with_their_range() {
         ("gan evaluate run", "--micro-batch 1000000000", "1..=1048576"),
         ("gan train", "--compare 4611686018427387904", "4611686018427387904; it must lie between 0 and 1048576"),
         ("profile --model mobilenet_v2", "--steps 0", "1..=1000000000"),
+        ("profile --model unet-resnet18", "--classes 256", "a mask has at most 255 classes"),
     ];
     let wrong = |&(command, flags, said): &(&str, &str, &str)| {
         let words = command.split(' ').chain(flags.split(' '));

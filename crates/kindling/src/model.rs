@@ -1,6 +1,7 @@
 //! Models by name, whatever they answer: classifiers, and networks for segmentation.
 
 use anyhow::Result;
+use kindling_data::Task;
 use kindling_layers::trace::Trace;
 use kindling_zoo::{Model, ModelOptions, SegmentationModel, find, find_segmentation, is_segmentation};
 
@@ -38,6 +39,14 @@ impl AnyModel {
         match self {
             Self::Classifier(model) => *model,
             Self::Segmentation(model) => model.classifier(),
+        }
+    }
+
+    /// What it answers about an image.
+    pub(crate) fn task(&self) -> Task {
+        match self {
+            Self::Classifier(_) => Task::MultiClass,
+            Self::Segmentation(_) => Task::Segmentation,
         }
     }
 

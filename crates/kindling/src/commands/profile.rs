@@ -7,12 +7,12 @@ mod roofline;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use burn::tensor::Device;
+use kindling_data::{IGNORED, Task};
 use kindling_layers::trace::Trace;
 use kindling_layers::{Checkpointing, Precision};
 use kindling_memory::planner::{LayerMemory, Prediction, Situation, Target, by_layer, predict};
 use kindling_runs::{Table, write_atomically};
-use kindling_zoo::{Model, ModelOptions, find};
+use kindling_zoo::ModelOptions;
 use serde_json::{Value, json};
 
 use crate::Done;
@@ -20,6 +20,7 @@ use crate::commands::Format;
 use crate::commands::plan::{prediction_json, size, target};
 use crate::config::{DEFAULT_MODEL, IMAGE_SIZE, usual};
 use crate::device::{Chosen, DeviceChoice};
+use crate::model::AnyModel;
 use crate::output::{self, out};
 use crate::ranges;
 use measure::{Measured, SegmentTime};
@@ -30,9 +31,9 @@ const LARGEST: usize = 10;
 
 /// Measure where the time and memory of training steps go
 ///
-/// Trains on random images: a few real steps of a run, as `kindling train` makes them, give the peak of memory. Then
-/// the stem, each block and the head run on their own, forward with a gradient graph and backward, which gives their
-/// time. What each layer keeps for backward is the planner's figure, beside the measured peak.
+/// Trains on random images, with masks for a network for segmentation: a few real steps of a run, as `kindling train` makes them,
+/// give the peak of memory. Then the stem, each block, the decoder and the head run on their own, forward with a gradient graph and
+/// backward, which gives their time. What each layer keeps for backward is the planner's figure, beside the measured peak.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Model of the zoo; `kindling models` lists them
@@ -59,7 +60,7 @@ pub(crate) struct Args {
     /// Channels of the images, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = 3)]
     channels: usize,
-    /// Classes of the head, 2 to 100000
+    /// Classes of the head, 2 to 100000; of pixels at most 255
     #[arg(long, value_name = "N", default_value_t = 10)]
     classes: usize,
     /// cpu, or cuda[:N], which has been tried on a stand-in alone
@@ -106,8 +107,11 @@ impl Args {
         if !matches!(self.device, DeviceChoice::Cpu | DeviceChoice::Cuda(_)) {
             bail!("profiles are made with --device cpu or --device cuda");
         }
-        let model = find(&self.model)?;
+        let model = AnyModel::find(&self.model)?;
         model.check_image_size(self.image_size)?;
+        if model.task() == Task::Segmentation && self.classes > usize::from(IGNORED) {
+            bail!("--classes {}: a mask has at most {IGNORED} classes", self.classes);
+        }
         let chosen = self.device.open()?;
         chosen.check_precision(self.precision)?;
         let profile = self.profile(&model, &chosen)?;
@@ -141,11 +145,11 @@ impl Args {
         }
     }
 
-    fn profile(&self, model: &Model, chosen: &Chosen) -> Result<Profile> {
+    fn profile(&self, model: &AnyModel, chosen: &Chosen) -> Result<Profile> {
         let situation = self.situation(target(self.device)?);
         let measured = measure::run(self, model, &chosen.device)?;
         // Everything else comes after the run, whose peak of memory is measured.
-        let trace = model.build(&self.options(), &Device::flex())?.trace(self.channels, self.image_size);
+        let trace = model.trace(&self.options(), self.image_size)?;
         let limit = || Roofline::of(self.device, self.precision, &trace, &situation);
         let roofline = self.roofline.then(limit).transpose()?;
         let times = measure::times(self, model, &chosen.device)?;
@@ -165,7 +169,7 @@ impl Args {
         Ok(Profile { title, segments, layers, prediction: predict(&trace, &situation), measured, roofline })
     }
 
-    fn as_json(&self, model: &Model, profile: &Profile) -> Value {
+    fn as_json(&self, model: &AnyModel, profile: &Profile) -> Value {
         let segments: Vec<Value> = profile
             .segments
             .iter()
@@ -196,13 +200,20 @@ impl Args {
     }
 }
 
-/// The segment of a staged network that a layer belongs to, in the network's names.
+/// The part of a network that a layer belongs to, in the network's names.
 fn segment_of(layer: &str) -> String {
+    if let Some(inside) = layer.strip_prefix("encoder.") {
+        return format!("encoder.{}", segment_of(inside));
+    }
     let parts: Vec<&str> = layer.split('.').collect();
     match parts.as_slice() {
         ["stem" | "pool", ..] => "stem".to_string(),
         ["stages", stage, block, ..] => format!("stages.{stage}.{block}"),
+        ["features", ..] => "features".to_string(),
         ["head", "features", ..] => "head.features".to_string(),
+        // U-Net's decoder has blocks. Any other runs in one go with what enlarges its logits.
+        ["decoder", block, ..] if block.parse::<usize>().is_ok() => format!("decoder.{block}"),
+        ["decoder" | "enlarge", ..] => "decoder".to_string(),
         _ => "head".to_string(),
     }
 }

@@ -48,11 +48,16 @@ fn memory(profile: &Profile) -> Vec<Leaf> {
     leaves.collect()
 }
 
-/// `stages.3.1` is block 1 of stage 3.
+/// `stages.3.1` is block 1 of stage 3, and `encoder.stages.3.1` lies in the encoder.
 fn path_of(segment: &str, leaf: &str) -> Vec<String> {
-    let mut path: Vec<String> = match segment.strip_prefix("stages.").and_then(|rest| rest.split_once('.')) {
-        Some((stage, block)) => vec![format!("stage {stage}"), format!("block {stage}.{block}")],
-        None => vec![segment.to_string()],
+    let mut path: Vec<String> = match segment.split('.').collect::<Vec<_>>().as_slice() {
+        [inner @ .., "stages", stage, block] => {
+            let inner = inner.iter().map(ToString::to_string);
+            inner.chain([format!("stage {stage}"), format!("block {stage}.{block}")]).collect()
+        }
+        ["encoder", part] => vec!["encoder".to_string(), part.to_string()],
+        ["decoder", block] => vec!["decoder".to_string(), format!("block {block}")],
+        _ => vec![segment.to_string()],
     };
     path.push(leaf.to_string());
     path
@@ -66,5 +71,10 @@ mod tests {
     fn a_segment_lies_in_its_block_and_its_stage() {
         assert_eq!(path_of("stem", "forward"), ["stem", "forward"]);
         assert_eq!(path_of("stages.10.0", "forward"), ["stage 10", "block 10.0", "forward"]);
+        assert_eq!(path_of("head.features", "forward"), ["head.features", "forward"]);
+        assert_eq!(path_of("encoder.stem", "forward"), ["encoder", "stem", "forward"]);
+        assert_eq!(path_of("encoder.stages.3.1", "forward"), ["encoder", "stage 3", "block 3.1", "forward"]);
+        assert_eq!(path_of("decoder.4", "forward"), ["decoder", "block 4", "forward"]);
+        assert_eq!(path_of("decoder", "forward"), ["decoder", "forward"]);
     }
 }

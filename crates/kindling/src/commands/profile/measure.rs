@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
-use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use kindling_data::{DataError, Image, Loader, LoaderConfig, Normalisation, Preprocess, Source};
+use kindling_data::{DataError, Image, Loader, LoaderConfig, Mask, Normalisation, Preprocess, Source};
+use kindling_layers::Checkpointing;
 use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
-use kindling_layers::{Checkpointing, Classifier};
 use kindling_memory::Plan;
 use kindling_runs::{Event, RunDir};
+use kindling_trainer::engine::{Checkpointable, Trainable, Training};
 use kindling_trainer::{Observer, Setup, TrainConfig, Trainer};
-use kindling_zoo::Model;
 
 use super::Args;
+use crate::model::AnyModel;
 use crate::noise::noise;
 
 /// What real steps took.
@@ -42,7 +42,7 @@ impl SegmentTime {
     }
 }
 
-/// Random images, made when they are asked for.
+/// Random images, made when they are asked for, whose masks are a stripe of each class.
 struct Noise {
     samples: usize,
     size: usize,
@@ -63,6 +63,13 @@ impl Source for Noise {
         let (width, height, channels) = (self.size, self.size, self.channels);
         let pixels = noise(width * height * channels, 0, index as u64);
         Ok(Image { width, height, channels, pixels })
+    }
+
+    fn read_mask(&self, _index: usize) -> Result<Mask, DataError> {
+        let &Self { size, classes, .. } = self;
+        // There are no more classes than a mask can have: the command has seen to that.
+        let classes = (0..size * size).map(|pixel| (pixel % size * classes / size) as u8).collect();
+        Ok(Mask { width: size, height: size, classes })
     }
 
     fn name_of(&self, index: usize) -> String {
@@ -87,7 +94,7 @@ impl Observer for Steps {
 }
 
 /// Trains a few steps as `kindling train` does, in a folder that is removed again.
-pub(super) fn run(args: &Args, model: &Model, device: &Device) -> Result<Measured> {
+pub(super) fn run(args: &Args, model: &AnyModel, device: &Device) -> Result<Measured> {
     // The first step allocates the moments; the peak is that of a later one.
     let steps = args.steps.max(2);
     let folder = std::env::temp_dir().join(format!("kindling-profile-{}", std::process::id()));
@@ -97,21 +104,36 @@ pub(super) fn run(args: &Args, model: &Model, device: &Device) -> Result<Measure
     outcome
 }
 
-fn run_in(folder: &std::path::Path, args: &Args, model: &Model, device: &Device, steps: usize) -> Result<Measured> {
-    let run = RunDir::create(Some(folder), model.name.name, "noise").context("a folder for the measured run")?;
-    let network = model.build(&args.options(), device)?;
+fn run_in(folder: &std::path::Path, args: &Args, model: &AnyModel, device: &Device, steps: usize) -> Result<Measured> {
+    let name = model.key();
+    let run = RunDir::create(Some(folder), &name, "noise").context("a folder for the measured run")?;
     let loader = |samples: usize, batch_size: usize| {
         let Args { image_size: size, channels, classes, .. } = *args;
         let source = Noise { samples, size, channels, classes };
         let preprocess = Preprocess::padded(size, channels, Normalisation::identity(channels));
-        Loader::new(Arc::new(source), LoaderConfig::in_order(batch_size, preprocess))
+        let config = LoaderConfig { task: model.task(), classes, ..LoaderConfig::in_order(batch_size, preprocess) };
+        Loader::new(Arc::new(source), config)
     };
     let start = Plan { micro_batch: args.micro_batch(), checkpointing: args.activation_checkpointing };
     // More than the steps use, so that the loader holds what it holds in a run.
     let train = loader(args.batch_size * (steps + 3), args.batch_size)?;
-    let setup = Setup::new(model.name.name, device.clone(), train, &run, start.micro_batch);
+    let setup = Setup::new(&name, device.clone(), train, &run, start.micro_batch);
     let setup = Setup { note: "a profile".to_string(), start, ..setup };
-    let mut trainer = Trainer::new(network, config(args, start, steps), args.classes, loader(1, 1)?, setup)?;
+    let (config, validation) = (config(args, start, steps), loader(1, 1)?);
+    match model {
+        AnyModel::Classifier(model) => {
+            let network = model.build(&args.options(), device)?;
+            trained(Trainer::new(network, config, args.classes, validation, setup)?)
+        }
+        AnyModel::Segmentation(model) => {
+            let network = model.build(&args.options(), device)?;
+            trained(Trainer::segmenting(network, config, args.classes, validation, setup)?)
+        }
+    }
+}
+
+/// Trains a run to its end.
+fn trained<S: Checkpointable + Clone, T: Training<S>>(mut trainer: Trainer<'_, S, T>) -> Result<Measured> {
     let mut seen = Steps::default();
     trainer.fit(&mut seen)?;
     let starts = std::iter::once(0.0).chain(seen.ends.iter().copied());
@@ -132,48 +154,59 @@ fn config(args: &Args, start: Plan, steps: usize) -> TrainConfig {
     }
 }
 
-/// Seconds forward and backward of the stem, each block and the head, on one micro-batch: the median of several runs.
-pub(super) fn times(args: &Args, model: &Model, device: &Device) -> Result<Vec<(f64, f64)>> {
-    let network = model.build(&args.options(), device)?.train();
+/// Seconds forward and backward of each part of a network, in the order in which they run, on one micro-batch: the median of several
+/// runs. The last is what follows the last segment, which may be nothing.
+pub(super) fn times(args: &Args, model: &AnyModel, device: &Device) -> Result<Vec<(f64, f64)>> {
+    match model {
+        AnyModel::Classifier(model) => times_of::<_, 2>(args, model.build(&args.options(), device)?, device),
+        AnyModel::Segmentation(model) => times_of::<_, 4>(args, model.build(&args.options(), device)?, device),
+    }
+}
+
+fn times_of<M: Trainable<D>, const D: usize>(args: &Args, network: M, device: &Device) -> Result<Vec<(f64, f64)>> {
+    let network = network.train();
     let batch = args.micro_batch();
     let pass =
         TrainingPass { groups: normalisation_groups(batch, args.ghost_batch_size), ..TrainingPass::whole_batch(batch) };
     let shape = [batch, args.channels, args.image_size, args.image_size];
     let images = Tensor::<4>::from_data(TensorData::new(noise(shape.iter().product(), 0, 0), shape), device);
-    let mut x = args.precision.cast(images);
+    let mut maps = vec![args.precision.cast(images)];
     let mut found = Vec::new();
     for index in 0..network.segments(Checkpointing::Blocks) {
-        let run = |x| network.run_segment(Checkpointing::Blocks, index, x);
-        let (y, seconds) = time_of(args.steps, &pass, &x, index > 0, run)?;
+        let run = |maps| network.run_segment(Checkpointing::Blocks, index, maps);
+        let (made, seconds) = time_of(args.steps, &pass, &maps, index > 0, run)?;
         found.push(seconds);
-        x = y;
+        maps = made;
     }
-    let (_, seconds) = time_of(args.steps, &pass, &x, true, |x| network.finish(x))?;
+    let finish =
+        |mut maps: Vec<Tensor<4>>| -> Vec<Tensor<D>> { maps.pop().map(|x| network.finish(x)).into_iter().collect() };
+    let (_, seconds) = time_of(args.steps, &pass, &maps, true, finish)?;
     found.push(seconds);
     Ok(found)
 }
 
-/// What a part makes of `x`, and its seconds forward and backward.
+/// What a part makes of `maps`, and its seconds forward and backward. Of what it makes the last is its own; the others it hands on.
 fn time_of<const D: usize>(
     times: usize,
     pass: &TrainingPass,
-    x: &Tensor<4>,
+    maps: &[Tensor<4>],
     wants_gradient: bool,
-    run: impl Fn(Tensor<4>) -> Tensor<D>,
-) -> Result<(Tensor<D>, (f64, f64))> {
-    let device = x.device();
+    run: impl Fn(Vec<Tensor<4>>) -> Vec<Tensor<D>>,
+) -> Result<(Vec<Tensor<D>>, (f64, f64))> {
+    let device = maps.first().context("a part reads a map")?.device();
     // Operations of a GPU are queued: what they take is known when it has nothing left to do.
     let idle = || device.sync().map_err(|error| anyhow!("the device failed: {error}"));
     let once = || -> Result<_> {
-        let input = Tensor::from_inner(x.clone());
-        let input = if wants_gradient { input.require_grad() } else { input };
+        let input = maps.iter().map(|map| Tensor::from_inner(map.clone()));
+        let input: Vec<_> = input.map(|map| if wants_gradient { map.require_grad() } else { map }).collect();
         idle()?;
         let began = Instant::now();
-        let (y, _) = training(pass.clone(), || run(input.clone()));
+        let (mut made, _) = training(pass.clone(), || run(input.clone()));
         idle()?;
         let forward = began.elapsed().as_secs_f64();
-        let output = y.clone().inner();
-        let loss = kindling_ops::sum(y);
+        let output: Vec<Tensor<D>> = made.iter().map(|map| map.clone().inner()).collect();
+        let loss = kindling_ops::sum(made.pop().context("a part makes a map")?);
+        drop(made);
         idle()?;
         let began = Instant::now();
         let gradients = loss.backward();
