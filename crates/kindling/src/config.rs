@@ -279,8 +279,8 @@ impl RunConfig {
         match self.any_model()? {
             AnyModel::Classifier(model) => Ok(model),
             AnyModel::Segmentation(model) => bail!(
-                "{} gives each pixel a class, and this is for classifiers; train, eval, predict, export, find-lr, plan and bench take \
-                 networks for segmentation, too",
+                "{} gives each pixel a class, and this is for classifiers; train, eval, predict, export, find-lr, plan, profile and \
+                 bench take networks for segmentation, too",
                 model.key()
             ),
         }
@@ -350,7 +350,7 @@ impl RunConfig {
                 let path = pretrained::find(&classifier)?.1;
                 let encoder = classifier.build_to_fill(&self.model_options(), device)?;
                 let (encoder, import) = weights::load(encoder, &classifier, &path, Adapt::StemAndHead)?;
-                let encoder = model.encoder().of_network(encoder);
+                let encoder = model.encoder(&self.model_options()).of_network(encoder);
                 Ok((self.segmenter(device)?.with_encoder(encoder), Some(import)))
             }
         }
@@ -368,6 +368,7 @@ impl RunConfig {
             classes: self.data.task.outputs(self.data.classes.len()),
             drop_rate: self.model.drop_rate,
             drop_path_rate: self.model.drop_path_rate,
+            auxiliary: false,
             seed: self.train.seed,
         }
     }

@@ -196,7 +196,7 @@ pub(crate) fn current() -> Option<TrainingPass> {
 }
 
 /// Whether a pass is running on this thread.
-pub(crate) fn is_training() -> bool {
+pub fn is_training() -> bool {
     CURRENT.with_borrow(Option::is_some)
 }
 

@@ -25,7 +25,14 @@ const FAULTS: &str =
 
 fn run(model: &str, faults: &str, train: &TrainConfig) -> Outcome {
     let (drop_rate, drop_path_rate) = (Some(0.2), Some(0.2));
-    let options = ModelOptions { in_channels: 1, classes: CLASSES, drop_rate, drop_path_rate, seed: 7 };
+    let options = ModelOptions {
+        in_channels: 1,
+        classes: CLASSES,
+        drop_rate,
+        drop_path_rate,
+        seed: 7,
+        ..ModelOptions::imagenet()
+    };
     let device = Device::flex();
     let network = find(model).expect("a name of the zoo").build(&options, &device).expect("options that are possible");
     let size = SIZES.into_iter().find(|(precision, _)| *precision == train.precision).map_or(0, |(_, size)| size);

@@ -22,7 +22,14 @@ const SIZE: usize = 64;
 
 fn network(model: &str, device: &Device) -> Network {
     let (drop_rate, drop_path_rate) = (Some(0.2), Some(0.2));
-    let options = ModelOptions { in_channels: 1, classes: bench::CLASSES, drop_rate, drop_path_rate, seed: 7 };
+    let options = ModelOptions {
+        in_channels: 1,
+        classes: bench::CLASSES,
+        drop_rate,
+        drop_path_rate,
+        seed: 7,
+        ..ModelOptions::imagenet()
+    };
     find(model).expect("a name of the zoo").build(&options, device).expect("options that are possible")
 }
 

@@ -8,7 +8,7 @@ use kindling_layers::trace::{Describe, Trace, Value};
 use kindling_layers::{BiasedConv2d, Conv2dConfig, ConvNorm, Interpolation};
 
 use crate::aspp::{Aspp, CHANNELS, conv_relu};
-use crate::encoder_decoder::Decoder;
+use crate::decoder::Decoder;
 
 /// Pyramid pooling of the encoder's last map, a 3x3 convolution, and a 1x1 convolution to the logits.
 #[derive(Module, Debug)]

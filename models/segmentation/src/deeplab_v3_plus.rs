@@ -8,7 +8,7 @@ use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_layers::{BiasedConv2d, Conv2dConfig, ConvNorm, Interpolation, describe_resized, resized};
 
 use crate::aspp::{Aspp, AtrousConv, CHANNELS, conv_relu};
-use crate::encoder_decoder::Decoder;
+use crate::decoder::Decoder;
 
 /// Channels that the map of a quarter of the image's size is reduced to (section 4.1).
 const LOW_CHANNELS: usize = 48;

@@ -1,26 +1,14 @@
 //! Networks whose decoder is one small part after an encoder.
 
-use burn::module::{Module, ModuleDisplay};
+use burn::module::Module;
 use burn::tensor::Tensor;
 use kindling_classification::AnyBlock;
 use kindling_layers::names::Names;
-use kindling_layers::trace::{Describe, Trace, Value};
-use kindling_layers::{Backbone, Checkpointing, Interpolation, Segmenter, describe_resized, precision, resized};
+use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
+use kindling_layers::{Backbone, Checkpointing, Segmenter, describe_resized, pass, precision, resized};
 
-/// What makes logits of an encoder's feature maps.
-pub trait Decoder: Module + ModuleDisplay {
-    /// How logits are enlarged to the size of the images.
-    const ENLARGED: Interpolation;
-
-    /// Maps `[batch, channels, height, width]`, finest first, to logits `[batch, classes, height, width]` of any height and width.
-    fn forward(&self, maps: Vec<Tensor<4>>) -> Tensor<4>;
-
-    /// Describes [`Decoder::forward`].
-    fn describe(&self, maps: &[Value], trace: &mut Trace) -> Value;
-
-    /// Adds the names of its layers in the library that has the network.
-    fn names(&self, names: &mut Names);
-}
+use crate::decoder::Decoder;
+use crate::fcn::Fcn;
 
 /// An encoder, and a decoder whose logits are enlarged to the size of the images.
 #[derive(Module, Debug)]
@@ -29,6 +17,19 @@ pub struct EncoderDecoder<D: Decoder> {
     pub encoder: Backbone<AnyBlock>,
     /// From feature maps to logits.
     pub decoder: D,
+    /// torchvision's auxiliary classifier, which makes logits of the first map that is read. It only runs in a training pass, and its
+    /// logits then lie behind those of the decoder.
+    pub auxiliary: Option<Fcn>,
+}
+
+impl<D: Decoder> EncoderDecoder<D> {
+    /// Adds the names of all layers but the encoder's in the library that has the network.
+    pub(crate) fn decoder_names(&self, names: &mut Names) {
+        self.decoder.names(names);
+        if let Some(auxiliary) = &self.auxiliary {
+            auxiliary.names_in("auxiliary", "aux_classifier", names);
+        }
+    }
 }
 
 impl<D: Decoder> Segmenter for EncoderDecoder<D> {
@@ -52,8 +53,14 @@ impl<D: Decoder> Segmenter for EncoderDecoder<D> {
         let mut maps = maps.into_iter();
         let Some(images) = maps.next() else { return Vec::new() };
         let [.., height, width] = images.dims();
-        let logits = precision::full(self.decoder.forward(maps.collect()));
-        vec![resized(logits, [height, width], D::ENLARGED)]
+        let enlarged = |logits: Tensor<4>| resized(precision::full(logits), [height, width], D::ENLARGED);
+        let maps: Vec<Tensor<4>> = maps.collect();
+        let auxiliary = self.auxiliary.as_ref().filter(|_| pass::is_training()).zip(maps.first().cloned());
+        let logits = enlarged(self.decoder.forward(maps));
+        match auxiliary {
+            Some((auxiliary, map)) => vec![Tensor::cat(vec![logits, enlarged(auxiliary.forward(vec![map]))], 1)],
+            None => vec![logits],
+        }
     }
 
     fn finish(&self, logits: Tensor<4>) -> Tensor<4> {
@@ -86,10 +93,18 @@ pub(crate) fn run_encoder(
 }
 
 impl<D: Decoder> Describe for EncoderDecoder<D> {
+    /// What runs in training: with the auxiliary classifier, if there is one.
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
         let maps = trace.scope("encoder", |trace| self.encoder.describe_features(input, trace));
         let logits = trace.scope("decoder", |trace| self.decoder.describe(&maps, trace));
         let size = [input.map.height, input.map.width];
-        trace.scope("enlarge", |trace| describe_resized(logits, size, D::ENLARGED, trace))
+        let logits = trace.scope("enlarge", |trace| describe_resized(logits, size, D::ENLARGED, trace));
+        let Some((auxiliary, map)) = self.auxiliary.as_ref().zip(maps.first()) else { return logits };
+        trace.scope("auxiliary", |trace| {
+            let x = auxiliary.describe(&[*map], trace);
+            let x = trace.scope("enlarge", |trace| describe_resized(x, size, D::ENLARGED, trace));
+            let channels = logits.map.channels + x.map.channels;
+            trace.apply("concat", Op::Concat, &[logits, x], FeatureMap { channels, ..logits.map })
+        })
     }
 }

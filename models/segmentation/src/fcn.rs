@@ -1,5 +1,5 @@
 //! FCN: "Fully Convolutional Networks for Semantic Segmentation", Long et al. 2015, <https://arxiv.org/abs/1411.4038>, as torchvision
-//! builds it: without the paper's skips, on an encoder that divides less.
+//! builds it: without the paper's skips, on an encoder that divides less. It is torchvision's auxiliary classifier, too.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -8,7 +8,7 @@ use kindling_layers::trace::{Describe, Trace, Value};
 use kindling_layers::{BiasedConv2d, Conv2dConfig, ConvNorm, Dropout, Interpolation};
 
 use crate::aspp::conv_relu;
-use crate::encoder_decoder::Decoder;
+use crate::decoder::Decoder;
 
 /// A 3x3 convolution of the encoder's last map to a quarter of its channels, and a 1x1 convolution to the logits.
 #[derive(Module, Debug)]
@@ -25,13 +25,19 @@ impl Fcn {
     /// Share of the values that are dropped before the logits, in torchvision.
     pub(crate) const DROP_RATE: f64 = 0.1;
 
-    pub(crate) fn new(input: usize, classes: usize, drop_rate: f64, device: &Device) -> Self {
+    pub(crate) fn new(input: usize, classes: usize, dropout: Dropout, device: &Device) -> Self {
         let between = input / 4;
         Self {
             conv: conv_relu(Conv2dConfig::new(input, between, 3, 1), device),
-            dropout: Dropout { probability: drop_rate, layer: 0 },
+            dropout,
             head: BiasedConv2d::new(Conv2dConfig::pointwise(between, classes), device),
         }
+    }
+
+    /// Adds the names of its layers, which torchvision has under the path `reference`.
+    pub(crate) fn names_in(&self, own: &str, reference: &str, names: &mut Names) {
+        names.conv_norm(&format!("{own}.conv"), &format!("{reference}.0"), &format!("{reference}.1"));
+        names.plain(&format!("{own}.head"), &format!("{reference}.4"));
     }
 }
 
@@ -52,7 +58,6 @@ impl Decoder for Fcn {
     }
 
     fn names(&self, names: &mut Names) {
-        names.conv_norm("decoder.conv", "classifier.0", "classifier.1");
-        names.plain("decoder.head", "classifier.4");
+        self.names_in("decoder", "classifier", names);
     }
 }

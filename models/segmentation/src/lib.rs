@@ -30,6 +30,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod aspp;
+mod decoder;
 pub mod deeplab_v3;
 pub mod deeplab_v3_plus;
 mod encoder;
@@ -40,7 +41,8 @@ mod network;
 pub mod unet;
 
 pub use aspp::{Aspp, AtrousConv};
+pub use decoder::Decoder;
 pub use encoder::{ENCODERS, Encoder, encoder};
-pub use encoder_decoder::{Decoder, EncoderDecoder};
+pub use encoder_decoder::EncoderDecoder;
 pub use network::{DecoderKind, SegmentationConfig, SegmentationNetwork};
 pub use unet::{Unet, UnetConfig};

@@ -10,7 +10,7 @@ use kindling_layers::{
 };
 
 use crate::aspp::{conv_relu, describe_mean_pixel, mean_pixel};
-use crate::encoder_decoder::Decoder;
+use crate::decoder::Decoder;
 
 /// Channels of the map that is gated.
 const CHANNELS: usize = 128;

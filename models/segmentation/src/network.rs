@@ -7,12 +7,12 @@ use burn::tensor::{Device, Tensor};
 use kindling_classification::AnyBlock;
 use kindling_layers::names::{KeyStyle, Names};
 use kindling_layers::trace::{Describe, FeatureMap, Trace, Value};
-use kindling_layers::{Backbone, Checkpointing, Segmenter};
+use kindling_layers::{Backbone, Checkpointing, Dropout, Segmenter};
 
 use crate::deeplab_v3::DeepLabV3;
 use crate::deeplab_v3_plus::DeepLabV3Plus;
 use crate::encoder::{Atrous, Beside, ENCODERS, Encoder};
-use crate::encoder_decoder::{Decoder, EncoderDecoder};
+use crate::encoder_decoder::EncoderDecoder;
 use crate::fcn::Fcn;
 use crate::lraspp::Lraspp;
 use crate::unet::{Unet, UnetConfig};
@@ -63,6 +63,11 @@ impl DecoderKind {
         !matches!(self, Self::Unet | Self::Lraspp)
     }
 
+    /// Whether torchvision has an auxiliary classifier for it.
+    pub fn has_auxiliary(self) -> bool {
+        matches!(self, Self::DeepLabV3 | Self::Fcn)
+    }
+
     /// Authors, year and address of the paper.
     pub fn paper(self) -> &'static str {
         match self {
@@ -97,7 +102,7 @@ impl DecoderKind {
     /// The encoder as this decoder wants it: U-Net reads every resolution, and the others want a large last map. ResNets divide by 8 in
     /// torchvision, the others by 16.
     fn adapt(self, encoder: Encoder) -> Encoder {
-        let is_resnet = encoder.entry().0.family == "ResNet";
+        let is_resnet = is_resnet(&encoder);
         match self {
             Self::Unet => encoder,
             Self::DeepLabV3Plus => encoder.reading(Beside::LastOf(4)).dividing_by(16, Atrous::FromTheFirst),
@@ -106,6 +111,10 @@ impl DecoderKind {
             Self::DeepLabV3 | Self::Fcn => encoder.of_torchvision().dividing_by(16, Atrous::FromTheFirst),
         }
     }
+}
+
+fn is_resnet(encoder: &Encoder) -> bool {
+    encoder.entry().0.family == "ResNet"
 }
 
 /// Configuration of a [`SegmentationNetwork`].
@@ -123,24 +132,36 @@ pub struct SegmentationConfig {
     pub drop_rate: Option<f64>,
     /// Takes the place of the encoder's share of residual branches that are left out while training.
     pub drop_path_rate: Option<f64>,
+    /// Whether there is torchvision's auxiliary classifier beside the decoder, where [`DecoderKind::has_auxiliary`] says that there may be.
+    /// It makes logits of an earlier map of the encoder: in a training pass, behind those of the decoder.
+    pub auxiliary: bool,
 }
 
 impl SegmentationConfig {
-    /// A network with the rates of dropout and drop-path of its library.
+    /// A network with the rates of dropout and drop-path of its library, without an auxiliary classifier.
     pub fn new(decoder: DecoderKind, encoder: &Encoder, in_channels: usize, classes: usize) -> Self {
         let encoder = decoder.adapt(*encoder);
-        Self { decoder, encoder, in_channels, classes, drop_rate: None, drop_path_rate: None }
+        Self { decoder, encoder, in_channels, classes, drop_rate: None, drop_path_rate: None, auxiliary: false }
     }
 
-    /// The encoder, as the decoder wants it.
-    pub fn encoder(&self) -> &Encoder {
-        &self.encoder
+    /// The encoder, as the decoder and the auxiliary classifier want it. The latter reads what it does in torchvision: the last map of
+    /// a ResNet's third stage, and of MobileNetV3 the first map of an eighth of the image's size.
+    pub fn encoder(&self) -> Encoder {
+        match (self.auxiliary && self.decoder.has_auxiliary(), is_resnet(&self.encoder)) {
+            (false, _) => self.encoder,
+            (true, true) => self.encoder.reading(Beside::LastOf(16)),
+            (true, false) => self.encoder.reading(Beside::FirstOf(8)),
+        }
     }
 
     /// A network whose weights are zero until [`kindling_layers::init::initialise`] or a weights file fills them.
     pub fn init(&self, device: &Device) -> SegmentationNetwork {
         let &Self { in_channels, classes, drop_path_rate, .. } = self;
         let drop_rate = |own| self.drop_rate.unwrap_or(own);
+        let fcn =
+            |input, layer| Fcn::new(input, classes, Dropout { probability: drop_rate(Fcn::DROP_RATE), layer }, device);
+        // Not the random numbers of the decoder's dropout.
+        let auxiliary = |input| self.auxiliary.then(|| fcn(input, 1));
         match self.decoder {
             DecoderKind::Unet => {
                 let config = UnetConfig { drop_path_rate, ..UnetConfig::new(&self.encoder, in_channels, classes) };
@@ -149,28 +170,29 @@ impl SegmentationConfig {
             DecoderKind::DeepLabV3Plus => {
                 let (encoder, maps) = self.encoder_and_channels(device);
                 let decoder = DeepLabV3Plus::new(maps, classes, drop_rate(DeepLabV3Plus::DROP_RATE), device);
-                SegmentationNetwork::DeepLabV3Plus(EncoderDecoder { encoder, decoder })
+                SegmentationNetwork::DeepLabV3Plus(EncoderDecoder { encoder, decoder, auxiliary: None })
             }
             DecoderKind::Lraspp => {
                 let (encoder, maps) = self.encoder_and_channels(device);
-                SegmentationNetwork::Lraspp(EncoderDecoder { encoder, decoder: Lraspp::new(maps, classes, device) })
+                let decoder = Lraspp::new(maps, classes, device);
+                SegmentationNetwork::Lraspp(EncoderDecoder { encoder, decoder, auxiliary: None })
             }
             DecoderKind::DeepLabV3 => {
-                let (encoder, [.., last]) = self.encoder_and_channels(device);
+                let (encoder, [first, last]) = self.encoder_and_channels(device);
                 let decoder = DeepLabV3::new(last, classes, drop_rate(DeepLabV3::DROP_RATE), device);
-                SegmentationNetwork::DeepLabV3(EncoderDecoder { encoder, decoder })
+                SegmentationNetwork::DeepLabV3(EncoderDecoder { encoder, decoder, auxiliary: auxiliary(first) })
             }
             DecoderKind::Fcn => {
-                let (encoder, [.., last]) = self.encoder_and_channels(device);
-                let decoder = Fcn::new(last, classes, drop_rate(Fcn::DROP_RATE), device);
-                SegmentationNetwork::Fcn(EncoderDecoder { encoder, decoder })
+                let (encoder, [first, last]) = self.encoder_and_channels(device);
+                let decoder = fcn(last, 0);
+                SegmentationNetwork::Fcn(EncoderDecoder { encoder, decoder, auxiliary: auxiliary(first) })
             }
         }
     }
 
     /// The encoder, and the channels of its first and its last map.
     fn encoder_and_channels(&self, device: &Device) -> (Backbone<AnyBlock>, [usize; 2]) {
-        let encoder = self.encoder.init(self.in_channels, self.drop_path_rate, device);
+        let encoder = self.encoder().init(self.in_channels, self.drop_path_rate, device);
         // The size is arbitrary; channels do not depend on it.
         let maps = Trace::of(&encoder, FeatureMap::square(self.in_channels, 64)).stages;
         let channels =
@@ -184,10 +206,10 @@ impl SegmentationConfig {
         self.encoder.names(&mut names);
         match self.init(&Device::flex()) {
             SegmentationNetwork::Unet(network) => network.decoder_names(&mut names),
-            SegmentationNetwork::DeepLabV3Plus(network) => network.decoder.names(&mut names),
-            SegmentationNetwork::Lraspp(network) => network.decoder.names(&mut names),
-            SegmentationNetwork::DeepLabV3(network) => network.decoder.names(&mut names),
-            SegmentationNetwork::Fcn(network) => network.decoder.names(&mut names),
+            SegmentationNetwork::DeepLabV3Plus(network) => network.decoder_names(&mut names),
+            SegmentationNetwork::Lraspp(network) => network.decoder_names(&mut names),
+            SegmentationNetwork::DeepLabV3(network) => network.decoder_names(&mut names),
+            SegmentationNetwork::Fcn(network) => network.decoder_names(&mut names),
         }
         names
     }
@@ -268,4 +290,24 @@ networks! {
     DeepLabV3(EncoderDecoder<DeepLabV3>),
     /// FCN.
     Fcn(EncoderDecoder<Fcn>),
+}
+
+impl SegmentationNetwork {
+    /// Whether it has an auxiliary classifier.
+    pub fn has_auxiliary(&self) -> bool {
+        match self {
+            Self::DeepLabV3(network) => network.auxiliary.is_some(),
+            Self::Fcn(network) => network.auxiliary.is_some(),
+            Self::Unet(_) | Self::DeepLabV3Plus(_) | Self::Lraspp(_) => false,
+        }
+    }
+
+    /// The network that draws masks: without the auxiliary classifier.
+    pub fn without_auxiliary(self) -> Self {
+        match self {
+            Self::DeepLabV3(network) => Self::DeepLabV3(EncoderDecoder { auxiliary: None, ..network }),
+            Self::Fcn(network) => Self::Fcn(EncoderDecoder { auxiliary: None, ..network }),
+            other => other,
+        }
+    }
 }

@@ -47,6 +47,9 @@ pub enum ZooError {
         /// The value asked for.
         rate: f64,
     },
+    /// Its library has no auxiliary classifier for the network.
+    #[error("{0} has no auxiliary classifier; deeplabv3_ and fcn_ networks do")]
+    NoAuxiliary(String),
     /// A file could not be read or written.
     #[error("cannot {action} {}", path.display())]
     Io {

@@ -2,8 +2,9 @@
 
 /// Those of a classifier.
 pub(crate) const HEAD: [&str; 2] = ["head.classifier.weight", "head.classifier.bias"];
-/// Those of a network for segmentation: U-Net's, those of the other decoders, and those of Lite R-ASPP, which has two.
-pub(crate) const SEGMENTATION_HEAD: [&str; 8] = [
+/// Those of a network for segmentation: U-Net's, those of the other decoders, those of Lite R-ASPP, which has two, and those of the
+/// auxiliary classifier.
+pub(crate) const SEGMENTATION_HEAD: [&str; 10] = [
     "head.weight",
     "head.bias",
     "decoder.head.weight",
@@ -12,4 +13,6 @@ pub(crate) const SEGMENTATION_HEAD: [&str; 8] = [
     "decoder.low.bias",
     "decoder.high.weight",
     "decoder.high.bias",
+    "auxiliary.head.weight",
+    "auxiliary.head.bias",
 ];

@@ -73,7 +73,7 @@ impl From<&'static ModelEntry> for Model {
     }
 }
 
-/// What a model of the zoo is built for: its images, its outputs and its drop rates.
+/// What a model of the zoo is built for: its images, its outputs and its drop rates, and what is built beside it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelOptions {
     /// Channels of the images, 1 to 1024: 1 for scans, 3 for colour.
@@ -84,6 +84,8 @@ pub struct ModelOptions {
     pub drop_rate: Option<f64>,
     /// Share of samples whose last residual branch is left out while training, in `[0, 1)`; the paper's if `None`.
     pub drop_path_rate: Option<f64>,
+    /// Whether a network for segmentation has torchvision's auxiliary classifier, which only training runs. Classifiers have none.
+    pub auxiliary: bool,
     /// Seed of the initial weights.
     pub seed: u64,
 }
@@ -91,7 +93,7 @@ pub struct ModelOptions {
 impl ModelOptions {
     /// The defaults of the reference implementations: 3 channels, 1000 classes.
     pub fn imagenet() -> Self {
-        Self { in_channels: 3, classes: 1000, drop_rate: None, drop_path_rate: None, seed: 0 }
+        Self { in_channels: 3, classes: 1000, drop_rate: None, drop_path_rate: None, auxiliary: false, seed: 0 }
     }
 
     /// Checks channels and classes of a classifier, which has at least two.

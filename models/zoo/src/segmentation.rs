@@ -92,27 +92,30 @@ impl SegmentationModel {
         Model { entry, name: self.classifier.or_else(of_library).unwrap_or(entry.names[0]) }
     }
 
-    /// The keys of its weights files in the library that it equals, and the names of its layers there.
-    pub fn layer_names(&self) -> Option<(KeyStyle, Names)> {
+    /// The keys of its weights files in the library that it equals, and the names of its layers there, with those of the auxiliary
+    /// classifier if it is to have one.
+    pub fn layer_names(&self, auxiliary: bool) -> Option<(KeyStyle, Names)> {
         let library = self.decoder.library();
         let of_library = match self.classifier {
             None => library == KeyStyle::Smp,
             Some(name) => library == KeyStyle::Torchvision && name.library == Library::Torchvision,
         };
         let known = of_library && self.decoder.reference_encoders().contains(&self.encoder.name);
-        known.then(|| (library, self.config(&ModelOptions::imagenet()).names()))
+        let options = ModelOptions { auxiliary, ..ModelOptions::imagenet() };
+        known.then(|| (library, self.config(&options).names()))
     }
 
-    /// The encoder, as its decoder wants it.
-    pub fn encoder(&self) -> Encoder {
-        *self.config(&ModelOptions::imagenet()).encoder()
+    /// The encoder, as the network that is built with these options wants it.
+    pub fn encoder(&self, options: &ModelOptions) -> Encoder {
+        self.config(options).encoder()
     }
 
     /// Builds the network with initial weights from the seed, which are the same on every device. U-Net has no layer of which
     /// `options` could say what is dropped.
     ///
     /// # Errors
-    /// [`ZooError::Classes`], [`ZooError::Channels`] or [`ZooError::Rate`] if an option is out of range.
+    /// [`ZooError::Classes`], [`ZooError::Channels`] or [`ZooError::Rate`] if an option is out of range, [`ZooError::NoAuxiliary`] if there
+    /// is no auxiliary classifier for it.
     pub fn build(&self, options: &ModelOptions, device: &Device) -> Result<SegmentationNetwork, ZooError> {
         Ok(init::initialise(self.outline(options, device)?, options.seed))
     }
@@ -150,13 +153,16 @@ impl SegmentationModel {
                 return Err(ZooError::Rate { what, rate });
             }
         }
+        if options.auxiliary && !self.decoder.has_auxiliary() {
+            return Err(ZooError::NoAuxiliary(self.key()));
+        }
         Ok(self.config(options).init(device))
     }
 
     fn config(&self, options: &ModelOptions) -> SegmentationConfig {
-        let &ModelOptions { in_channels, classes, drop_rate, drop_path_rate, .. } = options;
+        let &ModelOptions { in_channels, classes, drop_rate, drop_path_rate, auxiliary, .. } = options;
         let mut config = SegmentationConfig::new(self.decoder, &self.encoder, in_channels, classes);
-        (config.drop_rate, config.drop_path_rate) = (drop_rate, drop_path_rate);
+        (config.drop_rate, config.drop_path_rate, config.auxiliary) = (drop_rate, drop_path_rate, auxiliary);
         config
     }
 
@@ -175,15 +181,18 @@ impl SegmentationModel {
 
 #[cfg(test)]
 mod tests {
+    use kindling_layers::tensors::Tensors;
+
     use super::*;
     use crate::registry::models;
+    use crate::weights::{self, Adapt, Import};
 
     #[test]
     fn every_name_finds_its_network_and_unknown_ones_suggest_others() {
         for model in segmentation_models() {
             let found = find_segmentation(&model.key().to_uppercase()).expect("a listed name");
             assert_eq!((found.decoder, found.encoder.name), (model.decoder, model.encoder.name));
-            assert!(found.layer_names().is_some());
+            assert!(found.layer_names(false).is_some());
         }
         let error = find_segmentation("unet-mobilenetv2x").expect_err("no such name").to_string();
         assert!(error.contains("`unet-mobilenet"), "{error}");
@@ -204,6 +213,58 @@ mod tests {
         assert!(!is_segmentation("resnet50") && is_segmentation("fcn_anything"));
     }
 
+    /// Names, shapes and numbers.
+    fn comparable(tensors: &Tensors) -> Vec<(&str, Vec<usize>, Vec<f64>)> {
+        let all = tensors.iter();
+        all.map(|(name, data)| (name.as_str(), data.shape().as_slice().to_vec(), data.iter().collect())).collect()
+    }
+
+    #[test]
+    fn an_auxiliary_classifier_is_read_and_written_with_torchvisions_names_and_left_out_where_there_is_none() {
+        let model = find_segmentation("deeplabv3_mobilenet_v3_large").expect("a listed name");
+        let device = Device::flex();
+        let options = ModelOptions { classes: 3, auxiliary: true, ..ModelOptions::imagenet() };
+        let build = |options: &ModelOptions| model.build(options, &device).expect("buildable");
+        let (_, names) = model.layer_names(true).expect("torchvision has it");
+        let file = weights::export_named(&build(&options), &names).expect("readable");
+        let auxiliary: Vec<&str> = file
+            .keys()
+            .filter_map(|key| key.strip_prefix("aux_classifier."))
+            .filter(|key| !key.contains("num_"))
+            .collect();
+        let expected = ["0.weight", "1.bias", "1.running_mean", "1.running_var", "1.weight", "4.bias", "4.weight"];
+        assert_eq!(auxiliary, expected);
+
+        let other = ModelOptions { seed: 1, ..options };
+        let fill = |options: &ModelOptions, tensors: &Tensors, adapt| {
+            weights::import_segmentation(build(options), &model, tensors.clone(), adapt)
+        };
+        let (filled, Import { left_out, .. }) = fill(&other, &file, Adapt::Strict).expect("its own tensors");
+        assert!(left_out.is_empty(), "{left_out:?}");
+        let again = weights::export_named(&filled, &names).expect("readable");
+        assert_eq!(comparable(&again), comparable(&file));
+
+        let (without, import) =
+            fill(&ModelOptions { auxiliary: false, ..other }, &file, Adapt::Strict).expect("what is left out is named");
+        assert!(!without.has_auxiliary() && import.left_out.len() == 8, "{import:?}");
+        let lacking = file.iter().filter(|(key, _)| !key.starts_with("aux_classifier.4"));
+        let lacking: Tensors = lacking.map(|(key, data)| (key.clone(), data.clone())).collect();
+        let error = fill(&other, &lacking, Adapt::Strict).expect_err("loading is strict").to_string();
+        assert!(error.contains("aux_classifier.4."), "{error}");
+        let (_, import) = fill(&ModelOptions { classes: 5, ..other }, &file, Adapt::StemAndHead).expect("new heads");
+        assert_eq!(import.replaced_head, Some(3));
+    }
+
+    #[test]
+    fn an_auxiliary_classifier_is_refused_where_torchvision_has_none() {
+        let options = ModelOptions { auxiliary: true, ..ModelOptions::imagenet() };
+        for name in ["unet-resnet18", "deeplabv3plus-resnet18", "lraspp_mobilenet_v3_large"] {
+            let model = find_segmentation(name).expect("a listed name");
+            let error = model.build(&options, &Device::flex()).expect_err("no such network").to_string();
+            assert!(error.contains(name) && error.contains("fcn_"), "{error}");
+        }
+    }
+
     #[test]
     fn every_classifier_of_the_zoo_is_an_encoder_of_every_decoder() {
         let options = ModelOptions { in_channels: 1, classes: 2, ..ModelOptions::imagenet() };
@@ -213,6 +274,11 @@ mod tests {
             let trace = model.trace(&options, 64).unwrap_or_else(|error| panic!("{name}: {error}"));
             let logits = trace.layers.last().expect("layers").output;
             assert_eq!(logits, FeatureMap { channels: 2, height: 64, width: 64 }, "{name}");
+            if decoder.has_auxiliary() {
+                let trace = model.trace(&ModelOptions { auxiliary: true, ..options }, 64);
+                let trace = trace.unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert_eq!(trace.layers.last().expect("layers").output.channels, 4, "{name}");
+            }
         }
     }
 }

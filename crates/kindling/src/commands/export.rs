@@ -159,16 +159,17 @@ impl Args {
     /// A network for segmentation as a file.
     fn segmentation(&self, run: &RunDir, config: &RunConfig, format: ExportFormat, device: &Device) -> Result<Vec<u8>> {
         let (model, network) = (config.segmentation_model()?, config.trained_segmenter(run, self.last, device)?);
-        let tensors = || parameters::read(&network).map_err(anyhow::Error::msg);
         if format == ExportFormat::Onnx {
             let size = self.image_size.unwrap_or(config.data.preprocess.size);
             model.check_image_size(size)?;
             let preprocess = Preprocess { size, ..config.data.preprocess.clone() };
             let notes = notes(&preprocess, &config.data.classes, config.data.task)?;
+            let network = network.without_auxiliary();
             let trace = Trace::of(&network, FeatureMap::square(preprocess.channels, size));
-            return onnx_of(&trace, &tensors()?, &model.key(), size, notes);
+            let tensors = parameters::read(&network).map_err(anyhow::Error::msg)?;
+            return onnx_of(&trace, &tensors, &model.key(), size, notes);
         }
-        let library = model.layer_names();
+        let library = model.layer_names(network.has_auxiliary());
         let asked = match self.keys {
             None => library.as_ref().map(|(style, _)| *style),
             Some(Keys::Kindling) => None,
@@ -177,7 +178,7 @@ impl Args {
             Some(Keys::Smp) => Some(KeyStyle::Smp),
         };
         let tensors = match (asked, library) {
-            (None, _) => tensors()?,
+            (None, _) => parameters::read(&network).map_err(anyhow::Error::msg)?,
             (Some(asked), Some((style, names))) if asked == style => weights::export_named(&network, &names)?,
             (Some(asked), None) => bail!("{asked} does not have {}: write it with --keys kindling", model.key()),
             (Some(_), Some((style, _))) => {

@@ -193,7 +193,7 @@ const SEGMENTATION: &str = "segmentation";
 
 /// The library that a network for segmentation equals.
 fn reference(model: &SegmentationModel) -> String {
-    model.layer_names().map_or_else(|| "the zoo's own".to_string(), |(library, _)| library.to_string())
+    model.layer_names(false).map_or_else(|| "the zoo's own".to_string(), |(library, _)| library.to_string())
 }
 
 fn show_segmentation(model: &SegmentationModel, parameters: u64, trace: &Trace, layers: bool, format: Format) {

@@ -213,7 +213,7 @@ fn segment_of(layer: &str) -> String {
         ["head", "features", ..] => "head.features".to_string(),
         // U-Net's decoder has blocks. Any other runs in one go with what enlarges its logits.
         ["decoder", block, ..] if block.parse::<usize>().is_ok() => format!("decoder.{block}"),
-        ["decoder" | "enlarge", ..] => "decoder".to_string(),
+        ["decoder" | "enlarge" | "auxiliary", ..] => "decoder".to_string(),
         _ => "head".to_string(),
     }
 }

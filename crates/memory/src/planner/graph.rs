@@ -146,7 +146,7 @@ fn tensors_of(layer: &LayerTrace) -> Vec<u64> {
 }
 
 /// The place of a layer, from its name in a staged network, or in one with an encoder and a decoder. A decoder with numbered blocks is
-/// recomputed block by block, and any other as a whole, with the interpolation after it.
+/// recomputed block by block, and any other as a whole, with the interpolation after it and an auxiliary classifier.
 fn place_of(name: &str) -> Place {
     let number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
     if let Some(of_encoder) = name.strip_prefix("encoder.") {
@@ -158,7 +158,7 @@ fn place_of(name: &str) -> Place {
     let mut segments = name.split('.');
     match segments.next() {
         Some("decoder") => Place::Decoder(number(segments.next()).unwrap_or(0)),
-        Some("enlarge") => Place::Decoder(0),
+        Some("enlarge" | "auxiliary") => Place::Decoder(0),
         Some("stem" | "pool") => Place::Stem,
         Some("stages") => match (number(segments.next()), number(segments.next())) {
             (Some(stage), Some(block)) => Place::Block(stage, block),

@@ -76,7 +76,7 @@ pub fn import(network: Network, model: &Model, tensors: Tensors, adapt: Adapt) -
     import_of(network, &libraries, &CLASSIFIER, tensors, adapt)
 }
 
-/// As [`import`], of a network for segmentation.
+/// As [`import`], of a network for segmentation. Where it has no auxiliary classifier, that of the file is left out.
 ///
 /// # Errors
 /// As [`import`].
@@ -86,8 +86,10 @@ pub fn import_segmentation(
     tensors: Tensors,
     adapt: Adapt,
 ) -> Result<(SegmentationNetwork, Import), Mismatch> {
-    let libraries: Vec<_> = model.layer_names().into_iter().collect();
-    let (auxiliary, tensors): (Tensors, Tensors) = tensors.into_iter().partition(|(key, _)| key.starts_with(AUXILIARY));
+    let has_auxiliary = network.has_auxiliary();
+    let libraries: Vec<_> = model.layer_names(has_auxiliary).into_iter().collect();
+    let is_unused = |key: &str| !has_auxiliary && AUXILIARY.iter().any(|prefix| key.starts_with(*prefix));
+    let (auxiliary, tensors): (Tensors, Tensors) = tensors.into_iter().partition(|(key, _)| is_unused(key));
     let (network, mut import) = import_of(network, &libraries, &SEGMENTATION, tensors, adapt)?;
     import.left_out.extend(auxiliary.into_keys());
     Ok((network, import))
@@ -175,8 +177,8 @@ struct Ends {
     head: &'static [&'static str],
 }
 
-/// What torchvision's networks for segmentation learn beside the mask, and leave out of it.
-const AUXILIARY: &str = "aux_classifier.";
+/// What networks for segmentation may learn beside the mask, and leave out of it: in torchvision, and here.
+const AUXILIARY: [&str; 2] = ["aux_classifier.", "auxiliary."];
 
 const CLASSIFIER: Ends = Ends { stem: "stem.conv.weight", head: &HEAD };
 const SEGMENTATION: Ends = Ends { stem: "encoder.stem.conv.weight", head: &SEGMENTATION_HEAD };
