@@ -34,7 +34,7 @@ impl Bench {
     /// # Panics
     /// As [`Bench::new`].
     pub fn for_model(model: &str, each: usize) -> Self {
-        if !model.starts_with("unet-") {
+        if !["unet-", "deeplabv3", "fcn_", "lraspp_"].iter().any(|decoder| model.starts_with(decoder)) {
             return Self::new(each);
         }
         let folder = tempfile::tempdir().expect("a temporary folder");

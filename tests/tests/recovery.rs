@@ -225,6 +225,7 @@ fn the_micro_batch_and_ooms_in_a_row_change_no_bit() {
         ("mobilenet_v3_small", "--precision bf16"),
         ("efficientnet_b0", "--augment heavy"),
         (UNET, "--loss generalised-dice+focal --dice-over image"),
+        ("deeplabv3_mobilenet_v3_large", "--auxiliary-loss 0.5"),
     ] {
         let bench = Bench::for_model(model, EACH);
         let flags = Flags::of(&format!("{SHRINKING} --image-size 64 --model {model}")).with(more);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use kindling_tests::{
     Bench, Flags, Outcome, SEGMENTATION, Started, assert_same_bits, columns, disc, events, json_of, kindling, losses,
-    resume,
+    read_tensors, resume,
 };
 use serde_json::Value;
 
@@ -150,6 +150,48 @@ fn dice_over_the_batch_has_the_same_bits_at_any_micro_batch_and_after_failures_i
     assert!((group - batch).abs() < 1e-5, "one group that is the batch has its sums: {group} and {batch}");
 }
 
+/// Its cross-entropy is part of the loss, its weights are in files under torchvision's names, and a mask has no part of it.
+#[test]
+fn an_auxiliary_classifier_is_trained_and_written_and_draws_no_mask() {
+    let model = "deeplabv3_mobilenet_v3_large";
+    let bench = Bench::for_model(model, EACH);
+    let flags = format!(
+        "--model {model} --image-size 64 --batch-size 4 --workers 1 --augment none --drop-rate 0 --max-steps 2"
+    );
+    let first = |name: &str, more: &str| losses(&bench.run(name, &format!("{flags} {more}"), ""))[0];
+    let alone = first("alone", "");
+    let [half, whole] = [("half", 0.5), ("whole", 1.0)]
+        .map(|(name, weight)| first(name, &format!("--auxiliary-loss {weight}")) - alone);
+    assert!(whole > 0.1 && (2.0 * half - whole).abs() < 1e-5, "{half} and {whole}, beside {alone}");
+
+    let run = bench.path("half");
+    let export = |file: &str| {
+        let out = bench.path(file);
+        Outcome::of(kindling().arg("export").arg(&run).arg("--out").arg(&out)).succeeded();
+        out
+    };
+    let weights = export("weights.safetensors");
+    let tensors = read_tensors(&weights);
+    assert_eq!(tensors.keys().filter(|key| key.starts_with("aux_classifier.")).count(), 8);
+    let graph = fs::read(export("network.onnx")).unwrap();
+    assert!(!graph.windows(9).any(|part| part == b"auxiliary"), "what draws masks is without it");
+    let mut eval = kindling();
+    eval.args(["eval", "--device", "cpu", "--format", "json"]).arg(&run);
+    let again: Value = serde_json::from_str(&Outcome::of(&mut eval).succeeded().stdout).unwrap();
+    assert_eq!(again["scores"]["dice"], json_of(&run.join("segmentation.json"))["dice"]);
+
+    // What torchvision would load is a start here, with and without it.
+    for (name, more) in [("with", "--auxiliary-loss 0.5"), ("without", "")] {
+        bench.run(name, &format!("{flags} {more} --weights {}", weights.display()), "");
+    }
+    let macs = |more: &[&str]| {
+        let mut plan = kindling();
+        plan.args(["plan", "--model", model, "--memory", "4GiB", "--device", "cpu", "--format", "json"]).args(more);
+        Outcome::of(&mut plan).succeeded().result()["macs"].as_u64().unwrap()
+    };
+    assert!(macs(&["--auxiliary"]) > macs(&[]), "it is counted");
+}
+
 /// Every mistake is one sentence that names what is wrong, and nothing is begun.
 #[test]
 fn mistakes_are_one_sentence_each() {
@@ -165,6 +207,8 @@ fn mistakes_are_one_sentence_each() {
         (&format!("--model {UNET} --sampling balanced"), "even or foreground"),
         (&format!("--model {UNET} --sampling foreground --batch-size 1"), "--batch-size of 2 or more"),
         (&format!("--model {UNET} --image-size 16"), "images of"),
+        (&format!("--model {UNET} --auxiliary-loss 0.5"), "has no auxiliary classifier"),
+        ("--model fcn_resnet50 --auxiliary-loss 0", "weight of the auxiliary loss is 0"),
     ] {
         let sentence = refused(more);
         assert!(sentence.contains(part), "{more}: {sentence}");

@@ -368,7 +368,7 @@ impl RunConfig {
             classes: self.data.task.outputs(self.data.classes.len()),
             drop_rate: self.model.drop_rate,
             drop_path_rate: self.model.drop_path_rate,
-            auxiliary: false,
+            auxiliary: self.train.segmentation.as_ref().is_some_and(|asked| asked.auxiliary_loss.is_some()),
             seed: self.train.seed,
         }
     }

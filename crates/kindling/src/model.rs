@@ -1,6 +1,6 @@
 //! Models by name, whatever they answer: classifiers, and networks for segmentation.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use kindling_data::Task;
 use kindling_layers::trace::Trace;
 use kindling_zoo::{Model, ModelOptions, SegmentationModel, find, find_segmentation, is_segmentation};
@@ -62,6 +62,9 @@ impl AnyModel {
     /// Its trace for a square image, without weights.
     pub(crate) fn trace(&self, options: &ModelOptions, size: usize) -> Result<Trace> {
         Ok(match self {
+            Self::Classifier(model) if options.auxiliary => {
+                bail!("{} is a classifier, and these have no auxiliary classifier", model.key())
+            }
             Self::Classifier(model) => model.trace(options, size)?,
             Self::Segmentation(model) => model.trace(options, size)?,
         })

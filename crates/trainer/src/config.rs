@@ -150,6 +150,8 @@ pub const NORMS: RangeInclusive<f64> = 1e-12..=1e12;
 pub const MOST_SEED: u64 = i64::MAX as u64;
 /// Weights of classes: sums of their products with losses stay far from the ends of float32.
 const CLASS_WEIGHTS: RangeInclusive<f64> = 1e-6..=1e6;
+/// Weights of the auxiliary classifier's loss.
+const AUXILIARY_LOSSES: RangeInclusive<f64> = 1e-6..=1e3;
 /// Times between checkpoints.
 pub const CHECKPOINTS: RangeInclusive<Span> = Span::seconds(1)..=Span::hours(24 * 365);
 const DECAYS: RangeInclusive<f64> = 0.0..=1e3;
@@ -231,6 +233,8 @@ impl TrainConfig {
         };
         below("momentum", momentum, 0.0, 1.0)?;
         within("weight decay", decay, DECAYS)?;
+        let auxiliary = self.segmentation.as_ref().and_then(|asked| asked.auxiliary_loss);
+        within("weight of the auxiliary loss", auxiliary.unwrap_or(1.0), AUXILIARY_LOSSES)?;
         holds_a_group(self.micro_batch, self.largest_group())?;
         let Some(weights) = &self.class_weights else { return Ok(()) };
         if weights.len() != classes {

@@ -67,6 +67,9 @@ pub(crate) struct Args {
     /// Layers that are not trained: none, backbone, or the stem and this many stages
     #[arg(long, value_name = "WHAT", default_value_t = Freeze::None)]
     freeze: Freeze,
+    /// With the auxiliary classifier of `train --auxiliary-loss`
+    #[arg(long, conflicts_with = "all")]
+    auxiliary: bool,
     /// auto, cpu or cuda[:N]; it need not be there. auto is CUDA where it is, otherwise the CPU
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,
@@ -173,7 +176,8 @@ impl Args {
 
     fn trace(&self, model: &AnyModel) -> Result<Trace> {
         model.check_image_size(self.image_size)?;
-        let options = ModelOptions { in_channels: self.channels, classes: self.classes, ..ModelOptions::imagenet() };
+        let (in_channels, classes, auxiliary) = (self.channels, self.classes, self.auxiliary);
+        let options = ModelOptions { in_channels, classes, auxiliary, ..ModelOptions::imagenet() };
         model.trace(&options, self.image_size)
     }
 

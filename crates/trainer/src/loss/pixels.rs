@@ -19,6 +19,10 @@ pub struct SegmentationConfig {
     pub loss: PixelLoss,
     /// Over what the sums of Dice and its relatives run.
     pub dice_over: DiceOver,
+    /// How much the cross-entropy of the auxiliary classifier counts beside them, 1e-6 to 1e3; torchvision's training takes 0.5. If
+    /// absent, the network has no auxiliary classifier, or it is not trained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auxiliary_loss: Option<f64>,
 }
 
 /// The loss of a network for segmentation.
@@ -28,6 +32,8 @@ pub(crate) struct SegmentationLoss {
     over: DiceOver,
     smoothing: f64,
     weights: Vec<f64>,
+    /// The weight of the auxiliary classifier's cross-entropy.
+    auxiliary: Option<f64>,
 }
 
 /// What is so in some rows of a batch.
@@ -108,22 +114,34 @@ impl SegmentationLoss {
     /// A loss over `classes` classes; even weights if `weights` is absent.
     pub(crate) fn new(asked: &SegmentationConfig, classes: usize, smoothing: f64, weights: Option<&[f64]>) -> Self {
         let weights = weights.map_or_else(|| vec![1.0; classes], <[f64]>::to_vec);
-        Self { terms: asked.loss.terms().to_vec(), over: asked.dice_over, smoothing, weights }
+        let terms = asked.loss.terms().to_vec();
+        Self { terms, over: asked.dice_over, smoothing, weights, auxiliary: asked.auxiliary_loss }
     }
 
-    fn cross_entropy(&self, rows: &Rows, total_weight: f64) -> Tensor<1> {
-        let [_, classes, _, _] = rows.truth.dims();
+    /// The logits of the network, and those of its auxiliary classifier with their weight, which a training pass has put behind them.
+    fn divided(&self, logits: Tensor<4>) -> (Tensor<4>, Option<(Tensor<4>, f64)>) {
+        let classes = self.weights.len();
+        if logits.dims()[1] == classes {
+            return (logits, None);
+        }
+        let half = |start| logits.clone().narrow(1, start, classes);
+        (half(0), self.auxiliary.map(|weight| (half(classes), weight)))
+    }
+
+    /// Of so many pixels, weighted, `log_p` being the logarithms of the probabilities and `truth` one for the true class.
+    fn cross_entropy(&self, log_p: &Tensor<4>, truth: &Tensor<4>, total_weight: f64) -> Tensor<1> {
+        let [_, classes, _, _] = truth.dims();
         let spread = self.smoothing / classes as f64;
-        let mut targets = rows.truth.clone();
+        let mut targets = truth.clone();
         if self.smoothing > 0.0 {
-            let counts = rows.truth.clone().sum_dim(1);
+            let counts = truth.clone().sum_dim(1);
             targets = targets * (1.0 - self.smoothing) + counts * spread;
         }
         if self.weights.iter().any(|weight| *weight != 1.0) {
-            targets = targets * numbers::<4>(&self.weights, [1, classes, 1, 1], &rows.log_p);
+            targets = targets * numbers::<4>(&self.weights, [1, classes, 1, 1], log_p);
         }
         // Burn divides in float32 in the gradient of a division by a number.
-        sum(over_pixels(rows.log_p.clone() * targets)) * (-1.0 / total_weight)
+        sum(over_pixels(log_p.clone() * targets)) * (-1.0 / total_weight)
     }
 
     fn focal(rows: &Rows, pixels: f64) -> Tensor<1> {
@@ -182,18 +200,23 @@ impl Loss<4> for SegmentationLoss {
         batch.pixels.iter().map(weigh).sum::<f64>().max(f64::from(f32::MIN_POSITIVE))
     }
 
-    /// `logits` are `[rows, classes, height, width]`. Panics if a batch has no masks.
+    /// `logits` are `[rows, classes, height, width]`, or twice as many channels with those of an auxiliary classifier. Panics if a batch
+    /// has no masks.
     fn part(&self, logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch, whole: &Whole) -> Tensor<1> {
+        let (logits, auxiliary) = self.divided(logits);
         let (rows, truth) = Rows::of(logits, batch, micro);
         let term = |term: &PixelTerm| match term {
-            PixelTerm::CrossEntropy => self.cross_entropy(&rows, whole.weight),
+            PixelTerm::CrossEntropy => self.cross_entropy(&rows.log_p, &rows.truth, whole.weight),
             PixelTerm::Focal => {
                 let counted: u64 = batch.pixels.iter().flatten().sum();
                 Self::focal(&rows, (counted as f64).max(1.0))
             }
             ratio => self.ratio(*ratio, (&rows, &truth), batch, micro, whole),
         };
-        let parts: Vec<Tensor<1>> = self.terms.iter().map(term).collect();
+        let mut parts: Vec<Tensor<1>> = self.terms.iter().map(term).collect();
+        parts.extend(auxiliary.map(|(logits, weight)| {
+            self.cross_entropy(&activation::log_softmax(logits, 1), &rows.truth, whole.weight) * weight
+        }));
         parts.into_iter().reduce(|sum, part| sum + part).unwrap_or_else(|| sum(rows.p) * 0.0)
     }
 
@@ -206,7 +229,7 @@ impl Loss<4> for SegmentationLoss {
 impl OverBatch<4> for SegmentationLoss {
     /// [`Rows::overlaps`] behind each other, `[rows, 2 * classes]`. How many pixels are of a class is known without a pass.
     fn of_rows(&self, logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch) -> Tensor<2> {
-        Tensor::cat(Rows::of(logits, batch, micro).0.overlaps().into(), 1)
+        Tensor::cat(Rows::of(self.divided(logits).0, batch, micro).0.overlaps().into(), 1)
     }
 }
 
@@ -281,7 +304,8 @@ mod tests {
         for case in golden["cases"].as_array().unwrap() {
             let (name, over) = (case["loss"].as_str().unwrap(), case["over"].as_str().unwrap());
             let ignores = case["ignores"].as_bool().unwrap();
-            let asked = SegmentationConfig { loss: name.parse().unwrap(), dice_over: over.parse().unwrap() };
+            let (loss, dice_over) = (name.parse().unwrap(), over.parse().unwrap());
+            let asked = SegmentationConfig { loss, dice_over, auxiliary_loss: None };
             let weights = case["weights"].as_array().map(|_| numbers_of(&case["weights"]));
             let smoothing = case["smoothing"].as_f64().unwrap();
             let batch = batch(&golden, if ignores { "ignoring" } else { "truth" });
@@ -317,7 +341,7 @@ mod tests {
         let logits = numbers_of(&golden["logits"]);
         let batch = batch(&golden, "ignoring");
         for name in ["dice+cross-entropy", "generalised-dice", "tversky+dice"] {
-            let of = |dice_over| SegmentationConfig { loss: name.parse().unwrap(), dice_over };
+            let of = |dice_over| SegmentationConfig { loss: name.parse().unwrap(), dice_over, auxiliary_loss: None };
             let [group, cut] =
                 [DiceOver::Group, DiceOver::Batch].map(|over| SegmentationLoss::new(&of(over), 3, 0.0, None));
             let expected = of_batch(&group, &logits, &batch, 3, 3);
@@ -332,13 +356,45 @@ mod tests {
         }
     }
 
+    /// With the auxiliary classifier's logits behind the network's, in value and in both gradients.
+    #[test]
+    fn the_auxiliary_cross_entropy_is_added_with_its_weight() {
+        let golden: Value = serde_json::from_str(GOLDEN).unwrap();
+        let logits = numbers_of(&golden["logits"]);
+        let other: Vec<f64> = logits.iter().map(|logit| 0.5 - logit).collect();
+        let batch = batch(&golden, "ignoring");
+        let image = logits.len() / batch.len();
+        let both: Vec<f64> =
+            logits.chunks(image).zip(other.chunks(image)).flat_map(|(one, two)| [one, two].concat()).collect();
+        for dice_over in [DiceOver::Group, DiceOver::Batch] {
+            let of = |loss: &str, auxiliary_loss| {
+                let asked = SegmentationConfig { loss: loss.parse().unwrap(), dice_over, auxiliary_loss };
+                SegmentationLoss::new(&asked, 3, 0.1, Some(&[1.0, 2.0, 0.5]))
+            };
+            let (main, main_gradient) = of_batch(&of("dice+focal", None), &logits, &batch, 1, 1);
+            let (auxiliary, auxiliary_gradient) = of_batch(&of("cross-entropy", None), &other, &batch, 1, 1);
+            for limit in [1, 3] {
+                let (found, gradient) = of_batch(&of("dice+focal", Some(0.4)), &both, &batch, 1, limit);
+                close(found, main + 0.4 * auxiliary, &format!("{dice_over}, {limit} at once"));
+                for (row, found) in gradient.chunks(2 * image).enumerate() {
+                    let expected = |of: &[f64], at: usize| of[row * image + at];
+                    for at in 0..image {
+                        close(found[at], expected(&main_gradient, at), "the network's gradient");
+                        close(found[image + at], 0.4 * expected(&auxiliary_gradient, at), "the auxiliary's gradient");
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn parts_of_a_batch_add_up_to_its_loss_wherever_it_is_cut_between_groups() {
         let golden: Value = serde_json::from_str(GOLDEN).unwrap();
         let logits = numbers_of(&golden["logits"]);
         for term in PixelTerm::ALL {
             for over in [DiceOver::Image, DiceOver::Group, DiceOver::Batch] {
-                let asked = SegmentationConfig { loss: term.to_string().parse().unwrap(), dice_over: over };
+                let loss = term.to_string().parse().unwrap();
+                let asked = SegmentationConfig { loss, dice_over: over, auxiliary_loss: None };
                 let loss = SegmentationLoss::new(&asked, 3, 0.0, Some(&[1.0, 2.0, 0.5]));
                 let batch = batch(&golden, "ignoring");
                 let whole = of_batch(&loss, &logits, &batch, 1, 3);
@@ -357,7 +413,8 @@ mod tests {
         batch.pixels.iter_mut().flatten().for_each(|count| *count = 0);
         for term in PixelTerm::ALL {
             for dice_over in [DiceOver::Image, DiceOver::Batch] {
-                let asked = SegmentationConfig { loss: term.to_string().parse().unwrap(), dice_over };
+                let loss = term.to_string().parse().unwrap();
+                let asked = SegmentationConfig { loss, dice_over, auxiliary_loss: None };
                 let loss = SegmentationLoss::new(&asked, 3, 0.0, None);
                 let (value, gradient) = of_batch(&loss, &numbers_of(&golden["logits"]), &batch, 3, 3);
                 close(value, 0.0, &format!("{term} over {dice_over}"));

@@ -191,6 +191,9 @@ impl Asked {
             if self.settings.loss.is_some() || self.settings.dice_over.is_some() {
                 bail!("--loss and --dice-over belong to --task segmentation; classifiers have cross-entropy");
             }
+            if self.settings.auxiliary_loss.is_some() {
+                bail!("--auxiliary-loss belongs to --task segmentation");
+            }
             let regresses = task.as_deref() == Some("regression");
             if self.settings.regression_loss.is_some() && !regresses {
                 bail!("--regression-loss belongs to --task regression");

@@ -109,6 +109,10 @@ settings! {
     /// batch (all images of a step, which takes a forward pass more)
     #[arg(value_name = "image|group|batch", help_heading = "Training")]
     Stays "train.segmentation.dice_over" dice_over: DiceOver = DiceOver::default();
+    /// Train torchvision's auxiliary classifier beside the decoder (deeplabv3_ and fcn_ networks): add its cross-entropy to the loss, with
+    /// this weight, 0.000001 to 1000. torchvision takes 0.5. It has no part in masks
+    #[arg(value_name = "WEIGHT", help_heading = "Training")]
+    Stays "train.segmentation.auxiliary_loss" auxiliary_loss: f64 = "none";
     /// The loss that regression minimises, in standard deviations of the training samples' numbers: mse (squared errors), l1
     /// (absolute errors) or huber (squared errors up to one, absolute errors beyond)
     #[arg(value_name = "mse|l1|huber", help_heading = "Training")]
