@@ -84,6 +84,29 @@ impl Describe for WithDecoder {
     }
 }
 
+/// An encoder, a decoder in one piece, and an auxiliary classifier of the map of the first stage.
+struct WithAuxiliary;
+
+impl Describe for WithAuxiliary {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let (stage, last) = trace.scope("encoder", |trace| {
+            let stem = trace.scope("stem", |trace| conv(trace, input, 16, 3, 2, false));
+            let first = trace.scope("stages.0.0", |trace| conv(trace, stem, 32, 3, 2, false));
+            (first, trace.scope("stages.1.0", |trace| conv(trace, first, 64, 3, 2, false)))
+        });
+        let enlarged = |trace: &mut Trace, x: Value, factor: usize| {
+            trace.apply("enlarge", Op::Upsample { factor }, &[x], FeatureMap { channels: 2, ..input.map })
+        };
+        let x = trace.scope("decoder", |trace| conv(trace, last, 2, 3, 1, false));
+        let x = enlarged(trace, x, 8);
+        trace.scope("auxiliary", |trace| {
+            let other = conv(trace, stage, 2, 3, 1, false);
+            let other = enlarged(trace, other, 4);
+            trace.apply("concat", Op::Concat, &[x, other], FeatureMap { channels: 4, ..input.map })
+        })
+    }
+}
+
 fn trace() -> Trace {
     Trace::of(&Network, FeatureMap::square(3, 128))
 }
@@ -158,7 +181,8 @@ fn memory_for(target: Target, counted: u64) -> u64 {
 
 #[test]
 fn after_a_micro_batch_only_its_gradients_are_left() {
-    for trace in [trace(), Trace::of(&WithDecoder, FeatureMap::square(3, 128))] {
+    let input = FeatureMap::square(3, 128);
+    for trace in [trace(), Trace::of(&WithDecoder, input), Trace::of(&WithAuxiliary, input)] {
         for situation in situations(4) {
             let graph = Graph::of_run(&trace, situation.freeze);
             let mut ledger = Ledger::default();
@@ -181,6 +205,13 @@ fn a_decoder_keeps_less_if_its_blocks_are_recomputed() {
         let between = 4 * 4 * (3 * 128 * 128 + 16 * 64 * 64 + 32 * 32 * 32 + 64 * 16 * 16);
         assert!(blocks > between, "{blocks} {between}");
     }
+}
+
+#[test]
+fn an_auxiliary_classifier_is_recomputed_with_the_decoder() {
+    let graph = Graph::of_run(&Trace::of(&WithAuxiliary, FeatureMap::square(3, 128)), Freeze::None);
+    let places: Vec<Place> = graph.nodes.iter().map(|node| node.place).collect();
+    assert!(places.ends_with(&[Place::Decoder(0); 5]) && !places.contains(&Place::Tail), "{places:?}");
 }
 
 #[test]
