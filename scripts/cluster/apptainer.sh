@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Trains in containers: the host's mpirun starts one a process, and the library inside, of the same MPI, connects them. Not run yet.
+# Trains in containers: the host's mpirun starts one a process, and the library inside, of the same MPI, connects them. The image needs that
+# library: for Open MPI 4 of Debian 12, a line `apt-get -q install -y libopenmpi3` in %post of packaging/kindling.def.
 #
 #   bash scripts/cluster/apptainer.sh kindling.sif 4 train --data /shared/scans --batch-size 32 --out /shared/runs/scans
 set -euo pipefail
