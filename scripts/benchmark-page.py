@@ -534,7 +534,41 @@ def section_gpu_rows():
             "some 800 launches a step through three threads, and ResNet's dense convolutions.", "",
             f"Tried and left: {tried['eight_numbers_of_a_half_format_at_once']}; {tried['tiles_of_our_own']}.", "",
             f"Not measured: {document['not_measured']}", "",
-            source(name, document, "Put together from `kindling bench`, `scripts/peers/pytorch_bench.py` and Nsight Compute."), ""]
+            source(name, document, "Put together from `kindling bench`, `scripts/peers/pytorch_bench.py` and Nsight Compute."), "",
+            *section_gpu_repeats()]
+
+
+def section_gpu_repeats():
+    name = "2026-11-27-h200-third-runs.json"
+    document = load(name)
+    cases, words = document["repeats"]["cases"], {"again": "again", "activation_checkpointing": "with activations recomputed",
+                                                 "out_of_memory": "after two failures", "micro_batch_2": "in micro-batches of 2"}
+    rows = []
+    for how, said in words.items():
+        of = [case for case in cases if case["how"] == how]
+
+        def most(step):
+            found = max(case["relative_differences"][step] for case in of)
+            return "0" if found == 0 else f"{found:.1e}"
+        rows.append([said, f"{sum(case['same_bits'] for case in of)} of {len(of)}", most(0), most(1),
+                     f"{max(max(case['relative_differences']) for case in of):.1e}" if any(not case["same_bits"] for case in of) else "0"])
+    networks = document["networks_against_the_cpu_128px_batch_4_f32"]
+
+    def largest(mode):
+        return f"{max(case['largest_relative_difference'] for case in networks if case['mode'] == mode):.1e}"
+    seconds, half = document["recovery"]["seconds"], document["half_the_memory"]
+    whole, less = half["whole"], half["half"]
+    return ["### The same bits again, and recovery", "",
+            f"Losses of six steps of three networks in float32 and bf16 ({document['repeats']['settings']}):", "",
+            table(["the same run", "all bits the same", "first loss apart, at most", "second", "any"], rows), "",
+            "A forward pass has the same bits in any micro-batch; gradients are added in another order, and AdamW multiplies what that rounds.", "",
+            f"Recovery ({document['recovery']['settings']}) took {min(seconds):.2f} to {max(seconds):.2f} s; {document['recovery']['a_hundred']}. "
+            f"With half the memory ({half['settings']}) a run recovered {less['recoveries']} times and went on with {less['micro_batch']} images at once, at "
+            f"{less['images_per_second']['median']:.0f} images a second instead of {whole['images_per_second']['median']:.0f}: there "
+            "[each tensor has an allocation of its own](decisions/where-memory-was-short-each-tensor-has-an-allocation-of-its-own.md).", "",
+            f"Outputs of {len(networks) // 2} networks at 128x128 differed from the CPU's by at most {largest('features')} of the largest number in inference and "
+            f"{largest('train-mode')} with batch statistics. Not measured: {document['not_measured']}", "",
+            source(name, document, "By `scripts/gpu-suite.sh`, and by hand what it was too short of time for."), ""]
 
 
 LEDGER = "2026-11-24-step-ledger.json"
