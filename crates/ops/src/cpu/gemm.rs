@@ -8,9 +8,9 @@ use super::real::Real;
 /// A matrix in a slice: element (row, column) lies at `row * strides[0] + column * strides[1]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a, T> {
-    values: &'a [T],
-    shape: [usize; 2],
-    strides: [usize; 2],
+    pub(super) values: &'a [T],
+    pub(super) shape: [usize; 2],
+    pub(super) strides: [usize; 2],
 }
 
 impl<'a, T> Matrix<'a, T> {

@@ -11,6 +11,9 @@
 //! planes are added in order.
 
 pub(crate) mod gemm;
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(test), expect(dead_code, reason = "convolutions do not call these products yet"))]
+pub(crate) mod gemm_bf16;
 pub(crate) mod lanes;
 pub(crate) mod peak;
 pub(crate) mod real;

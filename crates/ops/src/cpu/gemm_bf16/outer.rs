@@ -1,0 +1,274 @@
+//! Products whose result is made of outer products: for each pair of the inner dimension, a column of the left factor times a row of
+//! the right one is added to a tile that stays in registers. A register holds 16 columns of the product.
+//!
+//! The left factor is packed once as a whole ([`Left`]), since it is the smaller one: filters. The right one is packed block by
+//! block, each just before it is used.
+
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::{
+    __m512, __m512i, __mmask16, _mm512_add_ps, _mm512_dpbf16_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps,
+    _mm512_set1_epi32, _mm512_setzero_ps,
+};
+use std::ops::Range;
+
+use super::pack::{Factor, Line, PAIRS, Part, Source, halves};
+use super::{Target, blocks, with_scratch};
+
+/// Rows of a tile.
+pub(super) const ROWS: usize = 8;
+/// Columns in a register.
+pub(super) const LANES: usize = 16;
+/// Registers in a row of a tile.
+const VECTORS: usize = 3;
+/// Columns of a tile.
+const COLUMNS: usize = LANES * VECTORS;
+/// The most numbers of the inner dimension that are added up in registers, before the sum is added to the target.
+pub(super) const INNER: usize = 512;
+/// Lines that the right factor is packed into, 256 KiB: they and a piece of the target stay in the second-level cache.
+pub(super) const SCRATCH: usize = 4096;
+
+/// Columns of which the right factor is packed at a time, at most, so that they fit into the scratch. The fewer numbers the inner
+/// dimension has, the longer are the stretches that are read of each of its rows.
+pub(super) fn columns_at_once(inner: usize) -> usize {
+    let pairs = blocks(inner, INNER, 2).next().map_or(1, |block| block.len().div_ceil(2));
+    SCRATCH / (VECTORS * pairs) * COLUMNS
+}
+
+/// A left factor, rounded to bf16 and packed. It serves any number of products.
+pub(crate) struct Left {
+    pub(super) lines: Vec<Line>,
+    rows: usize,
+    inner: usize,
+}
+
+impl Left {
+    /// Bytes of a packed factor.
+    pub(crate) fn bytes(rows: usize, inner: usize) -> usize {
+        lines(rows, inner) * size_of::<Line>()
+    }
+
+    pub(super) fn shape(&self) -> [usize; 2] {
+        [self.rows, self.inner]
+    }
+
+    /// Packs a factor.
+    ///
+    /// # Safety
+    /// The processor has the instructions, and `rows` outer places of `inner` numbers lie in the source.
+    pub(super) unsafe fn pack<T: Factor>(source: Source<'_, T>, rows: usize, inner: usize) -> Self {
+        let mut left = Self { lines: vec![Line::ZERO; lines(rows, inner)], rows, inner };
+        // SAFETY: as the caller promises.
+        unsafe { left.fill(source) };
+        left
+    }
+
+    /// # Safety
+    /// As for [`Left::pack`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    unsafe fn fill<T: Factor>(&mut self, source: Source<'_, T>) {
+        let (rows, inner) = (self.rows, self.inner);
+        let start = self.lines.as_mut_ptr();
+        for depth in blocks(inner, INNER, 2) {
+            for outer in (0..rows).step_by(2 * ROWS) {
+                let part =
+                    Part { outer, outers: (rows - outer).min(2 * ROWS), inner: depth.start, inners: depth.len() };
+                // SAFETY: `lines` has counted a panel for every eight rows begun; without a second group its address is not used.
+                unsafe {
+                    let first = start.cast::<u32>().add(panel(rows, &depth, outer));
+                    let second = first.wrapping_add(ROWS * depth.len().div_ceil(2));
+                    source.sixteen(part, [first, second], ROWS);
+                }
+            }
+        }
+    }
+
+    /// Computes a block of the product: `rows`, whose start is a multiple of the rows of a tile, and at most [`columns_at_once`] of
+    /// `columns`.
+    ///
+    /// # Safety
+    /// The processor has the instructions. The rows lie in this factor; columns of `right` as many as the inner dimension of this
+    /// factor has numbers lie in its slice; rows and columns lie in the target, and nobody else reads or writes them meanwhile.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    pub(super) unsafe fn block<T: Factor>(
+        &self,
+        rows: Range<usize>,
+        right: Source<'_, T>,
+        columns: Range<usize>,
+        target: Target,
+        add: bool,
+    ) {
+        with_scratch(|scratch| {
+            let scratch = scratch.as_mut_ptr();
+            for depth in blocks(self.inner, INNER, 2) {
+                let pairs = depth.len().div_ceil(2);
+                // SAFETY: the scratch has room for as many columns, since no block of the inner dimension is longer than the first.
+                unsafe { pack_right(right, &columns, &depth, scratch) };
+                for row in rows.clone().step_by(ROWS) {
+                    for (tile, column) in columns.clone().step_by(COLUMNS).enumerate() {
+                        // SAFETY: the panels have been packed above and in `fill`, and the tile is a part of the block.
+                        unsafe {
+                            let left = self.lines.as_ptr().cast::<u32>().add(panel(self.rows, &depth, row));
+                            let tile = Tile {
+                                left,
+                                right: scratch.add(tile * VECTORS * pairs),
+                                pairs,
+                                rows: (rows.end - row).min(ROWS),
+                                columns: (columns.end - column).min(COLUMNS),
+                                target: Target { start: target.at(row, column), ..target },
+                                add: add || depth.start > 0,
+                            };
+                            tile.compute();
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Lines of a packed factor.
+fn lines(rows: usize, inner: usize) -> usize {
+    let pairs: usize = blocks(inner, INNER, 2).map(|depth| depth.len().div_ceil(2)).sum();
+    (rows.div_ceil(ROWS) * ROWS * pairs).div_ceil(PAIRS)
+}
+
+/// Where, in pairs, the panel that begins with row `row` begins in a packed factor of `rows` rows.
+fn panel(rows: usize, depth: &Range<usize>, row: usize) -> usize {
+    rows.div_ceil(ROWS) * ROWS * (depth.start / 2) + row * depth.len().div_ceil(2)
+}
+
+/// Packs the rows `depth` of some columns: for each tile and each pair, a line for every 16 columns begun.
+///
+/// # Safety
+/// The processor has the instructions, the columns and `depth` lie in the source, and there is room.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+unsafe fn pack_right<T: Factor>(right: Source<'_, T>, columns: &Range<usize>, depth: &Range<usize>, to: *mut Line) {
+    let pairs = depth.len().div_ceil(2);
+    // Groups of columns that fill a line: the first column, how many there are, where the first line lies, and how far from it the next.
+    let groups = || {
+        columns.clone().step_by(LANES).enumerate().map(|(index, column)| {
+            let (tile, vector) = (index / VECTORS, index % VECTORS);
+            let width = (columns.end - columns.start).div_ceil(LANES).min((tile + 1) * VECTORS) - tile * VECTORS;
+            (column, (columns.end - column).min(LANES), tile * VECTORS * pairs + vector, width)
+        })
+    };
+    if right.is_contiguous_across() {
+        for pair in 0..pairs {
+            let inner = depth.start + 2 * pair;
+            for (outer, outers, first, step) in groups() {
+                // SAFETY: the part lies in the source, and the line in the room.
+                unsafe {
+                    let line = right.line(Part { outer, outers, inner, inners: depth.end - inner });
+                    to.add(first + step * pair).cast::<__m512i>().write(line);
+                }
+            }
+        }
+    } else {
+        for (outer, outers, first, step) in groups() {
+            let part = Part { outer, outers, inner: depth.start, inners: depth.len() };
+            // SAFETY: as above. The halves of a line are the groups of eight columns.
+            unsafe {
+                let line = to.add(first).cast::<u32>();
+                right.sixteen(part, [line, line.add(8)], PAIRS * step);
+            }
+        }
+    }
+}
+
+/// A mask for the columns of a register if `count` columns are left.
+fn last_columns(count: usize) -> __mmask16 {
+    if count >= LANES { !0 } else { (1 << count) - 1 }
+}
+
+/// A tile of the product, and the packed panels that it is the product of.
+struct Tile {
+    left: *const u32,
+    right: *const Line,
+    pairs: usize,
+    rows: usize,
+    columns: usize,
+    target: Target,
+    add: bool,
+}
+
+impl Tile {
+    /// # Safety
+    /// The processor has the instructions, the panels have `pairs` pairs, and the tile lies in the target, where nobody else reads or
+    /// writes it meanwhile.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    #[inline]
+    unsafe fn compute(&self) {
+        // SAFETY: as the caller promises. A panel of the left factor has eight rows even if fewer are in use.
+        unsafe {
+            match (self.rows.div_ceil(2), self.columns.div_ceil(LANES)) {
+                (1, 1) => self.of::<2, 1>(),
+                (1, 2) => self.of::<2, 2>(),
+                (1, _) => self.of::<2, 3>(),
+                (2, 1) => self.of::<4, 1>(),
+                (2, 2) => self.of::<4, 2>(),
+                (2, _) => self.of::<4, 3>(),
+                (3, 1) => self.of::<6, 1>(),
+                (3, 2) => self.of::<6, 2>(),
+                (3, _) => self.of::<6, 3>(),
+                (_, 1) => self.of::<8, 1>(),
+                (_, 2) => self.of::<8, 2>(),
+                (_, _) => self.of::<8, 3>(),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Tile::compute`], with at most `R` rows and `V` registers of columns, the last of which is in use.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    unsafe fn of<const R: usize, const V: usize>(&self) {
+        let mut sums = [[_mm512_setzero_ps(); V]; R];
+        let (mut left, mut right) = (self.left, self.right);
+        for _ in 0..self.pairs {
+            // SAFETY: the panels have as many pairs as the loop has turns.
+            unsafe {
+                let mut columns = [halves(_mm512_set1_epi32(0)); V];
+                for (vector, columns) in columns.iter_mut().enumerate() {
+                    *columns = halves(right.add(vector).cast::<__m512i>().read());
+                }
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let pair = halves(_mm512_set1_epi32(left.add(row).read() as i32));
+                    for (sum, columns) in sums.iter_mut().zip(columns) {
+                        *sum = _mm512_dpbf16_ps(*sum, pair, columns);
+                    }
+                }
+                left = left.add(ROWS);
+                right = right.add(V);
+            }
+        }
+        for (row, sums) in sums.iter().enumerate().take(self.rows) {
+            for (vector, sum) in sums.iter().enumerate() {
+                // SAFETY: the row and the columns that the mask leaves lie in the tile.
+                unsafe {
+                    let to = self.target.at(row, LANES * vector);
+                    put(to, *sum, self.columns - LANES * vector, self.add);
+                }
+            }
+        }
+    }
+}
+
+/// Writes or adds the first `count` numbers of a register.
+///
+/// # Safety
+/// The processor has the instructions, and `count` numbers, or as many as a register has if that is less, may be written (and read) at `to`.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn put(to: *mut f32, sum: __m512, count: usize, add: bool) {
+    // SAFETY: as the caller promises; a mask leaves out what is beyond `count`.
+    unsafe {
+        if count >= LANES {
+            let sum = if add { _mm512_add_ps(to.cast::<__m512>().read_unaligned(), sum) } else { sum };
+            to.cast::<__m512>().write_unaligned(sum);
+        } else {
+            let mask = last_columns(count);
+            let sum = if add { _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), sum) } else { sum };
+            _mm512_mask_storeu_ps(to, mask, sum);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What the kernels compute, to the bit, as scalar code. [`super`] says it in words.
+
+use std::ops::Range;
+
+use half::bf16;
+
+use super::super::gemm::Mode;
+use super::{blocks, inner, outer};
+
+/// Sums that an element of a block of inner products has.
+const SUMS: usize = 16;
+
+/// A factor as a function of the place along the outer and along the inner dimension.
+pub(super) type Numbers<'a> = &'a dyn Fn(usize, usize) -> f32;
+
+/// The number that a factor of float32 is rounded to.
+pub(super) fn rounded(value: f32) -> f32 {
+    flushed(bf16::from_f32(flushed(value)).to_f32())
+}
+
+/// Subnormal numbers count as zeros.
+fn flushed(value: f32) -> f32 {
+    if value.is_subnormal() { 0.0f32.copysign(value) } else { value }
+}
+
+/// Two products, added to a sum as the instruction does.
+fn with_pair(sum: f32, left: [f32; 2], right: [f32; 2]) -> f32 {
+    let [left, right] = [left, right].map(|pair| pair.map(flushed));
+    let sum = flushed(left[1].mul_add(right[1], flushed(sum)));
+    flushed(left[0].mul_add(right[0], sum))
+}
+
+/// Element (row, column) of a product. `by_inner` says of which products it is made, `before` is what the target held.
+pub(super) fn element(
+    [row, inner, column]: [usize; 3],
+    left: Numbers<'_>,
+    right: Numbers<'_>,
+    by_inner: bool,
+    mode: Mode,
+    before: f32,
+) -> f32 {
+    let mut target = if mode == Mode::Add { Some(before) } else { None };
+    let pair = |depth: &Range<usize>, pair: usize, numbers: Numbers<'_>, place: usize| {
+        [0, 1].map(|second| match depth.start + 2 * pair + second {
+            at if at < depth.end => numbers(place, at),
+            _ => 0.0,
+        })
+    };
+    let most = if by_inner { inner::INNER } else { outer::INNER };
+    let multiple = if by_inner { 2 * SUMS } else { 2 };
+    for depth in blocks(inner, most, multiple) {
+        let sums = if by_inner { SUMS } else { 1 };
+        let mut partial = [0.0f32; SUMS];
+        for at in 0..depth.len().div_ceil(2).next_multiple_of(sums) {
+            let (left, right) = (pair(&depth, at, left, row), pair(&depth, at, right, column));
+            partial[at % sums] = with_pair(partial[at % sums], left, right);
+        }
+        let sum = if by_inner { in_halves(partial) } else { partial[0] };
+        target = Some(target.map_or(sum, |target| target + sum));
+    }
+    target.unwrap_or(0.0)
+}
+
+/// The sum of the sums: of each quarter, the first and third plus the second and fourth; then the quarters by twos.
+fn in_halves(sums: [f32; SUMS]) -> f32 {
+    let quarter = |at: usize| (sums[4 * at] + sums[4 * at + 2]) + (sums[4 * at + 1] + sums[4 * at + 3]);
+    (quarter(0) + quarter(1)) + (quarter(2) + quarter(3))
+}

@@ -1,0 +1,299 @@
+//! The kernels against their definition, and the definition against sums in float64. On processors without the instructions there is
+//! nothing to compare, and each test ends at once.
+
+use half::bf16;
+use rand::RngExt;
+
+use super::super::gemm::{Matrix, Mode, Threads};
+use super::reference::{Numbers, element, rounded};
+use super::{Factor, Left, available, blocks, inner, multiply, of_inner_products, outer, packing_bytes};
+
+fn random(seed: u64, count: usize) -> Vec<f32> {
+    let mut rng = kindling_random::rng(seed, kindling_random::Purpose::Display, 0, 0);
+    (0..count).map(|_| rng.random::<f32>() - 0.5).collect()
+}
+
+/// A number of a factor as the kernels see it.
+trait Seen: Factor {
+    fn seen(self) -> f32;
+}
+
+impl Seen for f32 {
+    fn seen(self) -> f32 {
+        rounded(self)
+    }
+}
+
+impl Seen for bf16 {
+    fn seen(self) -> f32 {
+        rounded(self.to_f32())
+    }
+}
+
+fn at<T: Copy>(matrix: &Matrix<'_, T>, row: usize, column: usize) -> T {
+    matrix.values[row * matrix.strides[0] + column * matrix.strides[1]]
+}
+
+/// A matrix in random numbers: its rows or its columns are contiguous, with `gap` numbers between them.
+fn matrix<T>(values: &[T], [rows, columns]: [usize; 2], by_columns: bool, gap: usize) -> Matrix<'_, T> {
+    match by_columns {
+        true => Matrix::of_rows(values, columns, rows, rows + gap).transposed(),
+        false => Matrix::of_rows(values, rows, columns, columns + gap),
+    }
+}
+
+/// Multiplies, and compares each element with the definition, to the bit, and the rest of the target with what it was.
+#[track_caller]
+fn check<A: Seen, B: Seen>(
+    before: &[f32],
+    stride: usize,
+    mode: Mode,
+    left: Matrix<'_, A>,
+    right: Matrix<'_, B>,
+    threads: Threads,
+) {
+    let ([rows, inner], columns) = (left.shape, right.shape[1]);
+    let by_inner = of_inner_products(&left, &right);
+    let (mut target, mut packed) = (before.to_vec(), before.to_vec());
+    multiply(&mut target, stride, mode, left, right, threads);
+    Left::new(left).multiply(&mut packed, stride, mode, right, threads);
+    let (of_left, of_right) = (|row, k| at(&left, row, k).seen(), |column, k| at(&right, k, column).seen());
+    let (of_left, of_right): (Numbers<'_>, Numbers<'_>) = (&of_left, &of_right);
+    for (place, before) in before.iter().enumerate() {
+        let (row, column) = (place / stride, place % stride);
+        let expected = |by_inner: bool| match row < rows && column < columns {
+            true => element([row, inner, column], of_left, of_right, by_inner, mode, *before),
+            false => *before,
+        };
+        for (found, expected) in [(target[place], expected(by_inner)), (packed[place], expected(false))] {
+            let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+            assert!(same, "{rows}x{inner}x{columns} {mode:?} ({row}, {column}): {found:e}, not {expected:e}");
+        }
+    }
+}
+
+/// Shapes around the sides of tiles and blocks, every layout and format of factors, gaps between rows, both modes.
+#[test]
+fn products_have_the_bits_of_their_definition_and_touch_nothing_else() {
+    if !available() {
+        return;
+    }
+    let rows = [1, 2, 3, 4, 5, 7, 8, 9, 17, 66];
+    let columns = [1, 3, 4, 5, 15, 16, 17, 33, 48, 49, 100];
+    let inners = [1, 2, 3, 31, 32, 33, 65, 130];
+    let deep = [outer::INNER - 1, outer::INNER + 1, 2 * outer::INNER + 2, inner::INNER + 1, 2 * inner::INNER + 35];
+    let shallow = rows.iter().flat_map(|&rows| columns.iter().map(move |&columns| [rows, columns]));
+    let shallow = shallow.flat_map(|[rows, columns]| inners.map(|inner| [rows, inner, columns]));
+    let deep = deep.into_iter().flat_map(|inner| [[3, inner, 21], [9, inner, 5], [1, inner, 1], [12, inner, 50]]);
+    for (case, [rows, inner, columns]) in shallow.chain(deep.cycle().take(80)).enumerate() {
+        // Every layout with every format, whatever the lists of shapes have in common with their number.
+        let (layout, format, gap) = (case / 7 % 4, case / 3 % 4, case % 3);
+        let (a, b) =
+            (random(case as u64, (rows + 2) * (inner + 2)), random(case as u64 + 5000, (inner + 2) * (columns + 2)));
+        let half = |values: &[f32]| values.iter().map(|value| bf16::from_f32(*value)).collect::<Vec<_>>();
+        let (half_a, half_b) = (half(&a), half(&b));
+        let stride = columns + case % 4;
+        let before = random(case as u64 + 9000, (rows + 1) * stride);
+        let (of_left, of_right) = ([rows, inner], [inner, columns]);
+        let (left, right) = (matrix(&a, of_left, layout % 2 == 1, gap), matrix(&b, of_right, layout / 2 == 1, gap));
+        let half_left = matrix(&half_a, of_left, layout % 2 == 1, gap);
+        let half_right = matrix(&half_b, of_right, layout / 2 == 1, gap);
+        for (mode, threads) in [(Mode::Replace, Threads::One), (Mode::Add, Threads::All)] {
+            match format {
+                0 => check(&before, stride, mode, left, right, threads),
+                1 => check(&before, stride, mode, half_left, right, threads),
+                2 => check(&before, stride, mode, left, half_right, threads),
+                _ => check(&before, stride, mode, half_left, half_right, threads),
+            }
+        }
+    }
+}
+
+/// What rounds in a way of its own, and what padding with zeros could make NaN.
+#[test]
+fn subnormal_and_infinite_numbers_and_nans_come_out_as_defined() {
+    if !available() {
+        return;
+    }
+    let special = [
+        0.0,
+        -0.0,
+        1.0,
+        -3.0,
+        1.003_906_2,
+        1.011_718_8,
+        f32::MIN_POSITIVE,
+        -f32::MIN_POSITIVE,
+        f32::MIN_POSITIVE / 4.0,
+        -1e-40,
+        f32::from_bits(0x007F_FFFF),
+        1e-20,
+        -1e-20,
+        3e19,
+        -3e19,
+        f32::MAX,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+    ];
+    let count = special.len();
+    // Of every pair of special numbers, the product alone; then sums of some.
+    for inner in [1, 2, 3, 33] {
+        let (rows, columns) = (count, count);
+        let a: Vec<f32> = (0..rows * inner).map(|at| special[(at / inner + at % inner * 5) % count]).collect();
+        let b: Vec<f32> = (0..inner * columns).map(|at| special[(at % columns + at / columns * 7) % count]).collect();
+        let before = vec![-0.0; rows * columns];
+        for mode in [Mode::Replace, Mode::Add] {
+            let left = Matrix::of(&a, rows, inner);
+            check(&before, columns, mode, left, Matrix::of(&b, inner, columns), Threads::One);
+            let right = Matrix::of(&b, columns, inner).transposed();
+            check(&before, columns, mode, left, right, Threads::One);
+            let (a, b): (Vec<_>, Vec<_>) =
+                [&a, &b].map(|values| values.iter().map(|v| bf16::from_f32(*v)).collect()).into();
+            let (left, right) = (Matrix::of(&a, rows, inner), Matrix::of(&b, inner, columns));
+            check(&before, columns, mode, left, right, Threads::One);
+        }
+    }
+}
+
+/// The definition itself: the error of a sum of `n` products, each added with one rounding, is below `n + 1` half units in the last
+/// place of the sum of their magnitudes.
+#[test]
+fn the_definition_is_near_the_sums_of_the_rounded_factors_in_float64() {
+    for inner in [1, 2, 37, 512, 513, 1500, 5000] {
+        let (a, b) = (random(inner as u64, inner), random(inner as u64 + 1, inner));
+        let [left, right]: [Numbers<'_>; 2] = [&|_, k| rounded(a[k]), &|_, k| rounded(b[k])];
+        let exact: Vec<f64> = a.iter().zip(&b).map(|(a, b)| f64::from(rounded(*a)) * f64::from(rounded(*b))).collect();
+        let bound = (inner + 1) as f64 * f64::from(f32::EPSILON) / 2.0 * exact.iter().map(|x| x.abs()).sum::<f64>();
+        for by_inner in [false, true] {
+            let found = element([0, inner, 0], left, right, by_inner, Mode::Replace, f32::NAN);
+            let error = (f64::from(found) - exact.iter().sum::<f64>()).abs();
+            assert!(error <= bound, "{inner} products: off by {error:e}, at most {bound:e}");
+        }
+        // Eight significant bits: half a unit in the last of them is 2^-8 of a number at most.
+        assert!(a.iter().all(|a| (rounded(*a) - a).abs() <= a.abs() / 256.0));
+    }
+}
+
+#[test]
+fn products_do_not_depend_on_the_number_of_threads() {
+    if !available() {
+        return;
+    }
+    // Many columns, many rows, and so few columns that rows are divided.
+    for [rows, inner, columns] in [[96, 700, 1030], [1000, 600, 20], [20, 3000, 90], [90, 3000, 20], [70, 9000, 40]] {
+        let (a, b) = (random(1, rows * inner), random(2, inner * columns));
+        let stride = columns + 3;
+        let before = random(3, rows * stride);
+        for (by_rows, mode) in [(false, Mode::Add), (true, Mode::Add), (true, Mode::Replace)] {
+            let run = |threads: Threads, pool: usize| {
+                let mut target = before.clone();
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(pool).build().expect("a thread pool");
+                let left = Matrix::of(&a, rows, inner);
+                let right = matrix(&b, [inner, columns], by_rows, 0);
+                pool.install(|| multiply(&mut target, stride, mode, left, right, threads));
+                target
+            };
+            let one = run(Threads::One, 1);
+            let changed = |(at, (one, before)): (usize, (&f32, &f32))| (at % stride < columns) == (one != before);
+            assert!(
+                one.iter().zip(&before).enumerate().all(changed),
+                "all of the product is written, and nothing else"
+            );
+            for pool in [1, 2, 3, 8, 40] {
+                assert!(run(Threads::All, pool) == one, "{rows}x{inner}x{columns}, {pool} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_memory_of_packed_factors_is_what_is_said() {
+    if !available() {
+        return;
+    }
+    for [rows, inner] in [[1, 1], [8, 32], [9, 33], [96, 576], [1000, 1281]] {
+        let factor = Left::new(Matrix::of(&random(1, rows * inner), rows, inner));
+        assert_eq!(size_of_val(&*factor.lines), Left::bytes(rows, inner), "{rows}x{inner}");
+        let numbers = rows.next_multiple_of(outer::ROWS) * inner.next_multiple_of(2);
+        assert!(Left::bytes(rows, inner).abs_diff(numbers * size_of::<bf16>()) < 64, "{rows}x{inner}");
+    }
+    let (a, b) = (random(1, 600), random(2, 600));
+    multiply(&mut [0.0], 1, Mode::Replace, Matrix::of(&a, 1, 600), Matrix::of(&b, 600, 1), Threads::One);
+    assert_eq!(super::LINES.with_borrow(Vec::capacity) * 64, packing_bytes());
+}
+
+#[test]
+fn a_product_without_an_inner_dimension_is_zero_and_one_without_rows_or_columns_is_nothing() {
+    if !available() {
+        return;
+    }
+    let none: [f32; 0] = [];
+    let some = [1.0f32; 6];
+    let before = [7.0, 7.0, 7.0, 7.0, 7.0];
+    let run = |mode: Mode, left: Matrix<'_, f32>, right: Matrix<'_, f32>| {
+        let (mut target, mut packed) = (before, before);
+        multiply(&mut target, 3, mode, left, right, Threads::One);
+        Left::new(left).multiply(&mut packed, 3, mode, right, Threads::All);
+        assert_eq!(target, packed);
+        target
+    };
+    let (left, right) = (Matrix::of(&none, 2, 0), Matrix::of(&none, 0, 2));
+    assert_eq!(run(Mode::Replace, left, right), [0.0, 0.0, 7.0, 0.0, 0.0], "the number between the rows stays");
+    assert_eq!(run(Mode::Add, left, right), before);
+    assert_eq!(run(Mode::Replace, Matrix::of(&none, 0, 3), Matrix::of(&some, 3, 2)), before);
+    assert_eq!(run(Mode::Replace, Matrix::of(&some, 2, 3), Matrix::of(&none, 3, 0)), before);
+    assert_eq!(run(Mode::Add, Matrix::of(&some, 2, 3), Matrix::of(&some, 3, 2)), [10.0, 10.0, 7.0, 10.0, 10.0]);
+}
+
+#[test]
+fn blocks_cover_the_inner_dimension_in_order_and_none_is_longer_than_the_first() {
+    for (most, multiple) in [(outer::INNER, 2), (inner::INNER, 32)] {
+        for inner in (0..100).chain(most - 40..most + 40).chain(3 * most - 40..3 * most + 40) {
+            let all: Vec<_> = blocks(inner, most, multiple).collect();
+            let ends = all.iter().map(|block| block.end);
+            assert!(all.iter().map(|block| block.start).eq([0].into_iter().chain(ends).take(all.len())), "{inner}");
+            assert_eq!(all.last().map_or(0, |block| block.end), inner);
+            assert_eq!(all.len(), inner.div_ceil(most), "as few as possible");
+            let longest = all.first().map_or(0, |block| block.len());
+            assert!(longest <= most && all.iter().all(|block| block.len() <= longest && !block.is_empty()));
+            assert!(all.iter().all(|block| block.start % multiple == 0));
+        }
+    }
+}
+
+fn six() -> [f32; 6] {
+    // So that the tests below panic for their own reason where the instructions are missing.
+    [1.0; 6]
+}
+
+#[test]
+#[should_panic(expected = "a factor lies in its slice")]
+fn a_left_factor_beyond_its_slice_is_refused() {
+    let (a, b, mut target) = ([0.0; 5], six(), [0.0; 4]);
+    multiply(&mut target, 2, Mode::Replace, Matrix::of(&a, 2, 3), Matrix::of(&b, 3, 2), Threads::One);
+}
+
+#[test]
+#[should_panic(expected = "a factor lies in its slice")]
+fn a_right_factor_beyond_its_slice_is_refused() {
+    let (a, b, mut target) = (six(), [0.0; 5], [0.0; 4]);
+    let right = Matrix::of(&b, 2, 3).transposed();
+    multiply(&mut target, 2, Mode::Replace, Matrix::of(&a, 2, 3), right, Threads::One);
+}
+
+#[test]
+#[should_panic(expected = "the product lies in its slice")]
+fn a_product_beyond_its_slice_is_refused() {
+    let (a, b, mut target) = (six(), six(), [0.0; 3]);
+    let right = Matrix::of(&b, 2, 3).transposed();
+    multiply(&mut target, 2, Mode::Replace, Matrix::of(&a, 2, 3), right, Threads::One);
+}
+
+#[test]
+#[should_panic(expected = "the inner dimensions of a product agree")]
+fn factors_that_do_not_fit_are_refused() {
+    let (a, b, mut target) = (six(), six(), [0.0; 9]);
+    let right = Matrix::of(&b, 3, 2).transposed();
+    multiply(&mut target, 3, Mode::Replace, Matrix::of(&a, 2, 3), right, Threads::One);
+}
