@@ -14,8 +14,8 @@
 //!   inner dimension, the second is added to the sum first, and then the first. Each addition is a fused multiply-add, rounded once,
 //!   to nearest even. Subnormal factors and sums count as zeros, and sums that come out subnormal become zeros. The control register
 //!   for floats (MXCSR) is neither asked nor changed.
-//! - If the rows of the left factor and the columns of the right one follow each other in memory, as they do for a gradient of
-//!   weights, the product is made of inner products ([`inner`]). A block of at most [`inner::INNER`] numbers has sums of its own, 16
+//! - If the inner dimension has at least [`LONG`] numbers, which follow each other in memory in both factors, as they do for a
+//!   gradient of weights, the product is made of inner products ([`inner`]). A block of at most [`inner::INNER`] numbers has sums of its own, 16
 //!   for each element of the product, and pair `p` is added to sum `p % 16`. Then the sums are added up in halves.
 //! - All other products are made of outer products ([`outer`]). A block of at most [`outer::INNER`] numbers has one sum for each
 //!   element, to which its pairs are added in order.
@@ -114,8 +114,12 @@ pub(crate) fn multiply<A: Factor, B: Factor>(
 /// Whether a product of these factors is made of inner products: whether both are contiguous along the inner dimension, and the right
 /// one is not along its columns as well.
 fn of_inner_products<A, B>(left: &Matrix<'_, A>, right: &Matrix<'_, B>) -> bool {
-    left.strides[1] == 1 && right.strides[0] == 1 && right.strides[1] != 1
+    left.shape[1] >= LONG && left.strides[1] == 1 && right.strides[0] == 1 && right.strides[1] != 1
 }
+
+/// The least inner dimension of inner products. With a shorter one, adding up the sums of a register takes longer than turning the
+/// right factor for outer products.
+const LONG: usize = 192;
 
 impl Left {
     /// Rounds and packs a factor.

@@ -56,23 +56,19 @@ impl Left {
     ///
     /// # Safety
     /// The processor has the instructions, and `rows` outer places of `inner` numbers lie in the source.
-    pub(super) unsafe fn pack<T: Factor>(source: Source<'_, T>, rows: usize, inner: usize) -> Self {
-        let mut left = Self { lines: vec![Line::ZERO; lines(rows, inner)], rows, inner };
-        // SAFETY: as the caller promises.
-        unsafe { left.fill(source) };
-        left
-    }
-
-    /// # Safety
-    /// As for [`Left::pack`].
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    unsafe fn fill<T: Factor>(&mut self, source: Source<'_, T>) {
-        let (rows, inner) = (self.rows, self.inner);
-        let start = self.lines.as_mut_ptr();
+    pub(super) unsafe fn pack<T: Factor>(source: Source<'_, T>, rows: usize, inner: usize) -> Self {
+        let count = lines(rows, inner);
+        let mut lines = Vec::with_capacity(count);
+        let start: *mut Line = lines.as_mut_ptr();
+        if count > 0 {
+            // SAFETY: there is room for `count` lines. Panels may end in the middle of the last one.
+            unsafe { start.add(count - 1).write(Line::ZERO) };
+        }
         for depth in blocks(inner, INNER, 2) {
             for outer in (0..rows).step_by(2 * ROWS) {
-                let part =
-                    Part { outer, outers: (rows - outer).min(2 * ROWS), inner: depth.start, inners: depth.len() };
+                let outers = (rows - outer).min(2 * ROWS);
+                let part = Part { outer, outers, inner: depth.start, inners: depth.len() };
                 // SAFETY: `lines` has counted a panel for every eight rows begun; without a second group its address is not used.
                 unsafe {
                     let first = start.cast::<u32>().add(panel(rows, &depth, outer));
@@ -81,6 +77,9 @@ impl Left {
                 }
             }
         }
+        // SAFETY: panels follow each other without gaps, and a panel is written as a whole: eight rows for each of its pairs.
+        unsafe { lines.set_len(count) };
+        Self { lines, rows, inner }
     }
 
     /// Computes a block of the product: `rows`, whose start is a multiple of the rows of a tile, and at most [`columns_at_once`] of

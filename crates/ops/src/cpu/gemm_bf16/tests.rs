@@ -6,7 +6,7 @@ use rand::RngExt;
 
 use super::super::gemm::{Matrix, Mode, Threads};
 use super::reference::{Numbers, element, rounded};
-use super::{Factor, Left, available, blocks, inner, multiply, of_inner_products, outer, packing_bytes};
+use super::{Factor, LONG, Left, available, blocks, inner, multiply, of_inner_products, outer, packing_bytes};
 
 fn random(seed: u64, count: usize) -> Vec<f32> {
     let mut rng = kindling_random::rng(seed, kindling_random::Purpose::Display, 0, 0);
@@ -80,7 +80,7 @@ fn products_have_the_bits_of_their_definition_and_touch_nothing_else() {
     }
     let rows = [1, 2, 3, 4, 5, 7, 8, 9, 17, 66];
     let columns = [1, 3, 4, 5, 15, 16, 17, 33, 48, 49, 100];
-    let inners = [1, 2, 3, 31, 32, 33, 65, 130];
+    let inners = [1, 2, 3, 31, 32, 33, LONG - 1, LONG];
     let deep = [outer::INNER - 1, outer::INNER + 1, 2 * outer::INNER + 2, inner::INNER + 1, 2 * inner::INNER + 35];
     let shallow = rows.iter().flat_map(|&rows| columns.iter().map(move |&columns| [rows, columns]));
     let shallow = shallow.flat_map(|[rows, columns]| inners.map(|inner| [rows, inner, columns]));
@@ -136,9 +136,10 @@ fn subnormal_and_infinite_numbers_and_nans_come_out_as_defined() {
         f32::NEG_INFINITY,
         f32::NAN,
     ];
-    let count = special.len();
-    // Of every pair of special numbers, the product alone; then sums of some.
-    for inner in [1, 2, 3, 33] {
+    // Of every pair of special numbers, the product alone; then sums of some, long ones of those that do not add up to NaN.
+    for inner in [1, 2, 3, 33, LONG + 1] {
+        let special = if inner > 3 { &special[..13] } else { &special };
+        let count = special.len();
         let (rows, columns) = (count, count);
         let a: Vec<f32> = (0..rows * inner).map(|at| special[(at / inner + at % inner * 5) % count]).collect();
         let b: Vec<f32> = (0..inner * columns).map(|at| special[(at % columns + at / columns * 7) % count]).collect();
