@@ -34,7 +34,13 @@ fn at<T: Copy>(matrix: &Matrix<'_, T>, row: usize, column: usize) -> T {
     matrix.values[row * matrix.strides[0] + column * matrix.strides[1]]
 }
 
-/// A matrix in random numbers: its rows or its columns are contiguous, with `gap` numbers between them.
+/// Numbers for a [`matrix`], and not one more.
+fn numbers(seed: u64, [rows, columns]: [usize; 2], by_columns: bool, gap: usize) -> Vec<f32> {
+    let [lines, long] = if by_columns { [columns, rows] } else { [rows, columns] };
+    random(seed, (lines - 1) * (long + gap) + long)
+}
+
+/// A matrix whose rows or columns are contiguous, with `gap` numbers between them.
 fn matrix<T>(values: &[T], [rows, columns]: [usize; 2], by_columns: bool, gap: usize) -> Matrix<'_, T> {
     match by_columns {
         true => Matrix::of_rows(values, columns, rows, rows + gap).transposed(),
@@ -88,16 +94,18 @@ fn products_have_the_bits_of_their_definition_and_touch_nothing_else() {
     for (case, [rows, inner, columns]) in shallow.chain(deep.cycle().take(80)).enumerate() {
         // Every layout with every format, whatever the lists of shapes have in common with their number.
         let (layout, format, gap) = (case / 7 % 4, case / 3 % 4, case % 3);
-        let (a, b) =
-            (random(case as u64, (rows + 2) * (inner + 2)), random(case as u64 + 5000, (inner + 2) * (columns + 2)));
+        let (of_left, of_right) = ([rows, inner], [inner, columns]);
+        let (left_by_columns, right_by_columns) = (layout % 2 == 1, layout / 2 == 1);
+        let a = numbers(case as u64, of_left, left_by_columns, gap);
+        let b = numbers(case as u64 + 5000, of_right, right_by_columns, gap);
         let half = |values: &[f32]| values.iter().map(|value| bf16::from_f32(*value)).collect::<Vec<_>>();
         let (half_a, half_b) = (half(&a), half(&b));
         let stride = columns + case % 4;
-        let before = random(case as u64 + 9000, (rows + 1) * stride);
-        let (of_left, of_right) = ([rows, inner], [inner, columns]);
-        let (left, right) = (matrix(&a, of_left, layout % 2 == 1, gap), matrix(&b, of_right, layout / 2 == 1, gap));
-        let half_left = matrix(&half_a, of_left, layout % 2 == 1, gap);
-        let half_right = matrix(&half_b, of_right, layout / 2 == 1, gap);
+        let before = random(case as u64 + 9000, (rows - 1) * stride + columns + case % 2);
+        let left = matrix(&a, of_left, left_by_columns, gap);
+        let right = matrix(&b, of_right, right_by_columns, gap);
+        let half_left = matrix(&half_a, of_left, left_by_columns, gap);
+        let half_right = matrix(&half_b, of_right, right_by_columns, gap);
         for (mode, threads) in [(Mode::Replace, Threads::One), (Mode::Add, Threads::All)] {
             match format {
                 0 => check(&before, stride, mode, left, right, threads),
