@@ -15,8 +15,8 @@
 //!   to nearest even. Subnormal factors and sums count as zeros, and sums that come out subnormal become zeros. The control register
 //!   for floats (MXCSR) is neither asked nor changed.
 //! - If the inner dimension has at least [`LONG`] numbers, which follow each other in memory in both factors, as they do for a
-//!   gradient of weights, the product is made of inner products ([`inner`]). A block of at most [`inner::INNER`] numbers has sums of its own, 16
-//!   for each element of the product, and pair `p` is added to sum `p % 16`. Then the sums are added up in halves.
+//!   gradient of weights, the product is made of inner products ([`inner`]). A block of at most [`inner::INNER`] numbers has 16 sums
+//!   of its own for each element of the product, and pair `p` is added to sum `p % 16`. Then these sums are added up, by twos.
 //! - All other products are made of outer products ([`outer`]). A block of at most [`outer::INNER`] numbers has one sum for each
 //!   element, to which its pairs are added in order.
 //! - The sum of the first block replaces the target or is added to it, those of all others are added to it in order: additions of
@@ -111,8 +111,8 @@ pub(crate) fn multiply<A: Factor, B: Factor>(
     });
 }
 
-/// Whether a product of these factors is made of inner products: whether both are contiguous along the inner dimension, and the right
-/// one is not along its columns as well.
+/// Whether a product of these factors is made of inner products: whether the inner dimension is long and both are contiguous along it,
+/// the right one not along its columns as well.
 fn of_inner_products<A, B>(left: &Matrix<'_, A>, right: &Matrix<'_, B>) -> bool {
     left.shape[1] >= LONG && left.strides[1] == 1 && right.strides[0] == 1 && right.strides[1] != 1
 }
@@ -190,7 +190,8 @@ fn written(target: &mut [f32], stride: usize, mode: Mode, [rows, inner, columns]
     if rows == 0 || columns == 0 {
         return None;
     }
-    assert!(columns <= stride && (rows - 1) * stride + columns <= target.len(), "the product lies in its slice");
+    let end = (rows - 1).saturating_mul(stride).saturating_add(columns);
+    assert!(columns <= stride && end <= target.len(), "the product lies in its slice");
     if inner == 0 {
         if mode == Mode::Replace {
             target.chunks_mut(stride).take(rows).for_each(|row| row[..columns].fill(0.0));

@@ -153,8 +153,9 @@ impl<'a, T> Source<'a, T> {
     /// If the matrix does not lie in its slice, or neither its rows nor its columns are contiguous.
     pub(super) fn of_left(matrix: Matrix<'a, T>) -> Self {
         let Matrix { values, shape: [rows, columns], strides: [down, right] } = matrix;
-        let last = rows.saturating_sub(1) * down + columns.saturating_sub(1) * right;
-        assert!(rows * columns == 0 || last < values.len(), "a factor lies in its slice");
+        let down_to = rows.saturating_sub(1).saturating_mul(down);
+        let last = columns.saturating_sub(1).saturating_mul(right).saturating_add(down_to);
+        assert!(rows == 0 || columns == 0 || last < values.len(), "a factor lies in its slice");
         assert!(down == 1 || right == 1, "the rows or the columns of a factor are contiguous");
         Self { values, across: down, along: right }
     }
