@@ -15,7 +15,7 @@ use crate::map::Map;
 use crate::pass;
 use crate::precision::{self, full};
 use crate::trace::{Describe, Op, Trace, Value};
-use kindling_ops::{self as ops, Activation, Deferred, Normalisation, plain, reserve};
+use kindling_ops::{self as ops, Activation, Deferred, Normalisation, NormedConvolution, plain, reserve};
 
 /// Configuration of a [`BatchNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -132,9 +132,21 @@ impl BatchNorm {
     }
 
     fn infer_with_own_operation(&self, x: Tensor<4>, activation: Activation) -> Deferred {
-        let [batch, channels, ..] = x.dims();
-        let statistics = Tensor::cat(vec![self.running_mean.val(), self.running_var.val()], 0);
-        self.deferred(x, statistics.reshape([2, 1, channels]), vec![batch], activation)
+        let batch = x.dims()[0];
+        self.deferred(x, self.running_statistics(), vec![batch], activation)
+    }
+
+    /// Running means and variances, `[2, 1, channels]`.
+    fn running_statistics(&self) -> Tensor<3> {
+        let (means, variances) = (self.running_mean.val(), self.running_var.val());
+        let [channels] = means.dims();
+        Tensor::cat(vec![means, variances], 0).reshape([2, 1, channels])
+    }
+
+    /// A convolution with this normalisation after it, as it infers.
+    pub(crate) fn after(&self, filters: Tensor<4>, activation: Activation) -> NormedConvolution {
+        let (weight, bias, statistics) = (self.weight.val(), self.bias.val(), self.running_statistics());
+        NormedConvolution { filters, weight, bias, statistics, epsilon: self.epsilon, activation }
     }
 
     fn train_with_own_operation(&self, x: Tensor<4>, groups: Vec<usize>, activation: Activation) -> Deferred {

@@ -190,11 +190,16 @@ impl Conv2d {
         module::conv2d(x, weight, bias, ConvOptions::new([self.stride; 2], padding, [self.dilation; 2], groups))
     }
 
-    fn convolution(&self, [.., height, width]: [usize; 4]) -> Convolution {
-        let Self { stride, dilation, .. } = *self;
-        let (zeros, out) = self.geometry(height, width, self.weight.dims()[2]);
-        let places = Places { stride, dilation, before: zeros.before, out };
+    fn convolution(&self, x: [usize; 4]) -> Convolution {
+        let places = self.places(x);
         if self.depthwise { Convolution::Depthwise(places) } else { Convolution::Dense(places) }
+    }
+
+    /// The places of the kernel on a map of this shape.
+    pub(crate) fn places(&self, [.., height, width]: [usize; 4]) -> Places {
+        let Self { stride, dilation, .. } = *self;
+        let (zeros, out) = self.geometry(height, width, self.weight.lazy_shape()[2]);
+        Places { stride, dilation, before: zeros.before, out }
     }
 
     /// The padding of a map, and rows and columns of the output, for a kernel of this side.

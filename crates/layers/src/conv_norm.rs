@@ -6,9 +6,9 @@ use burn::tensor::{Device, Tensor};
 use crate::batch_norm::{BatchNorm, BatchNormConfig};
 use crate::conv2d::{Conv2d, Conv2dConfig};
 use crate::map::{Content, Map};
-use crate::pass;
 use crate::trace::{Describe, Trace, Value};
-use kindling_ops::{self as ops, Activation};
+use crate::{pass, precision};
+use kindling_ops::{self as ops, Activation, NormedConvolution};
 
 /// Configuration of a [`ConvNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,7 +58,7 @@ impl ConvNorm {
     pub fn pass(&self, x: Map) -> Map {
         match self.infer_folded(&x) {
             Some(y) => y.into(),
-            None => self.norm.then(self.conv.read(x), self.activation),
+            None => self.normalised(self.conv.read(x)),
         }
     }
 
@@ -71,6 +71,18 @@ impl ConvNorm {
         }
         let (scale, shift) = self.norm.scale_and_shift();
         Some(self.activation.forward(self.conv.forward_scaled(x.clone(), scale, shift)))
+    }
+
+    /// The layer for an operation that infers several layers at once, from a map of the format of `x`.
+    pub(crate) fn inferred(&self, x: &Tensor<4>) -> NormedConvolution {
+        precision::assert_fits(&self.conv.weight.val(), x);
+        precision::assert_fits(&self.norm.weight.val(), x);
+        self.norm.after(self.conv.weight.val(), self.activation)
+    }
+
+    /// Normalisation and activation of the convolution's output.
+    pub(crate) fn normalised(&self, y: Tensor<4>) -> Map {
+        self.norm.then(y, self.activation)
     }
 
     /// As [`ConvNorm::pass`], but the output of the convolution is recomputed in the backward pass instead of being kept. This is for

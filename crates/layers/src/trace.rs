@@ -182,6 +182,9 @@ pub struct LayerTrace {
     pub activations: u64,
     /// Whether the output is recomputed in the backward pass instead of being kept ([`crate::ConvNorm::pass_rebuilt`]).
     pub rebuilt: bool,
+    /// Whether inference on the CPU stores no output, because the layer is a part of a larger operation
+    /// ([`kindling_ops::inverted_residual`]).
+    pub inside: bool,
 }
 
 /// The layers of a model in the order they run, for one image of a given shape.
@@ -237,7 +240,17 @@ impl Trace {
         };
         let inputs = inputs.iter().map(|input| input.id).collect();
         let name = self.here();
-        self.layers.push(LayerTrace { name, op, inputs, output, params, macs, activations, rebuilt: false });
+        self.layers.push(LayerTrace {
+            name,
+            op,
+            inputs,
+            output,
+            params,
+            macs,
+            activations,
+            rebuilt: false,
+            inside: false,
+        });
         Value { map: output, id: self.layers.len() }
     }
 
@@ -264,6 +277,12 @@ impl Trace {
         if let Some(layer) = value.id.checked_sub(1).and_then(|index| self.layers.get_mut(index)) {
             layer.rebuilt = true;
         }
+    }
+
+    /// Records that inference on the CPU does not store the outputs of the first `count` convolutions from this layer on.
+    pub fn inside(&mut self, layer: usize, count: usize) {
+        let convolutions = self.layers.iter_mut().skip(layer).filter(|layer| matches!(layer.op, Op::Conv { .. }));
+        convolutions.take(count).for_each(|layer| layer.inside = true);
     }
 
     /// Records that the network can return this value as the feature map of a stage. It replaces an earlier one of the same size.

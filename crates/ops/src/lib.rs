@@ -10,14 +10,15 @@
 //! - `squeeze_excite`: the mean of each plane, and each plane times a number.
 //! - `deferred`: operations that read a map through its normalisation: the map itself, convolutions, global average and max pooling,
 //!   residual additions.
+//! - `inverted_residual`: blocks of expansion, depthwise convolution and projection in inference on the CPU, without the maps between.
 //! - `resize`: maps of another height and width, by nearest or bilinear interpolation.
 //! - `sum`: the sum and the mean of all numbers of a tensor.
 //! - `optimizer`: AdamW's update, moving averages, and reductions over all tensors of a network's state.
 //!
 //! They share `cpu` (number types, vector loops, matrix products, what the processor reaches), `cube` (memory layouts of maps, how
 //! kernels read them), `graph` (gradients on Burn's graph), `device` (which tensors are supported) and [`reserve`] (memory is requested
-//! before it is allocated). A module uses only those after it in this order: deferred, squeeze_excite, optimizer; convolution,
-//! statistics, resize, sum; activation; the shared modules.
+//! before it is allocated). A module uses only those after it in this order: inverted_residual; deferred, squeeze_excite, optimizer;
+//! convolution, statistics, resize, sum; activation; the shared modules.
 //!
 //! `device_vector` has the addresses of vectors on an NVIDIA GPU, for libraries beside CubeCL.
 //!
@@ -37,6 +38,7 @@ mod device;
 #[cfg(feature = "cuda")]
 mod device_vector;
 mod graph;
+mod inverted_residual;
 mod optimizer;
 pub mod reserve;
 mod resize;
@@ -58,6 +60,9 @@ pub use device::{
 };
 #[cfg(feature = "cuda")]
 pub use device_vector::DeviceVector;
+pub use inverted_residual::{
+    InvertedResidualShape, NormedConvolution, expanded_depthwise, infers_inverted_residuals, inverted_residual,
+};
 pub use optimizer::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers, lerp, squared_norm};
 pub use resize::{Interpolation, resize};
 pub use squeeze_excite::{channel_multiply, global_average_pool};

@@ -16,6 +16,7 @@ use naive::deferred::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
 };
 use naive::gates::check_pool_and_multiply;
+use naive::inverted_residual::{Block, check_inverted_residual};
 use naive::norm::{ACTIVATIONS, check_sums_over_groups};
 use naive::resize::{INTERPOLATIONS, check_resize};
 use naive::state::{check_many_tensors, check_sums, check_updates_of_many_tensors};
@@ -224,6 +225,40 @@ fn maxima_that_normalise_while_they_read_and_their_gradients_equal_the_naive_one
     }
 }
 
+/// Blocks with and without expansion and projection, of one band and of several, with zeros around the map that differ from side to
+/// side, a dilated kernel, and numbers of channels that no register holds.
+fn blocks(batch: usize) -> Vec<Block> {
+    let depthwise = |channels, [height, width]: [usize; 2], kernel, stride, padding: Padding| {
+        let before = padding.of_map(height, width, kernel, stride).before;
+        Case::depthwise([batch, channels, height, width], kernel, stride, before)
+    };
+    let of = |depthwise: Case, input, output, activation| Block { depthwise, input, output, activation };
+    let wide = |kernel, stride, padding| depthwise(32, [48, 300], kernel, stride, padding);
+    let dilated = depthwise(32, [40, 133], 3, 1, Padding::Symmetric).dilated();
+    vec![
+        of(wide(3, 1, Padding::Symmetric), 8, 12, Activation::Relu6),
+        of(wide(3, 2, Padding::Symmetric), 8, 12, Activation::HardSwish),
+        of(wide(5, 2, Padding::Same), 8, 0, Activation::Silu),
+        of(wide(3, 1, Padding::Symmetric), 32, 9, Activation::Relu),
+        of(dilated, 6, 5, Activation::Silu),
+        of(dilated, 6, 0, Activation::Relu6),
+        of(depthwise(520, [18, 20], 3, 1, Padding::Symmetric), 20, 70, Activation::HardSwish),
+        of(depthwise(13, [7, 5], 3, 1, Padding::Symmetric), 3, 4, Activation::Identity),
+        of(depthwise(6, [9, 1], 5, 2, Padding::Same), 3, 2, Activation::Tanh),
+        of(depthwise(6, [1, 8], 7, 1, Padding::Symmetric), 3, 0, Activation::Sigmoid),
+    ]
+}
+
+#[test]
+fn inverted_residuals_in_bands_equal_the_naive_sums_and_have_the_bits_of_their_layers() {
+    let mut in_bands = 0;
+    for (number, block) in blocks(2).iter().enumerate() {
+        on_each_format(|ground| check_inverted_residual(ground, block, 8200 + number as u64));
+        in_bands += usize::from(block.shape().is_in_bands());
+    }
+    assert_eq!(in_bands, 7);
+}
+
 #[test]
 fn maps_of_another_size_and_their_gradients_equal_the_naive_sums() {
     let sizes = [1, 2, 3, 5, 8, 16, 17, 33];
@@ -396,6 +431,9 @@ fn no_operation_and_no_gradient_depends_on_the_number_of_threads() {
         }
         check_norm_act_max_pool(&ground, [20, 19], Pooling { kernel: 3, stride: 2, padding: 1 }, 9600);
         check_pool_and_multiply(&ground, map, 9700);
+        for (number, block) in blocks(batch).iter().enumerate() {
+            check_inverted_residual(&ground, block, 9750 + number as u64);
+        }
         for how in INTERPOLATIONS {
             check_resize(&ground, map, [40, 38], how, 9800);
             check_resize(&ground, map, [13, 50], how, 9801);

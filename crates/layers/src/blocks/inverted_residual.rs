@@ -6,10 +6,14 @@ use burn::tensor::{Device, Tensor};
 
 use crate::blocks::{Block, BlockConfig, residual_add};
 use crate::names::{Names, timm_inverted_residual};
-use crate::trace::{Describe, Trace, Value};
+use crate::pass;
+use crate::trace::{Describe, FeatureMap, Trace, Value};
 use crate::{
     Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding, SqueezeExcite,
     SqueezeExciteConfig,
+};
+use kindling_ops::{
+    InvertedResidualShape, Places, depthwise_kernel, expanded_depthwise, infers_inverted_residuals, inverted_residual,
 };
 
 /// Configuration of an [`InvertedResidual`].
@@ -116,17 +120,8 @@ impl Block for InvertedResidual {
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let shortcut = self.residual.then(|| x.clone());
-        let x = Map::from(x);
-        let x = match &self.expand {
-            Some(expand) => expand.pass(x),
-            None => x,
-        };
-        let x = self.depthwise.pass(x);
-        let x = match &self.squeeze_excite {
-            Some(squeeze_excite) => squeeze_excite.gate(x),
-            None => x,
-        };
-        residual_add(shortcut, self.project.pass(x), self.drop_path, Activation::Identity)
+        let branch = if self.infers_at_once(&x) { self.infer(x) } else { self.one_by_one(x) };
+        residual_add(shortcut, branch, self.drop_path, Activation::Identity)
     }
 
     fn atrous(self, dilation: usize) -> Self {
@@ -140,6 +135,68 @@ impl Block for InvertedResidual {
         }
         if self.squeeze_excite.is_some() {
             names.timm_squeeze_excite(&format!("{own}.squeeze_excite"), &format!("{reference}.se"));
+        }
+    }
+}
+
+impl InvertedResidual {
+    /// The branch, one layer after the other.
+    fn one_by_one(&self, x: Tensor<4>) -> Map {
+        let x = Map::from(x);
+        let x = match &self.expand {
+            Some(expand) => expand.pass(x),
+            None => x,
+        };
+        self.behind_depthwise(self.depthwise.pass(x))
+    }
+
+    /// The layers behind the depthwise convolution.
+    fn behind_depthwise(&self, x: Map) -> Map {
+        let x = match &self.squeeze_excite {
+            Some(squeeze_excite) => squeeze_excite.gate(x),
+            None => x,
+        };
+        self.project.pass(x)
+    }
+
+    /// Whether an operation for inference on the CPU computes several layers of the branch at once, without storing the largest maps of an
+    /// input of this shape.
+    fn is_in_bands(&self, FeatureMap { channels, height, width }: FeatureMap) -> bool {
+        let [expanded, _, kernel, _] = self.depthwise.conv.weight.lazy_shape().dims();
+        let Places { stride, dilation, out, .. } = self.depthwise.conv.places([1, channels, height, width]);
+        let shape = InvertedResidualShape {
+            input: [channels, height, width],
+            middle: [expanded, out[0], out[1]],
+            output: if self.squeeze_excite.is_some() { 0 } else { self.project.conv.weight.lazy_shape()[0] },
+            reach: (kernel - 1) * dilation + 1,
+            stride,
+        };
+        // A depthwise convolution alone is an operation already.
+        let several = self.expand.is_some() || self.squeeze_excite.is_none();
+        several && depthwise_kernel(kernel) && shape.is_in_bands()
+    }
+
+    /// Whether [`InvertedResidual::infer`] computes the branch.
+    fn infers_at_once(&self, x: &Tensor<4>) -> bool {
+        let [_, channels, height, width] = x.dims();
+        let map = FeatureMap { channels, height, width };
+        !pass::is_training() && infers_inverted_residuals(x) && self.is_in_bands(map)
+    }
+
+    /// The branch in inference on the CPU.
+    fn infer(&self, x: Tensor<4>) -> Map {
+        let places = self.depthwise.conv.places(x.dims());
+        let expand = self.expand.as_ref().map(|expand| expand.inferred(&x));
+        let depthwise = self.depthwise.inferred(&x);
+        match (expand, &self.squeeze_excite) {
+            (Some(expand), Some(_)) => {
+                let middle = expanded_depthwise(x, expand, depthwise.filters, places);
+                self.behind_depthwise(self.depthwise.normalised(middle))
+            }
+            (expand, _) => {
+                let project = self.project.conv.weight.val();
+                self.project.normalised(inverted_residual(x, expand, depthwise, places, project))
+            }
         }
     }
 }
@@ -170,13 +227,76 @@ pub fn describe_inverted_residual<C: Describe>(
 impl Describe for InvertedResidual {
     fn describe(&self, input: Value, trace: &mut Trace) -> Value {
         let Self { expand, depthwise, squeeze_excite, project, residual, .. } = self;
-        describe_inverted_residual(
+        let first = trace.layers.len();
+        let output = describe_inverted_residual(
             [expand.as_ref(), Some(depthwise)],
             squeeze_excite.as_ref(),
             project,
             *residual,
             input,
             trace,
-        )
+        );
+        if self.is_in_bands(input.map) {
+            trace.inside(first, usize::from(expand.is_some()) + usize::from(squeeze_excite.is_none()));
+        }
+        output
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pass::{TrainingPass, training};
+    use burn::tensor::Distribution;
+
+    /// Blocks of each kind, on maps large enough for bands.
+    fn blocks() -> Vec<InvertedResidualConfig> {
+        let plain = InvertedResidualConfig::new(16, 96, 16, 3, 1, Activation::Relu6);
+        let squeeze_excite = Some(SqueezeExciteConfig {
+            channels: 96,
+            squeezed: 8,
+            activation: Activation::Relu,
+            gate: Activation::Sigmoid,
+        });
+        let gated = InvertedResidualConfig { squeeze_excite, activation: Activation::Silu, ..plain };
+        vec![
+            plain,
+            InvertedResidualConfig { stride: 2, output: 24, padding: Padding::Same, ..plain },
+            InvertedResidualConfig { kernel: 5, stride: 2, ..gated },
+            gated,
+            InvertedResidualConfig { expanded: 16, project_activation: Activation::Relu, shortcut: false, ..plain },
+        ]
+    }
+
+    #[test]
+    fn inference_has_the_bits_of_the_layers_one_by_one() {
+        let device = Device::flex();
+        let images = Tensor::<4>::random([2, 16, 90, 94], Distribution::Normal(0.5, 1.0), &device);
+        for config in blocks() {
+            let block = crate::init::initialise(config.init(DropPath::default(), &device), 5);
+            let (_, statistics) = training(TrainingPass::whole_batch(2), || block.forward(images.clone()));
+            let block = statistics.commit(block, 0.5);
+            assert!(block.infers_at_once(&images), "{config:?}");
+            let (at_once, one_by_one) = (block.infer(images.clone()), block.one_by_one(images.clone()));
+            at_once.whole().into_data().assert_eq(&one_by_one.whole().into_data(), true);
+        }
+    }
+
+    /// Nor in training, where the backward pass needs the maps, nor in half formats.
+    #[test]
+    fn small_maps_and_those_with_gradients_are_computed_layer_by_layer() {
+        let device = Device::flex();
+        let block = blocks()[0].init(DropPath::default(), &device);
+        let images = |side| Tensor::<4>::ones([1, 16, side, side], &device);
+        assert!(block.infers_at_once(&images(90)) && !block.infers_at_once(&images(14)));
+        assert!(!block.infers_at_once(&crate::Precision::Bf16.cast(images(90))));
+        let tracked = Tensor::<4>::ones([1, 16, 90, 90], &device.clone().autodiff());
+        assert!(!block.infers_at_once(&tracked));
+        training(TrainingPass::whole_batch(1), || assert!(!block.infers_at_once(&images(90))));
+        let gate_alone = InvertedResidualConfig { expanded: 16, ..blocks()[3] };
+        let squeeze_excite = gate_alone.squeeze_excite.map(|config| SqueezeExciteConfig { channels: 16, ..config });
+        let gate_alone = InvertedResidualConfig { squeeze_excite, ..gate_alone };
+        let block = gate_alone.init(DropPath::default(), &Device::flex());
+        assert!(!block.infers_at_once(&images(90)), "a depthwise convolution alone");
     }
 }

@@ -30,7 +30,7 @@ impl Pass<'_> {
             Kind::Dense { .. } | Kind::Pointwise => self.dense(index, gradient),
             Kind::Multiply => return self.multiply(index, gradient, kept),
             Kind::Activation(_) => return self.activation(index, gradient, kept),
-            Kind::Depthwise => {
+            Kind::Depthwise { .. } => {
                 let widened = self.widened(&[input, node.output]);
                 let copy = self.scratch(self.copy_of_view(gradient, node.output) + widened);
                 if wants {
@@ -90,7 +90,7 @@ impl Pass<'_> {
         let scratch = self.scratch(self.copy_of_view(gradient, node.output) + self.widened(&[node.output]));
         let of_work = match node.kind {
             Kind::Mean => 0,
-            Kind::Depthwise | Kind::MaxPool => self.planes(index),
+            Kind::Depthwise { .. } | Kind::MaxPool => self.planes(index),
             _ => self.convolution(index).gradients_of_reading() as u64,
         };
         let made =
@@ -256,7 +256,9 @@ impl Pass<'_> {
             (Kind::Pointwise | Kind::Dense { .. }, Some(weights)) if self.on_cuda() => {
                 cuda::parts(*weights, output, batch)
             }
-            (Kind::Depthwise, Some(weights)) if self.on_cuda() => cuda::parts_of_depthwise(*weights, output, batch),
+            (Kind::Depthwise { .. }, Some(weights)) if self.on_cuda() => {
+                cuda::parts_of_depthwise(*weights, output, batch)
+            }
             _ => 0,
         }
     }

@@ -40,7 +40,9 @@ impl Pass<'_> {
                 keep.push(self.retained(first));
                 self.make_product(bytes)
             }
-            Kind::Pointwise | Kind::Depthwise => {
+            // The operation that it is a part of reads what it reads.
+            Kind::Pointwise | Kind::Depthwise { .. } if self.is_inside(index) => self.ledger.retain(first.buffer),
+            Kind::Pointwise | Kind::Depthwise { .. } => {
                 keep.push(self.retained(first));
                 let scratch = self.copy_of_view(first, node.inputs[0]) + self.read(index);
                 self.computed(&[node.inputs[0]], node.output, scratch)
@@ -185,6 +187,7 @@ impl Pass<'_> {
     pub(super) fn read(&self, index: usize) -> u64 {
         let node = &self.graph.nodes[index];
         match node.kind {
+            Kind::Pointwise | Kind::Depthwise { .. } if self.reads_inside(index).is_some() => self.bands(index),
             _ if !node.reads => 0,
             Kind::Pointwise | Kind::Dense { .. } | Kind::MaxPool if self.on_cuda() => self.map_bytes(node.inputs[0]),
             _ if self.on_cuda() => 0,
@@ -240,7 +243,7 @@ impl Pass<'_> {
         cuda::columns(seen, from, kernel, self.situation.micro_batch as u64, self.situation.element_bytes as u64)
     }
 
-    fn threads(&self) -> usize {
+    pub(super) fn threads(&self) -> usize {
         match self.situation.target {
             Target::Cpu { threads } => threads.max(1),
             Target::Cuda => 1,

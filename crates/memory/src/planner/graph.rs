@@ -76,6 +76,7 @@ impl Graph {
                 frozen,
                 reads: false,
                 rebuilt: described.rebuilt,
+                inside: described.inside,
             });
         }
         Self { nodes, maps, wants_gradient, tensors: all, statistics, product }
@@ -119,7 +120,7 @@ fn kind_of(layer: &LayerTrace) -> Kind {
         Op::Conv { kernel, stride, dilation, groups: 1, padding } => {
             Kind::Dense { kernel, stride, dilation, before: padding.before }
         }
-        Op::Conv { .. } => Kind::Depthwise,
+        Op::Conv { kernel, stride, dilation, .. } => Kind::Depthwise { reach: (kernel - 1) * dilation + 1, stride },
         Op::BatchNorm { .. } => Kind::NormAct(Activation::Identity),
         Op::Linear => Kind::Linear,
         Op::Activation(activation) => Kind::Activation(activation),

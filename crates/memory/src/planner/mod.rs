@@ -9,6 +9,7 @@
 //! `benchmarks/` says how accurate the predictions are. For CUDA they were measured on a stand-in alone.
 
 mod backward;
+mod bands;
 mod cuda;
 mod forward;
 mod graph;

@@ -12,8 +12,11 @@ pub(super) enum Kind {
         dilation: usize,
         before: [usize; 2],
     },
-    /// One filter a channel.
-    Depthwise,
+    /// One filter a channel, that reaches over so many pixels.
+    Depthwise {
+        reach: usize,
+        stride: usize,
+    },
     /// A matrix product.
     Pointwise,
     /// Normalisation and activation.
@@ -68,4 +71,6 @@ pub(super) struct Node {
     pub(super) reads: bool,
     /// Whether its output is recomputed where the backward pass needs it.
     pub(super) rebuilt: bool,
+    /// Whether inference on the CPU computes it as a part of a later operation, and does not store its output.
+    pub(super) inside: bool,
 }

@@ -51,7 +51,7 @@ fn readers_of(nodes: &[Node], value: usize) -> Vec<usize> {
 }
 
 fn convolves(node: &Node) -> bool {
-    matches!(node.kind, Kind::Dense { .. } | Kind::Depthwise | Kind::Pointwise)
+    matches!(node.kind, Kind::Dense { .. } | Kind::Depthwise { .. } | Kind::Pointwise)
 }
 
 /// Moves the normalisation's input, gate and parameters to the readers of its output.

@@ -1,7 +1,8 @@
 //! Promises of the planner, on a network that has every kind of layer the zoo has.
 
+use kindling_layers::blocks::{BlockConfig, InvertedResidual, InvertedResidualConfig};
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
-use kindling_layers::{Activation, Freeze};
+use kindling_layers::{Activation, DropPath, Freeze};
 
 use super::*;
 
@@ -332,4 +333,40 @@ fn bytes_lost_to_padded_rows_are_counted_on_cuda() {
     assert_eq!(bytes(320, true), 1536 * 64);
     // Own operations leave nothing between the rows.
     assert_eq!(bytes(24, false), 96 * 64);
+}
+
+/// A stem, an inverted residual block on a map that is large enough to be computed in bands, and a classifier.
+struct Inverted(InvertedResidual);
+
+impl Describe for Inverted {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let x = trace.scope("stem", |trace| conv(trace, input, 16, 3, 2, false));
+        let x = trace.scope("stages.0.0", |trace| self.0.describe(x, trace));
+        trace.scope("head", |trace| {
+            let x = trace.apply("pool", Op::GlobalAveragePool, &[x], FeatureMap::vector(16));
+            trace.scope("classifier", |trace| trace.push(Op::Linear, &[x], FeatureMap::vector(5), 16 * 5 + 5))
+        })
+    }
+}
+
+#[test]
+fn maps_inside_a_block_are_not_stored_where_it_does_not_train_on_the_cpu() {
+    let device = burn::tensor::Device::flex();
+    let config = InvertedResidualConfig::new(16, 96, 16, 3, 1, Activation::Relu6);
+    let trace = Trace::of(&Inverted(config.init(DropPath::default(), &device)), FeatureMap::square(3, 256));
+    assert_eq!(trace.layers.iter().filter(|layer| layer.inside).count(), 2);
+    let mut stored = trace.clone();
+    stored.layers.iter_mut().for_each(|layer| layer.inside = false);
+    let frozen = Situation { freeze: Freeze::Backbone, ..Situation::whole_batch(4, CPU) };
+    let less = |situation: Situation| predict(&stored, &situation).peak - predict(&trace, &situation).peak;
+    // Two maps of 96 channels are not there; a part of each is, on either thread.
+    let expanded = 4 * 4 * 96 * 128 * 128;
+    assert!(less(frozen) > expanded * 3 / 2, "{} of {expanded}", less(frozen));
+    for other in [
+        Situation { freeze: Freeze::None, ..frozen },
+        Situation { target: Target::Cuda, ..frozen },
+        Situation { element_bytes: 2, ..frozen },
+    ] {
+        assert_eq!(less(other), 0, "{other:?}");
+    }
 }

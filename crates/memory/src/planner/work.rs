@@ -175,7 +175,7 @@ impl Count<'_> {
             // The normalisation's input is read for its gradient. Without an activation, the shortcut's gradient is the output's.
             Kind::Add(Activation::Identity) => output + 2 * self.maps(&node.inputs[..1]),
             Kind::Add(_) => 2 * output + inputs + self.maps(&node.inputs[..1]),
-            Kind::Dense { .. } | Kind::Depthwise | Kind::Pointwise | Kind::Linear if !trains && !node.reads => {
+            Kind::Dense { .. } | Kind::Depthwise { .. } | Kind::Pointwise | Kind::Linear if !trains && !node.reads => {
                 output + self.maps(wanted)
             }
             Kind::MaxPool if !node.reads => output + self.maps(wanted),

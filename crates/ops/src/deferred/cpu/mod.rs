@@ -3,8 +3,8 @@
 mod add;
 mod convolution;
 mod max_pool;
-mod normalisation;
-mod reading;
+pub(crate) mod normalisation;
+pub(crate) mod reading;
 mod sums;
 
 use burn::backend::Flex;

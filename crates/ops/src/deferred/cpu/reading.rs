@@ -92,6 +92,11 @@ impl<T: Real> Reading<'_, T> {
     }
 }
 
+/// Normalises and activates pixels of a channel.
+pub(crate) fn normalise<T: Real>(activation: Activation, of: PerChannel<T>, x: &[T], out: &mut [T]) {
+    dispatch(activation, Fill { of, factor: T::of(1.0), x, out });
+}
+
 struct Fill<'a, T> {
     of: PerChannel<T>,
     factor: T,

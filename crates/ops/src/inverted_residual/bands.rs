@@ -1,0 +1,156 @@
+//! How a block is divided into bands of output rows, and what a band needs.
+
+use std::ops::Range;
+
+use crate::convolution::cpu::depthwise::Geometry;
+
+/// The fewest bytes of an expanded map, and pixels of its planes, that are divided into bands: where measurements began to show a gain.
+const LARGE: usize = 512 << 10;
+const PIXELS: usize = 256;
+/// Bytes of the middle of a block that a band of a projection computes, so that it stays in the second-level cache.
+const MIDDLE: usize = 1 << 20;
+/// Bytes of the expanded map that a band computes at a time.
+const EXPANDED: usize = 256 << 10;
+/// Channels that a band without a projection expands at a time: as many as fit, but so many at least.
+const SEVERAL: usize = 16;
+/// The fewest rows of a band that is made low for the sake of more threads: lower ones would compute more rows twice than others gain.
+const FEWEST: usize = 4;
+/// The number of channels expanded at a time is a multiple of this, which the kernel of the matrix product takes.
+const CHANNELS: usize = 8;
+
+/// The shapes of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvertedResidualShape {
+    /// Channels, height and width of the map before the block.
+    pub input: [usize; 3],
+    /// Channels of the depthwise convolution, and height and width of its output.
+    pub middle: [usize; 3],
+    /// Channels after the projection; 0 if it is not part of the operation.
+    pub output: usize,
+    /// Pixels from the first row of a depthwise kernel to its last, with both: its side if it is not dilated.
+    pub reach: usize,
+    /// Pixels from one place of the depthwise kernel to the next.
+    pub stride: usize,
+}
+
+impl InvertedResidualShape {
+    /// Whether a block is computed in bands. Smaller maps are in the cache as they are, and bands gain nothing.
+    pub fn is_in_bands(&self) -> bool {
+        let ([_, height, width], [channels, _, _]) = (self.input, self.middle);
+        let bytes = size_of::<f32>() * channels * height * width;
+        bytes >= LARGE && height * width >= PIXELS && self.keeps_orders()
+    }
+
+    /// Whether the matrix products of bands add up in the order of those of whole maps, and of any other bands. `gemm` 0.19.0 takes sums
+    /// of more than 512 products in parts, other ones where both sides of the result are 64 or less, and results of one row or
+    /// one column in a way of their own.
+    fn keeps_orders(&self) -> bool {
+        let ([input, _, width], [channels, _, columns]) = (self.input, self.middle);
+        let project = self.output == 0 || channels <= 512 || self.output > 64;
+        width > 1 && columns > 1 && channels.is_multiple_of(CHANNELS) && input <= 512 && self.output != 1 && project
+    }
+
+    /// Bytes that a thread holds while it computes bands of float32.
+    pub fn scratch(&self) -> usize {
+        let (each, read) = (self.band_rows(), self.band_pixels());
+        let expanded = if self.expands() { (self.channels_at_once(read) + 1) * read } else { 0 };
+        let [channels, _, columns] = self.middle;
+        let projected = if self.output == 0 { 0 } else { (channels + 1 + self.output) * each * columns };
+        size_of::<f32>() * (expanded + projected)
+    }
+
+    fn expands(&self) -> bool {
+        self.input[0] != self.middle[0]
+    }
+
+    /// Output rows of a band; the last one may have fewer.
+    pub(crate) fn band_rows(&self) -> usize {
+        let [channels, height, width] = self.middle.map(|size| size.max(1));
+        let most = if self.output > 0 {
+            MIDDLE / size_of::<f32>() / (channels * width)
+        } else {
+            let read = EXPANDED / size_of::<f32>() / (SEVERAL * self.input[2].max(1));
+            read.saturating_sub(self.reach) / self.stride + 1
+        };
+        // As even as possible.
+        height.div_ceil(height.div_ceil(most.clamp(1, height)))
+    }
+
+    /// Pixels of each channel that a band reads at most.
+    fn band_pixels(&self) -> usize {
+        let [_, height, width] = self.input;
+        width * ((self.band_rows() - 1) * self.stride + self.reach).min(height)
+    }
+
+    /// Channels that are expanded at a time, for so many pixels of each.
+    fn channels_at_once(&self, pixels: usize) -> usize {
+        let most = EXPANDED / size_of::<f32>() / pixels.max(1);
+        (most - most % CHANNELS).max(CHANNELS).min(self.middle[0])
+    }
+}
+
+/// A block that is computed in bands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Channels before the expansion, those of the depthwise convolution if there is none.
+    pub(crate) input: usize,
+    /// The depthwise convolution of whole planes.
+    pub(crate) depthwise: Geometry,
+    /// Channels after the projection; 0 if there is none.
+    pub(crate) output: usize,
+}
+
+/// What a band reads: rows of the input, and the depthwise convolution of these rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    /// The first pixel of each plane.
+    pub(crate) first: usize,
+    pub(crate) depthwise: Geometry,
+}
+
+impl Shape {
+    /// What its bands follow from.
+    pub(crate) fn described(&self) -> InvertedResidualShape {
+        let Geometry { channels, height, width, kernel, stride, dilation, out, .. } = self.depthwise;
+        InvertedResidualShape {
+            input: [self.input, height, width],
+            middle: [channels, out[0], out[1]],
+            output: self.output,
+            reach: (kernel - 1) * dilation + 1,
+            stride,
+        }
+    }
+
+    /// Output rows of a band on so many threads. A projection of fewer samples than threads has lower bands; without one, channels are
+    /// divided as well.
+    pub(crate) fn band_rows(&self, threads: usize) -> usize {
+        let Geometry { batch, out: [height, _], .. } = self.depthwise;
+        let bands = if self.output > 0 { threads.div_ceil(batch.max(1)) } else { 1 };
+        self.described().band_rows().min(height.div_ceil(bands).max(FEWEST)).clamp(1, height.max(1))
+    }
+
+    /// Channels that a band expands at a time.
+    pub(crate) fn channels_at_once(&self) -> usize {
+        let shape = self.described();
+        shape.channels_at_once(shape.band_pixels())
+    }
+
+    /// What a band of these output rows reads.
+    pub(crate) fn read(&self, rows: &Range<usize>) -> Read {
+        let whole = self.depthwise;
+        let reach = (whole.kernel - 1) * whole.dilation + 1;
+        let [above, left] = whole.before;
+        let start = rows.start * whole.stride;
+        let end = rows.end.saturating_sub(1) * whole.stride + reach;
+        let first = start.saturating_sub(above).min(whole.height);
+        let height = end.saturating_sub(above).clamp(first, whole.height) - first;
+        let depthwise = Geometry {
+            batch: 1,
+            height,
+            before: [above.saturating_sub(start), left],
+            out: [rows.len(), whole.out[1]],
+            ..whole
+        };
+        Read { first: first * whole.width, depthwise }
+    }
+}

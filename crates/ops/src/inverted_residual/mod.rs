@@ -1,0 +1,132 @@
+//! Inverted residual blocks in inference on the CPU, without storing their expanded maps.
+//!
+//! With `x` `[n, c, h, w]`, 1x1 filters `E` `[e, c]` and `P` `[o, e]`, a depthwise convolution `D` of `e` planes
+//! ([`crate::depthwise`]), and normalisations with known statistics, each a factor `a` and a summand `b` for a channel before an
+//! activation `f`,
+//!
+//! - the expanded map is `u = f1(a1 (E x) + b1)`, `[n, e, h, w]`,
+//! - the middle of the block is `v = D u`, `[n, e, h', w']`, and
+//! - its projection is `y = P f2(a2 v + b2)`, `[n, o, h', w']`.
+//!
+//! [`expanded_depthwise`] computes `v`, for blocks that need the mean of its planes before they go on. [`inverted_residual`] computes
+//! `y`, with or without an expansion. Both go over the output in bands of rows (`bands`): `u` and `v` are a few times as large as `x`
+//! and `y`, and exist only for one band of one sample at a time, in the cache of the core that computes it. Rows of `u` that two bands
+//! need are computed twice.
+//!
+//! Every sum has the order of the operations that compute a map after the other, so the bits are theirs, whatever the bands are.
+//! There are no gradients.
+
+mod bands;
+mod cpu;
+
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, Dispatch, ExtensionType, backend_extension};
+use burn::tensor::{DType, Tensor};
+
+use crate::activation::Activation;
+use crate::convolution::Places;
+use crate::device::on_cpu;
+
+pub use bands::InvertedResidualShape;
+
+/// A convolution, its normalisation with known statistics, and its activation.
+#[derive(Clone, Debug)]
+pub struct NormedConvolution {
+    /// The filters, `[output, input, k, k]`.
+    pub filters: Tensor<4>,
+    /// Scale, `[output]`.
+    pub weight: Tensor<1>,
+    /// Shift, `[output]`.
+    pub bias: Tensor<1>,
+    /// Means and variances, `[2, 1, output]`.
+    pub statistics: Tensor<3>,
+    /// Added to the variances.
+    pub epsilon: f64,
+    /// The activation after the normalisation.
+    pub activation: Activation,
+}
+
+impl NormedConvolution {
+    fn into_dispatch(self) -> Layer<Dispatch> {
+        let Self { filters, weight, bias, statistics, epsilon, activation } = self;
+        Layer {
+            filters: filters.into_dispatch(),
+            weight: weight.into_dispatch(),
+            bias: bias.into_dispatch(),
+            statistics: statistics.into_dispatch(),
+            epsilon,
+            activation,
+        }
+    }
+}
+
+/// Whether [`expanded_depthwise`] and [`inverted_residual`] support a map: of float32, and of float64, on the CPU and outside any gradient
+/// graph.
+pub fn infers_inverted_residuals(x: &Tensor<4>) -> bool {
+    on_cpu(x) && matches!(x.dtype(), DType::F32 | DType::F64) && !x.is_autodiff()
+}
+
+/// The depthwise convolution of a map of more channels: `expand`, normalised and activated, and then the convolution with `filters`
+/// `[e, 1, k, k]`. `x` `[n, c, h, w]` gives `[n, e, h', w']`, before any normalisation of it.
+///
+/// The caller must have checked [`infers_inverted_residuals`], [`InvertedResidualShape::is_in_bands`] and [`crate::depthwise_kernel`].
+pub fn expanded_depthwise(x: Tensor<4>, expand: NormedConvolution, filters: Tensor<4>, places: Places) -> Tensor<4> {
+    let (x, expand, filters) = (x.into_dispatch(), expand.into_dispatch(), filters.into_dispatch());
+    Tensor::from_dispatch(<Dispatch as InvertedResiduals>::expanded_depthwise(x, expand, filters, places))
+}
+
+/// Expansion, if there is one, depthwise convolution and projection with filters `[o, e, 1, 1]`. `x` `[n, c, h, w]` gives
+/// `[n, o, h', w']`, before any normalisation of it.
+///
+/// The caller must have checked [`infers_inverted_residuals`], [`InvertedResidualShape::is_in_bands`] and [`crate::depthwise_kernel`].
+pub fn inverted_residual(
+    x: Tensor<4>,
+    expand: Option<NormedConvolution>,
+    depthwise: NormedConvolution,
+    places: Places,
+    project: Tensor<4>,
+) -> Tensor<4> {
+    let expand = expand.map_or(MaybeExpanded::No, |expand| MaybeExpanded::By(expand.into_dispatch()));
+    let (x, depthwise, project) = (x.into_dispatch(), depthwise.into_dispatch(), project.into_dispatch());
+    Tensor::from_dispatch(<Dispatch as InvertedResiduals>::inverted_residual(x, expand, depthwise, places, project))
+}
+
+/// A [`NormedConvolution`] in the form that backends take.
+#[derive(ExtensionType, Clone, Debug)]
+pub(crate) struct Layer<B: Backend> {
+    pub(crate) filters: FloatTensor<B>,
+    pub(crate) weight: FloatTensor<B>,
+    pub(crate) bias: FloatTensor<B>,
+    pub(crate) statistics: FloatTensor<B>,
+    pub(crate) epsilon: f64,
+    pub(crate) activation: Activation,
+}
+
+/// The expansion of a block that may have none.
+#[derive(ExtensionType, Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // one at a time, on the stack
+pub(crate) enum MaybeExpanded<B: Backend> {
+    No,
+    By(#[extension_type] Layer<B>),
+}
+
+/// See the module.
+#[backend_extension(Flex)]
+pub(crate) trait InvertedResiduals: Backend {
+    /// See [`expanded_depthwise`].
+    fn expanded_depthwise(
+        x: FloatTensor<Self>,
+        #[extension_type] expand: Layer<Self>,
+        filters: FloatTensor<Self>,
+        places: Places,
+    ) -> FloatTensor<Self>;
+
+    /// See [`inverted_residual`].
+    fn inverted_residual(
+        x: FloatTensor<Self>,
+        #[extension_type] expand: MaybeExpanded<Self>,
+        #[extension_type] depthwise: Layer<Self>,
+        places: Places,
+        project: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
+}
