@@ -183,7 +183,7 @@ pub struct LayerTrace {
     /// Whether the output is recomputed in the backward pass instead of being kept ([`crate::ConvNorm::pass_rebuilt`]).
     pub rebuilt: bool,
     /// Whether inference on the CPU stores no output, because the layer is a part of a larger operation
-    /// ([`kindling_ops::inverted_residual`]).
+    /// ([`kindling_ops::inverted_residual()`]).
     pub inside: bool,
 }
 

@@ -121,12 +121,18 @@ impl Shape {
         }
     }
 
-    /// Output rows of a band on so many threads. A projection of fewer samples than threads has lower bands; without one, channels are
-    /// divided as well.
+    /// Output rows of a band on so many threads. Where a projection has samples that cannot be shared out evenly, their bands can be, if
+    /// that makes none too low. Without a projection there are many bands, because channels are divided as well.
     pub(crate) fn band_rows(&self, threads: usize) -> usize {
         let Geometry { batch, out: [height, _], .. } = self.depthwise;
-        let bands = if self.output > 0 { threads.div_ceil(batch.max(1)) } else { 1 };
-        self.described().band_rows().min(height.div_ceil(bands).max(FEWEST)).clamp(1, height.max(1))
+        let rows = self.described().band_rows();
+        if self.output == 0 {
+            return rows;
+        }
+        let shared = |bands: &usize| (bands * batch).is_multiple_of(threads.max(1));
+        let share = (1..=threads).find(shared).unwrap_or(1);
+        let bands = height.div_ceil(rows).max(1).next_multiple_of(share);
+        height.div_ceil(bands).max(FEWEST.min(rows))
     }
 
     /// Channels that a band expands at a time.
