@@ -122,11 +122,12 @@ impl Shape {
     }
 
     /// Output rows of a band on so many threads. Where a projection has samples that cannot be shared out evenly, their bands can be, if
-    /// that makes none too low. Without a projection there are many bands, because channels are divided as well.
+    /// that makes none too low and changes no order of sums. Without a projection there are many bands, because channels are divided as
+    /// well.
     pub(crate) fn band_rows(&self, threads: usize) -> usize {
         let Geometry { batch, out: [height, _], .. } = self.depthwise;
-        let rows = self.described().band_rows();
-        if self.output == 0 {
+        let (rows, keeps_orders) = (self.described().band_rows(), self.described().keeps_orders());
+        if self.output == 0 || !keeps_orders {
             return rows;
         }
         let shared = |bands: &usize| (bands * batch).is_multiple_of(threads.max(1));
