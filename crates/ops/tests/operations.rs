@@ -1,5 +1,6 @@
 //! The CPU's own operations compute what their definitions say.
 
+mod blocks;
 mod naive;
 
 use std::ops::RangeInclusive;
@@ -11,12 +12,12 @@ use kindling_ops::{Interpolation, Places, Pooling, channel_multiply, dense, dept
 
 use proptest::prelude::*;
 
+use blocks::{Block, check_inverted_residual};
 use naive::convolutions::{Case, Naive, check_convolution};
 use naive::deferred::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
 };
 use naive::gates::check_pool_and_multiply;
-use naive::inverted_residual::{Block, check_inverted_residual};
 use naive::norm::{ACTIVATIONS, check_sums_over_groups};
 use naive::resize::{INTERPOLATIONS, check_resize};
 use naive::state::{check_many_tensors, check_sums, check_updates_of_many_tensors};

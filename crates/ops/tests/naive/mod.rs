@@ -4,7 +4,6 @@
 pub(crate) mod convolutions;
 pub(crate) mod deferred;
 pub(crate) mod gates;
-pub(crate) mod inverted_residual;
 pub(crate) mod norm;
 pub(crate) mod resize;
 pub(crate) mod state;

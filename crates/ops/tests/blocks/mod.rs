@@ -1,4 +1,4 @@
-//! Inverted residual blocks in inference.
+//! Inverted residual blocks in inference, which the CPU alone has, against naive float64 sums.
 
 use burn::tensor::Tensor;
 use kindling_ops::{
@@ -7,9 +7,9 @@ use kindling_ops::{
 };
 use kindling_random::Rng;
 
-use super::convolutions::Case;
-use super::norm::reference;
-use super::{Ground, close, random, rng, vec};
+use crate::naive::convolutions::Case;
+use crate::naive::norm::reference;
+use crate::naive::{Ground, close, random, rng, vec};
 
 const EPSILON: f64 = 1e-3;
 
@@ -62,7 +62,7 @@ impl Layer {
     fn random(case: Case, activation: Activation, rng: &mut Rng) -> Self {
         let channels = case.output;
         let mut statistics = random(rng, 2 * channels);
-        statistics[channels..].iter_mut().for_each(|variance| *variance = 2.5 + *variance);
+        statistics[channels..].iter_mut().for_each(|variance| *variance += 2.5);
         let filters = random(rng, case.filters().iter().product());
         Self { case, filters, weight: random(rng, channels), bias: random(rng, channels), statistics, activation }
     }
@@ -109,11 +109,10 @@ fn behind(layer: NormedConvolution, x: Tensor<4>) -> Deferred {
 pub(crate) fn check_inverted_residual(ground: &Ground, block: &Block, number: u64) {
     let mut rng = rng(number);
     let ground = Ground { device: ground.device.clone().without_autodiff(), ..ground.clone() };
-    let (of_input, expands) = ([block.depthwise.batch, block.input, block.depthwise.height, block.depthwise.width], {
-        block.input != block.depthwise.input
-    });
+    let Case { batch, input: channels, height, width, .. } = block.depthwise;
+    let of_input = [batch, block.input, height, width];
     let x = random(&mut rng, of_input.iter().product());
-    let expand = expands.then(|| Layer::random(block.expand(), block.activation, &mut rng));
+    let expand = (block.input != channels).then(|| Layer::random(block.expand(), block.activation, &mut rng));
     let depthwise = Layer::random(block.depthwise, block.activation, &mut rng);
     let project = (block.output > 0).then(|| Layer::random(block.project(), Activation::Identity, &mut rng));
 
