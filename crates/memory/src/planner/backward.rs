@@ -31,8 +31,8 @@ impl Pass<'_> {
             Kind::Multiply => return self.multiply(index, gradient, kept),
             Kind::Activation(_) => return self.activation(index, gradient, kept),
             Kind::Depthwise { .. } => {
-                let widened = self.widened(&[input, node.output]);
-                let copy = self.scratch(self.copy_of_view(gradient, node.output) + widened);
+                let converted = self.converted(&[input, node.output]);
+                let copy = self.scratch(self.copy_of_view(gradient, node.output) + converted);
                 if wants {
                     let made = self.make(self.map_bytes(input));
                     self.give(input, made, false);
@@ -59,7 +59,7 @@ impl Pass<'_> {
             }
             Kind::Resize => {
                 let copied = self.copy_of_view(gradient, node.output);
-                let made = self.computed(&[node.output], input, copied);
+                let made = self.computed(input, copied + self.converted(&[input, node.output]));
                 self.give(input, made, false);
             }
             Kind::Mean => {
@@ -87,14 +87,8 @@ impl Pass<'_> {
     fn read_backward(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
         let node = &self.graph.nodes[index];
         let input = node.inputs[0];
-        let scratch = self.scratch(self.copy_of_view(gradient, node.output) + self.widened(&[node.output]));
-        let of_work = match node.kind {
-            Kind::Mean => 0,
-            Kind::Depthwise { .. } | Kind::MaxPool => self.planes(index),
-            _ => self.convolution(index).gradients_of_reading() as u64,
-        };
-        let made =
-            if self.on_cuda() { self.read_backward_on_cuda(index) } else { self.computed(&[input], input, of_work) };
+        let scratch = self.scratch(self.copy_of_view(gradient, node.output));
+        let made = if self.on_cuda() { self.read_backward_on_cuda(index) } else { self.read_backward_on_cpu(index) };
         self.weight_gradients(index);
         self.give(input, made, false);
         for &gate in &node.inputs[1..] {
@@ -103,6 +97,32 @@ impl Pass<'_> {
         }
         self.end_scratch(scratch);
         kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));
+    }
+
+    /// A dense convolution needs sums over all samples before it can finish the gradient of its input, which it holds in float32 until then.
+    /// Other operations finish it channel by channel.
+    fn read_backward_on_cpu(&mut self, index: usize) -> BufferId {
+        let node = &self.graph.nodes[index];
+        let input = node.inputs[0];
+        match node.kind {
+            Kind::Mean => self.computed(input, self.channels(input)),
+            Kind::Depthwise | Kind::MaxPool => {
+                let converted = self.converted(&[node.output]);
+                self.computed(input, self.planes(input) + self.channels(input) + converted)
+            }
+            _ => {
+                let work = self.convolution(index).gradients_of_reading() as u64;
+                if !self.halves() {
+                    return self.computed(input, work);
+                }
+                let wide = self.map_bytes(input) * size_of::<f32>() as u64 / self.situation.element_bytes as u64;
+                let wide = self.scratch(wide);
+                self.ledger.burst(work);
+                let made = self.make(self.map_bytes(input));
+                self.end_scratch(wide);
+                made
+            }
+        }
     }
 
     /// First the gradient of the filters, for which a dense convolution computes the normalised map once more. Then the gradient of the
@@ -132,7 +152,7 @@ impl Pass<'_> {
         let (branch, shortcut) = (node.inputs[0], node.inputs[1]);
         let mut of_sum = gradient;
         if node.kind != Kind::Add(Activation::Identity) {
-            let buffer = self.computed(&[node.output, node.output], node.output, 0);
+            let buffer = self.make(self.map_bytes(node.output));
             of_sum = Held { buffer, view: false };
             self.ledger.release(gradient.buffer);
         }
@@ -146,22 +166,17 @@ impl Pass<'_> {
     }
 
     /// The gradient of the input of a normalisation. It overwrites the gradient of the output if nothing else refers to that and it is
-    /// contiguous. On the CPU, maps of a half format are computed in float32.
+    /// contiguous.
     fn normalisation(&mut self, index: usize, gradient: Held, value: usize) -> BufferId {
         let again = self.recomputed_input(index);
-        let made = if self.on_cuda() || self.widened(&[value]) == 0 {
-            let again = self.scratch(again);
-            let made = if !gradient.view && self.ledger.unique(gradient.buffer) {
-                self.ledger.retain(gradient.buffer)
-            } else {
-                self.make(self.map_bytes(value))
-            };
-            self.ledger.burst(self.sums(value));
-            self.end_scratch(again);
-            made
+        let again = self.scratch(again);
+        let made = if !gradient.view && self.ledger.unique(gradient.buffer) {
+            self.ledger.retain(gradient.buffer)
         } else {
-            self.computed(&[value], value, again)
+            self.make(self.map_bytes(value))
         };
+        self.ledger.burst(self.sums(value) + self.channels(value));
+        self.end_scratch(again);
         self.weight_gradients(index);
         made
     }
@@ -169,14 +184,20 @@ impl Pass<'_> {
     /// The bytes of an operation's input that is recomputed, and of the memory that this takes.
     fn recomputed_input(&self, index: usize) -> u64 {
         let input = self.graph.nodes[index].inputs[0];
-        self.maker(index)
-            .map_or(0, |maker| self.map_bytes(input) + self.read(maker) + self.convolution(maker).forward() as u64)
+        self.maker(index).map_or(0, |maker| {
+            let scratch = if self.on_cuda() {
+                self.read(maker) + self.convolution(maker).forward() as u64
+            } else {
+                self.convolved(maker)
+            };
+            self.map_bytes(input) + scratch
+        })
     }
 
     fn dense(&mut self, index: usize, gradient: Held) {
         let node = &self.graph.nodes[index];
         let (input, convolution) = (node.inputs[0], self.convolution(index));
-        let copy = self.scratch(self.copy_of_view(gradient, node.output) + self.widened(&[node.output]));
+        let copy = self.scratch(self.copy_of_view(gradient, node.output));
         if self.on_cuda() {
             let [read, written] = self.swapped(index);
             let columns =
@@ -189,11 +210,11 @@ impl Pass<'_> {
             }
         } else {
             if !node.params.is_empty() {
-                self.ledger.burst_of(&[convolution.weight_gradient() as u64, self.widened(&[input])]);
+                self.ledger.burst(convolution.weight_gradient() as u64);
                 self.weight_gradients(index);
             }
             if self.graph.wants_gradient[input] {
-                let made = self.computed(&[], input, convolution.input_gradient() as u64);
+                let made = self.computed(input, convolution.input_gradient() as u64);
                 self.give(input, made, false);
             }
         }
@@ -203,7 +224,6 @@ impl Pass<'_> {
     fn multiply(&mut self, index: usize, gradient: Held, kept: Vec<Held>) {
         let node = &self.graph.nodes[index];
         if let [first, second] = node.inputs[..] {
-            let widened = self.scratch(self.widened(&[first, node.output]));
             if self.graph.wants_gradient[second] {
                 self.ledger.burst(self.sums(first));
                 let made = self.make(self.map_bytes(second));
@@ -213,7 +233,6 @@ impl Pass<'_> {
                 let made = self.make(self.map_bytes(first));
                 self.give(first, made, false);
             }
-            self.end_scratch(widened);
         }
         kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));
     }

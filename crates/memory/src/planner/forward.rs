@@ -2,7 +2,7 @@
 
 use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;
-use kindling_ops::ConvScratch;
+use kindling_ops::{ConvScratch, channels_at_once};
 
 use super::Target;
 use super::cuda;
@@ -32,8 +32,7 @@ impl Pass<'_> {
                     self.ledger.burst_of(&[self.columns(index, kernel), self.read(index), view]);
                     output
                 } else {
-                    let tiles = self.convolution(index).forward() as u64;
-                    self.computed(&[node.inputs[0]], node.output, tiles + self.read(index) + view)
+                    self.computed(node.output, self.convolved(index) + view)
                 }
             }
             Kind::Linear => {
@@ -44,12 +43,12 @@ impl Pass<'_> {
             Kind::Pointwise | Kind::Depthwise { .. } if self.is_inside(index) => self.ledger.retain(first.buffer),
             Kind::Pointwise | Kind::Depthwise { .. } => {
                 keep.push(self.retained(first));
-                let scratch = self.copy_of_view(first, node.inputs[0]) + self.read(index);
-                self.computed(&[node.inputs[0]], node.output, scratch)
+                let scratch = if self.on_cuda() { self.read(index) } else { self.convolved(index) };
+                self.computed(node.output, self.copy_of_view(first, node.inputs[0]) + scratch)
             }
             Kind::NormAct(_) => {
                 keep.extend(self.kept_raw(index, first));
-                self.computed(&[node.inputs[0]], node.output, self.copy_of_view(first, node.inputs[0]))
+                self.computed(node.output, self.copy_of_view(first, node.inputs[0]))
             }
             Kind::Activation(activation) => {
                 if self.on_cuda() {
@@ -63,7 +62,7 @@ impl Pass<'_> {
                 }
             }
             Kind::Add(activation) if node.reads => {
-                let output = self.computed(&node.inputs[..2], node.output, 0);
+                let output = self.computed(node.output, 0);
                 keep.extend(self.kept_raw(index, first));
                 if activation != Activation::Identity {
                     keep.push(self.retained(Held { buffer: output, view: false }));
@@ -80,22 +79,22 @@ impl Pass<'_> {
             }
             Kind::Multiply => {
                 keep.extend(inputs.iter().map(|held| self.retained(*held)).collect::<Vec<_>>());
-                self.computed(&[node.inputs[0]], node.output, 0)
+                self.make(bytes)
             }
             Kind::Slice => self.ledger.retain(first.buffer),
             Kind::Mean if node.reads => {
-                self.ledger.burst_of(&[self.read(index), self.widened(&[node.inputs[0]])]);
+                self.ledger.burst(self.read(index));
                 keep.push(self.retained(first));
                 self.make(bytes)
             }
             Kind::Deferred | Kind::Mean | Kind::Concat => self.make(bytes),
             Kind::Resize => {
                 let copied = self.copy_of_view(first, node.inputs[0]);
-                self.computed(&[node.inputs[0]], node.output, copied)
+                self.computed(node.output, copied + self.converted(&[node.inputs[0], node.output]))
             }
             Kind::MaxPool if node.reads => {
                 keep.push(self.retained(first));
-                self.computed(&[node.inputs[0]], node.output, self.read(index))
+                self.computed(node.output, self.read(index) + self.converted(&[node.output]))
             }
             Kind::MaxPool => {
                 let output = self.make(bytes);
@@ -127,20 +126,10 @@ impl Pass<'_> {
         }
     }
 
-    /// Computes a map from others, with scratch memory. For maps of a half format, the CPU's operations make float32 copies of inputs and
-    /// result; the copies of the inputs are freed before the result is rounded.
-    pub(super) fn computed(&mut self, read: &[usize], made: usize, scratch: u64) -> BufferId {
-        let bytes = self.map_bytes(made);
-        let wide = self.widened(&[made]);
-        if wide == 0 {
-            let output = self.make(bytes);
-            self.ledger.burst(scratch);
-            return output;
-        }
-        self.ledger.burst_of(&[self.widened(read), wide, scratch]);
-        self.ledger.add(Part::Workspace, wide);
-        let output = self.make(bytes);
-        self.ledger.remove(Part::Workspace, wide);
+    /// Computes a map, with scratch memory.
+    pub(super) fn computed(&mut self, made: usize, scratch: u64) -> BufferId {
+        let output = self.make(self.map_bytes(made));
+        self.ledger.burst(scratch);
         output
     }
 
@@ -175,12 +164,14 @@ impl Pass<'_> {
         if held.view { self.map_bytes(value) } else { 0 }
     }
 
-    /// Bytes of the float32 copies of maps of a half format, which the CPU's operations compute with.
-    pub(super) fn widened(&self, values: &[usize]) -> u64 {
-        if self.on_cuda() || self.situation.element_bytes >= size_of::<f32>() {
-            return 0;
-        }
-        values.iter().map(|value| 2 * self.map_bytes(*value)).sum()
+    /// Whether maps are of a half format that is widened and rounded piece by piece, as on the CPU.
+    pub(super) fn halves(&self) -> bool {
+        !self.on_cuda() && self.situation.element_bytes < size_of::<f32>()
+    }
+
+    /// Bytes of the float32 planes of these maps that an operation holds at a time if they are of a half format: one for each thread.
+    pub(super) fn converted(&self, values: &[usize]) -> u64 {
+        if self.halves() { values.iter().map(|value| self.planes(*value)).sum() } else { 0 }
     }
 
     /// Bytes of the pieces of a map that an operation normalises at a time; on CUDA, of the whole map if it needs all of it.
@@ -191,15 +182,35 @@ impl Pass<'_> {
             _ if !node.reads => 0,
             Kind::Pointwise | Kind::Dense { .. } | Kind::MaxPool if self.on_cuda() => self.map_bytes(node.inputs[0]),
             _ if self.on_cuda() => 0,
-            Kind::Pointwise | Kind::Dense { .. } => self.convolution(index).reading() as u64,
-            _ => self.planes(index),
+            _ => self.planes(node.inputs[0]),
         }
     }
 
-    /// What a depthwise convolution or a global average pool normalises at a time: a plane for each thread.
-    pub(super) fn planes(&self, index: usize) -> u64 {
-        let FeatureMap { height, width, .. } = self.graph.maps[self.graph.nodes[index].inputs[0]];
+    /// Scratch memory of a convolution's output on the CPU.
+    pub(super) fn convolved(&self, index: usize) -> u64 {
+        let node = &self.graph.nodes[index];
+        match node.kind {
+            Kind::Depthwise { .. } if node.reads => self.read(index) + self.converted(&[node.output]),
+            Kind::Depthwise { .. } => self.converted(&[node.inputs[0], node.output]),
+            _ if node.reads => self.convolution(index).forward_of_reading() as u64,
+            _ => self.convolution(index).forward() as u64,
+        }
+    }
+
+    /// What a depthwise convolution or a pool holds of a map at a time: a float32 plane for each thread.
+    pub(super) fn planes(&self, value: usize) -> u64 {
+        let FeatureMap { height, width, .. } = self.graph.maps[value];
         (self.threads() * height * width * size_of::<f32>()) as u64
+    }
+
+    /// What is held of a gradient of a half format while it is finished channel by channel: float32 planes of all samples.
+    pub(super) fn channels(&self, value: usize) -> u64 {
+        if !self.halves() {
+            return 0;
+        }
+        let FeatureMap { channels, height, width } = self.graph.maps[value];
+        let at_once = channels_at_once(channels, self.threads());
+        (at_once * self.situation.micro_batch * height * width * size_of::<f32>()) as u64
     }
 
     /// A dense convolution on the CPU.
@@ -223,6 +234,7 @@ impl Pass<'_> {
             dilation,
             before,
             threads: self.threads(),
+            halves: self.halves(),
         }
     }
 

@@ -47,11 +47,13 @@ pub(crate) fn interleave<T: Real>(first: &[T], second: &[T], values: &mut [T]) {
     );
 }
 
-/// Adds up a function of each element, in its own format within blocks of 1024 elements and in float64 between them.
+/// Elements that are added up in their own format. Sums of several blocks are float64.
+pub(crate) const BLOCK: usize = 64 * LANES;
+
+/// Adds a function of each element to `total`, in its own format within a [`BLOCK`] and in float64 between blocks. A sum can be taken
+/// further with more elements; its bits are the same wherever it is cut between blocks.
 #[inline(always)]
-pub(crate) fn sum<T: Real>(values: &[T], term: impl Fn(T) -> T) -> f64 {
-    const BLOCK: usize = 64 * LANES;
-    let mut total = 0.0f64;
+pub(crate) fn sum<T: Real>(mut total: f64, values: &[T], term: impl Fn(T) -> T) -> f64 {
     for block in values.chunks(BLOCK) {
         let mut lanes = [T::of(0.0); LANES];
         let (chunks, rest) = block.as_chunks::<LANES>();
@@ -66,11 +68,14 @@ pub(crate) fn sum<T: Real>(values: &[T], term: impl Fn(T) -> T) -> f64 {
     total
 }
 
-/// Adds up two functions of pairs of elements in the way of [`sum`].
+/// Adds two functions of pairs of elements to `totals` in the way of [`sum`].
 #[inline(always)]
-pub(crate) fn sum_pairs<T: Real>(a: &[T], b: &[T], terms: impl Fn(T, T) -> (T, T)) -> (f64, f64) {
-    const BLOCK: usize = 64 * LANES;
-    let mut totals = (0.0f64, 0.0f64);
+pub(crate) fn sum_pairs<T: Real>(
+    mut totals: (f64, f64),
+    a: &[T],
+    b: &[T],
+    terms: impl Fn(T, T) -> (T, T),
+) -> (f64, f64) {
     for (block_a, block_b) in a.chunks(BLOCK).zip(b.chunks(BLOCK)) {
         let (mut first, mut second) = ([T::of(0.0); LANES], [T::of(0.0); LANES]);
         let ((chunks_a, rest_a), (chunks_b, rest_b)) = (block_a.as_chunks::<LANES>(), block_b.as_chunks::<LANES>());
@@ -92,12 +97,15 @@ pub(crate) fn sum_pairs<T: Real>(a: &[T], b: &[T], terms: impl Fn(T, T) -> (T, T
     totals
 }
 
-/// Replaces each element of `b` by a function of it and of the element of `a` at the same place, and adds up three more functions of
-/// the two in the way of [`sum`].
+/// Replaces each element of `b` by a function of it and of the element of `a` at the same place, and adds three more functions of the two
+/// to `totals` in the way of [`sum`].
 #[inline(always)]
-pub(crate) fn replace_and_sum<T: Real>(a: &[T], b: &mut [T], terms: impl Fn(T, T) -> (T, [T; 3])) -> [f64; 3] {
-    const BLOCK: usize = 64 * LANES;
-    let mut totals = [0.0f64; 3];
+pub(crate) fn replace_and_sum<T: Real>(
+    mut totals: [f64; 3],
+    a: &[T],
+    b: &mut [T],
+    terms: impl Fn(T, T) -> (T, [T; 3]),
+) -> [f64; 3] {
     for (block_a, block_b) in a.chunks(BLOCK).zip(b.chunks_mut(BLOCK)) {
         let mut sums = [[T::of(0.0); LANES]; 3];
         let ((chunks_a, rest_a), (chunks_b, rest_b)) = (block_a.as_chunks::<LANES>(), block_b.as_chunks_mut::<LANES>());

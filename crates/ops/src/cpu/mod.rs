@@ -14,6 +14,7 @@ pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), expect(dead_code, reason = "convolutions do not call these products yet"))]
 pub(crate) mod gemm_bf16;
+pub(crate) mod halves;
 pub(crate) mod lanes;
 pub(crate) mod peak;
 pub(crate) mod real;
@@ -37,7 +38,7 @@ pub(crate) fn reserve_like(x: &FlexTensor) {
 
 /// Reserves memory for a gradient like `dy`, unless it will overwrite `dy`, which nothing else refers to.
 pub(crate) fn reserve_unless_free(dy: &FlexTensor) {
-    if !(dy.is_unique() && matches!(dy.dtype(), DType::F32 | DType::F64)) {
+    if !dy.is_unique() {
         reserve_like(dy);
     }
 }

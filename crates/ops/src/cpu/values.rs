@@ -1,21 +1,28 @@
 //! Tensors as slices of numbers, and back.
 //!
 //! Operations compute in float32 whatever the format of a map, except for maps of float64 ([`super::real`]). A map of a half format
-//! is widened when it is read, and the result is rounded once, to nearest even, when it is written. The widened copies should be
-//! freed before the rounded copy is allocated. So callers bind a result to a name before they give it to [`tensor`]: a temporary in the
-//! same statement would live to the end of that statement.
+//! is widened a piece at a time where it is read ([`Source`]), into memory that stays in the cache, and results are rounded once, to
+//! nearest even, where they are written ([`Target`]). So no float32 copy of a whole map is made, and a kernel sees slices of the number
+//! type that it computes with.
+
+use std::ops::Range;
 
 use burn::backend::TensorMetadata;
 use burn::tensor::{DType, TensorData, bf16, f16};
 use burn_flex::FlexTensor;
 use half::slice::HalfFloatSliceExt;
+use half::vec::{HalfBitsVecExt, HalfFloatVecExt};
 use rayon::prelude::*;
 
-use super::lanes::vectorised;
+use super::gemm::{Matrix, Threads};
+pub(crate) use super::halves::Stored;
+use super::halves::{Half, round, widen, with_buffer};
+use super::lanes::BLOCK;
 use super::real::Real;
 
-/// Elements that one thread converts at a time.
-const PIECE: usize = 1 << 15;
+/// Elements that a loop over elements takes at a time from a map of a half format. Sums are the same however many blocks there are in a
+/// piece.
+const PIECE: usize = 2 * BLOCK;
 
 /// The elements of a tensor in row-major order: borrowed from the tensor if they are stored in that type and order, else a copy.
 pub(crate) enum Values<T> {
@@ -35,46 +42,6 @@ impl<T: Real> std::ops::Deref for Values<T> {
     }
 }
 
-/// A number type that tensors of several formats are widened to, and rounded from.
-pub(crate) trait Stored: Real {
-    /// Widens the elements of a contiguous tensor of another format.
-    fn read(tensor: &FlexTensor) -> Vec<Self>;
-    /// Rounds numbers to a format.
-    fn round<const D: usize>(values: Vec<Self>, shape: [usize; D], dtype: DType) -> TensorData;
-}
-
-impl Stored for f32 {
-    fn read(tensor: &FlexTensor) -> Vec<Self> {
-        match (tensor.as_slice::<bf16>(), tensor.as_slice::<f16>()) {
-            (Some(halves), _) => convert(halves, widen_bf16),
-            (_, Some(halves)) => convert(halves, |from, to| from.convert_to_f32_slice(to)),
-            // Not a format that these operations support.
-            _ => Vec::new(),
-        }
-    }
-
-    fn round<const D: usize>(values: Vec<Self>, shape: [usize; D], dtype: DType) -> TensorData {
-        match dtype {
-            DType::BF16 => TensorData::new(convert(&values, round_bf16), shape),
-            DType::F16 => {
-                TensorData::new(convert(&values, |from, to: &mut [f16]| to.convert_from_f32_slice(from)), shape)
-            }
-            _ => TensorData::new(values, shape),
-        }
-    }
-}
-
-impl Stored for f64 {
-    /// Widens float32 weights and statistics that are used with a map of float64.
-    fn read(tensor: &FlexTensor) -> Vec<Self> {
-        tensor.as_slice::<f32>().unwrap_or(&[]).iter().map(|value| Self::from(*value)).collect()
-    }
-
-    fn round<const D: usize>(values: Vec<Self>, shape: [usize; D], _: DType) -> TensorData {
-        TensorData::new(values, shape)
-    }
-}
-
 /// Compiles and runs an expression for the number type of a format: in `computed_in!(T = x.dtype(); ...)`, `T` is that type.
 macro_rules! computed_in {
     ($number:ident = $dtype:expr; $work:expr) => {
@@ -89,20 +56,29 @@ macro_rules! computed_in {
 }
 pub(crate) use computed_in;
 
-/// The elements of a tensor of which [`crate::serves`] is true.
+/// The elements of a weight, or of another tensor that is small beside a map. [`crate::serves`] must be true of it.
 pub(crate) fn values<T: Stored>(tensor: &FlexTensor) -> Values<T> {
-    let tensor = if is_slice(tensor) { tensor.clone() } else { tensor.to_contiguous() };
-    if tensor.dtype() == T::DTYPE { Values::Own(tensor) } else { Values::Made(T::read(&tensor)) }
+    let Contiguous(tensor) = contiguous(tensor);
+    if tensor.dtype() == T::DTYPE {
+        return Values::Own(tensor);
+    }
+    Values::Made(match tensor.as_slice::<f32>() {
+        // Float32 weights and statistics that are used with a map of float64.
+        Some(singles) => singles.iter().map(|value| T::of(f64::from(*value))).collect(),
+        None => {
+            let mut wide = Vec::new();
+            Contiguous(tensor).source().read_all(&mut wide, Threads::All);
+            wide
+        }
+    })
 }
 
-/// The elements as a vector that can be written to: the tensor's own memory if nothing else refers to it.
-pub(crate) fn owned<T: Stored>(tensor: FlexTensor) -> Vec<T> {
-    if tensor.dtype() == T::DTYPE {
-        // The data has this type, so the conversion cannot fail.
-        tensor.into_data().try_into_vec().unwrap_or_default()
-    } else {
-        values(&tensor).to_vec()
-    }
+/// A tensor whose elements are a slice, in row-major order.
+pub(crate) struct Contiguous(FlexTensor);
+
+/// The map of a tensor of which [`crate::serves`] is true.
+pub(crate) fn contiguous(tensor: &FlexTensor) -> Contiguous {
+    Contiguous(if is_slice(tensor) { tensor.clone() } else { tensor.to_contiguous() })
 }
 
 fn is_slice(tensor: &FlexTensor) -> bool {
@@ -114,64 +90,308 @@ fn is_slice(tensor: &FlexTensor) -> bool {
     }
 }
 
-/// A tensor of this shape and format.
-pub(crate) fn tensor<T: Stored, const D: usize>(values: Vec<T>, shape: [usize; D], dtype: DType) -> FlexTensor {
-    FlexTensor::from_data(T::round(values, shape, dtype))
+impl Contiguous {
+    /// The elements, which are of type `T` or of a half format.
+    pub(crate) fn source<T: Stored>(&self) -> Source<'_, T> {
+        let Self(tensor) = self;
+        match (tensor.as_slice::<bf16>(), tensor.as_slice::<f16>()) {
+            (Some(halves), _) => Source::Halves(Half::Bf16, halves.reinterpret_cast()),
+            (_, Some(halves)) => Source::Halves(Half::F16, halves.reinterpret_cast()),
+            _ => Source::Same(tensor.as_slice().unwrap_or(&[])),
+        }
+    }
+}
+
+/// Elements to read: of the type that they are computed in, or of a half format.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a, T> {
+    Same(&'a [T]),
+    Halves(Half, &'a [u16]),
+}
+
+/// What is done with pieces of two maps, and the number of elements before each.
+type OfTwo<'w, T> = dyn FnMut(usize, &[T], &[T]) + 'w;
+
+impl<'a, T: Stored> Source<'a, T> {
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::Same(values) => values.len(),
+            Self::Halves(_, bits) => bits.len(),
+        }
+    }
+
+    /// Whether elements are widened when they are read.
+    pub(crate) fn widens(self) -> bool {
+        matches!(self, Self::Halves(..))
+    }
+
+    /// The elements of a range.
+    pub(crate) fn part(self, range: Range<usize>) -> Self {
+        match self {
+            Self::Same(values) => Self::Same(&values[range]),
+            Self::Halves(half, bits) => Self::Halves(half, &bits[range]),
+        }
+    }
+
+    /// Element `index` of those that have `size` elements each: a plane, or a sample.
+    pub(crate) fn chunk(self, index: usize, size: usize) -> Self {
+        self.part(index * size..(index + 1) * size)
+    }
+
+    /// All elements, in `buffer` if they are widened.
+    pub(crate) fn read<'b>(self, buffer: &'b mut Vec<T>, threads: Threads) -> &'b [T]
+    where
+        'a: 'b,
+    {
+        match self {
+            Self::Same(values) => values,
+            Self::Halves(..) => {
+                self.read_all(buffer, threads);
+                buffer
+            }
+        }
+    }
+
+    fn read_all(self, buffer: &mut Vec<T>, threads: Threads) {
+        buffer.resize(self.len(), T::of(0.0));
+        self.copy_to(buffer, threads);
+    }
+
+    /// Copies all elements to as many places.
+    pub(crate) fn copy_to(self, to: &mut [T], threads: Threads) {
+        match self {
+            Self::Same(values) => to.copy_from_slice(values),
+            Self::Halves(half, bits) => widen(half, bits, to, threads),
+        }
+    }
+
+    /// The matrix of some columns of the one whose rows lie here, `stride` elements apart.
+    pub(crate) fn columns<'b>(
+        self,
+        stride: usize,
+        columns: Range<usize>,
+        buffer: &'b mut Vec<T>,
+        threads: Threads,
+    ) -> Matrix<'b, T>
+    where
+        'a: 'b,
+    {
+        let (rows, count) = (self.len() / stride, columns.len());
+        match self {
+            Self::Same(values) => Matrix::of_rows(&values[columns.start..], rows, count, stride),
+            Self::Halves(half, bits) => {
+                buffer.resize(rows * count, T::of(0.0));
+                let row = |(to, bits): (&mut [T], &[u16])| T::widen(half, &bits[columns.clone()], to);
+                match threads {
+                    Threads::One => buffer.chunks_exact_mut(count).zip(bits.chunks_exact(stride)).for_each(row),
+                    Threads::All => buffer.par_chunks_exact_mut(count).zip(bits.par_chunks_exact(stride)).for_each(row),
+                }
+                Matrix::of(buffer, rows, count)
+            }
+        }
+    }
+
+    /// Calls `work` for pieces of the elements, in order, with the number of elements before each. There is one piece if nothing has to
+    /// be widened.
+    pub(crate) fn in_pieces(self, mut work: impl FnMut(usize, &[T])) {
+        self.pieces(&mut work);
+    }
+
+    /// Compiled once for all kinds of work.
+    fn pieces(self, work: &mut dyn FnMut(usize, &[T])) {
+        match self {
+            Self::Same(values) => work(0, values),
+            Self::Halves(half, bits) => with_buffer(PIECE.min(bits.len()), |buffer| {
+                for (number, bits) in bits.chunks(PIECE).enumerate() {
+                    let piece = &mut buffer[..bits.len()];
+                    T::widen(half, bits, piece);
+                    work(number * PIECE, piece);
+                }
+            }),
+        }
+    }
+
+    /// [`Source::in_pieces`] for two maps of the same size.
+    pub(crate) fn in_pieces_with(self, other: Self, mut work: impl FnMut(usize, &[T], &[T])) {
+        self.pieces_with(other, &mut work);
+    }
+
+    fn pieces_with(self, other: Self, work: &mut OfTwo<'_, T>) {
+        self.pieces(&mut |at, one| {
+            let other = other.part(at..at + one.len());
+            other.pieces(&mut |from, two| work(at + from, &one[from..from + two.len()], two));
+        });
+    }
+
+    /// So many elements of the same format for a result; zeros.
+    pub(crate) fn zeros(self, count: usize) -> Elements<T> {
+        match self {
+            Self::Same(_) => Elements::Same(vec![T::of(0.0); count]),
+            Self::Halves(half, _) => Elements::Halves(half, vec![0; count]),
+        }
+    }
+}
+
+/// Elements to write: of the type that they are computed in, or of a half format.
+pub(crate) enum Target<'a, T> {
+    Same(&'a mut [T]),
+    Halves(Half, &'a mut [u16]),
+}
+
+/// What elements must be before they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// Anything: each of them is replaced.
+    Anything,
+    /// Zeros, as which they were made: something is added to some of them.
+    Zeros,
+    /// What they are.
+    Kept,
+}
+
+impl<'a, T: Stored> Target<'a, T> {
+    /// Divides the elements into chunks of `size`.
+    pub(crate) fn chunks(self, size: usize) -> Vec<Self> {
+        match self {
+            Self::Same(values) => values.chunks_mut(size).map(Self::Same).collect(),
+            Self::Halves(half, bits) => bits.chunks_mut(size).map(|bits| Self::Halves(half, bits)).collect(),
+        }
+    }
+
+    /// Lets `work` write all elements: in place, or into `buffer`, from which they are rounded.
+    pub(crate) fn write<R>(
+        &mut self,
+        buffer: &mut Vec<T>,
+        before: Before,
+        threads: Threads,
+        work: impl FnOnce(&mut [T]) -> R,
+    ) -> R {
+        let made = work(self.open(buffer, before));
+        self.close(buffer, threads);
+        made
+    }
+
+    /// The elements as numbers that can be written to: themselves, or in `buffer`, from which [`Target::close`] rounds them.
+    pub(crate) fn open<'b>(&'b mut self, buffer: &'b mut Vec<T>, before: Before) -> &'b mut [T] {
+        match self {
+            Self::Same(values) => values,
+            Self::Halves(half, bits) => {
+                if before == Before::Zeros {
+                    buffer.clear();
+                }
+                buffer.resize(bits.len(), T::of(0.0));
+                if before == Before::Kept {
+                    T::widen(*half, bits, buffer);
+                }
+                buffer
+            }
+        }
+    }
+
+    /// Ends what [`Target::open`] began.
+    pub(crate) fn close(&mut self, buffer: &[T], threads: Threads) {
+        if let Self::Halves(half, bits) = self {
+            round(*half, buffer, bits, threads);
+        }
+    }
+
+    /// Lets `work` write some columns of the matrix whose rows lie here, `stride` elements apart. It gets a slice that begins with the
+    /// first element, and the stride of that slice.
+    pub(crate) fn write_columns(
+        &mut self,
+        stride: usize,
+        columns: Range<usize>,
+        buffer: &mut Vec<T>,
+        threads: Threads,
+        work: impl FnOnce(&mut [T], usize),
+    ) {
+        let count = columns.len();
+        match self {
+            Self::Same(values) => work(&mut values[columns.start..], stride),
+            Self::Halves(half, bits) => {
+                buffer.resize(bits.len() / stride * count, T::of(0.0));
+                work(buffer, count);
+                let half = *half;
+                let row = |(values, bits): (&[T], &mut [u16])| T::round(half, values, &mut bits[columns.clone()]);
+                match threads {
+                    Threads::One => buffer.chunks_exact(count).zip(bits.chunks_exact_mut(stride)).for_each(row),
+                    Threads::All => buffer.par_chunks_exact(count).zip(bits.par_chunks_exact_mut(stride)).for_each(row),
+                }
+            }
+        }
+    }
+
+    /// Lets `work` write pieces of the elements, in order, with the number of elements before each. There is one piece if nothing has to
+    /// be rounded; otherwise a piece is anything before it is written.
+    pub(crate) fn in_pieces(self, mut work: impl FnMut(usize, &mut [T])) {
+        self.pieces(&mut work);
+    }
+
+    fn pieces(self, work: &mut dyn FnMut(usize, &mut [T])) {
+        match self {
+            Self::Same(values) => work(0, values),
+            Self::Halves(half, bits) => with_buffer(PIECE.min(bits.len()), |buffer| {
+                for (number, bits) in bits.chunks_mut(PIECE).enumerate() {
+                    let piece = &mut buffer[..bits.len()];
+                    work(number * PIECE, piece);
+                    T::round(half, piece, bits);
+                }
+            }),
+        }
+    }
+}
+
+/// The elements of a tensor that is being made.
+pub(crate) enum Elements<T> {
+    Same(Vec<T>),
+    Halves(Half, Vec<u16>),
+}
+
+impl<T> From<Vec<T>> for Elements<T> {
+    fn from(values: Vec<T>) -> Self {
+        Self::Same(values)
+    }
+}
+
+impl<T: Stored> Elements<T> {
+    /// Zeros for a tensor of a format that is computed in `T`.
+    pub(crate) fn zeros(count: usize, dtype: DType) -> Self {
+        match Half::of(dtype) {
+            Some(half) => Self::Halves(half, vec![0; count]),
+            None => Self::Same(vec![T::of(0.0); count]),
+        }
+    }
+
+    /// The elements of a tensor that is given up: its own memory if nothing else refers to it.
+    pub(crate) fn of(tensor: FlexTensor) -> Self {
+        let dtype = tensor.dtype();
+        let data = tensor.into_data();
+        // The data has the type that it is asked for, so no conversion can fail.
+        match dtype {
+            DType::BF16 => Self::Halves(Half::Bf16, data.try_into_vec::<bf16>().unwrap_or_default().reinterpret_into()),
+            DType::F16 => Self::Halves(Half::F16, data.try_into_vec::<f16>().unwrap_or_default().reinterpret_into()),
+            _ => Self::Same(data.try_into_vec().unwrap_or_default()),
+        }
+    }
+
+    pub(crate) fn target(&mut self) -> Target<'_, T> {
+        match self {
+            Self::Same(values) => Target::Same(values),
+            Self::Halves(half, bits) => Target::Halves(*half, bits),
+        }
+    }
+}
+
+/// A tensor of this shape. Numbers of a vector keep their type.
+pub(crate) fn tensor<T: Stored, const D: usize>(elements: impl Into<Elements<T>>, shape: [usize; D]) -> FlexTensor {
+    FlexTensor::from_data(match elements.into() {
+        Elements::Same(values) => TensorData::new(values, shape),
+        Elements::Halves(Half::Bf16, bits) => TensorData::new(bits.reinterpret_into::<bf16>(), shape),
+        Elements::Halves(Half::F16, bits) => TensorData::new(bits.reinterpret_into::<f16>(), shape),
+    })
 }
 
 /// The shape of a map.
 pub(crate) fn dims(x: &FlexTensor) -> [usize; 4] {
     x.shape().dims()
-}
-
-fn convert<A: Sync, B: Clone + Default + Send>(from: &[A], piece: impl Fn(&[A], &mut [B]) + Sync) -> Vec<B> {
-    let mut to = vec![B::default(); from.len()];
-    to.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE)).for_each(|(to, from)| {
-        vectorised(
-            #[inline(always)]
-            || piece(from, to),
-        );
-    });
-    to
-}
-
-#[inline(always)]
-fn widen_bf16(from: &[bf16], to: &mut [f32]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = f32::from_bits(u32::from(from.to_bits()) << 16);
-    }
-}
-
-#[inline(always)]
-fn round_bf16(from: &[f32], to: &mut [bf16]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        let bits = from.to_bits();
-        let rounded = (bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16) as u16;
-        // Rounding would turn some NaNs into infinity.
-        let quiet = (bits >> 16) as u16 | 0x40;
-        *to = bf16::from_bits(if from.is_nan() { quiet } else { rounded });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn halves_are_rounded_as_the_crate_half_rounds_them() {
-        let special = [0.0, -0.0, 1.0, 1.003_906_2, 1.011_718_8, 65504.0, 65520.0, 1e-8, f32::MAX, f32::MIN_POSITIVE];
-        let swept = (0..200_000u32).map(|step| f32::from_bits(step.wrapping_mul(21_473)));
-        let all: Vec<f32> = special.into_iter().chain([f32::INFINITY, f32::NAN]).chain(swept).collect();
-        for (dtype, round) in [
-            (DType::BF16, (|value| bf16::from_f32(value).to_f32()) as fn(f32) -> f32),
-            (DType::F16, |value| f16::from_f32(value).to_f32()),
-        ] {
-            let made = tensor(all.clone(), [all.len()], dtype);
-            assert_eq!(made.dtype(), dtype);
-            for (found, value) in values::<f32>(&made).iter().zip(&all) {
-                let expected = round(*value);
-                assert!(found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan()), "{value:e}");
-            }
-        }
-    }
 }

@@ -29,6 +29,7 @@ use crate::activation::Activation;
 use crate::convolution::Convolution;
 use crate::device::plain;
 
+pub use cpu::channels_at_once;
 pub(crate) use gradients::{DeferredGradients, OfConvolved, OfMap, Wanted};
 
 /// A map before its normalisation, and what is applied to it when it is read; see the module.

@@ -31,7 +31,7 @@ impl InvertedResiduals for Flex {
             let (x, of_expansion, filters) = (values(&x), values(&expand.filters), values(&filters));
             let expand = Some(Expansion { filters: &of_expansion, then: expand.normed() });
             let y = Kernel::<T> { x: &x, shape, expand, filters: &filters, project: None }.forward();
-            tensor(y, shape.depthwise.output(), T::DTYPE)
+            tensor(y, shape.depthwise.output())
         })
     }
 
@@ -55,7 +55,7 @@ impl InvertedResiduals for Flex {
             let expand = of_expansion.as_ref().map(|(layer, filters)| Expansion { filters, then: layer.normed() });
             let project = Some(Projection { before: depthwise.normed(), filters: &project });
             let y = Kernel::<T> { x: &x, shape, expand, filters: &filters, project }.forward();
-            tensor(y, [batch, output, rows, columns], T::DTYPE)
+            tensor(y, [batch, output, rows, columns])
         })
     }
 }

@@ -179,7 +179,7 @@ impl Updates for Flex {
                 },
             );
         });
-        let made = |values| tensor(values, [length], DType::F32);
+        let made = |values| tensor(values, [length]);
         (made(weight), made(first), made(second))
     }
 }

@@ -69,7 +69,7 @@ pub(crate) trait StateOps: Backend {
 impl StateOps for Flex {
     fn first_numbers(tensors: Eight<Self>) -> FlexTensor {
         let firsts = tensors.into_array().map(|x| values::<f32>(&x).first().copied().unwrap_or_default());
-        tensor(firsts.to_vec(), [AT_ONCE], DType::F32)
+        tensor(firsts.to_vec(), [AT_ONCE])
     }
 
     fn squares(tensors: Eight<Self>) -> FlexTensor {
@@ -77,7 +77,7 @@ impl StateOps for Flex {
         for (sums, x) in sums.chunks_exact_mut(BLOCKS).zip(tensors.into_array()) {
             values::<f32>(&x).iter().enumerate().for_each(|(at, value)| sums[at % BLOCKS] += value * value);
         }
-        tensor(sums, [AT_ONCE * BLOCKS], DType::F32)
+        tensor(sums, [AT_ONCE * BLOCKS])
     }
 
     fn lerp(from: Eight<Self>, to: Eight<Self>, _: usize, factor: f32, share: f32) -> Eight<Self> {
@@ -88,7 +88,7 @@ impl StateOps for Flex {
             let pairs = from.iter().zip(to.iter());
             let moved: Vec<f32> = pairs.map(|(from, to)| from + share * (factor * to - from)).collect();
             let length = moved.len();
-            tensor(moved, [length], DType::F32)
+            tensor(moved, [length])
         }))
     }
 }

@@ -10,18 +10,19 @@ use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::{Axis, Interpolation, Place, Resize, ResizeGradient};
+use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::{interleave, vectorised};
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
-use crate::cpu::values::{computed_in, dims, tensor, values};
+use crate::cpu::values::{Before, Elements, Source, Stored, computed_in, contiguous, dims, tensor};
 
 impl Resize for Flex {
     fn resize(x: FlexTensor, size: [usize; 2], interpolation: Interpolation) -> FlexTensor {
         let [batch, channels, height, width] = dims(&x);
         let places = Places::new([height, width], size, interpolation);
         computed_in!(T = x.dtype(); {
-            let y = forward::<T>(&values(&x), &places);
-            tensor(y, [batch, channels, size[0], size[1]], x.dtype())
+            let y = forward::<T>(contiguous(&x).source(), &places);
+            tensor(y, [batch, channels, size[0], size[1]])
         })
     }
 }
@@ -32,8 +33,8 @@ impl ResizeGradient for Flex {
         let places = Places::new(size, [height, width], interpolation);
         reserve(batch * channels * size[0] * size[1], dy.dtype());
         computed_in!(T = dy.dtype(); {
-            let dx = backward::<T>(&values(&dy), &places);
-            tensor(dx, [batch, channels, size[0], size[1]], dy.dtype())
+            let dx = backward::<T>(contiguous(&dy).source(), &places);
+            tensor(dx, [batch, channels, size[0], size[1]])
         })
     }
 }
@@ -60,31 +61,36 @@ impl Places {
 }
 
 /// Computes the output, one plane after the other.
-fn forward<T: Real>(x: &[T], places: &Places) -> Vec<T> {
+fn forward<T: Stored>(x: Source<'_, T>, places: &Places) -> Elements<T> {
     let [height, width] = places.input;
-    let across = places.columns.len();
-    let pixels = places.rows.len() * across;
-    let mut y = vec![T::of(0.0); x.len() / (height * width) * pixels];
-    y.par_chunks_exact_mut(pixels).zip(x.par_chunks_exact(height * width)).for_each_init(
-        || vec![T::of(0.0); width],
-        |mixed, (y, x)| {
-            let mut written: Option<(usize, usize)> = None;
-            for (number, place) in places.rows.iter().enumerate() {
-                match written {
-                    // Rows that lie on the same row of the input are equal.
-                    Some((row, before)) if places.nearest && row == place.at => {
-                        y.copy_within(before * across..(before + 1) * across, number * across);
-                    }
-                    _ => {
-                        mix(x, width, *place, places.nearest, mixed);
-                        spread(mixed, places, &mut y[number * across..][..across]);
-                    }
-                }
-                written = Some((place.at, number));
-            }
+    let pixels = places.rows.len() * places.columns.len();
+    let mut y = x.zeros(x.len() / (height * width) * pixels);
+    y.target().chunks(pixels).into_par_iter().enumerate().for_each_init(
+        || (vec![T::of(0.0); width], Vec::new(), Vec::new()),
+        |(mixed, wide, made), (index, mut y)| {
+            let x = x.chunk(index, height * width).read(wide, Threads::One);
+            y.write(made, Before::Anything, Threads::One, |y| forward_plane(x, places, mixed, y));
         },
     );
     y
+}
+
+fn forward_plane<T: Real>(x: &[T], places: &Places, mixed: &mut [T], y: &mut [T]) {
+    let (width, across) = (places.input[1], places.columns.len());
+    let mut written: Option<(usize, usize)> = None;
+    for (number, place) in places.rows.iter().enumerate() {
+        match written {
+            // Rows that lie on the same row of the input are equal.
+            Some((row, before)) if places.nearest && row == place.at => {
+                y.copy_within(before * across..(before + 1) * across, number * across);
+            }
+            _ => {
+                mix(x, width, *place, places.nearest, mixed);
+                spread(mixed, places, &mut y[number * across..][..across]);
+            }
+        }
+        written = Some((place.at, number));
+    }
 }
 
 /// The row of the input at a place.
@@ -122,28 +128,34 @@ fn spread<T: Real>(row: &[T], places: &Places, y: &mut [T]) {
 }
 
 /// Computes the gradient of the input, one plane after the other.
-fn backward<T: Real>(dy: &[T], places: &Places) -> Vec<T> {
+fn backward<T: Stored>(dy: Source<'_, T>, places: &Places) -> Elements<T> {
     let [height, width] = places.input;
-    let across = places.columns.len();
-    let pixels = places.rows.len() * across;
-    let mut dx = vec![T::of(0.0); dy.len() / pixels * (height * width)];
-    dx.par_chunks_exact_mut(height * width).zip(dy.par_chunks_exact(pixels)).for_each_init(
-        || vec![T::of(0.0); width],
-        |gathered, (dx, dy)| {
-            for (place, dy) in places.rows.iter().zip(dy.chunks_exact(across)) {
-                if places.nearest {
-                    gather(dy, places, &mut dx[place.at * width..][..width]);
-                } else {
-                    gathered.fill(T::of(0.0));
-                    gather(dy, places, gathered);
-                    let [of_at, of_next] = weights::<T>(*place);
-                    add(gathered, of_at, &mut dx[place.at * width..][..width]);
-                    add(gathered, of_next, &mut dx[place.next * width..][..width]);
-                }
-            }
+    let pixels = places.rows.len() * places.columns.len();
+    let mut dx = dy.zeros(dy.len() / pixels * (height * width));
+    dx.target().chunks(height * width).into_par_iter().enumerate().for_each_init(
+        || (vec![T::of(0.0); width], Vec::new(), Vec::new()),
+        |(gathered, wide, made), (index, mut dx)| {
+            let dy = dy.chunk(index, pixels).read(wide, Threads::One);
+            dx.write(made, Before::Zeros, Threads::One, |dx| backward_plane(dy, places, gathered, dx));
         },
     );
     dx
+}
+
+/// Adds the gradients of a plane to `dx`.
+fn backward_plane<T: Real>(dy: &[T], places: &Places, gathered: &mut [T], dx: &mut [T]) {
+    let (width, across) = (places.input[1], places.columns.len());
+    for (place, dy) in places.rows.iter().zip(dy.chunks_exact(across)) {
+        if places.nearest {
+            gather(dy, places, &mut dx[place.at * width..][..width]);
+        } else {
+            gathered.fill(T::of(0.0));
+            gather(dy, places, gathered);
+            let [of_at, of_next] = weights::<T>(*place);
+            add(gathered, of_at, &mut dx[place.at * width..][..width]);
+            add(gathered, of_next, &mut dx[place.next * width..][..width]);
+        }
+    }
 }
 
 /// Adds the gradients of a row of the output to the pixels that it was computed from.

@@ -8,21 +8,24 @@ use rayon::prelude::*;
 
 use super::Statistics;
 use crate::cpu::lanes::{sum, vectorised};
-use crate::cpu::real::Real;
-use crate::cpu::values::{computed_in, dims, tensor, values};
+use crate::cpu::values::{Source, Stored, computed_in, contiguous, dims, tensor};
 
 impl Statistics for Flex {
     fn statistics(x: FlexTensor, groups: Vec<usize>) -> FlexTensor {
         let shape = dims(&x);
         computed_in!(T = x.dtype(); {
-            let of_groups = statistics::<T>(&values(&x), shape, &groups);
-            tensor(of_groups, [2, groups.len(), shape[1]], T::DTYPE)
+            let of_groups = statistics::<T>(contiguous(&x).source(), shape, &groups);
+            tensor(of_groups, [2, groups.len(), shape[1]])
         })
     }
 }
 
 /// Mean and biased variance of each channel of each group of samples: `[2, groups, channels]`.
-pub(crate) fn statistics<T: Real>(x: &[T], [_, channels, height, width]: [usize; 4], groups: &[usize]) -> Vec<T> {
+pub(crate) fn statistics<T: Stored>(
+    x: Source<'_, T>,
+    [_, channels, height, width]: [usize; 4],
+    groups: &[usize],
+) -> Vec<T> {
     let plane = height * width;
     let starts = starts(groups);
     let pairs: Vec<(T, T)> = (0..groups.len() * channels)
@@ -30,31 +33,31 @@ pub(crate) fn statistics<T: Real>(x: &[T], [_, channels, height, width]: [usize;
         .map(|index| {
             let (group, channel) = (index / channels, index % channels);
             let samples = starts[group]..starts[group] + groups[group];
+            let planes = samples.map(|sample| x.chunk(sample * channels + channel, plane));
             let count = (groups[group] * plane) as f64;
-            vectorised(
-                #[inline(always)]
-                || {
-                    // Plain loops: the code inside an iterator's methods would be compiled for the baseline instruction set.
-                    let (mut total, mut about_centre) = (0.0, 0.0);
-                    for sample in samples.clone() {
-                        total += sum(&x[(sample * channels + channel) * plane..][..plane], |value| value);
-                    }
-                    let mean = total / count;
-                    let centre = T::of(mean);
-                    for sample in samples {
-                        let plane = &x[(sample * channels + channel) * plane..][..plane];
-                        about_centre += sum(plane, |value| (value - centre) * (value - centre));
-                    }
-                    about_centre /= count;
-                    // `centre` is the mean rounded to the format of the kernel. The error of that rounding is known, and taken out.
-                    let error = mean - centre.wide();
-                    (centre, T::of((about_centre - error * error).max(0.0)))
-                },
-            )
+            let mean = planes.clone().map(|plane| total(plane, |value| value)).sum::<f64>() / count;
+            let centre = T::of(mean);
+            let about_centre =
+                planes.map(|plane| total(plane, |value| (value - centre) * (value - centre))).sum::<f64>();
+            // `centre` is the mean rounded to the format of the kernel. The error of that rounding is known, and taken out.
+            let error = mean - centre.wide();
+            (centre, T::of((about_centre / count - error * error).max(0.0)))
         })
         .collect();
     let means = pairs.iter().map(|(mean, _)| *mean);
     means.chain(pairs.iter().map(|(_, variance)| *variance)).collect()
+}
+
+/// The sum of a function of each pixel of a plane.
+fn total<T: Stored>(plane: Source<'_, T>, term: impl Fn(T) -> T + Copy) -> f64 {
+    let mut total = 0.0;
+    plane.in_pieces(|_, values| {
+        total = vectorised(
+            #[inline(always)]
+            || sum(total, values, term),
+        );
+    });
+    total
 }
 
 /// The first sample of each group.
@@ -81,7 +84,7 @@ mod tests {
         let x: Vec<f32> = (0..shape.iter().product()).map(|_| rng.random::<f32>() * 4.0 - 2.0).collect();
         let run = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| statistics(&x, shape, &[2, 1]))
+            pool.install(|| statistics(Source::Same(&x), shape, &[2, 1]))
         };
         assert_eq!(run(1), run(2));
         assert_eq!(run(1), run(5));

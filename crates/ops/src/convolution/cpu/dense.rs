@@ -7,6 +7,8 @@
 //! filters times the tile are the output; the output's gradient times the transposed tile is the gradient of the filters. Only one
 //! tile exists at a time, and it fits into the second-level cache, so the rearranged map never goes to main memory.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::filters::Filters;
@@ -16,9 +18,10 @@ use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
+use crate::cpu::values::{Elements, Source, Stored, Target};
 
 /// Pixels of one product of the gradient of 1x1 filters.
-const PIXELS: usize = 8192;
+pub(super) const PIXELS: usize = 8192;
 
 /// The tiles of one sample.
 impl Dense {
@@ -124,44 +127,67 @@ pub(crate) fn over_samples<T: Send>(threads: Threads, samples: Vec<T>, work: imp
 /// The passes for one sample.
 impl Dense {
     /// Computes the output.
-    pub(crate) fn forward<T: Real>(&self, x: &[T], filters: &Filters<'_, T>, y: &mut [T]) {
+    pub(crate) fn forward<T: Stored>(&self, x: Source<'_, T>, filters: &Filters<'_, T>, mut y: Target<'_, T>) {
         let (plane, threads) = (self.out_plane(), self.threads());
         let filters = match filters {
             Filters::Transformed(filters) => return winograd::forward(self, x, filters, y),
             Filters::Rows(rows) => Matrix::of(rows, self.output, self.fan()),
         };
         if self.pointwise() {
-            return multiply(y, plane, Mode::Replace, filters, Matrix::of(x, self.input, plane), threads);
+            return self.product(filters, x, y);
         }
+        let (mut wide, mut made) = (Vec::new(), Vec::new());
+        let x = x.read(&mut wide, threads);
         let mut tile = Vec::new();
         self.tiles(|first, rows, start, pixels| {
             tile.resize(self.fan() * pixels, T::of(0.0));
             self.gather(x, first, rows, &mut tile, threads);
             let columns = Matrix::of(&tile, self.fan(), pixels);
-            multiply(&mut y[start..], plane, Mode::Replace, filters, columns, threads);
+            y.write_columns(plane, start..start + pixels, &mut made, threads, |y, stride| {
+                multiply(y, stride, Mode::Replace, filters, columns, threads);
+            });
         });
     }
 
+    /// The product of a matrix and the pixels of a map, which has a column for each pixel of a plane: all of them at once, or in pieces if
+    /// they have to be widened.
+    pub(crate) fn product<T: Stored>(&self, matrix: Matrix<'_, T>, x: Source<'_, T>, mut y: Target<'_, T>) {
+        let (plane, threads) = (self.out_plane(), self.threads());
+        let (mut wide, mut made) = (Vec::new(), Vec::new());
+        let mut multiplied = |pixels: Range<usize>| {
+            let columns = x.columns(plane, pixels.clone(), &mut wide, threads);
+            y.write_columns(plane, pixels, &mut made, threads, |y, stride| {
+                multiply(y, stride, Mode::Replace, matrix, columns, threads);
+            });
+        };
+        if x.widens() {
+            self.pieces_of_both(plane).for_each(multiplied);
+        } else {
+            multiplied(0..plane);
+        }
+    }
+
     /// Adds the gradient of the weight to `dw`.
-    pub(crate) fn backward_weight<T: Real>(&self, x: &[T], dy: &[T], dw: &mut [T]) {
+    pub(crate) fn backward_weight<T: Stored>(&self, x: Source<'_, T>, dy: Source<'_, T>, dw: &mut [T]) {
         if winograd::serves(self) {
             return winograd::backward_weight(self, x, dy, dw);
         }
         let (plane, threads) = (self.out_plane(), self.threads());
+        let (mut wide, mut made) = (Vec::new(), Vec::new());
         if self.pointwise() {
-            for start in (0..plane).step_by(PIXELS) {
-                let pixels = PIXELS.min(plane - start);
-                let of_output = Matrix::of_rows(&dy[start..], self.output, pixels, plane);
-                let of_input = Matrix::of_rows(&x[start..], self.input, pixels, plane);
+            for pixels in self.pieces(PIXELS) {
+                let of_output = dy.columns(plane, pixels.clone(), &mut made, threads);
+                let of_input = x.columns(plane, pixels, &mut wide, threads);
                 multiply(dw, self.fan(), Mode::Add, of_output, of_input.transposed(), threads);
             }
             return;
         }
+        let x = x.read(&mut wide, threads);
         let mut tile = Vec::new();
         self.tiles(|first, rows, start, pixels| {
             tile.resize(self.fan() * pixels, T::of(0.0));
             self.gather(x, first, rows, &mut tile, threads);
-            let of_output = Matrix::of_rows(&dy[start..], self.output, pixels, plane);
+            let of_output = dy.columns(plane, start..start + pixels, &mut made, threads);
             let columns = Matrix::of(&tile, self.fan(), pixels).transposed();
             multiply(dw, self.fan(), Mode::Add, of_output, columns, threads);
         });
@@ -169,21 +195,23 @@ impl Dense {
 }
 
 /// The output for a map `[batch, input, height, width]` and weights `[output, input, k, k]`.
-pub(crate) fn forward<T: Real>(x: &[T], weight: &[T], shape: &Dense) -> Vec<T> {
+pub(crate) fn forward<T: Stored>(x: Source<'_, T>, weight: &[T], shape: &Dense) -> Elements<T> {
     let of_sample = shape.output * shape.out_plane();
-    let mut y = vec![T::of(0.0); shape.batch * of_sample];
-    let samples = y.chunks_exact_mut(of_sample).zip(x.chunks_exact(shape.in_sample())).collect();
+    let mut y = x.zeros(shape.batch * of_sample);
     let filters = Filters::new(shape, weight);
-    over_samples(shape.threads(), samples, |(y, x)| shape.forward(x, &filters, y));
+    let samples = y.target().chunks(of_sample).into_iter().enumerate().collect();
+    over_samples(shape.threads(), samples, |(sample, y)| {
+        shape.forward(x.chunk(sample, shape.in_sample()), &filters, y);
+    });
     y
 }
 
 /// The gradient of the weight for the gradient `dy` of the output: `[output, input, k, k]`.
-pub(crate) fn backward_weight<T: Real>(x: &[T], dy: &[T], shape: &Dense) -> Vec<T> {
-    let inputs = x.chunks_exact(shape.in_sample());
-    let samples = inputs.zip(dy.chunks_exact(shape.output * shape.out_plane()));
-    sum_over_samples(shape.threads(), shape.output * shape.fan(), samples.collect(), |(x, dy), dw| {
-        shape.backward_weight(x, dy, dw);
+pub(crate) fn backward_weight<T: Stored>(x: Source<'_, T>, dy: Source<'_, T>, shape: &Dense) -> Vec<T> {
+    let samples = (0..shape.batch).collect();
+    sum_over_samples(shape.threads(), shape.output * shape.fan(), samples, |sample, dw| {
+        let dy = dy.chunk(sample, shape.output * shape.out_plane());
+        shape.backward_weight(x.chunk(sample, shape.in_sample()), dy, dw);
     })
 }
 

@@ -10,8 +10,10 @@ use rayon::prelude::*;
 
 use super::correlate::{Rows, SLACK, Tap, correlate, products};
 use crate::convolution::Places;
+use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::{deal, interleave};
 use crate::cpu::real::Real;
+use crate::cpu::values::{Before, Elements, Source, Stored};
 
 /// The shapes of one convolution.
 #[derive(Clone, Copy, Debug)]
@@ -90,8 +92,6 @@ pub(crate) struct Scratch<T> {
     output: Vec<T>,
     /// The gradient of an input plane, phase by phase.
     apart: Vec<T>,
-    /// A plane of the input, where the caller has to compute it first.
-    pub(crate) read: Vec<T>,
 }
 
 /// The passes for one plane; `index` counts planes over samples and channels.
@@ -266,30 +266,42 @@ fn in_groups<const N: usize>(places: &[usize], work: impl Fn([usize; N]) -> [f64
 }
 
 /// The output for a map `[batch, channels, height, width]` and weights `[channels, 1, kernel, kernel]`.
-pub(crate) fn forward<T: Real>(x: &[T], weight: &[T], geometry: &Geometry) -> Vec<T> {
-    let mut y = vec![T::of(0.0); geometry.batch * geometry.channels * geometry.out_plane()];
-    let planes = y.par_chunks_mut(geometry.out_plane()).zip(x.par_chunks(geometry.in_plane())).enumerate();
-    planes.for_each_init(Scratch::default, |scratch, (index, (y, x))| geometry.forward(index, x, weight, y, scratch));
+pub(crate) fn forward<T: Stored>(x: Source<'_, T>, weight: &[T], geometry: &Geometry) -> Elements<T> {
+    let mut y = x.zeros(geometry.batch * geometry.channels * geometry.out_plane());
+    let planes = y.target().chunks(geometry.out_plane()).into_par_iter().enumerate();
+    planes.for_each_init(Buffers::default, |(scratch, wide, made), (index, mut y)| {
+        let x = x.chunk(index, geometry.in_plane()).read(wide, Threads::One);
+        y.write(made, Before::Anything, Threads::One, |y| geometry.forward(index, x, weight, y, scratch));
+    });
     y
 }
 
 /// The gradient of the input for the gradient `dy` of the output.
-pub(crate) fn backward_input<T: Real>(dy: &[T], weight: &[T], geometry: &Geometry) -> Vec<T> {
-    let mut dx = vec![T::of(0.0); geometry.batch * geometry.channels * geometry.in_plane()];
-    let planes = dx.par_chunks_mut(geometry.in_plane()).zip(dy.par_chunks(geometry.out_plane())).enumerate();
-    planes.for_each_init(Scratch::default, |scratch, (index, (dx, dy))| {
-        geometry.backward_input(index, dy, weight, dx, scratch);
+pub(crate) fn backward_input<T: Stored>(dy: Source<'_, T>, weight: &[T], geometry: &Geometry) -> Elements<T> {
+    let mut dx = dy.zeros(geometry.batch * geometry.channels * geometry.in_plane());
+    let planes = dx.target().chunks(geometry.in_plane()).into_par_iter().enumerate();
+    planes.for_each_init(Buffers::default, |(scratch, wide, made), (index, mut dx)| {
+        let dy = dy.chunk(index, geometry.out_plane()).read(wide, Threads::One);
+        dx.write(made, Before::Anything, Threads::One, |dx| geometry.backward_input(index, dy, weight, dx, scratch));
     });
     dx
 }
 
 /// The gradient of the weight for the gradient `dy` of the output: `[channels, 1, kernel, kernel]`.
-pub(crate) fn backward_weight<T: Real>(x: &[T], dy: &[T], geometry: &Geometry) -> Vec<T> {
-    let planes = x.par_chunks(geometry.in_plane()).zip(dy.par_chunks(geometry.out_plane()));
-    let of_planes: Vec<Vec<f64>> =
-        planes.map_init(Scratch::default, |scratch, (x, dy)| geometry.backward_weight(x, dy, scratch)).collect();
+pub(crate) fn backward_weight<T: Stored>(x: Source<'_, T>, dy: Source<'_, T>, geometry: &Geometry) -> Vec<T> {
+    let planes = (0..geometry.batch * geometry.channels).into_par_iter();
+    let of_planes: Vec<Vec<f64>> = planes
+        .map_init(Buffers::default, |(scratch, of_x, of_dy), index| {
+            let x = x.chunk(index, geometry.in_plane()).read(of_x, Threads::One);
+            let dy = dy.chunk(index, geometry.out_plane()).read(of_dy, Threads::One);
+            geometry.backward_weight(x, dy, scratch)
+        })
+        .collect();
     in_order(of_planes.iter(), geometry)
 }
+
+/// The scratch of a thread, and two planes where they are computed in another format than the map's.
+type Buffers<T> = (Scratch<T>, Vec<T>, Vec<T>);
 
 /// Adds up the gradients of the filters in the order of the samples, whatever thread computed them.
 pub(crate) fn in_order<'a, T: Real>(of_planes: impl Iterator<Item = &'a Vec<f64>>, geometry: &Geometry) -> Vec<T> {

@@ -8,7 +8,7 @@ use super::dense::over_samples;
 use super::filters::Filters;
 use super::shape::Dense;
 use crate::cpu::gemm::{Matrix, Mode, multiply};
-use crate::cpu::real::Real;
+use crate::cpu::values::{Before, Elements, Source, Stored, Target};
 
 /// The way the gradient is computed, with filters prepared for all samples.
 pub(crate) struct InputGradient<'a, T: Clone> {
@@ -23,7 +23,7 @@ enum How<'a, T: Clone> {
     Columns(&'a [T]),
 }
 
-impl<'a, T: Real> InputGradient<'a, T> {
+impl<'a, T: Stored> InputGradient<'a, T> {
     /// Prepares the gradient for filters `[output, input, k, k]`.
     pub(crate) fn new(shape: &Dense, weight: &'a [T]) -> Self {
         let how = match shape.turned() {
@@ -34,7 +34,7 @@ impl<'a, T: Real> InputGradient<'a, T> {
     }
 
     /// Computes the gradient of one sample into `dx`, which must hold zeros.
-    pub(crate) fn of_sample(&self, dy: &[T], dx: &mut [T]) {
+    pub(crate) fn of_sample(&self, dy: Source<'_, T>, mut dx: Target<'_, T>) {
         let shape = &self.shape;
         let filters = match &self.how {
             How::Convolution(turned, filters) => return turned.forward(dy, filters, dx),
@@ -43,14 +43,16 @@ impl<'a, T: Real> InputGradient<'a, T> {
         let (plane, threads) = (shape.out_plane(), shape.threads());
         let filters = Matrix::of(filters, shape.output, shape.fan()).transposed();
         if shape.pointwise() {
-            return multiply(dx, plane, Mode::Replace, filters, Matrix::of(dy, shape.output, plane), threads);
+            return shape.product(filters, dy, dx);
         }
-        let mut tile = Vec::new();
-        shape.tiles(|first, rows, start, pixels| {
-            tile.resize(shape.fan() * pixels, T::of(0.0));
-            let of_pixels = Matrix::of_rows(&dy[start..], shape.output, pixels, plane);
-            multiply(&mut tile, pixels, Mode::Replace, filters, of_pixels, threads);
-            shape.scatter(dx, first, rows, &tile, threads);
+        let (mut tile, mut wide, mut made) = (Vec::new(), Vec::new(), Vec::new());
+        dx.write(&mut made, Before::Zeros, threads, |dx| {
+            shape.tiles(|first, rows, start, pixels| {
+                tile.resize(shape.fan() * pixels, T::of(0.0));
+                let of_pixels = dy.columns(plane, start..start + pixels, &mut wide, threads);
+                multiply(&mut tile, pixels, Mode::Replace, filters, of_pixels, threads);
+                shape.scatter(dx, first, rows, &tile, threads);
+            });
         });
     }
 }
@@ -76,11 +78,12 @@ impl Dense {
 }
 
 /// The gradient of the input for the gradient `dy` of the output.
-pub(crate) fn backward_input<T: Real>(dy: &[T], weight: &[T], shape: &Dense) -> Vec<T> {
-    let mut dx = vec![T::of(0.0); shape.batch * shape.in_sample()];
+pub(crate) fn backward_input<T: Stored>(dy: Source<'_, T>, weight: &[T], shape: &Dense) -> Elements<T> {
+    let mut dx = dy.zeros(shape.batch * shape.in_sample());
     let gradient = InputGradient::new(shape, weight);
-    let of_outputs = dy.chunks_exact(shape.output * shape.out_plane());
-    let samples = dx.chunks_exact_mut(shape.in_sample()).zip(of_outputs).collect();
-    over_samples(shape.threads(), samples, |(dx, dy)| gradient.of_sample(dy, dx));
+    let samples = dx.target().chunks(shape.in_sample()).into_iter().enumerate().collect();
+    over_samples(shape.threads(), samples, |(sample, dx)| {
+        gradient.of_sample(dy.chunk(sample, shape.output * shape.out_plane()), dx);
+    });
     dx
 }

@@ -15,9 +15,8 @@ use burn::backend::Flex;
 use burn_flex::FlexTensor;
 
 use super::{Convolution, ConvolutionGradients, Convolutions, OfConvolution, Places, Wanted};
-use crate::cpu::real::Real;
 use crate::cpu::reserve_like;
-use crate::cpu::values::{computed_in, dims, tensor, values};
+use crate::cpu::values::{computed_in, contiguous, dims, tensor, values};
 use crate::graph::Gradient;
 use depthwise::Geometry;
 use shape::Dense;
@@ -60,16 +59,16 @@ impl Convolutions for Flex {
     fn depthwise(x: FlexTensor, weight: FlexTensor, places: Places) -> FlexTensor {
         let geometry = Geometry::of(dims(&x), &weight, places);
         computed_in!(T = x.dtype(); {
-            let y = depthwise::forward::<T>(&values(&x), &values(&weight), &geometry);
-            tensor(y, geometry.output(), x.dtype())
+            let y = depthwise::forward::<T>(contiguous(&x).source(), &values(&weight), &geometry);
+            tensor(y, geometry.output())
         })
     }
 
     fn dense(x: FlexTensor, weight: FlexTensor, places: Places) -> FlexTensor {
         let shape = Dense::of(dims(&x), &weight, places);
         computed_in!(T = x.dtype(); {
-            let y = dense::forward::<T>(&values(&x), &values(&weight), &shape);
-            tensor(y, shape.output_shape(), x.dtype())
+            let y = dense::forward::<T>(contiguous(&x).source(), &values(&weight), &shape);
+            tensor(y, shape.output_shape())
         })
     }
 
@@ -88,13 +87,14 @@ impl ConvolutionGradients for Flex {
     ) -> OfConvolution<Self> {
         let geometry = Geometry::of(dims(&x), &weight, places);
         computed_in!(T = x.dtype(); {
-            let dy = values::<T>(&dy);
+            let dy = contiguous(&dy);
             reserve_like(&x);
             let of_x = Gradient::if_wanted(wanted.x, || {
-                tensor(depthwise::backward_input(&dy, &values(&weight), &geometry), geometry.input(), x.dtype())
+                tensor(depthwise::backward_input::<T>(dy.source(), &values(&weight), &geometry), geometry.input())
             });
             let of_weight = Gradient::if_wanted(wanted.weight, || {
-                tensor(depthwise::backward_weight(&values(&x), &dy, &geometry), dims(&weight), T::DTYPE)
+                let x = contiguous(&x);
+                tensor(depthwise::backward_weight::<T>(x.source(), dy.source(), &geometry), dims(&weight))
             });
             OfConvolution { x: of_x, weight: of_weight }
         })
@@ -118,16 +118,17 @@ impl ConvolutionGradients for Flex {
         wanted: Wanted,
     ) -> OfConvolution<Self> {
         let shape = Dense::of(dims(&x), &weight, places);
-        let dtype = x.dtype();
-        computed_in!(T = dtype; {
-            let dy = values::<T>(&dy);
+        computed_in!(T = x.dtype(); {
+            let dy = contiguous(&dy);
             reserve_like(&x);
             let of_weight = Gradient::if_wanted(wanted.weight, || {
-                tensor(dense::backward_weight(&values(&x), &dy, &shape), dims(&weight), T::DTYPE)
+                let x = contiguous(&x);
+                tensor(dense::backward_weight::<T>(x.source(), dy.source(), &shape), dims(&weight))
             });
             drop(x);
             let of_x = Gradient::if_wanted(wanted.x, || {
-                tensor(input_gradient::backward_input(&dy, &values(&weight), &shape), shape.input_shape(), dtype)
+                let dx = input_gradient::backward_input::<T>(dy.source(), &values(&weight), &shape);
+                tensor(dx, shape.input_shape())
             });
             OfConvolution { x: of_x, weight: of_weight }
         })

@@ -1,5 +1,7 @@
 //! The shapes of a dense convolution, and how its output is divided into tiles and pieces.
 
+use std::ops::Range;
+
 use crate::cpu::gemm::Threads;
 
 /// The most bytes of a tile, so that it stays in the second-level cache.
@@ -71,8 +73,32 @@ impl Dense {
     /// Pixels that a 1x1 convolution takes at a time where its input is normalised piece by piece. It does not depend on the batch
     /// or the number of threads, so neither does the order of sums.
     pub(crate) fn piece(&self) -> usize {
-        let pixels = PIECE / size_of::<f32>() / self.input.max(1);
+        self.piece_of(self.input)
+    }
+
+    /// Pixels that a 1x1 convolution takes at a time where pieces of both input and output are held in another format than the map's.
+    pub(crate) fn piece_of_both(&self) -> usize {
+        self.piece_of(self.input + self.output)
+    }
+
+    fn piece_of(&self, channels: usize) -> usize {
+        let pixels = PIECE / size_of::<f32>() / channels.max(1);
         (pixels - pixels % PIECE_PIXELS).max(PIECE_PIXELS).min(self.out_plane())
+    }
+
+    /// The pixels of an output plane, so many at a time.
+    pub(crate) fn pieces(&self, at_once: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        steps(0..self.out_plane(), at_once)
+    }
+
+    /// The same in pieces of both input and output. A product of one column adds up in another order than those of several, so a pixel is by
+    /// itself only where it would be in [`Dense::pieces`], and a result does not depend on which of them it is computed in.
+    pub(crate) fn pieces_of_both(&self, at_once: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let each = self.piece_of_both();
+        self.pieces(at_once).flat_map(move |piece| {
+            let one_is_left = piece.len() % each.max(1) == 1;
+            steps(piece, if one_is_left { each - 1 } else { each })
+        })
     }
 
     /// One thread computes a sample if there are at least as many samples as threads; otherwise all threads share each sample.
@@ -86,7 +112,7 @@ impl Dense {
     }
 
     /// The output columns for which a tap, `tap_column` columns from the first, falls inside the map.
-    pub(super) fn columns(&self, tap_column: usize) -> std::ops::Range<usize> {
+    pub(super) fn columns(&self, tap_column: usize) -> Range<usize> {
         let start = self.before[1].saturating_sub(tap_column).div_ceil(self.stride);
         let end = (self.width + self.before[1]).saturating_sub(tap_column).div_ceil(self.stride).min(self.out[1]);
         start..end.max(start)
@@ -94,7 +120,7 @@ impl Dense {
 
     /// Where tap `tap` falls for output row `row`: the row of the input, the output columns for which it is inside, and the input
     /// column of the first of them. `None` if it is outside for the whole row.
-    pub(super) fn meeting(&self, row: usize, tap: usize) -> Option<(usize, std::ops::Range<usize>, usize)> {
+    pub(super) fn meeting(&self, row: usize, tap: usize) -> Option<(usize, Range<usize>, usize)> {
         let [tap_row, tap_column] = self.under(tap);
         let line = (row * self.stride + tap_row).checked_sub(self.before[0]).filter(|line| *line < self.height)?;
         let columns = self.columns(tap_column);
@@ -111,4 +137,10 @@ impl Dense {
             work(first, rows, first * width, rows * width);
         }
     }
+}
+
+/// A range in order, so many at a time.
+fn steps(range: Range<usize>, at_once: usize) -> impl Iterator<Item = Range<usize>> {
+    let (each, end) = (at_once.max(1), range.end);
+    range.step_by(each).map(move |start| start..(start + each).min(end))
 }

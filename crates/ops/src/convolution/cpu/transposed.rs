@@ -8,17 +8,17 @@ use super::dense;
 use super::input_gradient;
 use super::shape::Dense;
 use crate::convolution::{OfConvolution, Places, Wanted};
-use crate::cpu::real::Real;
 use crate::cpu::reserve_like;
-use crate::cpu::values::{computed_in, dims, tensor, values};
+use crate::cpu::values::{computed_in, contiguous, dims, tensor, values};
 use crate::graph::Gradient;
 
 /// Computes the output, of this height and width.
 pub(super) fn forward(x: &FlexTensor, weight: &FlexTensor, places: Places, size: [usize; 2]) -> FlexTensor {
     let shape = turned(x, weight, places, size);
     computed_in!(T = x.dtype(); {
-        let y = input_gradient::backward_input::<T>(&values(x), &values(weight), &shape);
-        tensor(y, shape.input_shape(), x.dtype())
+        let x = contiguous(x);
+        let y = input_gradient::backward_input::<T>(x.source(), &values(weight), &shape);
+        tensor(y, shape.input_shape())
     })
 }
 
@@ -34,12 +34,12 @@ pub(super) fn backward(
     let shape = turned(x, weight, places, [height, width]);
     reserve_like(x);
     computed_in!(T = x.dtype(); {
-        let dy = values::<T>(dy);
+        let dy = contiguous(dy);
         let of_weight = Gradient::if_wanted(wanted.weight, || {
-            tensor(dense::backward_weight(&dy, &values(x), &shape), dims(weight), T::DTYPE)
+            tensor(dense::backward_weight::<T>(dy.source(), contiguous(x).source(), &shape), dims(weight))
         });
         let of_x = Gradient::if_wanted(wanted.x, || {
-            tensor(dense::forward(&dy, &values(weight), &shape), shape.output_shape(), x.dtype())
+            tensor(dense::forward::<T>(dy.source(), &values(weight), &shape), shape.output_shape())
         });
         OfConvolution { x: of_x, weight: of_weight }
     })

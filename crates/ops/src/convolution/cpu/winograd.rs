@@ -16,6 +16,7 @@ use super::winograd_tiles::{OfFilter, OfGradient, OfInput, Tiles, ToFilter, ToOu
 use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
 use crate::cpu::lanes::{deal, interleave};
 use crate::cpu::real::Real;
+use crate::cpu::values::{Before, Source, Stored, Target};
 
 /// Values of a tile.
 const VALUES: usize = 16;
@@ -165,11 +166,12 @@ impl Places {
     }
 
     /// Transforms the input under a block.
-    fn take_input<T: Real>(&self, x: &[T], block: Block, threads: Threads, to: &mut Vec<T>) {
+    fn take_input<T: Stored>(&self, x: Source<'_, T>, block: Block, threads: Threads, to: &mut Vec<T>) {
         let Dense { input, height, width, before, .. } = self.shape;
         to.resize(input * self.of_channel(), T::of(0.0));
-        let planes = x.chunks_exact(height * width).zip(to.chunks_exact_mut(self.of_channel())).collect();
-        each(threads, planes, |lines, (plane, to)| {
+        let planes = to.chunks_exact_mut(self.of_channel()).enumerate().collect();
+        each(threads, planes, |lines, (channel, to)| {
+            let plane = x.chunk(channel, height * width);
             lines.split(plane, [height, width], 2 * block.first, 2 * block.rows + 2, before, 2 * self.across + 2);
             for row in 0..block.rows {
                 let tiles = lines.tiles(2 * row, self.across);
@@ -179,11 +181,12 @@ impl Places {
     }
 
     /// Transforms the gradient of the output in a block, for the channels in `dy`.
-    fn take_gradient<T: Real>(&self, dy: &[T], block: Block, threads: Threads, to: &mut Vec<T>) {
+    fn take_gradient<T: Stored>(&self, dy: Source<'_, T>, block: Block, threads: Threads, to: &mut Vec<T>) {
         let [height, width] = self.shape.out;
         to.resize(dy.len() / (height * width) * self.of_channel(), T::of(0.0));
-        let planes = dy.chunks_exact(height * width).zip(to.chunks_exact_mut(self.of_channel())).collect();
-        each(threads, planes, |lines, (plane, to)| {
+        let planes = to.chunks_exact_mut(self.of_channel()).enumerate().collect();
+        each(threads, planes, |lines, (channel, to)| {
+            let plane = dy.chunk(channel, height * width);
             lines.split(plane, [height, width], 2 * block.first, 2 * block.rows, [0; 2], 2 * self.across);
             for row in 0..block.rows {
                 let tiles = lines.tiles(2 * row, self.across);
@@ -193,21 +196,25 @@ impl Places {
     }
 
     /// Transforms the products of a block back and writes them to the block's rows of each output channel.
-    fn give_output<T: Real>(&self, made: &[T], block: Block, threads: Threads, outputs: Vec<&mut [T]>) {
-        let width = self.shape.out[1];
+    fn give_output<T: Stored>(&self, made: &[T], block: Block, threads: Threads, outputs: Vec<Target<'_, T>>) {
+        let (width, across) = (self.shape.out[1], self.across);
         let planes = made.chunks_exact(self.of_channel()).zip(outputs).collect();
-        each(threads, planes, |lines, (made, output): (&[T], &mut [T])| {
+        each(threads, planes, |lines, (made, output): (&[T], Target<'_, T>)| {
             let begin = |row: usize| {
-                std::array::from_fn(|i| std::array::from_fn(|j| (i * 4 + j) * self.pitch() + row * self.across))
+                std::array::from_fn(|i| std::array::from_fn(|j| (i * 4 + j) * self.pitch() + row * across))
             };
-            for (row, output) in (0..block.rows).zip(output.chunks_mut(2 * width)) {
-                let tiles = Tiles { values: made, begin: begin(row), count: self.across };
-                let (pitch, halves) = lines.halves(self.across);
-                transform(ToOutput, &tiles, halves, pitch);
-                for (halves, line) in halves.chunks_exact(2 * pitch).zip(output.chunks_exact_mut(width)) {
-                    let (even, odd) = halves.split_at(pitch);
-                    interleave(even, odd, line);
-                }
+            let Lines { values: halves, padded: wide, .. } = lines;
+            // The even and the odd columns of two lines.
+            halves.resize(4 * across, T::of(0.0));
+            for (row, mut output) in (0..block.rows).zip(output.chunks(2 * width)) {
+                let tiles = Tiles { values: made, begin: begin(row), count: across };
+                transform(ToOutput, &tiles, halves, across);
+                output.write(wide, Before::Anything, Threads::One, |output| {
+                    for (halves, line) in halves.chunks_exact(2 * across).zip(output.chunks_exact_mut(width)) {
+                        let (even, odd) = halves.split_at(across);
+                        interleave(even, odd, line);
+                    }
+                });
             }
         });
     }
@@ -223,7 +230,7 @@ struct Scratch<T> {
 }
 
 /// Runs `work` for each item, on all threads or on this one. Each thread has its own buffer of lines.
-fn each<I: Send, T: Real>(threads: Threads, items: Vec<I>, work: impl Fn(&mut Lines<T>, I) + Send + Sync) {
+fn each<I: Send, T: Stored>(threads: Threads, items: Vec<I>, work: impl Fn(&mut Lines<T>, I) + Send + Sync) {
     match threads {
         Threads::All => items.into_par_iter().for_each_init(Lines::default, work),
         Threads::One => {
@@ -242,12 +249,12 @@ struct Lines<T> {
     pitch: usize,
 }
 
-impl<T: Real> Lines<T> {
+impl<T: Stored> Lines<T> {
     /// Takes `count` lines of `length` columns, beginning `before` rows above line `first` and `before` columns to the left, with zeros
     /// outside the plane.
     fn split(
         &mut self,
-        plane: &[T],
+        plane: Source<'_, T>,
         [height, width]: [usize; 2],
         first: usize,
         count: usize,
@@ -263,7 +270,8 @@ impl<T: Real> Lines<T> {
             match (first + index).checked_sub(before[0]).filter(|line| *line < height) {
                 None => halves.fill(T::of(0.0)),
                 Some(line) => {
-                    self.padded[before[1]..][..taken].copy_from_slice(&plane[line * width..][..taken]);
+                    let line = plane.part(line * width..line * width + taken);
+                    line.copy_to(&mut self.padded[before[1]..][..taken], Threads::One);
                     let (even, odd) = halves.split_at_mut(length / 2);
                     deal(&self.padded, even, odd);
                 }
@@ -277,26 +285,20 @@ impl<T: Real> Lines<T> {
         let begin = std::array::from_fn(|row| std::array::from_fn(|column| begin(row, column)));
         Tiles { values: &self.values, begin, count }
     }
-
-    /// A buffer for the even and the odd columns of two lines, and the distance from one to the next.
-    fn halves(&mut self, across: usize) -> (usize, &mut [T]) {
-        self.values.resize(4 * across, T::of(0.0));
-        (across, &mut self.values)
-    }
 }
 
 /// Computes the output of one sample.
-pub(crate) fn forward<T: Real>(shape: &Dense, x: &[T], filters: &Filters<T>, y: &mut [T]) {
+pub(crate) fn forward<T: Stored>(shape: &Dense, x: Source<'_, T>, filters: &Filters<T>, y: Target<'_, T>) {
     let places = Places::of(shape);
     let lines = 2 * places.rows * shape.out[1];
-    let mut blocks: Vec<(Block, Vec<&mut [T]>)> = places.blocks().map(|block| (block, Vec::new())).collect();
-    for plane in y.chunks_exact_mut(shape.out_plane()) {
-        blocks.iter_mut().zip(plane.chunks_mut(lines)).for_each(|((_, outputs), lines)| outputs.push(lines));
+    let mut blocks: Vec<(Block, Vec<Target<'_, T>>)> = places.blocks().map(|block| (block, Vec::new())).collect();
+    for plane in y.chunks(shape.out_plane()) {
+        blocks.iter_mut().zip(plane.chunks(lines)).for_each(|((_, outputs), lines)| outputs.push(lines));
     }
     // Each thread takes blocks if there are enough of them; otherwise all threads work on one block.
     let outside = shape.threads() == Threads::All && blocks.len() >= rayon::current_num_threads();
     let inside = if outside { Threads::One } else { shape.threads() };
-    let work = |scratch: &mut Scratch<T>, (block, outputs): (Block, Vec<&mut [T]>)| {
+    let work = |scratch: &mut Scratch<T>, (block, outputs): (Block, Vec<Target<'_, T>>)| {
         places.take_input(x, block, inside, &mut scratch.input);
         scratch.output.resize(shape.output * places.of_channel(), T::of(0.0));
         for value in 0..VALUES {
@@ -315,15 +317,16 @@ pub(crate) fn forward<T: Real>(shape: &Dense, x: &[T], filters: &Filters<T>, y: 
 }
 
 /// Adds the gradient of the filters from one sample to `dw`.
-pub(crate) fn backward_weight<T: Real>(shape: &Dense, x: &[T], dy: &[T], dw: &mut [T]) {
+pub(crate) fn backward_weight<T: Stored>(shape: &Dense, x: Source<'_, T>, dy: Source<'_, T>, dw: &mut [T]) {
     let (places, threads) = (Places::of(shape), shape.threads());
     let input = shape.input;
     let (pitch, at_once) = (pitch_of_filters(input), places.outputs_at_once());
     let mut scratch = Scratch::default();
     let mut sums = Vec::new();
-    let outputs = dy.chunks(at_once * shape.out_plane()).zip(dw.chunks_mut(at_once * shape.fan()));
-    for (part, (dy, dw)) in outputs.enumerate() {
-        let outputs = dy.len() / shape.out_plane();
+    for (part, dw) in dw.chunks_mut(at_once * shape.fan()).enumerate() {
+        let outputs = dw.len() / shape.fan();
+        let first = part * at_once;
+        let dy = dy.part(first * shape.out_plane()..(first + outputs) * shape.out_plane());
         sums.clear();
         sums.resize(outputs * pitch, T::of(0.0));
         for block in places.blocks() {
@@ -342,7 +345,7 @@ pub(crate) fn backward_weight<T: Real>(shape: &Dense, x: &[T], dy: &[T], dw: &mu
 }
 
 /// Transforms the sums for each output channel back and adds them to the gradients of the taps.
-fn give_filters<T: Real>(sums: &[T], input: usize, threads: Threads, dw: &mut [T]) {
+fn give_filters<T: Stored>(sums: &[T], input: usize, threads: Threads, dw: &mut [T]) {
     let pitch = pitch_of_filters(input);
     let begin = std::array::from_fn(|row| std::array::from_fn(|column| (row * 4 + column) * input));
     let outputs = sums.chunks_exact(pitch).zip(dw.chunks_exact_mut(TAPS * input)).collect();

@@ -7,14 +7,24 @@ use crate::activation::Activation;
 use crate::activation::cpu::{ForActivation, Function, dispatch};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::real::Real;
+use crate::cpu::values::{Elements, Source, Stored};
 
 /// `activation(branch + shortcut)`.
-pub(crate) fn forward<T: Real>(branch: &Reading<'_, T>, shortcut: &[T], activation: Activation) -> Vec<T> {
+pub(crate) fn forward<T: Stored>(
+    branch: &Reading<'_, T>,
+    shortcut: Source<'_, T>,
+    activation: Activation,
+) -> Elements<T> {
     let plane = branch.plane();
-    let mut y = vec![T::of(0.0); branch.x.len()];
-    y.par_chunks_mut(plane).zip(shortcut.par_chunks(plane)).enumerate().for_each(|(index, (y, shortcut))| {
-        branch.fill(index, 0, y);
-        dispatch(activation, Add { y, shortcut });
+    let mut y = branch.x.zeros(branch.x.len());
+    y.target().chunks(plane).into_par_iter().enumerate().for_each(|(index, y)| {
+        let shortcut = shortcut.chunk(index, plane);
+        y.in_pieces(|at, y| {
+            branch.fill(index, at, y);
+            shortcut.part(at..at + y.len()).in_pieces(|from, shortcut| {
+                dispatch(activation, Add { y: &mut y[from..], shortcut });
+            });
+        });
     });
     y
 }
@@ -40,18 +50,23 @@ impl<T: Real> ForActivation for Add<'_, T> {
 }
 
 /// The gradient of a sum that a ReLU follows, from the output `y` and its gradient.
-pub(crate) fn of_sum<T: Real>(y: &[T], dy: &[T]) -> Vec<T> {
-    const PIECE: usize = 1 << 15;
-    let mut sum = vec![T::of(0.0); dy.len()];
-    sum.par_chunks_mut(PIECE).zip(y.par_chunks(PIECE)).zip(dy.par_chunks(PIECE)).for_each(|((sum, y), dy)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for ((sum, y), dy) in sum.iter_mut().zip(y).zip(dy) {
-                    *sum = if *y > T::of(0.0) { *dy } else { T::of(0.0) };
-                }
-            },
-        );
+pub(crate) fn of_sum<T: Stored>(y: Source<'_, T>, dy: Source<'_, T>) -> Elements<T> {
+    const SHARE: usize = 1 << 15;
+    let mut sum = y.zeros(dy.len());
+    sum.target().chunks(SHARE).into_par_iter().enumerate().for_each(|(index, sum)| {
+        sum.in_pieces(|at, sum| {
+            let pixels = index * SHARE + at..index * SHARE + at + sum.len();
+            y.part(pixels.clone()).in_pieces_with(dy.part(pixels), |from, y, dy| {
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for ((sum, y), dy) in sum[from..].iter_mut().zip(y).zip(dy) {
+                            *sum = if *y > T::of(0.0) { *dy } else { T::of(0.0) };
+                        }
+                    },
+                );
+            });
+        });
     });
     sum
 }

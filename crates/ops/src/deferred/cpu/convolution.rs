@@ -5,6 +5,8 @@
 //! normalise one sample at a time. The backward passes do the same again, and turn the gradient of each piece into that of the
 //! normalised values while it is still in the cache.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::normalisation::Gradients;
@@ -18,10 +20,11 @@ use crate::convolution::cpu::input_gradient::InputGradient;
 use crate::convolution::cpu::shape::Dense;
 use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
 use crate::cpu::lanes::{sum, vectorised};
-use crate::cpu::real::Real;
+use crate::cpu::reserve;
+use crate::cpu::values::{Before, Elements, Source, Stored, Target};
 
 /// Computes the output.
-pub(crate) fn forward<T: Real>(reading: &Reading<'_, T>, weight: &[T], shape: &Shape) -> Vec<T> {
+pub(crate) fn forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Shape) -> Elements<T> {
     match shape {
         Shape::Depthwise(geometry) => depthwise_forward(reading, weight, geometry),
         Shape::Dense(dense) => dense_forward(reading, weight, dense),
@@ -29,10 +32,10 @@ pub(crate) fn forward<T: Real>(reading: &Reading<'_, T>, weight: &[T], shape: &S
 }
 
 /// The gradients of the map's tensors, and of the weight.
-pub(crate) fn backward<T: Real>(
+pub(crate) fn backward<T: Stored>(
     reading: &Reading<'_, T>,
     weight: &[T],
-    dy: &[T],
+    dy: Source<'_, T>,
     shape: &Shape,
 ) -> (Gradients<T>, Vec<T>) {
     match shape {
@@ -41,87 +44,97 @@ pub(crate) fn backward<T: Real>(
     }
 }
 
-fn depthwise_forward<T: Real>(reading: &Reading<'_, T>, weight: &[T], geometry: &Geometry) -> Vec<T> {
-    let mut y = vec![T::of(0.0); geometry.batch * geometry.channels * geometry.out_plane()];
-    let planes = y.par_chunks_mut(geometry.out_plane()).enumerate();
-    planes.for_each_init(
-        || (vec![T::of(0.0); geometry.in_plane()], Scratch::default()),
-        |(read, scratch), (index, y)| {
+fn depthwise_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], geometry: &Geometry) -> Elements<T> {
+    let mut y = reading.x.zeros(geometry.batch * geometry.channels * geometry.out_plane());
+    y.target().chunks(geometry.out_plane()).into_par_iter().enumerate().for_each_init(
+        || (Scratch::default(), vec![T::of(0.0); geometry.in_plane()], Vec::new()),
+        |(scratch, read, made), (index, mut y)| {
             reading.fill(index, 0, read);
-            geometry.forward(index, read, weight, y, scratch);
+            y.write(made, Before::Anything, Threads::One, |y| geometry.forward(index, read, weight, y, scratch));
         },
     );
     y
 }
 
-fn depthwise_backward<T: Real>(
+fn depthwise_backward<T: Stored>(
     reading: &Reading<'_, T>,
     weight: &[T],
-    dy: &[T],
+    dy: Source<'_, T>,
     geometry: &Geometry,
 ) -> (Gradients<T>, Vec<T>) {
-    let mut dx = vec![T::of(0.0); reading.x.len()];
-    let planes = dx.par_chunks_mut(geometry.in_plane()).zip(dy.par_chunks(geometry.out_plane())).enumerate();
-    let (of_filters, sums): (Vec<Vec<f64>>, Vec<Sums>) = planes
-        .map_init(Scratch::default, |scratch, (index, (dx, dy))| {
-            let mut read = std::mem::take(&mut scratch.read);
-            read.resize(geometry.in_plane(), T::of(0.0));
+    let dx = reading.x.zeros(reading.x.len());
+    let (gradients, of_filters) = reading.by_channels(dx, Before::Anything, &|| {
+        let (mut scratch, mut read, mut wide) = (Scratch::default(), vec![T::of(0.0); geometry.in_plane()], Vec::new());
+        Box::new(move |index, dx| {
+            let dy = dy.chunk(index, geometry.out_plane()).read(&mut wide, Threads::One);
             reading.fill(index, 0, &mut read);
-            let of_filter = geometry.backward_weight(&read, dy, scratch);
-            scratch.read = read;
-            geometry.backward_input(index, dy, weight, dx, scratch);
-            (of_filter, reading.absorb(index, 0, dx))
+            let of_filter = geometry.backward_weight(&read, dy, &mut scratch);
+            geometry.backward_input(index, dy, weight, dx, &mut scratch);
+            of_filter
         })
-        .unzip();
-    (reading.finish(dx, &sums), depthwise::in_order(of_filters.iter(), geometry))
+    });
+    (gradients, depthwise::in_order(of_filters.iter(), geometry))
 }
 
-fn dense_forward<T: Real>(reading: &Reading<'_, T>, weight: &[T], shape: &Dense) -> Vec<T> {
+fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Dense) -> Elements<T> {
     let of_sample = shape.output * shape.out_plane();
-    let mut y = vec![T::of(0.0); shape.batch * of_sample];
+    let mut y = reading.x.zeros(shape.batch * of_sample);
     let threads = shape.threads();
     let prepared = Filters::new(shape, weight);
-    dense::over_samples(threads, y.chunks_exact_mut(of_sample).enumerate().collect(), |(sample, y)| {
-        let mut read = Vec::new();
+    let samples = y.target().chunks(of_sample).into_iter().enumerate().collect();
+    dense::over_samples(threads, samples, |(sample, mut y)| {
+        let (mut read, mut made) = (Vec::new(), Vec::new());
         if !shape.pointwise() {
             read_piece(reading, sample, shape, 0..reading.plane(), threads, &mut read);
-            return shape.forward(&read, &prepared, y);
+            return shape.forward(Source::Same(&read), &prepared, y);
         }
         let filters = Matrix::of(weight, shape.output, shape.input);
-        for pixels in pieces(shape) {
+        let multiplied = |pixels: Range<usize>| {
             read_piece(reading, sample, shape, pixels.clone(), threads, &mut read);
             let columns = Matrix::of(&read, shape.input, pixels.len());
-            multiply(&mut y[pixels.start..], reading.plane(), Mode::Replace, filters, columns, threads);
+            y.write_columns(reading.plane(), pixels, &mut made, threads, |y, stride| {
+                multiply(y, stride, Mode::Replace, filters, columns, threads);
+            });
+        };
+        if reading.x.widens() {
+            shape.pieces_of_both(shape.piece()).for_each(multiplied);
+        } else {
+            shape.pieces(shape.piece()).for_each(multiplied);
         }
     });
     y
 }
 
-fn dense_backward<T: Real>(reading: &Reading<'_, T>, weight: &[T], dy: &[T], shape: &Dense) -> (Gradients<T>, Vec<T>) {
+/// The gradient of the normalised values is float32 as a whole, because what follows needs sums over all samples.
+fn dense_backward<T: Stored>(
+    reading: &Reading<'_, T>,
+    weight: &[T],
+    dy: Source<'_, T>,
+    shape: &Dense,
+) -> (Gradients<T>, Vec<T>) {
     let threads = shape.threads();
+    if reading.x.widens() {
+        reserve(reading.x.len(), T::DTYPE);
+    }
     let mut dx = vec![T::of(0.0); reading.x.len()];
     let mut sums = vec![Sums::default(); shape.batch * shape.input];
-    let samples = dx
-        .chunks_exact_mut(shape.in_sample())
-        .zip(sums.chunks_exact_mut(shape.input))
-        .zip(dy.chunks_exact(shape.output * shape.out_plane()))
-        .enumerate()
-        .collect();
+    let samples = dx.chunks_exact_mut(shape.in_sample()).zip(sums.chunks_exact_mut(shape.input)).enumerate().collect();
     let size = shape.output * shape.fan();
     let to_input = InputGradient::new(shape, weight);
-    let dw = dense::sum_over_samples(threads, size, samples, |(sample, ((dx, sums), dy)), dw| {
-        let mut read = Vec::new();
+    let dw = dense::sum_over_samples(threads, size, samples, |(sample, (dx, sums)), dw| {
+        let (mut read, mut wide) = (Vec::new(), Vec::new());
+        let dy = dy.chunk(sample, shape.output * shape.out_plane());
         if !shape.pointwise() {
             let all = 0..reading.plane();
             read_piece(reading, sample, shape, all.clone(), threads, &mut read);
-            shape.backward_weight(&read, dy, dw);
-            to_input.of_sample(dy, dx);
+            shape.backward_weight(Source::Same(&read), dy, dw);
+            to_input.of_sample(dy, Target::Same(dx));
             return absorb_piece(reading, sample, shape, all, threads, dx, sums);
         }
         let filters = Matrix::of(weight, shape.output, shape.input).transposed();
-        for pixels in pieces(shape) {
+        for pixels in shape.pieces(shape.piece()) {
             read_piece(reading, sample, shape, pixels.clone(), threads, &mut read);
-            let of_output = Matrix::of_rows(&dy[pixels.start..], shape.output, pixels.len(), reading.plane());
+            let of_output = dy.columns(reading.plane(), pixels.clone(), &mut wide, threads);
             let columns = Matrix::of(&read, shape.input, pixels.len()).transposed();
             multiply(dw, shape.input, Mode::Add, of_output, columns, threads);
             multiply(&mut dx[pixels.start..], reading.plane(), Mode::Replace, filters, of_output, threads);
@@ -131,17 +144,12 @@ fn dense_backward<T: Real>(reading: &Reading<'_, T>, weight: &[T], dy: &[T], sha
     (reading.finish(dx, &sums), dw)
 }
 
-fn pieces(shape: &Dense) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let (plane, each) = (shape.out_plane(), shape.piece());
-    (0..plane).step_by(each.max(1)).map(move |start| start..(start + each).min(plane))
-}
-
 /// Normalises a range of pixels of all channels of a sample into `read`, `[channels, pixels]`.
-fn read_piece<T: Real>(
+fn read_piece<T: Stored>(
     reading: &Reading<'_, T>,
     sample: usize,
     shape: &Dense,
-    pixels: std::ops::Range<usize>,
+    pixels: Range<usize>,
     threads: Threads,
     read: &mut Vec<T>,
 ) {
@@ -156,11 +164,11 @@ fn read_piece<T: Real>(
 }
 
 /// [`Reading::absorb`] for a range of pixels of all channels of a sample, adding to the sums of each channel.
-fn absorb_piece<T: Real>(
+fn absorb_piece<T: Stored>(
     reading: &Reading<'_, T>,
     sample: usize,
     shape: &Dense,
-    pixels: std::ops::Range<usize>,
+    pixels: Range<usize>,
     threads: Threads,
     dx: &mut [T],
     sums: &mut [Sums],
@@ -176,7 +184,7 @@ fn absorb_piece<T: Real>(
 }
 
 /// The mean of each plane.
-pub(crate) fn global_average_pool<T: Real>(reading: &Reading<'_, T>) -> Vec<T> {
+pub(crate) fn global_average_pool<T: Stored>(reading: &Reading<'_, T>) -> Vec<T> {
     let plane = reading.plane();
     (0..reading.x.len() / plane)
         .into_par_iter()
@@ -186,7 +194,7 @@ pub(crate) fn global_average_pool<T: Real>(reading: &Reading<'_, T>) -> Vec<T> {
                 reading.fill(index, 0, read);
                 let total = vectorised(
                     #[inline(always)]
-                    || sum(read, |value| value),
+                    || sum(0.0, read, |value| value),
                 );
                 T::of(total / plane as f64)
             },
@@ -195,15 +203,13 @@ pub(crate) fn global_average_pool<T: Real>(reading: &Reading<'_, T>) -> Vec<T> {
 }
 
 /// The gradients of the map's tensors, for the gradient of the mean of each plane.
-pub(crate) fn backward_global_average_pool<T: Real>(reading: &Reading<'_, T>, dy: &[T]) -> Gradients<T> {
-    let plane = reading.plane();
-    let mut dx = vec![T::of(0.0); reading.x.len()];
-    let planes = dx.par_chunks_exact_mut(plane).zip(dy).enumerate();
-    let sums: Vec<Sums> = planes
-        .map(|(index, (dx, dy))| {
-            dx.fill(*dy / T::of(plane as f64));
-            reading.absorb(index, 0, dx)
+pub(crate) fn backward_global_average_pool<T: Stored>(reading: &Reading<'_, T>, dy: &[T]) -> Gradients<T> {
+    let (dx, pixels) = (reading.x.zeros(reading.x.len()), T::of(reading.plane() as f64));
+    let (gradients, _) = reading.by_channels(dx, Before::Anything, &|| {
+        Box::new(|index, dx| {
+            dx.fill(dy[index] / pixels);
+            Vec::new()
         })
-        .collect();
-    reading.finish(dx, &sums)
+    });
+    gradients
 }

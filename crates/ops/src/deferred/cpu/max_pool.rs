@@ -10,9 +10,10 @@ use rayon::prelude::*;
 
 use super::normalisation::Gradients;
 use super::reading::Reading;
-use super::sums::Sums;
+use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::vectorised;
 use crate::cpu::real::Real;
+use crate::cpu::values::{Before, Elements, Source, Stored};
 
 /// The shapes of a pooling.
 #[derive(Clone, Copy, Debug)]
@@ -96,37 +97,36 @@ fn larger<T: Real>(value: T, best: T) -> bool {
 }
 
 /// Computes the output, one plane after the other.
-pub(crate) fn forward<T: Real>(reading: &Reading<'_, T>, windows: &Windows) -> Vec<T> {
+pub(crate) fn forward<T: Stored>(reading: &Reading<'_, T>, windows: &Windows) -> Elements<T> {
     let plane = reading.plane();
     let pixels = windows.out().iter().product::<usize>();
-    let mut y = vec![T::of(0.0); reading.x.len() / plane * pixels];
-    y.par_chunks_exact_mut(pixels).enumerate().for_each_init(
-        || (vec![T::of(0.0); plane], Columns::default()),
-        |(read, columns), (index, y)| {
+    let mut y = reading.x.zeros(reading.x.len() / plane * pixels);
+    y.target().chunks(pixels).into_par_iter().enumerate().for_each_init(
+        || (vec![T::of(0.0); plane], Columns::default(), Vec::new()),
+        |(read, columns, made), (index, mut y)| {
             reading.fill(index, 0, read);
-            windows.maxima(read, columns, |to, value, _| y[to] = value);
+            y.write(made, Before::Anything, Threads::One, |y| {
+                windows.maxima(read, columns, |to, value, _| y[to] = value);
+            });
         },
     );
     y
 }
 
 /// The gradients of the map's tensors, for the gradient `dy` of the output.
-pub(crate) fn backward<T: Real>(reading: &Reading<'_, T>, dy: &[T], windows: &Windows) -> Gradients<T> {
-    let plane = reading.plane();
+pub(crate) fn backward<T: Stored>(reading: &Reading<'_, T>, dy: Source<'_, T>, windows: &Windows) -> Gradients<T> {
     let pixels = windows.out().iter().product::<usize>();
-    let mut dx = vec![T::of(0.0); reading.x.len()];
-    let planes = dx.par_chunks_exact_mut(plane).zip(dy.par_chunks_exact(pixels)).enumerate();
-    let sums: Vec<Sums> = planes
-        .map_init(
-            || (vec![T::of(0.0); plane], Columns::default()),
-            |(read, columns), (index, (dx, dy))| {
-                reading.fill(index, 0, read);
-                windows.maxima(read, columns, |from, _, to| dx[to] += dy[from]);
-                reading.absorb(index, 0, dx)
-            },
-        )
-        .collect();
-    reading.finish(dx, &sums)
+    let dx = reading.x.zeros(reading.x.len());
+    let (gradients, _) = reading.by_channels(dx, Before::Zeros, &|| {
+        let (mut read, mut columns, mut wide) = (vec![T::of(0.0); reading.plane()], Columns::default(), Vec::new());
+        Box::new(move |index, dx| {
+            let dy = dy.chunk(index, pixels).read(&mut wide, Threads::One);
+            reading.fill(index, 0, &mut read);
+            windows.maxima(&read, &mut columns, |from, _, to| dx[to] += dy[from]);
+            Vec::new()
+        })
+    });
+    gradients
 }
 
 #[cfg(test)]

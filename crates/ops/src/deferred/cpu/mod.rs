@@ -15,13 +15,14 @@ use super::{DeferredGradients, DeferredMap, DeferredOps, Gate, Normalisation, Of
 use crate::activation::Activation;
 use crate::convolution::Convolution;
 use crate::convolution::cpu::Shape;
-use crate::cpu::real::Real;
-use crate::cpu::values::{Stored, computed_in, dims, owned, tensor, values};
+use crate::cpu::values::{Elements, Stored, computed_in, contiguous, dims, tensor, values};
 use crate::cpu::{reserve, reserve_unless_free};
 use crate::graph::Gradient;
 use max_pool::Windows;
 use normalisation::{Gradients, NormAct};
 use reading::Reading;
+
+pub use reading::channels_at_once;
 
 impl DeferredMap<Flex> {
     fn shape(&self) -> [usize; 4] {
@@ -40,8 +41,8 @@ impl DeferredMap<Flex> {
             Gate::Of(gate) => Some(values(gate)),
             Gate::Open => None,
         };
-        let x = values(&self.x);
-        work(&Reading { x: &x, norm, activation: *activation, gate: gate.as_deref() })
+        let x = contiguous(&self.x);
+        work(&Reading { x: x.source(), norm, activation: *activation, gate: gate.as_deref() })
     }
 
     fn windows(&self, Pooling { kernel, stride, padding }: Pooling) -> Windows {
@@ -59,30 +60,30 @@ impl DeferredMap<Flex> {
         let [batch, channels, ..] = self.shape();
         let gated = matches!(self.gate, Gate::Of(_));
         OfMap {
-            x: Gradient::if_wanted(wanted.x, || tensor(made.x, self.shape(), self.dtype())),
-            weight: Gradient::if_wanted(wanted.weight, || tensor(made.weight, [channels], T::DTYPE)),
-            bias: Gradient::if_wanted(wanted.bias, || tensor(made.bias, [channels], T::DTYPE)),
-            gate: Gradient::if_wanted(wanted.gate && gated, || tensor(made.gate, [batch, channels], T::DTYPE)),
+            x: Gradient::if_wanted(wanted.x, || tensor(made.x, self.shape())),
+            weight: Gradient::if_wanted(wanted.weight, || tensor(made.weight, [channels])),
+            bias: Gradient::if_wanted(wanted.bias, || tensor(made.bias, [channels])),
+            gate: Gradient::if_wanted(wanted.gate && gated, || tensor(made.gate, [batch, channels])),
         }
     }
 }
 
 impl DeferredOps for Flex {
     fn apply(map: DeferredMap<Self>) -> FlexTensor {
-        computed_in!(T = map.dtype(); tensor(map.read::<T, _>(|reading| reading.whole()), map.shape(), map.dtype()))
+        computed_in!(T = map.dtype(); tensor(map.read::<T, _>(|reading| reading.whole()), map.shape()))
     }
 
     fn convolve(map: DeferredMap<Self>, filters: FlexTensor, convolution: Convolution) -> FlexTensor {
         let shape = Shape::of(convolution, map.shape(), &filters);
         computed_in!(T = map.dtype(); {
             let y = map.read::<T, _>(|reading| convolution::forward(reading, &values(&filters), &shape));
-            tensor(y, shape.output(), map.dtype())
+            tensor(y, shape.output())
         })
     }
 
     fn average(map: DeferredMap<Self>) -> FlexTensor {
         let [batch, channels, ..] = map.shape();
-        computed_in!(T = map.dtype(); tensor(map.read::<T, _>(convolution::global_average_pool), [batch, channels], T::DTYPE))
+        computed_in!(T = map.dtype(); tensor(map.read::<T, _>(convolution::global_average_pool), [batch, channels]))
     }
 
     fn max_pool(map: DeferredMap<Self>, pooling: Pooling) -> FlexTensor {
@@ -90,14 +91,15 @@ impl DeferredOps for Flex {
         let [rows, columns] = windows.out();
         computed_in!(T = map.dtype(); {
             let y = map.read::<T, _>(|reading| max_pool::forward(reading, &windows));
-            tensor(y, [batch, channels, rows, columns], map.dtype())
+            tensor(y, [batch, channels, rows, columns])
         })
     }
 
     fn add(map: DeferredMap<Self>, shortcut: FlexTensor, activation: Activation) -> FlexTensor {
         computed_in!(T = map.dtype(); {
-            let y = map.read::<T, _>(|reading| add::forward(reading, &values(&shortcut), activation));
-            tensor(y, map.shape(), map.dtype())
+            let shortcut = contiguous(&shortcut);
+            let y = map.read::<T, _>(|reading| add::forward(reading, shortcut.source(), activation));
+            tensor(y, map.shape())
         })
     }
 }
@@ -106,7 +108,7 @@ impl DeferredGradients for Flex {
     fn apply_backward(map: DeferredMap<Self>, dy: FlexTensor, wanted: Wanted) -> OfMap<Self> {
         reserve_unless_free(&dy);
         computed_in!(T = map.dtype(); {
-            let dy = owned::<T>(dy);
+            let dy = Elements::<T>::of(dy);
             map.gradients(map.read(|reading| reading.backward(dy)), wanted)
         })
     }
@@ -121,11 +123,11 @@ impl DeferredGradients for Flex {
     ) -> OfConvolved<Self> {
         let shape = Shape::of(convolution, map.shape(), &filters);
         computed_in!(T = map.dtype(); {
-            let dy = values::<T>(&dy);
+            let dy = contiguous(&dy);
             map.reserve();
             let (made, of_filters) =
-                map.read(|reading| convolution::backward(reading, &values(&filters), &dy, &shape));
-            let of_filters = Gradient::if_wanted(filters_wanted, || tensor(of_filters, dims(&filters), T::DTYPE));
+                map.read::<T, _>(|reading| convolution::backward(reading, &values(&filters), dy.source(), &shape));
+            let of_filters = Gradient::if_wanted(filters_wanted, || tensor(of_filters, dims(&filters)));
             OfConvolved { map: map.gradients(made, wanted), filters: of_filters }
         })
     }
@@ -141,9 +143,9 @@ impl DeferredGradients for Flex {
     fn max_pool_backward(map: DeferredMap<Self>, dy: FlexTensor, pooling: Pooling, wanted: Wanted) -> OfMap<Self> {
         let windows = map.windows(pooling);
         computed_in!(T = map.dtype(); {
-            let dy = values::<T>(&dy);
+            let dy = contiguous(&dy);
             map.reserve();
-            map.gradients(map.read(|reading| max_pool::backward(reading, &dy, &windows)), wanted)
+            map.gradients(map.read::<T, _>(|reading| max_pool::backward(reading, dy.source(), &windows)), wanted)
         })
     }
 
@@ -151,8 +153,8 @@ impl DeferredGradients for Flex {
         let (shape, dtype) = (dims(&y), y.dtype());
         reserve(shape.iter().product(), dtype);
         computed_in!(T = dtype; {
-            let of_sum = add::of_sum::<T>(&values(&y), &values(&dy));
-            tensor(of_sum, shape, dtype)
+            let (y, dy) = (contiguous(&y), contiguous(&dy));
+            tensor(add::of_sum::<T>(y.source(), dy.source()), shape)
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::sums::Sums;
 use crate::cpu::real::Real;
+use crate::cpu::values::Elements;
 
 /// Normalisation with known statistics.
 pub(crate) struct NormAct<T> {
@@ -27,8 +28,8 @@ pub(crate) struct PerChannel<T> {
 
 /// The gradients of a deferred map.
 pub(crate) struct Gradients<T> {
-    /// The gradient of the map, in its shape.
-    pub(crate) x: Vec<T>,
+    /// The gradient of the map, in its shape and format.
+    pub(crate) x: Elements<T>,
     /// The gradients of scale and shift, `[channels]`.
     pub(crate) weight: Vec<T>,
     pub(crate) bias: Vec<T>,
@@ -67,8 +68,13 @@ impl<T: Real> NormAct<T> {
         self.per_channel[self.slot(index)]
     }
 
+    /// How many channels there are in all groups.
+    pub(crate) fn slots(&self) -> usize {
+        self.per_channel.len()
+    }
+
     /// The index of the group and channel of a plane.
-    fn slot(&self, index: usize) -> usize {
+    pub(crate) fn slot(&self, index: usize) -> usize {
         self.group_of[index / self.channels] * self.channels + index % self.channels
     }
 
@@ -81,15 +87,15 @@ impl<T: Real> NormAct<T> {
         of_channels
     }
 
-    /// The two means over the group that the gradient of plane `index` needs.
-    pub(crate) fn means(&self, index: usize, of_channels: &[Sums]) -> (T, T) {
+    /// The two means over the group that the gradient of plane `index` needs, from the sums of its channel over the group.
+    pub(crate) fn means(&self, index: usize, of_channel: Sums) -> (T, T) {
         let count = (self.groups[self.group_of[index / self.channels]] * self.plane) as f64;
-        let (sum, weighted) = of_channels[self.slot(index)].normalised;
+        let (sum, weighted) = of_channel.normalised;
         (T::of(sum / count), T::of(weighted / count))
     }
 
     /// Adds the gradients of the parameters, which follow from the sums of each group and channel.
-    pub(crate) fn gradients(&self, x: Vec<T>, of_channels: &[Sums], gate: Vec<T>) -> Gradients<T> {
+    pub(crate) fn gradients(&self, x: Elements<T>, of_channels: &[Sums], gate: Vec<T>) -> Gradients<T> {
         let over_groups = |part: fn(&Sums) -> f64| {
             (0..self.channels)
                 .map(|channel| T::of(of_channels.iter().skip(channel).step_by(self.channels).map(part).sum::<f64>()))

@@ -10,27 +10,33 @@ use super::normalisation::{Gradients, NormAct, PerChannel};
 use super::sums::Sums;
 use crate::activation::Activation;
 use crate::activation::cpu::{ForActivation, Function, dispatch};
+use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::{replace_and_sum, vectorised};
 use crate::cpu::real::Real;
+use crate::cpu::values::{Before, Elements, Source, Stored, Target};
+
+/// The sums of a plane, and what its worker made of it.
+type OfPlane = (Sums, Vec<f64>);
 
 /// A map, and what is applied to it when it is read.
 pub(crate) struct Reading<'a, T> {
     /// The input of the normalisation, `[batch, channels, height, width]`.
-    pub(crate) x: &'a [T],
+    pub(crate) x: Source<'a, T>,
     pub(crate) norm: NormAct<T>,
     pub(crate) activation: Activation,
     /// A factor for each plane.
     pub(crate) gate: Option<&'a [T]>,
 }
 
-impl<T: Real> Reading<'_, T> {
+impl<T: Stored> Reading<'_, T> {
     /// Pixels of a plane.
     pub(crate) fn plane(&self) -> usize {
         self.norm.plane
     }
 
-    fn pixels(&self, index: usize, start: usize, count: usize) -> &[T] {
-        &self.x[index * self.plane() + start..][..count]
+    fn pixels(&self, index: usize, start: usize, count: usize) -> Source<'_, T> {
+        let first = index * self.plane() + start;
+        self.x.part(first..first + count)
     }
 
     fn factor(&self, index: usize) -> T {
@@ -39,57 +45,154 @@ impl<T: Real> Reading<'_, T> {
 
     /// Fills `out` with the pixels of plane `index` from `start` on; planes are counted over samples and channels.
     pub(crate) fn fill(&self, index: usize, start: usize, out: &mut [T]) {
-        let x = self.pixels(index, start, out.len());
-        dispatch(self.activation, Fill { of: self.norm.of_plane(index), factor: self.factor(index), x, out });
+        let (of, factor) = (self.norm.of_plane(index), self.factor(index));
+        self.pixels(index, start, out.len()).in_pieces(|at, x| {
+            dispatch(self.activation, Fill { of, factor, x, out: &mut out[at..at + x.len()] });
+        });
     }
 
     /// The whole map, normalised, activated and gated.
-    pub(crate) fn whole(&self) -> Vec<T> {
-        let mut y = vec![T::of(0.0); self.x.len()];
-        y.par_chunks_mut(self.plane()).enumerate().for_each(|(index, y)| self.fill(index, 0, y));
+    pub(crate) fn whole(&self) -> Elements<T> {
+        let mut y = self.x.zeros(self.x.len());
+        y.target().chunks(self.plane()).into_par_iter().enumerate().for_each(|(index, y)| {
+            y.in_pieces(|at, y| self.fill(index, at, y));
+        });
         y
     }
 
     /// Turns the gradient of the values that [`Reading::fill`] gave into the gradient of the normalised values, in place, and returns
     /// the sums over these pixels.
     pub(crate) fn absorb(&self, index: usize, start: usize, gradient: &mut [T]) -> Sums {
-        let x = self.pixels(index, start, gradient.len());
-        let of = self.norm.of_plane(index);
-        match self.gate {
-            Some(_) => dispatch(self.activation, Absorb::<T, true> { of, factor: self.factor(index), x, gradient }),
-            None => dispatch(self.activation, Absorb::<T, false> { of, factor: T::of(1.0), x, gradient }),
+        let (of, factor) = (self.norm.of_plane(index), self.factor(index));
+        let mut sums = [0.0; 3];
+        self.pixels(index, start, gradient.len()).in_pieces(|at, x| {
+            let gradient = &mut gradient[at..at + x.len()];
+            sums = match self.gate {
+                Some(_) => dispatch(self.activation, Absorb::<T, true> { of, factor, x, gradient, sums }),
+                None => dispatch(self.activation, Absorb::<T, false> { of, factor, x, gradient, sums }),
+            };
+        });
+        let [gate, sum, weighted] = sums;
+        Sums { gate, normalised: (sum, weighted) }
+    }
+
+    /// The gradients of the normalisation's input and parameters, for the gradient of the values of a whole map.
+    pub(crate) fn backward(&self, gradient: Elements<T>) -> Gradients<T> {
+        self.by_channels(gradient, Before::Kept, &|| Box::new(|_, _| Vec::new())).0
+    }
+
+    /// The gradients of the normalisation's input and parameters, where the gradient of each plane of the values that [`Reading::fill`]
+    /// gave is computed by itself: by a [`Worker`], over `dx`, which holds what `before` says. What the workers return comes in the order
+    /// of the planes.
+    ///
+    /// The planes of a channel in a group are finished before those of the next, while they are in the cache: the sums that its
+    /// normalisation needs are over them alone. The sums are added up in the order of the samples, whatever thread computed them.
+    pub(crate) fn by_channels<'w>(
+        &self,
+        mut dx: Elements<T>,
+        before: Before,
+        worker: &(dyn Fn() -> Worker<'w, T> + Sync),
+    ) -> (Gradients<T>, Vec<Vec<f64>>) {
+        let mut of_channels: Vec<Vec<Plane<'_, T>>> = (0..self.norm.slots()).map(|_| Vec::new()).collect();
+        for (index, dx) in dx.target().chunks(self.plane()).into_iter().enumerate() {
+            of_channels[self.norm.slot(index)].push(Plane { index, dx });
         }
+        let first = |work: &mut Worker<'w, T>, (plane, wide): (&mut Plane<'_, T>, &mut Vec<T>)| {
+            let gradient = plane.dx.open(wide, before);
+            let made = work(plane.index, gradient);
+            (self.absorb(plane.index, 0, gradient), made)
+        };
+        let last = |of_channel: Sums, (plane, wide): (&mut Plane<'_, T>, &mut Vec<T>)| {
+            let dx = plane.dx.open(wide, Before::Anything);
+            self.finish_pixels(plane.index, 0, of_channel, dx);
+            plane.dx.close(wide, Threads::One);
+        };
+        let few = channels_at_once(of_channels.len(), rayon::current_num_threads()) == of_channels.len();
+        let inside = if few { Threads::All } else { Threads::One };
+        let of_channels: Vec<(Sums, Vec<OfPlane>)> = of_channels
+            .into_par_iter()
+            .map_init(
+                || (worker(), Vec::new()),
+                |(work, wide), mut planes| {
+                    wide.resize_with(planes.len(), Vec::new);
+                    let made: Vec<OfPlane> = match inside {
+                        Threads::One => planes.iter_mut().zip(&mut *wide).map(|plane| first(work, plane)).collect(),
+                        Threads::All => planes.par_iter_mut().zip(&mut *wide).map_init(worker, first).collect(),
+                    };
+                    let mut of_channel = Sums::default();
+                    made.iter().for_each(|(sums, _)| of_channel += *sums);
+                    match inside {
+                        Threads::One => planes.iter_mut().zip(wide).for_each(|plane| last(of_channel, plane)),
+                        Threads::All => planes.par_iter_mut().zip(wide).for_each(|plane| last(of_channel, plane)),
+                    }
+                    (of_channel, made)
+                },
+            )
+            .collect();
+        let (of_channels, of_planes): (Vec<Sums>, Vec<Vec<OfPlane>>) = of_channels.into_iter().unzip();
+        let mut of_planes: Vec<_> = of_planes.into_iter().map(Vec::into_iter).collect();
+        let planes = 0..self.x.len() / self.plane();
+        let in_order = planes.filter_map(|index| of_planes[self.norm.slot(index)].next());
+        let (gates, made): (Vec<T>, Vec<Vec<f64>>) = in_order.map(|(sums, made)| (T::of(sums.gate), made)).unzip();
+        (self.norm.gradients(dx, &of_channels, gates), made)
     }
 
-    /// [`Reading::absorb`] for a whole map, then [`Reading::finish`].
-    pub(crate) fn backward(&self, mut gradient: Vec<T>) -> Gradients<T> {
-        let planes = gradient.par_chunks_mut(self.plane()).enumerate();
-        let sums: Vec<Sums> = planes.map(|(index, gradient)| self.absorb(index, 0, gradient)).collect();
-        self.finish(gradient, &sums)
-    }
-
-    /// The gradients of the normalisation's input and parameters, from the gradient of the normalised values and the sums of each
-    /// plane. The sums are added up in the order of the samples, whatever thread computed them.
-    pub(crate) fn finish(&self, gradient: Vec<T>, sums: &[Sums]) -> Gradients<T> {
-        let mut dx = gradient;
+    /// The gradients of the normalisation's input and parameters, from the gradient of the normalised values and the sums of each plane.
+    pub(crate) fn finish(&self, mut gradient: Vec<T>, sums: &[Sums]) -> Gradients<T> {
         let of_channels = self.norm.over_samples(sums);
-        dx.par_chunks_mut(self.plane()).zip(self.x.par_chunks(self.plane())).enumerate().for_each(
-            |(index, (dx, x))| {
-                let PerChannel { scale, mean, inverse, .. } = self.norm.of_plane(index);
-                let (centre, slope) = self.norm.means(index, &of_channels);
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        for (dx, x) in dx.iter_mut().zip(x) {
-                            *dx = scale * (*dx - centre - (*x - mean) * inverse * slope);
-                        }
-                    },
-                );
-            },
-        );
-        let gate = sums.iter().map(|sums| T::of(sums.gate)).collect();
-        self.norm.gradients(dx, &of_channels, gate)
+        let plane = self.plane();
+        let of_plane = |index: usize| of_channels[self.norm.slot(index)];
+        let dx = if self.x.widens() {
+            let mut dx = self.x.zeros(gradient.len());
+            let planes = dx.target().chunks(plane).into_par_iter().zip(gradient.par_chunks(plane)).enumerate();
+            planes.for_each(|(index, (dx, gradient))| {
+                dx.in_pieces(|at, dx| {
+                    dx.copy_from_slice(&gradient[at..at + dx.len()]);
+                    self.finish_pixels(index, at, of_plane(index), dx);
+                });
+            });
+            dx
+        } else {
+            let planes = gradient.par_chunks_mut(plane).enumerate();
+            planes.for_each(|(index, dx)| self.finish_pixels(index, 0, of_plane(index), dx));
+            gradient.into()
+        };
+        let gates = sums.iter().map(|sums| T::of(sums.gate)).collect();
+        self.norm.gradients(dx, &of_channels, gates)
     }
+
+    /// Turns the gradient of the normalised values into that of the normalisation's input, for the pixels of plane `index` from `start` on.
+    fn finish_pixels(&self, index: usize, start: usize, of_channel: Sums, dx: &mut [T]) {
+        let PerChannel { scale, mean, inverse, .. } = self.norm.of_plane(index);
+        let (centre, slope) = self.norm.means(index, of_channel);
+        self.pixels(index, start, dx.len()).in_pieces(|at, x| {
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (dx, x) in dx[at..].iter_mut().zip(x) {
+                        *dx = scale * (*dx - centre - (*x - mean) * inverse * slope);
+                    }
+                },
+            );
+        });
+    }
+}
+
+/// How many of so many channels, counted in each group by itself, are computed at the same time where a gradient is finished channel by
+/// channel: one by each thread, or all where there are few for each thread.
+pub fn channels_at_once(channels: usize, threads: usize) -> usize {
+    const FEW: usize = 4;
+    if channels < FEW * threads { channels } else { threads }
+}
+
+/// Computes the gradient of the plane of an index into a slice, in buffers of its own, and returns sums over that plane. A box, so that
+/// [`Reading::by_channels`] is compiled once.
+pub(crate) type Worker<'a, T> = Box<dyn FnMut(usize, &mut [T]) -> Vec<f64> + 'a>;
+
+/// A plane of a gradient that is being computed.
+struct Plane<'a, T> {
+    index: usize,
+    dx: Target<'a, T>,
 }
 
 /// Normalises and activates pixels of a channel.
@@ -125,17 +228,19 @@ struct Absorb<'a, T, const GATED: bool> {
     factor: T,
     x: &'a [T],
     gradient: &'a mut [T],
+    /// Of gate, gradient, and gradient times value, over the pixels before these.
+    sums: [f64; 3],
 }
 
 impl<T: Real, const GATED: bool> ForActivation for Absorb<'_, T, GATED> {
-    type Output = Sums;
+    type Output = [f64; 3];
 
-    fn run<F: Function>(self, _: F) -> Sums {
-        let Self { of: PerChannel { scale, shift, mean, inverse }, factor, x, gradient } = self;
-        let [gate, sum, weighted] = vectorised(
+    fn run<F: Function>(self, _: F) -> [f64; 3] {
+        let Self { of: PerChannel { scale, shift, mean, inverse }, factor, x, gradient, sums } = self;
+        vectorised(
             #[inline(always)]
             || {
-                replace_and_sum(x, gradient, |x, gradient| {
+                replace_and_sum(sums, x, gradient, |x, gradient| {
                     let z = x * scale + shift;
                     let of_gate = if GATED { gradient * F::value(z) } else { T::of(0.0) };
                     let gradient = if GATED { gradient * factor } else { gradient };
@@ -143,7 +248,6 @@ impl<T: Real, const GATED: bool> ForActivation for Absorb<'_, T, GATED> {
                     (dz, [of_gate, dz, dz * (x - mean) * inverse])
                 })
             },
-        );
-        Sums { gate, normalised: (sum, weighted) }
+        )
     }
 }

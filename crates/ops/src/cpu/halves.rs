@@ -1,0 +1,190 @@
+//! Numbers of the half formats, widened and rounded in loops that are vectorised.
+
+use std::cell::RefCell;
+use std::thread::LocalKey;
+
+use burn::tensor::{DType, bf16, f16};
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use rayon::prelude::*;
+
+use super::gemm::Threads;
+use super::lanes::vectorised;
+use super::real::Real;
+
+/// Elements that one thread converts at a time where all threads share a conversion.
+const SHARE: usize = 1 << 15;
+
+/// A half format. Its numbers are held as their bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Half {
+    Bf16,
+    F16,
+}
+
+impl Half {
+    /// The format of tensors of this type, if it is a half format.
+    pub(crate) fn of(dtype: DType) -> Option<Self> {
+        match dtype {
+            DType::BF16 => Some(Self::Bf16),
+            DType::F16 => Some(Self::F16),
+            _ => None,
+        }
+    }
+}
+
+/// A number type that numbers of the half formats are widened to, and rounded from.
+pub(crate) trait Stored: Real {
+    /// Widens numbers of a half format into as many places.
+    fn widen(half: Half, from: &[u16], to: &mut [Self]);
+    /// Rounds numbers to a half format, to nearest even, into as many places.
+    fn round(half: Half, from: &[Self], to: &mut [u16]);
+    /// Buffers for pieces of maps that this thread keeps and does not use at the moment.
+    fn kept() -> &'static LocalKey<RefCell<Vec<Vec<Self>>>>;
+}
+
+thread_local! {
+    static KEPT_SINGLE: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
+    static KEPT_DOUBLE: RefCell<Vec<Vec<f64>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Stored for f32 {
+    fn widen(half: Half, from: &[u16], to: &mut [Self]) {
+        match half {
+            Half::Bf16 => vectorised(
+                #[inline(always)]
+                || widen_bf16(from, to),
+            ),
+            Half::F16 => from.reinterpret_cast::<f16>().convert_to_f32_slice(to),
+        }
+    }
+
+    fn round(half: Half, from: &[Self], to: &mut [u16]) {
+        match half {
+            Half::Bf16 => vectorised(
+                #[inline(always)]
+                || round_bf16(from, to),
+            ),
+            Half::F16 => to.reinterpret_cast_mut::<f16>().convert_from_f32_slice(from),
+        }
+    }
+
+    fn kept() -> &'static LocalKey<RefCell<Vec<Vec<Self>>>> {
+        &KEPT_SINGLE
+    }
+}
+
+/// Maps of half formats are computed in float32, so none of this runs.
+impl Stored for f64 {
+    fn widen(half: Half, from: &[u16], to: &mut [Self]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = match half {
+                Half::Bf16 => bf16::from_bits(*from).to_f64(),
+                Half::F16 => f16::from_bits(*from).to_f64(),
+            };
+        }
+    }
+
+    fn round(half: Half, from: &[Self], to: &mut [u16]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = match half {
+                Half::Bf16 => bf16::from_f64(*from).to_bits(),
+                Half::F16 => f16::from_f64(*from).to_bits(),
+            };
+        }
+    }
+
+    fn kept() -> &'static LocalKey<RefCell<Vec<Vec<Self>>>> {
+        &KEPT_DOUBLE
+    }
+}
+
+/// [`Stored::widen`] on one thread or on all.
+pub(crate) fn widen<T: Stored>(half: Half, from: &[u16], to: &mut [T], threads: Threads) {
+    match threads {
+        Threads::One => T::widen(half, from, to),
+        Threads::All => {
+            let shares = to.par_chunks_mut(SHARE).zip(from.par_chunks(SHARE));
+            shares.for_each(|(to, from)| T::widen(half, from, to));
+        }
+    }
+}
+
+/// [`Stored::round`] on one thread or on all.
+pub(crate) fn round<T: Stored>(half: Half, from: &[T], to: &mut [u16], threads: Threads) {
+    match threads {
+        Threads::One => T::round(half, from, to),
+        Threads::All => {
+            let shares = to.par_chunks_mut(SHARE).zip(from.par_chunks(SHARE));
+            shares.for_each(|(to, from)| T::round(half, from, to));
+        }
+    }
+}
+
+/// Lends a buffer of `length` numbers, whatever they are. The thread keeps the buffer, so it should be small.
+pub(crate) fn with_buffer<T: Stored, R>(length: usize, work: impl FnOnce(&mut [T]) -> R) -> R {
+    let mut buffer = T::kept().with_borrow_mut(Vec::pop).unwrap_or_default();
+    if buffer.len() < length {
+        buffer.resize(length, T::of(0.0));
+    }
+    let made = work(&mut buffer[..length]);
+    T::kept().with_borrow_mut(|kept| kept.push(buffer));
+    made
+}
+
+#[inline(always)]
+fn widen_bf16(from: &[u16], to: &mut [f32]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = f32::from_bits(u32::from(*from) << 16);
+    }
+}
+
+#[inline(always)]
+fn round_bf16(from: &[f32], to: &mut [u16]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        let bits = from.to_bits();
+        let rounded = (bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16) as u16;
+        // Rounding would turn some NaNs into infinity.
+        let quiet = (bits >> 16) as u16 | 0x40;
+        *to = if from.is_nan() { quiet } else { rounded };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_rounded_as_the_crate_half_rounds_them() {
+        let special = [0.0, -0.0, 1.0, 1.003_906_2, 1.011_718_8, 65504.0, 65520.0, 1e-8, f32::MAX, f32::MIN_POSITIVE];
+        let swept = (0..200_000u32).map(|step| f32::from_bits(step.wrapping_mul(21_473)));
+        let all: Vec<f32> = special.into_iter().chain([f32::INFINITY, f32::NAN]).chain(swept).collect();
+        for (half, round) in [
+            (Half::Bf16, (|value| bf16::from_f32(value).to_f32()) as fn(f32) -> f32),
+            (Half::F16, |value| f16::from_f32(value).to_f32()),
+        ] {
+            let mut bits = vec![0; all.len()];
+            f32::round(half, &all, &mut bits);
+            for threads in [Threads::One, Threads::All] {
+                let mut back = vec![0.0f32; all.len()];
+                widen(half, &bits, &mut back, threads);
+                for (found, value) in back.iter().zip(&all) {
+                    let expected = round(*value);
+                    assert!(
+                        found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan()),
+                        "{value:e}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn buffers_that_are_lent_at_the_same_time_are_different_ones() {
+        with_buffer(3, |first: &mut [f32]| {
+            first.fill(1.0);
+            with_buffer(5, |second: &mut [f32]| second.fill(2.0));
+            assert_eq!(first, [1.0; 3]);
+        });
+        f32::kept().with_borrow(|kept| assert_eq!(kept.len(), 2));
+    }
+}
