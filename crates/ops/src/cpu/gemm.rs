@@ -1,8 +1,13 @@
 //! Matrix products on slices that write, or add, straight into their target. Burn's products allocate a matrix, which then has to be
 //! copied.
 
+#[cfg(target_arch = "x86_64")]
+use std::any::TypeId;
+
 use gemm::Parallelism;
 
+#[cfg(target_arch = "x86_64")]
+use super::inner_product;
 use super::real::Real;
 
 /// A matrix in a slice: element (row, column) lies at `row * strides[0] + column * strides[1]`.
@@ -30,6 +35,16 @@ impl<'a, T> Matrix<'a, T> {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+impl<'a, T: Real> Matrix<'a, T> {
+    /// This matrix, if its numbers are of float32.
+    fn of_float32(self) -> Option<Matrix<'a, f32>> {
+        let Self { values, shape, strides } = self;
+        let same = TypeId::of::<T>() == TypeId::of::<f32>();
+        same.then(|| Matrix { values: bytemuck::cast_slice(values), shape, strides })
+    }
+}
+
 /// The threads that a product runs on: all of the pool, or only the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
@@ -46,6 +61,9 @@ pub(crate) enum Mode {
 
 /// Writes or adds `left * right` to the matrix whose rows begin `stride` elements apart in `target`. The order of the sum over the
 /// inner dimension does not depend on the number of threads.
+///
+/// Products of float32 whose factors follow each other along a long inner dimension, as those of gradients of weights do, are made of
+/// inner products where that is faster (`inner_product`). All others are computed by `gemm`.
 ///
 /// # Panics
 /// If the shapes do not match, or a matrix does not lie in its slice.
@@ -68,6 +86,12 @@ pub(crate) fn multiply<T: Real>(
         let last = rows.saturating_sub(1) * down + columns.saturating_sub(1) * right;
         assert!(rows * columns == 0 || last < matrix.values.len(), "a factor lies in its slice");
     }
+    #[cfg(target_arch = "x86_64")]
+    if let Some((left, right)) = left.of_float32().zip(right.of_float32())
+        && inner_product::serves(&left, &right)
+    {
+        return inner_product::multiply(bytemuck::cast_slice_mut(target), stride, mode, left, right, threads);
+    }
     let parallelism = match threads {
         Threads::All => Parallelism::Rayon(0),
         Threads::One => Parallelism::None,
@@ -75,10 +99,14 @@ pub(crate) fn multiply<T: Real>(
     product(target, stride, mode, left, right, parallelism);
 }
 
-/// Bytes of the buffer that each thread keeps to pack the factors of matrix products: the size of the second-level cache, according
-/// to the source of `gemm-common` 0.19.0.
+/// Bytes of the buffers that each thread keeps to pack the factors of matrix products. That of `gemm` has the size of the second-level
+/// cache, according to the source of `gemm-common` 0.19.0.
 pub fn packing_bytes() -> u64 {
-    gemm_common::cache::CACHE_INFO[1].cache_bytes as u64
+    #[cfg(target_arch = "x86_64")]
+    let own = inner_product::packing_bytes();
+    #[cfg(not(target_arch = "x86_64"))]
+    let own = 0;
+    (gemm_common::cache::CACHE_INFO[1].cache_bytes + own) as u64
 }
 
 /// The most multiply-adds of a product that runs on one thread even if it may use all.

@@ -15,9 +15,13 @@ pub(crate) mod gemm;
 #[cfg_attr(not(test), expect(dead_code, reason = "convolutions do not call these products yet"))]
 pub(crate) mod gemm_bf16;
 pub(crate) mod halves;
+#[cfg(target_arch = "x86_64")]
+mod inner_product;
 pub(crate) mod lanes;
 pub(crate) mod peak;
 pub(crate) mod real;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 pub(crate) mod values;
 
 use burn::backend::TensorMetadata;

@@ -5,18 +5,13 @@
 
 #![allow(unsafe_code)]
 
-use std::arch::x86_64::{
-    __m512, __m512i, __mmask8, _mm_add_ps, _mm_mask_storeu_ps, _mm_maskz_loadu_ps, _mm512_add_ps, _mm512_castpd_ps,
-    _mm512_castps_pd, _mm512_dpbf16_ps, _mm512_extractf32x4_ps, _mm512_setzero_ps, _mm512_shuffle_f32x4,
-    _mm512_unpackhi_pd, _mm512_unpackhi_ps, _mm512_unpacklo_pd, _mm512_unpacklo_ps,
-};
+use std::arch::x86_64::{__m512, __m512i, _mm512_dpbf16_ps, _mm512_setzero_ps};
 use std::ops::Range;
 
+use super::super::tiles::{SIDE, Target, added_up, blocks, put};
 use super::pack::{Factor, Line, PAIRS, Part, Source, halves};
-use super::{Target, blocks, with_scratch};
+use super::with_scratch;
 
-/// Rows and columns of a tile.
-pub(super) const SIDE: usize = 4;
 /// Rows of the left factor that are packed at a time, at most.
 const ROWS: usize = 120;
 /// The most numbers of the inner dimension that are added up in registers, before the sum is added to the target.
@@ -95,46 +90,5 @@ unsafe fn tile(left: *const Line, right: *const Line, steps: usize) -> __m512 {
             }
         }
     }
-    let [a, b, c, d] = sums.map(|[a, b, c, d]| four(a, b, c, d));
-    quarters(quarters(a, b), quarters(c, d))
-}
-
-/// Adds up the numbers of each quarter of four registers. Quarter for quarter, the result has those of the four.
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn four(a: __m512, b: __m512, c: __m512, d: __m512) -> __m512 {
-    let two = |a, b| _mm512_castps_pd(_mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)));
-    let (ab, cd) = (two(a, b), two(c, d));
-    _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)))
-}
-
-/// Adds the second quarter to the first and the fourth to the third, of both registers.
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn quarters(a: __m512, b: __m512) -> __m512 {
-    _mm512_add_ps(_mm512_shuffle_f32x4::<0b10_00_10_00>(a, b), _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b))
-}
-
-/// Writes or adds the first rows and columns of a tile.
-///
-/// # Safety
-/// The processor has the instructions, and these rows and columns lie in the target.
-#[target_feature(enable = "avx512f,avx512vl")]
-#[inline]
-unsafe fn put(target: Target, sums: __m512, rows: usize, columns: usize, add: bool) {
-    let mask: __mmask8 = if columns >= SIDE { 0b1111 } else { (1 << columns) - 1 };
-    let of_rows = [
-        _mm512_extractf32x4_ps::<0>(sums),
-        _mm512_extractf32x4_ps::<1>(sums),
-        _mm512_extractf32x4_ps::<2>(sums),
-        _mm512_extractf32x4_ps::<3>(sums),
-    ];
-    for (row, sum) in of_rows.into_iter().enumerate().take(rows) {
-        // SAFETY: the mask leaves out what is beyond the columns.
-        unsafe {
-            let to = target.at(row, 0);
-            let sum = if add { _mm_add_ps(_mm_maskz_loadu_ps(mask, to), sum) } else { sum };
-            _mm_mask_storeu_ps(to, mask, sum);
-        }
-    }
+    added_up(sums)
 }

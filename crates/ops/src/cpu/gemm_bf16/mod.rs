@@ -42,11 +42,9 @@
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
-use std::ops::Range;
-
-use rayon::prelude::*;
 
 use super::gemm::{Matrix, Mode, Threads};
+use super::tiles::{SIDE, at_once, grid, over, part, written};
 
 mod inner;
 mod outer;
@@ -99,11 +97,11 @@ pub(crate) fn multiply<A: Factor, B: Factor>(
     let Some(written) = written(target, stride, mode, [rows, inner, columns]) else { return };
     let (left, right) = (Source::of_left(left), Source::of_right(right));
     assert!(available(), "the processor multiplies numbers of bf16");
-    let tasks = at_once([rows, inner, columns], threads);
+    let tasks = at_once([rows, inner, columns], SMALL, threads);
     // The longer side is divided, because every task packs the other side for itself.
     let parts = match rows >= columns {
-        true => grid(rows, part(rows, tasks, inner::SIDE), columns, columns),
-        false => grid(rows, rows, columns, part(columns, tasks, inner::SIDE)),
+        true => grid(rows, part(rows, tasks, SIDE), columns, columns),
+        false => grid(rows, rows, columns, part(columns, tasks, SIDE)),
     };
     over(tasks, parts, |(rows, columns)| {
         // SAFETY: see the module. Parts do not overlap.
@@ -152,7 +150,7 @@ impl Left {
         assert_eq!(inner, again, "the inner dimensions of a product agree");
         let Some(written) = written(target, stride, mode, [rows, inner, columns]) else { return };
         let right = Source::of_right(right);
-        let tasks = at_once([rows, inner, columns], threads);
+        let tasks = at_once([rows, inner, columns], SMALL, threads);
         let wide = part(columns, tasks, outer::LANES).min(outer::columns_at_once(inner));
         // Rows are divided only where there are too few columns for all threads, because every task packs its columns for itself.
         let high = part(rows, tasks.div_ceil(columns.div_ceil(wide)), outer::ROWS);
@@ -160,80 +158,6 @@ impl Left {
             // SAFETY: see the module; this factor was packed, so the processor has the instructions. Parts do not overlap.
             unsafe { self.block(rows, right, columns, written, mode == Mode::Add) }
         });
-    }
-}
-
-/// Where a product is written: element (row, column) at `row * stride + column`.
-#[derive(Clone, Copy)]
-struct Target {
-    start: *mut f32,
-    stride: usize,
-}
-
-// SAFETY: an address. What may be written there is argued in the module.
-unsafe impl Send for Target {}
-// SAFETY: as above.
-unsafe impl Sync for Target {}
-
-impl Target {
-    fn at(self, row: usize, column: usize) -> *mut f32 {
-        self.start.wrapping_add(row * self.stride + column)
-    }
-}
-
-/// The target of a product of the shape `[rows, inner, columns]`, if anything is left to be computed: a product without an inner
-/// dimension is zero, and one without rows or columns is nothing.
-///
-/// # Panics
-/// If the product does not lie in the slice.
-fn written(target: &mut [f32], stride: usize, mode: Mode, [rows, inner, columns]: [usize; 3]) -> Option<Target> {
-    if rows == 0 || columns == 0 {
-        return None;
-    }
-    let end = (rows - 1).saturating_mul(stride).saturating_add(columns);
-    assert!(columns <= stride && end <= target.len(), "the product lies in its slice");
-    if inner == 0 {
-        if mode == Mode::Replace {
-            target.chunks_mut(stride).take(rows).for_each(|row| row[..columns].fill(0.0));
-        }
-        return None;
-    }
-    Some(Target { start: target.as_mut_ptr(), stride })
-}
-
-/// Tasks that a product is divided into at least, if it can be.
-fn at_once([rows, inner, columns]: [usize; 3], threads: Threads) -> usize {
-    let small = rows.saturating_mul(inner).saturating_mul(columns) < SMALL;
-    if threads == Threads::One || small { 1 } else { rayon::current_num_threads() }
-}
-
-/// The size of the parts of a side that is divided among tasks into whole tiles.
-fn part(side: usize, tasks: usize, tile: usize) -> usize {
-    side.div_ceil(tasks).next_multiple_of(tile)
-}
-
-/// Rows and columns divided into parts of at most these sizes.
-fn grid(rows: usize, high: usize, columns: usize, wide: usize) -> Vec<(Range<usize>, Range<usize>)> {
-    let of_columns = || parts(columns, wide);
-    parts(rows, high).flat_map(|rows| of_columns().map(move |columns| (rows.clone(), columns))).collect()
-}
-
-fn parts(side: usize, each: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..side).step_by(each).map(move |start| start..(start + each).min(side))
-}
-
-/// The blocks of the inner dimension: as few as possible with at most `most` numbers, about equally long, and of a length that is a
-/// multiple of `multiple` but for the last. `most` must be such a multiple.
-fn blocks(inner: usize, most: usize, multiple: usize) -> impl Iterator<Item = Range<usize>> {
-    let count = inner.div_ceil(most).max(1);
-    parts(inner, inner.div_ceil(count).next_multiple_of(multiple).max(multiple))
-}
-
-/// Runs `work` for each part, on the pool if there may be several tasks.
-fn over<T: Send>(tasks: usize, parts: Vec<T>, work: impl Fn(T) + Send + Sync) {
-    match tasks {
-        1 => parts.into_iter().for_each(work),
-        _ => parts.into_par_iter().for_each(work),
     }
 }
 

@@ -12,8 +12,9 @@ use std::arch::x86_64::{
 };
 use std::ops::Range;
 
+use super::super::tiles::{Target, blocks};
 use super::pack::{Factor, Line, PAIRS, Part, Source, halves};
-use super::{Target, blocks, with_scratch};
+use super::with_scratch;
 
 /// Rows of a tile.
 pub(super) const ROWS: usize = 8;

@@ -5,7 +5,8 @@ use std::ops::Range;
 use half::bf16;
 
 use super::super::gemm::Mode;
-use super::{blocks, inner, outer};
+use super::super::tiles::blocks;
+use super::{inner, outer};
 
 /// Sums that an element of a block of inner products has.
 const SUMS: usize = 16;

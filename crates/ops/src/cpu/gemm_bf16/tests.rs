@@ -5,8 +5,9 @@ use half::bf16;
 use rand::RngExt;
 
 use super::super::gemm::{Matrix, Mode, Threads};
+use super::super::tiles::blocks;
 use super::reference::{Numbers, element, rounded};
-use super::{Factor, LONG, Left, available, blocks, inner, multiply, of_inner_products, outer, packing_bytes};
+use super::{Factor, LONG, Left, available, inner, multiply, of_inner_products, outer, packing_bytes};
 
 fn random(seed: u64, count: usize) -> Vec<f32> {
     let mut rng = kindling_random::rng(seed, kindling_random::Purpose::Display, 0, 0);
