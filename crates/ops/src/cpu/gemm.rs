@@ -8,56 +8,8 @@ use gemm::Parallelism;
 
 #[cfg(target_arch = "x86_64")]
 use super::inner_product;
+pub(crate) use super::matrix::{Matrix, Mode, Threads};
 use super::real::Real;
-
-/// A matrix in a slice: element (row, column) lies at `row * strides[0] + column * strides[1]`.
-#[derive(Clone, Copy)]
-pub(crate) struct Matrix<'a, T> {
-    pub(super) values: &'a [T],
-    pub(super) shape: [usize; 2],
-    pub(super) strides: [usize; 2],
-}
-
-impl<'a, T> Matrix<'a, T> {
-    /// A matrix whose rows follow each other.
-    pub(crate) fn of(values: &'a [T], rows: usize, columns: usize) -> Self {
-        Self::of_rows(values, rows, columns, columns)
-    }
-
-    /// A matrix whose rows begin `stride` elements apart.
-    pub(crate) fn of_rows(values: &'a [T], rows: usize, columns: usize, stride: usize) -> Self {
-        Self { values, shape: [rows, columns], strides: [stride, 1] }
-    }
-
-    pub(crate) fn transposed(self) -> Self {
-        let ([rows, columns], [down, right]) = (self.shape, self.strides);
-        Self { shape: [columns, rows], strides: [right, down], ..self }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-impl<'a, T: Real> Matrix<'a, T> {
-    /// This matrix, if its numbers are of float32.
-    fn of_float32(self) -> Option<Matrix<'a, f32>> {
-        let Self { values, shape, strides } = self;
-        let same = TypeId::of::<T>() == TypeId::of::<f32>();
-        same.then(|| Matrix { values: bytemuck::cast_slice(values), shape, strides })
-    }
-}
-
-/// The threads that a product runs on: all of the pool, or only the caller's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Threads {
-    All,
-    One,
-}
-
-/// Whether a product replaces its target or is added to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Replace,
-    Add,
-}
 
 /// Writes or adds `left * right` to the matrix whose rows begin `stride` elements apart in `target`. The order of the sum over the
 /// inner dimension does not depend on the number of threads.
@@ -87,7 +39,7 @@ pub(crate) fn multiply<T: Real>(
         assert!(rows * columns == 0 || last < matrix.values.len(), "a factor lies in its slice");
     }
     #[cfg(target_arch = "x86_64")]
-    if let Some((left, right)) = left.of_float32().zip(right.of_float32())
+    if let Some((left, right)) = of_float32(left).zip(of_float32(right))
         && inner_product::serves(&left, &right)
     {
         return inner_product::multiply(bytemuck::cast_slice_mut(target), stride, mode, left, right, threads);
@@ -97,6 +49,14 @@ pub(crate) fn multiply<T: Real>(
         Threads::One => Parallelism::None,
     };
     product(target, stride, mode, left, right, parallelism);
+}
+
+/// A matrix as one of float32, if its numbers are.
+#[cfg(target_arch = "x86_64")]
+fn of_float32<T: Real>(matrix: Matrix<'_, T>) -> Option<Matrix<'_, f32>> {
+    let Matrix { values, shape, strides } = matrix;
+    let same = TypeId::of::<T>() == TypeId::of::<f32>();
+    same.then(|| Matrix { values: bytemuck::cast_slice(values), shape, strides })
 }
 
 /// Bytes of the buffers that each thread keeps to pack the factors of matrix products. That of `gemm` has the size of the second-level
@@ -233,6 +193,32 @@ mod tests {
         let one = run(Threads::One, 1);
         for pool in [1, 2, 3, 8] {
             assert!(run(Threads::All, pool) == one, "{pool} threads");
+        }
+    }
+
+    /// Products of float32 are made of inner products where that is faster, and those of float64 are not rounded to float32.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn narrow_products_along_a_long_inner_dimension_are_made_of_inner_products_if_they_are_of_float32() {
+        let [rows, inner, columns] = [24, 500, 96];
+        let (a, b) = (random(1, rows * inner), random(2, columns * inner));
+        let (left, right) = (Matrix::of(&a, rows, inner), Matrix::of(&b, columns, inner).transposed());
+        let before = random(3, rows * columns);
+        if inner_product::available() {
+            assert!(inner_product::serves(&left, &right));
+            let (mut target, mut own) = (before.clone(), before.clone());
+            multiply(&mut target, columns, Mode::Add, left, right, Threads::One);
+            inner_product::multiply(&mut own, columns, Mode::Add, left, right, Threads::One);
+            assert!(target == own);
+        }
+        let [a, b, mut wide] =
+            [&a, &b, &before].map(|values| values.iter().copied().map(f64::from).collect::<Vec<_>>());
+        let (left, right) = (Matrix::of(&a, rows, inner), Matrix::of(&b, columns, inner).transposed());
+        multiply(&mut wide, columns, Mode::Add, left, right, Threads::One);
+        for (place, (found, before)) in wide.iter().zip(before).enumerate() {
+            let (row, column) = (&a[place / columns * inner..][..inner], &b[place % columns * inner..][..inner]);
+            let exact = f64::from(before) + row.iter().zip(column).map(|(a, b)| a * b).sum::<f64>();
+            assert!((found - exact).abs() < 1e-12, "{place}");
         }
     }
 }

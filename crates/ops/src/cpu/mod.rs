@@ -18,6 +18,7 @@ pub(crate) mod halves;
 #[cfg(target_arch = "x86_64")]
 mod inner_product;
 pub(crate) mod lanes;
+mod matrix;
 pub(crate) mod peak;
 pub(crate) mod real;
 #[cfg(target_arch = "x86_64")]

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::gemm::{Mode, Threads};
+use super::matrix::{Mode, Threads};
 
 /// Rows and columns of a tile of inner products.
 pub(super) const SIDE: usize = 4;

@@ -43,7 +43,7 @@
 
 use std::cell::RefCell;
 
-use super::gemm::{Matrix, Mode, Threads};
+use super::matrix::{Matrix, Mode, Threads};
 use super::tiles::{SIDE, at_once, grid, over, part, written};
 
 mod inner;

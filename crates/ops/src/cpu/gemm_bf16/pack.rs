@@ -16,7 +16,7 @@ use std::arch::x86_64::{
 
 use half::bf16;
 
-use super::super::gemm::Matrix;
+use super::super::matrix::Matrix;
 
 /// 32 numbers of bf16, as pairs: a register, and a line of the cache.
 #[derive(Clone, Copy)]

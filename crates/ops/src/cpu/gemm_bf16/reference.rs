@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use half::bf16;
 
-use super::super::gemm::Mode;
+use super::super::matrix::Mode;
 use super::super::tiles::blocks;
 use super::{inner, outer};
 

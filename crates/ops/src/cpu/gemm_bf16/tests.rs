@@ -4,7 +4,7 @@
 use half::bf16;
 use rand::RngExt;
 
-use super::super::gemm::{Matrix, Mode, Threads};
+use super::super::matrix::{Matrix, Mode, Threads};
 use super::super::tiles::blocks;
 use super::reference::{Numbers, element, rounded};
 use super::{Factor, LONG, Left, available, inner, multiply, of_inner_products, outer, packing_bytes};

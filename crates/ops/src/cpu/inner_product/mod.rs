@@ -26,7 +26,7 @@ use std::arch::x86_64::{__m512, _mm512_fmadd_ps, _mm512_load_ps, _mm512_setzero_
 use std::cell::RefCell;
 use std::ops::Range;
 
-use super::gemm::{Matrix, Mode, Threads, small_product};
+use super::matrix::{Matrix, Mode, Threads};
 use super::tiles::{SIDE, Target, added_up, at_once, blocks, grid, over, part, put, written};
 
 /// Numbers of a register.
@@ -139,7 +139,9 @@ pub(super) fn multiply(
     let Some(written) = written(target, stride, mode, [rows, inner, columns]) else { return };
     let left = Rows { values: left.values, stride: left.strides[0] };
     let right = Rows { values: right.values, stride: right.strides[1] };
-    let tasks = at_once([rows, inner, columns], small_product() as usize + 1, threads);
+    // As `gemm` does, so that the plan of memory knows how many threads pack.
+    let alone = gemm_common::gemm::get_threading_threshold() + 1;
+    let tasks = at_once([rows, inner, columns], alone, threads);
     // The longer side is divided, because every task packs the other side for itself.
     let parts = match rows >= columns {
         true => grid(rows, part(rows, tasks, SIDE), columns, columns),

@@ -3,7 +3,7 @@
 
 use rand::RngExt;
 
-use super::super::gemm::{self, Matrix, Mode, Threads};
+use super::super::matrix::{Matrix, Mode, Threads};
 use super::super::tiles::blocks;
 use super::{INNER, LANES, LONG, ROWS, available, multiply, packing_bytes, pays, serves};
 
@@ -155,31 +155,6 @@ fn products_are_made_of_inner_products_where_that_is_faster() {
     assert_eq!(serves(&left, &right.transposed()), available());
     assert!(!serves(&left, &Matrix::of(&b, 256, 64)));
     assert!(!serves(&Matrix::of(&a, 256, 64).transposed(), &right.transposed()));
-}
-
-/// The products that everything calls: float32 is computed here, to the bit, and float64 is not rounded to it.
-#[test]
-fn products_of_the_crate_are_computed_here_if_they_are_of_float32() {
-    let [rows, inner, columns] = [24, 500, 96];
-    assert!(pays([rows, inner, columns]));
-    let (a, b) = (random(1, rows * inner), random(2, columns * inner));
-    let (left, right) = (Matrix::of(&a, rows, inner), Matrix::of(&b, columns, inner).transposed());
-    let (mut target, mut own) = (random(3, rows * columns), random(3, rows * columns));
-    let mut wide: Vec<f64> = target.iter().copied().map(f64::from).collect();
-    let mut exact = wide.clone();
-    if available() {
-        gemm::multiply(&mut target, columns, Mode::Add, left, right, Threads::One);
-        multiply(&mut own, columns, Mode::Add, left, right, Threads::One);
-        assert!(target == own);
-    }
-    let [a, b]: [Vec<f64>; 2] = [a, b].map(|values| values.into_iter().map(f64::from).collect());
-    let (left, right) = (Matrix::of(&a, rows, inner), Matrix::of(&b, columns, inner).transposed());
-    gemm::multiply(&mut wide, columns, Mode::Add, left, right, Threads::One);
-    for (place, exact) in exact.iter_mut().enumerate() {
-        let (row, column) = (&a[place / columns * inner..][..inner], &b[place % columns * inner..][..inner]);
-        *exact += row.iter().zip(column).map(|(a, b)| a * b).sum::<f64>();
-    }
-    assert!(wide.iter().zip(&exact).all(|(found, exact)| (found - exact).abs() < 1e-12));
 }
 
 #[test]
