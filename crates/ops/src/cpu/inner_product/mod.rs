@@ -78,13 +78,13 @@ const TINY: usize = 256;
 /// Beside a multiply-add of registers for each row and column, packing a row or a column here takes the time of 4.5 of them. `gemm`
 /// multiplies whole registers of columns, and turning a column around takes it the time of 17 multiply-adds. Where columns are a
 /// multiple of 1 KiB long, which then compete for the same lines of the cache, it is 50 to 160 if all lies in the second-level cache
-/// and less beyond it. So `gemm` is faster from about 50 rows on if there are 16 columns, from 150 if there are 64, and 15% at most;
+/// and less beyond it or with few columns. So `gemm` is faster from about 50 rows on if there are 16 columns, from 150 if there are 64, and 15% at most;
 /// with 16 to 64 rows and more columns than 32, products here are 1.1 to 6 times as fast.
 fn pays([rows, inner, columns]: [usize; 3]) -> bool {
     if inner < LONG || rows < NARROW || columns < NARROW || rows * columns <= TINY {
         return false;
     }
-    let turning = if inner.is_multiple_of(256) { 32 } else { 17 };
+    let turning = if inner.is_multiple_of(256) && columns > LANES { 32 } else { 17 };
     let [high, wide] = [rows, columns].map(|side| side.next_multiple_of(SIDE));
     2 * high * wide + 9 * (rows + columns) < 2 * (rows + turning) * columns.next_multiple_of(LANES)
 }
