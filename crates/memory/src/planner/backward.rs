@@ -106,7 +106,7 @@ impl Pass<'_> {
         let input = node.inputs[0];
         match node.kind {
             Kind::Mean => self.computed(input, self.channels(input)),
-            Kind::Depthwise | Kind::MaxPool => {
+            Kind::Depthwise { .. } | Kind::MaxPool => {
                 let converted = self.converted(&[node.output]);
                 self.computed(input, self.planes(input) + self.channels(input) + converted)
             }

@@ -162,10 +162,9 @@ mod tests {
             (Half::Bf16, (|value| bf16::from_f32(value).to_f32()) as fn(f32) -> f32),
             (Half::F16, |value| f16::from_f32(value).to_f32()),
         ] {
-            let mut bits = vec![0; all.len()];
-            f32::round(half, &all, &mut bits);
             for threads in [Threads::One, Threads::All] {
-                let mut back = vec![0.0f32; all.len()];
+                let (mut bits, mut back) = (vec![0; all.len()], vec![0.0f32; all.len()]);
+                super::round(half, &all, &mut bits, threads);
                 widen(half, &bits, &mut back, threads);
                 for (found, value) in back.iter().zip(&all) {
                     let expected = round(*value);
