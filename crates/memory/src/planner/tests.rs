@@ -128,6 +128,22 @@ fn situations(batch: usize) -> Vec<Situation> {
     found
 }
 
+/// Of large maps, a half format takes half, and the CPU's operations widen pieces of them: no float32 copy of a whole map comes on top, but
+/// for the gradient of one.
+#[test]
+fn a_half_format_takes_little_more_than_half_on_the_cpu() {
+    let trace = Trace::of(&Network, FeatureMap::square(3, 512));
+    for checkpointing in Checkpointing::ALL {
+        let maps = |element_bytes| {
+            let whole = Situation::whole_batch(4, CPU);
+            let prediction = predict(&trace, &Situation { element_bytes, checkpointing, ..whole });
+            (prediction.activations + prediction.workspace) as f64
+        };
+        let share = maps(2) / maps(4);
+        assert!((0.5..0.7).contains(&share), "{share} of float32 with {checkpointing:?} recomputed");
+    }
+}
+
 #[test]
 fn the_parts_add_up_to_the_peak() {
     for situation in situations(4) {
