@@ -8,6 +8,7 @@ use crate::pool::MaxPool;
 use crate::staged::Staged;
 use crate::trace::{Describe, Stage, Trace, Value};
 use crate::{Checkpointing, ConvNorm, Map};
+use kindling_ops as ops;
 
 /// Which feature map of each resolution is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +80,9 @@ impl<B: Block> Backbone<B> {
         let maps = match in_segment.is_empty() {
             true => self.run_last(maps),
             false => {
-                let run = |maps, (number, block): (usize, &B)| self.advance(maps, number, |x| block.forward(x));
+                let run = |maps, (number, block): (usize, &B)| {
+                    self.advance(maps, number, |x| block.forward(self.apart(x, number)))
+                };
                 in_segment.into_iter().fold(maps, run)
             }
         };
@@ -119,9 +122,17 @@ impl<B: Block> Backbone<B> {
 
     fn run_last(&self, maps: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
         match self.last() {
-            Some(features) => self.advance(maps, self.blocks(), |x| features.forward(x)),
+            Some(features) => self.advance(maps, self.blocks(), |x| features.forward(self.apart(x, self.blocks()))),
             None => maps,
         }
+    }
+
+    /// The map that part `number` reads, as a node of its own on the gradient graph if it is read from outside too. A part may use it
+    /// several times, for its shortcut and for its first convolution. Those gradients are then added up before the one from outside, as
+    /// they are where the part is a segment of its own: sums of three numbers depend on the order.
+    fn apart(&self, x: Tensor<4>, number: usize) -> Tensor<4> {
+        let is_apart = self.is_read_before(number) && x.is_autodiff() && ops::on_cpu(&x);
+        if is_apart { x.clone().reshape(x.dims()) } else { x }
     }
 
     /// Describes [`Backbone::forward_features`].

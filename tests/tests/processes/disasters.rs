@@ -159,9 +159,14 @@ fn is_named_when_stopped(launched: Launched, advice: &str) {
 fn a_stopped_process_of_eval_or_predict_is_named_and_all_end() {
     let bench = Bench::new(EACH);
     let run = bench.run("run", "--image-size 32 --max-steps 2 --batch-size 4", "");
-    let file = bench.path("data/dark/00.png").display().to_string();
+    let many = bench.path("many");
+    fs::create_dir(&many).expect("a folder of the test can be made");
+    for number in 0..6000 {
+        let link = fs::hard_link(bench.path("data/dark/00.png"), many.join(format!("{number}.png")));
+        link.expect("a file of the test can have many names");
+    }
     let scored = ["--split", "all", "--resamples", "20000"].map(str::to_owned).to_vec();
-    for (command, given) in [("eval", scored), ("predict", vec![file; 4000])] {
+    for (command, given) in [("eval", scored), ("predict", vec![many.display().to_string()])] {
         let signs = bench.path(&format!("signs-{command}"));
         fs::create_dir(&signs).expect("a folder of the test can be made");
         let kindling = kindling();
