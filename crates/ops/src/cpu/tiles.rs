@@ -77,6 +77,14 @@ pub(super) fn grid(rows: usize, high: usize, columns: usize, wide: usize) -> Vec
     parts(rows, high).flat_map(|rows| of_columns().map(move |columns| (rows.clone(), columns))).collect()
 }
 
+/// A product of inner products divided among tasks: the longer side is, because every task packs the other side for itself.
+pub(super) fn along_the_longer_side(rows: usize, columns: usize, tasks: usize) -> Vec<(Range<usize>, Range<usize>)> {
+    match rows >= columns {
+        true => grid(rows, part(rows, tasks, SIDE), columns, columns),
+        false => grid(rows, rows, columns, part(columns, tasks, SIDE)),
+    }
+}
+
 pub(super) fn parts(side: usize, each: usize) -> impl Iterator<Item = Range<usize>> {
     (0..side).step_by(each).map(move |start| start..(start + each).min(side))
 }

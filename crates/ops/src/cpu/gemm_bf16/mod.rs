@@ -44,7 +44,7 @@
 use std::cell::RefCell;
 
 use super::matrix::{Matrix, Mode, Threads};
-use super::tiles::{SIDE, at_once, grid, over, part, written};
+use super::tiles::{along_the_longer_side, at_once, grid, over, part, written};
 
 mod inner;
 mod outer;
@@ -98,12 +98,7 @@ pub(crate) fn multiply<A: Factor, B: Factor>(
     let (left, right) = (Source::of_left(left), Source::of_right(right));
     assert!(available(), "the processor multiplies numbers of bf16");
     let tasks = at_once([rows, inner, columns], SMALL, threads);
-    // The longer side is divided, because every task packs the other side for itself.
-    let parts = match rows >= columns {
-        true => grid(rows, part(rows, tasks, SIDE), columns, columns),
-        false => grid(rows, rows, columns, part(columns, tasks, SIDE)),
-    };
-    over(tasks, parts, |(rows, columns)| {
+    over(tasks, along_the_longer_side(rows, columns, tasks), |(rows, columns)| {
         // SAFETY: see the module. Parts do not overlap.
         unsafe { inner::block(left, rows, right, columns, inner, written, mode == Mode::Add) }
     });

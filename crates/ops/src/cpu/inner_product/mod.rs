@@ -27,7 +27,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use super::matrix::{Matrix, Mode, Threads};
-use super::tiles::{SIDE, Target, added_up, at_once, blocks, grid, over, part, put, written};
+use super::tiles::{SIDE, Target, added_up, along_the_longer_side, at_once, blocks, over, put, written};
 
 /// Numbers of a register.
 const LANES: usize = 16;
@@ -142,12 +142,7 @@ pub(super) fn multiply(
     // As `gemm` does, so that the plan of memory knows how many threads pack.
     let alone = gemm_common::gemm::get_threading_threshold() + 1;
     let tasks = at_once([rows, inner, columns], alone, threads);
-    // The longer side is divided, because every task packs the other side for itself.
-    let parts = match rows >= columns {
-        true => grid(rows, part(rows, tasks, SIDE), columns, columns),
-        false => grid(rows, rows, columns, part(columns, tasks, SIDE)),
-    };
-    over(tasks, parts, |(rows, columns)| {
+    over(tasks, along_the_longer_side(rows, columns, tasks), |(rows, columns)| {
         // SAFETY: see the module. Parts do not overlap.
         unsafe { block(left, rows, right, columns, inner, written, mode == Mode::Add) }
     });
