@@ -11,16 +11,16 @@ use kindling_tests::{
 use serde_json::Value;
 
 /// A step that fills the memory and cannot be made smaller.
-const TIGHT: &str = "--model mobilenet_v2 --image-size 160 --batch-size 6 --ghost-batch-size 6 --micro-batch 6 --activation-checkpointing none \
+const TIGHT: &str = "--model resnet18 --image-size 96 --batch-size 6 --ghost-batch-size 6 --micro-batch 6 --activation-checkpointing none \
                      --augment none --workers 1 --max-steps 12 --epochs 1";
 
 #[test]
 fn giving_up_for_lack_of_memory_saves_the_steps_that_were_done() {
     let bench = Bench::new(36);
     let straight = Outcome::of(&mut bench.command("straight", TIGHT, "")).succeeded();
-    // What a step takes, and no room beside it for a copy of the state of 25.6 MiB while its graph is there. Some machines
-    // take 8 MiB more for the process than others.
-    let budget = budget_with_room_for(straight.result()["peak_memory_bytes"].as_u64().unwrap()) + (24 << 20);
+    // What a step takes, and no room beside it for a copy of the state of 128 MiB while its graph of some 100 MiB is there. What
+    // the process takes differs by more than 10 MiB between machines, so the budget keeps away from both ends of what would do.
+    let budget = budget_with_room_for(straight.result()["peak_memory_bytes"].as_u64().unwrap()) + (56 << 20);
     let flags = format!("{TIGHT} --memory-budget {budget}");
     for (name, trace) in [("plain", "0"), ("with-traces", "1")] {
         let faults = "oom@step=9,phase=backward;oom@step=9,phase=backward";
