@@ -56,6 +56,16 @@ impl RunDir {
         }
     }
 
+    /// Takes back what was written of a run that is refused before anything of it was computed: its configuration, the list of its
+    /// samples, and the folder if that leaves it empty. So the folder can take a new run. What cannot be removed stays.
+    pub fn withdraw(&self) {
+        // It is a run as long as it has a configuration.
+        for file in [self.data(), self.config()] {
+            let _ = fs::remove_file(file);
+        }
+        let _ = fs::remove_dir(&self.path);
+    }
+
     /// Whether there is nothing in the folder but, at most, half of a `config.toml`, which a run leaves that is killed in its first
     /// moment.
     fn is_unused(&self) -> Result<bool, RunError> {
@@ -433,6 +443,24 @@ mod tests {
 
     fn config() -> Config {
         Config { model: "mobilenet_v2".into(), seed: 7 }
+    }
+
+    #[test]
+    fn a_run_that_is_withdrawn_leaves_room_for_another_and_what_is_not_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        for others in [false, true] {
+            let run = RunDir::create(Some(&path), "m", "d").unwrap();
+            run.write_data(b"split,path\n").unwrap();
+            run.write_config(&config()).unwrap();
+            let own = path.join("notes.txt");
+            if others {
+                fs::write(&own, "mine").unwrap();
+            }
+            run.withdraw();
+            assert_eq!((path.exists(), own.exists()), (others, others));
+        }
+        assert!(!path.join("config.toml").exists() && !path.join("data.csv").exists());
     }
 
     #[test]

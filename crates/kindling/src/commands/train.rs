@@ -304,12 +304,24 @@ impl Args {
             let outcome = self.fit_here(launch, faults.clone(), ranks);
             return outcome.or_else(|error| restart::after(error, self, run.path(), &faults));
         }
-        ranks::check_groups(&launch.config.train, ranks)?;
-        Fingerprint::new(&launch.chosen.facts.device, &launch.dataset).compare(ranks)?;
-        ranks::watch_run(ranks, self.watched.timeout(), &run, &how_to_go_on("train", &run))?;
-        let library = self.nccl_library.as_deref();
-        exchange::connect(ranks, self.exchange, library, &launch.chosen.device, self.telling.quiet)?;
+        let begins = matches!(launch.beginning, Beginning::New(_));
+        let met = self.meet(&launch, ranks);
+        if met.is_err() && begins && ranks.is_first() {
+            // Whoever is refused has no run, and may begin it again with the same command.
+            run.withdraw();
+        }
+        met?;
         self.fit_here(launch, faults, ranks)
+    }
+
+    /// What several processes make sure of before they begin.
+    fn meet(&self, launch: &Launch, ranks: &Ranks) -> Result<()> {
+        let Launch { config, dataset, run, chosen, .. } = launch;
+        ranks::check_groups(&config.train, ranks)?;
+        Fingerprint::new(&chosen.facts.device, dataset).compare(ranks)?;
+        ranks::watch_run(ranks, self.watched.timeout(), run, &how_to_go_on("train", run))?;
+        let library = self.nccl_library.as_deref();
+        exchange::connect(ranks, self.exchange, library, &chosen.device, self.telling.quiet)
     }
 
     /// [`Args::fit`] in this process alone, without a new one.

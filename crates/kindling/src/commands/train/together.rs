@@ -44,6 +44,9 @@ impl Args {
     /// The first process, or the only one: it decides what is done.
     pub(super) fn lead(&self, ranks: &Rc<Ranks>) -> Result<Done> {
         check_dashboard(self.telling.dashboard)?;
+        if !ranks.is_alone() && self.restart_on_device_loss > 0 {
+            bail!("--restart-on-device-loss is for one process; of several, the launcher starts all again");
+        }
         let prepared = match self.folder.to_continue(self.resume.as_deref()) {
             Some(run) => self.resume(run, ranks)?,
             None => self.start(ranks)?,
@@ -56,9 +59,6 @@ impl Args {
             }
         };
         if !ranks.is_alone() {
-            if self.restart_on_device_loss > 0 {
-                bail!("--restart-on-device-loss is for one process; of several, the launcher starts all again");
-            }
             ranks.agree("run", Some(Order::of(&launch)?))?;
         }
         self.fit(launch, ranks)
