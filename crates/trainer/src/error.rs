@@ -114,12 +114,14 @@ pub enum TrainError {
     Processes(#[from] kindling_processes::Error),
     /// Processes of the run hold other weights than the first one, which must not be.
     #[error(
-        "after step {step} {rank} has other weights than the first process: its machine computes something else; the run is saved as the \
-         first one has it, and another machine or --device may be tried"
+        "after step {step} {rank} has other weights than the first process: its machine computes something else; steps after {since} may \
+         hold its gradients and are not saved now: remove checkpoints of such steps, and go on with other machines or another --device"
     )]
     Apart {
         /// After which step.
         step: u64,
+        /// The last step after which they were the same.
+        since: u64,
         /// Which, with its machine.
         rank: String,
     },

@@ -9,7 +9,7 @@ use kindling_runs::Event;
 use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
 use crate::journal::{Observer, Trained};
-use crate::run::{Run, Setup};
+use crate::run::{Run, STEPS_BETWEEN_COMPARISONS, Setup};
 use crate::schedule::Length;
 use crate::state::{Progress, Settled, TrainState};
 use crate::training::{Committed, RunPhase, Training};
@@ -122,8 +122,12 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
         self.epochs(observer).map_err(|error| self.ended_by(error, observer))
     }
 
-    /// Saves the steps before what ended the run: a step that failed changed nothing.
+    /// Saves the steps before what ended the run: a step that failed changed nothing. Where ranks hold other weights, steps before it are
+    /// wrong as well.
     fn ended_by(&mut self, error: TrainError, observer: &mut dyn Observer) -> TrainError {
+        if matches!(error, TrainError::Apart { .. }) {
+            return error;
+        }
         if self.run.can_be_saved_after(&error) {
             // It is worth a second try. If this fails too, the first error is the one to report.
             let _ = self.checkpoint(observer).or_else(|_| self.checkpoint(observer));
@@ -142,6 +146,9 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
                 self.run.state.end_epoch();
             }
             let last = self.is_over();
+            if last {
+                self.run.compare_ranks()?;
+            }
             if T::BY_EPOCH || (last && !self.run.is_saved()) {
                 self.checkpoint(observer)?;
             }
@@ -261,6 +268,6 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
         }
         run.copy_to_host();
         run.setup.ranks.beat(step);
-        run.compare_ranks()
+        if step.is_multiple_of(STEPS_BETWEEN_COMPARISONS) { run.compare_ranks() } else { Ok(()) }
     }
 }

@@ -67,8 +67,8 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Steps after which ranks compare all that they hold. It is read to the host for that.
-const STEPS_BETWEEN_COMPARISONS: u64 = 100;
+/// Steps after which ranks compare all that they hold, as they do after the last one. It is read to the host for that.
+pub(crate) const STEPS_BETWEEN_COMPARISONS: u64 = 100;
 
 /// What the first rank found of a run that goes on.
 #[derive(Default, Serialize, Deserialize)]
@@ -361,20 +361,23 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
         Ok(batch)
     }
 
-    /// Compares the state with that of the other ranks, now and then.
+    /// Compares the state with that of the other ranks. All ranks call it.
     ///
     /// # Errors
     /// [`TrainError::Apart`] if one is another, which all ranks learn.
     pub(crate) fn compare_ranks(&self) -> Result<(), TrainError> {
         let (ranks, step) = (&self.setup.ranks, self.progress().step);
-        if ranks.is_alone() || !step.is_multiple_of(STEPS_BETWEEN_COMPARISONS) {
+        if ranks.is_alone() {
             return Ok(());
         }
         let snapshot = self.state().snapshot();
         let mine = snapshot.map_err(|text| TrainError::of_device(Some(step), 0, &text))?.sha256();
         let all = ranks.agree("hashes of weights", mine)?;
         match all.iter().position(|other| *other != all[0]) {
-            Some(rank) => Err(TrainError::Apart { step, rank: ranks.group().name_of(rank) }),
+            Some(rank) => {
+                let since = step.saturating_sub(1) / STEPS_BETWEEN_COMPARISONS * STEPS_BETWEEN_COMPARISONS;
+                Err(TrainError::Apart { step, since, rank: ranks.group().name_of(rank) })
+            }
             None => Ok(()),
         }
     }
