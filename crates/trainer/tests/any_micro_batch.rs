@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use bench::{Bench, CLASSES, Outcome, config, lightest_of_each_paper};
 use burn::tensor::Device;
+use kindling_data::Augment;
 use kindling_layers::{Checkpointing, Precision};
 use kindling_tests::{Optional, Suite, Test};
 use kindling_trainer::{OptimizerConfig, TrainConfig};
@@ -23,7 +24,7 @@ const SIZES: [(Precision, usize); 3] = [(Precision::F32, 48), (Precision::Bf16, 
 const FAULTS: &str =
     "oom@step=1,phase=backward,micro=1;toolarge@step=2,phase=forward,micro=1;panic@step=3,phase=optimizer";
 
-fn run(model: &str, faults: &str, train: &TrainConfig) -> Outcome {
+fn run(model: &str, faults: &str, augment: &Augment, train: &TrainConfig) -> Outcome {
     let (drop_rate, drop_path_rate) = (Some(0.2), Some(0.2));
     let options = ModelOptions {
         in_channels: 1,
@@ -37,16 +38,16 @@ fn run(model: &str, faults: &str, train: &TrainConfig) -> Outcome {
     let network = find(model).expect("a name of the zoo").build(&options, &device).expect("options that are possible");
     let size = SIZES.into_iter().find(|(precision, _)| *precision == train.precision).map_or(0, |(_, size)| size);
     let bench = Bench::new(IMAGES, size, train.micro_batch.unwrap_or(BATCH)).with_faults(faults);
+    let bench = bench.with_augment(augment.clone());
     bench.train(network, &device, train)
 }
 
-fn whatever_is_computed_at_once(model: &str, precision: Precision, optimizer: OptimizerConfig, steps: u64) {
-    let config = TrainConfig { precision, optimizer, ..config(BATCH, GROUP, steps) };
+fn whatever_is_computed_at_once(model: &str, augment: &Augment, config: &TrainConfig) {
     let at_once = |micro_batch| TrainConfig { micro_batch: Some(micro_batch), ..config.clone() };
-    let straight =
-        run(model, "", &TrainConfig { activation_checkpointing: Some(Checkpointing::None), ..at_once(GROUP) });
+    let in_groups = TrainConfig { activation_checkpointing: Some(Checkpointing::None), ..at_once(GROUP) };
+    let straight = run(model, "", augment, &in_groups);
     assert!(straight.levers().is_empty());
-    let disturbed = run(model, FAULTS, &at_once(BATCH));
+    let disturbed = run(model, FAULTS, augment, &at_once(BATCH));
     assert_eq!(disturbed.levers().len(), 3);
     disturbed.assert_same_bits(&straight, "the whole batch was asked for at once, and memory ran out");
 }
@@ -54,7 +55,7 @@ fn whatever_is_computed_at_once(model: &str, precision: Precision, optimizer: Op
 fn recomputation_gives_the_same_bits(model: &str) {
     let [none, stages, blocks] = Checkpointing::ALL.map(|level| {
         let config = TrainConfig { activation_checkpointing: Some(level), ..config(BATCH, GROUP, 2) };
-        run(model, "", &TrainConfig { micro_batch: Some(BATCH), ..config })
+        run(model, "", &Augment::Light, &TrainConfig { micro_batch: Some(BATCH), ..config })
     });
     stages.assert_same_bits(&none, "stages");
     blocks.assert_same_bits(&none, "blocks");
@@ -64,9 +65,15 @@ fn main() -> ExitCode {
     let nothing = Optional::nothing();
     let mut suite = Suite::new();
     let lightest = lightest_of_each_paper();
+    let test_on = |what: &str, augment: Augment, model: &'static str, config: TrainConfig| {
+        let (steps, precision) = (config.max_steps.unwrap_or(0), config.precision);
+        let name =
+            format!("{model}_in_{precision}_has_the_same_bits_after_{steps}_steps{what}_whatever_is_computed_at_once");
+        Test::new(name, move || whatever_is_computed_at_once(model, &augment, &config))
+    };
     let test = |model: &'static str, precision: Precision, optimizer: OptimizerConfig, steps: u64| {
-        let name = format!("{model}_in_{precision}_has_the_same_bits_after_{steps}_steps_whatever_is_computed_at_once");
-        Test::new(name, move || whatever_is_computed_at_once(model, precision, optimizer, steps))
+        let config = TrainConfig { precision, optimizer, ..config(BATCH, GROUP, steps) };
+        test_on("", Augment::Light, model, config)
     };
     let adamw = OptimizerConfig::AdamW { weight_decay: 0.05 };
     let sgd = OptimizerConfig::Sgd { momentum: 0.9, weight_decay: 1e-4 };
@@ -82,6 +89,12 @@ fn main() -> ExitCode {
     let formats = [Precision::F32, Precision::Bf16, Precision::F16];
     let longer = lightest.iter().flat_map(|model| formats.map(|precision| test(model, precision, sgd, 30))).collect();
     suite.add_nightly(&nothing, longer, "minutes");
+    // Images of a batch that are mixed with each other, whatever is computed at once.
+    let mixed = |model: &&'static str| {
+        let config = TrainConfig { optimizer: adamw, ..config(BATCH, GROUP, 30) };
+        test_on("_on_mixed_images", Augment::Heavy, model, config)
+    };
+    suite.add_nightly(&nothing, lightest.iter().map(mixed).collect(), "minutes");
     let again = |model: &'static str| {
         Test::new(format!("recomputation_gives_the_same_bits_of_{model}"), move || {
             recomputation_gives_the_same_bits(model)

@@ -101,6 +101,7 @@ pub(crate) struct Bench {
     pub(crate) size: usize,
     pub(crate) start: Plan,
     pub(crate) faults: String,
+    pub(crate) augment: Augment,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) keep_events: bool,
 }
@@ -109,7 +110,14 @@ impl Bench {
     /// `images` pictures of `size` pixels to train on, this many computed at once at the start.
     pub(crate) fn new(images: usize, size: usize, micro_batch: usize) -> Self {
         let start = Plan { micro_batch, checkpointing: Checkpointing::None };
-        Self { images, size, start, faults: String::new(), stop: Arc::default(), keep_events: true }
+        let (faults, augment) = (String::new(), Augment::Light);
+        Self { images, size, start, faults, augment, stop: Arc::default(), keep_events: true }
+    }
+
+    /// Trained on pictures that are changed like this.
+    pub(crate) fn with_augment(mut self, augment: Augment) -> Self {
+        self.augment = augment;
+        self
     }
 
     pub(crate) fn with_faults(mut self, faults: &str) -> Self {
@@ -121,7 +129,8 @@ impl Bench {
         let preprocess = Preprocess::padded(self.size, 1, Normalisation::identity(1));
         let loader = match train {
             true => LoaderConfig {
-                augment: Augment::Light,
+                augment: self.augment.clone(),
+                classes: CLASSES,
                 ..LoaderConfig::shuffled(config.batch_size, preprocess, config.seed)
             },
             false => LoaderConfig::in_order(config.batch_size, preprocess),
