@@ -53,8 +53,8 @@ pub use run::{
     steps, toml_value,
 };
 pub use same::{
-    Apart, FIRST_STEP, GRADIENTS, ONE_STEP, STILL, assert_near, assert_same_bits, first_step_apart, first_steps_apart,
-    gradients_apart, parted_at, resume, same_bits, same_scores, steps_apart,
+    Apart, GRADIENTS, ONE_STEP, STILL, assert_near, assert_same_bits, gradients_apart, resume, same_bits, same_scores,
+    steps_apart,
 };
 pub use short_run::{SHORT_STEPS, ShortRuns};
 pub use tasks::{CLASSIFICATION, OfEachTask, SEGMENTATION, Task, When};

@@ -16,9 +16,7 @@ use std::path::Path;
 use std::process::Command;
 
 pub use bits::{same_bits, same_scores};
-pub use rounding::{
-    Apart, FIRST_STEP, GRADIENTS, first_step_apart, first_steps_apart, gradients_apart, parted_at, steps_apart,
-};
+pub use rounding::{Apart, GRADIENTS, gradients_apart, steps_apart};
 
 use crate::kindling;
 

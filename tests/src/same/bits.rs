@@ -13,12 +13,14 @@ const OF_THE_MACHINE: [&str; 6] =
     ["seconds", "waiting_seconds", "images_per_second", "micro_batch", "peak_memory_bytes", "together"];
 /// The same of a checkpoint's position, and how long the log is, which has a line for every interruption.
 const OF_THE_CLOCK: [&str; 5] = ["log_lines", "seconds", "waiting_seconds", "recoveries", "recovery_seconds"];
+/// What a run found in its samples, and its scores: nothing in them depends on the clock.
+const FOUND: [&str; 5] = ["predictions.csv", "cases.csv", "scores.json", "segmentation.json", "regression.json"];
 /// Events of which there is one a step.
 const STEPS: [&str; 3] = ["step", "iteration", "skipped"];
 
 /// Whether two finished runs went through the same steps and ended with the same bits: all numbers of every step, weights,
-/// running statistics, their average, the optimizers' states, the position in the data, the scores, and the pictures of a
-/// generator. Runs of `train` and of `gan train`.
+/// running statistics, their average, the optimizers' states, the position in the data, what was predicted of each sample, the scores with
+/// their intervals, and the pictures of a generator. Runs of `train` and of `gan train`.
 ///
 /// # Errors
 /// What differs first.
@@ -28,7 +30,7 @@ const STEPS: [&str; 3] = ["step", "iteration", "skipped"];
 pub fn same_bits(run: &Path, other: &Path) -> Result<(), String> {
     same_log(run, other)?;
     same_scores(run, other)?;
-    same_files(run, other, |name| name.ends_with(".safetensors") || name == "cases.csv")?;
+    same_files(run, other, |name| name.ends_with(".safetensors") || FOUND.contains(&name))?;
     same_files(&run.join("samples"), &other.join("samples"), |name| name.ends_with(".png"))?;
     let score = |run: &Path| json_of(&run.join("metrics.json"))["test"].clone();
     equal("the score of the test images", &score(run), &score(other))?;

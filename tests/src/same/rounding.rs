@@ -27,10 +27,6 @@ pub struct Apart {
     pub optimizer: f64,
 }
 
-/// How far the loss and the norm of the first step may be that is computed in another micro-batch ([`first_step_apart`]).
-/// Measured: at most 1.1e-7.
-pub const FIRST_STEP: f64 = 1e-6;
-
 /// How far the gradients of a step may be apart after another micro-batch ([`gradients_apart`]). Measured in tensors of 64 px
 /// images: 3.6e-7 in MobileNetV2, 2.6e-6 in MobileNetV3-Small, 8.5e-6 in EfficientNet-B0, whose squeeze-excite at the end has
 /// the smallest gradients.
@@ -136,18 +132,7 @@ impl fmt::Display for Apart {
 /// # Panics
 /// If one of them has no log.
 pub fn steps_apart(run: &Path, other: &Path) -> Result<(f64, f64), String> {
-    first_steps_apart(run, other, usize::MAX)
-}
-
-/// [`steps_apart`] of no more than the first `count` steps.
-///
-/// # Errors
-/// As there.
-///
-/// # Panics
-/// If one of them has no log.
-pub fn first_steps_apart(run: &Path, other: &Path, count: usize) -> Result<(f64, f64), String> {
-    let [mine, others] = [run, other].map(|run| numbered(run).into_iter().take(count).collect::<Vec<_>>());
+    let (mine, others) = (numbered(run), numbered(other));
     let place = |event: &Value| (event["event"].to_string(), event["step"].as_u64(), event["lr"].as_f64());
     if mine.is_empty() || mine.iter().map(place).ne(others.iter().map(place)) {
         return Err("their steps are not the same".into());
@@ -179,40 +164,6 @@ fn one_step_apart(mine: &Value, others: &Value) -> Result<(f64, f64), String> {
         ((0, _), _) | (_, (0, _)) => Err(format!("no numbers to compare: {mine}, {others}")),
         ((_, loss), (_, norm)) => Ok((loss, norm)),
     }
-}
-
-/// How far the first step is apart that two runs computed in other micro-batches: its losses and its norms. They computed it
-/// from the same bits, so that nothing has multiplied its rounding yet.
-///
-/// # Errors
-/// If an earlier step is not the same to the last bit, or no step was computed otherwise.
-///
-/// # Panics
-/// If one of them has no log.
-pub fn first_step_apart(run: &Path, other: &Path) -> Result<(f64, f64), String> {
-    let (mine, others) = (numbered(run), numbered(other));
-    for (mine, others) in mine.iter().zip(&others) {
-        let apart = one_step_apart(mine, others)?;
-        if mine["micro_batch"] != others["micro_batch"] {
-            return Ok(apart);
-        }
-        if apart != (0.0, 0.0) {
-            return Err(format!("computed in the same micro-batches, {mine} is not {others}"));
-        }
-    }
-    Err("every step was computed in the same micro-batches".into())
-}
-
-/// The first step that two runs computed in other micro-batches: how many steps come before it, and the micro-batch of `run`.
-/// `None` if there is no such step.
-///
-/// # Panics
-/// If one of them has no log.
-pub fn parted_at(run: &Path, other: &Path) -> Option<(usize, u64)> {
-    let (mine, others) = (numbered(run), numbered(other));
-    let micro_batches = mine.iter().zip(&others).map(|(mine, others)| (&mine["micro_batch"], &others["micro_batch"]));
-    let (before, (micro_batch, _)) = micro_batches.enumerate().find(|(_, (mine, others))| mine != others)?;
-    Some((before, micro_batch.as_u64()?))
 }
 
 /// How far the gradients of one step are apart, as a share of the gradient's norm, in the tensor where they are furthest

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kindling_tests::{
-    Apart, Flags, STILL, budget_with_room_for, checkpoints, events, first_step_apart, first_steps_apart, json_of,
-    kindling, parted_at, picture_folder, same_bits, sentence_of,
+    Flags, budget_with_room_for, checkpoints, events, json_of, kindling, picture_folder, same_bits, sentence_of,
 };
 use serde_json::Value;
 use tempfile::tempdir;
@@ -35,19 +34,6 @@ pub(crate) struct Counts {
     kills: usize,
     /// Ended with a sentence, and continued.
     refusals: usize,
-    /// Compared bit by bit.
-    bits: usize,
-    /// Compared to rounding.
-    near: usize,
-    /// In other micro-batches, where rounding decides how the run goes on: two undisturbed runs part as far.
-    unstable: usize,
-}
-
-impl Counts {
-    /// Whether so many runs cannot be judged that the attack says little.
-    pub(crate) const fn mostly_unstable(&self) -> bool {
-        self.unstable * 10 > if self.runs > 20 { self.runs } else { 20 }
-    }
 }
 
 impl AddAssign for Counts {
@@ -57,19 +43,16 @@ impl AddAssign for Counts {
         self.kills_inside += more.kills_inside;
         self.kills += more.kills;
         self.refusals += more.refusals;
-        self.bits += more.bits;
-        self.near += more.near;
-        self.unstable += more.unstable;
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { runs, recoveries, kills_inside, kills, refusals, bits, near, unstable } = self;
+        let Self { runs, recoveries, kills_inside, kills, refusals } = self;
         write!(
             formatter,
             "{runs} runs with {recoveries} recoveries, {kills_inside} kills inside a write, {kills} from outside, {refusals} \
-             refusals; {bits} equal in bits, {near} to rounding, {unstable} where rounding decides"
+             refusals, equal in bits"
         )
     }
 }
@@ -186,73 +169,8 @@ impl Place<'_> {
         {
             return Err("something unfinished is left among the checkpoints".into());
         }
-        if micro_batches(run) == micro_batches(straight) {
-            counts.bits += 1;
-            return same_bits(straight, run);
-        }
-        let Err(found) = self.near(straight, run) else {
-            counts.near += 1;
-            return Ok(());
-        };
-        if self.rounding_decides(straight, run)? {
-            counts.unstable += 1;
-            return Ok(());
-        }
-        Err(found)
+        same_bits(straight, run)
     }
-
-    /// Whether a run that computed a step in another micro-batch is the same run.
-    fn near(&self, straight: &Path, run: &Path) -> Result<(), String> {
-        let start = self.folder.join("start");
-        if !start.exists() {
-            let still = if self.case.gan { "--lr 1e-30 --lr-discriminator 1e-30 --iterations 1" } else { STILL };
-            self.undisturbed("start", &self.case.flags.with(still))?;
-        }
-        let (loss, norm) = first_step_apart(run, straight)?;
-        let most = self.most();
-        if !(loss <= most && norm <= most) {
-            return Err(format!(
-                "the first step in another micro-batch is apart by {loss:.1e} in losses, {norm:.1e} in norms"
-            ));
-        }
-        // Later steps multiply rounding, and what the last of them is apart says nothing; but it is the same run.
-        let Apart { weights, average, .. } = Apart::of(&start, run, straight)?;
-        if weights < 1.0 && average < 1.0 {
-            Ok(())
-        } else {
-            Err(format!("weights are {weights:.1e} of their way apart"))
-        }
-    }
-
-    /// Whether two runs that nothing disturbed, one of them in the micro-batch that `run` came to, are not near each other
-    /// either: up to the step where `run` came to it, or at their ends. Normalisation groups of two small images have gradients
-    /// of up to 1e10, and then the last digit of a sum decides.
-    fn rounding_decides(&self, straight: &Path, run: &Path) -> Result<bool, String> {
-        let Some((before, micro_batch)) = parted_at(run, straight) else { return Ok(false) };
-        let name = format!("micro-batch-{micro_batch}");
-        let other = self.folder.join(&name);
-        if !other.exists() {
-            self.undisturbed(&name, &self.case.flags.with(&format!("--micro-batch {micro_batch}")))?;
-        }
-        let most = self.most();
-        let parts_before = first_steps_apart(&other, straight, before + 1)
-            .map_or(true, |(loss, norm)| !(loss <= most && norm <= most));
-        Ok(parts_before || self.near(straight, &other).is_err())
-    }
-
-    /// How far a step may be apart from the same one in another micro-batch. Of two networks it holds several updates.
-    fn most(&self) -> f64 {
-        match (self.case.flags.get("precision"), self.case.gan) {
-            (Some("bf16" | "f16"), _) => 1e-2,
-            (_, true) => 1e-3,
-            _ => 1e-5,
-        }
-    }
-}
-
-fn micro_batches(run: &Path) -> Vec<Option<u64>> {
-    let steps = events(run).into_iter().filter(|event| event["event"] == "step" || event["event"] == "iteration");
-    steps.map(|event| event["micro_batch"].as_u64()).collect()
 }
 
 /// Whether the newest checkpoint is that of the last step in the log, as it must be after an end with a sentence.

@@ -107,9 +107,6 @@ fn undisturbed_or_not() -> Result<(), Failed> {
     if diverged * 4 > cases.max(4) {
         return Err(format!("{diverged} of {cases} cases diverge by themselves, so that little is compared").into());
     }
-    if counts.mostly_unstable() {
-        return Err("rounding decides how so many of the runs go on that little is compared".into());
-    }
     match failures.into_inner().map_err(|error| error.to_string())?.as_slice() {
         [] => Ok(()),
         failed => {
