@@ -24,14 +24,24 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         "a_process_that_is_asked_to_stop_stops_all_and_nothing_is_lost",
         a_process_that_is_asked_to_stop_stops_all_and_nothing_is_lost,
     ),
+    (
+        "a_launcher_that_is_interrupted_stops_all_and_nothing_is_lost",
+        a_launcher_that_is_interrupted_stops_all_and_nothing_is_lost,
+    ),
     ("what_does_not_fit_on_one_is_one_sentence_that_names_it", what_does_not_fit_on_one_is_one_sentence_that_names_it),
+    ("a_process_with_other_weights_is_named_and_its_steps_are_not_saved", || other_weights(7, 9)),
 ];
-pub(crate) const LONG_TESTS: &[(&str, fn())] =
-    &[("a_random_process_killed_fifty_times_leaves_the_bits", || killed(50, 400))];
-pub(crate) const TESTS_OF_DISKS: &[(&str, fn())] = &[(
-    "a_full_disk_under_the_first_is_one_sentence_and_nothing_is_lost",
-    a_full_disk_under_the_first_is_one_sentence_and_nothing_is_lost,
-)];
+pub(crate) const LONG_TESTS: &[(&str, fn())] = &[
+    ("a_random_process_killed_fifty_times_leaves_the_bits", || killed(50, 400)),
+    ("a_process_with_other_weights_is_named_every_hundred_steps", || other_weights(97, 120)),
+];
+pub(crate) const TESTS_OF_DISKS: &[(&str, fn())] = &[
+    (
+        "a_full_disk_under_the_first_is_one_sentence_and_nothing_is_lost",
+        a_full_disk_under_the_first_is_one_sentence_and_nothing_is_lost,
+    ),
+    ("a_process_other_than_the_first_needs_no_disk", a_process_other_than_the_first_needs_no_disk),
+];
 
 /// No launcher takes longer, on a machine that builds something else at the same time.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -213,6 +223,61 @@ fn a_process_that_is_asked_to_stop_stops_all_and_nothing_is_lost() {
     assert_same_bits(&straight, &run, "asked to stop");
 }
 
+/// Ctrl-C reaches the launcher as well, which hands it on, and which kills what has not ended in the time that it gives.
+fn a_launcher_that_is_interrupted_stops_all_and_nothing_is_lost() {
+    let bench = Bench::new(EACH);
+    let flags = EVERYTHING.replacen("--epochs 2", "--epochs 8", 1);
+    let flags = format!("{flags} --model mobilenet_v3_small");
+    let straight = bench.run("straight", &flags, "");
+    let run = bench.path("run");
+    let mut command = bench.command("run", &flags, "");
+    command.env("OMPI_MCA_odls_base_sigkill_timeout", "120");
+    let mut launched = Launched::start(&bench.path("ids"), 2, &command);
+    while newest_step(&run) < 2 && !launched.has_ended() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let sent = Command::new("kill").args(["-INT", &launched.child.id().to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "it had ended before it could be interrupted");
+    let outcome = launched.end();
+    let stopped = newest_step(&run);
+    assert!((2..16).contains(&stopped), "{stopped}: {}", outcome.all());
+    assert_eq!(outcome.stderr.matches(&format!("stopped after step {stopped}")).count(), 1, "{}", outcome.all());
+    let mut resume = kindling();
+    resume.args(["train", "--quiet", "--resume"]).arg(&run);
+    Outcome::of(&mut in_processes(3, &resume, "")).succeeded();
+    assert_same_bits(&straight, &run, "interrupted");
+}
+
+/// An update of one process is wrong in the step `wrong`, of `steps` in all. All hold the same weights after each hundredth step and after
+/// the last, or say so; what the others have computed by then has gradients of wrong weights in it.
+fn other_weights(wrong: u64, steps: u64) {
+    let bench = Bench::new(EACH);
+    // Six batches an epoch, after which there is a checkpoint.
+    let flags = format!(
+        "--image-size 32 --batch-size 8 --ghost-batch-size 4 --epochs 50 --max-steps {steps} --workers 1 --model mobilenet_v3_small"
+    );
+    let straight = bench.run("straight", &flags, "");
+    let own =
+        format!("if test $OMPI_COMM_WORLD_RANK = 1; then export KINDLING_FAULT='wrong@step={wrong},rate=0.5'; fi");
+    let sentence = Outcome::of(&mut in_processes(2, &bench.command("run", &flags, ""), &own)).refused_by_one();
+    let found = steps.min(wrong.next_multiple_of(100));
+    for words in
+        [format!("after step {found} rank 1 on "), "has other weights".to_string(), "are not saved".to_string()]
+    {
+        assert!(sentence.contains(&words), "`{words}` is not said: {sentence}");
+    }
+    let run = bench.path("run");
+    assert_eq!(
+        newest_step(&run),
+        (wrong - 1) / 6 * 6,
+        "no checkpoint has a step in it that was computed with wrong weights"
+    );
+    let mut resume = kindling();
+    resume.args(["train", "--quiet", "--resume"]).arg(&run);
+    Outcome::of(&mut in_processes(2, &resume, "")).succeeded();
+    assert_same_bits(&straight, &run, "after other weights in one process");
+}
+
 fn what_does_not_fit_on_one_is_one_sentence_that_names_it() {
     let bench = Bench::new(EACH);
     let flags = EVERYTHING.replacen("--epochs 2", "--epochs 4", 1);
@@ -252,4 +317,27 @@ fn a_full_disk_under_the_first_is_one_sentence_and_nothing_is_lost() {
     let straight = bench.run("straight", &flags, "");
     Outcome::of(kindling().args(["train", "--quiet", "--resume"]).arg(&kept)).succeeded();
     assert_same_bits(&straight, &kept, "with space again");
+}
+
+/// The second process can read the data and the run, and write nowhere among them: a full disk would not be noticed there.
+fn a_process_other_than_the_first_needs_no_disk() {
+    let bench = Bench::new(EACH);
+    let flags = format!("{EVERYTHING} --model mobilenet_v3_small");
+    let straight = bench.run("straight", &flags, "");
+    let (all, tried) = (bench.path(""), bench.path("tried"));
+    let script = format!(
+        "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\" && ! touch {} 2>/dev/null && exec \"$@\"",
+        tried.display()
+    );
+    let own = format!(
+        "if test $OMPI_COMM_WORLD_RANK = 1; then exec unshare {} sh -c '{script}' {} \"$@\"; fi",
+        private_mounts().expect("checked before"),
+        all.display()
+    );
+    let mut command = bench.command("run", &flags, "");
+    // Processes in other user namespaces must not read each other's memory.
+    command.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+    Outcome::of(&mut in_processes(2, &command, &own)).succeeded();
+    assert!(!tried.exists(), "the second process could write");
+    assert_same_bits(&straight, &bench.path("run"), "nothing can be written by the second");
 }

@@ -10,7 +10,7 @@ mod together;
 use std::process::ExitCode;
 
 use kindling_tests::{Optional, Suite, Test, cuda_on_cpu, private_mounts};
-use together::open_mpi;
+use together::{has_program, open_mpi};
 
 fn main() -> ExitCode {
     let mut suite = Suite::new();
@@ -35,7 +35,15 @@ fn main() -> ExitCode {
         }),
         required_by: "KINDLING_REQUIRE_TMPFS",
     };
-    suite.add(&disk, disasters::TESTS_OF_DISKS.iter().map(test).collect());
+    suite.add(&disk, disasters::TESTS_OF_DISKS.iter().chain(refusals::TESTS_OF_MOUNTS).map(test).collect());
+    let both = Optional {
+        missing: mpi.missing.clone().or_else(|| {
+            let is_there = has_program("mpirun.mpich");
+            (!is_there).then(|| "MPICH beside Open MPI (apt-get install mpich)".to_string())
+        }),
+        required_by: mpi.required_by,
+    };
+    suite.add(&both, refusals::TESTS_OF_TWO_MPIS.iter().map(test).collect());
     let cuda = cuda_on_cpu();
     let cuda = Optional { missing: mpi.missing.clone().or(cuda.missing), ..cuda };
     suite.add(&cuda, gpus::TESTS.iter().map(test).collect());
