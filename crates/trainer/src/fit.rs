@@ -141,14 +141,13 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
             if self.epoch(observer)? == Ended::Interrupted {
                 return Ok(Ended::Interrupted);
             }
+            // Before they are scored, and the best weights and a checkpoint are written.
+            self.run.compare_ranks()?;
             self.training.look(RunPhase::Epoch, &mut self.run, observer)?;
             if self.run.progress().batch >= self.run.setup.train.batches_per_epoch() {
                 self.run.state.end_epoch();
             }
             let last = self.is_over();
-            if last {
-                self.run.compare_ranks()?;
-            }
             if T::BY_EPOCH || (last && !self.run.is_saved()) {
                 self.checkpoint(observer)?;
             }

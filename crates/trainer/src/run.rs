@@ -67,7 +67,7 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Steps after which ranks compare all that they hold, as they do after the last one. It is read to the host for that.
+/// Steps after which ranks compare all that they hold, as they do at the end of each epoch. It is read to the host for that.
 pub(crate) const STEPS_BETWEEN_COMPARISONS: u64 = 100;
 
 /// What the first rank found of a run that goes on.
