@@ -5,15 +5,17 @@ Weights and images are filled by the formula that golden.py documents, images of
 segmentation.json names the versions, and each line after it is a case:
 
     network, encoder            the network, and its encoder or backbone
+    auxiliary                   true where torchvision's network has its auxiliary classifier (aux_loss=True), otherwise left out
     batch, size                 its images are [batch, 3, height, width], and it has CLASSES classes
     params                      elements of all parameters
     keys                        [name, shape] of the tensors of the state dict, num_batches_tracked left out
     eval, train                 logits in float64: first8 of the last row of the last image, and l2 of every image
-    loss                        half the mean square of the train logits minus v of fill("target", [batch, CLASSES, height, width])
+    loss                        half the mean square of the train logits minus v of fill("target", [batch, channels, height, width])
     grads                       norm of that loss's gradient with respect to each parameter that has one, by its key
 
-Nothing is dropped in training, and torchvision's networks have no auxiliary classifier. efficientnet-b0 pads as for images of 224 pixels, whatever it is given: its sizes here are
-multiples of 32, for which that is TensorFlow's padding.
+An auxiliary classifier's logits lie behind the others' in training, so that there are twice CLASSES channels, and the last row is of them.
+They are no part of eval. Nothing is dropped in training. efficientnet-b0 pads as for images of 224 pixels, whatever it is given: its sizes
+here are multiples of 32, for which that is TensorFlow's padding.
 
 usage: segmentation.py [--out segmentation.json]   (needs torch, torchvision, timm, segmentation_models_pytorch)
 """
@@ -43,6 +45,9 @@ CASES = [
     ("deeplabv3", "mobilenet_v3_large", 3, (75, 50)),
     ("deeplabv3", "resnet50", 2, (64, 71)),
     ("fcn", "resnet50", 2, (64, 71)),
+    ("deeplabv3", "mobilenet_v3_large", 3, (75, 50), True),
+    ("deeplabv3", "resnet50", 2, (64, 71), True),
+    ("fcn", "resnet50", 2, (64, 71), True),
 ]
 
 
@@ -51,25 +56,30 @@ def signed(name, shape):
 
 
 class OfTorchvision(torch.nn.Module):
-    """The logits of one of torchvision's networks."""
+    """The logits of one of torchvision's networks; in training, those of its auxiliary classifier behind them."""
 
-    def __init__(self, name):
+    def __init__(self, name, auxiliary):
         super().__init__()
         make = getattr(torchvision.models.segmentation, name)
-        self.network = make(weights=None, weights_backbone=None, num_classes=CLASSES)
+        # Lite R-ASPP has none, and takes no such argument.
+        given = {"aux_loss": True} if auxiliary else {}
+        self.network = make(weights=None, weights_backbone=None, num_classes=CLASSES, **given)
 
     def forward(self, images):
-        return self.network(images)["out"]
+        logits = self.network(images)
+        if self.training and "aux" in logits:
+            return torch.cat([logits["out"], logits["aux"]], dim=1)
+        return logits["out"]
 
 
-def build(network, encoder):
+def build(network, encoder, auxiliary):
     """The network that has the weights, and what computes its logits."""
     if network in ("unet", "deeplabv3plus"):
         make = smp.Unet if network == "unet" else smp.DeepLabV3Plus
         whole = make(encoder, encoder_weights=None, classes=CLASSES)
         holder = whole
     else:
-        whole = OfTorchvision(f"{network}_{encoder}")
+        whole = OfTorchvision(f"{network}_{encoder}", auxiliary)
         holder = whole.network
     for module in whole.modules():
         if hasattr(module, "drop_prob"):
@@ -87,12 +97,13 @@ def summary(logits):
     return {"first8": logits[-1, -1, -1, :8].tolist(), "l2": logits.flatten(1).norm(dim=1).tolist()}
 
 
-def run(name, encoder, batch, size):
-    holder, network = build(name, encoder)
+def run(name, encoder, batch, size, auxiliary=False):
+    holder, network = build(name, encoder, auxiliary)
     images = 1.7 * signed("input", (batch, 3, *size))
     state = {name: list(value.shape) for name, value in holder.state_dict().items()}
     out = {
-        "network": name, "encoder": encoder, "batch": batch, "size": list(size),
+        "network": name, "encoder": encoder, **({"auxiliary": True} if auxiliary else {}),
+        "batch": batch, "size": list(size),
         "params": sum(p.numel() for p in holder.parameters()),
         "keys": [[name, shape] for name, shape in state.items() if not name.endswith("num_batches_tracked")],
     }

@@ -19,7 +19,8 @@ const CLASSES: usize = 3;
 pub(crate) fn all() -> Vec<(String, Value)> {
     let name = |case: &Value| {
         let [height, width] = size(case);
-        format!("{} at {height} x {width}", key(case))
+        let auxiliary = if auxiliary(case) { " with its auxiliary classifier" } else { "" };
+        format!("{}{auxiliary} at {height} x {width}", key(case))
     };
     cases(SEGMENTATION).into_iter().map(|case| (name(&case), case)).collect()
 }
@@ -28,6 +29,11 @@ pub(crate) fn all() -> Vec<(String, Value)> {
 fn key(case: &Value) -> String {
     let [network, encoder] = ["network", "encoder"].map(|part| case[part].as_str().expect("a name"));
     format!("{network}-{encoder}")
+}
+
+/// Whether the network of a case has torchvision's auxiliary classifier, whose logits lie behind the others' in a training pass.
+fn auxiliary(case: &Value) -> bool {
+    case["auxiliary"].as_bool().unwrap_or(false)
 }
 
 fn number(value: &Value) -> f64 {
@@ -59,9 +65,11 @@ fn close_logits(what: &str, logits: Tensor<4>, expected: &Value, tolerance: Tole
 pub(crate) fn equals_the_reference(case: &Value, device: &Device, tolerance: Tolerance) {
     let model = find_segmentation(&key(case)).expect("a network of the zoo");
     let rate = Some(0.0);
-    let options = ModelOptions { classes: CLASSES, drop_rate: rate, drop_path_rate: rate, ..ModelOptions::imagenet() };
+    let auxiliary = auxiliary(case);
+    let options = ModelOptions { classes: CLASSES, auxiliary, ..ModelOptions::imagenet() };
+    let options = ModelOptions { drop_rate: rate, drop_path_rate: rate, ..options };
     let network = model.build(&options, device).expect("buildable");
-    let (_, names) = model.layer_names(false).expect("a network with a reference");
+    let (_, names) = model.layer_names(auxiliary).expect("a network with a reference");
     assert_eq!(parameters::count(&network), count(case, "params") as u64);
 
     let keys = case["keys"].as_array().expect("keys").iter().map(|key| {
@@ -82,6 +90,7 @@ pub(crate) fn equals_the_reference(case: &Value, device: &Device, tolerance: Tol
     let x = Tensor::<4>::from_data(numbers("input", 1.7, [batch, 3, height, width]), device);
     close_logits("eval", network.forward(x.clone()), &case["eval"], tolerance);
     let (logits, _) = training(TrainingPass::whole_batch(batch), || network.forward(x));
+    assert_eq!(logits.dims()[1], if auxiliary { 2 * CLASSES } else { CLASSES });
     close_logits("train", logits.clone(), &case["train"], tolerance);
     let target = Tensor::<4>::from_data(numbers("target", 1.0, logits.dims()), device);
     let loss = (logits - target).powi_scalar(2).mean() * 0.5;
