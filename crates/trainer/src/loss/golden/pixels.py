@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Losses of segmentation, computed with PyTorch 2.15 and MONAI 1.6.1 in float64.
+"""Losses of segmentation, computed with PyTorch 2.15, MONAI 1.6.1 and segmentation_models_pytorch 0.5.0 in float64.
 
 pixels.json has logits [images, classes, height, width], a truth [images, height, width] in which a class is absent from an image, one with
 ignored pixels (255), and for each case its value, the first eight numbers of the gradient, and the gradient's norm.
 
-MONAI takes the weights of generalised Dice in float32; here it takes them in float64.
+MONAI takes the weights of generalised Dice in float32; here it takes them in float64. segmentation_models_pytorch sums over the batch, and
+can leave pixels out. It adds nothing to the sums unless it is told to, and leaves a class out that no image has; here every class is in
+some image, and it is told to add what MONAI adds: as much to half of Dice's ratio is half of that.
 
-usage: pixels.py [--out pixels.json]   (needs torch, monai)
+usage: pixels.py [--out pixels.json]   (needs torch, monai, segmentation_models_pytorch)
 """
 import argparse, json
 import torch
 from monai.losses import DiceCELoss, DiceLoss, FocalLoss, GeneralizedDiceLoss, TverskyLoss
+from segmentation_models_pytorch import losses as smp
 
 SHAPE = (3, 3, 4, 5)
 WEIGHTS = [1.0, 2.0, 0.5]
@@ -26,6 +29,11 @@ def cross_entropy(**settings):
     if "weight" in settings:
         settings["weight"] = torch.tensor(settings["weight"], dtype=torch.float64)
     return lambda logits, truth: torch.nn.CrossEntropyLoss(ignore_index=IGNORED, **settings)(logits, truth[:, 0])
+
+
+def of_smp(kind, **settings):
+    loss = kind("multiclass", ignore_index=IGNORED, **settings)
+    return lambda logits, truth: loss(logits, truth[:, 0])
 
 
 CASES = [
@@ -44,6 +52,10 @@ CASES = [
     ("focal", "image", 0.0, None, False, FocalLoss(use_softmax=True, to_onehot_y=True, gamma=2.0)),
     ("dice+cross-entropy", "image", 0.0, None, False, softmax_loss(DiceCELoss)),
     ("dice+focal", "image", 0.0, None, False, None),
+    ("dice", "group", 0.0, None, False, of_smp(smp.DiceLoss, smooth=5e-6)),
+    ("dice", "group", 0.0, None, True, of_smp(smp.DiceLoss, smooth=5e-6)),
+    ("tversky", "group", 0.0, None, False, of_smp(smp.TverskyLoss, alpha=0.3, beta=0.7, smooth=1e-5)),
+    ("tversky", "group", 0.0, None, True, of_smp(smp.TverskyLoss, alpha=0.3, beta=0.7, smooth=1e-5)),
 ]
 
 
