@@ -1,4 +1,4 @@
-//! DICOM files that others published: what `scripts/fetch-test-files.sh` brings, against what pydicom reads.
+//! Files that others published: what `scripts/fetch-test-files.sh` brings, against what pydicom and numpy read.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use data_encoding::HEXLOWER;
-use kindling_data::{Format, Part};
+use kindling_data::{Format, Mask, Normalisation, Part, Pictures, Preprocess};
 use kindling_scans::Dicom;
 use kindling_tests::{Optional, Suite, Test};
 use serde_json::Value;
@@ -45,6 +45,9 @@ fn main() -> ExitCode {
             in_folder("damaged_copies_of_published_files_never_crash", damaged_copies),
         ],
     );
+    let missing = lacks("stardist", "nuclei: run scripts/fetch-test-files.sh");
+    let with_nuclei = Optional { missing, required_by: "KINDLING_REQUIRE_DATA" };
+    suite.add(&with_nuclei, vec![in_folder("a_mask_of_nuclei_has_their_numbers_and_a_smaller_one_no_others", nuclei)]);
     suite.add(&large, vec![in_folder("stored_values_of_large_files_equal_pydicoms", large_values_equal)]);
     suite.run()
 }
@@ -80,6 +83,27 @@ fn segmentations(folder: &Path) {
             found.values.iter().filter(|value| **value == 1).count()
         };
         assert_eq!([0, 1, 2].map(count), [36_233, 0, 0], "{name}");
+    }
+}
+
+/// A mask of 16 bits in which each of 125 nuclei has a number. numpy 2.4.6: 126 numbers up to 183, 52,226 of the pixels not 0.
+fn nuclei(folder: &Path) {
+    let part = |name: &str| Part { path: folder.join("stardist").join(name), frame: None, channels: 1, group: None };
+    let [image, mask] = ["img2d.tif", "mask2d.tif"].map(part);
+    let image = Pictures.read(&image).unwrap();
+    let found = Pictures.read_mask_values(&mask).unwrap();
+    assert_eq!((found.width, found.height), (512, 512));
+    assert_eq!((image.width, image.height), (found.width, found.height), "the mask is of the image");
+    let numbers: BTreeSet<u16> = found.values.iter().copied().collect();
+    assert_eq!((numbers.len(), numbers.last()), (126, Some(&183)));
+    assert_eq!(found.values.iter().filter(|number| **number > 0).count(), 52_226);
+
+    let classes = found.values.iter().map(|number| u8::try_from(*number).unwrap()).collect();
+    let mask = Mask { width: found.width, height: found.height, classes };
+    let drawn = mask.present();
+    for size in [300, 700] {
+        let fitted = Preprocess::padded(size, 1, Normalisation::identity(1)).fit_mask(&mask).present();
+        assert!(fitted.len() > 100 && fitted.iter().all(|number| drawn.contains(number)), "at {size} pixels");
     }
 }
 

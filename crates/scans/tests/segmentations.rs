@@ -88,6 +88,20 @@ fn a_segmentation_of_highdicom_is_the_masks_of_the_slices_that_it_names() {
     check(dir.path(), "background organ tumour");
 }
 
+/// Why a folder cannot be opened whose segmentation says that it is a label map, which is a class of its own.
+fn refusal_of_a_label_map(dir: &Path, golden: &[u8]) -> String {
+    let mut bytes = golden.to_vec();
+    for (from, to) in [("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7"), ("BINARY", "LABELM")] {
+        let places: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(from.as_bytes())).collect();
+        assert!(!places.is_empty(), "{from} is not in the file");
+        for at in places {
+            bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+        }
+    }
+    fs::write(dir.join("masks/1-1.dcm"), bytes).unwrap();
+    refusal(dir)
+}
+
 #[test]
 fn segmentations_that_do_not_fit_are_one_sentence_each() {
     let dir = folder();
@@ -111,6 +125,8 @@ fn segmentations_that_do_not_fit_are_one_sentence_each() {
     assert!(refusal(dir.path()).contains("segments 1 and 2 overlap"), "{}", refusal(dir.path()));
     let error = patched("BINARY", "FRACTI");
     assert!(error.contains("FRACTI") && error.contains("1-1.dcm"), "{error}");
+    let error = refusal_of_a_label_map(dir.path(), &golden);
+    assert!(error.contains("of the kind LABELM, and only BINARY is read") && error.contains("1-1.dcm"), "{error}");
     fs::write(masks.join("1-1.dcm"), &golden[..golden.len() - 9]).unwrap();
     assert!(refusal(dir.path()).contains("1-1.dcm"));
     fs::write(masks.join("1-1.dcm"), &golden).unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kindling_data::{DataError, MaskValues};
 
-use super::SEGMENTATION_STORAGE;
+use super::{LABEL_MAP_SEGMENTATION_STORAGE, SEGMENTATION_STORAGE};
 use crate::dicom::file::DicomFile;
 use crate::dicom::header::Header;
 use crate::dicom::present::described_in;
@@ -27,9 +27,10 @@ pub(crate) struct Segmentation {
 }
 
 impl Segmentation {
-    /// Whether a file is one, by its class.
+    /// Whether a file is one, by its class. A label map is, too, and not of the kind that is read.
     pub(crate) fn is_in(file: &DicomFile) -> bool {
-        file.elements.text(&file.bytes, 0, tags::SOP_CLASS_UID).as_deref() == Some(SEGMENTATION_STORAGE)
+        let class = file.elements.text(&file.bytes, 0, tags::SOP_CLASS_UID);
+        class.is_some_and(|class| [SEGMENTATION_STORAGE, LABEL_MAP_SEGMENTATION_STORAGE].contains(&class.as_str()))
     }
 
     /// Reads a whole file.

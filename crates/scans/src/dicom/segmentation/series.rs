@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use kindling_data::{DataError, Part, Slice};
 
-use super::SEGMENTATION_STORAGE;
+use super::{LABEL_MAP_SEGMENTATION_STORAGE, SEGMENTATION_STORAGE};
 use crate::dicom::file::{DicomFile, unreadable};
 use crate::dicom::tags::{self, Tag};
 use crate::dicom::written::DataSet;
@@ -138,7 +138,7 @@ fn add(found: &mut Vec<Series>, path: &Path, file: &DicomFile) -> Result<(), Dat
         text(tag).filter(|uid| is_uid(uid)).ok_or_else(missing)
     };
     let class = uid(tags::SOP_CLASS_UID, "SOP Class UID")?;
-    if class == SEGMENTATION_STORAGE {
+    if [SEGMENTATION_STORAGE, LABEL_MAP_SEGMENTATION_STORAGE].contains(&class.as_str()) {
         return Err(unreadable(path, "it is a segmentation itself, not an image"));
     }
     let instance = uid(tags::SOP_INSTANCE_UID, "SOP Instance UID")?;
