@@ -13,7 +13,7 @@ use kindling_classification::mixnet::mixnet_s;
 use kindling_classification::mobilenet_v3::mobilenet_v3_small;
 use kindling_classification::mobilenet_v4::mobilenet_v4_conv_small;
 use kindling_classification::resnet::resnet18;
-use kindling_classification::{ModelEntry, NetworkConfig, mobilenet_v3, resnet};
+use kindling_classification::{NetworkConfig, mobilenet_v3, resnet};
 use kindling_gan::{DcganConfig, FastGanConfig, Upsampling};
 use kindling_layers::names::Library;
 use kindling_layers::tensors::Tensors;
@@ -21,13 +21,16 @@ use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value, Zeros};
 use kindling_layers::{Activation, Classifier, Segmenter};
 use kindling_onnx::{Export, OPSET, encode};
 use kindling_segmentation::{DecoderKind, Encoder, SegmentationConfig, encoder};
-use kindling_tests::{Optional, run_optional};
+use kindling_tests::{Optional, Test, run_optional_and_nightly};
 use serde_json::json;
 use support::python::Report;
 use support::{interpreter, python, weights};
 
 fn main() -> ExitCode {
-    run_optional(Optional { missing: python::missing(), required_by: "KINDLING_REQUIRE_PYTHON" }, &TESTS)
+    let need = Optional { missing: python::missing(), required_by: "KINDLING_REQUIRE_PYTHON" };
+    let tests = TESTS.iter().map(|&(name, test)| Test::new(name, test)).collect();
+    let large = vec![Test::new("every_network_for_segmentation_runs_in_onnxruntime_at_512", segmentation_at_512)];
+    run_optional_and_nightly(need, tests, large, "minutes")
 }
 
 const TESTS: [(&str, fn()); 13] = [
@@ -98,27 +101,46 @@ fn fastgan() {
     assert_eq!(report.output, json!(["logits", "batch", 1, 5, 5]));
 }
 
+/// A classifier as torchvision has it.
+fn of_torchvision(name: &str) -> Encoder {
+    let entry = mobilenet_v3::MODELS.iter().chain(resnet::MODELS).find(|entry| entry.name() == name);
+    Encoder::of_classifier(entry.expect("a classifier"), Library::Torchvision)
+}
+
+/// A network for images of one channel, with three classes.
+fn segments(decoder: DecoderKind, encoder: &Encoder, [height, width]: [usize; 2]) {
+    let config = SegmentationConfig::new(decoder, encoder, 1, 3);
+    let images = FeatureMap { channels: 1, height, width };
+    let (model, name) = (config.init(&Device::flex()), format!("{} on {}", decoder.title(), encoder.name));
+    let report = network(&name, model, images, [3, 1, height, width], |model, x| model.forward(x));
+    assert_eq!(report.output, json!(["logits", "batch", 3, height, width]));
+}
+
 /// With a last convolution that is read, and with one that is only kept; every decoder, at a size of which not all maps are whole parts.
 fn segmentation() {
-    let nearest = [(DecoderKind::Unet, "mobilenet_v2"), (DecoderKind::Unet, "efficientnet-b0")];
-    let nearest = nearest.map(|(decoder, name)| (decoder, *encoder(name).expect("an encoder"), [64, 96]));
-    let of = |entries: &'static [ModelEntry], name| {
-        let entry = entries.iter().find(|entry| entry.name() == name).expect("a classifier");
-        Encoder::of_classifier(entry, Library::Torchvision)
-    };
-    let large = || of(mobilenet_v3::MODELS, "mobilenet_v3_large");
-    let linear = [
-        (DecoderKind::DeepLabV3Plus, *encoder("mobilenet_v2").expect("an encoder"), [64, 96]),
-        (DecoderKind::Lraspp, large(), [75, 50]),
-        (DecoderKind::DeepLabV3, large(), [75, 50]),
-        (DecoderKind::Fcn, of(resnet::MODELS, "resnet18"), [70, 64]),
-    ];
-    for (decoder, encoder, [height, width]) in nearest.into_iter().chain(linear) {
-        let config = SegmentationConfig::new(decoder, &encoder, 1, 3);
-        let images = FeatureMap { channels: 1, height, width };
-        let (model, name) = (config.init(&Device::flex()), format!("{} on {}", decoder.title(), encoder.name));
-        let report = network(&name, model, images, [3, 1, height, width], |model, x| model.forward(x));
-        assert_eq!(report.output, json!(["logits", "batch", 3, height, width]));
+    let of_smp = |name| *encoder(name).expect("an encoder");
+    for (decoder, encoder, size) in [
+        (DecoderKind::Unet, of_smp("mobilenet_v2"), [64, 96]),
+        (DecoderKind::Unet, of_smp("efficientnet-b0"), [64, 96]),
+        (DecoderKind::DeepLabV3Plus, of_smp("mobilenet_v2"), [64, 96]),
+        (DecoderKind::Lraspp, of_torchvision("mobilenet_v3_large"), [75, 50]),
+        (DecoderKind::DeepLabV3, of_torchvision("mobilenet_v3_large"), [75, 50]),
+        (DecoderKind::Fcn, of_torchvision("resnet18"), [70, 64]),
+    ] {
+        segments(decoder, &encoder, size);
+    }
+}
+
+/// Every network that has a reference, at the size of scans and at one that is no square.
+fn segmentation_at_512() {
+    for decoder in DecoderKind::ALL {
+        for name in decoder.reference_encoders() {
+            let is_of_smp = matches!(decoder, DecoderKind::Unet | DecoderKind::DeepLabV3Plus);
+            let encoder = if is_of_smp { *encoder(name).expect("an encoder") } else { of_torchvision(name) };
+            for size in [[512, 512], [320, 256]] {
+                segments(decoder, &encoder, size);
+            }
+        }
     }
 }
 
