@@ -123,6 +123,25 @@ fn threads_of_the_loader_and_the_micro_batch_change_no_bit() {
     threads_and_micro_batch_change_no_bit(&bench, &flags, &straight);
 }
 
+/// A mean over images or over groups is cut between these alone.
+#[test]
+fn dice_over_images_and_over_groups_has_the_same_bits_at_any_micro_batch() {
+    let bench = Bench::for_model(UNET, EACH);
+    let flags = Flags::of(&flags("--max-steps 2 --augment light --drop-path-rate 0.2"));
+    for (over, ghost, micro_batches) in [("image", 1, &[1, 2, 4][..]), ("group", 1, &[1, 2, 4]), ("group", 4, &[4])] {
+        let flags = flags.with(&format!("--batch-size 8 --ghost-batch-size {ghost} --dice-over {over}"));
+        let run = |micro_batch: usize| {
+            let flags = flags.with(&format!("--micro-batch {micro_batch}")).to_string();
+            bench.run(&format!("{over}-{ghost}-{micro_batch}"), &flags, "")
+        };
+        let straight = run(8);
+        for micro_batch in micro_batches {
+            let what = format!("over {over}, groups of {ghost}, micro-batch {micro_batch}");
+            assert_same_bits(&straight, &run(*micro_batch), &what);
+        }
+    }
+}
+
 /// A step has two passes, of which the first adds up the sums over the batch.
 #[test]
 fn dice_over_the_batch_has_the_same_bits_at_any_micro_batch_and_after_failures_in_both_passes() {
