@@ -28,6 +28,10 @@ fn main() -> ExitCode {
             ("each_name_of_the_same_network_has_its_weights", each_name_of_the_same_network_has_its_weights),
             ("pretrained_weights_are_exported_under_other_keys", pretrained_weights_are_exported_under_other_keys),
             ("a_run_starts_from_pretrained_weights", a_run_starts_from_pretrained_weights),
+            (
+                "a_network_for_segmentation_starts_with_a_pretrained_encoder",
+                segmentation_starts_with_a_pretrained_encoder,
+            ),
         ],
     )
 }
@@ -138,4 +142,43 @@ fn a_run_starts_from_pretrained_weights() {
     // The images are prepared as the weights expect: the mean of torchvision's three means.
     let mean: f64 = toml_value(&config, "mean").trim_matches(['[', ']']).parse().expect("a mean");
     assert!((mean - (0.485 + 0.456 + 0.406) / 3.0).abs() < 1e-6, "{mean}");
+}
+
+/// The encoder has the weights of the classifier, and only it. At a learning rate of next to nothing they stay what they were.
+fn segmentation_starts_with_a_pretrained_encoder() {
+    let folder = tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let exported = |name: &str, flags: &[&str]| {
+        let mut command = kindling();
+        command.arg("export").args(flags).arg("--out").arg(at(name));
+        Outcome::of(&mut command).succeeded();
+        read_tensors(&at(name))
+    };
+    let of_run = |name: &str, more: &[&str]| {
+        let mut command = kindling();
+        command.args("train --task segmentation --data phantoms --model unet-mobilenet_v2 --device cpu".split(' '));
+        command.args("--image-size 64 --batch-size 4 --max-steps 1 --lr 1e-12 --weight-decay 0".split(' ')).args(more);
+        let outcome = Outcome::of(command.arg("--out").arg(at(name))).succeeded();
+        let run = at(name).to_string_lossy().into_owned();
+        (exported(&format!("{name}.safetensors"), &[run.as_str()]), outcome)
+    };
+    let classifier =
+        exported("classifier.safetensors", &["--model", "mobilenet_v2", "--pretrained", "--keys", "torchvision"]);
+    let (pretrained, outcome) = of_run("pretrained", &["--pretrained"]);
+    assert!(outcome.stderr.contains("3 input channels were summed into 1"), "{}", outcome.all());
+    let (drawn, _) = of_run("drawn", &[]);
+
+    let last = "features.17.conv.2.weight";
+    let of_encoder = format!("encoder.{last}");
+    let far = |other: &Tensors| apart(&classifier[last], &other[&of_encoder]);
+    assert!(far(&pretrained) < 1e-6 && far(&drawn) > 1e-3, "{} and {}", far(&pretrained), far(&drawn));
+    let head = "segmentation_head.0.weight";
+    assert!(apart(&pretrained[head], &drawn[head]) < 1e-6, "what is no encoder is drawn as ever");
+}
+
+/// The largest difference of two tensors.
+fn apart(one: &Stored, other: &Stored) -> f32 {
+    assert_eq!(one.shape, other.shape);
+    let differences = one.values().into_iter().zip(other.values()).map(|(a, b)| (a - b).abs());
+    differences.fold(0.0, f32::max)
 }
