@@ -10,18 +10,15 @@ use std::sync::Arc;
 
 use kindling_data::{Augment, Dataset, Task};
 use kindling_scans::nifti::Volume;
+use kindling_scans::nifti::blocks::{Part, part};
 
-mod error;
 mod files;
 mod slices;
-mod split;
 
-pub use error::BrainMriOrientationError;
 pub use files::folder;
-pub use kindling_scans::nifti::CLASSES;
+pub use kindling_scans::nifti::{CLASSES, FetchedError};
 
 use slices::Slices;
-use split::{Part, part};
 
 const ABOUT: &str = "Slices of T1-weighted MR volumes of the human head: which plane is it, sagittal, coronal or \
     axial? Trained on one person (the Colin 27 average: ch2, ch2better, ch2bet), validated on held-back blocks of \
@@ -34,7 +31,7 @@ const ABOUT: &str = "Slices of T1-weighted MR volumes of the human head: which p
 ///
 /// # Errors
 /// If the volumes were not fetched, are damaged, or cannot be read.
-pub fn dataset(cache: &Path) -> Result<Dataset, BrainMriOrientationError> {
+pub fn dataset(cache: &Path) -> Result<Dataset, FetchedError> {
     let training = files::TRAINING.iter().map(|stored| files::load(cache, stored)).collect::<Result<Vec<_>, _>>()?;
     let test = files::load(cache, &files::TEST)?;
     Ok(assemble(training, vec![test]))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kindling_data::{DataError, Image, Source};
+use kindling_scans::nifti::blocks::spread;
 use kindling_scans::nifti::{AXIS_NAMES, Plane, Volume};
 
 /// Slices with less foreground are left out, because the tips of the head look alike in every plane.
@@ -39,15 +40,6 @@ impl Slices {
         }
         Self { volumes: Arc::clone(volumes), places: spread(places) }
     }
-}
-
-/// Moves neighbours far apart, so that the first few slices, which previews show, are representative. Items are sorted by the fractional
-/// part of multiples of the golden ratio.
-fn spread<T>(items: Vec<T>) -> Vec<T> {
-    const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut keyed: Vec<_> = (0_u64..).map(|k| k.wrapping_mul(GOLDEN_RATIO)).zip(items).collect();
-    keyed.sort_unstable_by_key(|(key, _)| *key);
-    keyed.into_iter().map(|(_, item)| item).collect()
 }
 
 impl Source for Slices {
@@ -114,12 +106,5 @@ mod tests {
         let (volumes, foregrounds) = half_full();
         let slices = Slices::of(&volumes, &foregrounds, |position| position < -38.5);
         assert_eq!(slices.len(), 6);
-    }
-
-    #[test]
-    fn spreading_loses_nothing_and_separates_neighbours() {
-        let spread = spread((0..1000_i32).collect());
-        assert_eq!(spread.iter().copied().collect::<BTreeSet<_>>().len(), 1000);
-        assert!(spread.windows(2).all(|pair| (pair[0] - pair[1]).abs() > 100));
     }
 }

@@ -66,9 +66,23 @@ pub(crate) fn read_grid(path: &Path) -> Result<Grid, ReadError> {
 /// # Errors
 /// [`ReadError`].
 pub(crate) fn read_labels(path: &Path) -> Result<Labels, ReadError> {
-    let mut stream = unpacked(path)?;
+    labels_from(&mut unpacked(path)?)
+}
+
+/// As [`read_labels`], with the SHA-256 of the unpacked file in hexadecimal digits.
+///
+/// # Errors
+/// [`ReadError`].
+pub(crate) fn read_checked_labels(path: &Path) -> Result<(Labels, String), ReadError> {
+    let mut stream = Hashed { inner: unpacked(path)?, sha256: Sha256::new() };
+    let labels = labels_from(&mut stream)?;
+    Ok((labels, HEXLOWER.encode(&stream.sha256.finalize())))
+}
+
+/// Reads the bytes of an unpacked file as numbers of voxels.
+fn labels_from(stream: &mut impl Read) -> Result<Labels, ReadError> {
     let mut scaling = None;
-    let (voxels, axes) = read_voxels(&mut stream, |read| {
+    let (voxels, axes) = read_voxels(stream, |read| {
         scaling = Some((read.scl_slope, read.scl_inter));
         // A sign turns intensities around, and means nothing for numbers.
         read.scl_slope = 1.0;

@@ -75,6 +75,22 @@ impl Grid {
         [of(down, height), of(across, width)]
     }
 
+    /// How many voxels of this volume lie before the first of another along each axis, to the left, behind and below; none unless each
+    /// voxel of the other is one of this.
+    pub(crate) fn offset_of(&self, other: &Self) -> Option<[usize; 3]> {
+        let mut offset = [0; 3];
+        for ((before, axis), part) in offset.iter_mut().zip(&self.axes).zip(&other.axes) {
+            let voxels = (part.origin - axis.origin) / axis.spacing;
+            let whole = voxels.round();
+            let is_alike = (part.spacing / axis.spacing - 1.0).abs() < SPACING_TOLERANCE;
+            if !is_alike || (voxels - whole).abs() > APART || whole < 0.0 || whole as usize + part.len > axis.len {
+                return None;
+            }
+            *before = whole as usize;
+        }
+        Some(offset)
+    }
+
     /// How this volume differs from another whose voxels should be the same places, in words that follow "it".
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         let text = |grid: &Self| {

@@ -4,17 +4,23 @@ use std::path::Path;
 
 use kindling_data::MaskValues;
 
+use crate::nifti::axes::Axis;
 use crate::nifti::grid::{Grid, nearest};
 use crate::nifti::plane::Plane;
 
 /// A number for every voxel. It is kept as stored.
 #[derive(Debug)]
-pub(crate) struct Labels {
+pub struct Labels {
     pub(crate) grid: Grid,
     pub(crate) values: Vec<u16>,
 }
 
 impl Labels {
+    /// The axis that the slices of a plane are stacked along.
+    pub fn normal(&self, plane: Plane) -> &Axis {
+        &self.grid.axes[plane.normal()]
+    }
+
     /// The numbers of a volume of floats, as files are read into.
     ///
     /// # Errors
@@ -41,7 +47,7 @@ impl Labels {
 
     /// The numbers of a slice, of the size of its image: a pixel has that of the voxel that its centre lies in. Panics if there is no such
     /// slice.
-    pub(crate) fn slice(&self, plane: Plane, index: usize) -> MaskValues {
+    pub fn slice(&self, plane: Plane, index: usize) -> MaskValues {
         let (columns, rows, voxels) = self.grid.slice(plane, index, |at| self.values[at]);
         let (width, height) = self.grid.square_size(plane);
         let row = |y: usize| {

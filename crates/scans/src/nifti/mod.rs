@@ -1,6 +1,8 @@
 //! NIfTI-1 volumes and the slices through them.
 
 mod axes;
+pub mod blocks;
+mod fetched;
 mod file;
 mod grid;
 mod labels;
@@ -18,11 +20,13 @@ use kindling_data::{DataError, Format, Image, MaskValues, Part, Slice};
 
 use self::file::{read_grid, read_labels};
 use self::grid::Grid;
-use self::labels::{Labels, mismatch};
+use self::labels::mismatch;
 use crate::kept::Kept;
 
 pub use axes::Axis;
+pub use fetched::{Fetched, FetchedError};
 pub use file::{Loaded, ReadError, read_volume};
+pub use labels::Labels;
 pub use plane::{AXIS_NAMES, CLASSES, Plane};
 pub use volume::Volume;
 pub use volume_mask::VolumeMask;

@@ -7,6 +7,7 @@ use kindling_data::Image;
 
 use crate::nifti::axes::Axis;
 use crate::nifti::grid::Grid;
+use crate::nifti::labels::Labels;
 use crate::nifti::plane::Plane;
 use crate::nifti::voxels::{Voxels, Window};
 
@@ -74,6 +75,25 @@ impl Volume {
         })
     }
 
+    /// The part of this volume that has the voxels of `labels`, with the intensities that they have in the whole.
+    ///
+    /// # Errors
+    /// A sentence if the voxels of the two are not in the same places.
+    pub fn cropped_to(&self, labels: &Labels) -> Result<Self, String> {
+        let offset = self.grid.offset_of(&labels.grid);
+        let [right, front, top] = offset.ok_or("its voxels are not in the places of those of its labels")?;
+        let mut axes = labels.grid.axes;
+        for (array, axis) in axes.iter_mut().enumerate() {
+            *axis = Axis { array, flipped: false, ..*axis };
+        }
+        let grid = Grid::new(axes);
+        let [width, depth, height] = axes.map(|axis| axis.len);
+        let rows = (0..height).flat_map(|z| (0..depth).map(move |y| (y, z)));
+        let points = rows.flat_map(|(y, z)| (0..width).map(move |x| [x + right, y + front, z + top]));
+        let voxels = self.voxels.picked(points.map(|point| self.grid.place(point)));
+        Ok(Self { name: self.name.clone(), voxels, window: self.window, grid })
+    }
+
     /// A grey slice with square pixels, in [0, 1], oriented as `Plane::in_plane` says. Panics if there is no such slice.
     pub fn slice(&self, plane: Plane, index: usize) -> Image {
         let (width, height, pixels) = self.grid.slice(plane, index, |at| self.window.scale(self.voxels.get(at)));
@@ -126,6 +146,33 @@ mod tests {
                     assert_eq!(volume.slice(plane, index), base.slice(plane, index), "{way:?} {plane:?} {index}");
                 }
             }
+        }
+    }
+
+    /// Labels of 2 x 2 x 3 voxels that start at (1, 1, 1) of the ramp, stored in another order.
+    fn inner_labels(origin: f64) -> Labels {
+        let axis = |array, len| Axis { array, flipped: array == 0, len, spacing: 1.0, origin };
+        Labels { grid: Grid::new([axis(2, 2), axis(0, 2), axis(1, 3)]), values: vec![0; 12] }
+    }
+
+    #[test]
+    fn a_volume_is_cropped_to_the_voxels_of_its_labels_however_both_are_stored() {
+        for way in [ramp(), ramp().stored_as([1, 2, 0], [true, false, true])] {
+            let volume = way.read();
+            let cropped = volume.cropped_to(&inner_labels(-39.0)).unwrap();
+            assert_eq!(cropped.normal(Plane::Axial).position(0), -39.0);
+            for index in 0..3 {
+                let (part, whole) = (cropped.slice(Plane::Axial, index), volume.slice(Plane::Axial, index + 1));
+                assert_eq!((part.width, part.height), (2, 2));
+                // Columns and rows run against the axes: the last of each is that of coordinate 0.
+                let of = |x: usize, y: usize| (part.at(x, y, 0), whole.at(x, y + 1, 0));
+                for (part, whole) in [of(0, 0), of(1, 0), of(0, 1), of(1, 1)] {
+                    assert_eq!(part, whole, "slice {index}");
+                }
+            }
+        }
+        for origin in [-41.0, -38.5, -38.0] {
+            assert!(ramp().read().cropped_to(&inner_labels(origin)).is_err(), "{origin}");
         }
     }
 

@@ -29,6 +29,16 @@ impl Voxels {
         }
     }
 
+    /// Some of the voxels, by their places.
+    pub(crate) fn picked(&self, places: impl Iterator<Item = usize>) -> Self {
+        match self {
+            Self::U8(values) => Self::U8(places.map(|place| values[place]).collect()),
+            Self::I16(values) => Self::I16(places.map(|place| values[place]).collect()),
+            Self::U16(values) => Self::U16(places.map(|place| values[place]).collect()),
+            Self::F32(values) => Self::F32(places.map(|place| values[place]).collect()),
+        }
+    }
+
     /// The `share` quantile (nearest rank) of the finite voxels above `floor`; `None` if there are none.
     fn quantile(&self, share: f64, floor: f32) -> Option<f32> {
         match self {
