@@ -242,30 +242,43 @@ pub(crate) fn names_of(source: &dyn Source) -> Vec<String> {
     numbered
 }
 
-/// The mean foreground Dice on the test masks, whose cases have been `scored`, of the best answer that does not look at the image: a class
-/// is wherever it is in more than a share of the training masks, the share with which these are answered best. None where there is nothing
-/// to answer.
+/// The mean foreground Dice on the test masks, whose cases have been `scored`, of the best answer that does not look at the image: the
+/// masks that are usual at the places of the samples, where the data set knows them ([`Source::usual_mask`]), and otherwise a guess from
+/// the training masks. None where there is nothing to answer.
 pub(crate) fn position_dice(dataset: &Dataset, scored: &ScoredCases, config: &RunConfig) -> Result<Option<f64>> {
     let preprocess = &config.data.preprocess;
-    let mask = |source: &dyn Source, sample| source.read_mask(sample).ok().map(|mask| preprocess.fit_mask(&mask));
-    let (train, test) = (dataset.train.as_ref(), dataset.test.as_ref());
-    let volumes = match Stacked::of(train) {
-        Stacked::Volumes(stacks) => Some(Volumes::new(stacks, train.len())),
-        Stacked::No | Stacked::Not(_) => None,
-    };
-    let step = train.len().div_ceil(MASKS_FOR_POSITION).max(1);
-    let of_train = |sample| Some((case_of(volumes.as_ref(), sample), mask(train, sample)?));
-    let train: Vec<(usize, Mask)> = (0..train.len()).step_by(step).filter_map(of_train).collect();
-    let of_test = |(sample, &case)| Some((case, mask(test, sample)?));
-    let test: Vec<(usize, Mask)> = scored.of_samples.iter().enumerate().filter_map(of_test).collect();
-    let of_classes = (1..config.data.classes.len()).map(|class| {
-        let guess = Guess::best(&train, class as u8)?;
-        mean_dice(&test, class as u8, |pixel| guess.has(pixel))
+    let test = dataset.test.as_ref();
+    let of_test = |(sample, &case)| Some((sample, (case, preprocess.fit_mask(&test.read_mask(sample).ok()?))));
+    let (samples, masks): (Vec<usize>, Vec<(usize, Mask)>) =
+        scored.of_samples.iter().enumerate().filter_map(of_test).unzip();
+    let usual = |&sample: &usize| Some(preprocess.fit_mask(&test.usual_mask(sample).ok()??));
+    let usual: Option<Vec<Mask>> = samples.iter().map(usual).collect();
+    let classes = 1..config.data.classes.len() as u8;
+    if let Some(usual) = usual {
+        let of_classes =
+            classes.map(|class| mean_dice(&masks, class, |mask, pixel| usual[mask].classes[pixel] == class));
+        return Ok(mean_of_defined(of_classes.flatten()));
+    }
+    let train = training_masks(dataset.train.as_ref(), preprocess);
+    let of_classes = classes.map(|class| {
+        let guess = Guess::best(&train, class)?;
+        mean_dice(&masks, class, |_, pixel| guess.has(pixel))
     });
     Ok(mean_of_defined(of_classes.flatten()))
 }
 
-/// Where a class is said to be.
+/// Some training masks, evenly spread, with the numbers of their cases.
+fn training_masks(train: &dyn Source, preprocess: &Preprocess) -> Vec<(usize, Mask)> {
+    let volumes = match Stacked::of(train) {
+        Stacked::Volumes(stacks) => Some(Volumes::new(stacks, train.len())),
+        Stacked::No | Stacked::Not(_) => None,
+    };
+    let mask = |sample| Some((case_of(volumes.as_ref(), sample), preprocess.fit_mask(&train.read_mask(sample).ok()?)));
+    let step = train.len().div_ceil(MASKS_FOR_POSITION).max(1);
+    (0..train.len()).step_by(step).filter_map(mask).collect()
+}
+
+/// Where a class is said to be: wherever it is in more than a share of the training masks, the share with which these are answered best.
 struct Guess {
     /// In how many masks each pixel is of the class.
     counts: Vec<u32>,
@@ -282,7 +295,7 @@ impl Guess {
         }
         let most = *counts.iter().max().filter(|most| **most > 0)?;
         let tried = (0..THRESHOLDS as u32).map(|part| (most * part / THRESHOLDS as u32).max(1));
-        let score = |from: &u32| mean_dice(masks, class, |pixel| counts[pixel] >= *from).unwrap_or(0.0);
+        let score = |from: &u32| mean_dice(masks, class, |_, pixel| counts[pixel] >= *from).unwrap_or(0.0);
         let best = tried.map(|from| (score(&from), from)).max_by(|a, b| a.0.total_cmp(&b.0))?;
         Some(Self { counts, from: best.1 })
     }
@@ -292,14 +305,14 @@ impl Guess {
     }
 }
 
-/// The mean over cases of the Dice of a class that is said to be at these pixels of each of their masks; none where it is defined in none.
-/// Masks come with the number of their case.
-fn mean_dice(masks: &[(usize, Mask)], class: u8, has: impl Fn(usize) -> bool) -> Option<f64> {
+/// The mean over cases of the Dice of a class that is said to be at these places, of a mask by its number and of a pixel of it; none where
+/// it is defined in none. Masks come with the number of their case.
+fn mean_dice(masks: &[(usize, Mask)], class: u8, has: impl Fn(usize, usize) -> bool) -> Option<f64> {
     let mut cases: BTreeMap<usize, VoxelCounts> = BTreeMap::new();
-    for (case, mask) in masks {
+    for (number, (case, mask)) in masks.iter().enumerate() {
         let counts = cases.entry(*case).or_default();
         for (pixel, &found) in mask.classes.iter().enumerate().filter(|(_, found)| **found != IGNORED) {
-            match (has(pixel), found == class) {
+            match (has(number, pixel), found == class) {
                 (true, true) => counts.true_positives += 1,
                 (true, false) => counts.false_positives += 1,
                 (false, true) => counts.false_negatives += 1,
@@ -374,7 +387,7 @@ mod tests {
     fn the_slices_of_a_volume_are_counted_together() {
         let mask = |case, class| (case, Mask::filled(2, 1, class));
         let (apart, together) = ([mask(0, 1), mask(1, 0)], [mask(0, 1), mask(0, 0)]);
-        assert_eq!(mean_dice(&apart, 1, |_| true), Some(0.5));
-        assert_eq!(mean_dice(&together, 1, |_| true), Some(2.0 / 3.0));
+        assert_eq!(mean_dice(&apart, 1, |_, _| true), Some(0.5));
+        assert_eq!(mean_dice(&together, 1, |_, _| true), Some(2.0 / 3.0));
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Named {
 }
 
 /// Every data set with a name, in the order they are listed.
-pub(crate) const NAMED: [Named; 4] = [
+pub(crate) const NAMED: [Named; 5] = [
     Named {
         name: PHANTOMS,
         about: "synthetic 512x512 scans with a small lesion: none, round or spiculated",
@@ -33,6 +33,11 @@ pub(crate) const NAMED: [Named; 4] = [
         name: BRAIN_MRI_ORIENTATION,
         about: "slices of real T1 MR volumes: sagittal, coronal or axial",
         needs: "scripts/fetch-brain-mri-orientation.sh, once",
+    },
+    Named {
+        name: BRAIN_PARTS,
+        about: "slices of real T1 MR volumes with masks of cerebrum and cerebellum",
+        needs: "scripts/fetch-brain-parts.sh, once",
     },
     Named {
         name: FASHION_MNIST,
@@ -48,6 +53,7 @@ pub(crate) const NAMED: [Named; 4] = [
 
 pub(crate) const PHANTOMS: &str = "phantoms";
 pub(crate) const BRAIN_MRI_ORIENTATION: &str = "brain-mri-orientation";
+pub(crate) const BRAIN_PARTS: &str = "brain-parts";
 pub(crate) const FASHION_MNIST: &str = "fashion-mnist";
 
 /// Data sets under the names that earlier versions gave them, and today's. Configurations and habits keep the old ones.
@@ -241,9 +247,11 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
     let name = name.as_str();
     let named = match name {
         PHANTOMS if how.segments() => Some(kindling_phantoms::segmentation_dataset(PHANTOM_SEED)),
+        BRAIN_PARTS => Some(kindling_brain_parts::dataset(&cache()?)?),
         _ if how.segments() && is_named(name) => {
             bail!(
-                "{name} has no masks; --task segmentation takes {PHANTOMS}, folders of images and masks, or a manifest or shards with masks"
+                "{name} has no masks; --task segmentation takes {PHANTOMS}, {BRAIN_PARTS}, folders of images and masks, or a manifest or \
+                 shards with masks"
             )
         }
         PHANTOMS => Some(kindling_phantoms::dataset(PHANTOM_SEED)),
@@ -281,6 +289,9 @@ pub(crate) fn open_any(name: &str, how: &HowToOpen, opening: Opening) -> Result<
 
 /// A data set that has a name, with the task that is asked for.
 fn asked_of(dataset: Dataset, how: &HowToOpen) -> Result<Dataset> {
+    if dataset.task == Task::Segmentation && how.task.is_some_and(|task| task != AskedTask::Segmentation) {
+        bail!("{}", only_segments(&dataset.name));
+    }
     let task = match how.task() {
         Some(AskedTask::Ordinal) if dataset.task.is_single_label() => Task::Ordinal,
         Some(AskedTask::MultiLabel) if dataset.task == Task::MultiLabel => Task::MultiLabel,
@@ -294,6 +305,11 @@ fn asked_of(dataset: Dataset, how: &HowToOpen) -> Result<Dataset> {
         None | Some(AskedTask::Classification | AskedTask::Segmentation) => dataset.task,
     };
     Ok(Dataset { task, ..dataset })
+}
+
+/// What is said where another task is asked of a data set whose pixels have classes.
+pub(crate) fn only_segments(name: &str) -> String {
+    format!("{name} gives each pixel a class; leave --task out, or say --task segmentation")
 }
 
 /// Whether a folder has images and masks, by the names of what is in it.

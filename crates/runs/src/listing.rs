@@ -185,7 +185,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let listed = |name: &str, dice: Option<f64>| {
             let run = run(folder.path(), name, "seed = 1", None);
-            let segmentation = dice.map(|dice| SegmentationSummary { test_dice: Some(dice), validation_dice: None });
+            let segmentation =
+                dice.map(|dice| SegmentationSummary { test_dice: Some(dice), ..SegmentationSummary::default() });
             run.write_metrics(&Metrics { segmentation, ..Metrics::default() }).unwrap();
             Listed::of(&run).unwrap()
         };

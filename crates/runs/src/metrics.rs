@@ -70,6 +70,10 @@ pub struct SegmentationSummary {
     /// On the validation split; none without one.
     #[serde(with = "kindling_metrics::number::option")]
     pub validation_dice: Option<f64>,
+    /// On the test split, of the best answer that does not look at the image; none where there is nothing to answer, and of runs of earlier
+    /// versions.
+    #[serde(with = "kindling_metrics::number::option", skip_serializing_if = "Option::is_none")]
+    pub position_dice: Option<f64>,
 }
 
 /// How far the numbers of the best weights are off. `regression.json` has all scores of the test split.
@@ -150,7 +154,8 @@ mod tests {
     #[test]
     fn only_runs_that_segment_say_dice_and_one_that_is_not_defined_survives_the_file() {
         assert!(!serde_json::to_string(&Metrics::default()).unwrap().contains("segmentation"));
-        let summary = SegmentationSummary { test_dice: Some(f64::NAN), validation_dice: Some(0.75) };
+        let summary =
+            SegmentationSummary { test_dice: Some(f64::NAN), validation_dice: Some(0.75), position_dice: None };
         let text = serde_json::to_string(&Metrics { segmentation: Some(summary), ..Metrics::default() }).unwrap();
         assert!(text.contains(r#""segmentation":{"test_dice":"NaN","validation_dice":0.75}"#), "{text}");
         let read = serde_json::from_str::<Metrics>(&text).unwrap().segmentation.unwrap();

@@ -141,6 +141,16 @@ pub trait Source: Send + Sync {
         Err(DataError::NoMask { name: self.name_of(index) })
     }
 
+    /// The mask that the place of a sample has by itself, where the source knows one: an atlas's, which has never seen the image. It is the
+    /// same size as [`Source::read_mask`]'s. What a model adds is the difference to that. `None` where nothing is known.
+    ///
+    /// # Errors
+    /// As [`Source::read_mask`].
+    fn usual_mask(&self, index: usize) -> Result<Option<Mask>, DataError> {
+        let _ = index;
+        Ok(None)
+    }
+
     /// Reads a sample as [`Source::read_fitted`] does, bit for bit, and its mask with the same geometry ([`Preprocess::fit_mask`]).
     ///
     /// # Errors

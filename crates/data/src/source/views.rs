@@ -112,6 +112,11 @@ impl Source for Joined {
         part.read_mask(index)
     }
 
+    fn usual_mask(&self, index: usize) -> Result<Option<Mask>, DataError> {
+        let (part, index) = self.at(index);
+        part.usual_mask(index)
+    }
+
     fn read_with_mask(&self, index: usize, preprocess: &Preprocess) -> Result<(Image, Mask), DataError> {
         let (part, index) = self.at(index);
         part.read_with_mask(index, preprocess)
@@ -183,6 +188,10 @@ impl Source for Renumbered {
         self.renumbered(index, self.inner.read_mask(index)?)
     }
 
+    fn usual_mask(&self, index: usize) -> Result<Option<Mask>, DataError> {
+        self.inner.usual_mask(index)?.map(|mask| self.renumbered(index, mask)).transpose()
+    }
+
     fn read_with_mask(&self, index: usize, preprocess: &Preprocess) -> Result<(Image, Mask), DataError> {
         let (image, mask) = self.inner.read_with_mask(index, preprocess)?;
         Ok((image, self.renumbered(index, mask)?))
@@ -221,6 +230,9 @@ mod tests {
             let classes = vec![0, 1, 2, IGNORED, (self.0 + index) as u8, 0, 0, 0];
             Ok(Mask { width: 4, height: 2, classes })
         }
+        fn usual_mask(&self, index: usize) -> Result<Option<Mask>, DataError> {
+            self.read_mask(index).map(Some)
+        }
         fn name_of(&self, index: usize) -> String {
             format!("{}", self.0 + index)
         }
@@ -249,6 +261,7 @@ mod tests {
         let other = dataset.under_classes(&known, Task::Segmentation).unwrap();
         assert_eq!(other.train.read_mask(2).unwrap().classes, [0, 3, 1, IGNORED, 1, 0, 0, 0]);
         assert_eq!(other.train.labels(0), [0, 3]);
+        assert_eq!(other.joined().usual_mask(2).unwrap(), Some(other.train.read_mask(2).unwrap()));
         let preprocess = Preprocess::padded(4, 1, crate::decode::Normalisation::identity(1));
         let (image, mask) = other.joined().read_with_mask(1, &preprocess).unwrap();
         assert_eq!(image, preprocess.fit(&Image::filled(4, 2, 1, 0.5)));

@@ -68,8 +68,9 @@ impl Finished<'_> {
         let &Score { loss, accuracy, samples, .. } = &test.evaluation.score;
         let (accuracy, dice) = (Some(accuracy), mean(&found).or(Some(f64::NAN)));
         self.tell_end(trained, End { loss, samples, accuracy, dice, ..End::default() }, observer)?;
-        let summary =
-            SegmentationSummary { test_dice: mean(&found), validation_dice: mean(&score(&validation, Split::Val)) };
+        let position_dice = cases::position_dice(self.dataset, &test.scored, self.config)?;
+        let validation_dice = mean(&score(&validation, Split::Val));
+        let summary = SegmentationSummary { test_dice: mean(&found), validation_dice, position_dice };
         let measured = Metrics {
             majority_baseline: cases::share_of_largest(&test.evaluation.score),
             segmentation: Some(summary),
@@ -79,7 +80,7 @@ impl Finished<'_> {
         };
         let metrics = self.kept_metrics(trained.progress.step, measured)?;
         let pictures = self.mask_pictures(&network, &test.scored)?;
-        self.report_segmentation(&metrics, found.as_ref(), &test.scored, &pictures)?;
+        self.report_segmentation(&metrics, found.as_ref(), &test.scored, &pictures, position_dice)?;
         Ok(Some(metrics))
     }
 
@@ -101,6 +102,7 @@ impl Finished<'_> {
         scores: Option<&SegmentationScores>,
         scored: &ScoredCases,
         pictures: &[MaskPicture],
+        position_dice: Option<f64>,
     ) -> Result<()> {
         let config_toml = files::read_to_string(&self.run.config(), files::MAX_TEXT_BYTES)
             .context("reading the run's configuration")?;
@@ -118,7 +120,7 @@ impl Finished<'_> {
             environment: self.environment,
             history: &self.run.read_history()?,
             pictures,
-            position_dice: cases::position_dice(self.dataset, scored, self.config)?,
+            position_dice,
         };
         Ok(self.run.write_report(&report.html())?)
     }

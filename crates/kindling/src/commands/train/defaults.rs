@@ -5,10 +5,14 @@ pub(super) const SEGMENTATION_MODEL: &str = "unet-timm-mobilenetv3_small_100";
 pub(super) const SEGMENTATION_BATCH: i64 = 4;
 /// The side of the phantoms with masks, so that they are learnt within five minutes on two cores.
 pub(super) const PHANTOM_MASK_SIZE: i64 = 256;
+/// That of the brains' parts, for the same reason.
+pub(super) const BRAIN_PARTS_SIZE: i64 = 128;
 /// Ends within five minutes on two cores; `benchmarks/` has the run.
 pub(super) const PHANTOM_EPOCHS: u64 = 4;
 /// Neighbouring slices are alike: three passes see everything there is to see.
 pub(super) const BRAIN_MRI_ORIENTATION_EPOCHS: u64 = 3;
+/// Five minutes on two cores.
+pub(super) const BRAIN_PARTS_EPOCHS: u64 = 20;
 /// What `--optimizer sgd` brings.
 pub(in crate::commands) const MOMENTUM: f64 = 0.9;
 pub(super) const SGD_WEIGHT_DECAY: f64 = 4e-5;

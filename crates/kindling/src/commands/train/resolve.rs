@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::defaults::{
-    BRAIN_MRI_ORIENTATION_EPOCHS, HEAD_LR, MOMENTUM, PHANTOM_EPOCHS, PHANTOM_MASK_SIZE, SEGMENTATION_BATCH,
-    SEGMENTATION_MODEL, SGD_LR, SGD_WEIGHT_DECAY,
+    BRAIN_MRI_ORIENTATION_EPOCHS, BRAIN_PARTS_EPOCHS, BRAIN_PARTS_SIZE, HEAD_LR, MOMENTUM, PHANTOM_EPOCHS,
+    PHANTOM_MASK_SIZE, SEGMENTATION_BATCH, SEGMENTATION_MODEL, SGD_LR, SGD_WEIGHT_DECAY,
 };
 use super::settings::{OPENING, all};
 use super::{Asked, Continuing, OptimizerName};
 use crate::budget::{MemoryBudget, limit_before_reading};
 use crate::config::{RunConfig, StartingPoint, defaults, measure, preprocess, usual};
-use crate::dataset::{self, AskedTask, BRAIN_MRI_ORIENTATION, PHANTOMS, path_of};
+use crate::dataset::{self, AskedTask, BRAIN_MRI_ORIENTATION, BRAIN_PARTS, PHANTOMS, path_of};
 use crate::device::DeviceChoice;
 use crate::model::AnyModel;
 use crate::output::note;
@@ -152,6 +152,7 @@ impl Asked {
             train.epochs = match dataset.name.as_str() {
                 PHANTOMS => PHANTOM_EPOCHS,
                 BRAIN_MRI_ORIENTATION => BRAIN_MRI_ORIENTATION_EPOCHS,
+                BRAIN_PARTS => BRAIN_PARTS_EPOCHS,
                 _ => usual().epochs,
             };
         }
@@ -181,6 +182,14 @@ impl Asked {
 
     /// Puts what follows from the task: of `unsaid`, settings that nobody has said anything of, and the loss of a segmentation.
     fn settle_task(&self, table: &mut Table, unsaid: &[&str]) -> Result<()> {
+        let source = get(table, "data.source").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if source == BRAIN_PARTS && get(table, "data.opening.task").is_none() {
+            // Classification, which a configuration does not say.
+            if self.opening.task.is_some() {
+                bail!("{}", dataset::only_segments(&source));
+            }
+            set(table, "data.opening.task", Value::try_from(AskedTask::Segmentation)?);
+        }
         let task = get(table, "data.opening.task").and_then(Value::as_str).map(str::to_owned);
         let segments = task.as_deref() == Some("segmentation");
         let name = get(table, "model.name").and_then(Value::as_str).unwrap_or_default();
@@ -206,12 +215,12 @@ impl Asked {
         if self.settings.regression_loss.is_some() {
             bail!("--regression-loss belongs to --task regression; segmentation has --loss");
         }
-        let on_phantoms = get(table, "data.source").and_then(Value::as_str) == Some(PHANTOMS);
         for key in unsaid {
             match *key {
                 "model.name" => set(table, key, Value::String(SEGMENTATION_MODEL.to_string())),
                 "train.batch_size" => set(table, key, Value::Integer(SEGMENTATION_BATCH)),
-                "data.preprocess.size" if on_phantoms => set(table, key, Value::Integer(PHANTOM_MASK_SIZE)),
+                "data.preprocess.size" if source == PHANTOMS => set(table, key, Value::Integer(PHANTOM_MASK_SIZE)),
+                "data.preprocess.size" if source == BRAIN_PARTS => set(table, key, Value::Integer(BRAIN_PARTS_SIZE)),
                 _ => {}
             }
         }

@@ -9,8 +9,8 @@ use serde::{Serialize, Serializer};
 
 use super::OptimizerName;
 use super::defaults::{
-    BRAIN_MRI_ORIENTATION_EPOCHS, HEAD_LR, MOMENTUM, PHANTOM_EPOCHS, PHANTOM_MASK_SIZE, SEGMENTATION_BATCH,
-    SEGMENTATION_MODEL, SGD_LR, SGD_WEIGHT_DECAY,
+    BRAIN_MRI_ORIENTATION_EPOCHS, BRAIN_PARTS_EPOCHS, BRAIN_PARTS_SIZE, HEAD_LR, MOMENTUM, PHANTOM_EPOCHS,
+    PHANTOM_MASK_SIZE, SEGMENTATION_BATCH, SEGMENTATION_MODEL, SGD_LR, SGD_WEIGHT_DECAY,
 };
 use crate::budget::MemoryBudget;
 use crate::choice::Choice;
@@ -35,7 +35,7 @@ settings! {
     Stays "model.freeze" freeze: Freeze;
     /// Side of the square images, at most 8192, padded and never stretched
     #[arg(value_name = "PIXELS", help_heading = "What")]
-    Stays "data.preprocess.size" image_size: usize = format!("{IMAGE_SIZE}, {PHANTOM_MASK_SIZE} for the masks of phantoms");
+    Stays "data.preprocess.size" image_size: usize = format!("{IMAGE_SIZE}, {PHANTOM_MASK_SIZE} for the masks of phantoms, {BRAIN_PARTS_SIZE} for brain-parts");
     /// none, light (flip, small shifts, turns and scales, brightness, contrast), medium, heavy, or a TOML file with a policy
     /// of one's own
     #[arg(value_name = "POLICY", help_heading = "What")]
@@ -71,7 +71,11 @@ settings! {
     /// Passes over the training samples, 1 to 1000000000
     #[arg(value_name = "N", help_heading = "Training")]
     Stays "train.epochs" epochs: u64 =
-        format!("{PHANTOM_EPOCHS} for phantoms, {BRAIN_MRI_ORIENTATION_EPOCHS} for brain-mri-orientation, otherwise {}", usual().epochs);
+        format!(
+            "{PHANTOM_EPOCHS} for phantoms, {BRAIN_MRI_ORIENTATION_EPOCHS} for brain-mri-orientation, {BRAIN_PARTS_EPOCHS} for brain-parts, \
+             otherwise {}",
+            usual().epochs
+        );
     /// Stop after this many optimizer steps, 1 to 1000000000
     #[arg(value_name = "N", help_heading = "Training")]
     Stays "train.max_steps" max_steps: u64;

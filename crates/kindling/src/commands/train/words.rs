@@ -84,13 +84,15 @@ pub(super) fn closing(metrics: &Metrics, run: &RunDir) -> String {
     };
     let baseline = percent(metrics.majority_baseline);
     let labels = metrics.test.as_ref().and_then(|score| score.multi_label.as_ref());
-    let dice = metrics.segmentation.as_ref().map(|found| found.test_dice.unwrap_or(f64::NAN));
     let regression = metrics.regression.as_ref().and_then(|found| Some((&found.target, found.test?)));
-    let score = match (labels, dice) {
+    let score = match (labels, &metrics.segmentation) {
         _ if let Some((target, score)) = regression => {
             format!("test mean absolute error of {target} {:.4}, R2 {:.3}", score.mae, score.r2)
         }
-        (_, Some(dice)) => format!("test mean foreground Dice {dice:.3}"),
+        (_, Some(found)) => {
+            let position = found.position_dice.map_or_else(String::new, |dice| format!(" (position alone: {dice:.3})"));
+            format!("test mean foreground Dice {:.3}{position}", found.test_dice.unwrap_or(f64::NAN))
+        }
         (Some(labels), _) => format!(
             "test mean AUROC {}, macro F1 {:.3}, all labels right on {:.1} % (always the most frequent set: {baseline:.1} %)",
             labels.mean_auroc.map_or("-".to_string(), |auroc| format!("{auroc:.3}")),
@@ -122,6 +124,7 @@ pub(super) fn result_line(metrics: &Metrics) -> serde_json::Value {
     });
     if let Some(segmentation) = &metrics.segmentation {
         line["test_dice"] = json!(segmentation.test_dice);
+        line["position_dice"] = json!(segmentation.position_dice);
     }
     if let Some(test) = metrics.regression.as_ref().and_then(|regression| regression.test) {
         line["test_mae"] = json!(test.mae);

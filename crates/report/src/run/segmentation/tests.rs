@@ -161,7 +161,11 @@ impl Run {
         let shown = shown.into_iter().chain([(13, ShownCase::Typical), (9, ShownCase::Best), (18, ShownCase::Best)]);
         let pictures = shown.map(|(number, why)| picture(&cases[number], number, why)).collect();
         let facts = DeviceFacts { device: "cpu".into(), ..DeviceFacts::default() };
-        let reached = SegmentationSummary { test_dice: Some(scores.dice.value), validation_dice: Some(0.8125) };
+        let reached = SegmentationSummary {
+            test_dice: Some(scores.dice.value),
+            validation_dice: Some(0.8125),
+            position_dice: Some(0.603),
+        };
         let metrics = Metrics {
             segmentation: Some(reached),
             parameters: 812_345,
@@ -408,7 +412,8 @@ fn a_run_of_which_little_is_known_still_has_a_page() {
     run.scores = None;
     let html = run.html();
     assert!(html.contains("on the test split, against 0.603") || html.contains("not clearly better"), "{html}");
-    run.metrics.segmentation = Some(SegmentationSummary { test_dice: None, validation_dice: Some(0.75) });
+    run.metrics.segmentation =
+        Some(SegmentationSummary { validation_dice: Some(0.75), ..SegmentationSummary::default() });
     let html = run.html();
     assert!(
         html.contains("Mean foreground Dice 0.750 on the validation split<"),
