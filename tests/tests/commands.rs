@@ -65,7 +65,14 @@ fn the_layers_of_a_model_add_up_to_the_model() {
 #[test]
 fn the_data_sets_with_a_name_are_listed() {
     let list = say("data list").stdout;
-    for name in ["phantoms", "brain-mri-orientation", "scripts/fetch-brain-mri-orientation.sh", "--data DIR"] {
+    for name in [
+        "phantoms",
+        "brain-mri-orientation",
+        "scripts/fetch-brain-mri-orientation.sh",
+        "brain-parts",
+        "scripts/fetch-brain-parts.sh",
+        "--data DIR",
+    ] {
         assert!(list.contains(name), "{list}");
     }
 }
