@@ -4,7 +4,7 @@
 //!
 //! For DICOM, `dicom::elements` finds the elements of a file, `dicom::frames` the bytes of an image, `dicom::codec` decodes them into stored
 //! values, and `dicom::present` turns those into an image as a viewer shows it; `dicom::directory` reads DICOMDIR. [`nifti`] reads volumes,
-//! finds their axes and cuts slices.
+//! finds their axes, cuts slices, and checks what the scripts of data sets have fetched.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

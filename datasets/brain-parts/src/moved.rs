@@ -10,7 +10,7 @@ pub(crate) const POSES: usize = 12;
 /// Of each moved head every slice in so many is used, starting with another one: of as many heads together each slice once.
 pub(crate) const EVERY: usize = 4;
 
-/// The seed of the poses, which is never a run's.
+/// The seed of the poses, whatever a run's is.
 const SEED: u64 = 152;
 
 /// The most that a head is turned, in degrees, scaled, and shifted, as a share of the image's side.

@@ -2,14 +2,14 @@ use std::collections::BTreeSet;
 
 use kindling_data::{Mask, Source, Split, Stacked};
 use kindling_scans::nifti::synthetic::Nifti;
-use kindling_scans::nifti::{Fetched, Labels};
+use kindling_scans::nifti::{Fetched, Labels, read_volume};
 
 use super::*;
 
 /// Voxels along a side; world coordinates run from -40 mm, 2 mm apart.
 const SIDE: usize = 44;
 
-/// Whether a voxel, by the side of its cube, is of the brain: a ball that does not lie in the middle.
+/// The region of a voxel: the brain is a ball that does not lie in the middle, and its lower half the cerebellum.
 fn region([x, y, z]: [usize; 3]) -> u8 {
     let centre = [SIDE / 2 - 4, SIDE / 2 + 2, SIDE / 2];
     let square: usize = [x, y, z].iter().zip(centre).map(|(at, centre)| at.abs_diff(centre).pow(2)).sum();
@@ -22,12 +22,11 @@ fn region([x, y, z]: [usize; 3]) -> u8 {
 
 /// The labels of [`region`], as they are read from a file.
 fn labels() -> Labels {
-    use std::io::Write;
     let nifti = Nifti { spacing: [2.0; 3], ..Nifti::of([SIDE; 3], region) };
     let folder = tempfile::tempdir().unwrap();
-    let mut file = std::fs::File::create(folder.path().join("a.nii.gz")).unwrap();
-    file.write_all(&nifti.packed()).unwrap();
-    let sum = kindling_scans::nifti::read_volume(&folder.path().join("a.nii.gz"), "a").unwrap().sha256;
+    let path = folder.path().join("a.nii.gz");
+    std::fs::write(&path, nifti.packed()).unwrap();
+    let sum = read_volume(&path, "a").unwrap().sha256;
     let sums = format!("{sum}  a.nii\n").leak();
     Fetched { name: "a", script: "a", cost: "a", sums }.labels(folder.path(), "a.nii").unwrap()
 }
