@@ -389,5 +389,10 @@ mod tests {
         let (apart, together) = ([mask(0, 1), mask(1, 0)], [mask(0, 1), mask(0, 0)]);
         assert_eq!(mean_dice(&apart, 1, |_, _| true), Some(0.5));
         assert_eq!(mean_dice(&together, 1, |_, _| true), Some(2.0 / 3.0));
+        assert_eq!(
+            mean_dice(&together, 1, |slice, _| slice == 0),
+            Some(1.0),
+            "each slice may have an answer of its own"
+        );
     }
 }
