@@ -52,7 +52,8 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
         // The trainer's own thread multiplies as well; the products of few small images run on it alone.
         let alone = situation.micro_batch < threads && graph.product <= small_product();
         let packers = if alone { 1 } else { threads as u64 + 1 };
-        ledger.add(Part::Overhead, PROCESS + around(graph, situation) + packing_bytes() * packers + of_loaders);
+        let packed = packing_bytes(situation.element_bytes < size_of::<f32>()) * packers;
+        ledger.add(Part::Overhead, PROCESS + around(graph, situation) + packed + of_loaders);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Matrix products on slices that write, or add, straight into their target. Burn's products allocate a matrix, which then has to be
 //! copied.
 
-#[cfg(target_arch = "x86_64")]
 use std::any::TypeId;
 
 use gemm::Parallelism;
 
+use super::gemm_bf16;
 #[cfg(target_arch = "x86_64")]
 use super::inner_product;
 pub(crate) use super::matrix::{Matrix, Mode, Threads};
@@ -51,22 +51,45 @@ pub(crate) fn multiply<T: Real>(
     product(target, stride, mode, left, right, parallelism);
 }
 
+/// Whether numbers are those of float32.
+fn is_single<T: Real>() -> bool {
+    TypeId::of::<T>() == TypeId::of::<f32>()
+}
+
 /// A matrix as one of float32, if its numbers are.
 #[cfg(target_arch = "x86_64")]
 fn of_float32<T: Real>(matrix: Matrix<'_, T>) -> Option<Matrix<'_, f32>> {
-    let Matrix { values, shape, strides } = matrix;
-    let same = TypeId::of::<T>() == TypeId::of::<f32>();
-    same.then(|| Matrix { values: bytemuck::cast_slice(values), shape, strides })
+    is_single::<T>().then(|| as_singles(matrix))
 }
 
-/// Bytes of the buffers that each thread keeps to pack the factors of matrix products. That of `gemm` has the size of the second-level
-/// cache, according to the source of `gemm-common` 0.19.0.
-pub fn packing_bytes() -> u64 {
+/// A matrix of float32 as what it is.
+///
+/// # Panics
+/// If its numbers are not float32.
+pub(super) fn as_singles<T: Real>(matrix: Matrix<'_, T>) -> Matrix<'_, f32> {
+    assert!(is_single::<T>(), "what is multiplied with numbers of bf16 is float32");
+    let Matrix { values, shape, strides } = matrix;
+    Matrix { values: bytemuck::cast_slice(values), shape, strides }
+}
+
+/// [`as_singles`] of what is written.
+///
+/// # Panics
+/// If the numbers are not float32.
+pub(super) fn as_singles_mut<T: Real>(target: &mut [T]) -> &mut [f32] {
+    assert!(is_single::<T>(), "products of numbers of bf16 are float32");
+    bytemuck::cast_slice_mut(target)
+}
+
+/// Bytes of the buffers that each thread keeps to pack the factors of matrix products; `halves` says whether maps are of a half format.
+/// That of `gemm` has the size of the second-level cache, according to the source of `gemm-common` 0.19.0.
+pub fn packing_bytes(halves: bool) -> u64 {
     #[cfg(target_arch = "x86_64")]
     let own = inner_product::packing_bytes();
     #[cfg(not(target_arch = "x86_64"))]
     let own = 0;
-    (gemm_common::cache::CACHE_INFO[1].cache_bytes + own) as u64
+    let of_halves = if halves && gemm_bf16::available() { gemm_bf16::packing_bytes() } else { 0 };
+    (gemm_common::cache::CACHE_INFO[1].cache_bytes + own + of_halves) as u64
 }
 
 /// The most multiply-adds of a product that runs on one thread even if it may use all.

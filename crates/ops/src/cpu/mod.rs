@@ -6,13 +6,17 @@
 //! compiled for the instruction set that is found at run time. They support the float formats on Burn's `Flex` device; everything
 //! else goes through Burn's own operations, which the tests compare them with.
 //!
-//! Weights are float32, sums are computed in float32 or wider, and an output has the format of its input. For maps of float64,
+//! Weights are float32, sums are computed in float32 or wider, and an output has the format of its input. Where the processor has
+//! instructions for it, filters are rounded to bf16 when they meet a map of bf16 ([`factors`]). For maps of float64,
 //! everything is float64 ([`real`]). Results do not depend on the number of threads: a plane is computed by one thread, and sums over
 //! planes are added in order.
 
+pub(crate) mod factors;
 pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]
-#[cfg_attr(not(test), expect(dead_code, reason = "convolutions do not call these products yet"))]
+pub(crate) mod gemm_bf16;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "gemm_bf16_elsewhere.rs"]
 pub(crate) mod gemm_bf16;
 pub(crate) mod halves;
 #[cfg(target_arch = "x86_64")]

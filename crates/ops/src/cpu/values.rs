@@ -10,11 +10,13 @@ use std::ops::Range;
 use burn::backend::TensorMetadata;
 use burn::tensor::{DType, TensorData, bf16, f16};
 use burn_flex::FlexTensor;
-use half::slice::HalfFloatSliceExt;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::vec::{HalfBitsVecExt, HalfFloatVecExt};
 use rayon::prelude::*;
 
+use super::factors::Part;
 use super::gemm::{Matrix, Threads};
+use super::gemm_bf16;
 pub(crate) use super::halves::Stored;
 use super::halves::{Half, round, widen, with_buffer};
 use super::lanes::BLOCK;
@@ -188,6 +190,39 @@ impl<'a, T: Stored> Source<'a, T> {
                 }
                 Matrix::of(buffer, rows, count)
             }
+        }
+    }
+
+    /// Whether products of this map have factors of bf16.
+    pub(crate) fn multiplies_halves(self) -> bool {
+        self.halves().is_some()
+    }
+
+    /// The elements as they are stored, if products of this map have factors of bf16.
+    pub(crate) fn halves(self) -> Option<&'a [bf16]> {
+        match self {
+            Self::Halves(Half::Bf16, bits) if gemm_bf16::available() => Some(bits.reinterpret_cast()),
+            _ => None,
+        }
+    }
+
+    /// [`Source::columns`] as a factor: as they are stored if they may be ([`Source::multiplies_halves`]), otherwise widened.
+    pub(crate) fn factor<'b>(
+        self,
+        stride: usize,
+        columns: Range<usize>,
+        buffer: &'b mut Vec<T>,
+        threads: Threads,
+    ) -> Part<'b, T>
+    where
+        'a: 'b,
+    {
+        match self.halves() {
+            Some(halves) => {
+                let (rows, count) = (halves.len() / stride, columns.len());
+                Part::Halves(Matrix::of_rows(&halves[columns.start..], rows, count, stride))
+            }
+            None => Part::Wide(self.columns(stride, columns, buffer, threads)),
         }
     }
 

@@ -14,7 +14,8 @@ use rayon::prelude::*;
 use super::filters::Filters;
 use super::shape::Dense;
 use super::winograd;
-use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
+use crate::cpu::factors::{self, Part};
+use crate::cpu::gemm::{Matrix, Mode, Threads};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
@@ -23,12 +24,44 @@ use crate::cpu::values::{Elements, Source, Stored, Target};
 /// Pixels of one product of the gradient of 1x1 filters.
 pub(super) const PIXELS: usize = 8192;
 
+/// A number that is copied to tiles. The default is zero.
+trait Number: Copy + Default + Send + Sync {}
+
+impl<E: Copy + Default + Send + Sync> Number for E {}
+
 /// The tiles of one sample.
 impl Dense {
+    /// Calls `work` with each tile of a sample, as a matrix with a column for each of some pixels, and these pixels.
+    fn over_tiles<E: Number>(&self, x: &[E], threads: Threads, mut work: impl FnMut(Matrix<'_, E>, Range<usize>)) {
+        let mut tile = Vec::new();
+        self.tiles(|first, rows, start, pixels| {
+            tile.resize(self.fan() * pixels, E::default());
+            self.gather(x, first, rows, &mut tile, threads);
+            work(Matrix::of(&tile, self.fan(), pixels), start..start + pixels);
+        });
+    }
+
+    /// [`Dense::over_tiles`] for a map of any format: `work` gets its numbers as they are stored if products have factors of bf16.
+    fn over_factors<T: Stored>(
+        &self,
+        x: Source<'_, T>,
+        threads: Threads,
+        mut work: impl FnMut(Part<'_, T>, Range<usize>),
+    ) {
+        match x.halves() {
+            Some(x) => self.over_tiles(x, threads, |tile, pixels| work(Part::Halves(tile), pixels)),
+            None => {
+                let mut wide = Vec::new();
+                let x = x.read(&mut wide, threads);
+                self.over_tiles(x, threads, |tile, pixels| work(Part::Wide(tile), pixels));
+            }
+        }
+    }
+
     /// Fills a tile for `rows` rows of output pixels, beginning with row `first`.
-    fn gather<T: Real>(&self, x: &[T], first: usize, rows: usize, tile: &mut [T], threads: Threads) {
+    fn gather<E: Number>(&self, x: &[E], first: usize, rows: usize, tile: &mut [E], threads: Threads) {
         let (taps, plane) = (self.kernel * self.kernel, self.height * self.width);
-        let fill = |(index, row): (usize, &mut [T])| {
+        let fill = |(index, row): (usize, &mut [E])| {
             let (channel, tap) = (index / taps, index % taps);
             self.gather_tap(&x[channel * plane..][..plane], first, tap, row);
         };
@@ -41,7 +74,7 @@ impl Dense {
 
     /// Fills one row of a tile: the values under one tap for the output pixels from row `first` on. Pixels whose tap falls outside the
     /// map get zeros; the others are copied, whole rows at once where the stride allows it.
-    fn gather_tap<T: Real>(&self, plane: &[T], first: usize, tap: usize, out: &mut [T]) {
+    fn gather_tap<E: Number>(&self, plane: &[E], first: usize, tap: usize, out: &mut [E]) {
         let width = self.out[1];
         let [tap_row, tap_column] = self.under(tap);
         let columns = self.columns(tap_column);
@@ -51,11 +84,11 @@ impl Dense {
         let rows = out.len() / width;
         let inside = (0..rows).find(|row| line_of(*row).is_some()).unwrap_or(rows);
         let outside = (inside..rows).find(|row| line_of(*row).is_none()).unwrap_or(rows);
-        out[..inside * width].fill(T::of(0.0));
-        out[outside * width..].fill(T::of(0.0));
+        out[..inside * width].fill(E::default());
+        out[outside * width..].fill(E::default());
         let out = &mut out[inside * width..outside * width];
         let Some(line) = line_of(inside).filter(|_| !out.is_empty() && !columns.is_empty()) else {
-            return out.fill(T::of(0.0));
+            return out.fill(E::default());
         };
         let begin = line * self.width + columns.start * self.stride + tap_column - self.before[1];
         if self.stride == 1 && width == self.width {
@@ -68,8 +101,8 @@ impl Dense {
             }
         }
         for out in out.chunks_exact_mut(width) {
-            out[..columns.start].fill(T::of(0.0));
-            out[columns.end..].fill(T::of(0.0));
+            out[..columns.start].fill(E::default());
+            out[columns.end..].fill(E::default());
         }
     }
 
@@ -97,7 +130,7 @@ impl Dense {
 }
 
 /// Copies every `stride`-th value.
-fn every<T: Real>(stride: usize, values: &[T], out: &mut [T]) {
+fn every<E: Number>(stride: usize, values: &[E], out: &mut [E]) {
     match stride {
         1 => out.copy_from_slice(&values[..out.len()]),
         2 => vectorised(
@@ -129,35 +162,30 @@ impl Dense {
     /// Computes the output.
     pub(crate) fn forward<T: Stored>(&self, x: Source<'_, T>, filters: &Filters<'_, T>, mut y: Target<'_, T>) {
         let (plane, threads) = (self.out_plane(), self.threads());
-        let filters = match filters {
-            Filters::Transformed(filters) => return winograd::forward(self, x, filters, y),
-            Filters::Rows(rows) => Matrix::of(rows, self.output, self.fan()),
-        };
+        if let Filters::Transformed(filters) = filters {
+            return winograd::forward(self, x, filters, y);
+        }
+        let Some(filters) = filters.factor(self) else { return };
         if self.pointwise() {
             return self.product(filters, x, y);
         }
-        let (mut wide, mut made) = (Vec::new(), Vec::new());
-        let x = x.read(&mut wide, threads);
-        let mut tile = Vec::new();
-        self.tiles(|first, rows, start, pixels| {
-            tile.resize(self.fan() * pixels, T::of(0.0));
-            self.gather(x, first, rows, &mut tile, threads);
-            let columns = Matrix::of(&tile, self.fan(), pixels);
-            y.write_columns(plane, start..start + pixels, &mut made, threads, |y, stride| {
-                multiply(y, stride, Mode::Replace, filters, columns, threads);
+        let mut made = Vec::new();
+        self.over_factors(x, threads, |tile, pixels| {
+            y.write_columns(plane, pixels, &mut made, threads, |y, stride| {
+                filters.multiply(y, stride, Mode::Replace, tile, threads);
             });
         });
     }
 
-    /// The product of a matrix and the pixels of a map, which has a column for each pixel of a plane: all of them at once, or in pieces if
-    /// they have to be widened.
-    pub(crate) fn product<T: Stored>(&self, matrix: Matrix<'_, T>, x: Source<'_, T>, mut y: Target<'_, T>) {
+    /// The product of filters and the pixels of a map, which has a column for each pixel of a plane: all of them at once, or in pieces if
+    /// the map or the product is of a half format.
+    pub(crate) fn product<T: Stored>(&self, filters: factors::Filters<'_, T>, x: Source<'_, T>, mut y: Target<'_, T>) {
         let (plane, threads) = (self.out_plane(), self.threads());
         let (mut wide, mut made) = (Vec::new(), Vec::new());
         let mut multiplied = |pixels: Range<usize>| {
-            let columns = x.columns(plane, pixels.clone(), &mut wide, threads);
+            let columns = x.factor(plane, pixels.clone(), &mut wide, threads);
             y.write_columns(plane, pixels, &mut made, threads, |y, stride| {
-                multiply(y, stride, Mode::Replace, matrix, columns, threads);
+                filters.multiply(y, stride, Mode::Replace, columns, threads);
             });
         };
         if x.widens() {
@@ -176,20 +204,15 @@ impl Dense {
         let (mut wide, mut made) = (Vec::new(), Vec::new());
         if self.pointwise() {
             for pixels in self.pieces(PIXELS) {
-                let of_output = dy.columns(plane, pixels.clone(), &mut made, threads);
-                let of_input = x.columns(plane, pixels, &mut wide, threads);
-                multiply(dw, self.fan(), Mode::Add, of_output, of_input.transposed(), threads);
+                let of_output = dy.factor(plane, pixels.clone(), &mut made, threads);
+                let of_input = x.factor(plane, pixels, &mut wide, threads);
+                of_output.add_product(dw, self.fan(), of_input.transposed(), threads);
             }
             return;
         }
-        let x = x.read(&mut wide, threads);
-        let mut tile = Vec::new();
-        self.tiles(|first, rows, start, pixels| {
-            tile.resize(self.fan() * pixels, T::of(0.0));
-            self.gather(x, first, rows, &mut tile, threads);
-            let of_output = dy.columns(plane, start..start + pixels, &mut made, threads);
-            let columns = Matrix::of(&tile, self.fan(), pixels).transposed();
-            multiply(dw, self.fan(), Mode::Add, of_output, columns, threads);
+        self.over_factors(x, threads, |tile, pixels| {
+            let of_output = dy.factor(plane, pixels, &mut made, threads);
+            of_output.add_product(dw, self.fan(), tile.transposed(), threads);
         });
     }
 }
@@ -198,7 +221,7 @@ impl Dense {
 pub(crate) fn forward<T: Stored>(x: Source<'_, T>, weight: &[T], shape: &Dense) -> Elements<T> {
     let of_sample = shape.output * shape.out_plane();
     let mut y = x.zeros(shape.batch * of_sample);
-    let filters = Filters::new(shape, weight);
+    let filters = Filters::new(shape, weight, x.multiplies_halves());
     let samples = y.target().chunks(of_sample).into_iter().enumerate().collect();
     over_samples(shape.threads(), samples, |(sample, y)| {
         shape.forward(x.chunk(sample, shape.in_sample()), &filters, y);

@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use super::shape::Dense;
 use super::winograd;
+use crate::cpu::factors::{self, packed};
+use crate::cpu::gemm::Matrix;
+use crate::cpu::gemm_bf16::Left;
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
 
@@ -11,15 +14,20 @@ use crate::cpu::reserve;
 pub(crate) enum Filters<'a, T: Clone> {
     /// A matrix with a row for each output channel.
     Rows(Cow<'a, [T]>),
+    /// The same, rounded to bf16 and packed.
+    Packed(Left),
     /// Transformed for [`winograd::forward`].
     Transformed(winograd::Filters<T>),
 }
 
 impl<'a, T: Real> Filters<'a, T> {
-    /// Prepares `weight` `[output, input, k, k]` for the convolution `shape`.
-    pub(crate) fn new(shape: &Dense, weight: &'a [T]) -> Self {
+    /// Prepares `weight` `[output, input, k, k]` for the convolution `shape`. `halved` says whether its products have factors of bf16.
+    pub(crate) fn new(shape: &Dense, weight: &'a [T], halved: bool) -> Self {
         if !winograd::serves(shape) {
-            return Self::Rows(weight.into());
+            return match halved {
+                true => Self::Packed(packed(Matrix::of(weight, shape.output, shape.fan()))),
+                false => Self::Rows(weight.into()),
+            };
         }
         reserve(size(shape), T::DTYPE);
         Self::Transformed(winograd::Filters::new(weight, shape.output, shape.input))
@@ -27,13 +35,26 @@ impl<'a, T: Real> Filters<'a, T> {
 
     /// Prepares `weight` for the convolution that computes the gradient of the input from that of the output: input and output
     /// channels are exchanged, and the filters are rotated by 180 degrees.
-    pub(crate) fn turned(shape: &Dense, weight: &[T]) -> Self {
+    pub(crate) fn turned(shape: &Dense, weight: &[T], halved: bool) -> Self {
         let (output, input) = (shape.output, shape.input);
         reserve(turned_size(shape), T::DTYPE);
         if winograd::serves(shape) {
             return Self::Transformed(winograd::Filters::new(weight, output, input).turned());
         }
-        Self::Rows(turn(weight, output, input, shape.kernel * shape.kernel).into())
+        let (taps, turned) = (shape.kernel * shape.kernel, turn(weight, output, input, shape.kernel * shape.kernel));
+        match halved {
+            true => Self::Packed(packed(Matrix::of(&turned, input, output * taps))),
+            false => Self::Rows(turned.into()),
+        }
+    }
+
+    /// The left factor of products, with a row for each of so many output channels; `None` if the filters are transformed.
+    pub(crate) fn factor(&self, shape: &Dense) -> Option<factors::Filters<'_, T>> {
+        match self {
+            Self::Rows(rows) => Some(factors::Filters::Plain(Matrix::of(rows, shape.output, shape.fan()))),
+            Self::Packed(left) => Some(factors::Filters::Packed(left)),
+            Self::Transformed(_) => None,
+        }
     }
 }
 

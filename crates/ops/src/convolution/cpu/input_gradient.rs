@@ -7,7 +7,9 @@
 use super::dense::over_samples;
 use super::filters::Filters;
 use super::shape::Dense;
-use crate::cpu::gemm::{Matrix, Mode, multiply};
+use crate::cpu::factors;
+use crate::cpu::gemm::{Matrix, Mode};
+use crate::cpu::gemm_bf16::Left;
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
 
 /// The way the gradient is computed, with filters prepared for all samples.
@@ -21,27 +23,39 @@ enum How<'a, T: Clone> {
     Convolution(Dense, Filters<'a, T>),
     /// By tiles of columns, with the filters as they are.
     Columns(&'a [T]),
+    /// By tiles of columns, with the filters rounded to bf16 and packed, a row for each place under the kernel.
+    Packed(Left),
 }
 
 impl<'a, T: Stored> InputGradient<'a, T> {
-    /// Prepares the gradient for filters `[output, input, k, k]`.
-    pub(crate) fn new(shape: &Dense, weight: &'a [T]) -> Self {
+    /// Prepares the gradient for filters `[output, input, k, k]`. `halved` says whether its products have factors of bf16.
+    pub(crate) fn new(shape: &Dense, weight: &'a [T], halved: bool) -> Self {
         let how = match shape.turned() {
-            Some(turned) => How::Convolution(turned, Filters::turned(shape, weight)),
+            Some(turned) => How::Convolution(turned, Filters::turned(shape, weight, halved)),
+            None if halved => How::Packed(factors::packed(columns(shape, weight))),
             None => How::Columns(weight),
         };
         Self { shape: *shape, how }
     }
 
+    /// What the output's gradient is multiplied with if this is not a convolution of it: a matrix with a row for each place under the
+    /// kernel.
+    pub(crate) fn factor(&self) -> Option<factors::Filters<'_, T>> {
+        match &self.how {
+            How::Convolution(..) => None,
+            How::Columns(filters) => Some(factors::Filters::Plain(columns(&self.shape, filters))),
+            How::Packed(left) => Some(factors::Filters::Packed(left)),
+        }
+    }
+
     /// Computes the gradient of one sample into `dx`, which must hold zeros.
     pub(crate) fn of_sample(&self, dy: Source<'_, T>, mut dx: Target<'_, T>) {
         let shape = &self.shape;
-        let filters = match &self.how {
-            How::Convolution(turned, filters) => return turned.forward(dy, filters, dx),
-            How::Columns(filters) => *filters,
-        };
+        if let How::Convolution(turned, filters) = &self.how {
+            return turned.forward(dy, filters, dx);
+        }
+        let Some(filters) = self.factor() else { return };
         let (plane, threads) = (shape.out_plane(), shape.threads());
-        let filters = Matrix::of(filters, shape.output, shape.fan()).transposed();
         if shape.pointwise() {
             return shape.product(filters, dy, dx);
         }
@@ -49,12 +63,17 @@ impl<'a, T: Stored> InputGradient<'a, T> {
         dx.write(&mut made, Before::Zeros, threads, |dx| {
             shape.tiles(|first, rows, start, pixels| {
                 tile.resize(shape.fan() * pixels, T::of(0.0));
-                let of_pixels = dy.columns(plane, start..start + pixels, &mut wide, threads);
-                multiply(&mut tile, pixels, Mode::Replace, filters, of_pixels, threads);
+                let of_pixels = dy.factor(plane, start..start + pixels, &mut wide, threads);
+                filters.multiply(&mut tile, pixels, Mode::Replace, of_pixels, threads);
                 shape.scatter(dx, first, rows, &tile, threads);
             });
         });
     }
+}
+
+/// Filters `[output, input, k, k]` as a matrix with a row for each place under the kernel.
+fn columns<'a, T>(shape: &Dense, weight: &'a [T]) -> Matrix<'a, T> {
+    Matrix::of(weight, shape.output, shape.fan()).transposed()
 }
 
 impl Dense {
@@ -80,7 +99,7 @@ impl Dense {
 /// The gradient of the input for the gradient `dy` of the output.
 pub(crate) fn backward_input<T: Stored>(dy: Source<'_, T>, weight: &[T], shape: &Dense) -> Elements<T> {
     let mut dx = dy.zeros(shape.batch * shape.in_sample());
-    let gradient = InputGradient::new(shape, weight);
+    let gradient = InputGradient::new(shape, weight, dy.multiplies_halves());
     let samples = dx.target().chunks(shape.in_sample()).into_iter().enumerate().collect();
     over_samples(shape.threads(), samples, |(sample, dx)| {
         gradient.of_sample(dy.chunk(sample, shape.output * shape.out_plane()), dx);

@@ -5,8 +5,10 @@ use super::dense;
 use super::filters;
 use super::shape::Dense;
 use super::winograd;
+use crate::cpu::gemm_bf16::{self, Left};
 
-/// A dense convolution on the CPU. It computes in float32 whatever half format its maps have, of pieces that it widens.
+/// A dense convolution on the CPU. It computes in float32 whatever half format its maps have, of pieces that it widens. Where maps of
+/// bf16 are multiplied as they are stored, its filters are packed for that; what is not widened then is counted all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvScratch {
     /// Samples of the batch.
@@ -33,7 +35,7 @@ impl ConvScratch {
     /// Bytes that are held while the output of a whole map is computed.
     pub fn forward(&self) -> usize {
         let shape = self.shape();
-        bytes(filters::size(&shape) + self.product(&shape))
+        bytes(filters::size(&shape) + self.product(&shape)) + self.packed(&shape)
     }
 
     /// Bytes that are held while the output is computed by a convolution that normalises its input while reading it.
@@ -43,7 +45,8 @@ impl ConvScratch {
         let read = if shape.pointwise() { shape.input * pixels } else { shape.in_sample() };
         let made = if shape.pointwise() { shape.output * pixels } else { written(&shape) };
         let halves = if self.halves { made } else { 0 };
-        bytes(self.at_once() * (read + halves) + filters::size(&shape) + self.product_of_wide(&shape))
+        let made_of = filters::size(&shape) + self.product_of_wide(&shape);
+        bytes(self.at_once() * (read + halves) + made_of) + self.packed(&shape)
     }
 
     /// Bytes that are held while the gradient of the weight is computed: a part for each sample that is computed at a time, their
@@ -55,7 +58,7 @@ impl ConvScratch {
             (false, true) => (shape.input + shape.output) * dense::PIXELS.min(shape.out_plane()),
             (false, false) => shape.in_sample() + written(&shape),
         };
-        bytes(self.sums(&shape) + if self.halves { self.at_once() * widened } else { 0 })
+        bytes(self.sums(&shape) + if self.halves { self.at_once() * widened } else { 0 }) + self.packed_gradient(&shape)
     }
 
     /// Bytes that are held while the gradient of the input is computed.
@@ -67,7 +70,7 @@ impl ConvScratch {
             None if self.halves => self.product_of_wide(&shape) + self.at_once() * widened + self.pieces(&shape),
             None => self.product_of_wide(&shape),
         };
-        bytes(self.turned_filters() + made)
+        bytes(self.turned_filters() + made) + self.packed_turned(&shape)
     }
 
     /// Bytes that are held while both gradients are computed of a convolution that normalises its input while reading it, beside the
@@ -82,7 +85,36 @@ impl ConvScratch {
             (Some(turned), _) if !winograd::serves(&turned) => turned.in_sample() + written(&shape),
             _ => written(&shape),
         };
-        bytes(self.at_once() * (read + widened) + self.sums(&shape) + self.turned_filters())
+        let packed = self.packed_gradient(&shape) + self.packed_turned(&shape);
+        bytes(self.at_once() * (read + widened) + self.sums(&shape) + self.turned_filters()) + packed
+    }
+
+    /// Bytes of packed filters.
+    fn packed(&self, shape: &Dense) -> usize {
+        let packs = self.packs() && !winograd::serves(shape);
+        if packs { Left::bytes(shape.output, shape.fan()) } else { 0 }
+    }
+
+    /// Bytes of packed filters for the gradient of the input.
+    fn packed_turned(&self, shape: &Dense) -> usize {
+        match shape.turned() {
+            Some(turned) => self.packed(&turned),
+            None if self.packs() => Left::bytes(shape.fan(), shape.output),
+            None => 0,
+        }
+    }
+
+    /// Bytes of the packed gradients of the output in the last pixels of samples, of which the gradient of the weight is made by outer
+    /// products.
+    fn packed_gradient(&self, shape: &Dense) -> usize {
+        let packs = self.packs() && !winograd::serves(shape);
+        let pixels = shape.out_plane().min(gemm_bf16::LONG - 1);
+        if packs { self.at_once() * Left::bytes(shape.output, pixels) } else { 0 }
+    }
+
+    /// Whether factors of maps of bf16 are packed.
+    fn packs(&self) -> bool {
+        self.halves && gemm_bf16::available()
     }
 
     fn shape(&self) -> Dense {

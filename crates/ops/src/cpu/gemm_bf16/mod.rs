@@ -112,7 +112,7 @@ fn of_inner_products<A, B>(left: &Matrix<'_, A>, right: &Matrix<'_, B>) -> bool 
 
 /// The least inner dimension of inner products. With a shorter one, adding up the sums of a register takes longer than turning the
 /// right factor for outer products.
-const LONG: usize = 192;
+pub(crate) const LONG: usize = 192;
 
 impl Left {
     /// Rounds and packs a factor.

@@ -18,7 +18,8 @@ use crate::convolution::cpu::depthwise::{self, Geometry, Scratch};
 use crate::convolution::cpu::filters::Filters;
 use crate::convolution::cpu::input_gradient::InputGradient;
 use crate::convolution::cpu::shape::Dense;
-use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
+use crate::cpu::factors::Part;
+use crate::cpu::gemm::{Matrix, Mode, Threads};
 use crate::cpu::lanes::{sum, vectorised};
 use crate::cpu::reserve;
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
@@ -80,20 +81,19 @@ fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Dens
     let of_sample = shape.output * shape.out_plane();
     let mut y = reading.x.zeros(shape.batch * of_sample);
     let threads = shape.threads();
-    let prepared = Filters::new(shape, weight);
+    let prepared = Filters::new(shape, weight, reading.x.multiplies_halves());
     let samples = y.target().chunks(of_sample).into_iter().enumerate().collect();
     dense::over_samples(threads, samples, |(sample, mut y)| {
         let (mut read, mut made) = (Vec::new(), Vec::new());
-        if !shape.pointwise() {
+        let Some(filters) = prepared.factor(shape).filter(|_| shape.pointwise()) else {
             read_piece(reading, sample, shape, 0..reading.plane(), threads, &mut read);
             return shape.forward(Source::Same(&read), &prepared, y);
-        }
-        let filters = Matrix::of(weight, shape.output, shape.input);
+        };
         let multiplied = |pixels: Range<usize>| {
             read_piece(reading, sample, shape, pixels.clone(), threads, &mut read);
-            let columns = Matrix::of(&read, shape.input, pixels.len());
+            let columns = Part::Wide(Matrix::of(&read, shape.input, pixels.len()));
             y.write_columns(reading.plane(), pixels, &mut made, threads, |y, stride| {
-                multiply(y, stride, Mode::Replace, filters, columns, threads);
+                filters.multiply(y, stride, Mode::Replace, columns, threads);
             });
         };
         if reading.x.widens() {
@@ -120,24 +120,23 @@ fn dense_backward<T: Stored>(
     let mut sums = vec![Sums::default(); shape.batch * shape.input];
     let samples = dx.chunks_exact_mut(shape.in_sample()).zip(sums.chunks_exact_mut(shape.input)).enumerate().collect();
     let size = shape.output * shape.fan();
-    let to_input = InputGradient::new(shape, weight);
+    let to_input = InputGradient::new(shape, weight, dy.multiplies_halves());
     let dw = dense::sum_over_samples(threads, size, samples, |(sample, (dx, sums)), dw| {
         let (mut read, mut wide) = (Vec::new(), Vec::new());
         let dy = dy.chunk(sample, shape.output * shape.out_plane());
-        if !shape.pointwise() {
+        let Some(filters) = to_input.factor().filter(|_| shape.pointwise()) else {
             let all = 0..reading.plane();
             read_piece(reading, sample, shape, all.clone(), threads, &mut read);
             shape.backward_weight(Source::Same(&read), dy, dw);
             to_input.of_sample(dy, Target::Same(dx));
             return absorb_piece(reading, sample, shape, all, threads, dx, sums);
-        }
-        let filters = Matrix::of(weight, shape.output, shape.input).transposed();
+        };
         for pixels in shape.pieces(shape.piece()) {
             read_piece(reading, sample, shape, pixels.clone(), threads, &mut read);
-            let of_output = dy.columns(reading.plane(), pixels.clone(), &mut wide, threads);
-            let columns = Matrix::of(&read, shape.input, pixels.len()).transposed();
-            multiply(dw, shape.input, Mode::Add, of_output, columns, threads);
-            multiply(&mut dx[pixels.start..], reading.plane(), Mode::Replace, filters, of_output, threads);
+            let of_output = dy.factor(reading.plane(), pixels.clone(), &mut wide, threads);
+            let columns = Part::Wide(Matrix::of(&read, shape.input, pixels.len()));
+            of_output.add_product(dw, shape.input, columns.transposed(), threads);
+            filters.multiply(&mut dx[pixels.start..], reading.plane(), Mode::Replace, of_output, threads);
             absorb_piece(reading, sample, shape, pixels, threads, dx, sums);
         }
     });

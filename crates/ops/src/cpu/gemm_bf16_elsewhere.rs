@@ -1,0 +1,43 @@
+//! Products of factors rounded to bf16, on processors without an instruction for them: there are none.
+
+use super::matrix::{Matrix, Mode, Threads};
+
+/// Whether this processor has the instructions: no.
+pub(crate) fn available() -> bool {
+    false
+}
+
+/// Bytes of the buffer that each thread keeps to pack factors: none.
+pub(crate) const fn packing_bytes() -> usize {
+    0
+}
+
+/// The least inner dimension of inner products.
+pub(crate) const LONG: usize = 1;
+
+/// A packed left factor, which nobody has.
+pub(crate) enum Left {}
+
+impl Left {
+    /// Bytes of a packed factor: none.
+    pub(crate) fn bytes(_: usize, _: usize) -> usize {
+        0
+    }
+
+    /// # Panics
+    /// Always.
+    pub(crate) fn new<T>(_: Matrix<'_, T>) -> Self {
+        unreachable!("the processor multiplies numbers of bf16")
+    }
+
+    /// Nobody calls this.
+    pub(crate) fn multiply<T>(&self, _: &mut [f32], _: usize, _: Mode, _: Matrix<'_, T>, _: Threads) {
+        match *self {}
+    }
+}
+
+/// # Panics
+/// Always.
+pub(crate) fn multiply<A, B>(_: &mut [f32], _: usize, _: Mode, _: Matrix<'_, A>, _: Matrix<'_, B>, _: Threads) {
+    unreachable!("the processor multiplies numbers of bf16")
+}
