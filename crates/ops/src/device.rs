@@ -54,12 +54,6 @@ pub fn rounds_factors(device: &Device) -> bool {
     }
 }
 
-/// Whether this processor multiplies numbers of bf16 (AVX-512 BF16). Dense convolutions of maps of bf16 on the CPU then round their
-/// filters, and what they normalise while they read it, to bf16; otherwise these stay float32.
-pub fn multiplies_bf16() -> bool {
-    crate::cpu::gemm_bf16::available()
-}
-
 /// Whether a device has instructions that multiply tiles. They round float32 factors to ten bits (TF32).
 #[cfg(feature = "cube")]
 pub(crate) fn has_tensor_cores(client: &burn_cubecl::cubecl::client::Client) -> bool {

@@ -52,11 +52,12 @@ pub use convolution::cpu::ConvScratch;
 pub use convolution::portions::{most_stretches, rows_at_once};
 pub use convolution::{Convolution, Places, conv, dense, depthwise, depthwise_kernel, transposed};
 pub use cpu::gemm::{packing_bytes, small_product};
+pub use cpu::multiplies_bf16;
 pub use cpu::peak::{Peak, measured_peak};
 pub use deferred::{Deferred, Normalisation, Pooling, Rebuild, channels_at_once, supports_residual_add};
 pub use device::{
-    by_planes, infers_samples_alone, multiplies_bf16, on_cpu, plain, rounds_factors, serves, serves_groups,
-    serves_on_cpu, sums_in_a_fixed_order,
+    by_planes, infers_samples_alone, on_cpu, plain, rounds_factors, serves, serves_groups, serves_on_cpu,
+    sums_in_a_fixed_order,
 };
 #[cfg(feature = "cuda")]
 pub use device_vector::DeviceVector;

@@ -35,6 +35,12 @@ use burn_flex::FlexTensor;
 
 use crate::reserve;
 
+/// Whether this processor multiplies numbers of bf16 (AVX-512 BF16). Dense convolutions of maps of bf16 on the CPU then round their
+/// filters, and what they normalise while they read it, to bf16; otherwise these stay float32.
+pub fn multiplies_bf16() -> bool {
+    gemm_bf16::available()
+}
+
 /// Reserves memory for a map of `elements` numbers.
 pub(crate) fn reserve(elements: usize, dtype: DType) {
     reserve::bytes(dtype.size() * elements);
