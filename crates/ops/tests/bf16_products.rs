@@ -1,5 +1,5 @@
 //! Dense convolutions of maps of bf16 on the CPU against sums in float64. Where the processor multiplies numbers of bf16, these are sums
-//! over filters rounded to bf16; elsewhere, and with Winograd's transforms, over filters as they are.
+//! over filters rounded to bf16, elsewhere over filters as they are.
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData, bf16};
 use kindling_ops::{Places, conv, multiplies_bf16};
@@ -137,6 +137,7 @@ fn convolutions_of_bf16_maps_and_their_gradients_equal_the_sums_over_rounded_fil
         Case::new([2, 3, 41, 33], 24, 3, 2),
         Case::new([1, 20, 17, 19], 21, 5, 1),
         Case::new([2, 3, 30, 29], 16, 7, 2),
+        Case::new([1, 32, 9, 12], 40, 3, 1),
     ];
     for (number, case) in cases.iter().enumerate() {
         check(case, 10 * number as u64, |w| if multiplies_bf16() { rounded(w) } else { w.to_vec() });

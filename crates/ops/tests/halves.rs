@@ -157,9 +157,7 @@ fn cases(batch: usize) -> Vec<Case> {
     let mut cases = Vec::new();
     for (number, (map, filters, convolution)) in convolutions(batch).into_iter().enumerate() {
         let name = format!("{convolution:?} of {map:?}");
-        // 3x3 filters with stride 1 between many channels are transformed.
-        let transformed = |places: Places| filters[2] == 3 && places.stride == 1 && map[1].min(filters[0]) >= 16;
-        let product = matches!(convolution, Convolution::Dense(places) if !transformed(places));
+        let product = matches!(convolution, Convolution::Dense(_));
         let whole = Case::new(&name, &[map], &[filters], move |maps, weights| {
             conv(maps[0].clone(), weights[0].clone(), convolution)
         });

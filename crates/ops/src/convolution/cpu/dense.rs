@@ -1,7 +1,7 @@
 //! Dense convolution as matrix products.
 //!
 //! 1x1 filters are multiplied with the map as it is in memory, 3x3 filters go through [`super::winograd`], and for all others the
-//! map is rearranged into tiles of columns (im2col).
+//! map is rearranged into tiles of columns (im2col). Where maps of bf16 are multiplied as they are stored, 3x3 filters are among these.
 //!
 //! A tile holds, for some rows of output pixels, the input values under each tap of the kernel: `[input * k * k, pixels]`. The
 //! filters times the tile are the output; the output's gradient times the transposed tile is the gradient of the filters. Only one
@@ -197,7 +197,7 @@ impl Dense {
 
     /// Adds the gradient of the weight to `dw`.
     pub(crate) fn backward_weight<T: Stored>(&self, x: Source<'_, T>, dy: Source<'_, T>, dw: &mut [T]) {
-        if winograd::serves(self) {
+        if winograd::serves(self, dy.multiplies_halves()) {
             return winograd::backward_weight(self, x, dy, dw);
         }
         let (plane, threads) = (self.out_plane(), self.threads());

@@ -23,13 +23,13 @@ pub(crate) enum Filters<'a, T: Clone> {
 impl<'a, T: Real> Filters<'a, T> {
     /// Prepares `weight` `[output, input, k, k]` for the convolution `shape`. `halved` says whether its products have factors of bf16.
     pub(crate) fn new(shape: &Dense, weight: &'a [T], halved: bool) -> Self {
-        if !winograd::serves(shape) {
-            return match halved {
-                true => Self::Packed(packed(Matrix::of(weight, shape.output, shape.fan()))),
-                false => Self::Rows(weight.into()),
-            };
+        if halved {
+            return Self::Packed(packed(Matrix::of(weight, shape.output, shape.fan())));
         }
-        reserve(size(shape), T::DTYPE);
+        if !winograd::serves(shape, halved) {
+            return Self::Rows(weight.into());
+        }
+        reserve(size(shape, halved), T::DTYPE);
         Self::Transformed(winograd::Filters::new(weight, shape.output, shape.input))
     }
 
@@ -37,8 +37,8 @@ impl<'a, T: Real> Filters<'a, T> {
     /// channels are exchanged, and the filters are rotated by 180 degrees.
     pub(crate) fn turned(shape: &Dense, weight: &[T], halved: bool) -> Self {
         let (output, input) = (shape.output, shape.input);
-        reserve(turned_size(shape), T::DTYPE);
-        if winograd::serves(shape) {
+        reserve(turned_size(shape, halved), T::DTYPE);
+        if winograd::serves(shape, halved) {
             return Self::Transformed(winograd::Filters::new(weight, output, input).turned());
         }
         let (taps, turned) = (shape.kernel * shape.kernel, turn(weight, output, input, shape.kernel * shape.kernel));
@@ -58,14 +58,14 @@ impl<'a, T: Real> Filters<'a, T> {
     }
 }
 
-/// Elements that [`Filters::new`] allocates.
-pub(crate) fn size(shape: &Dense) -> usize {
-    if winograd::serves(shape) { winograd::size_of_filters(shape.output, shape.input) } else { 0 }
+/// Elements that [`Filters::new`] allocates beside packed factors.
+pub(crate) fn size(shape: &Dense, halved: bool) -> usize {
+    if winograd::serves(shape, halved) { winograd::size_of_filters(shape.output, shape.input) } else { 0 }
 }
 
-/// Elements that [`Filters::turned`] allocates.
-pub(crate) fn turned_size(shape: &Dense) -> usize {
-    if winograd::serves(shape) { size(shape) } else { shape.output * shape.fan() }
+/// Elements that [`Filters::turned`] allocates beside packed factors.
+pub(crate) fn turned_size(shape: &Dense, halved: bool) -> usize {
+    if winograd::serves(shape, halved) { size(shape, halved) } else { shape.output * shape.fan() }
 }
 
 /// `[output, input, taps]` to `[input, output, taps]`, the taps of each filter in reverse.

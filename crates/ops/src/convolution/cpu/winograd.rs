@@ -33,10 +33,12 @@ const CHANNELS: usize = 16;
 /// Output channels whose filter gradients are added up at a time where one block holds all places.
 const OUTPUTS: usize = 64;
 
-/// Whether a convolution is computed by this module.
-pub(crate) fn serves(shape: &Dense) -> bool {
+/// Whether a convolution is computed by this module. `halved` says whether its products could have factors of bf16: then columns are
+/// faster, since that saves as much as the transforms do, which would be float32.
+pub(crate) fn serves(shape: &Dense, halved: bool) -> bool {
     let few = shape.input.min(shape.output) < CHANNELS;
-    shape.kernel == 3
+    !halved
+        && shape.kernel == 3
         && shape.stride == 1
         && shape.dilation == 1
         && !few
@@ -383,10 +385,11 @@ mod tests {
     /// The shapes that `tests/operations.rs` compares with naive sums are computed by this module.
     #[test]
     fn only_3x3_filters_between_many_channels_with_stride_1_are_transformed() {
-        assert!(serves(&shape(16, 20, 3, 1)) && serves(&shape(70, 150, 3, 1)));
+        assert!(serves(&shape(16, 20, 3, 1), false) && serves(&shape(70, 150, 3, 1), false));
+        assert!(!serves(&shape(70, 150, 3, 1), true));
         let others =
             [shape(15, 20, 3, 1), shape(16, 8, 3, 1), shape(16, 20, 5, 1), shape(16, 20, 1, 1), shape(16, 20, 3, 2)];
-        assert!(others.iter().all(|shape| !serves(shape)));
+        assert!(others.iter().all(|shape| !serves(shape, false)));
     }
 
     /// Rotating a filter exchanges rows and columns of its transform.
