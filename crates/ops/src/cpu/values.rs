@@ -3,7 +3,8 @@
 //! Operations compute in float32 whatever the format of a map, except for maps of float64 ([`super::real`]). A map of a half format
 //! is widened a piece at a time where it is read ([`Source`]), into memory that stays in the cache, and results are rounded once, to
 //! nearest even, where they are written ([`Target`]). So no float32 copy of a whole map is made, and a kernel sees slices of the number
-//! type that it computes with.
+//! type that it computes with. Only products take maps of bf16 as they are stored, where the processor has instructions for it
+//! ([`super::factors`]).
 
 use std::ops::Range;
 

@@ -218,3 +218,34 @@ impl Way {
 fn bytes(numbers: usize) -> usize {
     numbers * size_of::<f32>()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_filters_are_counted_where_maps_may_be_multiplied_as_they_are_stored() {
+        let single = ConvScratch {
+            batch: 1,
+            input: [96, 7, 7],
+            output: [160, 7, 7],
+            kernel: 1,
+            stride: 1,
+            dilation: 1,
+            before: [0; 2],
+            threads: 2,
+            halves: false,
+        };
+        let half = ConvScratch { halves: true, ..single };
+        let packed = |rows, inner| if gemm_bf16::available() { Left::bytes(rows, inner) } else { 0 };
+        // All pixels of a plane in float32, of input and output.
+        let pieces = (96 + 160) * 49 * size_of::<f32>();
+        assert_eq!([single.forward(), single.input_gradient()], [0; 2]);
+        assert_eq!(half.forward(), pieces + packed(160, 96));
+        assert_eq!(half.input_gradient(), pieces + packed(96, 160));
+        // Columns take more than Winograd's transforms do, or less; both ways are possible.
+        let square = ConvScratch { kernel: 3, before: [1; 2], ..half };
+        assert!(square.forward() >= ConvScratch { halves: false, ..square }.forward());
+        assert!(square.forward() > packed(160, 9 * 96));
+    }
+}
