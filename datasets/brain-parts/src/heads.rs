@@ -18,14 +18,18 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    /// The numbers of the axial slices that show something, from the lowest on.
+    /// The numbers of the axial slices that show something of the brain in every volume, from the lowest on. A volume without a skull may
+    /// end below the atlas.
     pub(crate) fn shown(&self) -> Vec<usize> {
-        let is_shown = |index: &usize| {
+        let is_marked = |index: &usize| {
             let MaskValues { values, .. } = self.atlas.slice(Plane::Axial, *index);
             let marked = values.iter().filter(|region| class_of(**region) > 0).count();
             marked * 100 >= LEAST_MARKED * values.len()
         };
-        (0..self.atlas.normal(Plane::Axial).len).filter(is_shown).collect()
+        let has_picture =
+            |index: &usize| self.volumes.iter().all(|volume| !is_blank(&volume.slice(Plane::Axial, *index)));
+        let slices = 0..self.atlas.normal(Plane::Axial).len;
+        slices.filter(is_marked).filter(has_picture).collect()
     }
 
     /// Where a slice lies, mm above the origin.
@@ -55,6 +59,11 @@ impl Heads {
         let classes = values.into_iter().map(class_of).collect();
         square(width, height).fit_mask(&Mask { width, height, classes })
     }
+}
+
+/// Whether all pixels are the same.
+fn is_blank(image: &Image) -> bool {
+    image.pixels.windows(2).all(|pair| pair[0] == pair[1])
 }
 
 /// Pads images of this size to a square, and scales nothing.

@@ -38,6 +38,17 @@ fn heads(count: usize) -> Heads {
     Heads { volumes: (0..count).map(|_| volume()).collect(), atlas: Arc::new(labels()) }
 }
 
+#[test]
+fn slices_on_which_a_head_ends_before_the_atlas_are_left_out() {
+    let top = SIDE / 2 + 8;
+    let bright = |point: [usize; 3]| [0, 100][usize::from(region(point) > 0 && point[2] <= top)];
+    let volume = Nifti { spacing: [2.0; 3], ..Nifti::of([SIDE; 3], bright) }.read();
+    let whole = heads(1);
+    let low = Heads { volumes: [volume].into(), atlas: Arc::clone(&whole.atlas) };
+    assert!(whole.shown().iter().any(|index| *index > top), "{:?}", whole.shown());
+    assert_eq!(low.shown(), whole.shown().into_iter().filter(|index| *index <= top).collect::<Vec<_>>());
+}
+
 fn names(source: &dyn Source) -> BTreeSet<String> {
     (0..source.len()).map(|index| source.name_of(index)).collect()
 }
