@@ -12,5 +12,5 @@ hosts=$1
 shift
 count=$(tr ',' '\n' <<<"$hosts" | awk -F: '{ sum += $2 == "" ? 1 : $2 } END { print sum }')
 exec timeout --kill-after=60 "${KINDLING_AT_MOST:-7d}" \
-    mpirun --host "$hosts" -n "$count" --bind-to none --mca odls_base_sigkill_timeout 120 \
+    mpirun --host "$hosts" -n "$count" --bind-to none --mca odls_base_sigkill_timeout 20 \
     "${KINDLING:-kindling}" "$@" --resume-or-start

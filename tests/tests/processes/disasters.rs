@@ -223,15 +223,16 @@ fn a_process_that_is_asked_to_stop_stops_all_and_nothing_is_lost() {
     assert_same_bits(&straight, &run, "asked to stop");
 }
 
-/// Ctrl-C reaches the launcher as well, which hands it on, and which kills what has not ended in the time that it gives.
+/// Ctrl-C reaches the launcher as well. Open MPI's waits as long as it is told, asks the processes to stop, and waits as long again before
+/// it kills them. The run takes several times as long as that.
 fn a_launcher_that_is_interrupted_stops_all_and_nothing_is_lost() {
     let bench = Bench::new(EACH);
-    let flags = EVERYTHING.replacen("--epochs 2", "--epochs 8", 1);
+    let flags = EVERYTHING.replacen("--epochs 2", "--epochs 40", 1);
     let flags = format!("{flags} --model mobilenet_v3_small");
     let straight = bench.run("straight", &flags, "");
     let run = bench.path("run");
     let mut command = bench.command("run", &flags, "");
-    command.env("OMPI_MCA_odls_base_sigkill_timeout", "120");
+    command.env("OMPI_MCA_odls_base_sigkill_timeout", "3");
     let mut launched = Launched::start(&bench.path("ids"), 2, &command);
     while newest_step(&run) < 2 && !launched.has_ended() {
         std::thread::sleep(Duration::from_millis(2));
@@ -240,7 +241,7 @@ fn a_launcher_that_is_interrupted_stops_all_and_nothing_is_lost() {
     assert!(sent.is_ok_and(|status| status.success()), "it had ended before it could be interrupted");
     let outcome = launched.end();
     let stopped = newest_step(&run);
-    assert!((2..16).contains(&stopped), "{stopped}: {}", outcome.all());
+    assert!((2..80).contains(&stopped), "{stopped}: {}", outcome.all());
     assert_eq!(outcome.stderr.matches(&format!("stopped after step {stopped}")).count(), 1, "{}", outcome.all());
     let mut resume = kindling();
     resume.args(["train", "--quiet", "--resume"]).arg(&run);
