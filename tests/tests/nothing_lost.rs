@@ -18,8 +18,8 @@ const TIGHT: &str = "--model resnet18 --image-size 96 --batch-size 6 --ghost-bat
 fn giving_up_for_lack_of_memory_saves_the_steps_that_were_done() {
     let bench = Bench::new(36);
     let straight = Outcome::of(&mut bench.command("straight", TIGHT, "")).succeeded();
-    // What a step takes, and no room beside it for a copy of the state of 128 MiB while its graph of some 100 MiB is there. What
-    // the process takes differs by more than 10 MiB between machines, so the budget keeps away from both ends of what would do.
+    // What a step takes, and less beside it than the state of 128 MiB. What the process takes differs by more than 10 MiB between
+    // machines, so the budget is not the least that would do.
     let budget = budget_with_room_for(straight.result()["peak_memory_bytes"].as_u64().unwrap()) + (56 << 20);
     let flags = format!("{TIGHT} --memory-budget {budget}");
     for (name, trace) in [("plain", "0"), ("with-traces", "1")] {
